@@ -1,0 +1,113 @@
+"""Arrays: numpy or torch, whichever the caller brought; the same kind is given back.
+
+The arithmetic of this library uses only what numpy and torch spell alike, so one formula serves both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+Array: TypeAlias = Any
+"""A numpy array or a torch tensor of floating-point numbers."""
+
+ArrayLike: TypeAlias = Any
+"""An `Array`, or anything `numpy.asarray` turns into one (lists, pandas columns, JAX arrays)."""
+
+
+def namespace(a: Array) -> ModuleType:
+    """The module, `torch` or `numpy`, whose functions act on `a`."""
+    return torch if isinstance(a, torch.Tensor) else np
+
+
+def floats(a: ArrayLike, name: str) -> Array:
+    """`a` as floating-point numbers: a tensor stays one (detached), all else becomes numpy."""
+    if isinstance(a, torch.Tensor):
+        a = a.detach()
+        if a.is_complex():
+            raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}.")
+        return a if a.is_floating_point() else a.to(torch.get_default_dtype())
+    a = np.asarray(a)
+    if a.dtype.kind in "iub":
+        return a.astype(np.float64)
+    if a.dtype.kind != "f":
+        raise TypeError(f"`{name}` should hold real numbers, got dtype {a.dtype}.")
+    return a
+
+
+def rows(a: ArrayLike, name: str) -> Array:
+    """`a` as one row per point: (n,) is made (n, 1), here and nowhere else."""
+    a = floats(a, name)
+    if a.ndim == 0:
+        raise ValueError(f"`{name}` should have one row per point, got the single number {a}.")
+    return a[:, None] if a.ndim == 1 else a
+
+
+def finite(a: Array, name: str) -> Array:
+    """`a` itself, or an error that names the first row that is NaN or infinite."""
+    good = namespace(a).isfinite(a)
+    if not bool(good.all()):
+        row = int(np.argwhere(~to_numpy(good))[0][0])
+        value = "NaN" if bool(namespace(a).isnan(a[row]).any()) else "infinite"
+        raise ValueError(
+            f"`{name}` should be finite, but row {row} is {value}. "
+            "Repair or remove that row; it is never dropped silently."
+        )
+    return a
+
+
+def kind_of(reference: Array, a: Array) -> Array:
+    """`a` as the kind of array (and on the device) that `reference` is, its own dtype kept."""
+    if isinstance(reference, torch.Tensor):
+        return to_torch(a).to(reference.device)
+    return to_numpy(a)
+
+
+def like(reference: Array, a: Array) -> Array:
+    """`a` as the kind, device and dtype of `reference`."""
+    if isinstance(reference, torch.Tensor):
+        return to_torch(a).to(reference)
+    return to_numpy(a).astype(reference.dtype, copy=False)
+
+
+def to_numpy(a: Array) -> np.ndarray:
+    """`a` in numpy, without a copy where there is none to make."""
+    if not isinstance(a, torch.Tensor):
+        return np.asarray(a)
+    a = a.detach().cpu()
+    return (a.float() if a.dtype == torch.bfloat16 else a).numpy()
+
+
+def to_torch(a: Array) -> torch.Tensor:
+    """`a` in torch, without a copy where memory can be shared."""
+    if isinstance(a, torch.Tensor):
+        return a
+    shareable = a.flags.writeable and all(stride >= 0 for stride in a.strides)
+    return torch.from_numpy(a if shareable else a.copy())
+
+
+def shared_rows(a: Sequence[Array], b: Sequence[Array]) -> np.ndarray:
+    """Which rows of the arrays `a`, side by side, stand in `b` too: (n,) booleans.
+
+    Numbers are compared in the coarser of their two dtypes.
+
+    >>> shared_rows([np.array([[1.0], [2.0]])], [np.array([[2.0], [3.0]])])
+    array([False,  True])
+    """
+    a, b = [to_numpy(part) for part in a], [to_numpy(part) for part in b]
+    dtypes = [min(p.dtype, q.dtype, key=lambda d: d.itemsize) for p, q in zip(a, b, strict=True)]
+    return np.isin(_row_keys(a, dtypes), _row_keys(b, dtypes))
+
+
+def _row_keys(parts: Sequence[np.ndarray], dtypes: Sequence[np.dtype]) -> np.ndarray:
+    """The bytes of each row as one key; adding 0 turns -0.0 into 0.0, so that equal is equal."""
+    columns = [
+        np.ascontiguousarray(part.reshape(len(part), -1).astype(dtype) + dtype.type(0))
+        for part, dtype in zip(parts, dtypes, strict=True)
+    ]
+    data = np.ascontiguousarray(np.hstack([column.view(np.uint8) for column in columns]))
+    return data.view(np.dtype((np.void, data.shape[1]))).ravel()

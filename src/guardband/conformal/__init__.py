@@ -1,0 +1,40 @@
+"""The guarantee: exact ranks, the laws they obey, scores, calibrators. Knows arrays, never a network."""
+
+from guardband.conformal.base import Calibrator, Threshold
+from guardband.conformal.calibrate import Calibrated, calibrate, calibrate_arrays
+from guardband.conformal.clustered import Clustered
+from guardband.conformal.grouped import Grouped
+from guardband.conformal.laws import LEVELS, CoverageLaw
+from guardband.conformal.rank import (
+    InfiniteBandWarning,
+    confident_rank,
+    points_needed,
+    quantile,
+    rank,
+)
+from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
+from guardband.conformal.split import Split
+
+__all__ = [
+    "LEVELS",
+    "Absolute",
+    "Calibrated",
+    "Calibrator",
+    "Clustered",
+    "CoverageLaw",
+    "Grouped",
+    "InfiniteBandWarning",
+    "Scaled",
+    "Score",
+    "Split",
+    "Symmetric",
+    "Threshold",
+    "Total",
+    "calibrate",
+    "calibrate_arrays",
+    "confident_rank",
+    "points_needed",
+    "quantile",
+    "rank",
+    "raw_band",
+]

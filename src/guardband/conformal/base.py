@@ -1,0 +1,80 @@
+"""Calibrators turn scores into a threshold; a threshold says how large a new score may be."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from guardband.arrays import Array, to_numpy
+from guardband.conformal.laws import CoverageLaw
+from guardband.conformal.rank import Level
+from guardband.values import Prediction
+
+Groups: TypeAlias = Any
+"""One label per row, strings or whole numbers: a sequence, numpy array, tensor or pandas column."""
+
+Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
+"""Independent parts of a test set: the law of each, and how many test points it holds."""
+
+
+class Threshold(ABC):
+    """q(x, level): a new score exceeds it with probability at most 1 - level. Any level at call time."""
+
+    @abstractmethod
+    def __call__(
+        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
+    ) -> float | np.ndarray:
+        """The threshold, one number or one per row (n,); infinite where no finite one is valid."""
+
+    @abstractmethod
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
+        """The exact law of how many of m new points are covered; None where only a bound is known."""
+
+
+class Calibrator(ABC):
+    """A way to turn calibration scores into a threshold. A value: it holds settings, never data."""
+
+    @abstractmethod
+    def threshold(
+        self,
+        scores: Array,
+        prediction: Prediction,
+        *,
+        groups: np.ndarray | None = None,
+        confidence: Level | None = None,
+    ) -> Threshold:
+        """The threshold that these scores (n,), of these predictions, give."""
+
+
+def labels(groups: Groups, n: int) -> np.ndarray:
+    """Group labels (n,) as an array of strings or whole numbers, checked."""
+    array = to_numpy(groups) if isinstance(groups, torch.Tensor) else np.asarray(groups)
+    if array.dtype.kind == "O" and all(isinstance(label, str) for label in array.ravel()):
+        array = array.astype(str)
+    if array.dtype.kind not in "iubU":
+        raise TypeError(
+            f"`groups` should be strings or whole numbers, got dtype {array.dtype}. "
+            "A missing label is not a group: give it a name or leave the row out."
+        )
+    if array.shape != (n,):
+        raise ValueError(f"`groups` should hold one label per row, ({n},), got {array.shape}.")
+    return array
+
+
+def no_groups(groups: np.ndarray | None, name: str, why: str) -> None:
+    """Refuse group labels that a method would ignore."""
+    if groups is not None:
+        raise ValueError(f"`groups` should not be given to {name}: {why}")
+
+
+def no_confidence(confidence: Level | None, name: str) -> None:
+    """Refuse a confidence where no training-conditional guarantee is known."""
+    if confidence is not None:
+        raise ValueError(
+            f"`confidence` is known for Split() and Grouped(), not for {name}: its coverage, given "
+            "the calibration set, has no exact law. Leave it out, or use one of those."
+        )

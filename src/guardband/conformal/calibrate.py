@@ -1,0 +1,206 @@
+"""Calibrate: held-out points turn "unsure" into "guaranteed"."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+
+import numpy as np
+
+from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, shared_rows, to_numpy
+from guardband.conformal.base import Calibrator, Groups, Threshold, labels
+from guardband.conformal.rank import Level, exact
+from guardband.conformal.scores import Scaled, Score
+from guardband.conformal.split import Split
+from guardband.values import Band, Observations, Prediction, Predictor
+
+
+@dataclass(frozen=True, eq=False)
+class Calibrated:
+    """A predictor with a guarantee: `calibrated(x, level=0.95) -> Band`, at any level.
+
+    It keeps what it was calibrated on: the predictions and targets at the calibration points and,
+    in the threshold, their sorted scores. Nothing is fitted or drawn at the call.
+    """
+
+    predictor: Predictor | None
+    score: Score
+    calibrator: Calibrator
+    threshold: Threshold
+    prediction: Prediction
+    y: Array
+    groups: np.ndarray | None = None
+
+    def __call__(self, x: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Band:
+        """The band at x (n, d): a new y is inside with probability at least `level`."""
+        return self.band(self.predict(x), level, groups=groups)
+
+    def predict(self, x: ArrayLike) -> Prediction:
+        """What the predictor believes at x (n, d), before calibration."""
+        if self.predictor is None:
+            raise ValueError(
+                "This was calibrated from arrays and has no predictor to call at x: "
+                "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
+            )
+        return _ask(self.predictor, finite(rows(x, "x"), "x"))
+
+    def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
+        """The band around a prediction already made: a sweep over levels pays the predictor once."""
+        _same_outputs(prediction, self.prediction)
+        if groups is not None:
+            groups = labels(groups, len(prediction))
+        q = self.threshold(prediction, level, groups)
+        return self.score.band(prediction, q, float(exact(level)))
+
+    def __repr__(self) -> str:
+        predictor = "arrays" if self.predictor is None else _name(self.predictor)
+        return (
+            f"Calibrated({predictor}, score={self.score!r}, "
+            f"calibrator={self.calibrator!r}, n={len(self.y)})"
+        )
+
+
+def calibrate(
+    predictor: Predictor,
+    x_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    score: Score | None = None,
+    calibrator: Calibrator | None = None,
+    groups: Groups = None,
+    confidence: Level | None = None,
+) -> Calibrated:
+    """Calibrate a predictor on points it has not seen: x_cal (n, d) and measured y_cal (n, m).
+
+    The guarantee holds if these points and the new ones are exchangeable: drawn alike, from the
+    same places with the same noise. They must not be training points. What is covered is a new
+    *measurement* y, noise included.
+
+    `score` is how misses are measured, `Scaled()` by default; `calibrator` how the threshold is
+    found, `Split()` by default; `groups` one label per point for calibrators that use them;
+    `confidence` asks for "coverage at least `level` with this probability over calibration sets",
+    for a level fixed beforehand, instead of on average over them.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> y = np.sin(3 * x) + 0.1 * np.cos(50 * x)
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(lambda x: np.sin(3 * x)), x, y)
+    >>> calibrated([0.2, 0.4], level=0.9)
+    Band(level=0.9, 2 points)
+    """
+    x = finite(rows(x_cal, "x_cal"), "x_cal")
+    y = finite(rows(y_cal, "y_cal"), "y_cal")
+    if len(x) != len(y):
+        raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
+    _refuse_training_rows(getattr(predictor, "train", None), x, y)
+    return _calibrated(predictor, _ask(predictor, x), y, score, calibrator, groups, confidence)
+
+
+def calibrate_arrays(
+    mean_cal: ArrayLike,
+    y_cal: ArrayLike,
+    scale_cal: ArrayLike | None = None,
+    *,
+    x_cal: ArrayLike | None = None,
+    score: Score | None = None,
+    calibrator: Calibrator | None = None,
+    groups: Groups = None,
+    confidence: Level | None = None,
+) -> Calibrated:
+    """Calibrate from arrays alone: predictions (n, m) at held-out points, targets, scales if any.
+
+    The result has no model to call; give it predictions with `calibrated.band(Prediction(...))`.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated.band(gb.Prediction(None, [10.0]), level=0.9).upper.round(6)
+    array([[19.]])
+    """
+    prediction = Prediction(x_cal, mean_cal, scale_cal)
+    y = finite(rows(y_cal, "y_cal"), "y_cal")
+    return _calibrated(None, prediction, y, score, calibrator, groups, confidence)
+
+
+def _calibrated(
+    predictor: Predictor | None,
+    prediction: Prediction,
+    y: Array,
+    score: Score | None,
+    calibrator: Calibrator | None,
+    groups: Groups,
+    confidence: Level | None,
+) -> Calibrated:
+    score, calibrator = score or Scaled(), calibrator or Split()
+    y = kind_of(prediction.mean, y)
+    if y.shape != prediction.mean.shape:
+        raise ValueError(
+            "`y_cal` should have the shape of the predictions, "
+            f"got {tuple(y.shape)} beside {tuple(prediction.mean.shape)}."
+        )
+    if len(y) == 0:
+        raise ValueError("`y_cal` should hold at least one calibration point, got none.")
+    if groups is not None:
+        groups = labels(groups, len(y))
+    if confidence is not None:
+        confidence = exact(confidence, "confidence")
+    scores = to_numpy(score(prediction, y))
+    threshold = calibrator.threshold(scores, prediction, groups=groups, confidence=confidence)
+    return Calibrated(predictor, score, calibrator, threshold, prediction, y, groups)
+
+
+def _ask(predictor: Predictor, x: Array) -> Prediction:
+    prediction = predictor(x)
+    if not isinstance(prediction, Prediction):
+        raise TypeError(
+            f"A predictor should return a Prediction, {_name(predictor)} returned "
+            f"{type(prediction).__name__}. A network or a function of x becomes a predictor by "
+            "`gb.predictors.Constant(net)`."
+        )
+    if len(prediction) != len(x):
+        raise ValueError(
+            f"A predictor should return one row per point, {_name(predictor)} returned "
+            f"{len(prediction)} rows for {len(x)} points."
+        )
+    return prediction
+
+
+def _refuse_training_rows(train: Observations | None, x: Array, y: Array) -> None:
+    """A network is better at points it was trained on, so their scores promise too much."""
+    if train is None or x.shape[1:] != train.x.shape[1:]:
+        return
+    same_x = shared_rows([x], [train.x])
+    if not same_x.any():
+        return
+    if y.shape[1:] == train.y.shape[1:]:
+        same = shared_rows([x, y], [train.x, train.y])
+        if same.any():
+            raise ValueError(
+                f"{int(same.sum())} of {len(x)} calibration points are training points, the first "
+                f"in row {int(same.argmax())}. The network has seen them, so their scores are too "
+                "small and the band would cover too little. Hold out others."
+            )
+    warnings.warn(
+        f"{int(same_x.sum())} of {len(x)} calibration points lie exactly at training inputs, with "
+        "other values of y. That is fine for fixed sensors that were read again; otherwise check "
+        "for a leak.",
+        stacklevel=3,
+    )
+
+
+def _same_outputs(prediction: Prediction, calibrated_on: Prediction) -> None:
+    if prediction.mean.shape[1:] != calibrated_on.mean.shape[1:]:
+        raise ValueError(
+            "The prediction should have the outputs it was calibrated with, "
+            f"{tuple(calibrated_on.mean.shape[1:])}, got {tuple(prediction.mean.shape[1:])}."
+        )
+    if (prediction.scale is None) != (calibrated_on.scale is None):
+        having = {True: "had no scale", False: "had a scale"}
+        raise ValueError(
+            f"At calibration the prediction {having[calibrated_on.scale is None]}, now it "
+            f"{having[prediction.scale is None]}. The score must be the same function at both ends."
+        )
+
+
+def _name(predictor: Predictor) -> str:
+    return getattr(predictor, "__name__", type(predictor).__name__)

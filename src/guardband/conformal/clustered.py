@@ -1,0 +1,81 @@
+"""Clustered: many readings from few sensors, and a new sensor to be covered.
+
+Thirty readings of one sensor share its bias, so they are not thirty points: what is exchangeable is
+the sensors. Each of K sensors carries the same weight, shared among its readings, and the new sensor
+counts as one more, whose reading may be arbitrarily bad.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from guardband.arrays import Array
+from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
+from guardband.conformal.rank import Level, checked, exact, points_needed, warn_infinite
+from guardband.values import Prediction
+
+
+@dataclass(frozen=True)
+class Clustered(Calibrator):
+    """Hierarchical conformal prediction: a reading of a new sensor is covered with probability >= level.
+
+    q is the smallest t at which the readings with score <= t weigh at least `level`, where each of
+    the N_k readings of sensor k weighs 1 / ((K+1) N_k) and 1 / (K+1) sits at infinity. With one
+    reading per sensor this is `Split()`. A 95 % band needs 19 sensors, however many readings.
+    (Lee, Barber and Willett 2023)
+    """
+
+    def threshold(
+        self,
+        scores: Array,
+        prediction: Prediction,
+        *,
+        groups: np.ndarray | None = None,
+        confidence: Level | None = None,
+    ) -> ClusteredThreshold:
+        """Sort the readings, each with the number of readings of its sensor."""
+        no_confidence(confidence, "Clustered()")
+        if groups is None:
+            raise ValueError("Clustered() needs `groups=`, the sensor of each calibration point.")
+        scores = checked(scores)
+        _, sensor, readings = np.unique(groups, return_inverse=True, return_counts=True)
+        order = np.argsort(scores, kind="stable")
+        return ClusteredThreshold(scores[order], readings[sensor][order], len(readings))
+
+
+@dataclass(frozen=True, eq=False)
+class ClusteredThreshold(Threshold):
+    """The sorted scores, how many readings the sensor of each has, and how many sensors there are."""
+
+    scores: np.ndarray
+    readings: np.ndarray
+    clusters: int
+
+    def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
+        """The smallest score that carries the level; infinite where there are too few sensors."""
+        no_groups(groups, "Clustered() at the call", "it speaks of readings of new sensors.")
+        needed = exact(level) * (self.clusters + 1)
+        if needed > self.clusters:
+            warn_infinite(
+                f"level {level} for a new group needs {points_needed(level)} groups (sensors), "
+                f"there are {self.clusters}, however many readings each has."
+            )
+            return math.inf
+        sensor, weights = self._weights
+        return float(self.scores[np.searchsorted(weights, math.ceil(needed * sensor))])
+
+    @cached_property
+    def _weights(self) -> tuple[int, np.ndarray]:
+        """A sensor's weight, and that of all scores up to each: whole numbers, so sums are exact."""
+        sensor = math.lcm(*map(int, np.unique(self.readings)))
+        fits = sensor * (self.clusters + 1) < 2**62
+        readings = self.readings if fits else self.readings.astype(object)
+        return sensor, np.cumsum(sensor // readings)
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> None:
+        """None: how readings of one sensor hang together is not known, only the bound is."""
+        return None

@@ -1,0 +1,102 @@
+"""Grouped: a threshold for each group, so that each sensor or regime is covered, not only the mix."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from guardband.arrays import Array
+from guardband.conformal.base import Calibrator, Pieces, Threshold
+from guardband.conformal.laws import CoverageLaw
+from guardband.conformal.rank import Level, checked, kth, points_needed, rank_for, warn_infinite
+from guardband.conformal.split import asked
+from guardband.values import Prediction
+
+
+@dataclass(frozen=True)
+class Grouped(Calibrator):
+    """Split conformal prediction within each group: coverage >= level in every one of them.
+
+    `calibrate(..., groups=labels)` and `calibrated(x, level, groups=labels)`: a sensor's name is not
+    a function of x, so it is given at both ends. Each group needs its own points, 19 for 95 %; a
+    smaller one gets an infinite band and a warning. Readings within a group must be exchangeable
+    with the new ones of the same group; for readings of *new* sensors use `Clustered()`.
+    (Vovk's Mondrian prediction)
+    """
+
+    def threshold(
+        self,
+        scores: Array,
+        prediction: Prediction,
+        *,
+        groups: np.ndarray | None = None,
+        confidence: Level | None = None,
+    ) -> GroupedThreshold:
+        """Sort the scores of each group."""
+        if groups is None:
+            raise ValueError("Grouped() needs `groups=`, one label per calibration point.")
+        names, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
+        order = np.argsort(which, kind="stable")
+        parts = np.split(checked(scores)[order], np.cumsum(sizes)[:-1])
+        return GroupedThreshold(names, tuple(np.sort(part) for part in parts), confidence)
+
+
+@dataclass(frozen=True, eq=False)
+class GroupedThreshold(Threshold):
+    """The names of the groups in ascending order, and the sorted scores of each."""
+
+    names: np.ndarray
+    scores: tuple[np.ndarray, ...]
+    confidence: Level | None = None
+
+    def __call__(
+        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
+    ) -> np.ndarray:
+        """The threshold of each row's own group, (n,)."""
+        q = np.full(len(self.names), np.nan)
+        present, which = self._members(groups)
+        small = []
+        for i in present:
+            k = rank_for(len(self.scores[i]), level, self.confidence)
+            q[i] = kth(self.scores[i], k)
+            if k > len(self.scores[i]):
+                small.append(f"{self.names[i]} ({len(self.scores[i])})")
+        if small:
+            warn_infinite(
+                f"{asked(level, self.confidence)} needs {points_needed(level, self.confidence)} "
+                f"calibration points in each group; too few in {_listed(small)}."
+            )
+        return q[which]
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
+        """One piece for each group that occurs: BetaBinomial with its own n, k and share of m."""
+        present, which = self._members(groups)
+        pieces = []
+        for i in present:
+            n = len(self.scores[i])
+            law = CoverageLaw(rank_for(n, level, self.confidence), n)
+            pieces.append((law, int((which == i).sum())))
+        return pieces
+
+    def _members(self, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
+        """Which groups occur, and the index of each row's group."""
+        if groups is None:
+            raise ValueError(
+                "This was calibrated with Grouped(): give `groups=`, one label per row of x."
+            )
+        same_kind = (groups.dtype.kind == "U") == (self.names.dtype.kind == "U")
+        known = np.isin(groups, self.names) & same_kind  # the string "1" is not the number 1
+        if not known.all():
+            raise ValueError(
+                f"Group {groups[~known][0]!r} was not in the calibration data; the groups there are "
+                f"{_listed([repr(name) for name in self.names.tolist()])}. For new sensors or "
+                "regimes use Clustered()."
+            )
+        which = np.searchsorted(self.names, groups)
+        return np.unique(which), which
+
+
+def _listed(words: list[str], most: int = 8) -> str:
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

@@ -1,0 +1,172 @@
+"""Ranks: which of the sorted calibration scores bounds a new one, in exact arithmetic.
+
+With n exchangeable scores, a new score is at most the k-th smallest with probability at least
+`level` when k = ceil((n + 1) level). If k > n there is no such score and the bound is infinite.
+Floating point gets this k wrong (ceil((19 + 1) * (1 - 0.95)) is 2 there), so a level is the decimal
+the user wrote, kept as a fraction.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import warnings
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+
+from guardband.arrays import ArrayLike, to_numpy
+
+Level: TypeAlias = float | str | Decimal | Fraction
+"""A level strictly between 0 and 1, meant as the decimal that was written."""
+
+
+class InfiniteBandWarning(UserWarning):
+    """The calibration set is too small for the level asked, so the band is honestly infinite."""
+
+
+def exact(level: Level, name: str = "level") -> Fraction:
+    """The decimal the user wrote, as a fraction strictly between 0 and 1.
+
+    Strings, decimals and fractions are taken as they are, a float as the nearest decimal of 12
+    digits, and a float32 or float16 scalar as its own shortest decimal.
+
+    >>> import numpy as np
+    >>> exact(0.95), exact("0.95"), exact(np.float32(0.95)), exact((np.arange(1, 20) * 0.05)[18])
+    (Fraction(19, 20), Fraction(19, 20), Fraction(19, 20), Fraction(19, 20))
+    """
+    value = _fraction(level, name)
+    if not 0 < value < 1:
+        hint = f" Did you mean {float(value / 100):g}?" if 1 < value < 100 else ""
+        raise ValueError(f"`{name}` should lie strictly between 0 and 1, got {level}.{hint}")
+    return value
+
+
+def rank(n: int, level: Level) -> int:
+    """k = ceil((n + 1) level), which of n sorted scores to take; n + 1 stands for infinity.
+
+    >>> rank(100, 0.95), rank(19, 0.95), rank(18, 0.95)
+    (96, 19, 19)
+    """
+    return math.ceil((n + 1) * exact(level))
+
+
+def confident_rank(n: int, level: Level, confidence: Level) -> int:
+    """The smallest k with P(Beta(k, n+1-k) < level) <= 1 - confidence; n + 1 if there is none.
+
+    The k-th score then covers at least `level` of all new points with probability `confidence`
+    over calibration sets (training-conditional, or PAC), not only on average over them.
+    Since P(Beta(k, n+1-k) < level) = P(Binomial(n, level) >= k), this is a binomial tail. (Vovk 2012)
+
+    >>> confident_rank(100, 0.95, 0.9)
+    99
+    """
+    level, delta = exact(level), 1 - exact(confidence, "confidence")
+    low, high = 0, n + 1  # the tail at `low` exceeds delta, at `high` it does not
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _binomial_tail_at_most(n, middle, level, delta):
+            high = middle
+        else:
+            low = middle
+    return high
+
+
+def points_needed(level: Level, confidence: Level | None = None) -> int:
+    """How many calibration points a finite band needs: 9 at 90 %, 19 at 95 %, 99 at 99 %.
+
+    With a confidence, the smallest n with level^n <= 1 - confidence.
+
+    >>> points_needed(0.9), points_needed(0.95), points_needed(0.99), points_needed(0.95, 0.9)
+    (9, 19, 99, 45)
+    """
+    level = exact(level)
+    if confidence is None:
+        return math.ceil(level / (1 - level))
+    delta = 1 - exact(confidence, "confidence")
+    n = max(1, math.floor(math.log(delta) / math.log(level)) - 1)
+    while not _binomial_tail_at_most(n, n, level, delta):
+        n += 1
+    return n
+
+
+def quantile(scores: ArrayLike, level: Level, *, confidence: Level | None = None) -> float:
+    """The exact conformal quantile of n scores: the k-th smallest, or infinity if k > n.
+
+    >>> quantile([3.0, 1.0, 2.0, 5.0, 4.0, 9.0, 7.0, 8.0, 6.0], 0.9)
+    9.0
+    """
+    ascending = np.sort(checked(scores))
+    return kth(ascending, rank_for(len(ascending), level, confidence))
+
+
+def checked(scores: ArrayLike) -> np.ndarray:
+    """Scores (n,) as float64, or an error: they are numbers >= 0, one per point, possibly infinite."""
+    scores = np.asarray(to_numpy(scores), dtype=np.float64)
+    if scores.ndim != 1:
+        raise ValueError(
+            f"`scores` should be one number per point, got shape {scores.shape}. "
+            "Several outputs make one score per point, their maximum."
+        )
+    if not (scores >= 0).all():
+        row = int((~(scores >= 0)).argmax())
+        raise ValueError(f"`scores` should be numbers >= 0, but row {row} is {scores[row]:g}.")
+    return scores
+
+
+def rank_for(n: int, level: Level, confidence: Level | None) -> int:
+    """`rank`, or `confident_rank` where a confidence is asked."""
+    return rank(n, level) if confidence is None else confident_rank(n, level, confidence)
+
+
+def kth(ascending: np.ndarray, k: int) -> float:
+    """The k-th smallest of sorted scores (k counts from 1), infinite beyond the last."""
+    return float(ascending[k - 1]) if k <= len(ascending) else math.inf
+
+
+def warn_infinite(reason: str) -> None:
+    """Warn, at the caller's own line, that a band is infinite and what would make it finite."""
+    frame, depth = sys._getframe(1), 2
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("guardband"):
+        frame, depth = frame.f_back, depth + 1
+    warnings.warn(f"The band is infinite: {reason}", InfiniteBandWarning, stacklevel=depth)
+
+
+def _fraction(level: Any, name: str) -> Fraction:
+    if isinstance(level, torch.Tensor | np.ndarray) and level.ndim == 0:
+        level = to_numpy(level)[()]
+    if isinstance(level, bool | np.bool_):
+        raise TypeError(f"`{name}` should be a number between 0 and 1, got {level}.")
+    try:
+        if isinstance(level, str | Decimal | Fraction):
+            return Fraction(level)
+        if isinstance(level, np.floating) and level.itemsize < 8:
+            return Fraction(str(level))
+        if isinstance(level, float | int | np.floating | np.integer):
+            return Fraction(f"{float(level):.12g}")
+    except (ValueError, OverflowError) as error:
+        raise ValueError(
+            f"`{name}` should be a number strictly between 0 and 1, got {level!r}."
+        ) from error
+    raise TypeError(f"`{name}` should be one number between 0 and 1, got {type(level).__name__}.")
+
+
+def _binomial_tail_at_most(n: int, k: int, p: Fraction, bound: Fraction) -> bool:
+    """Whether P(Binomial(n, p) >= k) <= bound; exactly, also where the two sides are nearly equal."""
+    from scipy.special import betainc
+
+    tail = float(betainc(k, n - k + 1, float(p)))
+    if abs(tail - bound) > 1e-9 * bound:
+        return tail < bound
+    if n > 20_000:  # an exact sum would take minutes; the larger rank is the safe one
+        return False
+    a, b = p.numerator, p.denominator
+    # With p = a / b, in integers: sum over j >= k of C(n, j) a^j (b - a)^(n - j) <= bound b^n.
+    term, total = math.comb(n, k) * a**k * (b - a) ** (n - k), 0
+    for j in range(k, n + 1):
+        total += term
+        term = term * (n - j) * a // ((j + 1) * (b - a)) if j < n else 0
+    return total <= bound * b**n

@@ -1,0 +1,342 @@
+"""Metrics: how often a band covers, how wide it is, and whether that is what the law allows."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TypeAlias
+
+import numpy as np
+
+from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.conformal.base import Groups, Pieces, labels
+from guardband.conformal.calibrate import Calibrated, calibrate_arrays
+from guardband.conformal.laws import (
+    LEVELS,
+    central_range,
+    expected_deviation,
+    simulated_deviations,
+    tails,
+    total_counts,
+)
+from guardband.conformal.rank import InfiniteBandWarning, Level, exact
+from guardband.conformal.scores import Absolute, raw_band
+from guardband.conformal.split import SplitThreshold
+from guardband.values import Band, Prediction
+
+Region: TypeAlias = ArrayLike | Callable[[Array], Array]
+"""Where to look: booleans (n,), or a function from x (n, d) to booleans."""
+
+MASS = 0.99
+"""The share of cases in which a valid band falls inside the ranges shown here."""
+
+
+def coverage(band: Band, y: ArrayLike, *, region: Region | None = None) -> float:
+    """The share of targets y (n, m) that lie in the band, all outputs at once.
+
+    >>> coverage(Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 1.0], 0.9), [0.5, 3.0])
+    0.5
+    """
+    return _mean(to_numpy(band.contains(y)), _mask(region, band))
+
+
+def sharpness(band: Band, *, region: Region | None = None) -> float:
+    """The mean width, in the units of y; infinite if any width is.
+
+    >>> sharpness(Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 3.0], 0.9))
+    3.0
+    """
+    return _mean(to_numpy(band.width), _mask(region, band))
+
+
+def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) -> float:
+    """Width plus 2 / (1 - level) times the distance by which y misses, on average; less is better.
+
+    It rewards narrow bands and punishes misses in one number. (Gneiting and Raftery 2007)
+
+    >>> interval_score(Band(None, [0.0], [-1.0], [1.0], 0.5), [1.5])
+    4.0
+    """
+    y = to_numpy(kind_of(band.mean, rows(y, "y")))
+    lower, upper = to_numpy(band.lower), to_numpy(band.upper)
+    below, above = (lower - y).clip(min=0), (y - upper).clip(min=0)
+    return _mean(upper - lower + 2 / (1 - band.level) * (below + above), _mask(region, band))
+
+
+def relative_l2(mean: ArrayLike, truth: ArrayLike) -> float:
+    """|mean - truth| / |truth| in the Euclidean norm: 0 is perfect, 1 is as good as predicting zero.
+
+    >>> relative_l2([0.0, 0.0], [3.0, 4.0])
+    1.0
+    """
+    mean, truth = to_numpy(rows(mean, "mean")), to_numpy(rows(truth, "truth"))
+    if mean.shape != truth.shape:
+        raise ValueError(f"`mean` and `truth` differ in shape: {mean.shape} and {truth.shape}.")
+    size = float(np.linalg.norm(truth))
+    return float(np.linalg.norm(mean - truth)) / size if size > 0 else math.nan
+
+
+def acd(coverages: Sequence[float], levels: Sequence[Level] = LEVELS) -> float:
+    """The average coverage deviation, mean |coverage - level| over levels.
+
+    A perfectly valid band does not reach zero: see `acd_floor`.
+
+    >>> round(acd([0.5, 0.8], [0.6, 0.8]), 3)
+    0.05
+    """
+    return float(np.mean([abs(c - exact(t)) for c, t in zip(coverages, levels, strict=True)]))
+
+
+@dataclass(frozen=True)
+class Floor:
+    """What a perfectly valid band shows as ACD: its exact mean, and the range of 95 % of cases."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def acd_floor(n_cal: int, n_test: int, levels: Sequence[Level] = LEVELS) -> Floor:
+    """The noise floor of ACD for split calibration: the mean is exact, the range by 20 000 draws.
+
+    An ACD inside this range says nothing against the band, and nothing for one band over another.
+
+    >>> floor = acd_floor(100, 100)
+    >>> print(f"{floor.mean:.3f}")
+    0.046
+    """
+    levels = sorted(levels, key=exact)
+    threshold = SplitThreshold(np.zeros(n_cal))
+    return _floor([threshold.laws(level, n_test) for level in levels], levels)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of an evaluation: one band, everywhere or in one region, and its coverage curve."""
+
+    name: str
+    region: str
+    points: int
+    coverage: float
+    sharpness: float
+    interval_score: float
+    levels: tuple[Level, ...] = field(repr=False)
+    coverages: tuple[float, ...] = field(repr=False)
+
+    @property
+    def acd(self) -> float:
+        """The average coverage deviation over the levels."""
+        return acd(self.coverages, self.levels)
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """What a calibrated band did on test points, beside what the law allows. Prints as a table.
+
+    `rows` holds the band itself first, then each region, then its rivals: the constant width, and
+    the band before calibration.
+    """
+
+    level: float
+    n_cal: int
+    n_test: int
+    relative_l2: float
+    verdict: str
+    rows: tuple[Row, ...]
+    laws: tuple[Pieces, ...] | None = field(repr=False)
+
+    @property
+    def coverage(self) -> float:
+        """The share of test points covered at the level."""
+        return self.rows[0].coverage
+
+    @property
+    def sharpness(self) -> float:
+        """The mean width at the level."""
+        return self.rows[0].sharpness
+
+    @property
+    def interval_score(self) -> float:
+        """Width and misses in one number; less is better."""
+        return self.rows[0].interval_score
+
+    @property
+    def acd(self) -> float:
+        """The average coverage deviation over the levels; hold it against `acd_floor`."""
+        return self.rows[0].acd
+
+    @cached_property
+    def acd_floor(self) -> Floor | None:
+        """What ACD a perfectly valid band shows with these numbers of points."""
+        return None if self.laws is None else _floor(self.laws, self.rows[0].levels)
+
+    @cached_property
+    def ranges(self) -> np.ndarray | None:
+        """For each level of the curve, the coverage a valid band shows in 99 % of cases, (levels, 2)."""
+        if self.laws is None:
+            return None
+        counts = [central_range(total_counts(pieces), MASS) for pieces in self.laws]
+        return np.array(counts) / self.n_test
+
+    def __str__(self) -> str:
+        width = max(len(_title(row)) for row in self.rows)
+        lines = [
+            f"Band at level {self.level:g}: {self.n_cal} calibration, {self.n_test} test points",
+            f"{'':{width}}  points  coverage  sharpness  interval score     ACD",
+            *(_line(row, width) for row in self.rows),
+            f"Relative L2 error of the mean against these targets: {self.relative_l2:.4g}",
+        ]
+        if self.acd_floor is not None:
+            lines.append(
+                f"ACD of a perfectly valid band: {self.acd_floor.mean:.4f} on average, "
+                f"{self.acd_floor.low:.4f} to {self.acd_floor.high:.4f} in 95 % of cases"
+            )
+        return "\n".join([*lines, self.verdict])
+
+
+def evaluate(
+    calibrated: Calibrated,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    level: Level = 0.95,
+    levels: Sequence[Level] = LEVELS,
+    groups: Groups = None,
+    regions: Mapping[str, Region] | None = None,
+) -> Evaluation:
+    """Test a calibrated band on fresh points x (n, d), y (n, m), and say whether the law holds.
+
+    Beside the band stand its constant-width rival, calibrated on the same points, and the band
+    before calibration if there is one. `regions` maps names to masks or functions of x.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0).normal
+    >>> model = gb.predictors.Constant(np.zeros_like)
+    >>> calibrated = gb.calibrate(model, draw(size=100), draw(size=100))
+    >>> evaluation = gb.evaluate(calibrated, draw(size=500), draw(size=500))
+    >>> print(evaluation.verdict)
+    Consistent with the guarantee: 481 of 500 covered, a valid band covers 436 to 496 in 99 % of cases.
+    """
+    prediction = calibrated.predict(x)
+    y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
+    groups = None if groups is None else labels(groups, len(y))
+    masks = {name: _mask(region, prediction) for name, region in (regions or {}).items()}
+    levels = sorted(levels, key=exact)
+    table: list[Row] = []
+    with warnings.catch_warnings():
+        # Infinite bands are part of the result here: sharpness and the verdict say so.
+        warnings.simplefilter("ignore", InfiniteBandWarning)
+        for name, band_at in _contenders(calibrated, prediction, groups).items():
+            curves = {at: to_numpy(band_at(at).contains(y)) for at in levels}
+            band = band_at(level)
+            for place, mask in {"": None, **masks}.items():
+                table.append(
+                    Row(
+                        name=name,
+                        region=place,
+                        points=len(y) if mask is None else int(mask.sum()),
+                        coverage=coverage(band, y, region=mask),
+                        sharpness=sharpness(band, region=mask),
+                        interval_score=interval_score(band, y, region=mask),
+                        coverages=tuple(_mean(inside, mask) for inside in curves.values()),
+                        levels=tuple(levels),
+                    )
+                )
+    return Evaluation(
+        level=float(exact(level)),
+        n_cal=len(calibrated.y),
+        n_test=len(y),
+        relative_l2=relative_l2(prediction.mean, y),
+        verdict=_verdict(calibrated, level, len(y), round(table[0].coverage * len(y)), groups),
+        rows=tuple(table),
+        laws=_all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels),
+    )
+
+
+def _contenders(
+    calibrated: Calibrated, prediction: Prediction, groups: np.ndarray | None
+) -> dict[str, Callable[[Level], Band]]:
+    """The bands to be compared, each as a function of the level."""
+    contenders = {"this band": lambda at: calibrated.band(prediction, at, groups=groups)}
+    rival = calibrate_arrays(calibrated.prediction.mean, calibrated.y, score=Absolute())
+    bare = Prediction(prediction.x, prediction.mean)
+    contenders["constant width"] = lambda at: rival.band(bare, at)
+    if prediction.scale is not None:
+        contenders["before calibration"] = lambda at: raw_band(prediction, at)
+    return contenders
+
+
+def _verdict(
+    calibrated: Calibrated, level: Level, m: int, covered: int, groups: np.ndarray | None
+) -> str:
+    """Whether so many covered points are what the guarantee allows, in one sentence."""
+    pieces = calibrated.threshold.laws(level, m, groups)
+    if pieces is None:
+        return (
+            f"{covered} of {m} covered. {calibrated.calibrator!r} promises {float(exact(level)):g} "
+            "on average over new groups; one test set has no exact law to be held against."
+        )
+    if all(law.infinite for law, _ in pieces):
+        return "The band is infinite: too few calibration points for this level. It proves nothing."
+    probabilities = total_counts(pieces)
+    low, high = central_range(probabilities, MASS)
+    at_most, at_least = tails(probabilities, covered)
+    seen = f"{covered} of {m} covered, a valid band covers {low} to {high} in 99 % of cases"
+    if covered < low:
+        return (
+            f"NOT consistent with the guarantee: {seen} (p = {at_most:.2g}). The test points are "
+            "harder than the calibration points; were both drawn alike?"
+        )
+    scores = to_numpy(calibrated.score(calibrated.prediction, calibrated.y))
+    if covered > high and len(np.unique(scores)) == len(scores):
+        return (
+            f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The band is safe but "
+            "wider than needed, and the test points are easier than the calibration points."
+        )
+    return f"Consistent with the guarantee: {seen}."
+
+
+def _floor(laws: Sequence[Pieces], levels: Sequence[Level]) -> Floor:
+    mean = np.mean([expected_deviation(law, at) for law, at in zip(laws, levels, strict=True)])
+    pieces = zip(*laws, strict=True)
+    sizes = [([law.k for law, _ in piece], piece[0][0].n, piece[0][1]) for piece in pieces]
+    low, high = np.quantile(simulated_deviations(sizes, levels), [0.025, 0.975])
+    return Floor(float(mean), float(low), float(high))
+
+
+def _all_or_none(laws: Iterable[Pieces | None]) -> tuple[Pieces, ...] | None:
+    known = tuple(law for law in laws)
+    return None if any(law is None for law in known) else known  # type: ignore[return-value]
+
+
+def _mask(region: Region | None, at: Band | Prediction) -> np.ndarray | None:
+    """A region as booleans (n,), or None for everywhere."""
+    if region is None:
+        return None
+    if callable(region):
+        if at.x is None:
+            raise ValueError("A region given as a function needs the points x; give a mask instead.")
+        region = region(at.x)
+    mask = to_numpy(region)
+    if mask.dtype != bool or mask.reshape(-1).shape != (len(at),):
+        raise ValueError(f"A region should be {len(at)} booleans, got {mask.dtype} {mask.shape}.")
+    return mask.reshape(-1)
+
+
+def _mean(values: np.ndarray, mask: np.ndarray | None) -> float:
+    """The mean over rows, of those in the mask if there is one; NaN where there is none."""
+    values = values if mask is None else values[mask]
+    return float(values.mean()) if values.size else math.nan
+
+
+def _title(row: Row) -> str:
+    return f"{row.name}, {row.region}" if row.region else row.name
+
+
+def _line(row: Row, width: int) -> str:
+    numbers = f"{row.points:6d}  {row.coverage:8.3f}  {row.sharpness:9.4g}"
+    return f"{_title(row):{width}}  {numbers}  {row.interval_score:14.4g}  {row.acd:6.4f}"

@@ -1,0 +1,152 @@
+"""Plots: a band, its width, a field, a coverage curve. Each draws on an Axes and returns it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from guardband.arrays import Array, ArrayLike, rows, to_numpy
+from guardband.metrics import Evaluation
+from guardband.values import Band, Observations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#5f6670"
+
+
+def band(
+    band: Band,
+    *,
+    truth: ArrayLike | None = None,
+    data: Observations | None = None,
+    output: int = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """A band over a one-dimensional x: the mean as a line, the band shaded, truth and data if given.
+
+    An infinite band is shaded over the whole height. `output` picks one of several outputs.
+    """
+    x, mean = _points(band, 1)[:, 0], to_numpy(band.mean)[:, output]
+    order = np.argsort(x)
+    ax = _axes(ax)
+    low, high = (to_numpy(end)[order, output] for end in (band.lower, band.upper))
+    if data is not None:
+        ax.plot(
+            to_numpy(data.x)[:, 0],
+            to_numpy(data.y)[:, output],
+            ".",
+            color=GREY,
+            ms=4,
+            alpha=0.7,
+            label="data",
+        )
+    if truth is not None:
+        true_values = to_numpy(rows(truth, "truth"))[order, output]
+        ax.plot(x[order], true_values, "--", color=ORANGE, lw=1.4, label="truth")
+    ax.plot(x[order], mean[order], color=BLUE, lw=1.6, label="prediction")
+    bottom, top = ax.get_ylim()
+    label = f"{band.level:.4g} band"
+    ends = np.nan_to_num(low, neginf=bottom), np.nan_to_num(high, posinf=top)
+    ax.fill_between(x[order], *ends, color=BLUE, alpha=0.2, lw=0, label=label)
+    ax.set(xlabel="x", ylabel="y", xlim=(x.min(), x.max()))
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def field(
+    x: ArrayLike,
+    values: ArrayLike,
+    *,
+    label: str = "",
+    limits: tuple[float, float] | None = None,
+    ax: Axes | None = None,
+    **style: Any,
+) -> Axes:
+    """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
+
+    `limits` fixes the colours, so that fields can be compared; infinite values stay blank.
+    """
+    x, values = to_numpy(rows(x, "x")), np.asarray(to_numpy(values), float).reshape(-1)
+    if x.shape != (len(values), 2):
+        raise ValueError(f"`x` should be ({len(values)}, 2) for a field, got {x.shape}.")
+    ax = _axes(ax)
+    shown = np.ma.masked_invalid(values)
+    low, high = limits or (shown.min(), shown.max()) if shown.count() else (0.0, 1.0)
+    style = {"cmap": "viridis", "vmin": low, "vmax": high, **style}
+    grid = _grid(x)
+    if grid is not None:
+        (first, second), order = grid
+        picture = shown[order].reshape(len(first), len(second)).T
+        colours = ax.pcolormesh(first, second, picture, shading="nearest", **style)
+    else:
+        good = ~np.ma.getmaskarray(shown)
+        colours = ax.tripcolor(x[good, 0], x[good, 1], values[good], shading="gouraud", **style)
+    ax.figure.colorbar(colours, ax=ax, label=label)
+    ax.set(xlabel="x0", ylabel="x1", aspect="equal")
+    return ax
+
+
+def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) -> Axes:
+    """The width of a band over x: a line in one dimension, a field in two."""
+    values = to_numpy(band.width)[:, output]
+    label = f"width of the {band.level:.4g} band"
+    if band.x is not None and band.x.shape[-1] == 2:
+        return field(band.x, values, label=label, ax=ax, **style)
+    x = _points(band, 1)[:, 0]
+    order = np.argsort(x)
+    ax = _axes(ax)
+    ax.plot(x[order], values[order], **{"color": BLUE, "lw": 1.6, **style})
+    ax.set(xlabel="x", ylabel=label, ylim=(0, None))
+    return ax
+
+
+def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
+    """Coverage against level, for every band of an evaluation over all test points.
+
+    The shaded region holds the coverage of a perfectly valid band, at each level in 99 % of cases,
+    for this number of calibration and test points; a curve inside it cannot be told from perfect.
+    """
+    ax = _axes(ax)
+    main = evaluation.rows[0]
+    levels = np.array([float(level) for level in main.levels])
+    if evaluation.ranges is not None:
+        low, high = evaluation.ranges.T
+        ax.fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="valid (99 %)")
+    ax.plot([0, 1], [0, 1], ":", color=GREY, lw=1)
+    everywhere = [row for row in evaluation.rows if not row.region]
+    for row, colour in zip(everywhere, (BLUE, ORANGE, GREY), strict=False):
+        ax.plot(levels, row.coverages, "o-", ms=3, lw=1.4, color=colour, label=row.name)
+    ax.set(xlabel="level asked", ylabel="coverage measured", xlim=(0, 1), ylim=(0, 1.01))
+    ax.set_aspect("equal")
+    ax.legend(frameon=False, fontsize="small", loc="lower right")
+    return ax
+
+
+def _axes(ax: Axes | None) -> Axes:
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def _points(band: Band, d: int) -> np.ndarray:
+    """The band's points as numpy (n, d), or an error that says which plot fits."""
+    if band.x is None:
+        raise ValueError("This band came from arrays without points x; there is nothing to plot over.")
+    if band.x.ndim != 2 or band.x.shape[1] != d:
+        raise ValueError(
+            f"This plot is for {d}-dimensional x, got shape {tuple(band.x.shape)}. "
+            "`plot.width` and `plot.field` draw two dimensions; fix the others and plot a slice."
+        )
+    return to_numpy(band.x)
+
+
+def _grid(x: Array) -> tuple[list[np.ndarray], np.ndarray] | None:
+    """The two axes and the order of the points if x is a full regular grid, else None."""
+    axes = [np.unique(x[:, j]) for j in range(2)]
+    if len(axes[0]) * len(axes[1]) != len(x) or min(map(len, axes)) < 2:
+        return None
+    return axes, np.lexsort((x[:, 1], x[:, 0]))

@@ -1,0 +1,35 @@
+"""Constant: a model alone, with no idea of its own uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from guardband.arrays import Array
+from guardband.predictors.base import Model, evaluate
+from guardband.values import Observations, Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """Any trained model, equally unsure everywhere: calibration gives a band of constant width.
+
+    `model` is a torch module or a function from x (n, d) to outputs (n, m). With homoskedastic noise
+    nothing beats this width, so it always stands beside cleverer scales. Give `train`, the
+    observations the model was trained on, and calibration will refuse points it has seen.
+    Cost: one evaluation of the model per point.
+
+    >>> import numpy as np
+    >>> Constant(np.sin)(np.array([[0.0]])).mean
+    array([[0.]])
+    """
+
+    model: Model
+    train: Observations | None = field(default=None, kw_only=True)
+
+    def __call__(self, x: Array) -> Prediction:
+        """The model's output as the mean, and no scale."""
+        return Prediction(x, evaluate(self.model, x))
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """The prediction at training points; there is no scale that would need leaving one out."""
+        return self(x_train)

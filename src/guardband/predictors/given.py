@@ -1,0 +1,36 @@
+"""Given: a mean and a scale that the user already has."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from guardband.arrays import Array
+from guardband.predictors.base import Model, evaluate
+from guardband.values import Observations, Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Your own mean and your own uncertainty: two torch modules or functions of x (n, d).
+
+    `scale` says where the error is likely to be large, (n, m) and >= 0, in the units of the mean; a
+    Gaussian process's standard deviation, a second network, an error estimator. Its size does not
+    matter, calibration sets it. Both must be fixed functions: no fresh randomness at each call.
+    Cost: one evaluation of each per point.
+
+    >>> import numpy as np
+    >>> Given(np.sin, lambda x: 0.1 + x**2)(np.array([[0.0]])).scale
+    array([[0.1]])
+    """
+
+    mean: Model
+    scale: Model
+    train: Observations | None = field(default=None, kw_only=True)
+
+    def __call__(self, x: Array) -> Prediction:
+        """Both functions at x."""
+        return Prediction(x, evaluate(self.mean, x), evaluate(self.scale, x))
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """The prediction at training points, taken as it is."""
+        return self(x_train)

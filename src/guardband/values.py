@@ -1,0 +1,212 @@
+"""Values: what is observed, what is predicted, and the band around it; checked where they are born."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from guardband.arrays import Array, finite, kind_of, like, namespace, rows, to_numpy
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """Points x (n, d) and what was measured there, y (n, m).
+
+    >>> data = Observations([0.0, 0.5, 1.0], [1.0, 0.2, 0.1])
+    >>> data.x.shape, data.y.shape, len(data)
+    ((3, 1), (3, 1), 3)
+    """
+
+    x: Array
+    y: Array
+
+    def __post_init__(self) -> None:
+        _set(self, x=finite(rows(self.x, "x"), "x"), y=finite(rows(self.y, "y"), "y"))
+        _same_length("x", self.x, "y", self.y)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __iter__(self) -> Iterator[Array]:
+        """Unpack as `x, y = observations`."""
+        return iter((self.x, self.y))
+
+
+@dataclass(frozen=True, eq=False)
+class Prediction:
+    """What a predictor believes at x (n, d): the mean (n, m) and how unsure it is, the scale (n, m).
+
+    The scale is in the units of the mean and says where the error is likely to be large; it need
+    not be right, calibration takes care of its size. `scale=None` is a predictor that has none.
+    `x=None` is for arrays that came without their points; methods that look at x will ask for it.
+    A batch of N whole fields is (N, points, m) throughout: one row is one field.
+
+    >>> Prediction(None, [1.0, 2.0], [0.1, 0.2]).mean.shape
+    (2, 1)
+    """
+
+    x: Array | None
+    mean: Array
+    scale: Array | None = None
+
+    def __post_init__(self) -> None:
+        mean = finite(rows(self.mean, "mean"), "mean")
+        _set(self, mean=mean)
+        if self.x is not None:
+            _set(self, x=kind_of(mean, rows(self.x, "x")))
+            _same_length("x", self.x, "mean", mean)
+        if self.scale is not None:
+            scale = finite(like(mean, rows(self.scale, "scale")), "scale")
+            _same_shape("scale", scale, "mean", mean)
+            if bool((scale < 0).any()):
+                row = int(np.argwhere(to_numpy(scale) < 0)[0][0])
+                raise ValueError(f"`scale` should not be negative, but row {row} is. Use its size.")
+            _set(self, scale=scale)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    @cached_property
+    def outward(self) -> tuple[Array, Array]:
+        """The mean rounded down and up by 4 ulp: where a band starts, so that rounding loses no point.
+
+        Kept here because a sweep over levels needs it once.
+        """
+        limits = namespace(self.mean).finfo(self.mean.dtype)
+        slack = abs(self.mean)
+        slack *= 4 * float(limits.eps)
+        slack += float(limits.tiny)
+        low = self.mean - slack
+        slack += self.mean
+        return low, slack
+
+
+@runtime_checkable
+class Predictor(Protocol):
+    """Anything that says what it believes and how unsure it is: `predictor(x) -> Prediction`.
+
+    It must be a fixed function: the same x gives the same answer, alone or among others. A
+    predictor that knows its training data carries them as `train` (`Observations` or None), so
+    that calibration can refuse rows the network has already seen.
+    """
+
+    def __call__(self, x: Array) -> Prediction:
+        """Predict at x (n, d)."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """The answer: at each x (n, d) the interval [lower, upper] (n, m) around the mean, at a level.
+
+    Both ends belong to the band. With several outputs the band is joint: a row counts as covered
+    when all its outputs lie inside.
+
+    >>> band = Band(None, [0.0, 1.0], [-1.0, 0.5], [1.0, 1.5], level=0.9)
+    >>> band.contains([0.3, 2.0])
+    array([ True, False])
+    """
+
+    x: Array | None
+    mean: Array
+    lower: Array
+    upper: Array
+    level: float
+
+    def __post_init__(self) -> None:
+        mean = rows(self.mean, "mean")
+        lower, upper = (kind_of(mean, rows(getattr(self, n), n)) for n in ("lower", "upper"))
+        _set(self, mean=mean, lower=lower, upper=upper)
+        _same_shape("lower", lower, "mean", mean)
+        _same_shape("upper", upper, "mean", mean)
+        if self.x is not None:
+            _set(self, x=kind_of(mean, rows(self.x, "x")))
+            _same_length("x", self.x, "mean", mean)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        infinite = int((to_numpy(self.width) == np.inf).any(axis=-1).sum())
+        note = f", {infinite} of them infinite" if infinite else ""
+        return f"Band(level={self.level:g}, {len(self)} points{note})"
+
+    @property
+    def width(self) -> Array:
+        """Upper minus lower, (n, m)."""
+        return self.upper - self.lower
+
+    def contains(self, y: Array) -> Array:
+        """Which rows of y (n, m) lie inside, all outputs at once: (n,) booleans.
+
+        NaN is in no band.
+        """
+        y = kind_of(self.mean, rows(y, "y"))
+        _same_shape("y", y, "band", self.mean)
+        inside = (self.lower <= y) & (y <= self.upper)
+        return inside.reshape(len(inside), -1).all(-1)
+
+    def numpy(self) -> Band:
+        """The same band in numpy arrays."""
+        x = None if self.x is None else to_numpy(self.x)
+        return Band(x, to_numpy(self.mean), to_numpy(self.lower), to_numpy(self.upper), self.level)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per point: columns x0, x1, ..., mean, lower, upper (numbered if there are several)."""
+        import pandas
+
+        return pandas.DataFrame({name: column for name, column in self._columns()})
+
+    def to_xarray(self) -> xarray.Dataset:
+        """A dataset over `point` (and `output`), with the coordinates of x and the level."""
+        import xarray
+
+        band = self.numpy()
+        dims = ("point", "node", "output")[:: 1 if band.mean.ndim == 3 else 2]
+        fields = {name: (dims, getattr(band, name)) for name in ("mean", "lower", "upper")}
+        coords = {name: ("point", values) for name, values in band._coordinates()}
+        return xarray.Dataset(fields, coords=coords, attrs={"level": self.level})
+
+    def _coordinates(self) -> Iterator[tuple[str, np.ndarray]]:
+        if self.x is not None and self.x.ndim == 2:
+            x = to_numpy(self.x)
+            yield from ((f"x{j}", x[:, j]) for j in range(x.shape[1]))
+
+    def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
+        if self.mean.ndim != 2:
+            raise ValueError("A table has one row per point; whole fields fit `to_xarray()`.")
+        yield from self._coordinates()
+        for name in ("mean", "lower", "upper"):
+            values = to_numpy(getattr(self, name))
+            for j in range(values.shape[1]):
+                yield (name if values.shape[1] == 1 else f"{name}{j}"), values[:, j]
+
+
+def _set(value: Any, **fields: Any) -> None:
+    """Fill fields of a frozen value while it is being born."""
+    for name, field in fields.items():
+        object.__setattr__(value, name, field)
+
+
+def _same_length(a_name: str, a: Array, b_name: str, b: Array) -> None:
+    if len(a) != len(b):
+        raise ValueError(
+            f"`{a_name}` and `{b_name}` should have the same number of rows, got {len(a)} and {len(b)}."
+        )
+
+
+def _same_shape(a_name: str, a: Array, b_name: str, b: Array) -> None:
+    _same_length(a_name, a, b_name, b)
+    if a.shape != b.shape:
+        raise ValueError(
+            f"`{a_name}` should have as many outputs as `{b_name}`: "
+            f"got shape {tuple(a.shape)} beside {tuple(b.shape)}."
+        )

@@ -1,0 +1,224 @@
+import warnings
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.conformal import confident_rank, quantile, rank
+
+
+def zero(x: np.ndarray) -> np.ndarray:
+    return 0 * x[:, :1]
+
+
+ZERO = gb.predictors.Constant(zero)
+
+
+def data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return generator.uniform(size=(n, 2)), generator.normal(size=n)
+
+
+def test_the_band_is_the_exact_quantile_at_any_level() -> None:
+    x, y = data(100)
+    calibrated = gb.calibrate(ZERO, x, y)
+    for level in gb.LEVELS:
+        band = calibrated(x[:3], level)
+        q = quantile(abs(y), level)
+        assert np.allclose(band.upper, q, rtol=1e-14) and np.allclose(band.lower, -q, rtol=1e-14)
+        assert band.contains(np.full(3, q)).all() and band.level == float(level)
+
+
+def test_eight_points_at_ninety_percent_are_infinite_with_one_warning() -> None:
+    calibrated = gb.calibrate(ZERO, *data(8))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        band = calibrated(data(5)[0], level=0.9)
+    assert np.isinf(band.lower).all() and np.isinf(band.upper).all()
+    (warning,) = caught
+    assert warning.category is gb.InfiniteBandWarning and warning.filename == __file__
+    assert str(warning.message) == (
+        "The band is infinite: level 0.9 needs 9 calibration points, there are 8."
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isfinite(gb.calibrate(ZERO, *data(9))(data(5)[0], level=0.9).upper).all()
+
+
+def test_a_confidence_takes_the_larger_rank() -> None:
+    x, y = data(100)
+    band = gb.calibrate(ZERO, x, y, confidence=0.9)(x[:1], 0.95)
+    assert np.isclose(band.upper.item(), np.sort(abs(y))[confident_rank(100, 0.95, 0.9) - 1])
+    small = gb.calibrate(ZERO, x[:44], y[:44], confidence="0.9")
+    with pytest.warns(
+        gb.InfiniteBandWarning, match="confidence 9/10 needs 45 calibration points, there are 44"
+    ):
+        assert np.isinf(small(x[:1], 0.95).upper).all()
+
+
+def test_at_least_k_points_lie_in_their_own_band() -> None:
+    x, y = data(57)
+    calibrated = gb.calibrate(gb.predictors.Given(zero, lambda x: 0.1 + x[:, :1]), x, y)
+    for level in gb.LEVELS:
+        assert calibrated(x, level).contains(y).sum() == rank(57, level)
+
+
+def test_torch_gives_torch_and_numpy_gives_numpy() -> None:
+    x, y = data(30)
+    net = torch.nn.Linear(2, 1)
+    for kind, x_new in (
+        (np.ndarray, x),
+        (torch.Tensor, torch.tensor(x)),
+        (torch.Tensor, torch.tensor(x).float()),
+    ):
+        band = gb.calibrate(gb.predictors.Constant(net), x_new, y)(x_new, 0.9)
+        for part in (band.x, band.mean, band.lower, band.upper, band.width):
+            assert isinstance(part, kind) and part.dtype == x_new.dtype
+        assert not isinstance(band.mean, torch.Tensor) or not band.mean.requires_grad
+    numpy_calibrated = gb.calibrate(gb.predictors.Constant(net), x, y)
+    assert isinstance(numpy_calibrated(torch.tensor(x), 0.9).upper, torch.Tensor)
+    assert np.array_equal(
+        numpy_calibrated(torch.tensor(x), 0.9).upper.numpy(), numpy_calibrated(x, 0.9).upper
+    )
+
+
+def test_lists_are_arrays_too() -> None:
+    band = gb.calibrate(ZERO, [[0.0]] * 9, list(range(9)))([[1], [2]], "0.9")
+    assert np.allclose(band.upper, 8)
+
+
+def test_a_sweep_over_levels_asks_the_predictor_once() -> None:
+    calls = []
+
+    def counted(x: np.ndarray) -> np.ndarray:
+        calls.append(len(x))
+        return zero(x)
+
+    calibrated = gb.calibrate(gb.predictors.Constant(counted), *data(50))
+    prediction = calibrated.predict(data(7)[0])
+    widths = [float(calibrated.band(prediction, level).width[0, 0]) for level in gb.LEVELS]
+    assert calls == [50, 7] and widths == sorted(widths)
+
+
+def test_the_array_door_is_the_same_calibration() -> None:
+    x, y = data(40)
+    given = gb.predictors.Given(zero, lambda x: 0.1 + x[:, :1])
+    whole = gb.calibrate(given, x, y)
+    arrays = gb.calibrate_arrays(zero(x), y, 0.1 + x[:, 0], x_cal=x)
+    prediction = given(x[:5])
+    assert np.array_equal(arrays.band(prediction, 0.9).upper, whole.band(prediction, 0.9).upper)
+    assert repr(arrays) == "Calibrated(arrays, score=Scaled(), calibrator=Split(), n=40)"
+    assert repr(whole) == "Calibrated(Given, score=Scaled(), calibrator=Split(), n=40)"
+    with pytest.raises(
+        ValueError, match=r"no predictor to call at x: use `calibrated.band\(gb.Prediction"
+    ):
+        arrays(x)
+
+
+def test_several_outputs_are_covered_jointly() -> None:
+    generator = np.random.default_rng(1)
+    mean, y = np.zeros((99, 3)), generator.normal(size=(99, 3))
+    calibrated = gb.calibrate_arrays(mean, y)
+    band = calibrated.band(gb.Prediction(None, mean), 0.9)
+    assert band.contains(y).sum() == 90
+
+
+SEEN = gb.Observations(*data(20, seed=5))
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "text"),
+    [
+        (lambda x, y: gb.calibrate(ZERO, x, y)(x, level=95), ValueError, r"got 95. Did you mean 0.95\?"),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, np.r_[y[:17], np.nan, y[18:]]),
+            ValueError,
+            "`y_cal` .* row 17 is NaN",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, np.r_[x[:17], [[0, np.inf]], x[18:]], y),
+            ValueError,
+            "`x_cal` .* row 17",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y)(x * np.nan),
+            ValueError,
+            "`x` should be finite, but row 0 is NaN",
+        ),
+        (lambda x, y: gb.calibrate(ZERO, x, y[:-1]), ValueError, "should pair up, got 20 and 19 rows"),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, np.c_[y, y]),
+            ValueError,
+            r"`y_cal` should have the shape of the predictions, got \(20, 2\) beside \(20, 1\)",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x[:0], y[:0]),
+            ValueError,
+            "at least one calibration point, got none",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y, confidence=90),
+            ValueError,
+            "`confidence` .* Did you mean 0.9",
+        ),
+        (
+            lambda x, y: gb.calibrate(gb.predictors.Constant(zero, train=SEEN), *SEEN),
+            ValueError,
+            "20 of 20 calibration points are training points, the first in row 0. .* Hold out others",
+        ),
+        (lambda x, y: gb.calibrate(cast(Any, zero), x, y), TypeError, "zero returned ndarray.*Constant"),
+        (
+            lambda x, y: gb.calibrate(lambda x: gb.Prediction(None, [1.0]), x, y),
+            ValueError,
+            "one row per point, <lambda> returned 1 rows for 20 points",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y).band(gb.Prediction(None, np.zeros((3, 2)))),
+            ValueError,
+            r"the outputs it was calibrated with, \(1,\), got \(2,\)",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y).band(gb.Prediction(None, [0.0], [1.0])),
+            ValueError,
+            "At calibration the prediction had no scale, now it had a scale",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y, groups=["a"] * 20),
+            ValueError,
+            r"Did you mean Grouped\(\)\?",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y)(x, groups=["a"] * 20),
+            ValueError,
+            r"should not be given to Split",
+        ),
+    ],
+)
+def test_mistakes_are_errors_that_teach(call: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        call(*data(20))
+
+
+def test_training_rows_are_found_among_others_and_across_dtypes() -> None:
+    x, y = data(40)
+    train = gb.Observations(torch.tensor(x[:10]).float(), torch.tensor(y[:10]).float())
+    seen = gb.predictors.Constant(zero, train=train)
+    with pytest.raises(
+        ValueError, match="3 of 33 calibration points are training points, the first in row 0"
+    ):
+        gb.calibrate(seen, x[7:], y[7:])
+    gb.calibrate(seen, x[10:], y[10:])
+
+
+def test_a_sensor_read_again_is_a_warning() -> None:
+    x, y = data(40)
+    seen = gb.predictors.Constant(zero, train=gb.Observations(x, y))
+    with pytest.warns(
+        UserWarning, match="5 of 5 calibration points lie exactly at training inputs"
+    ) as caught:
+        gb.calibrate(seen, x[:5], y[:5] + 1)
+    assert caught[0].filename == __file__
+    with pytest.warns(UserWarning, match="fixed sensors that were read again"):
+        gb.calibrate(gb.predictors.Constant(lambda x: x, train=gb.Observations(x, y)), x[:5], x[:5])

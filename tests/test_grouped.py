@@ -1,0 +1,104 @@
+from typing import Any
+
+import numpy as np
+import pandas
+import pytest
+import torch
+
+import guardband as gb
+from guardband.conformal import quantile
+
+ZERO = gb.predictors.Constant(lambda x: 0 * x)
+LABELS = np.array(["wet", "dry"])[np.arange(60) % 2]
+X = np.linspace(0, 1, 60)
+Y = np.where(LABELS == "wet", 10.0, 1.0) * np.random.default_rng(0).normal(size=60)
+
+
+def test_each_group_has_its_own_quantile() -> None:
+    calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=LABELS)
+    band = calibrated([0.1, 0.2, 0.3], 0.9, groups=["dry", "wet", "dry"])
+    wet, dry = (quantile(abs(Y[LABELS == name]), 0.9) for name in ("wet", "dry"))
+    assert np.allclose(band.upper[:, 0], [dry, wet, dry], rtol=1e-14)
+
+
+def test_one_group_is_split() -> None:
+    split = gb.calibrate(ZERO, X, Y)
+    grouped = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=[7] * 60)
+    for level in gb.LEVELS:
+        assert np.array_equal(grouped(X, level, groups=[7] * 60).upper, split(X, level).upper)
+
+
+@pytest.mark.parametrize(
+    "groups",
+    [
+        LABELS.tolist(),
+        LABELS.astype(object),
+        pandas.Series(LABELS),
+        pandas.Categorical(LABELS),
+        torch.tensor(LABELS == "wet"),
+        (LABELS == "wet").astype(np.int8),
+    ],
+    ids=lambda groups: type(groups).__name__,
+)
+def test_labels_come_in_any_container(groups: Any) -> None:
+    band = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=groups)(X, 0.9, groups=groups)
+    expected = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=LABELS)(X, 0.9, groups=LABELS)
+    assert np.array_equal(band.upper, expected.upper)
+
+
+def test_a_small_group_is_infinite_and_named() -> None:
+    groups = np.r_[["small"] * 5, ["large"] * 55]
+    calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=groups)
+    with pytest.warns(
+        gb.InfiniteBandWarning, match=r"needs 9 calibration points in each group; .*small \(5\)"
+    ):
+        band = calibrated(X, 0.9, groups=groups)
+    assert np.isinf(band.upper[:5]).all() and np.isfinite(band.upper[5:]).all()
+    calibrated(X[:2], 0.9, groups=["large", "large"])
+
+
+def test_a_confidence_holds_in_each_group() -> None:
+    calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=LABELS, confidence=0.9)
+    with pytest.warns(gb.InfiniteBandWarning, match="with confidence 9/10 needs 45"):
+        assert np.isinf(calibrated([0.5], 0.95, groups=["wet"]).upper).all()
+    assert np.isfinite(calibrated([0.5], 0.8, groups=["wet"]).upper).all()
+
+
+@pytest.mark.parametrize(
+    ("groups", "error", "text"),
+    [
+        (
+            ["fog"] * 60,
+            ValueError,
+            r"Group .*fog.* was not in the calibration data; .* 'dry', 'wet'. .* use Clustered",
+        ),
+        ([1] * 60, ValueError, "Group .*1.* was not in the calibration data"),
+        (None, ValueError, r"calibrated with Grouped\(\): give `groups=`, one label per row of x"),
+        (["wet"], ValueError, r"one label per row, \(60,\), got \(1,\)"),
+        ([0.5] * 60, TypeError, "strings or whole numbers, got dtype float64"),
+        (["wet"] * 59 + [None], TypeError, "A missing label is not a group"),
+    ],
+)
+def test_unknown_groups_are_errors_that_teach(groups: Any, error: type[Exception], text: str) -> None:
+    calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=LABELS)
+    with pytest.raises(error, match=text):
+        calibrated(X, groups=groups)
+
+
+def test_the_string_1_is_not_the_number_1() -> None:
+    calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=[1] * 60)
+    with pytest.raises(ValueError, match="was not in the calibration data"):
+        calibrated(X, groups=["1"] * 60)
+
+
+def test_groups_are_needed_at_calibration() -> None:
+    with pytest.raises(
+        ValueError, match=r"Grouped\(\) needs `groups=`, one label per calibration point"
+    ):
+        gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped())
+
+
+def test_many_unknown_names_are_listed_briefly() -> None:
+    calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=np.arange(60))
+    with pytest.raises(ValueError, match="0, 1, 2, 3, 4, 5, 6, 7 and 52 more"):
+        calibrated([0.5], groups=[99])

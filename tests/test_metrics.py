@@ -1,0 +1,119 @@
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.metrics import acd, coverage, interval_score, relative_l2, sharpness
+
+GENERATOR = np.random.default_rng(0)
+BAND = gb.Band([0.0, 1.0, 2.0, 3.0], [0.0] * 4, [-1.0] * 4, [1.0, 1.0, 1.0, 3.0], 0.9)
+Y = [0.0, 2.0, 0.5, 4.0]
+
+
+def test_the_definitions() -> None:
+    assert coverage(BAND, Y) == 0.5
+    assert sharpness(BAND) == 2.5
+    assert interval_score(BAND, Y) == pytest.approx(2.5 + 20 * (1 + 1) / 4)
+    assert interval_score(BAND, [-3.0, 0, 0, 0]) == pytest.approx(2.5 + 20 * 2 / 4)
+    assert acd([0.5] * 19) == pytest.approx(np.mean(abs(0.5 - np.arange(1, 20) / 20)))
+
+
+def test_by_region_as_a_mask_or_a_function_of_x() -> None:
+    left = [True, True, False, False]
+    assert coverage(BAND, Y, region=left) == coverage(BAND, Y, region=lambda x: x[:, 0] < 1.5) == 0.5
+    assert (
+        sharpness(BAND, region=np.array(left)) == 2 and sharpness(BAND, region=torch.tensor(left)) == 2
+    )
+    assert interval_score(BAND, Y, region=lambda x: x < 0.5) == 2
+    assert np.isnan(coverage(BAND, Y, region=[False] * 4))
+    with pytest.raises(ValueError, match="A region should be 4 booleans, got int64"):
+        coverage(BAND, Y, region=[0, 1])
+    with pytest.raises(ValueError, match="needs the points x; give a mask instead"):
+        coverage(gb.Band(None, [0.0], [0.0], [0.0], 0.9), [0.0], region=lambda x: x > 0)
+
+
+def test_a_joint_band_counts_rows() -> None:
+    two = gb.Band(None, np.zeros((2, 2)), -np.ones((2, 2)), np.ones((2, 2)), 0.9)
+    assert coverage(two, [[0.0, 0.0], [0.0, 2.0]]) == 0.5
+
+
+def test_relative_l2() -> None:
+    assert relative_l2([3.0, 0.0], [3.0, 4.0]) == pytest.approx(0.8)
+    assert np.isnan(relative_l2([1.0], [0.0]))
+    with pytest.raises(ValueError, match="differ in shape"):
+        relative_l2([1.0], [1.0, 2.0])
+
+
+def test_an_infinite_band_has_infinite_sharpness() -> None:
+    assert sharpness(gb.Band(None, [0.0], [-np.inf], [np.inf], 0.9)) == np.inf
+
+
+def world(n: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    x = GENERATOR.uniform(size=n)
+    return x, np.sin(x) + spread * (0.1 + x) * GENERATOR.normal(size=n)
+
+
+MODEL = gb.predictors.Given(np.sin, lambda x: 0.1 + x)
+
+
+def test_an_evaluation_says_what_it_saw_and_prints_as_a_table() -> None:
+    calibrated = gb.calibrate(MODEL, *world(100))
+    evaluation = gb.evaluate(calibrated, *world(1000), regions={"left": lambda x: x[:, 0] < 0.5})
+    names = [(row.name, row.region) for row in evaluation.rows]
+    assert names == [
+        (name, region)
+        for name in ("this band", "constant width", "before calibration")
+        for region in ("", "left")
+    ]
+    text = str(evaluation)
+    for part in (
+        "100 calibration, 1000 test points",
+        "Relative L2",
+        "ACD of a perfectly valid band",
+        "Consistent",
+    ):
+        assert part in text
+    assert evaluation.coverage == evaluation.rows[0].coverage and evaluation.sharpness > 0
+    assert evaluation.interval_score > evaluation.sharpness and 0 < evaluation.acd < 0.2
+    assert evaluation.acd_floor is not None and evaluation.acd_floor.low < evaluation.acd_floor.mean
+    assert evaluation.ranges is not None and evaluation.ranges.shape == (19, 2)
+    # The scale is the true one here: the band adapts, the constant width does not.
+    assert evaluation.rows[0].interval_score < evaluation.rows[2].interval_score
+
+
+def test_shifted_test_points_are_called_out() -> None:
+    calibrated = gb.calibrate(MODEL, *world(100))
+    harder = gb.evaluate(calibrated, *world(1000, spread=3))
+    assert harder.verdict.startswith("NOT consistent with the guarantee") and "harder" in harder.verdict
+    easier = gb.evaluate(calibrated, *world(1000, spread=0.1), level=0.5)
+    assert easier.verdict.startswith("Covers more than the law allows")
+
+
+def test_ties_may_cover_more() -> None:
+    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), np.zeros(20), np.ones(20))
+    assert gb.evaluate(calibrated, np.zeros(100), np.ones(100), level=0.5).verdict.startswith(
+        "Consistent"
+    )
+
+
+def test_an_infinite_band_proves_nothing() -> None:
+    calibrated = gb.calibrate(MODEL, *world(10))
+    evaluation = gb.evaluate(calibrated, *world(50), level=0.95)
+    assert "infinite" in evaluation.verdict and evaluation.sharpness == np.inf
+
+
+def test_groups_travel_through_an_evaluation() -> None:
+    x, y = world(100)
+    calibrated = gb.calibrate(MODEL, x, y, calibrator=gb.Grouped(), groups=x > 0.5)
+    x, y = world(400)
+    evaluation = gb.evaluate(calibrated, x, y, groups=x > 0.5)
+    assert evaluation.verdict.startswith("Consistent") and evaluation.acd_floor is not None
+
+
+def test_a_calibrator_without_an_exact_law_says_so() -> None:
+    x, y = world(100)
+    calibrated = gb.calibrate(MODEL, x, y, calibrator=gb.Clustered(), groups=np.arange(100) // 2)
+    evaluation = gb.evaluate(calibrated, *world(50))
+    assert "no exact law" in evaluation.verdict
+    assert evaluation.acd_floor is None and evaluation.ranges is None
+    assert "perfectly valid" not in str(evaluation)

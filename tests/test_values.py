@@ -1,0 +1,140 @@
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.arrays import kind_of, shared_rows, to_torch
+
+
+def test_a_single_column_may_come_flat() -> None:
+    data = gb.Observations([1, 2, 3], torch.tensor([1.0, 2.0, 3.0]))
+    assert data.x.shape == (3, 1) and data.x.dtype == np.float64
+    assert tuple(data.y.shape) == (3, 1)
+    x, y = data
+    assert x is data.x and y is data.y and len(data) == 3
+
+
+def test_whole_numbers_become_floats_of_the_kind() -> None:
+    assert gb.Prediction(None, torch.tensor([1, 2])).mean.dtype == torch.get_default_dtype()
+    assert gb.Prediction(None, np.array([True])).mean.dtype == np.float64
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: gb.Observations([1.0], [1.0, 2.0]), ValueError, "same number of rows, got 1 and 2"),
+        (
+            lambda: gb.Observations(3.0, [1.0]),
+            ValueError,
+            "one row per point, got the single number 3.0",
+        ),
+        (
+            lambda: gb.Observations(["a"], [1.0]),
+            TypeError,
+            "`x` should hold real numbers, got dtype <U1",
+        ),
+        (lambda: gb.Observations([1j], [1.0]), TypeError, "real numbers, got dtype complex128"),
+        (
+            lambda: gb.Observations(torch.tensor([1j]), [1.0]),
+            TypeError,
+            "real numbers, got torch.complex64",
+        ),
+        (lambda: gb.Observations([0.0, np.inf], [1.0, 2.0]), ValueError, "`x` .* row 1 is infinite"),
+        (
+            lambda: gb.Prediction(None, [0.0, np.nan]),
+            ValueError,
+            "`mean` should be finite, but row 1 is NaN",
+        ),
+        (lambda: gb.Prediction([1.0], [0.0, 1.0]), ValueError, "`x` and `mean` .* got 1 and 2"),
+        (
+            lambda: gb.Prediction(None, [0.0, 1.0], [1.0]),
+            ValueError,
+            "`scale` and `mean` .* got 1 and 2",
+        ),
+        (
+            lambda: gb.Prediction(None, [0.0], [[1.0, 2.0]]),
+            ValueError,
+            r"got shape \(1, 2\) beside \(1, 1\)",
+        ),
+        (
+            lambda: gb.Prediction(None, [0.0, 0.0], [1.0, -2.0]),
+            ValueError,
+            "not be negative, but row 1 is",
+        ),
+        (lambda: gb.Prediction(None, [0.0], [np.inf]), ValueError, "`scale` should be finite"),
+        (lambda: gb.Band(None, [0.0], [0.0, 1.0], [0.0], 0.9), ValueError, "`lower` and `mean`"),
+        (lambda: gb.Band([1.0, 2.0], [0.0], [0.0], [0.0], 0.9), ValueError, "`x` and `mean`"),
+    ],
+)
+def test_values_are_checked_where_they_are_born(make: Any, error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_a_band_never_broadcasts_a_flat_target() -> None:
+    band = gb.Band(None, np.zeros((3, 1)), -np.ones((3, 1)), np.ones((3, 1)), 0.9)
+    assert band.contains(np.array([0.0, 2.0, 0.5])).tolist() == [True, False, True]
+    with pytest.raises(ValueError, match="`y` and `band` should have the same number of rows"):
+        band.contains(np.zeros(2))
+    with pytest.raises(ValueError, match="`y` should have as many outputs as `band`"):
+        band.contains(np.zeros((3, 2)))
+
+
+def test_the_ends_belong_to_the_band_and_nan_to_none() -> None:
+    band = gb.Band(None, [0.0] * 4, [-1.0] * 4, [1.0] * 4, 0.9)
+    assert band.contains([-1.0, 1.0, np.nextafter(1, 2), np.nan]).tolist() == [True, True, False, False]
+
+
+def test_a_torch_band_stays_torch_and_compares_with_numpy() -> None:
+    ones = torch.ones(2, 1, dtype=torch.float32)
+    band = gb.Band(ones, ones, ones - 1, ones + 1, 0.9)
+    assert isinstance(band.contains(np.array([1.0, 3.0])), torch.Tensor)
+    assert isinstance(band.width, torch.Tensor) and band.width.dtype == torch.float32
+    numpy = band.numpy()
+    assert isinstance(numpy.lower, np.ndarray) and isinstance(numpy.x, np.ndarray) and len(numpy) == 2
+    assert gb.Band(None, ones, ones, ones, 0.9).numpy().x is None
+
+
+def test_gradients_stop_at_the_door() -> None:
+    mean = torch.ones(3, 1, requires_grad=True)
+    band = gb.Scaled().band(gb.Prediction(None, mean, mean * 2), 1.0, 0.9)
+    assert not band.lower.requires_grad
+
+
+def test_a_band_goes_to_pandas_and_xarray() -> None:
+    x = np.arange(6.0).reshape(3, 2)
+    two = np.ones((3, 2))
+    band = gb.Band(x, two, two - 1, two + 1, 0.9)
+    names = ["x0", "x1", "mean0", "mean1", "lower0", "lower1", "upper0", "upper1"]
+    assert list(band.to_pandas().columns) == names
+    single = gb.Band(torch.tensor(x), torch.ones(3), torch.zeros(3), torch.ones(3), 0.9)
+    assert list(single.to_pandas().columns) == ["x0", "x1", "mean", "lower", "upper"]
+    data = band.to_xarray()
+    assert data["upper"].dims == ("point", "output") and data.attrs["level"] == 0.9
+    assert data.coords["x1"].to_numpy().tolist() == [1.0, 3.0, 5.0]
+    field = gb.Band(None, np.ones((2, 3, 1)), np.zeros((2, 3, 1)), np.ones((2, 3, 1)), 0.9)
+    assert field.to_xarray()["mean"].dims == ("point", "node", "output")
+    with pytest.raises(ValueError, match="whole fields fit `to_xarray"):
+        field.to_pandas()
+
+
+def test_a_band_says_how_much_of_it_is_infinite() -> None:
+    assert repr(gb.Band(None, [0.0], [-1.0], [1.0], 0.95)) == "Band(level=0.95, 1 points)"
+    infinite = gb.Band(None, [0.0, 0.0], [-np.inf, 0.0], [np.inf, 0.0], 0.95)
+    assert repr(infinite) == "Band(level=0.95, 2 points, 1 of them infinite)"
+
+
+def test_shared_rows_compare_in_the_coarser_dtype() -> None:
+    x = np.array([[0.1, -0.0], [0.2, 1.0]])
+    assert shared_rows([x], [np.array([[0.1, 0.0]], np.float32)]).tolist() == [True, False]
+    assert shared_rows([x], [x + 1e-16]).tolist() == [False, False]
+    assert shared_rows([x, x], [x, x[::-1]]).tolist() == [False, False]
+
+
+def test_arrays_change_kind_without_warnings() -> None:
+    frozen = np.arange(3.0)
+    frozen.flags.writeable = False
+    assert to_torch(frozen).tolist() == to_torch(np.arange(3.0)[::-1]).tolist()[::-1] == [0, 1, 2]
+    assert kind_of(np.zeros(1), torch.ones(1, dtype=torch.bfloat16)).tolist() == [1.0]
