@@ -57,9 +57,7 @@ def main() -> None:
             _ = low - half, high + half
 
     times = interleave({"guardband": ours, "bare numpy": bare}, rounds)
-    claims = [
-        claim("calibrate_and_19_levels_vs_bare_numpy", times, "guardband", "bare numpy", "<=", 1.15)
-    ]
+    claims = [claim("calibrate_and_19_levels_vs_bare_numpy", times, "guardband", "bare numpy", "<=", 1.15)]
     if options.peers:
         claims += peers(mean_cal, scale_cal, y_cal, mean, scale, rounds)
     print(json.dumps({"claims": claims}))
@@ -103,9 +101,7 @@ def peers(
     score = ResidualNormalisedScore(residual_estimator=Column(1), prefit=True)
     mapie = SplitConformalRegressor(Column(0), confidence_level=levels, conformity_score=score)
     mapie.conformalize(x_cal, y_cal)
-    puncc = LocallyAdaptiveCP(
-        MeanVarPredictor([Column(0), Column(1)], is_trained=[True, True]), train=False
-    )
+    puncc = LocallyAdaptiveCP(MeanVarPredictor([Column(0), Column(1)], is_trained=[True, True]), train=False)
     puncc.fit(X_calib=x_cal, y_calib=y_cal)
 
     def ours() -> None:

@@ -53,7 +53,7 @@ def test_a_confidence_takes_the_larger_rank() -> None:
     assert np.isclose(band.upper.item(), np.sort(abs(y))[confident_rank(100, 0.95, 0.9) - 1])
     small = gb.calibrate(ZERO, x[:44], y[:44], confidence="0.9")
     with pytest.warns(
-        gb.InfiniteBandWarning, match="confidence 9/10 needs 45 calibration points, there are 44"
+        gb.InfiniteBandWarning, match="confidence 0.9 needs 45 calibration points, there are 44"
     ):
         assert np.isinf(small(x[:1], 0.95).upper).all()
 
@@ -111,9 +111,7 @@ def test_the_array_door_is_the_same_calibration() -> None:
     assert np.array_equal(arrays.band(prediction, 0.9).upper, whole.band(prediction, 0.9).upper)
     assert repr(arrays) == "Calibrated(arrays, score=Scaled(), calibrator=Split(), n=40)"
     assert repr(whole) == "Calibrated(Given, score=Scaled(), calibrator=Split(), n=40)"
-    with pytest.raises(
-        ValueError, match=r"no predictor to call at x: use `calibrated.band\(gb.Prediction"
-    ):
+    with pytest.raises(ValueError, match=r"no predictor to call at x: use `calibrated.band\(gb.Prediction"):
         arrays(x)
 
 
@@ -222,3 +220,60 @@ def test_a_sensor_read_again_is_a_warning() -> None:
     assert caught[0].filename == __file__
     with pytest.warns(UserWarning, match="fixed sensors that were read again"):
         gb.calibrate(gb.predictors.Constant(lambda x: x, train=gb.Observations(x, y)), x[:5], x[:5])
+
+
+def test_a_torch_module_can_be_a_predictor() -> None:
+    class Predictor(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> gb.Prediction:
+            return gb.Prediction(x, 0 * x[:, :1])
+
+    x, y = data(20)
+    assert len(gb.calibrate(Predictor(), torch.tensor(x), y)(torch.tensor(x), 0.9)) == 20
+
+
+def test_coarse_sensors_that_repeat_themselves_are_no_leak() -> None:
+    x, y = np.repeat(np.arange(4.0), 20), np.tile([0.1, 0.2], 40)
+    coarse = gb.predictors.Constant(lambda x: 0 * x, train=gb.Observations(x, y))
+    with pytest.warns(UserWarning, match="fine for fixed sensors"):
+        gb.calibrate(coarse, x, y)
+
+
+def test_what_was_calibrated_on_stays_whatever_becomes_of_the_arrays() -> None:
+    x, y = data(30)
+    mean, scale = zero(x), 1 + x[:, :1]
+    calibrated = gb.calibrate_arrays(mean, y, scale)
+    before = calibrated.score(calibrated.prediction, calibrated.y).copy()
+    y[:], mean[:], scale[:] = 5, 7, 9
+    assert np.array_equal(calibrated.score(calibrated.prediction, calibrated.y), before)
+
+
+def test_a_scale_of_zero_that_misses_makes_an_infinite_band_with_its_own_warning() -> None:
+    x, y = data(40)
+    certain = gb.predictors.Given(zero, lambda x: np.where(x[:, :1] < 0.5, 0.0, 1.0))
+    reason = r"too many calibration scores are infinite: the scale is 0 .* score=Total"
+    for calibrator, groups in (
+        (gb.Split(), None),
+        (gb.Grouped(), [0] * 40),
+        (gb.Clustered(), list(range(40))),
+    ):
+        calibrated = gb.calibrate(certain, x, y, calibrator=calibrator, groups=groups)
+        with pytest.warns(gb.InfiniteBandWarning, match=reason):
+            at_call = [0] * 40 if isinstance(calibrator, gb.Grouped) else None
+            assert np.isinf(calibrated(x, 0.9, groups=at_call).upper).all()
+    assert np.isfinite(gb.calibrate(certain, x, y, score=gb.Total(0.1))(x, 0.9).upper).all()
+
+
+def test_a_model_that_works_in_place_does_not_change_the_points() -> None:
+    def in_place(x: np.ndarray) -> np.ndarray:
+        x -= 2.5
+        return x[:, :1] + 2.5
+
+    x = data(5)[0]
+    kept = x.copy()
+    scale: Any = gb.predictors.Given(in_place, lambda x: 1 + x[:, :1])(x).scale
+    assert np.allclose(scale, 1 + kept[:, :1])
+    assert np.array_equal(x, kept)
+
+
+def test_the_confidence_is_part_of_what_is_printed() -> None:
+    assert repr(gb.calibrate(ZERO, *data(20), confidence="0.9")).endswith("n=20, confidence=0.9)")

@@ -12,9 +12,7 @@ def reference(scores: np.ndarray, groups: np.ndarray, level: str) -> float:
     """The smallest t whose readings weigh at least `level`, by exact rationals over all candidates."""
     clusters = np.unique(groups)
     for t in np.sort(scores):
-        inside = [
-            Fraction(int((scores[groups == g] <= t).sum()), int((groups == g).sum())) for g in clusters
-        ]
+        inside = [Fraction(int((scores[groups == g] <= t).sum()), int((groups == g).sum())) for g in clusters]
         if sum(inside) >= Fraction(level) * (len(clusters) + 1):
             return float(t)
     return np.inf

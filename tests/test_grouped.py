@@ -59,7 +59,7 @@ def test_a_small_group_is_infinite_and_named() -> None:
 
 def test_a_confidence_holds_in_each_group() -> None:
     calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=LABELS, confidence=0.9)
-    with pytest.warns(gb.InfiniteBandWarning, match="with confidence 9/10 needs 45"):
+    with pytest.warns(gb.InfiniteBandWarning, match="with confidence 0.9 needs 45"):
         assert np.isinf(calibrated([0.5], 0.95, groups=["wet"]).upper).all()
     assert np.isfinite(calibrated([0.5], 0.8, groups=["wet"]).upper).all()
 
@@ -70,12 +70,12 @@ def test_a_confidence_holds_in_each_group() -> None:
         (
             ["fog"] * 60,
             ValueError,
-            r"Group .*fog.* was not in the calibration data; .* 'dry', 'wet'. .* use Clustered",
+            r"Group .*fog.* was not in the calibration data, which has 'dry', 'wet'. .* use Clustered",
         ),
         ([1] * 60, ValueError, "Group .*1.* was not in the calibration data"),
         (None, ValueError, r"calibrated with Grouped\(\): give `groups=`, one label per row of x"),
         (["wet"], ValueError, r"one label per row, \(60,\), got \(1,\)"),
-        ([0.5] * 60, TypeError, "strings or whole numbers, got dtype float64"),
+        (np.full(60, 0.5), TypeError, "strings or whole numbers, got dtype float64"),
         (["wet"] * 59 + [None], TypeError, "A missing label is not a group"),
     ],
 )
@@ -92,9 +92,7 @@ def test_the_string_1_is_not_the_number_1() -> None:
 
 
 def test_groups_are_needed_at_calibration() -> None:
-    with pytest.raises(
-        ValueError, match=r"Grouped\(\) needs `groups=`, one label per calibration point"
-    ):
+    with pytest.raises(ValueError, match=r"Grouped\(\) needs `groups=`, one label per calibration point"):
         gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped())
 
 
@@ -102,3 +100,20 @@ def test_many_unknown_names_are_listed_briefly() -> None:
     calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=np.arange(60))
     with pytest.raises(ValueError, match="0, 1, 2, 3, 4, 5, 6, 7 and 52 more"):
         calibrated([0.5], groups=[99])
+
+
+@pytest.mark.parametrize("mixed", [["a", float("nan")] * 30, [1, "1"] * 30, [0.5] * 60, [None] * 60])
+def test_labels_of_mixed_kinds_are_refused(mixed: Any) -> None:
+    with pytest.raises(TypeError, match="`groups` should be strings or whole numbers"):
+        gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=mixed)
+
+
+def test_large_whole_numbers_stay_apart_across_dtypes() -> None:
+    ids = np.repeat(np.array([2**53, 2**53 + 1], dtype=np.uint64), 30)
+    y = np.where(np.arange(60) < 30, 1.0, 100.0) * (1 + np.arange(60))
+    calibrated = gb.calibrate(ZERO, X, y, calibrator=gb.Grouped(), groups=ids)
+    for dtype in (np.uint64, np.int64):
+        upper = calibrated([0.0, 0.0], 0.9, groups=np.array([2**53, 2**53 + 1], dtype=dtype)).upper
+        assert upper[1] > 50 * upper[0]
+    with pytest.raises(TypeError, match="uint64"):
+        gb.calibrate(ZERO, X, y, calibrator=gb.Grouped(), groups=np.full(60, 2**63, dtype=np.uint64))

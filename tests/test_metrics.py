@@ -1,3 +1,5 @@
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -21,9 +23,7 @@ def test_the_definitions() -> None:
 def test_by_region_as_a_mask_or_a_function_of_x() -> None:
     left = [True, True, False, False]
     assert coverage(BAND, Y, region=left) == coverage(BAND, Y, region=lambda x: x[:, 0] < 1.5) == 0.5
-    assert (
-        sharpness(BAND, region=np.array(left)) == 2 and sharpness(BAND, region=torch.tensor(left)) == 2
-    )
+    assert sharpness(BAND, region=np.array(left)) == 2 and sharpness(BAND, region=torch.tensor(left)) == 2
     assert interval_score(BAND, Y, region=lambda x: x < 0.5) == 2
     assert np.isnan(coverage(BAND, Y, region=[False] * 4))
     with pytest.raises(ValueError, match="A region should be 4 booleans, got int64"):
@@ -91,9 +91,7 @@ def test_shifted_test_points_are_called_out() -> None:
 
 def test_ties_may_cover_more() -> None:
     calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), np.zeros(20), np.ones(20))
-    assert gb.evaluate(calibrated, np.zeros(100), np.ones(100), level=0.5).verdict.startswith(
-        "Consistent"
-    )
+    assert gb.evaluate(calibrated, np.zeros(100), np.ones(100), level=0.5).verdict.startswith("Consistent")
 
 
 def test_an_infinite_band_proves_nothing() -> None:
@@ -117,3 +115,42 @@ def test_a_calibrator_without_an_exact_law_says_so() -> None:
     assert "no exact law" in evaluation.verdict
     assert evaluation.acd_floor is None and evaluation.ranges is None
     assert "perfectly valid" not in str(evaluation)
+
+
+def test_the_rival_of_constant_width_makes_the_same_promise() -> None:
+    model = gb.predictors.Constant(np.sin)
+    x, y = world(200)
+    labels = np.arange(200) // 4
+    settings: list[dict[str, Any]] = [
+        dict(confidence=0.99),
+        dict(calibrator=gb.Clustered(), groups=labels),
+        dict(calibrator=gb.Grouped(), groups=x > 0.5),
+    ]
+    for options in settings:
+        calibrated = gb.calibrate(model, x, y, **options)
+        x_test, y_test = world(100)
+        groups = x_test > 0.5 if isinstance(calibrated.calibrator, gb.Grouped) else None
+        rows = gb.evaluate(calibrated, x_test, y_test, groups=groups).rows
+        assert rows[0].sharpness == rows[1].sharpness
+
+
+def test_arrays_alone_can_be_evaluated() -> None:
+    x, y = world(100)
+    calibrated = gb.calibrate_arrays(np.sin(x), y, 0.1 + x)
+    x, y = world(500)
+    evaluation = gb.evaluate(calibrated, gb.Prediction(None, np.sin(x), 0.1 + x), y)
+    assert evaluation.verdict.startswith("Consistent") and repr(evaluation) == str(evaluation)
+
+
+def test_testing_on_calibration_points_is_called_out() -> None:
+    x, y = world(50)
+    with pytest.warns(UserWarning, match="50 of 50 test points are calibration points") as caught:
+        gb.evaluate(gb.calibrate(MODEL, x, y), x, y)
+    assert caught[0].filename == __file__
+
+
+def test_half_precision_neither_overflows_nor_broadcasts() -> None:
+    big = np.full(2000, 20.0, dtype=np.float16)
+    assert relative_l2(big, big + np.float16(2)) == pytest.approx(1 / 11, rel=1e-3)
+    with pytest.raises(ValueError, match=r"`y` should have the shape of the band, \(4, 1\), got \(1, 1\)"):
+        interval_score(BAND, [3.0])

@@ -18,9 +18,7 @@ def positive(x: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("x", [X, X.astype(np.float32), torch.tensor(X), torch.tensor(X).float()])
-@pytest.mark.parametrize(
-    "make", [gb.predictors.Constant, lambda net: gb.predictors.Given(net, positive)]
-)
+@pytest.mark.parametrize("make", [gb.predictors.Constant, lambda net: gb.predictors.Given(net, positive)])
 def test_every_predictor_obeys_the_laws(make: type, x: np.ndarray) -> None:
     check_predictor(make(network()), x)
 

@@ -40,14 +40,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "Grouped": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Grouped(), groups=LABELS)(
         X, 0.8, groups=LABELS
     ),
-    "Clustered": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Clustered(), groups=np.arange(40))(
-        X, 0.8
-    ),
+    "Clustered": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Clustered(), groups=np.arange(40))(X, 0.8),
     "raw_band": lambda: gb.raw_band(GIVEN(X)),
     "points_needed": lambda: gb.points_needed(0.95, 0.9),
-    "evaluate": lambda: str(
-        gb.evaluate(CALIBRATED, X + 1, Y, regions={"left": lambda x: x[:, 0] < 0.5})
-    ),
+    "evaluate": lambda: str(gb.evaluate(CALIBRATED, X + 1, Y, regions={"left": lambda x: x[:, 0] < 0.5})),
     "conformal": lambda: gb.conformal.quantile(abs(Y), 0.9),
     "metrics": lambda: (gb.metrics.sharpness(BAND), gb.metrics.acd_floor(20, 20)),
     "plot": lambda: (gb.plot.width(BAND), gb.plot.coverage_curve(gb.evaluate(CALIBRATED, X + 1, Y))),

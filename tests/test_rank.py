@@ -46,9 +46,7 @@ def test_a_level_is_the_decimal_that_was_written(level: Any) -> None:
 def test_a_grid_of_float_levels_means_what_it_says() -> None:
     for grid in (np.arange(1, 20) * 0.05, np.linspace(0.05, 0.95, 19), np.arange(0.05, 1, 0.05)[:19]):
         for dtype in (np.float64, np.float32):
-            assert [exact(level) for level in grid.astype(dtype)] == [
-                Fraction(i, 20) for i in range(1, 20)
-            ]
+            assert [exact(level) for level in grid.astype(dtype)] == [Fraction(i, 20) for i in range(1, 20)]
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,15 @@ def too_short(x: np.ndarray) -> Prediction:
     return Prediction(None, x[:1])
 
 
+def in_place(x: np.ndarray) -> Prediction:
+    x += 1
+    return Prediction(None, x - 1)
+
+
+def moody(x: np.ndarray) -> Prediction:
+    return Prediction(x, x, None if len(x) > 1 else 1 + x)
+
+
 class LeavesEvalMode:
     def __init__(self) -> None:
         self.net = torch.nn.Linear(1, 1).train()
@@ -82,6 +91,8 @@ class ShortAtTraining:
         (wrong_dtype, "the dtype should follow x"),
         (wrong_kind, "the kind of array it was given"),
         (too_short, "a row per point, got 1 for 30"),
+        (in_place, "the points x were changed|same mean"),
+        (moody, "scale comes and goes with x"),
         (LeavesEvalMode(), "the mode of a network was changed"),
         (ShortAtTraining(), "at_training should return a row per point"),
         (lambda x: x, "should return a Prediction, got ndarray"),
@@ -124,6 +135,8 @@ class Broken(gb.Scaled):
                 return super().band(prediction, np.minimum(q, 1e6), level)
             case "rows":
                 return super().band(prediction, q if np.ndim(q) == 0 else q + 1, level)
+            case "lower":
+                return gb.Band(None, band.mean, band.lower - np.ndim(q), band.upper, level)
             case "shrinks":
                 return super().band(prediction, np.inf, level) if np.ndim(q) == 0 and q < 0.01 else band
         return band
@@ -139,9 +152,33 @@ class Broken(gb.Scaled):
         ("wide", "scores more than q lies inside"),
         ("clipped", "lies outside its own band|reach to -infinity"),
         ("rows", "q per row differs"),
+        ("lower", "q per row differs"),
         ("shrinks", "scores more than q lies inside|narrower"),
     ],
 )
 def test_a_score_that_breaks_a_law_is_named(fault: str, text: str) -> None:
     with pytest.raises(AssertionError, match=text):
         testing.check_score(Broken(fault))
+
+
+class Lawless(gb.Split):
+    """A valid calibrator that knows no law of its own."""
+
+    def threshold(self, *args: Any, **options: Any) -> Any:
+        threshold = gb.Split().threshold(*args, **options)
+        object.__setattr__(threshold, "laws", lambda *_: None)
+        return threshold
+
+
+@pytest.mark.parametrize("sampler", [testing.exchangeable, testing.new_sensors])
+def test_a_calibrator_without_a_law_is_held_against_the_binomial(sampler: testing.Sampler) -> None:
+    if sampler is testing.exchangeable:
+        testing.check_calibrator(Lawless(), draws=300, sizes=[19])
+    else:
+        testing.check_calibrator(gb.Clustered(), sampler=sampler, draws=300, sizes=[19])
+
+
+def test_groups_are_drawn_for_single_test_points_too() -> None:
+    draw = testing.two_groups(testing.HOMOSKEDASTIC, np.random.default_rng(0), 9, 1, 1)
+    assert len(draw.y) == 2 and draw.groups is not None and draw.groups.tolist() == ["left", "right"]
+    testing.check_calibrator(gb.Grouped(), sampler=testing.two_groups, draws=50, sizes=[9])

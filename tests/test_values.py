@@ -17,7 +17,7 @@ def test_a_single_column_may_come_flat() -> None:
 
 
 def test_whole_numbers_become_floats_of_the_kind() -> None:
-    assert gb.Prediction(None, torch.tensor([1, 2])).mean.dtype == torch.get_default_dtype()
+    assert gb.Prediction(None, torch.tensor([1, 2])).mean.dtype == torch.float64
     assert gb.Prediction(None, np.array([True])).mean.dtype == np.float64
 
 
@@ -138,3 +138,29 @@ def test_arrays_change_kind_without_warnings() -> None:
     frozen.flags.writeable = False
     assert to_torch(frozen).tolist() == to_torch(np.arange(3.0)[::-1]).tolist()[::-1] == [0, 1, 2]
     assert kind_of(np.zeros(1), torch.ones(1, dtype=torch.bfloat16)).tolist() == [1.0]
+
+
+def test_masked_rows_are_refused_and_not_read_as_fill_values() -> None:
+    masked = np.ma.array([1.0, -9999.0], mask=[False, True])
+    with pytest.raises(ValueError, match="`y` should be complete, but row 1 is masked"):
+        gb.Observations([1.0, 2.0], masked)
+    assert gb.Observations([1.0, 2.0], np.ma.array([1.0, 2.0], mask=False)).y.shape == (2, 1)
+
+
+def test_foreign_number_formats_become_ordinary_ones() -> None:
+    assert gb.Prediction(None, np.array([1.0], dtype=">f8")).mean.dtype == np.dtype("=f8")
+    assert gb.Prediction(None, np.array([1.0], dtype=np.longdouble)).mean.dtype == np.float64
+
+
+def test_values_print_in_one_short_line() -> None:
+    assert repr(gb.Observations([1.0], [2.0])) == "Observations(1 points, x (1, 1), y (1, 1))"
+    assert repr(gb.Prediction(None, [1.0])) == "Prediction(1 points, mean (1, 1), no scale)"
+    assert repr(gb.Prediction(None, [1.0], [1.0])) == "Prediction(1 points, mean (1, 1), with a scale)"
+    field = gb.Band(None, np.zeros((3, 5, 1)), np.full((3, 5, 1), -np.inf), np.full((3, 5, 1), np.inf), 0.9)
+    assert repr(field) == "Band(level=0.9, 3 points, 3 of them infinite)"
+
+
+def test_no_points_at_all_are_no_error() -> None:
+    empty = np.zeros((0, 2))
+    assert gb.Band(None, empty, empty, empty, 0.9).contains(empty).shape == (0,)
+    assert shared_rows([empty], [empty]).shape == (0,)

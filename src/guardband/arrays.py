@@ -5,6 +5,7 @@ The arithmetic of this library uses only what numpy and torch spell alike, so on
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -30,13 +31,16 @@ def floats(a: ArrayLike, name: str) -> Array:
         a = a.detach()
         if a.is_complex():
             raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}.")
-        return a if a.is_floating_point() else a.to(torch.get_default_dtype())
+        return a if a.is_floating_point() else a.double()
+    if np.ma.is_masked(a):
+        row = int(np.argwhere(np.ma.getmaskarray(a))[0][0])
+        raise ValueError(f"`{name}` should be complete, but row {row} is masked. Leave such rows out.")
     a = np.asarray(a)
-    if a.dtype.kind in "iub":
-        return a.astype(np.float64)
-    if a.dtype.kind != "f":
+    if a.dtype.kind not in "fiub":
         raise TypeError(f"`{name}` should hold real numbers, got dtype {a.dtype}.")
-    return a
+    if a.dtype.kind != "f" or a.dtype.itemsize > 8:
+        return a.astype(np.float64)
+    return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
 
 
 def rows(a: ArrayLike, name: str) -> Array:
@@ -47,17 +51,19 @@ def rows(a: ArrayLike, name: str) -> Array:
     return a[:, None] if a.ndim == 1 else a
 
 
-def finite(a: Array, name: str) -> Array:
+def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -> Array:
     """`a` itself, or an error that names the first row that is NaN or infinite."""
     good = namespace(a).isfinite(a)
     if not bool(good.all()):
         row = int(np.argwhere(~to_numpy(good))[0][0])
         value = "NaN" if bool(namespace(a).isnan(a[row]).any()) else "infinite"
-        raise ValueError(
-            f"`{name}` should be finite, but row {row} is {value}. "
-            "Repair or remove that row; it is never dropped silently."
-        )
+        raise ValueError(f"`{name}` should be finite, but row {row} is {value}. {advice}")
     return a
+
+
+def flat(a: Array) -> Array:
+    """All that belongs to a row, side by side: (n, everything)."""
+    return a.reshape(len(a), math.prod(a.shape[1:]))
 
 
 def kind_of(reference: Array, a: Array) -> Array:
@@ -72,6 +78,11 @@ def like(reference: Array, a: Array) -> Array:
     if isinstance(reference, torch.Tensor):
         return to_torch(a).to(reference)
     return to_numpy(a).astype(reference.dtype, copy=False)
+
+
+def copy(a: Array) -> Array:
+    """A copy that nobody else writes to."""
+    return a.clone() if isinstance(a, torch.Tensor) else a.copy()
 
 
 def to_numpy(a: Array) -> np.ndarray:
@@ -103,10 +114,17 @@ def shared_rows(a: Sequence[Array], b: Sequence[Array]) -> np.ndarray:
     return np.isin(_row_keys(a, dtypes), _row_keys(b, dtypes))
 
 
+def repeats(parts: Sequence[Array]) -> bool:
+    """Whether any row of these arrays, side by side, occurs twice."""
+    arrays = [to_numpy(part) for part in parts]
+    keys = _row_keys(arrays, [part.dtype for part in arrays])
+    return len(np.unique(keys)) < len(keys)
+
+
 def _row_keys(parts: Sequence[np.ndarray], dtypes: Sequence[np.dtype]) -> np.ndarray:
     """The bytes of each row as one key; adding 0 turns -0.0 into 0.0, so that equal is equal."""
     columns = [
-        np.ascontiguousarray(part.reshape(len(part), -1).astype(dtype) + dtype.type(0))
+        np.ascontiguousarray(flat(part).astype(dtype) + dtype.type(0))
         for part, dtype in zip(parts, dtypes, strict=True)
     ]
     data = np.ascontiguousarray(np.hstack([column.view(np.uint8) for column in columns]))

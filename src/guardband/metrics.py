@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.arrays import Array, ArrayLike, finite, kind_of, repeats, rows, shared_rows, to_numpy
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.calibrate import Calibrated, calibrate_arrays
 from guardband.conformal.laws import (
@@ -55,13 +55,15 @@ def sharpness(band: Band, *, region: Region | None = None) -> float:
 def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) -> float:
     """Width plus 2 / (1 - level) times the distance by which y misses, on average; less is better.
 
-    It rewards narrow bands and punishes misses in one number. (Gneiting and Raftery 2007)
+    It rewards narrow bands and punishes misses in one number. (Gneiting and Raftery 2007) It judges each
+    output by itself, so beside a joint band over several outputs it favours narrower ones.
 
     >>> interval_score(Band(None, [0.0], [-1.0], [1.0], 0.5), [1.5])
     4.0
     """
-    y = to_numpy(kind_of(band.mean, rows(y, "y")))
-    lower, upper = to_numpy(band.lower), to_numpy(band.upper)
+    y, lower, upper = (to_numpy(part).astype(float) for part in (rows(y, "y"), band.lower, band.upper))
+    if y.shape != lower.shape:
+        raise ValueError(f"`y` should have the shape of the band, {lower.shape}, got {y.shape}.")
     below, above = (lower - y).clip(min=0), (y - upper).clip(min=0)
     return _mean(upper - lower + 2 / (1 - band.level) * (below + above), _mask(region, band))
 
@@ -72,7 +74,7 @@ def relative_l2(mean: ArrayLike, truth: ArrayLike) -> float:
     >>> relative_l2([0.0, 0.0], [3.0, 4.0])
     1.0
     """
-    mean, truth = to_numpy(rows(mean, "mean")), to_numpy(rows(truth, "truth"))
+    mean, truth = (to_numpy(rows(a, name)).astype(float) for a, name in ((mean, "mean"), (truth, "truth")))
     if mean.shape != truth.shape:
         raise ValueError(f"`mean` and `truth` differ in shape: {mean.shape} and {truth.shape}.")
     size = float(np.linalg.norm(truth))
@@ -196,6 +198,8 @@ class Evaluation:
             )
         return "\n".join([*lines, self.verdict])
 
+    __repr__ = __str__
+
 
 def evaluate(
     calibrated: Calibrated,
@@ -209,6 +213,7 @@ def evaluate(
 ) -> Evaluation:
     """Test a calibrated band on fresh points x (n, d), y (n, m), and say whether the law holds.
 
+    In place of x a `Prediction` already made will do, for calibrations from arrays alone.
     Beside the band stand its constant-width rival, calibrated on the same points, and the band
     before calibration if there is one. `regions` maps names to masks or functions of x.
 
@@ -221,9 +226,10 @@ def evaluate(
     >>> print(evaluation.verdict)
     Consistent with the guarantee: 481 of 500 covered, a valid band covers 436 to 496 in 99 % of cases.
     """
-    prediction = calibrated.predict(x)
+    prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
     y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
     groups = None if groups is None else labels(groups, len(y))
+    _warn_of_reuse(calibrated, prediction, y)
     masks = {name: _mask(region, prediction) for name, region in (regions or {}).items()}
     levels = sorted(levels, key=exact)
     table: list[Row] = []
@@ -231,7 +237,7 @@ def evaluate(
         # Infinite bands are part of the result here: sharpness and the verdict say so.
         warnings.simplefilter("ignore", InfiniteBandWarning)
         for name, band_at in _contenders(calibrated, prediction, groups).items():
-            curves = {at: to_numpy(band_at(at).contains(y)) for at in levels}
+            curves = [to_numpy(band_at(at).contains(y)) for at in levels]
             band = band_at(level)
             for place, mask in {"": None, **masks}.items():
                 table.append(
@@ -242,7 +248,7 @@ def evaluate(
                         coverage=coverage(band, y, region=mask),
                         sharpness=sharpness(band, region=mask),
                         interval_score=interval_score(band, y, region=mask),
-                        coverages=tuple(_mean(inside, mask) for inside in curves.values()),
+                        coverages=tuple(_mean(inside, mask) for inside in curves),
                         levels=tuple(levels),
                     )
                 )
@@ -251,7 +257,7 @@ def evaluate(
         n_cal=len(calibrated.y),
         n_test=len(y),
         relative_l2=relative_l2(prediction.mean, y),
-        verdict=_verdict(calibrated, level, len(y), round(table[0].coverage * len(y)), groups),
+        verdict=_verdict(calibrated, level, table[0], groups),
         rows=tuple(table),
         laws=_all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels),
     )
@@ -262,26 +268,46 @@ def _contenders(
 ) -> dict[str, Callable[[Level], Band]]:
     """The bands to be compared, each as a function of the level."""
     contenders = {"this band": lambda at: calibrated.band(prediction, at, groups=groups)}
-    rival = calibrate_arrays(calibrated.prediction.mean, calibrated.y, score=Absolute())
+    rival = calibrate_arrays(
+        calibrated.prediction.mean,
+        calibrated.y,
+        score=Absolute(),
+        calibrator=calibrated.calibrator.plain,
+        groups=calibrated.groups,
+        confidence=calibrated.confidence,
+    )
     bare = Prediction(prediction.x, prediction.mean)
-    contenders["constant width"] = lambda at: rival.band(bare, at)
+    contenders["constant width"] = lambda at: rival.band(bare, at, groups=groups)
     if prediction.scale is not None:
         contenders["before calibration"] = lambda at: raw_band(prediction, at)
     return contenders
 
 
-def _verdict(
-    calibrated: Calibrated, level: Level, m: int, covered: int, groups: np.ndarray | None
-) -> str:
+def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> None:
+    """Points that were calibrated on are covered by construction, and prove nothing."""
+    x_cal, x = calibrated.prediction.x, prediction.x
+    if x_cal is None or x is None or repeats([x_cal, calibrated.y]):
+        return
+    same = shared_rows([x, y], [x_cal, calibrated.y])
+    if same.any():
+        warnings.warn(
+            f"{int(same.sum())} of {len(y)} test points are calibration points, which are covered by "
+            "construction. Test on others.",
+            stacklevel=3,
+        )
+
+
+def _verdict(calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray | None) -> str:
     """Whether so many covered points are what the guarantee allows, in one sentence."""
+    m, covered = row.points, round(row.coverage * row.points)
     pieces = calibrated.threshold.laws(level, m, groups)
     if pieces is None:
         return (
             f"{covered} of {m} covered. {calibrated.calibrator!r} promises {float(exact(level)):g} "
             "on average over new groups; one test set has no exact law to be held against."
         )
-    if all(law.infinite for law, _ in pieces):
-        return "The band is infinite: too few calibration points for this level. It proves nothing."
+    if math.isinf(row.sharpness) and covered == m:
+        return "The band is infinite, somewhere or everywhere, and covers everything: it proves nothing."
     probabilities = total_counts(pieces)
     low, high = central_range(probabilities, MASS)
     at_most, at_least = tails(probabilities, covered)
@@ -292,7 +318,12 @@ def _verdict(
             "harder than the calibration points; were both drawn alike?"
         )
     scores = to_numpy(calibrated.score(calibrated.prediction, calibrated.y))
-    if covered > high and len(np.unique(scores)) == len(scores):
+    if covered > high and len(np.unique(scores)) < len(scores):
+        return (
+            f"Consistent with the guarantee: {covered} of {m} covered, a valid band covers at least "
+            f"{low} in 99 % of cases; scores tie, so it may cover more."
+        )
+    if covered > high:
         return (
             f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The band is safe but "
             "wider than needed, and the test points are easier than the calibration points."

@@ -43,17 +43,21 @@ def check_predictor(predictor: Predictor, x: Array, *, tolerance: float = 1e-5) 
     >>> check_predictor(lambda x: Prediction(x, x, 1 + x**2), np.linspace(0, 1, 20)[:, None])
     """
     x = x[:, None] if x.ndim == 1 else x
+    before = to_numpy(x).copy()
     with untouched(predictor):
         whole = predictor(x)
         again = predictor(x)
         parts = [predictor(part) for part in (x[:7], x[7:8], x[8:])]
         turned = predictor(x[list(reversed(range(len(x))))])
+    assert np.array_equal(to_numpy(x), before), "the points x were changed by the call"
     assert isinstance(whole, Prediction), f"it should return a Prediction, got {type(whole).__name__}"
     assert len(whole) == len(x), f"it should return a row per point, got {len(whole)} for {len(x)}"
     assert isinstance(whole.mean, type(x)), "it should answer with the kind of array it was given"
     assert whole.mean.dtype == x.dtype, f"the dtype should follow x, got {whole.mean.dtype}"
     for name in ("mean", "scale"):
         values = getattr(whole, name)
+        others = [getattr(other, name) for other in (again, *parts, turned)]
+        assert all((other is None) == (values is None) for other in others), f"{name} comes and goes with x"
         if values is None:
             continue
         assert np.array_equal(to_numpy(values), to_numpy(getattr(again, name))), (
@@ -104,7 +108,9 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
         assert (width >= previous).all(), "a larger q should not give a narrower band"
         previous = width
         one_by_one = score.band(prediction, np.full(len(y), q), 0.9)
-        assert np.array_equal(to_numpy(one_by_one.upper), to_numpy(band.upper)), "q per row differs"
+        for end in ("lower", "upper"):
+            same = np.array_equal(to_numpy(getattr(one_by_one, end)), to_numpy(getattr(band, end)))
+            assert same, "q per row differs from the same q for all"
     for q in (np.inf, np.full(len(y), np.inf)):
         everything = score.band(prediction, q, 0.9)
         assert (to_numpy(everything.lower) == -np.inf).all(), "q = inf should reach to -infinity"
@@ -130,9 +136,7 @@ class World:
         return Prediction(x, *(np.repeat(part, outputs, axis=1) for part in (mean, self.scale(x))))
 
 
-HOMOSKEDASTIC = World(
-    "homoskedastic", lambda g, x: 0.1 * g.normal(size=x.shape), lambda x: 0.1 + 0.05 * x
-)
+HOMOSKEDASTIC = World("homoskedastic", lambda g, x: 0.1 * g.normal(size=x.shape), lambda x: 0.1 + 0.05 * x)
 HETEROSKEDASTIC = World(
     "heteroskedastic",
     lambda g, x: (0.02 + 0.5 * x**2) * g.normal(size=x.shape),
@@ -172,6 +176,7 @@ def exchangeable(world: World, generator: np.random.Generator, n: int, m: int, o
 
 def two_groups(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
     """Two regimes, left and right, n calibration points in each: the setting of `Grouped`."""
+    m = max(2, m)
     sides = [exchangeable(world, generator, n, m // 2, outputs) for _ in range(2)]
     moved = [(0.5 * side.x_cal + 0.5 * i, 0.5 * side.x + 0.5 * i) for i, side in enumerate(sides)]
     x_cal, x = (np.concatenate([pair[j] for pair in moved]) for j in range(2))
@@ -213,7 +218,8 @@ def check_calibrator(
     Each of `draws` experiments calibrates anew and counts covered test points. Their sum is held
     against the exact law of `Threshold.laws`, on both sides (below only, where scores can tie). Where
     a threshold knows no law, one test point per experiment is held against Binomial(draws, level)
-    from below; use 2000 draws then. `false_alarm` is the probability that a perfect calibrator fails
+    from below; use 2000 draws then. A sampler of your own must give groups of the same sizes at every
+    draw. `false_alarm` is the probability that a perfect calibrator fails
     anywhere in this call, shared equally among the cells.
 
     >>> from guardband import Split
@@ -280,7 +286,7 @@ def _tally(
             prediction = calibrated.predict(draw.x)
             for level in levels:
                 band = calibrated.band(prediction, level, groups=draw.groups)
-                covered[level] += int(band.contains(draw.y).sum())
+                covered[level] += int(band.contains(draw.y)[:m].sum())
     for level in levels:
         pieces = first.threshold.laws(level, m, draw.groups)
         chance = float(exact(level))

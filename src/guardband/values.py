@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from guardband.arrays import Array, finite, kind_of, like, namespace, rows, to_numpy
+from guardband.arrays import Array, finite, flat, kind_of, like, namespace, rows, to_numpy
 
 if TYPE_CHECKING:
     import pandas
     import xarray
+
+
+MODEL = "It is what the model answered there; look at the model, or leave that point out."
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,9 @@ class Observations:
         """Unpack as `x, y = observations`."""
         return iter((self.x, self.y))
 
+    def __repr__(self) -> str:
+        return f"Observations({len(self)} points, x {tuple(self.x.shape)}, y {tuple(self.y.shape)})"
+
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
@@ -58,13 +64,13 @@ class Prediction:
     scale: Array | None = None
 
     def __post_init__(self) -> None:
-        mean = finite(rows(self.mean, "mean"), "mean")
+        mean = finite(rows(self.mean, "mean"), "mean", MODEL)
         _set(self, mean=mean)
         if self.x is not None:
             _set(self, x=kind_of(mean, rows(self.x, "x")))
             _same_length("x", self.x, "mean", mean)
         if self.scale is not None:
-            scale = finite(like(mean, rows(self.scale, "scale")), "scale")
+            scale = finite(like(mean, rows(self.scale, "scale")), "scale", MODEL)
             _same_shape("scale", scale, "mean", mean)
             if bool((scale < 0).any()):
                 row = int(np.argwhere(to_numpy(scale) < 0)[0][0])
@@ -73,6 +79,10 @@ class Prediction:
 
     def __len__(self) -> int:
         return len(self.mean)
+
+    def __repr__(self) -> str:
+        scale = "no scale" if self.scale is None else "with a scale"
+        return f"Prediction({len(self)} points, mean {tuple(self.mean.shape)}, {scale})"
 
     @cached_property
     def outward(self) -> tuple[Array, Array]:
@@ -135,7 +145,7 @@ class Band:
         return len(self.mean)
 
     def __repr__(self) -> str:
-        infinite = int((to_numpy(self.width) == np.inf).any(axis=-1).sum())
+        infinite = int((flat(to_numpy(self.width)) == np.inf).any(axis=-1).sum())
         note = f", {infinite} of them infinite" if infinite else ""
         return f"Band(level={self.level:g}, {len(self)} points{note})"
 
@@ -152,7 +162,7 @@ class Band:
         y = kind_of(self.mean, rows(y, "y"))
         _same_shape("y", y, "band", self.mean)
         inside = (self.lower <= y) & (y <= self.upper)
-        return inside.reshape(len(inside), -1).all(-1)
+        return flat(inside).all(-1)
 
     def numpy(self) -> Band:
         """The same band in numpy arrays."""

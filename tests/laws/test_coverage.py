@@ -79,9 +79,7 @@ class Shifted(Calibrator):
     def __init__(self, shift: int) -> None:
         self.shift = shift
 
-    def threshold(
-        self, scores: Any, prediction: Any, *, groups: Any = None, confidence: Any = None
-    ) -> Any:
+    def threshold(self, scores: Any, prediction: Any, *, groups: Any = None, confidence: Any = None) -> Any:
         shift = self.shift
 
         class Wrong(SplitThreshold):

@@ -68,9 +68,7 @@ def test_at_least_k_of_n_calibration_points_lie_in_their_own_band(cases: int) ->
         reach = (3.0, 30.0, 300.0 if dtype is np.float64 else 37.0)[case // 4 % 3]
         shape = (n, outputs)
         mean = (generator.normal(size=shape) * 10 ** generator.uniform(-reach, reach)).astype(dtype)
-        scale = (abs(generator.normal(size=shape)) * 10 ** generator.uniform(-reach, reach)).astype(
-            dtype
-        )
+        scale = (abs(generator.normal(size=shape)) * 10 ** generator.uniform(-reach, reach)).astype(dtype)
         miss = generator.normal(size=shape) * 10 ** generator.uniform(-reach, reach)
         y = (mean + miss).astype(dtype if case % 5 else np.float64)
         if case % 7 == 0:

@@ -38,6 +38,11 @@ class Threshold(ABC):
 class Calibrator(ABC):
     """A way to turn calibration scores into a threshold. A value: it holds settings, never data."""
 
+    @property
+    def plain(self) -> Calibrator:
+        """The same promise without a shape of its own: what a rival of constant width is calibrated by."""
+        return self
+
     @abstractmethod
     def threshold(
         self,
@@ -52,10 +57,17 @@ class Calibrator(ABC):
 
 def labels(groups: Groups, n: int) -> np.ndarray:
     """Group labels (n,) as an array of strings or whole numbers, checked."""
-    array = to_numpy(groups) if isinstance(groups, torch.Tensor) else np.asarray(groups)
-    if array.dtype.kind == "O" and all(isinstance(label, str) for label in array.ravel()):
-        array = array.astype(str)
-    if array.dtype.kind not in "iubU":
+    if isinstance(groups, torch.Tensor | np.ndarray):
+        array = to_numpy(groups)
+    else:  # a list may mix kinds, which numpy would silently turn into strings
+        array = np.asarray(groups, dtype=object)
+    if array.dtype.kind == "O":
+        for kind, dtype in ((str, str), (int | np.integer | np.bool_, np.int64)):
+            if all(isinstance(label, kind) for label in array.ravel()):
+                array = array.astype(dtype)
+    if array.dtype.kind in "iub" and (not array.size or int(array.max()) < 2**63):
+        array = array.astype(np.int64)  # one dtype, so that equal numbers are equal labels
+    if array.dtype.kind not in "iU":
         raise TypeError(
             f"`groups` should be strings or whole numbers, got dtype {array.dtype}. "
             "A missing label is not a group: give it a name or leave the row out."

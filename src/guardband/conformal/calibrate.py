@@ -7,7 +7,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, shared_rows, to_numpy
+from guardband.arrays import (
+    Array,
+    ArrayLike,
+    copy,
+    finite,
+    kind_of,
+    repeats,
+    rows,
+    shared_rows,
+    to_numpy,
+)
 from guardband.conformal.base import Calibrator, Groups, Threshold, labels
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Scaled, Score
@@ -30,6 +40,7 @@ class Calibrated:
     prediction: Prediction
     y: Array
     groups: np.ndarray | None = None
+    confidence: Level | None = None
 
     def __call__(self, x: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Band:
         """The band at x (n, d): a new y is inside with probability at least `level`."""
@@ -46,6 +57,11 @@ class Calibrated:
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
         """The band around a prediction already made: a sweep over levels pays the predictor once."""
+        if not isinstance(prediction, Prediction):
+            raise TypeError(
+                f"`band` takes a gb.Prediction(x, mean, scale), got {type(prediction).__name__}. "
+                "Call `calibrated(x)` with points, or wrap your arrays in a Prediction."
+            )
         _same_outputs(prediction, self.prediction)
         if groups is not None:
             groups = labels(groups, len(prediction))
@@ -54,10 +70,15 @@ class Calibrated:
 
     def __repr__(self) -> str:
         predictor = "arrays" if self.predictor is None else _name(self.predictor)
-        return (
-            f"Calibrated({predictor}, score={self.score!r}, "
-            f"calibrator={self.calibrator!r}, n={len(self.y)})"
-        )
+        parts = [
+            predictor,
+            f"score={self.score!r}",
+            f"calibrator={self.calibrator!r}",
+            f"n={len(self.y)}",
+        ]
+        if self.confidence is not None:
+            parts.append(f"confidence={float(exact(self.confidence)):g}")
+        return f"Calibrated({', '.join(parts)})"
 
 
 def calibrate(
@@ -93,8 +114,9 @@ def calibrate(
     y = finite(rows(y_cal, "y_cal"), "y_cal")
     if len(x) != len(y):
         raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
-    _refuse_training_rows(getattr(predictor, "train", None), x, y)
-    return _calibrated(predictor, _ask(predictor, x), y, score, calibrator, groups, confidence)
+    prediction = _ask(predictor, x)
+    _refuse_training_rows(_training_rows(predictor), x, y)
+    return _calibrated(predictor, prediction, y, score, calibrator, groups, confidence)
 
 
 def calibrate_arrays(
@@ -117,7 +139,8 @@ def calibrate_arrays(
     >>> calibrated.band(gb.Prediction(None, [10.0]), level=0.9).upper.round(6)
     array([[19.]])
     """
-    prediction = Prediction(x_cal, mean_cal, scale_cal)
+    scale = None if scale_cal is None else copy(rows(scale_cal, "scale_cal"))
+    prediction = Prediction(x_cal, copy(rows(mean_cal, "mean_cal")), scale)
     y = finite(rows(y_cal, "y_cal"), "y_cal")
     return _calibrated(None, prediction, y, score, calibrator, groups, confidence)
 
@@ -132,7 +155,13 @@ def _calibrated(
     confidence: Level | None,
 ) -> Calibrated:
     score, calibrator = score or Scaled(), calibrator or Split()
-    y = kind_of(prediction.mean, y)
+    for name, value, kind, example in (
+        ("score", score, Score, "Scaled()"),
+        ("calibrator", calibrator, Calibrator, "Split()"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"`{name}` should be an object such as {example}, got {value!r}.")
+    y = copy(kind_of(prediction.mean, y))  # what was calibrated on stays, whatever becomes of y
     if y.shape != prediction.mean.shape:
         raise ValueError(
             "`y_cal` should have the shape of the predictions, "
@@ -146,7 +175,7 @@ def _calibrated(
         confidence = exact(confidence, "confidence")
     scores = to_numpy(score(prediction, y))
     threshold = calibrator.threshold(scores, prediction, groups=groups, confidence=confidence)
-    return Calibrated(predictor, score, calibrator, threshold, prediction, y, groups)
+    return Calibrated(predictor, score, calibrator, threshold, prediction, y, groups, confidence)
 
 
 def _ask(predictor: Predictor, x: Array) -> Prediction:
@@ -165,6 +194,16 @@ def _ask(predictor: Predictor, x: Array) -> Prediction:
     return prediction
 
 
+def _training_rows(predictor: Predictor) -> Observations | None:
+    """The training data a predictor carries, if any; on a torch module, `train` is a method."""
+    train = getattr(predictor, "train", None)
+    if train is None or callable(train):
+        return None
+    if not isinstance(train, Observations):
+        raise TypeError(f"`train` should be gb.Observations(x, y), got {type(train).__name__}.")
+    return train
+
+
 def _refuse_training_rows(train: Observations | None, x: Array, y: Array) -> None:
     """A network is better at points it was trained on, so their scores promise too much."""
     if train is None or x.shape[1:] != train.x.shape[1:]:
@@ -174,16 +213,16 @@ def _refuse_training_rows(train: Observations | None, x: Array, y: Array) -> Non
         return
     if y.shape[1:] == train.y.shape[1:]:
         same = shared_rows([x, y], [train.x, train.y])
-        if same.any():
+        # Coarse sensors repeat themselves; where training rows do so, equality proves no leak.
+        if same.any() and not repeats([train.x, train.y]):
             raise ValueError(
                 f"{int(same.sum())} of {len(x)} calibration points are training points, the first "
                 f"in row {int(same.argmax())}. The network has seen them, so their scores are too "
                 "small and the band would cover too little. Hold out others."
             )
     warnings.warn(
-        f"{int(same_x.sum())} of {len(x)} calibration points lie exactly at training inputs, with "
-        "other values of y. That is fine for fixed sensors that were read again; otherwise check "
-        "for a leak.",
+        f"{int(same_x.sum())} of {len(x)} calibration points lie exactly at training inputs. That is "
+        "fine for fixed sensors that were read again; otherwise check for a leak.",
         stacklevel=3,
     )
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from guardband.arrays import Array
 from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
-from guardband.conformal.rank import Level, checked, exact, points_needed, warn_infinite
+from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, points_needed, warn_infinite
 from guardband.values import Prediction
 
 
@@ -61,12 +61,15 @@ class ClusteredThreshold(Threshold):
         needed = exact(level) * (self.clusters + 1)
         if needed > self.clusters:
             warn_infinite(
-                f"level {level} for a new group needs {points_needed(level)} groups (sensors), "
-                f"there are {self.clusters}, however many readings each has."
+                f"level {float(exact(level)):g} for a new group needs {points_needed(level)} groups "
+                f"(sensors), there are {self.clusters}, however many readings each has."
             )
             return math.inf
         sensor, weights = self._weights
-        return float(self.scores[np.searchsorted(weights, math.ceil(needed * sensor))])
+        q = float(self.scores[np.searchsorted(weights, math.ceil(needed * sensor))])
+        if math.isinf(q):
+            warn_infinite(INFINITE_SCORES)
+        return q
 
     @cached_property
     def _weights(self) -> tuple[int, np.ndarray]:

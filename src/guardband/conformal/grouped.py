@@ -9,7 +9,15 @@ import numpy as np
 from guardband.arrays import Array
 from guardband.conformal.base import Calibrator, Pieces, Threshold
 from guardband.conformal.laws import CoverageLaw
-from guardband.conformal.rank import Level, checked, kth, points_needed, rank_for, warn_infinite
+from guardband.conformal.rank import (
+    INFINITE_SCORES,
+    Level,
+    checked,
+    kth,
+    points_needed,
+    rank_for,
+    warn_infinite,
+)
 from guardband.conformal.split import asked
 from guardband.values import Prediction
 
@@ -50,9 +58,7 @@ class GroupedThreshold(Threshold):
     scores: tuple[np.ndarray, ...]
     confidence: Level | None = None
 
-    def __call__(
-        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
-    ) -> np.ndarray:
+    def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """The threshold of each row's own group, (n,)."""
         q = np.full(len(self.names), np.nan)
         present, which = self._members(groups)
@@ -67,6 +73,8 @@ class GroupedThreshold(Threshold):
                 f"{asked(level, self.confidence)} needs {points_needed(level, self.confidence)} "
                 f"calibration points in each group; too few in {_listed(small)}."
             )
+        elif np.isinf(q[present]).any():
+            warn_infinite(INFINITE_SCORES)
         return q[which]
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
@@ -82,14 +90,12 @@ class GroupedThreshold(Threshold):
     def _members(self, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """Which groups occur, and the index of each row's group."""
         if groups is None:
-            raise ValueError(
-                "This was calibrated with Grouped(): give `groups=`, one label per row of x."
-            )
+            raise ValueError("This was calibrated with Grouped(): give `groups=`, one label per row of x.")
         same_kind = (groups.dtype.kind == "U") == (self.names.dtype.kind == "U")
         known = np.isin(groups, self.names) & same_kind  # the string "1" is not the number 1
         if not known.all():
             raise ValueError(
-                f"Group {groups[~known][0]!r} was not in the calibration data; the groups there are "
+                f"Group {groups[~known][0].item()!r} was not in the calibration data, which has "
                 f"{_listed([repr(name) for name in self.names.tolist()])}. For new sensors or "
                 "regimes use Clustered()."
             )

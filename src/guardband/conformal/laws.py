@@ -122,14 +122,16 @@ def expected_deviation(pieces: Sequence[tuple[CoverageLaw, int]], level: Level) 
 
 
 def simulated_deviations(
-    sizes: Sequence[tuple[Sequence[int], int, int]], levels: Sequence[Level], *, draws: int = 20_000
+    sizes: Sequence[tuple[Sequence[int], int, int]], levels: Sequence[Level]
 ) -> np.ndarray:
-    """Draws of the average coverage deviation over levels of a perfectly valid band, (draws,).
+    """Draws of the average coverage deviation over levels of a perfectly valid band.
 
+    20 000 of them, fewer (but at least 2000) where there are many pieces.
     `sizes` lists the independent pieces: the ranks for the levels in ascending order, n, and the
     number of test points. Ranks of uniform scores have Dirichlet gaps, so no score is ever drawn.
     """
     generator = np.random.default_rng(0)
+    draws = max(2000, 20_000 // len(sizes))
     target = np.array([float(exact(level)) for level in levels])
     covered = np.zeros((draws, len(target)))
     for ranks, n, m in sizes:

@@ -127,6 +127,12 @@ def kth(ascending: np.ndarray, k: int) -> float:
     return float(ascending[k - 1]) if k <= len(ascending) else math.inf
 
 
+INFINITE_SCORES = (
+    "too many calibration scores are infinite: the scale is 0 at points that were missed. "
+    "Use a scale that is positive everywhere, such as score=Total(noise=...)."
+)
+
+
 def warn_infinite(reason: str) -> None:
     """Warn, at the caller's own line, that a band is infinite and what would make it finite."""
     frame, depth = sys._getframe(1), 2
@@ -148,9 +154,7 @@ def _fraction(level: Any, name: str) -> Fraction:
         if isinstance(level, float | int | np.floating | np.integer):
             return Fraction(f"{float(level):.12g}")
     except (ValueError, OverflowError) as error:
-        raise ValueError(
-            f"`{name}` should be a number strictly between 0 and 1, got {level!r}."
-        ) from error
+        raise ValueError(f"`{name}` should be a number strictly between 0 and 1, got {level!r}.") from error
     raise TypeError(f"`{name}` should be one number between 0 and 1, got {type(level).__name__}.")
 
 

@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from guardband.arrays import Array, floats, kind_of, like, namespace, to_numpy
+from guardband.arrays import Array, flat, floats, kind_of, like, namespace, to_numpy
 from guardband.conformal.rank import Level, exact
 from guardband.values import Band, Prediction
 
@@ -51,7 +51,7 @@ class Symmetric(Score):
             scores = (miss / self.unit(prediction)).clip(min=smallest)
         xp = namespace(miss)
         scores = xp.where(miss > 0, scores, xp.zeros_like(scores))
-        return xp.amax(scores.reshape(len(scores), -1), -1)
+        return xp.amax(flat(scores), -1)
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
         """All targets whose score is at most q, one number or one per row (n,).
@@ -109,8 +109,7 @@ class Total(Symmetric):
         noise = like(mean, np.asarray(self.noise, dtype=float))
         if noise.ndim and noise.shape[0] != mean.shape[-1]:
             raise ValueError(
-                f"`noise` should be one number or one per output ({mean.shape[-1]}), "
-                f"got {noise.shape[0]}."
+                f"`noise` should be one number or one per output ({mean.shape[-1]}), got {noise.shape[0]}."
             )
         if prediction.scale is None:
             return noise

@@ -9,7 +9,16 @@ import numpy as np
 from guardband.arrays import Array
 from guardband.conformal.base import Calibrator, Pieces, Threshold, no_groups
 from guardband.conformal.laws import CoverageLaw
-from guardband.conformal.rank import Level, checked, kth, points_needed, rank_for, warn_infinite
+from guardband.conformal.rank import (
+    INFINITE_SCORES,
+    Level,
+    checked,
+    exact,
+    kth,
+    points_needed,
+    rank_for,
+    warn_infinite,
+)
 from guardband.values import Prediction
 
 
@@ -51,6 +60,8 @@ class SplitThreshold(Threshold):
                 f"{asked(level, self.confidence)} needs {points_needed(level, self.confidence)} "
                 f"calibration points, there are {len(self.scores)}."
             )
+        elif np.isinf(self.scores[k - 1]):
+            warn_infinite(INFINITE_SCORES)
         return kth(self.scores, k)
 
     def rank(self, level: Level) -> int:
@@ -64,4 +75,5 @@ class SplitThreshold(Threshold):
 
 def asked(level: Level, confidence: Level | None) -> str:
     """The level, and the confidence if any, in words."""
-    return f"level {level}" + ("" if confidence is None else f" with confidence {confidence}")
+    sure = "" if confidence is None else f" with confidence {float(exact(confidence)):g}"
+    return f"level {float(exact(level)):g}{sure}"
