@@ -192,6 +192,41 @@ SEEN = gb.Observations(*data(20, seed=5))
             ValueError,
             r"should not be given to Split",
         ),
+        (
+            lambda x, y: gb.calibrate(cast(Any, torch.nn.Linear(2, 1).double()), torch.tensor(x), y),
+            TypeError,
+            "Linear returned Tensor. .*Constant",
+        ),
+        (
+            lambda x, y: gb.calibrate(gb.predictors.Constant(zero, train=cast(Any, (x, y))), x, y),
+            TypeError,
+            r"`train` should be gb.Observations\(x, y\), got tuple",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y, score=cast(Any, gb.Scaled)),
+            TypeError,
+            r"such as Scaled\(\), got",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y, calibrator=cast(Any, "split")),
+            TypeError,
+            r"Split\(\), got 'split'",
+        ),
+        (
+            lambda x, y: gb.calibrate(ZERO, x, y).band(cast(Any, x)),
+            TypeError,
+            "takes a gb.Prediction.* ndarray",
+        ),
+        (
+            lambda x, y: gb.calibrate(gb.predictors.Constant(cast(Any, lambda x: (x, x))), x, y),
+            TypeError,
+            "A model should return one array, this one returned a tuple",
+        ),
+        (
+            lambda x, y: gb.calibrate(gb.predictors.Constant(lambda x: np.nan * zero(x)), x, y),
+            ValueError,
+            "`mean` should be finite, but row 0 is NaN. It is what the model answered there",
+        ),
     ],
 )
 def test_mistakes_are_errors_that_teach(call: Any, error: type[Exception], text: str) -> None:
