@@ -1,0 +1,288 @@
+"""Jets: one pass through an MLP that carries the value and its derivatives, and its reverse by hand.
+
+A jet is a tensor (channels, n, width): the value, first derivatives along some axes, and sums of second
+derivatives. A linear layer acts on all channels by one matrix product, an activation s by the chain rule:
+
+    value    s(z)
+    first    s'(z) z_i
+    second   s'(z) z_S + s''(z) sum_i z_i^2      z_S: the sum of second derivatives along the axes i in S
+
+Against autograd twice over this moves a fraction of the memory. There are two spellings of the same
+formulas: in place in reused memory, which is fastest in eager torch, and without side effects, which
+`torch.compile` fuses best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from guardband.pinn.activations import Activation
+
+CHUNK = 1024
+"""How many points go through the network at a time: enough to keep a core busy, few enough for its cache."""
+
+
+class Channels(NamedTuple):
+    """What a jet carries beside the value: first derivatives along axes, and sums of second ones.
+
+    `sums` lists positions in `axes`: ((0, 1),) is the Laplacian of two axes, ((0,), (1,)) its two parts.
+    """
+
+    axes: tuple[int, ...] = ()
+    sums: tuple[tuple[int, ...], ...] = ()
+
+    def __len__(self) -> int:
+        return 1 + len(self.axes) + len(self.sums)
+
+
+class Layers(NamedTuple):
+    """A network as arithmetic: what is done to x, in order. The reach is folded into the first slopes."""
+
+    weights: Sequence[Tensor]
+    biases: Sequence[Tensor]
+    activations: Sequence[Activation]
+    masks: Sequence[Tensor | None]
+    reach: Tensor
+
+
+class Workspace:
+    """Memory that is taken once and used at every step; asking the system for it anew costs more.
+
+    It comes from a pool, and goes back when the graph that uses it is gone.
+    """
+
+    def __init__(self, pool: list[dict[Any, Tensor]]) -> None:
+        self._pool = pool
+        self._held = pool.pop() if pool else {}
+
+    def __del__(self) -> None:
+        self._pool.append(self._held)
+
+    def take(self, key: Any, like: Tensor, *shape: int) -> Tensor:
+        """An uninitialised tensor of this shape, the same one at every call with the same key."""
+        held = self._held.get(key)
+        if held is None or held.shape != shape or held.dtype != like.dtype or held.device != like.device:
+            held = self._held[key] = like.new_empty(shape)
+        return held
+
+
+def forward_pass(
+    x: Tensor, layers: Layers, channels: Channels, space: Workspace
+) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
+    """The jet of the outputs (channels, n, m), and what each hidden layer leaves for the reverse pass."""
+    axes, sums = channels
+    n, c = len(x), len(channels)
+    weight = layers.weights[0]
+    z = space.take("first", x, c, n, len(weight))
+    torch.addmm(layers.biases[0], x, weight.T, out=z[0])
+    for i, axis in enumerate(axes):
+        z[1 + i] = weight[:, axis] / layers.reach[axis]
+    z[1 + len(axes) :].zero_()
+    saved = []
+    for depth, (activation, mask) in enumerate(zip(layers.activations, layers.masks, strict=True)):
+        value, first, second = activation.upto_second(z[0])
+        jet = space.take(("jet", depth), x, *z.shape)
+        jet[0] = value
+        torch.mul(z[1:], first, out=jet[1:])
+        squares = []
+        for s, part in enumerate(sums):
+            square = z[1 + part[0]].square()
+            for i in part[1:]:
+                square.addcmul_(z[1 + i], z[1 + i])
+            jet[1 + len(axes) + s].addcmul_(second, square)
+            squares.append(square)
+        if mask is not None:
+            jet *= mask
+        saved.append((z, value, first, second, jet, *squares))
+        weight, bias = layers.weights[depth + 1], layers.biases[depth + 1]
+        last = depth + 2 == len(layers.weights)
+        z = x.new_empty(c, n, len(weight)) if last else space.take(("z", depth), x, c, n, len(weight))
+        torch.mm(jet.flatten(0, 1), weight.T, out=z.view(c * n, len(weight)))
+        z[0] += bias
+    return z, saved
+
+
+def reverse_pass(
+    grad: Tensor,
+    x: Tensor,
+    layers: Layers,
+    channels: Channels,
+    saved: Sequence[tuple[Tensor, ...]],
+    space: Workspace,
+) -> list[Tensor]:
+    """The gradients in the weights, then in the biases, given that in the output jet."""
+    axes, sums = channels
+    n, c = len(x), len(channels)
+    weight_grads, bias_grads = [], []
+    for depth in reversed(range(len(saved))):
+        z, value, first, second, jet, *squares = saved[depth]
+        weight_grads.append(grad.flatten(0, 1).T @ jet.flatten(0, 1))
+        bias_grads.append(grad[0].sum(0))
+        back = space.take(("grad", depth % 2, z.shape[2]), x, *z.shape)
+        torch.mm(grad.flatten(0, 1), layers.weights[depth + 1], out=back.view(c * n, -1))
+        mask = layers.masks[depth]
+        if mask is not None:
+            back *= mask
+        slope = None
+        for i in range(1, c):
+            slope = back[i] * z[i] if slope is None else slope.addcmul_(back[i], z[i])
+        if slope is not None:
+            slope *= second
+        bends = [back[1 + len(axes) + s] * second for s in range(len(sums))]
+        if sums:
+            third = layers.activations[depth].third(z[0], value, first, second)
+            for s, square in enumerate(squares):
+                slope = torch.addcmul(slope, back[1 + len(axes) + s] * third, square)  # type: ignore[arg-type]
+        back *= first
+        if slope is not None:
+            back[0] += slope
+        for bend, part in zip(bends, sums, strict=True):
+            for i in part:
+                back[1 + i].addcmul_(bend, z[1 + i], value=2)
+        grad = back
+    first_weight = grad[0].T @ x
+    for i, axis in enumerate(axes):
+        first_weight[:, axis] += grad[1 + i].sum(0) / layers.reach[axis]
+    return [first_weight, *weight_grads[::-1], grad[0].sum(0), *bias_grads[::-1]]
+
+
+def fused_forward(
+    x: Tensor, layers: Layers, channels: Channels
+) -> tuple[list[Tensor], list[tuple[list[Tensor], Tensor, list[Tensor]]]]:
+    """`forward_pass` without side effects, a list of channels in place of a stack."""
+    axes, sums = channels
+    weight = layers.weights[0]
+    z = [torch.addmm(layers.biases[0], x, weight.T)]
+    z += [(weight[:, axis] / layers.reach[axis]).expand_as(z[0]) for axis in axes]
+    z += [torch.zeros_like(z[0]) for _ in sums]
+    saved = []
+    for depth, (activation, mask) in enumerate(zip(layers.activations, layers.masks, strict=True)):
+        value, first, second = activation.upto_second(z[0])
+        jet = [value, *(part * first for part in z[1:])]
+        for s, part in enumerate(sums):
+            square = sum((z[1 + i] * z[1 + i] for i in part[1:]), z[1 + part[0]] * z[1 + part[0]])
+            jet[1 + len(axes) + s] = jet[1 + len(axes) + s] + second * square
+        if mask is not None:
+            jet = [part * mask for part in jet]
+        saved.append((z, value, jet))
+        weight, bias = layers.weights[depth + 1], layers.biases[depth + 1]
+        z = [torch.addmm(bias, jet[0], weight.T), *(part @ weight.T for part in jet[1:])]
+    return z, saved
+
+
+def fused_reverse(
+    grad: list[Tensor],
+    x: Tensor,
+    layers: Layers,
+    channels: Channels,
+    saved: Sequence[tuple[list[Tensor], Tensor, list[Tensor]]],
+) -> list[Tensor]:
+    """`reverse_pass` without side effects."""
+    axes, sums = channels
+    weight_grads, bias_grads = [], []
+    for depth in reversed(range(len(saved))):
+        z, value, jet = saved[depth]
+        pairs = zip(grad[1:], jet[1:], strict=True)
+        total = grad[0].T @ jet[0]
+        for outer, part in pairs:
+            total = torch.addmm(total, outer.T, part)
+        weight_grads.append(total)
+        bias_grads.append(grad[0].sum(0))
+        back = [outer @ layers.weights[depth + 1] for outer in grad]
+        mask = layers.masks[depth]
+        if mask is not None:
+            back = [part * mask for part in back]
+        activation = layers.activations[depth]
+        _, first, second = activation.upto_second(z[0])
+        grad = [part * first for part in back]
+        for i in range(1, len(channels)):
+            grad[0] = grad[0] + second * back[i] * z[i]
+        for s, part in enumerate(sums):
+            outer = back[1 + len(axes) + s]
+            third = activation.third(z[0], value, first, second)
+            for i in part:
+                grad[0] = grad[0] + outer * third * z[1 + i] * z[1 + i]
+                grad[1 + i] = grad[1 + i] + 2 * outer * second * z[1 + i]
+    first_weight = grad[0].T @ x
+    slopes = {axis: grad[1 + i].sum(0) / layers.reach[axis] for i, axis in enumerate(axes)}
+    zero = torch.zeros_like(grad[0][0])
+    first_weight = first_weight + torch.stack([slopes.get(j, zero) for j in range(x.shape[1])], dim=1)
+    return [first_weight, *weight_grads[::-1], grad[0].sum(0), *bias_grads[::-1]]
+
+
+@cache
+def compiled_passes() -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """The two fused passes, compiled. The first call of each new shape takes seconds."""
+    return torch.compile(fused_forward, dynamic=False), torch.compile(fused_reverse, dynamic=False)
+
+
+class Jet(torch.autograd.Function):
+    """The jet of an MLP as one differentiable function of its weights and biases.
+
+    `Jet.apply(x, layers, channels, pool, compiled, *weights, *biases) -> (channels, n, m)`. It can be
+    differentiated once; torch says so when asked for more. `pool` keeps workspaces between steps.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        x: Tensor,
+        layers: Layers,
+        channels: Channels,
+        pool: list[dict[Any, Tensor]],
+        compiled: bool,
+        *parameters: Tensor,
+    ) -> Tensor:
+        """Points in chunks, so that what a chunk touches stays in the cache."""
+        half = len(parameters) // 2
+        layers = layers._replace(
+            weights=[p.detach() for p in parameters[:half]], biases=[p.detach() for p in parameters[half:]]
+        )
+        pieces, kept = [], []
+        for piece, part in _chunks(x, layers):
+            space = Workspace(pool)
+            if compiled:
+                outputs, saved = compiled_passes()[0](piece, part, channels)
+                outputs = torch.stack(outputs)
+            else:
+                outputs, saved = forward_pass(piece, part, channels, space)
+            pieces.append(outputs)
+            kept.append((piece, part, saved, space))
+        ctx.kept = kept, channels, compiled
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        """The gradients of all weights and biases, summed over the chunks."""
+        kept, channels, compiled = ctx.kept
+        (grad,) = grads
+        totals: list[Tensor] = []
+        start = 0
+        for piece, part, saved, space in kept:
+            outer = grad[:, start : start + len(piece)].contiguous()
+            start += len(piece)
+            if compiled:
+                terms = compiled_passes()[1](list(outer.unbind()), piece, part, channels, saved)
+            else:
+                terms = reverse_pass(outer, piece, part, channels, saved, space)
+            totals = [a + b for a, b in zip(totals, terms, strict=True)] if totals else list(terms)
+        return (None, None, None, None, None, *totals)
+
+
+def _chunks(x: Tensor, layers: Layers) -> list[tuple[Tensor, Layers]]:
+    """The points and the dropout masks, cut alike."""
+    starts = range(0, max(1, len(x)), CHUNK)
+    return [
+        (
+            x[s : s + CHUNK],
+            layers._replace(masks=[None if m is None else m[s : s + CHUNK] for m in layers.masks]),
+        )
+        for s in starts
+    ]

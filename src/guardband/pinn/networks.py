@@ -1,0 +1,128 @@
+"""Networks: multilayer perceptrons that know their domain, and hard constraints around them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from guardband.problems import Box
+
+Function: TypeAlias = Callable[[Tensor], Tensor]
+"""A function of tensors."""
+
+
+class MLP(nn.Module):
+    """x -> (x - center) / reach -> linear, activation, ..., linear. Made by `mlp`.
+
+    `features` is the penultimate layer. Dropout masks come from the network's own generator, never
+    from the global one; they are drawn in training mode only.
+    """
+
+    center: Tensor
+    reach: Tensor
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: Function = torch.tanh,
+        dropout: float = 0.0,
+        where: Literal["last", "all"] = "last",
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` should lie in [0, 1), got {dropout}.")
+        self.sizes, self.activation, self.dropout, self.where = tuple(sizes), activation, dropout, where
+        self.generator = torch.Generator().manual_seed(seed)
+        pairs = itertools.pairwise(sizes)
+        self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairs)
+        self.register_buffer("center", torch.zeros(sizes[0]))
+        self.register_buffer("reach", torch.ones(sizes[0]))
+        self._initialise()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs (n, m) at points x (n, d)."""
+        return self.linears[-1](self.features(x))
+
+    def features(self, x: Tensor) -> Tensor:
+        """The penultimate layer (n, width): what the last, linear layer sees."""
+        h = (x - self.center) / self.reach
+        for i, layer in enumerate(self.linears[:-1]):
+            h = self.activation(layer(h))
+            mask = self.draw_mask(i, h)
+            h = h if mask is None else h * mask
+        return h
+
+    @property
+    def linears(self) -> list[nn.Linear]:
+        """The linear layers in order."""
+        return list(self.layers)  # type: ignore[arg-type]
+
+    def draw_mask(self, layer: int, like: Tensor) -> Tensor | None:
+        """A dropout mask for the activations of a hidden layer, (n, width), or None if it has none."""
+        last = len(self.layers) - 2
+        if not self.training or self.dropout == 0 or (self.where == "last" and layer != last):
+            return None
+        keep = torch.rand(like.shape, generator=self.generator, dtype=torch.float32) >= self.dropout
+        return keep.to(like) / (1 - self.dropout)
+
+    def set_domain(self, domain: Box) -> None:
+        """Scale the inputs so that the domain becomes [-1, 1] on every axis."""
+        self.center.copy_(torch.tensor(domain.center))
+        self.reach.copy_(torch.tensor(domain.reach))
+
+    @torch.no_grad()
+    def _initialise(self) -> None:
+        """Xavier-uniform weights with the gain of tanh, biases uniform in +-1 / sqrt(fan in)."""
+        for layer in self.linears:
+            n_out, n_in = layer.weight.shape
+            bound = 5 / 3 * math.sqrt(6 / (n_in + n_out))
+            layer.weight.uniform_(-bound, bound, generator=self.generator)
+            layer.bias.uniform_(-1 / math.sqrt(n_in), 1 / math.sqrt(n_in), generator=self.generator)
+
+
+def mlp(
+    d: int,
+    widths: Sequence[int],
+    *,
+    outputs: int = 1,
+    activation: Function = torch.tanh,
+    dropout: float = 0.0,
+    where: Literal["last", "all"] = "last",
+    seed: int = 0,
+) -> MLP:
+    """A multilayer perceptron from d inputs through hidden widths to so many outputs.
+
+    `activation` is a smooth function such as `torch.tanh`, `torch.sin` or `torch.nn.functional.gelu`.
+    `dropout` acts on the last hidden layer only, unless `where="all"` (which usually ruins a PINN's fit).
+
+    >>> import torch
+    >>> mlp(2, [16, 16])(torch.zeros(5, 2)).shape
+    torch.Size([5, 1])
+    """
+    return MLP([d, *widths, outputs], activation, dropout, where, seed)
+
+
+class Constrained(nn.Module):
+    """u = lift(x) + mask(x) net(x): conditions met exactly, whatever the weights.
+
+    `lift` meets the conditions and `mask` vanishes where they hold (to second order where they speak of
+    derivatives); a problem may bring both: `Constrained(net, problem.lift, problem.mask)`.
+    """
+
+    def __init__(self, net: nn.Module, lift: Function, mask: Function) -> None:
+        super().__init__()
+        self.net, self.lift, self.mask = net, lift, mask
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs (n, m) at points x (n, d)."""
+        return self.lift(x) + self.mask(x) * self.net(x)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The penultimate layer of the network inside."""
+        return self.net.features(x)  # type: ignore[operator]

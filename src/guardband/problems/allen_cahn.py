@@ -1,0 +1,56 @@
+"""The steady Allen-Cahn equation on a square: phases that diffuse and separate."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from guardband.problems.base import Problem, Settings
+from guardband.problems.box import Box
+from guardband.problems.conditions import Condition, Dirichlet
+from guardband.problems.field import Field
+
+
+@dataclass(frozen=True)
+class AllenCahn2D(Problem):
+    """lambda (u_xx + u_yy) + u (u^2 - 1) = f on [-1, 1]^2; the solution is sin(pi x) sin(pi y)."""
+
+    diffusion: float = 0.05
+
+    domain = Box((-1, -1), (1, 1))
+    paper = Settings(
+        widths=(16, 32, 64, 64, 64, 32, 16),
+        train=300,
+        cal=100,
+        test=100,
+        noise=0.05,
+        collocation=32,
+        boundary=800,
+        steps=5000,
+        weights=(1, 5, 1),
+    )
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """lambda laplacian(u) + u (u^2 - 1) - f."""
+        return self.diffusion * u.laplacian + u.value * (u.value**2 - 1) - self.forcing(x)
+
+    def conditions(self) -> list[Condition]:
+        """u as the solution on all four sides."""
+        return [Dirichlet(self.solution)]
+
+    def forcing(self, x: Tensor) -> Tensor:
+        """f, from the solution: -2 pi^2 lambda u + u (u^2 - 1)."""
+        u = self.solution(x)
+        return -2 * torch.pi**2 * self.diffusion * u + u * (u**2 - 1)
+
+    def solution(self, x: Tensor) -> Tensor:
+        """u = sin(pi x) sin(pi y)."""
+        return torch.sin(torch.pi * x).prod(dim=1, keepdim=True)
+
+    def lift(self, x: Tensor) -> Tensor:
+        """Zero, as on the sides."""
+        return torch.zeros_like(x[:, :1])
+
+    def mask(self, x: Tensor) -> Tensor:
+        """(1 - x^2) (1 - y^2)."""
+        return (1 - x**2).prod(dim=1, keepdim=True)

@@ -1,0 +1,96 @@
+"""Problems: an equation on a box, its conditions, and what can be observed of its solution."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from guardband.problems.box import Box
+from guardband.problems.conditions import Condition
+from guardband.problems.field import Field
+from guardband.values import Observations
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The settings of an experiment in the paper (arXiv:2509.13717), as its authors ran it."""
+
+    widths: tuple[int, ...]
+    train: int
+    cal: int
+    test: int
+    noise: float
+    collocation: int | tuple[int, ...]
+    boundary: int
+    steps: int
+    weights: tuple[float, float, float]
+    decay_every: int = 5000
+    decay: float = 0.7
+    neighbours: int = 20
+
+
+class Problem(ABC):
+    """An equation to be solved: subclass it as a frozen dataclass and write the residual.
+
+        @dataclass(frozen=True)
+        class Heat(Problem):
+            conductivity: float = 1.0
+            domain = Box((0, 0), (1, 1))
+
+            def residual(self, x, u):
+                return self.conductivity * u.laplacian + 1
+
+            def conditions(self):
+                return [Dirichlet(lambda x: 0 * x[:, :1])]
+
+    `residual` and everything it calls is plain torch on points x (n, d); u is a `Field`.
+    """
+
+    domain: ClassVar[Box]
+    outputs: ClassVar[int] = 1
+    paper: ClassVar[Settings | None] = None
+
+    @abstractmethod
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """What the equation says should vanish at x (n, d) inside the domain, (n, equations)."""
+
+    def conditions(self) -> Sequence[Condition]:
+        """What should hold on the faces of the domain and at the start; none by default."""
+        return []
+
+    def solution(self, x: Tensor) -> Tensor:
+        """The exact solution (n, m), where it is known."""
+        raise NotImplementedError(f"{type(self).__name__} has no known solution; write `solution(self, x)`.")
+
+    def lift(self, x: Tensor) -> Tensor:
+        """A function (n, m) that meets the conditions; with `mask` it makes them hard constraints."""
+        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `mask`.")
+
+    def mask(self, x: Tensor) -> Tensor:
+        """A function (n, 1) that vanishes where the conditions hold: u = lift + mask net meets them."""
+        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `mask`.")
+
+    def observe(
+        self,
+        n: int,
+        *,
+        noise: float | Callable[[Tensor], Tensor] = 0.0,
+        seed: int = 0,
+        dtype: torch.dtype | None = None,
+    ) -> Observations:
+        """n noisy readings of the solution at places uniform in the domain.
+
+        `noise` is the standard deviation of Gaussian noise: a number, or a function of x (n, 1).
+        """
+        generator = torch.Generator().manual_seed(seed)
+        x = self.domain.uniform(n, generator, dtype=torch.float64)
+        u = self.solution(x)
+        sd = noise(x) if callable(noise) else noise
+        y = u + sd * torch.randn(u.shape, generator=generator, dtype=u.dtype)
+        dtype = dtype or torch.get_default_dtype()
+        return Observations(x.to(dtype), y.to(dtype))

@@ -1,0 +1,92 @@
+"""Conditions: what u must be on the faces of its domain, and at the start."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from guardband.problems.box import Box, Face
+from guardband.problems.field import Field
+
+Function: TypeAlias = Callable[[Tensor], Tensor]
+"""A function from points (n, d) to values (n, m)."""
+
+
+class Condition(ABC):
+    """Something that should vanish on some faces of the domain."""
+
+    @abstractmethod
+    def faces(self, domain: Box) -> list[Face]:
+        """The faces on which the condition holds."""
+
+    @abstractmethod
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """What should vanish at points x (n, d) of those faces, (n, anything)."""
+
+    def points(self, domain: Box, n: int, generator: torch.Generator | None = None) -> Tensor:
+        """About n points on the faces: evenly placed, or at random if a generator is given.
+
+        Each face gets its share by size. A face of a line is one point, whatever n.
+        """
+        faces = self.faces(domain)
+        total = sum(domain.size(face) for face in faces)
+        return torch.cat(
+            [domain.on_face(face, max(1, round(n * domain.size(face) / total)), generator) for face in faces]
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class Dirichlet(Condition):
+    """u = value on the faces named, or on all of them."""
+
+    value: Function
+    on: tuple[Face, ...] = ()
+
+    def faces(self, domain: Box) -> list[Face]:
+        """The faces named, or all."""
+        return list(self.on) or domain.faces()
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u - value."""
+        return u.value - self.value(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Neumann(Condition):
+    """du/dn = flux on one face, n being its outward normal."""
+
+    flux: Function
+    on: Face
+
+    def faces(self, domain: Box) -> list[Face]:
+        """The one face."""
+        return [self.on]
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """du/dn - flux."""
+        return self.on.side * u.first(self.on.axis) - self.flux(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Initial(Condition):
+    """u = value, and du/dt = velocity if given, at the start of the time axis (the last, by default)."""
+
+    value: Function
+    velocity: Function | None = None
+    axis: int = -1
+
+    def faces(self, domain: Box) -> list[Face]:
+        """The lower end of the time axis."""
+        return [Face(self.axis % domain.d, -1)]
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u - value beside du/dt - velocity."""
+        off = u.value - self.value(x)
+        if self.velocity is None:
+            return off
+        return torch.cat([off, u.first(self.axis % x.shape[1]) - self.velocity(x)], dim=1)

@@ -1,0 +1,56 @@
+"""The Helmholtz equation in a cube: standing waves with a source."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from guardband.problems.base import Problem, Settings
+from guardband.problems.box import Box
+from guardband.problems.conditions import Condition, Dirichlet
+from guardband.problems.field import Field
+
+
+@dataclass(frozen=True)
+class Helmholtz3D(Problem):
+    """laplacian(u) + k^2 u = f in [0, 1]^3, u = 0 on all faces; the solution is a product of sines."""
+
+    wavenumber: float = torch.pi
+
+    domain = Box((0, 0, 0), (1, 1, 1))
+    paper = Settings(
+        widths=(32, 64, 128, 128, 128, 64, 32),
+        train=600,
+        cal=200,
+        test=200,
+        noise=0.05,
+        collocation=20,
+        boundary=6144,
+        steps=5000,
+        weights=(1, 5, 1),
+        neighbours=15,
+    )
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """laplacian(u) + k^2 u - f."""
+        return u.laplacian + self.wavenumber**2 * u.value - self.forcing(x)
+
+    def conditions(self) -> list[Condition]:
+        """u = 0 on all six faces."""
+        return [Dirichlet(self.lift)]
+
+    def forcing(self, x: Tensor) -> Tensor:
+        """f = (k^2 - 3 pi^2) u."""
+        return (self.wavenumber**2 - 3 * torch.pi**2) * self.solution(x)
+
+    def solution(self, x: Tensor) -> Tensor:
+        """u = sin(pi x) sin(pi y) sin(pi z)."""
+        return torch.sin(torch.pi * x).prod(dim=1, keepdim=True)
+
+    def lift(self, x: Tensor) -> Tensor:
+        """Zero, as on the faces."""
+        return torch.zeros_like(x[:, :1])
+
+    def mask(self, x: Tensor) -> Tensor:
+        """64 x (1 - x) y (1 - y) z (1 - z)."""
+        return (4 * x * (1 - x)).prod(dim=1, keepdim=True)

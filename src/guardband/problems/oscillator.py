@@ -1,0 +1,61 @@
+"""The damped harmonic oscillator: a mass on a spring that comes to rest."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from guardband.problems.base import Problem, Settings
+from guardband.problems.box import Box
+from guardband.problems.conditions import Condition, Initial
+from guardband.problems.field import Field
+
+
+@dataclass(frozen=True)
+class DampedOscillator(Problem):
+    """u'' + 2 zeta omega u' + omega^2 u = 0 on [0, 5], released at `start` with `velocity`."""
+
+    damping: float = 0.05
+    frequency: float = 2 * torch.pi
+    start: float = 1.0
+    velocity: float = 0.0
+
+    domain = Box((0,), (5,))
+    paper = Settings(
+        widths=(16, 32, 64, 128, 128, 64, 32, 16),
+        train=300,
+        cal=150,
+        test=1000,
+        noise=0.05,
+        collocation=200,
+        boundary=1,
+        steps=20_000,
+        weights=(1, 10, 3),
+    )
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u'' + 2 zeta omega u' + omega^2 u."""
+        zeta, omega = self.damping, self.frequency
+        return u.second(0, 0) + 2 * zeta * omega * u.first(0) + omega**2 * u.value
+
+    def conditions(self) -> list[Condition]:
+        """u = start and u' = velocity at t = 0."""
+        return [
+            Initial(lambda t: torch.full_like(t, self.start), lambda t: torch.full_like(t, self.velocity))
+        ]
+
+    def solution(self, x: Tensor) -> Tensor:
+        """A cosine that decays, for zeta < 1."""
+        rate = self.damping * self.frequency
+        omega = self.frequency * math.sqrt(1 - self.damping**2)
+        swing = (self.velocity + rate * self.start) / omega
+        return torch.exp(-rate * x) * (self.start * torch.cos(omega * x) + swing * torch.sin(omega * x))
+
+    def lift(self, x: Tensor) -> Tensor:
+        """start + velocity t."""
+        return self.start + self.velocity * x
+
+    def mask(self, x: Tensor) -> Tensor:
+        """(t / 5)^2, flat at the start."""
+        return (x / self.domain.upper[0]) ** 2

@@ -1,0 +1,55 @@
+"""The Poisson equation on a line: u'' = f."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from guardband.problems.base import Problem, Settings
+from guardband.problems.box import Box
+from guardband.problems.conditions import Condition, Dirichlet
+from guardband.problems.field import Field
+
+
+@dataclass(frozen=True)
+class Poisson1D(Problem):
+    """u'' = -pi^2 sin(pi x) on [0, 1] with u = 0 at both ends; the solution is sin(pi x)."""
+
+    domain = Box((0,), (1,))
+    paper = Settings(
+        widths=(25, 35, 35, 25),
+        train=60,
+        cal=30,
+        test=75,
+        noise=0.15,
+        collocation=200,
+        boundary=2,
+        steps=5000,
+        weights=(3, 10, 1),
+        decay_every=3000,
+        decay=0.5,
+    )
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u'' - f."""
+        return u.second(0, 0) - self.forcing(x)
+
+    def conditions(self) -> list[Condition]:
+        """u = 0 at both ends."""
+        return [Dirichlet(self.solution)]
+
+    def forcing(self, x: Tensor) -> Tensor:
+        """f = -pi^2 sin(pi x)."""
+        return -(torch.pi**2) * torch.sin(torch.pi * x)
+
+    def solution(self, x: Tensor) -> Tensor:
+        """u = sin(pi x)."""
+        return torch.sin(torch.pi * x)
+
+    def lift(self, x: Tensor) -> Tensor:
+        """Zero, as at the ends."""
+        return torch.zeros_like(x)
+
+    def mask(self, x: Tensor) -> Tensor:
+        """4 x (1 - x)."""
+        return 4 * x * (1 - x)

@@ -1,0 +1,191 @@
+"""The fast path equals autograd, in every derivative and in the gradient of every weight."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from guardband.pinn.activations import ACTIVATIONS
+from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
+from guardband.pinn.jets import CHUNK
+from guardband.pinn.networks import MLP, Constrained, mlp
+from guardband.problems import (
+    AllenCahn2D,
+    AutogradField,
+    Box,
+    DampedOscillator,
+    Field,
+    Helmholtz3D,
+    Poisson1D,
+)
+
+LAPLACIAN = Needs(laplacian=True)
+
+
+def points(n: int, d: int) -> Tensor:
+    return torch.rand(n, d, generator=torch.Generator().manual_seed(n), dtype=torch.float64)
+
+
+def seed(net: nn.Module) -> None:
+    """Start the dropout masks of a network anew."""
+    inner = net.net if isinstance(net, Constrained) else net
+    if isinstance(inner, MLP):
+        inner.generator.manual_seed(3)
+
+
+def values_and_gradients(net: nn.Module, field: Field, ask: Callable[[Field], list[Tensor]]) -> list[Tensor]:
+    parts = ask(field)
+    loss = sum((torch.sin(i + p) * p).sum() for i, p in enumerate(parts))
+    parameters = list(net.parameters())
+    gradients = torch.autograd.grad(loss, parameters, materialize_grads=True, allow_unused=True)  # type: ignore[arg-type]
+    return [part.detach() for part in parts] + list(gradients)
+
+
+def gap(
+    net: nn.Module, x: Tensor, needs: Needs, ask: Callable[[Field], list[Tensor]], **options: Any
+) -> float:
+    """The largest relative difference between jets and autograd, over all answers and gradients."""
+    seed(net)
+    slow = values_and_gradients(net, AutogradField(net, x), ask)
+    seed(net)
+    field = differentiate(net, needs, **options)(x)
+    assert not isinstance(field, AutogradField)
+    fast = values_and_gradients(net, field, ask)
+    return max(float((a - b).abs().max() / (a.abs().max() + 1e-300)) for a, b in zip(slow, fast, strict=True))
+
+
+@pytest.mark.parametrize("dropout", [None, "last", "all"])
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_jets_equal_autograd(d: int, activation: Any, dropout: Any) -> None:
+    p, where = (0.0, "last") if dropout is None else (0.3, dropout)
+    net = mlp(d, [7, 12, 5], outputs=2, activation=activation, dropout=p, where=where).double()
+    net.set_domain(Box((-1,) * d, (2,) * d))
+    x = points(40, d)
+    assert gap(net, x, LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
+    some = Needs(first=frozenset({0}), second=frozenset({(d - 1, d - 1)}))
+    assert gap(net, x, some, lambda u: [u.value, u.first(0), u.second(d - 1, d - 1)]) < 1e-10
+    both = Needs(laplacian=True, second=frozenset({(0, 0)}))
+    assert gap(net, x, both, lambda u: [u.laplacian, u.second(0, 0), u.grad]) < 1e-10
+    assert gap(net, x, Needs(first=frozenset(range(d))), lambda u: [u.value, u.grad]) < 1e-10
+    constrained = Constrained(net, lambda x: x[:, :1] ** 2, lambda x: (1 - x**2).prod(dim=1, keepdim=True))
+    assert gap(constrained, x, LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
+    assert gap(constrained, x, some, lambda u: [u.value, u.first(0), u.second(d - 1, d - 1)]) < 1e-10
+
+
+@pytest.mark.parametrize("widths", [[3], [16] * 6, [1, 40, 2]])
+def test_jets_equal_autograd_whatever_the_depth_and_width(widths: list[int]) -> None:
+    for n in (1, 5, CHUNK, CHUNK + 1, 2 * CHUNK + 7):
+        net = mlp(2, widths).double()
+        assert gap(net, points(n, 2), LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
+
+
+def test_plain_sequential_networks_go_by_jets_too() -> None:
+    for module in (nn.Tanh(), nn.GELU(), nn.SiLU(), nn.Softplus(), nn.Sigmoid()):
+        net = nn.Sequential(nn.Linear(2, 8), module, nn.Linear(8, 4), nn.Tanh(), nn.Linear(4, 1)).double()
+        assert gap(net, points(20, 2), LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
+
+
+@pytest.mark.parametrize(
+    "net",
+    [
+        nn.Sequential(nn.Linear(2, 8), nn.GELU("tanh"), nn.Linear(8, 1)),
+        nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Linear(8, 1, bias=False)),
+        nn.Sequential(nn.Linear(2, 8), nn.Tanh()),
+        nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.LayerNorm(8)),
+        mlp(2, [8], activation=torch.relu),
+        mlp(2, []),
+        nn.Bilinear(2, 2, 1),
+    ],
+    ids=lambda net: type(net).__name__,
+)
+def test_other_networks_go_by_autograd(net: nn.Module) -> None:
+    assert isinstance(differentiate(net, LAPLACIAN)(torch.zeros(3, 2)), AutogradField)
+
+
+def test_mixed_and_higher_derivatives_go_by_autograd() -> None:
+    net, x = mlp(2, [8]).double(), points(5, 2)
+    for needs in (Needs(second=frozenset({(0, 1)})), Needs(higher=True)):
+        assert isinstance(differentiate(net, needs)(x), AutogradField)
+    u = differentiate(net, LAPLACIAN)(x)
+    assert torch.allclose(u.derivative(0, 1, 1), AutogradField(net, x).derivative(0, 1, 1))
+
+
+def test_a_derivative_not_foreseen_is_refused_where_dropout_would_draw_new_masks() -> None:
+    net = mlp(2, [8], dropout=0.5)
+    u = differentiate(net, LAPLACIAN)(torch.zeros(3, 2))
+    with pytest.raises(RuntimeError, match="Ask for the same derivatives at every call"):
+        u.second(0, 1)
+
+
+def test_values_alone_cost_one_ordinary_pass() -> None:
+    net, x = mlp(2, [8]).double(), points(5, 2)
+    u = differentiate(net, Needs())(x)
+    assert isinstance(u, JetField) and torch.equal(u.value, net(x)) and not x.requires_grad
+
+
+def test_the_needs_of_an_equation_are_what_it_asked_for() -> None:
+    for problem, expected in (
+        (AllenCahn2D(), Needs(laplacian=True)),
+        (Helmholtz3D(), Needs(laplacian=True)),
+        (Poisson1D(), Needs(second=frozenset({(0, 0)}))),
+        (DampedOscillator(), Needs(first=frozenset({0}), second=frozenset({(0, 0)}))),
+    ):
+        d = problem.domain.d
+        assert needs_of(problem.residual, mlp(d, [4]), torch.zeros(3, d)) == expected
+    net = mlp(2, [4], dropout=0.5)
+    fourth = needs_of(lambda x, u: u.derivative(0, 0, 1, 1) + u.second(0, 1), net, torch.zeros(3, 2))
+    assert fourth == Needs(second=frozenset({(0, 1)}), higher=True) and net.training
+    assert needs_of(lambda x, u: u.grad.sum(-1), net, torch.zeros(3, 2)) == Needs(first=frozenset({0, 1}))
+    assert needs_of(lambda x, u: u.value, net, torch.zeros(3, 2)).only_value
+
+
+def test_gradcheck_passes_and_a_second_derivative_in_the_weights_is_refused() -> None:
+    net, x = mlp(2, [5, 4]).double(), points(6, 2)
+    parameters = tuple(net.parameters())
+    field = differentiate(net, LAPLACIAN)
+
+    def laplacian(*_: Tensor) -> Tensor:
+        return field(x).laplacian
+
+    assert torch.autograd.gradcheck(laplacian, parameters)
+    (gradient,) = torch.autograd.grad(laplacian().square().sum(), parameters[0], create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        gradient.sum().backward()
+
+
+def test_two_fields_may_be_open_at_once_and_none_need_be_used() -> None:
+    net = mlp(2, [8, 8]).double()
+    field = differentiate(net, LAPLACIAN)
+    first, second = field(points(30, 2)), field(points(31, 2))
+    with torch.no_grad():
+        field(points(5, 2))
+    parameters = list(net.parameters())
+    loss = first.laplacian.sum() + second.laplacian.sum()
+    both = torch.autograd.grad(loss, parameters, retain_graph=True)
+    again = torch.autograd.grad(loss, parameters)
+    assert all(torch.equal(a, b) for a, b in zip(both, again, strict=True))
+    slow = torch.stack([AutogradField(net, points(n, 2)).laplacian.sum() for n in (30, 31)]).sum()
+    expected = torch.autograd.grad(slow, parameters, materialize_grads=True, allow_unused=True)
+    assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(both, expected, strict=True))
+
+
+def test_compiled_jets_equal_autograd() -> None:
+    net = mlp(2, [6, 5], dropout=0.2).double()
+    assert gap(net, points(20, 2), LAPLACIAN, lambda u: [u.value, u.laplacian], compiled=True) < 1e-10
+    some = Needs(first=frozenset({0}), second=frozenset({(1, 1)}))
+    assert gap(net, points(20, 2), some, lambda u: [u.first(0), u.second(1, 1)], compiled=True) < 1e-10
+
+
+def test_the_third_derivatives_of_activations_are_right() -> None:
+    z = torch.linspace(-3, 3, 41, dtype=torch.float64)[:, None]
+    for function, activation in ACTIVATIONS.items():
+        u = AutogradField(function, z)
+        value, first, second = activation.upto_second(z)
+        third = activation.third(z, value, first, second)
+        for order, part in enumerate((value, first, second, third)):
+            assert (u.derivative(*[0] * order) - part).abs().max() < 1e-12, (function, order)
+    assert F.gelu in ACTIVATIONS

@@ -1,0 +1,162 @@
+from dataclasses import dataclass
+
+import pytest
+import torch
+from torch import Tensor
+
+from guardband.problems import (
+    AllenCahn2D,
+    AutogradField,
+    Box,
+    DampedOscillator,
+    Dirichlet,
+    Face,
+    Field,
+    Helmholtz3D,
+    Initial,
+    Neumann,
+    Poisson1D,
+    Problem,
+)
+
+PROBLEMS = [
+    Poisson1D(),
+    AllenCahn2D(),
+    AllenCahn2D(diffusion=0.3),
+    Helmholtz3D(),
+    Helmholtz3D(wavenumber=2.0),
+    DampedOscillator(),
+    DampedOscillator(damping=0.3, frequency=3.0, start=0.5, velocity=-2.0),
+]
+every_problem = pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
+
+
+def generator(seed: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(seed)
+
+
+def points(problem: Problem, n: int = 1000) -> Tensor:
+    return problem.domain.uniform(n, generator(), dtype=torch.float64)
+
+
+@every_problem
+def test_the_exact_solution_solves_the_equation(problem: Problem) -> None:
+    x = points(problem)
+    assert problem.residual(x, AutogradField(problem.solution, x)).abs().max() < 1e-10
+
+
+@every_problem
+def test_the_exact_solution_meets_the_conditions(problem: Problem) -> None:
+    for condition in problem.conditions():
+        for x in (condition.points(problem.domain, 50), condition.points(problem.domain, 50, generator())):
+            x = x.double()
+            assert condition.residual(x, AutogradField(problem.solution, x)).abs().max() < 1e-6
+
+
+@every_problem
+def test_lift_and_mask_meet_the_conditions_whatever_the_network(problem: Problem) -> None:
+    def constrained(x: Tensor) -> Tensor:
+        return problem.lift(x) + problem.mask(x) * torch.exp(x.sum(dim=1, keepdim=True))
+
+    for condition in problem.conditions():
+        x = condition.points(problem.domain, 100).double()
+        assert condition.residual(x, AutogradField(constrained, x)).abs().max() < 1e-6
+    inside = points(problem) * 0.9 + 0.05 * torch.tensor(problem.domain.center)
+    assert (problem.mask(inside).abs() > 1e-6).float().mean() > 0.95
+
+
+@every_problem
+def test_observations_are_reproducible_noisy_and_inside(problem: Problem) -> None:
+    data, again, other = (problem.observe(4000, noise=0.05, seed=seed) for seed in (0, 0, 1))
+    assert torch.equal(data.x, again.x) and torch.equal(data.y, again.y)
+    assert not torch.equal(data.x, other.x) and data.x.dtype == torch.float32
+    off = data.y - problem.solution(data.x)
+    assert off.std().item() == pytest.approx(0.05, rel=0.06) and abs(off.mean().item()) < 0.005
+    lower, upper = torch.tensor(problem.domain.lower), torch.tensor(problem.domain.upper)
+    assert bool(((data.x >= lower) & (data.x <= upper)).all())
+
+
+def test_the_noise_may_depend_on_x() -> None:
+    data = Poisson1D().observe(2000, noise=lambda x: 0.1 * (x > 0.5))
+    off = (data.y - Poisson1D().solution(data.x)).abs()
+    assert off[data.x < 0.5].max() < 1e-6 and off[data.x > 0.5].max() > 0.2
+
+
+def test_observing_leaves_the_global_generator_alone() -> None:
+    state = torch.get_rng_state()
+    AllenCahn2D().observe(10, noise=1.0)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+@pytest.mark.parametrize(
+    ("problem", "collocation", "boundary"),
+    [
+        (Poisson1D(), 200, 2),
+        (AllenCahn2D(), 1024, 800),
+        (Helmholtz3D(), 8000, 6144),
+        (DampedOscillator(), 200, 1),
+    ],
+)
+def test_the_papers_settings_place_the_papers_points(
+    problem: Problem, collocation: int, boundary: int
+) -> None:
+    settings = problem.paper
+    assert settings is not None
+    assert len(problem.domain.grid(settings.collocation)) == collocation
+    (condition,) = problem.conditions()
+    assert len(condition.points(problem.domain, settings.boundary)) == boundary
+
+
+def test_a_box_places_points_evenly_at_random_and_quasi_randomly() -> None:
+    box = Box((-1, 0), (1, 10))
+    assert (box.d, box.center, box.reach) == (2, (0, 5), (1, 5))
+    assert box.grid([3, 2]).tolist() == [[-1, 0], [-1, 10], [0, 0], [0, 10], [1, 0], [1, 10]]
+    for x in (box.uniform(1000, generator()), box.quasi(1000), box.grid(30, dtype=torch.float64)):
+        assert bool(((x >= torch.tensor(box.lower)) & (x <= torch.tensor(box.upper))).all())
+    # 256 quasi-random points put 4 in each of 64 boxes; chance would leave some of them empty.
+    cells = ((box.quasi(256) - torch.tensor(box.lower)) / torch.tensor([2.0, 10.0]) * 8).long()
+    assert torch.bincount(cells[:, 0] * 8 + cells[:, 1], minlength=64).tolist() == [4] * 64
+    with pytest.raises(ValueError, match="`lower` should lie below `upper` on every axis"):
+        Box((0, 1), (1, 1))
+
+
+def test_faces_get_their_share_of_points() -> None:
+    box = Box((0, 0), (3, 1))
+    x = Dirichlet(lambda x: x[:, :1]).points(box, 80)
+    assert len(x) == 80
+    assert [int((x[:, 1] == 0).sum()), int((x[:, 0] == 0).sum())] == [32, 12]
+    assert [box.size(face) for face in box.faces()] == [1, 1, 3, 3]
+
+
+def test_flux_and_initial_conditions() -> None:
+    def u(x: Tensor) -> Tensor:
+        return x[:, :1] ** 2 * (1 + 3 * x[:, 1:])
+
+    box = Box((0, 0), (1, 2))
+    right = Neumann(lambda x: 2 * (1 + 3 * x[:, 1:]), Face(0, 1))
+    left = Neumann(lambda x: torch.zeros_like(x[:, :1]), Face(0, -1))
+    start = Initial(lambda x: x[:, :1] ** 2, lambda x: 3 * x[:, :1] ** 2)
+    for condition, faces in ((right, [Face(0, 1)]), (left, [Face(0, -1)]), (start, [Face(1, -1)])):
+        x = condition.points(box, 20, generator()).double()
+        assert condition.faces(box) == faces
+        assert condition.residual(x, AutogradField(u, x)).abs().max() < 1e-6
+    assert Initial(lambda x: x[:, :1]).residual(x, AutogradField(u, x)).shape == (20, 1)
+    assert start.residual(x, AutogradField(u, x)).shape == (20, 2)
+
+
+@dataclass(frozen=True)
+class Bare(Problem):
+    domain = Box((0,), (1,))
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        return u.value
+
+
+def test_what_a_problem_does_not_have_says_how_to_write_it() -> None:
+    bare, x = Bare(), torch.zeros(1, 1)
+    assert bare.conditions() == [] and bare.paper is None
+    with pytest.raises(NotImplementedError, match=r"Bare has no known solution; write `solution\(self, x\)`"):
+        bare.observe(3)
+    for part in (bare.lift, bare.mask):
+        with pytest.raises(NotImplementedError, match="Bare has no hard constraint; write `lift` and `mask`"):
+            part(x)
