@@ -47,6 +47,13 @@ CALLS: dict[str, Callable[[], Any]] = {
     "conformal": lambda: gb.conformal.quantile(abs(Y), 0.9),
     "metrics": lambda: (gb.metrics.sharpness(BAND), gb.metrics.acd_floor(20, 20)),
     "plot": lambda: (gb.plot.width(BAND), gb.plot.coverage_curve(gb.evaluate(CALIBRATED, X + 1, Y))),
+    "fit": lambda: gb.fit(
+        gb.problems.Poisson1D(), gb.mlp(1, [4]), recipe=gb.Recipe(steps=5, finish=5), progress=False
+    ),
+    "mlp": lambda: gb.mlp(2, [4], dropout=0.5)(torch.zeros(3, 2)),
+    "Constrained": lambda: gb.Constrained(gb.mlp(2, [4]), torch.sin, torch.cos)(torch.zeros(3, 2)),
+    "problems": lambda: gb.problems.AllenCahn2D().observe(5, noise=0.1),
+    "pinn": lambda: gb.pinn.paper_likelihood(gb.problems.AllenCahn2D()),
     "predictors": lambda: (CONSTANT(X), GIVEN(torch.tensor(X)), CONSTANT.at_training(X)),
     "testing": lambda: (
         gb.testing.check_predictor(GIVEN, X),
@@ -54,7 +61,12 @@ CALLS: dict[str, Callable[[], Any]] = {
         gb.testing.check_calibrator(gb.Split(), sizes=[9], draws=20),
     ),
 }
-VALUES = {"LEVELS", "Absolute", "Scaled", "Total", "Evaluation", "InfiniteBandWarning", "Predictor"}
+VALUES = {"LEVELS", "Absolute", "Scaled", "Total", "Evaluation", "InfiniteBandWarning", "Predictor"} | {
+    "Fitted",
+    "Likelihood",
+    "Recipe",
+    "TrainingDiverged",
+}
 
 
 def test_every_public_name_is_called_here() -> None:

@@ -1,6 +1,6 @@
 """Prediction bands with a finite-sample coverage guarantee for PINNs and other PDE surrogates."""
 
-from guardband import conformal, metrics, plot, predictors, testing
+from guardband import conformal, metrics, pinn, plot, predictors, problems, testing
 from guardband.conformal import (
     LEVELS,
     Absolute,
@@ -17,6 +17,7 @@ from guardband.conformal import (
     raw_band,
 )
 from guardband.metrics import Evaluation, evaluate
+from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
 from guardband.values import Band, Observations, Prediction, Predictor
 
 __version__ = "0.1.0.dev0"
@@ -27,23 +28,32 @@ __all__ = [
     "Band",
     "Calibrated",
     "Clustered",
+    "Constrained",
     "Evaluation",
+    "Fitted",
     "Grouped",
     "InfiniteBandWarning",
+    "Likelihood",
     "Observations",
     "Prediction",
     "Predictor",
+    "Recipe",
     "Scaled",
     "Split",
     "Total",
+    "TrainingDiverged",
     "calibrate",
     "calibrate_arrays",
     "conformal",
     "evaluate",
+    "fit",
     "metrics",
+    "mlp",
+    "pinn",
     "plot",
     "points_needed",
     "predictors",
+    "problems",
     "raw_band",
     "testing",
 ]

@@ -1,1 +1,19 @@
 """How it is learnt: networks, their derivatives, the likelihood that is the loss, and the training loop."""
+
+from guardband.pinn.derivatives import differentiate
+from guardband.pinn.likelihood import Likelihood
+from guardband.pinn.networks import MLP, Constrained, mlp
+from guardband.pinn.train import Fitted, Recipe, TrainingDiverged, fit, paper_likelihood
+
+__all__ = [
+    "MLP",
+    "Constrained",
+    "Fitted",
+    "Likelihood",
+    "Recipe",
+    "TrainingDiverged",
+    "differentiate",
+    "fit",
+    "mlp",
+    "paper_likelihood",
+]

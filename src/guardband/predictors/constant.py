@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from guardband.arrays import Array
-from guardband.predictors.base import Model, evaluate
+from guardband.models import Model, evaluate
 from guardband.values import Observations, Prediction
 
 
@@ -15,7 +15,8 @@ class Constant:
 
     `model` is a torch module or a function from x (n, d) to outputs (n, m). With homoskedastic noise
     nothing beats this width, so it always stands beside cleverer scales. Give `train`, the
-    observations the model was trained on, and calibration will refuse points it has seen.
+    observations the model was trained on, and calibration will refuse points it has seen; the result
+    of `fit` brings its own.
     Cost: one evaluation of the model per point.
 
     >>> import numpy as np
@@ -25,6 +26,11 @@ class Constant:
 
     model: Model
     train: Observations | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        known = getattr(self.model, "train", None)
+        if self.train is None and isinstance(known, Observations):
+            object.__setattr__(self, "train", known)
 
     def __call__(self, x: Array) -> Prediction:
         """The model's output as the mean, and no scale."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from guardband.arrays import Array
-from guardband.predictors.base import Model, evaluate
+from guardband.models import Model, evaluate
 from guardband.values import Observations, Prediction
 
 

@@ -1,0 +1,257 @@
+"""How fast a training step is, against eager double backward, the bare matrix products, and other engines.
+
+    python benchmarks/training.py [--quick] [--peers]
+
+W2 is 2D Allen-Cahn, W3 is 3D Helmholtz, both with the paper's networks and points, float32, full batches. One
+process, one thread, CPU time; contenders are interleaved, a ratio is the median over rounds of the ratios
+within a round. The last line is one JSON object of claims. `--peers` needs deepxde and pina-mathlab.
+"""
+
+import argparse
+import json
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", DDE_BACKEND="pytorch")
+
+import time
+from collections.abc import Callable
+from itertools import pairwise
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn import differentiate, mlp
+from guardband.pinn.derivatives import needs_of
+from guardband.problems import AllenCahn2D, AutogradField, Field, Helmholtz3D, Problem
+
+torch.set_num_threads(1)
+Step = Callable[[], object]
+BOUNDS = {"w2": (1.55, 2.1), "w3": (1.8, 2.4)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="W2 only, eager only, under 45 s on one core")
+    parser.add_argument("--peers", action="store_true", help="also DeepXDE (torch) and PINA")
+    options = parser.parse_args()
+    claims: list[dict[str, object]] = []
+    for name, problem in (("w2", AllenCahn2D()), ("w3", Helmholtz3D())):
+        if options.quick and name == "w3":
+            continue
+        work = Work(problem)
+        contenders: dict[str, Step] = {
+            "naive": work.step(double_backward),
+            "eager": work.step(work.jets(compiled=False), fused=True),
+            "matrix products": work.products,
+        }
+        if not options.quick:
+            contenders["compiled"] = work.step(work.jets(compiled=True), fused=True)
+        if options.peers:
+            contenders |= {"DeepXDE": deepxde_step(work), "PINA": pina_step(work)}
+        times = interleave(contenders, rounds=9, repeats=10 if name == "w2" else 2)
+        eager, compiled = BOUNDS[name]
+        claims.append(claim(f"{name}_eager_vs_naive", times, "naive", "eager", eager))
+        if "compiled" in times:
+            claims.append(claim(f"{name}_compiled_vs_naive", times, "naive", "compiled", compiled))
+        if options.peers:
+            claims.append(claim(f"{name}_eager_vs_deepxde", times, "DeepXDE", "eager", 2.5))
+            claims.append(claim(f"{name}_eager_vs_pina", times, "PINA", "eager", 1.5))
+        for ours in ("eager", "compiled"):
+            if ours in times:
+                share = np.median(np.array(times["matrix products"]) / np.array(times[ours]))
+                print(f"{name}: the matrix products alone are {share:.2f} of a step, {ours}")
+    claims.append(same_loss())
+    print(json.dumps({"claims": claims}))
+
+
+class Work:
+    """One training problem at the paper's size: its points, its network, and ways to take a step."""
+
+    def __init__(self, problem: Problem, dtype: torch.dtype = torch.float32) -> None:
+        settings = problem.paper
+        assert settings is not None
+        self.problem, self.dtype = problem, dtype
+        self.weights = settings.weights
+        (self.condition,) = problem.conditions()
+        self.inside = problem.domain.grid(settings.collocation, dtype=dtype)
+        self.faces = self.condition.points(problem.domain, settings.boundary).to(dtype)
+        self.data = problem.observe(settings.train, noise=settings.noise, dtype=dtype)
+        self.sizes = [problem.domain.d, *settings.widths, 1]
+
+    def network(self) -> nn.Module:
+        return mlp(self.sizes[0], self.sizes[1:-1]).to(self.dtype)
+
+    def jets(self, *, compiled: bool) -> Callable[[nn.Module], Callable[[Tensor], Field]]:
+        def field_of(net: nn.Module) -> Callable[[Tensor], Field]:
+            needs = needs_of(self.problem.residual, net, self.inside)
+            return differentiate(net, needs, compiled=compiled)
+
+        return field_of
+
+    def loss(self, net: nn.Module, field: Callable[[Tensor], Field], together: bool) -> Tensor:
+        """The paper's weighted loss; `together` sends all points that need only values through at once."""
+        if together:
+            points = torch.cat([self.faces, self.data.x])
+            on_faces, at_data = net(points).split([len(self.faces), len(self.data.x)])
+        else:
+            on_faces, at_data = net(self.faces), net(self.data.x)
+        physics, boundary, data = self.weights
+        residual = self.problem.residual(self.inside, field(self.inside)).square().mean()
+        target = self.problem.solution(self.faces)
+        conditions = (on_faces - target).square().mean()
+        return physics * residual + boundary * conditions + data * (at_data - self.data.y).square().mean()
+
+    def step(
+        self, field_of: Callable[[nn.Module], Callable[[Tensor], Field]], *, fused: bool = False
+    ) -> Callable[[], float]:
+        net = self.network()
+        field = field_of(net)
+        optimizer = torch.optim.Adam(net.parameters(), 1e-3, fused=fused)
+
+        def step() -> float:
+            loss = self.loss(net, field, together=fused)
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            return float(loss.detach())
+
+        return step
+
+    def products(self) -> None:
+        """The matrix products of a step and nothing else: the floor."""
+        n = (2 + self.sizes[0]) * len(self.inside) + len(self.faces) + len(self.data.x)
+        for n_in, n_out in pairwise(self.sizes[1:-1]):
+            before, weight, after = torch.ones(n, n_in), torch.ones(n_out, n_in), torch.ones(n, n_out)
+            _ = before @ weight.T, after @ weight, after.T @ before
+
+
+def double_backward(net: nn.Module) -> Callable[[Tensor], Field]:
+    return lambda x: AutogradField(net, x)
+
+
+def same_loss() -> dict[str, object]:
+    """Fifty steps in float64: the loss of the fast path equals that of double backward to 8 digits."""
+    work = Work(AllenCahn2D(), torch.float64)
+    slow, fast = work.step(double_backward), work.step(work.jets(compiled=False), fused=True)
+    for _ in range(50):
+        a, b = slow(), fast()
+    gap = abs(a - b) / a
+    print(f"loss after 50 steps in float64: {a:.12g} and {b:.12g}")
+    return {"name": "loss_after_50_steps", "value": gap, "bound": "<= 1e-8", "holds": gap <= 1e-8}
+
+
+def deepxde_step(work: Work) -> Step:
+    """The same step by DeepXDE on torch: its own network class, points, loss and compiled model."""
+    import deepxde as dde
+
+    problem, d = work.problem, work.sizes[0]
+    diffusion = getattr(problem, "diffusion", 1.0)
+
+    def equation(x: Tensor, u: Tensor) -> Tensor:
+        laplacian = sum(dde.grad.hessian(u, x, i=i, j=i) for i in range(d))
+        field = type("Laplacian", (), {"value": u, "laplacian": laplacian})
+        return problem.residual(x, field)  # type: ignore[arg-type]
+
+    lower, upper = list(problem.domain.lower), list(problem.domain.upper)
+    box = dde.geometry.Rectangle(lower, upper) if d == 2 else dde.geometry.Cuboid(lower, upper)
+    faces, x, y = work.faces.numpy(), work.data.x.numpy(), work.data.y.numpy()
+    on_faces = dde.icbc.PointSetBC(faces, problem.solution(work.faces).numpy())
+    conditions = [on_faces, dde.icbc.PointSetBC(x, y)]
+    data = dde.data.PDE(box, equation, conditions, num_domain=0, num_boundary=0, anchors=work.inside.numpy())
+    net = dde.nn.FNN(work.sizes, "tanh", "Glorot uniform")
+    model = dde.Model(data, net)
+    physics, boundary, observed = work.weights
+    model.compile("adam", lr=1e-3, loss_weights=[physics, boundary, observed], verbose=0)
+    print(f"DeepXDE {dde.__version__}, {diffusion=}")
+    model.train_state.set_data_train(*model.data.train_next_batch(model.batch_size))
+
+    def step() -> None:
+        state = model.train_state
+        model._train_step(state.X_train, state.y_train, state.train_aux_vars)
+
+    return step
+
+
+def pina_step(work: Work) -> Step:
+    """The same step by PINA: its own conditions, equation and solver, one optimiser step at a time."""
+    from pina import Condition, LabelTensor
+    from pina.domain import CartesianDomain
+    from pina.equation import Equation
+    from pina.model import FeedForward
+    from pina.operator import laplacian
+    from pina.problem import SpatialProblem
+    from pina.solver import PINN
+
+    problem, names = work.problem, ["x", "y", "z"][: work.sizes[0]]
+
+    def equation(x: Tensor, u: Tensor) -> Tensor:
+        field = type("Laplacian", (), {"value": u, "laplacian": laplacian(u, x, components=["u"], d=names)})
+        return problem.residual(x, field)  # type: ignore[arg-type]
+
+    ends = {name: list(pair) for name, pair in zip(names, zip(*_ends(problem), strict=True), strict=True)}
+
+    class Formulation(SpatialProblem):
+        output_variables = ["u"]  # noqa: RUF012
+        spatial_domain = CartesianDomain(ends)
+        conditions = {  # noqa: RUF012
+            "inside": Condition(input=LabelTensor(work.inside, names), equation=Equation(equation)),
+            "faces": Condition(
+                input=LabelTensor(work.faces, names),
+                target=LabelTensor(problem.solution(work.faces), ["u"]),
+            ),
+            "data": Condition(input=LabelTensor(work.data.x, names), target=LabelTensor(work.data.y, ["u"])),
+        }
+
+    model = FeedForward(work.sizes[0], 1, layers=work.sizes[1:-1], func=nn.Tanh)
+    formulation = Formulation()
+    solver = PINN(formulation, model)
+    optimizer = torch.optim.Adam(model.parameters(), 1e-3)
+    inside = LabelTensor(work.inside, names)
+    physics, boundary, observed = work.weights
+
+    def step() -> None:
+        points = inside.clone().requires_grad_()
+        points.labels = names
+        residual = formulation.conditions["inside"].equation.residual(points, solver.forward(points))
+        terms = [residual.pow(2).mean()]
+        for name in ("faces", "data"):
+            condition = formulation.conditions[name]
+            terms.append((solver.forward(condition.input) - condition.target).pow(2).mean())
+        loss = physics * terms[0] + boundary * terms[1] + observed * terms[2]
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+
+    return step
+
+
+def _ends(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    return problem.domain.lower, problem.domain.upper
+
+
+def interleave(contenders: dict[str, Step], rounds: int, repeats: int) -> dict[str, list[float]]:
+    """CPU seconds per step of each contender in each round, after one round to warm up."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for turn in range(rounds + 1):
+        for name, run in contenders.items():
+            start = time.process_time()
+            for _ in range(repeats):
+                run()
+            if turn:
+                times[name].append((time.process_time() - start) / repeats)
+    for name, seconds in times.items():
+        low, middle, high = min(seconds), np.median(seconds), max(seconds)
+        print(f"{name:20} {1e3 * middle:8.2f} ms  ({1e3 * low:.2f} to {1e3 * high:.2f})")
+    return times
+
+
+def claim(name: str, times: dict[str, list[float]], over: str, under: str, bound: float) -> dict[str, object]:
+    """The median over rounds of the time of `over` divided by that of `under`, against its bound."""
+    value = float(np.median(np.array(times[over]) / np.array(times[under])))
+    print(f"{name}: {value:.3f}, >= {bound}: {'holds' if value >= bound else 'DOES NOT HOLD'}")
+    return {"name": name, "value": round(value, 3), "bound": f">= {bound}", "holds": value >= bound}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Likelihood: how far data, equation and conditions may be off; the one loss, and the one potential.
+
+Every miss is thought of as Gaussian noise with a scale of its own. With n measurements the negative
+log-likelihood of a network is
+
+    U = n/2 ( mean |u - y|^2 / data^2  +  mean |residual|^2 / physics^2  +  mean |condition|^2 / boundary^2 )
+
+where the means are over measurements, over the domain and over its faces. Equation and conditions thus count
+as much as all measurements together, however many points are used to average them: the points stand for a
+continuum and are not so many pieces of evidence. Training minimises U; Bayesian predictors sample exp(-U).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn.derivatives import differentiate, needs_of
+from guardband.pinn.networks import Constrained
+from guardband.problems import AutogradField, Condition, Problem
+
+TERMS = ("data", "physics", "boundary")
+"""The terms of the loss, in the order in which they are listed everywhere."""
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Noise scales: how far data (in the units of y), equation and conditions may be off.
+
+    `data` is the standard deviation of the measurement noise. `physics` is in the units of the residual; by
+    default it is 2 % of the size that the residual's own terms have for a field as large as the data.
+    `boundary` is that of the conditions, by default as `data`.
+    """
+
+    data: float = 0.05
+    physics: float | None = None
+    boundary: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in TERMS:
+            scale = getattr(self, name)
+            if scale is not None and not (0 < scale < math.inf):
+                raise ValueError(f"`{name}` should be a positive noise scale, got {scale}.")
+
+    @classmethod
+    def from_weights(cls, *, data: float, physics: float, boundary: float) -> Likelihood:
+        """The scales under which training minimises a sum of mean squares with these weights."""
+        return cls(data**-0.5, physics**-0.5, boundary**-0.5)
+
+    def completed(self, problem: Problem, size: float) -> Likelihood:
+        """The same with all scales filled in, for data of this size (root mean square)."""
+        physics = self.physics or PHYSICS_SHARE * typical_residual(problem, size)
+        return replace(self, physics=physics, boundary=self.boundary or self.data)
+
+    def weights(self, physics_factor: float = 1.0) -> Tensor:
+        """The inverse variances, (3,) in the order of `TERMS`: what multiplies the mean squares."""
+        if self.physics is None or self.boundary is None:
+            raise ValueError("The scales are not all known yet; `completed` fills them in.")
+        scales = [self.data, self.physics * physics_factor, self.boundary]
+        return torch.tensor([1 / scale**2 for scale in scales], dtype=torch.float64)
+
+
+PHYSICS_SHARE = 0.02
+"""The default physics scale, as a share of the typical size of the residual's own terms."""
+
+
+def typical_residual(problem: Problem, size: float) -> float:
+    """How large the terms of the residual are for a field of this size that varies over the whole domain.
+
+    The root mean square of residual(u) - residual(0) over cosines with about one wave per axis: it knows the
+    units of the equation, and needs no solution.
+    """
+    generator = torch.Generator().manual_seed(0)
+    domain, m = problem.domain, problem.outputs
+    x = domain.uniform(256, generator)
+    reach, center = torch.tensor(domain.reach), torch.tensor(domain.center)
+    zero = problem.residual(x, AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x)).detach()
+    squares = []
+    for _ in range(8):
+        waves = 0.5 + torch.rand(domain.d, m, generator=generator)
+        phase = 2 * torch.pi * torch.rand(m, generator=generator)
+
+        def wave(x: Tensor, waves: Tensor = waves, phase: Tensor = phase) -> Tensor:
+            return size * math.sqrt(2) * torch.cos(torch.pi * ((x - center) / reach) @ waves + phase)
+
+        residual = problem.residual(x, AutogradField(wave, x)).detach()
+        squares.append((residual - zero).square().sum(dim=1).mean())
+    return float(torch.stack(squares).mean().sqrt())
+
+
+class Points(NamedTuple):
+    """Where the loss looks: data points with their targets, points inside, points on the faces."""
+
+    x: Tensor
+    y: Tensor
+    inside: Tensor
+    faces: tuple[Tensor, ...]
+
+
+class MeanSquares:
+    """The mean square of each miss of a network, (3,) in the order of `TERMS`, at given points.
+
+    All points where only the value of u is needed go through the network together.
+    """
+
+    def __init__(self, problem: Problem, net: nn.Module, sample: Points, *, compiled: bool = False) -> None:
+        self.problem, self.net = problem, net
+        self.conditions: Sequence[Condition] = conditions_of(problem, net)
+        self._field = differentiate(net, needs_of(problem.residual, net, sample.inside), compiled=compiled)
+        needs = [needs_of(c.residual, net, x) for c, x in zip(self.conditions, sample.faces, strict=True)]
+        self._slopes = [None if need.only_value else differentiate(net, need) for need in needs]
+
+    def __call__(self, points: Points) -> Tensor:
+        """The three mean squares; zero for a term without points."""
+        plain = [x for x, slope in zip(points.faces, self._slopes, strict=True) if slope is None]
+        values = self.net(torch.cat([points.x, *plain])).split([len(x) for x in (points.x, *plain)])
+        zero = points.inside.new_zeros(())
+        data = _mean_square(values[0] - points.y) if len(points.x) else zero
+        inside = self._field(points.inside)
+        physics = _mean_square(self.problem.residual(points.inside, inside))
+        waiting = iter(values[1:])
+        boundary = zero
+        for condition, x, slope in zip(self.conditions, points.faces, self._slopes, strict=True):
+            field = _Values(x, next(waiting)) if slope is None else slope(x)
+            boundary = boundary + _mean_square(condition.residual(x, field))  # type: ignore[arg-type]
+        return torch.stack([data, physics, boundary])
+
+
+def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
+    """The conditions to be learnt: none where the network meets them by construction."""
+    return [] if isinstance(net, Constrained) else problem.conditions()
+
+
+class _Values(NamedTuple):
+    """A field of which only the value is known."""
+
+    x: Tensor
+    value: Tensor
+
+
+def _mean_square(miss: Tensor) -> Tensor:
+    return miss.square().sum(dim=1).mean()

@@ -1,0 +1,353 @@
+"""Training: one readable loop from a problem, a network and observations to a `Fitted`."""
+
+from __future__ import annotations
+
+import copy
+import math
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from tqdm.auto import tqdm
+
+from guardband.arrays import Array, to_torch
+from guardband.models import evaluate
+from guardband.pinn import checkpoint as checkpoints
+from guardband.pinn.likelihood import TERMS, Likelihood, MeanSquares, Points, conditions_of
+from guardband.pinn.networks import MLP, Constrained
+from guardband.problems import Problem
+from guardband.values import Observations
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How to train: Adam on random batches, then L-BFGS on fixed points until it no longer pays.
+
+    The physics scale starts `anneal` times its final value and reaches it half-way through Adam: the data
+    shape the field first, the equation sharpens it. `batch=None` uses all points at every step; `inside` is
+    their number, by default 256 on a line and 1024 elsewhere, or a number per axis where they are `even`.
+    """
+
+    steps: int = 800
+    learning_rate: float = 3e-3
+    warmup: int = 100
+    decay: tuple[int, float] | None = None
+    batch: int | None = 256
+    inside: int | tuple[int, ...] | None = None
+    faces: int = 512
+    even: bool = False
+    anneal: float = 50.0
+    finish: int = 1500
+    patience: float = 0.01
+
+    @classmethod
+    def paper(cls, problem: Problem) -> Recipe:
+        """The paper's: full batches of evenly placed points, Adam at 1e-3 with stepwise decay."""
+        settings = problem.paper
+        if settings is None:
+            raise ValueError(f"{type(problem).__name__} is not an experiment of the paper.")
+        return cls(
+            steps=settings.steps,
+            learning_rate=1e-3,
+            warmup=0,
+            decay=(settings.decay_every, settings.decay),
+            batch=None,
+            inside=settings.collocation,
+            faces=settings.boundary,
+            even=True,
+            anneal=1.0,
+            finish=0,
+        )
+
+    def rate(self, step: int) -> float:
+        """The learning rate at a step: warm-up, then a cosine to a tenth, or steps if `decay` is given."""
+        warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
+        if self.decay is not None:
+            every, factor = self.decay
+            return self.learning_rate * warm * factor ** (step // every)
+        cosine = 0.5 * (1 + math.cos(math.pi * step / self.steps))
+        return self.learning_rate * warm * (0.1 + 0.9 * cosine)
+
+    def physics_factor(self, step: int) -> float:
+        """How many times its final value the physics scale has at a step."""
+        return self.anneal ** max(0.0, 1 - 2 * step / self.steps)
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A trained network with all that made it; called like its network, with numpy or torch."""
+
+    net: nn.Module
+    problem: Problem
+    train: Observations | None
+    likelihood: Likelihood
+    recipe: Recipe
+    history: list[dict[str, float]] = field(repr=False)
+
+    def __call__(self, x: Array) -> Array:
+        """The outputs (n, m) at points x (n, d), as the kind of array x is."""
+        return evaluate(self.net, x)
+
+
+class TrainingDiverged(RuntimeError):
+    """Training ran away; `fitted` holds the last good state."""
+
+    def __init__(self, message: str, fitted: Fitted) -> None:
+        super().__init__(message)
+        self.fitted = fitted
+
+
+def paper_likelihood(problem: Problem) -> Likelihood:
+    """The weights of the paper's loss, as noise scales."""
+    settings = problem.paper
+    if settings is None:
+        raise ValueError(f"{type(problem).__name__} is not an experiment of the paper.")
+    physics, boundary, data = settings.weights
+    return Likelihood.from_weights(data=data, physics=physics, boundary=boundary)
+
+
+def fit(
+    problem: Problem,
+    net: nn.Module,
+    train: Observations | None = None,
+    *,
+    likelihood: Likelihood | None = None,
+    recipe: Recipe | None = None,
+    seed: int = 0,
+    callback: Callable[[int, dict[str, float]], None] | None = None,
+    checkpoint: str | os.PathLike[str] | None = None,
+    compiled: bool | None = None,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+    progress: bool = True,
+) -> Fitted:
+    """Train a copy of a network on an equation and, if there are any, on observations of its solution.
+
+    The loss is the likelihood's negative logarithm: squares over noise variances. `callback(step, row)` is
+    called with each row of the history. With a `checkpoint` file a killed run goes on, bit for bit, when
+    called again in the same way; the file is removed at the end. `compiled` uses `torch.compile`, by default
+    where the run is long enough to pay for it; results then differ in the last digits.
+    """
+    likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
+    run = _Run(problem, net, train, likelihood, recipe, seed, compiled, device, dtype)
+    path = None if checkpoint is None else Path(checkpoint)
+    if path is not None and path.exists():
+        run.load(checkpoints.read(path), path)
+    total = recipe.steps + recipe.finish
+    with tqdm(total=total, initial=run.step, disable=not progress, desc="fit", unit="step") as bar:
+        for row in run:
+            bar.update(run.step - bar.n)
+            bar.set_postfix({name: f"{math.sqrt(row[name]):.2g}" for name in TERMS})
+            if callback is not None:
+                callback(run.step, row)
+            if path is not None:
+                checkpoints.write(path, run.state())
+        bar.total = run.step
+    if path is not None:
+        path.unlink(missing_ok=True)
+    return run.fitted()
+
+
+EVERY = 50
+"""Steps between rows of the history, checkpoints and looks at divergence."""
+
+
+class _Run:
+    """A training run: everything that changes while it goes on, and so must be kept in a checkpoint."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        net: nn.Module,
+        train: Observations | None,
+        likelihood: Likelihood,
+        recipe: Recipe,
+        seed: int,
+        compiled: bool | None,
+        device: torch.device | str | None,
+        dtype: torch.dtype | None,
+    ) -> None:
+        self.problem, self.recipe, self.train, self.seed = problem, recipe, train, seed
+        self.net = _copied(net, problem, device, dtype).train()
+        self.like = next(self.net.parameters())
+        self.generator = torch.Generator().manual_seed(seed)
+        self.data = self._observations()
+        size = float(self.data[1].square().mean().sqrt()) if len(self.data[1]) else 1.0
+        self.likelihood = likelihood.completed(problem, size or 1.0)
+        self.full = self._points(None)
+        compiled = self._pays() if compiled is None else compiled
+        self.mean_squares = MeanSquares(problem, self.net, self.full, compiled=compiled)
+        self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
+        self.lbfgs = self._lbfgs()
+        self.step, self.done, self.history = 0, False, []
+        self.start: float | None = None
+        self.good = copy.deepcopy(self.net.state_dict())
+
+    def __iter__(self) -> Iterator[dict[str, float]]:
+        """Train, giving a row of the history from time to time."""
+        while self.step < self.recipe.steps:
+            squares = self._adam_step()
+            self.step += 1
+            if self.step % EVERY == 0 or self.step == self.recipe.steps:
+                yield self._row(squares)
+        while not self.done and self.step < self.recipe.steps + self.recipe.finish:
+            squares = self._lbfgs_steps()
+            yield self._row(squares)
+
+    def _adam_step(self) -> Tensor:
+        for group in self.adam.param_groups:
+            group["lr"] = self.recipe.rate(self.step)
+        squares = self.mean_squares(self._points(self.recipe.batch))
+        loss = self._weights(self.recipe.physics_factor(self.step)) @ squares
+        self.adam.zero_grad()
+        if self.start is None:
+            self.start = float(self._weights(1.0) @ squares.detach())
+        loss.backward()
+        self.adam.step()
+        return squares.detach()
+
+    def _lbfgs_steps(self) -> Tensor:
+        """EVERY iterations on the fixed points; done when the loss has fallen by less than `patience`."""
+        seen: list[Tensor] = []
+        weights = self._weights(1.0)
+
+        def closure() -> Tensor:
+            self.lbfgs.zero_grad()
+            seen.append(self.mean_squares(self.full))
+            loss = weights @ seen[-1]
+            loss.backward()
+            return loss
+
+        self.lbfgs.step(closure)  # type: ignore[arg-type]
+        before, after = (float(weights @ squares.detach()) for squares in (seen[0], seen[-1]))
+        self.done = not after < (1 - self.recipe.patience) * before
+        self.step += EVERY
+        return seen[-1].detach()
+
+    def _weights(self, physics_factor: float) -> Tensor:
+        """The weights of the mean squares, scaled to sum to 1; no optimiser here minds the scale."""
+        weights = self.likelihood.weights(physics_factor)
+        return (weights / weights.sum()).to(self.like)
+
+    def _points(self, batch: int | None) -> Points:
+        """All points, fixed, or a random batch: fresh points inside and on the faces, some of the data."""
+        recipe, domain = self.recipe, self.problem.domain
+        x, y = self.data
+        conditions = conditions_of(self.problem, self.net)
+        if batch is None and hasattr(self, "full"):
+            return self.full
+        if batch is None:
+            counts = recipe.inside or (256 if domain.d == 1 else 1024)
+            whole = counts if isinstance(counts, int) else math.prod(counts)
+            inside = domain.grid(counts) if recipe.even else domain.quasi(whole, seed=self.seed)
+            generator = None if recipe.even else self.generator
+            faces = [c.points(domain, recipe.faces, generator) for c in conditions]
+        else:
+            chosen = torch.randperm(len(x), generator=self.generator)[: 2 * batch].to(x.device)
+            x, y = x[chosen], y[chosen]
+            inside = domain.uniform(batch, self.generator)
+            faces = [c.points(domain, batch, self.generator) for c in conditions]
+        return Points(x, y, inside.to(self.like), tuple(face.to(self.like) for face in faces))
+
+    def _observations(self) -> tuple[Tensor, Tensor]:
+        if self.train is None:
+            d, m = self.problem.domain.d, self.problem.outputs
+            return self.like.new_zeros(0, d), self.like.new_zeros(0, m)
+        x, y = (to_torch(part).to(self.like) for part in self.train)
+        if x.shape[1] != self.problem.domain.d or y.shape[1] != self.problem.outputs:
+            raise ValueError(
+                f"Observations of this problem have {self.problem.domain.d} coordinates and "
+                f"{self.problem.outputs} outputs, got x {tuple(x.shape)} and y {tuple(y.shape)}."
+            )
+        return x, y
+
+    def _row(self, squares: Tensor) -> dict[str, float]:
+        """A row of the history, or the end of a run that ran away."""
+        row = {"step": float(self.step), **dict(zip(TERMS, squares.tolist(), strict=True))}
+        now = float(self._weights(1.0) @ squares)
+        start = now if self.start is None else self.start
+        if not now < 1e3 * start + 1e-30 or not all(bool(p.isfinite().all()) for p in self.net.parameters()):
+            self.net.load_state_dict(self.good)
+            rate = self.recipe.learning_rate
+            raise TrainingDiverged(
+                f"Training diverged at step {self.step}: the loss went from {start:.3g} to {now:.3g}. The "
+                f"last good network is in `error.fitted`. Try a learning rate of {rate / 10:g} (it is "
+                f"{rate:g}), a longer warm-up, or look for a residual that is not finite somewhere.",
+                self.fitted(),
+            )
+        row["loss"] = now
+        self.history.append(row)
+        self.good = copy.deepcopy(self.net.state_dict())
+        return row
+
+    def _lbfgs(self) -> torch.optim.LBFGS:
+        return torch.optim.LBFGS(
+            self.net.parameters(),
+            max_iter=EVERY,
+            history_size=20,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+        )
+
+    def _pays(self) -> bool:
+        """Whether compiling is worth its cold start: some 1e12 multiplications of points by weights."""
+        points = self.recipe.batch or len(self.full.inside)
+        weights = sum(p.numel() for p in self.net.parameters())
+        work = self.recipe.steps * points * weights * (2 + self.problem.domain.d)
+        return work > 1e12 and self.like.device.type == "cpu" and shutil.which("g++") is not None
+
+    def fitted(self) -> Fitted:
+        """The result so far."""
+        net = copy.deepcopy(self.net).eval()
+        return Fitted(net, self.problem, self.train, self.likelihood, self.recipe, list(self.history))
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, for a checkpoint."""
+        return {
+            "settings": repr((self.problem, asdict(self.recipe), self.likelihood, self.seed)),
+            "step": self.step,
+            "done": self.done,
+            "start": self.start,
+            "history": self.history,
+            "net": self.net.state_dict(),
+            "adam": self.adam.state_dict(),
+            "lbfgs": self.lbfgs.state_dict(),
+            "generators": [generator.get_state() for generator in self._generators()],
+        }
+
+    def load(self, state: dict[str, Any], path: Path) -> None:
+        """Go on from a checkpoint of the same run."""
+        mine = self.state()["settings"]
+        if state["settings"] != mine:
+            raise ValueError(
+                f"The checkpoint {path} is of another run. It has {state['settings']}, this one {mine}. "
+                "Give another file, or delete it to start anew."
+            )
+        self.step, self.done, self.start = state["step"], state["done"], state["start"]
+        self.history = state["history"]
+        self.net.load_state_dict(state["net"])
+        self.adam.load_state_dict(state["adam"])
+        self.lbfgs.load_state_dict(state["lbfgs"])
+        for generator, kept in zip(self._generators(), state["generators"], strict=True):
+            generator.set_state(kept)
+        self.good = copy.deepcopy(self.net.state_dict())
+
+    def _generators(self) -> list[torch.Generator]:
+        return [self.generator, *(m.generator for m in self.net.modules() if isinstance(m, MLP))]
+
+
+def _copied(
+    net: nn.Module, problem: Problem, device: torch.device | str | None, dtype: torch.dtype | None
+) -> nn.Module:
+    """A copy of the network on its device, in its dtype, with its inputs scaled to the domain."""
+    net = copy.deepcopy(net).to(device=device, dtype=dtype)
+    inner = net.net if isinstance(net, Constrained) else net
+    if isinstance(inner, MLP):
+        inner.set_domain(problem.domain)
+    return net

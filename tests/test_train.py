@@ -1,0 +1,381 @@
+"""Training: accurate, reproducible, and hard to break."""
+
+import resource
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import guardband as gb
+from guardband.pinn import (
+    Constrained,
+    Fitted,
+    Likelihood,
+    Recipe,
+    TrainingDiverged,
+    fit,
+    mlp,
+    paper_likelihood,
+)
+from guardband.pinn import checkpoint as checkpoints
+from guardband.pinn.likelihood import typical_residual
+from guardband.problems import AllenCahn2D, Box, DampedOscillator, Dirichlet, Helmholtz3D, Poisson1D, Problem
+from guardband.testing import untouched
+
+QUICK = Recipe(steps=60, warmup=10, batch=32, inside=64, faces=16, finish=100)
+DATA = Poisson1D().observe(60, noise=0.05, seed=1)
+
+
+def quick(**options: Any) -> Fitted:
+    settings: dict[str, Any] = dict(recipe=QUICK, progress=False, **options)
+    return fit(Poisson1D(), mlp(1, [8, 8]), DATA, **settings)
+
+
+def error(fitted: Fitted) -> float:
+    x = fitted.problem.domain.uniform(2000, torch.Generator().manual_seed(7))
+    return gb.metrics.relative_l2(fitted(x), fitted.problem.solution(x))
+
+
+def same(a: Fitted, b: Fitted) -> bool:
+    pairs = zip(a.net.state_dict().values(), b.net.state_dict().values(), strict=True)
+    return all(torch.equal(p, q) for p, q in pairs)
+
+
+def test_the_default_solves_the_poisson_equation() -> None:
+    problem = Poisson1D()
+    data = problem.observe(60, noise=0.15, seed=3)
+    fitted = fit(problem, mlp(1, [25, 35, 35, 25]), data, likelihood=Likelihood(data=0.15), progress=False)
+    assert error(fitted) < 0.04
+    assert fitted.train is data and fitted.likelihood.boundary == 0.15 and not fitted.net.training
+    assert fitted.history[-1]["step"] > 800 and set(fitted.history[0]) == {
+        "step",
+        "loss",
+        "data",
+        "physics",
+        "boundary",
+    }
+    band = gb.calibrate(gb.predictors.Constant(fitted), *problem.observe(50, noise=0.15, seed=4))(
+        np.zeros((3, 1))
+    )
+    assert isinstance(band.upper, np.ndarray)
+    with pytest.raises(ValueError, match="60 of 60 calibration points are training points"):
+        gb.calibrate(gb.predictors.Constant(fitted), data.x, data.y)
+
+
+def test_an_equation_alone_needs_no_data() -> None:
+    problem = Poisson1D()
+    assert error(fit(problem, mlp(1, [16, 16]), recipe=replace(QUICK, finish=400), progress=False)) < 0.05
+
+
+def test_a_hard_constraint_needs_no_condition_in_the_loss() -> None:
+    problem = Poisson1D()
+    net = Constrained(mlp(1, [16, 16]), problem.lift, problem.mask)
+    fitted = fit(problem, net, DATA, recipe=replace(QUICK, finish=300), progress=False)
+    assert error(fitted) < 0.05 and fitted.history[-1]["boundary"] == 0
+
+
+def test_any_module_can_be_trained() -> None:
+    class Waves(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.amplitude = nn.Parameter(torch.zeros(3, 1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.sin(torch.pi * x * torch.arange(1, 4)) @ self.amplitude
+
+    assert error(fit(Poisson1D(), Waves(), DATA, recipe=QUICK, progress=False)) < 0.03
+
+
+@dataclass(frozen=True)
+class Rotation(Problem):
+    """Two outputs: (u, v)' = (v, -u), u(0) = 0, v(0) = 1."""
+
+    domain = Box((0,), (2,))
+    outputs = 2
+
+    def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+        return u.first(0) - u.value @ torch.tensor([[0.0, -1.0], [1.0, 0.0]])
+
+    def conditions(self) -> list[gb.problems.Condition]:
+        return [gb.problems.Initial(lambda x: torch.tensor([[0.0, 1.0]]).expand(len(x), 2))]
+
+    def solution(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.sin(x), torch.cos(x)], dim=1)
+
+
+def test_systems_with_several_outputs_train() -> None:
+    problem = Rotation()
+    data = problem.observe(20, noise=0.01)
+    fitted = fit(
+        problem, mlp(1, [16, 16], outputs=2), data, recipe=replace(QUICK, finish=300), progress=False
+    )
+    assert error(fitted) < 0.05
+
+
+def test_a_seed_fixes_the_result_and_no_trace_is_left() -> None:
+    net = mlp(1, [8, 8], dropout=0.1)
+    before = [p.clone() for p in net.parameters()]
+    with untouched(net):
+        one, two = (fit(Poisson1D(), net, DATA, recipe=QUICK, progress=False, seed=5) for _ in range(2))
+        other = fit(Poisson1D(), net, DATA, recipe=QUICK, progress=False, seed=6)
+    assert same(one, two) and not same(one, other)
+    assert all(torch.equal(a, b) for a, b in zip(before, net.parameters(), strict=True))
+
+
+def test_dtype_and_device_follow_the_arguments() -> None:
+    fitted = quick(dtype=torch.float64, device="cpu")
+    assert next(fitted.net.parameters()).dtype == torch.float64
+    assert quick().net.get_buffer("reach").tolist() == [0.5]
+
+
+def test_the_callback_sees_each_row() -> None:
+    rows: list[tuple[int, dict[str, float]]] = []
+    fitted = quick(callback=lambda step, row: rows.append((step, row)))
+    assert [row for _, row in rows] == fitted.history and [step for step, _ in rows][:2] == [50, 60]
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_jets_and_autograd_train_to_the_same_loss(compiled: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty steps in float64 by the fast path and by double backward: equal to 8 digits."""
+    recipe = replace(QUICK, steps=50, finish=0)
+    options: dict[str, Any] = dict(recipe=recipe, dtype=torch.float64, progress=False)
+    problem = AllenCahn2D()
+    data = problem.observe(50, noise=0.05)
+    fast = fit(problem, mlp(2, [8, 8]), data, compiled=compiled, **options)
+    monkeypatch.setattr("guardband.pinn.derivatives._layers", lambda net, x: None)
+    slow = fit(problem, mlp(2, [8, 8]), data, compiled=False, **options)
+    assert fast.history[-1]["loss"] == pytest.approx(slow.history[-1]["loss"], rel=1e-8)
+
+
+def test_a_rate_that_diverges_ends_with_advice_and_a_finite_network() -> None:
+    with pytest.raises(
+        TrainingDiverged, match=r"diverged at step \d+: .* Try a learning rate of 10 \(it is 100\)"
+    ) as caught:
+        quick_recipe = replace(QUICK, learning_rate=1e2, steps=400, finish=200)
+        fit(
+            AllenCahn2D(),
+            mlp(2, [16, 16, 16]),
+            AllenCahn2D().observe(50),
+            recipe=quick_recipe,
+            progress=False,
+        )
+    network = caught.value.fitted.net
+    assert all(bool(p.isfinite().all()) for p in network.parameters())
+
+
+def test_a_residual_that_is_not_finite_is_called_out() -> None:
+    @dataclass(frozen=True)
+    class Singular(Poisson1D):
+        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+            return u.second(0, 0) / (x - x)
+
+    with pytest.raises(TrainingDiverged, match="a residual that is not finite somewhere"):
+        fit(Singular(), mlp(1, [4]), DATA, likelihood=Likelihood(physics=1.0), recipe=QUICK, progress=False)
+
+
+def test_observations_of_another_problem_are_refused() -> None:
+    with pytest.raises(ValueError, match="have 2 coordinates and 1 outputs, got x \\(60, 1\\)"):
+        fit(AllenCahn2D(), mlp(2, [4]), DATA, progress=False)
+
+
+@pytest.mark.parametrize("name", ["data", "physics", "boundary"])
+def test_scales_should_be_positive(name: str) -> None:
+    with pytest.raises(ValueError, match=f"`{name}` should be a positive noise scale, got -1"):
+        Likelihood(**{name: -1.0})
+
+
+def test_the_papers_loss_is_a_likelihood() -> None:
+    likelihood = paper_likelihood(AllenCahn2D())
+    assert likelihood.weights().tolist() == pytest.approx([1, 1, 5])
+    recipe = Recipe.paper(Helmholtz3D())
+    assert (recipe.steps, recipe.rate(0), recipe.rate(4999)) == (5000, 1e-3, 1e-3)
+    assert Recipe.paper(Poisson1D()).rate(3000) == pytest.approx(5e-4)
+    with pytest.raises(ValueError, match="not an experiment of the paper"):
+        Recipe.paper(Rotation())
+    with pytest.raises(ValueError, match="not an experiment of the paper"):
+        paper_likelihood(Rotation())
+    with pytest.raises(ValueError, match="scales are not all known yet"):
+        Likelihood().weights()
+
+
+def test_the_schedules_start_and_end_where_they_should() -> None:
+    recipe = Recipe(steps=1000, learning_rate=1.0, warmup=100, anneal=50)
+    assert recipe.rate(0) == pytest.approx(0.01, rel=1e-3) and recipe.rate(999) == pytest.approx(
+        0.1, rel=1e-3
+    )
+    assert recipe.physics_factor(0) == 50 and recipe.physics_factor(500) == 1 == recipe.physics_factor(900)
+
+
+def test_the_typical_residual_knows_the_units_of_the_equation() -> None:
+    slow, fast = (typical_residual(DampedOscillator(frequency=w), 1.0) for w in (2.0, 20.0))
+    assert fast / slow > 50
+    assert typical_residual(Poisson1D(), 2.0) == pytest.approx(2 * typical_residual(Poisson1D(), 1.0))
+
+
+def test_a_checkpoint_resumes_bit_for_bit_from_every_stage(tmp_path: Path) -> None:
+    whole = quick()
+    for stop in (50, 60, 110):
+        path = tmp_path / f"{stop}.ckpt"
+
+        def interrupt(step: int, row: dict[str, float], stop: int = stop) -> None:
+            if step > stop:
+                raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            quick(checkpoint=path, callback=interrupt)
+        assert path.exists()
+        resumed = quick(checkpoint=path)
+        assert same(resumed, whole) and resumed.history == whole.history and not path.exists()
+
+
+def test_a_checkpoint_of_another_run_or_a_broken_one_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.ckpt"
+
+    def interrupt(step: int, row: dict[str, float]) -> None:
+        if step > 50:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        quick(checkpoint=path, callback=interrupt)
+    with pytest.raises(ValueError, match=r"is of another run.*delete it to start anew"):
+        quick(checkpoint=path, seed=1)
+    data = path.read_bytes()
+    for broken in (b"", data[: len(data) // 2], b"{}" + data[2:], checkpoint_without_skeleton()):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match="is not a checkpoint of guardband"):
+            quick(checkpoint=path)
+
+
+def checkpoint_without_skeleton() -> bytes:
+    from safetensors.torch import save
+
+    return save({"a": torch.zeros(1)})
+
+
+SCRIPT = """
+import sys, torch
+torch.set_num_threads(1)
+from guardband.pinn import Recipe, fit, mlp
+from guardband.problems import AllenCahn2D
+recipe = Recipe(steps={steps}, warmup=10, batch=64, inside=128, faces=64, finish={finish})
+problem = AllenCahn2D()
+net = mlp(2, [16, 16, 16], dropout=0.05)
+train = problem.observe(100, noise=0.05)
+fitted = fit(problem, net, train, recipe=recipe, checkpoint=sys.argv[1], progress=False)
+torch.save(fitted.net.state_dict(), sys.argv[2])
+"""
+
+
+def run_script(
+    folder: Path, name: str, kill_after: Callable[[], float] | None, **sizes: int
+) -> tuple[bytes, int]:
+    """Run until done, killed at random instants; the final weights, and how often it was killed."""
+    script = folder / "train.py"
+    script.write_text(textwrap.dedent(SCRIPT.format(**sizes)))
+    checkpoint, result = folder / f"{name}.ckpt", folder / f"{name}.pt"
+    kills = 0
+    while not result.exists():
+        process = subprocess.Popen([sys.executable, str(script), str(checkpoint), str(result)])
+        try:
+            process.wait(None if kill_after is None else kill_after())
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            continue
+        assert process.returncode == 0
+    weights = torch.load(result, weights_only=True)
+    return b"".join(weight.numpy().tobytes() for weight in weights.values()), kills
+
+
+@pytest.mark.parametrize(
+    ("wanted", "steps", "finish"), [(2, 600, 200), pytest.param(20, 4000, 800, marks=pytest.mark.long)]
+)
+def test_a_run_that_is_killed_again_and_again_ends_bit_for_bit_alike(
+    tmp_path: Path, wanted: int, steps: int, finish: int
+) -> None:
+    generator = np.random.default_rng(0)
+    start = time.perf_counter()
+    whole, _ = run_script(tmp_path, "whole", None, steps=steps, finish=finish)
+    seconds = time.perf_counter() - start
+    killed, kills = 0, 0
+
+    def instant() -> float:
+        nonlocal killed
+        killed += 1
+        if killed > wanted:
+            return 3600.0
+        return float(generator.uniform(0.3, 0.5) * seconds if wanted == 2 else generator.uniform(2.5, 6))
+
+    resumed, kills = run_script(tmp_path, "killed", instant, steps=steps, finish=finish)
+    assert resumed == whole and kills >= min(2, wanted)
+
+
+WRITER = """
+import sys, torch
+from pathlib import Path
+from guardband.pinn import checkpoint
+state = {"step": 0, "net": {str(i): torch.zeros(100_000) for i in range(20)}}
+print("ready", flush=True)
+while True:
+    state["step"] += 1
+    state["net"]["0"] += 1
+    checkpoint.write(Path(sys.argv[1]), state)
+"""
+
+
+@pytest.mark.parametrize("times", [5, pytest.param(100, marks=pytest.mark.long)])
+def test_a_checkpoint_write_that_is_killed_leaves_a_readable_file(tmp_path: Path, times: int) -> None:
+    generator = np.random.default_rng(1)
+    path = tmp_path / "run.ckpt"
+    for _ in range(times):
+        process = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], stdout=subprocess.PIPE)
+        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        time.sleep(float(generator.uniform(0.05, 0.3)))
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        process.stdout.close()
+        if path.exists():
+            state = checkpoints.read(path)
+            assert float(state["net"]["0"][0]) == state["step"]
+    assert path.exists()
+
+
+def test_a_full_disk_leaves_the_previous_checkpoint_loadable(tmp_path: Path) -> None:
+    path = tmp_path / "run.ckpt"
+    checkpoints.write(path, {"step": 1, "big": torch.zeros(1000)})
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, before[1]))
+    try:
+        with pytest.raises(OSError, match="File too large"):
+            checkpoints.write(path, {"step": 2, "big": torch.zeros(1_000_000)})
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert checkpoints.read(path)["step"] == 1 and list(tmp_path.iterdir()) == [path]
+
+
+def test_a_users_own_equation_is_a_few_lines() -> None:
+    @dataclass(frozen=True)
+    class Membrane(Problem):
+        domain = Box((0, 0), (1, 1))
+
+        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+            return u.laplacian + 1
+
+        def conditions(self) -> list[gb.problems.Condition]:
+            return [Dirichlet(lambda x: 0 * x[:, :1])]
+
+    fitted = fit(Membrane(), mlp(2, [32, 32]), recipe=Recipe(steps=300, finish=300), progress=False)
+    # The deflection at the centre of a square membrane under unit load is 0.07367.
+    assert float(fitted(torch.tensor([[0.5, 0.5]]))) == pytest.approx(0.07367, rel=0.03)
