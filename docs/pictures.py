@@ -1,0 +1,73 @@
+"""Draw the solutions, predictions and errors of the four problems: `python docs/pictures.py`."""
+
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import torch
+
+import guardband as gb
+from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
+
+FOLDER = Path(__file__).parent / "images"
+
+
+def fitted(problem: Problem) -> gb.Fitted:
+    """The default training at the paper's sizes."""
+    settings = problem.paper
+    assert settings is not None
+    data = problem.observe(settings.train, noise=settings.noise, seed=1010)
+    net = gb.mlp(problem.domain.d, settings.widths, seed=10)
+    return gb.fit(problem, net, data, likelihood=gb.Likelihood(data=settings.noise), seed=10)
+
+
+def line(problem: Problem, name: str) -> None:
+    """A problem in one dimension: truth, prediction and data, and the error below."""
+    model = fitted(problem)
+    x = problem.domain.grid(400)
+    truth, mean = problem.solution(x), model(x)
+    figure, (above, below) = plt.subplots(
+        2, 1, sharex=True, figsize=(6, 4.5), height_ratios=[3, 1], layout="constrained"
+    )
+    assert model.train is not None
+    above.plot(model.train.x, model.train.y, ".", color=gb.plot.GREY, ms=3, alpha=0.6, label="data")
+    above.plot(x, truth, "--", color=gb.plot.ORANGE, label="truth")
+    above.plot(x, mean, color=gb.plot.BLUE, label="PINN")
+    error = gb.metrics.relative_l2(mean, truth)
+    above.set(ylabel="u", title=f"{type(problem).__name__}: relative L2 error {100 * error:.2f} %")
+    above.legend(frameon=False)
+    below.plot(x, mean - truth, color=gb.plot.BLUE, lw=1)
+    below.axhline(0, color=gb.plot.GREY, lw=0.5)
+    below.set(xlabel="x", ylabel="error")
+    figure.savefig(FOLDER / f"{name}.png", dpi=110)
+
+
+def plane(problem: Problem, name: str) -> None:
+    """A problem in the plane, or a slice through the middle of a cube: truth, prediction, error."""
+    model = fitted(problem)
+    d = problem.domain.d
+    x = problem.domain.grid([80, 80, *[1] * (d - 2)])
+    x[:, 2:] = torch.tensor(problem.domain.center)[2:]
+    truth, mean = problem.solution(x), model(x)
+    figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+    limits = (float(truth.min()), float(truth.max()))
+    gb.plot.field(x[:, :2], truth, limits=limits, ax=axes[0])
+    gb.plot.field(x[:, :2], mean, limits=limits, ax=axes[1])
+    largest = float((mean - truth).abs().max())
+    gb.plot.field(x[:, :2], mean - truth, limits=(-largest, largest), cmap="RdBu_r", ax=axes[2])
+    inside = problem.domain.uniform(10_000, torch.Generator().manual_seed(0))
+    error = gb.metrics.relative_l2(model(inside), problem.solution(inside))
+    where = "" if d == 2 else ", slice through the middle"
+    titles = f"{type(problem).__name__}: truth{where}", "PINN", f"error ({100 * error:.2f} % relative L2)"
+    for ax, title in zip(axes, titles, strict=True):
+        ax.set_title(title, fontsize="medium")
+    figure.savefig(FOLDER / f"{name}.png", dpi=110)
+
+
+if __name__ == "__main__":
+    line(Poisson1D(), "poisson")
+    line(DampedOscillator(), "oscillator")
+    plane(AllenCahn2D(), "allen_cahn")
+    plane(Helmholtz3D(), "helmholtz")
