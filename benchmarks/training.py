@@ -16,6 +16,7 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", DDE_BACKEND="pytorch
 import time
 from collections.abc import Callable
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -48,7 +49,7 @@ def main() -> None:
         if not options.quick:
             contenders["compiled"] = work.step(work.jets(compiled=True), fused=True)
         if options.peers:
-            contenders |= {"DeepXDE": deepxde_step(work), "PINA": pina_step(work)}
+            contenders |= {"DeepXDE": deepxde(work).step, "PINA": pina(work).step}
         times = interleave(contenders, rounds=9, repeats=10 if name == "w2" else 2)
         eager, compiled = BOUNDS[name]
         claims.append(claim(f"{name}_eager_vs_naive", times, "naive", "eager", eager))
@@ -68,7 +69,7 @@ def main() -> None:
 class Work:
     """One training problem at the paper's size: its points, its network, and ways to take a step."""
 
-    def __init__(self, problem: Problem, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, problem: Problem, dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
         settings = problem.paper
         assert settings is not None
         self.problem, self.dtype = problem, dtype
@@ -76,7 +77,7 @@ class Work:
         (self.condition,) = problem.conditions()
         self.inside = problem.domain.grid(settings.collocation, dtype=dtype)
         self.faces = self.condition.points(problem.domain, settings.boundary).to(dtype)
-        self.data = problem.observe(settings.train, noise=settings.noise, dtype=dtype)
+        self.data = problem.observe(settings.train, noise=settings.noise, seed=seed, dtype=dtype)
         self.sizes = [problem.domain.d, *settings.widths, 1]
 
     def network(self) -> nn.Module:
@@ -140,12 +141,19 @@ def same_loss() -> dict[str, object]:
     return {"name": "loss_after_50_steps", "value": gap, "bound": "<= 1e-8", "holds": gap <= 1e-8}
 
 
-def deepxde_step(work: Work) -> Step:
+class Engine(NamedTuple):
+    """Another engine at the same work: a step of Adam, its network, and a finish by L-BFGS if it has one."""
+
+    step: Step
+    predict: Callable[[Tensor], Tensor]
+    finish: Callable[[int], object] | None = None
+
+
+def deepxde(work: Work) -> Engine:
     """The same step by DeepXDE on torch: its own network class, points, loss and compiled model."""
     import deepxde as dde
 
     problem, d = work.problem, work.sizes[0]
-    diffusion = getattr(problem, "diffusion", 1.0)
 
     def equation(x: Tensor, u: Tensor) -> Tensor:
         laplacian = sum(dde.grad.hessian(u, x, i=i, j=i) for i in range(d))
@@ -162,17 +170,21 @@ def deepxde_step(work: Work) -> Step:
     model = dde.Model(data, net)
     physics, boundary, observed = work.weights
     model.compile("adam", lr=1e-3, loss_weights=[physics, boundary, observed], verbose=0)
-    print(f"DeepXDE {dde.__version__}, {diffusion=}")
     model.train_state.set_data_train(*model.data.train_next_batch(model.batch_size))
 
     def step() -> None:
         state = model.train_state
         model._train_step(state.X_train, state.y_train, state.train_aux_vars)
 
-    return step
+    def finish(iterations: int) -> None:
+        dde.optimizers.set_LBFGS_options(maxiter=iterations)
+        model.compile("L-BFGS", loss_weights=[physics, boundary, observed], verbose=0)
+        model.train(verbose=0, display_every=10**9)
+
+    return Engine(step, lambda x: torch.as_tensor(model.predict(x.numpy())), finish)
 
 
-def pina_step(work: Work) -> Step:
+def pina(work: Work) -> Engine:
     """The same step by PINA: its own conditions, equation and solver, one optimiser step at a time."""
     from pina import Condition, LabelTensor
     from pina.domain import CartesianDomain
@@ -222,7 +234,7 @@ def pina_step(work: Work) -> Step:
         loss.backward()
         optimizer.step()
 
-    return step
+    return Engine(step, lambda x: solver.forward(LabelTensor(x, names)).detach().as_subclass(Tensor))
 
 
 def _ends(problem: Problem) -> tuple[tuple[float, ...], tuple[float, ...]]:
