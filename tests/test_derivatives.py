@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from guardband.pinn import jets
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
 from guardband.pinn.jets import CHUNK
@@ -173,7 +174,11 @@ def test_two_fields_may_be_open_at_once_and_none_need_be_used() -> None:
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(both, expected, strict=True))
 
 
-def test_compiled_jets_equal_autograd() -> None:
+@pytest.mark.parametrize("really", [False, True], ids=["as written", "compiled"])
+def test_fused_jets_equal_autograd(really: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not really:
+        plain = jets.fused_forward, jets.fused_reverse
+        monkeypatch.setattr(jets, "compiled_passes", lambda: plain)
     net = mlp(2, [6, 5], dropout=0.2).double()
     assert gap(net, points(20, 2), LAPLACIAN, lambda u: [u.value, u.laplacian], compiled=True) < 1e-10
     some = Needs(first=frozenset({0}), second=frozenset({(1, 1)}))
