@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("--recipe", choices=RECIPES, default="ours")
     parser.add_argument("--seeds", default="10-19", help="first-last")
     options = parser.parse_args()
+    RESULTS.mkdir(exist_ok=True)
     first, last = map(int, options.seeds.split("-"))
     for name in [options.only] if options.only else PROBLEMS:
         for seed in range(first, last + 1):

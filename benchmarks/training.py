@@ -15,6 +15,7 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1", DDE_BACKEND="pytorch
 
 import time
 from collections.abc import Callable
+from functools import cached_property
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -50,7 +51,7 @@ def main() -> None:
             contenders["compiled"] = work.step(work.jets(compiled=True), fused=True)
         if options.peers:
             contenders |= {"DeepXDE": deepxde(work).step, "PINA": pina(work).step}
-        times = interleave(contenders, rounds=9, repeats=10 if name == "w2" else 2)
+        times = interleave(contenders, rounds=15, repeats=10 if name == "w2" else 1)
         eager, compiled = BOUNDS[name]
         claims.append(claim(f"{name}_eager_vs_naive", times, "naive", "eager", eager))
         if "compiled" in times:
@@ -121,10 +122,14 @@ class Work:
 
     def products(self) -> None:
         """The matrix products of a step and nothing else: the floor."""
-        n = (2 + self.sizes[0]) * len(self.inside) + len(self.faces) + len(self.data.x)
-        for n_in, n_out in pairwise(self.sizes[1:-1]):
-            before, weight, after = torch.ones(n, n_in), torch.ones(n_out, n_in), torch.ones(n, n_out)
+        for before, weight, after in self._matrices:
             _ = before @ weight.T, after @ weight, after.T @ before
+
+    @cached_property
+    def _matrices(self) -> list[tuple[Tensor, Tensor, Tensor]]:
+        n = (2 + self.sizes[0]) * len(self.inside) + len(self.faces) + len(self.data.x)
+        pairs = pairwise(self.sizes[1:-1])
+        return [(torch.ones(n, a), torch.ones(b, a), torch.ones(n, b)) for a, b in pairs]
 
 
 def double_backward(net: nn.Module) -> Callable[[Tensor], Field]:

@@ -102,6 +102,28 @@ class Points(NamedTuple):
     faces: tuple[Tensor, ...]
 
 
+def fixed_points(
+    problem: Problem,
+    net: nn.Module,
+    data: tuple[Tensor, Tensor],
+    inside: int | tuple[int, ...] | None,
+    faces: int,
+    generator: torch.Generator | None,
+) -> Points:
+    """Points that stay: all data, quasi-random points inside and random ones on the faces.
+
+    Without a generator they are evenly placed. There are 256 inside on a line and 768 elsewhere, unless it is
+    said how many, or how many per axis.
+    """
+    x, y = data
+    domain = problem.domain
+    counts = inside or (256 if domain.d == 1 else 768)
+    whole = counts if isinstance(counts, int) else math.prod(counts)
+    within = domain.grid(counts) if generator is None else domain.quasi(whole, seed=generator.initial_seed())
+    on_faces = [c.points(domain, faces, generator) for c in conditions_of(problem, net)]
+    return Points(x, y, within.to(x), tuple(points.to(x) for points in on_faces))
+
+
 class MeanSquares:
     """The mean square of each miss of a network, (3,) in the order of `TERMS`, at given points.
 

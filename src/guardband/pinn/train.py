@@ -18,7 +18,7 @@ from tqdm.auto import tqdm
 from guardband.arrays import Array, to_torch
 from guardband.models import evaluate
 from guardband.pinn import checkpoint as checkpoints
-from guardband.pinn.likelihood import TERMS, Likelihood, MeanSquares, Points, conditions_of
+from guardband.pinn.likelihood import TERMS, Likelihood, MeanSquares, Points, conditions_of, fixed_points
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import Problem
 from guardband.values import Observations
@@ -30,7 +30,7 @@ class Recipe:
 
     The physics scale starts `anneal` times its final value and reaches it half-way through Adam: the data
     shape the field first, the equation sharpens it. `batch=None` uses all points at every step; `inside` is
-    their number, by default 256 on a line and 1024 elsewhere, or a number per axis where they are `even`.
+    their number, by default 256 on a line and 768 elsewhere, or a number per axis where they are `even`.
     """
 
     steps: int = 800
@@ -39,7 +39,7 @@ class Recipe:
     decay: tuple[int, float] | None = None
     batch: int | None = 256
     inside: int | tuple[int, ...] | None = None
-    faces: int = 512
+    faces: int = 384
     even: bool = False
     anneal: float = 50.0
     finish: int = 1500
@@ -176,10 +176,11 @@ class _Run:
         self.net = _copied(net, problem, device, dtype).train()
         self.like = next(self.net.parameters())
         self.generator = torch.Generator().manual_seed(seed)
-        self.data = self._observations()
+        self.data = training_data(problem, train, self.net)
         size = float(self.data[1].square().mean().sqrt()) if len(self.data[1]) else 1.0
         self.likelihood = likelihood.completed(problem, size or 1.0)
-        self.full = self._points(None)
+        placing = None if recipe.even else self.generator
+        self.full = fixed_points(problem, self.net, self.data, recipe.inside, recipe.faces, placing)
         compiled = self._pays() if compiled is None else compiled
         self.mean_squares = MeanSquares(problem, self.net, self.full, compiled=compiled)
         self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
@@ -218,6 +219,7 @@ class _Run:
 
         def closure() -> Tensor:
             self.lbfgs.zero_grad()
+            self._same_masks()
             seen.append(self.mean_squares(self.full))
             loss = weights @ seen[-1]
             loss.backward()
@@ -229,6 +231,12 @@ class _Run:
         self.step += EVERY
         return seen[-1].detach()
 
+    def _same_masks(self) -> None:
+        """Dropout masks that stay while L-BFGS goes on, which cannot follow a loss that changes."""
+        for module in self.net.modules():
+            if isinstance(module, MLP):
+                module.generator.manual_seed(self.seed)
+
     def _weights(self, physics_factor: float) -> Tensor:
         """The weights of the mean squares, scaled to sum to 1; no optimiser here minds the scale."""
         weights = self.likelihood.weights(physics_factor)
@@ -236,35 +244,15 @@ class _Run:
 
     def _points(self, batch: int | None) -> Points:
         """All points, fixed, or a random batch: fresh points inside and on the faces, some of the data."""
-        recipe, domain = self.recipe, self.problem.domain
         x, y = self.data
-        conditions = conditions_of(self.problem, self.net)
-        if batch is None and hasattr(self, "full"):
-            return self.full
+        domain, conditions = self.problem.domain, conditions_of(self.problem, self.net)
         if batch is None:
-            counts = recipe.inside or (256 if domain.d == 1 else 1024)
-            whole = counts if isinstance(counts, int) else math.prod(counts)
-            inside = domain.grid(counts) if recipe.even else domain.quasi(whole, seed=self.seed)
-            generator = None if recipe.even else self.generator
-            faces = [c.points(domain, recipe.faces, generator) for c in conditions]
-        else:
-            chosen = torch.randperm(len(x), generator=self.generator)[: 2 * batch].to(x.device)
-            x, y = x[chosen], y[chosen]
-            inside = domain.uniform(batch, self.generator)
-            faces = [c.points(domain, batch, self.generator) for c in conditions]
+            return self.full
+        chosen = torch.randperm(len(x), generator=self.generator)[: 2 * batch].to(x.device)
+        x, y = x[chosen], y[chosen]
+        inside = domain.uniform(batch, self.generator)
+        faces = [c.points(domain, batch, self.generator) for c in conditions]
         return Points(x, y, inside.to(self.like), tuple(face.to(self.like) for face in faces))
-
-    def _observations(self) -> tuple[Tensor, Tensor]:
-        if self.train is None:
-            d, m = self.problem.domain.d, self.problem.outputs
-            return self.like.new_zeros(0, d), self.like.new_zeros(0, m)
-        x, y = (to_torch(part).to(self.like) for part in self.train)
-        if x.shape[1] != self.problem.domain.d or y.shape[1] != self.problem.outputs:
-            raise ValueError(
-                f"Observations of this problem have {self.problem.domain.d} coordinates and "
-                f"{self.problem.outputs} outputs, got x {tuple(x.shape)} and y {tuple(y.shape)}."
-            )
-        return x, y
 
     def _row(self, squares: Tensor) -> dict[str, float]:
         """A row of the history, or the end of a run that ran away."""
@@ -340,6 +328,21 @@ class _Run:
 
     def _generators(self) -> list[torch.Generator]:
         return [self.generator, *(m.generator for m in self.net.modules() if isinstance(m, MLP))]
+
+
+def training_data(problem: Problem, train: Observations | None, net: nn.Module) -> tuple[Tensor, Tensor]:
+    """The observations as tensors like the network's weights; none are two empty ones."""
+    like = next(net.parameters())
+    d, m = problem.domain.d, problem.outputs
+    if train is None:
+        return like.new_zeros(0, d), like.new_zeros(0, m)
+    x, y = (to_torch(part).to(like) for part in train)
+    if x.shape[1] != d or y.shape[1] != m:
+        raise ValueError(
+            f"Observations of this problem have {d} coordinates and {m} outputs, "
+            f"got x {tuple(x.shape)} and y {tuple(y.shape)}."
+        )
+    return x, y
 
 
 def _copied(

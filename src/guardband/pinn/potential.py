@@ -1,0 +1,135 @@
+"""Potential: the negative log posterior of a network, over its weights as one flat vector.
+
+    U(theta) = n/2 ( data + physics + boundary: mean squares over noise variances ) + |theta / sd|^2 / 2
+
+The most probable weights, the Laplace approximation, variational inference and Hamiltonian Monte Carlo all
+use this one function. Its gradient goes through the fast derivatives.
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from guardband.pinn.derivatives import Residual
+from guardband.pinn.jacobian import jacobian, value
+from guardband.pinn.likelihood import MeanSquares, Points, conditions_of, fixed_points
+from guardband.pinn.train import Fitted, training_data
+
+
+@dataclass(frozen=True)
+class Prior:
+    """Weights are thought of as N(0, sd^2) before any data; with `fan_in`, as N(0, sd^2 / fan in)."""
+
+    sd: float = 1.0
+    fan_in: bool = False
+
+    def __post_init__(self) -> None:
+        if not 0 < self.sd < math.inf:
+            raise ValueError(f"`sd` should be a positive standard deviation, got {self.sd}.")
+
+    def scales(self, net: nn.Module) -> Tensor:
+        """The standard deviation of each weight, (P,) in the order of `net.parameters()`."""
+        parts = []
+        for name, parameter in net.named_parameters():
+            owner = net.get_submodule(name.rpartition(".")[0])
+            inputs = owner.in_features if isinstance(owner, nn.Linear) else max(1, parameter.shape[-1])
+            sd = self.sd / math.sqrt(inputs) if self.fan_in else self.sd
+            parts.append(torch.full((parameter.numel(),), sd, dtype=parameter.dtype, device=parameter.device))
+        return torch.cat(parts)
+
+
+class Potential:
+    """U(theta) of a fitted network and its derivatives: `potential(theta)` is a scalar to differentiate.
+
+    `start` is theta of the fitted network. Equation and conditions are averaged over fixed points, `inside`
+    and `faces` many; both default to what the training used.
+    """
+
+    def __init__(
+        self,
+        fitted: Fitted,
+        prior: Prior | None = None,
+        *,
+        inside: int | tuple[int, ...] | None = None,
+        faces: int | None = None,
+        seed: int = 0,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        self.problem, self.likelihood, self.prior = fitted.problem, fitted.likelihood, prior or Prior()
+        net = copy.deepcopy(fitted.net).to(dtype).eval()
+        x, y = training_data(fitted.problem, fitted.train, net)
+        if not len(x):
+            raise ValueError("A posterior needs the observations the network was trained on; it has none.")
+        generator = torch.Generator().manual_seed(seed)
+        inside, faces = inside or fitted.recipe.inside, faces or fitted.recipe.faces
+        self.points = fixed_points(fitted.problem, net, (x, y), inside, faces, generator)
+        self.n = len(x)
+        self._misses = _Misses(MeanSquares(fitted.problem, net, self.points))
+        self.start = flat_weights(net)
+        self.scales = self.prior.scales(net)
+        self._weights = self.likelihood.weights().to(self.start)
+
+    @property
+    def net(self) -> nn.Module:
+        """The network, with the weights of the start."""
+        return self._misses.net
+
+    def __call__(self, theta: Tensor, points: Points | None = None) -> Tensor:
+        """The negative logarithm of the posterior, up to a constant."""
+        return self.misfit(theta, points) + 0.5 * (theta / self.scales).square().sum()
+
+    def misfit(self, theta: Tensor, points: Points | None = None) -> Tensor:
+        """The negative log-likelihood, up to a constant; at other points, if they are given."""
+        weights = {f"net.{name}": part for name, part in named(self.net, theta).items()}
+        squares = functional_call(self._misses, weights, (self.points if points is None else points,))
+        return 0.5 * self.n * (self._weights @ squares)
+
+    def gradients(self, names: Sequence[str] | None = None, *, physics: bool = True) -> Tensor:
+        """The gradient of every miss at the start, over its noise: (misses, weights).
+
+        G of the generalised Gauss-Newton matrix G^T G, the curvature of the misfit. `names` chooses weights,
+        and `physics=False` leaves out equation and conditions.
+        """
+        points, scales = self.points, self.likelihood
+        terms: list[tuple[Residual, Tensor, float | None]] = [(value, points.x, scales.data)]
+        if physics:
+            terms.append((self.problem.residual, points.inside, scales.physics))
+            conditions = conditions_of(self.problem, self.net)
+            terms += [(c.residual, x, scales.boundary) for c, x in zip(conditions, points.faces, strict=True)]
+        rows = []
+        for residual, x, noise in terms:
+            _, slopes = jacobian(residual, self.net, x, names)
+            rows.append(slopes.flatten(0, 1) * (math.sqrt(self.n / len(x)) / noise))  # type: ignore
+        return torch.cat(rows)
+
+
+class _Misses(nn.Module):
+    """Mean squares as a module, so that its weights can be exchanged for others."""
+
+    def __init__(self, mean_squares: MeanSquares) -> None:
+        super().__init__()
+        self.net, self._mean_squares = mean_squares.net, mean_squares
+
+    def forward(self, points: Points) -> Tensor:
+        """The mean square of each miss, (3,)."""
+        return self._mean_squares(points)
+
+
+def flat_weights(net: nn.Module) -> Tensor:
+    """All weights of a network as one vector (P,), a copy."""
+    return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
+
+
+def named(net: nn.Module, theta: Tensor) -> Mapping[str, Tensor]:
+    """A flat vector of weights, or several (..., P), as views with the names and shapes of the network's."""
+    shapes = {name: parameter.shape for name, parameter in net.named_parameters()}
+    parts = theta.split([math.prod(shape) for shape in shapes.values()], dim=-1)
+    leading = theta.shape[:-1]
+    return {name: part.reshape(*leading, *shapes[name]) for name, part in zip(shapes, parts, strict=True)}

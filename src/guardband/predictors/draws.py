@@ -1,0 +1,68 @@
+"""Draws: one network with many sets of weights; where they disagree, it is unsure."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from guardband.arrays import Array, like, to_torch
+from guardband.models import evaluating
+from guardband.values import Observations, Prediction
+
+AT_ONCE = 2_000_000
+"""How many activations are held at a time: draws times points times the widest layer."""
+
+
+class Draws:
+    """A network with stacked weights (draws, ...): the mean over them, and their standard deviation as scale.
+
+    Parameters that are not in `stacked` are shared by all draws. The draws are kept, so the predictor is a
+    fixed function.
+    Cost: as many evaluations of the network per point as there are draws.
+
+    >>> net = nn.Linear(1, 1)
+    >>> draws = Draws(net, {"bias": torch.tensor([[1.0], [2.0], [3.0]])})
+    >>> draws(torch.zeros(1, 1)).mean, draws(torch.zeros(1, 1)).scale
+    (tensor([[2.]]), tensor([[1.]]))
+    """
+
+    def __init__(
+        self, net: nn.Module, stacked: Mapping[str, Tensor], train: Observations | None = None
+    ) -> None:
+        self.net = copy.deepcopy(net).eval()
+        self.stacked, self.train = dict(stacked), train
+
+    def __call__(self, x: Array) -> Prediction:
+        """Mean and standard deviation over the draws."""
+        outputs = self.outputs(x).double()
+        spread, mean = torch.std_mean(outputs, dim=0)
+        return Prediction(x, like(x, mean), like(x, spread))
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """The prediction at training points, taken as it is."""
+        return self(x_train)
+
+    def outputs(self, x: Array) -> Tensor:
+        """What each draw says at x: (draws, n, m)."""
+        parameter = next(self.net.parameters())
+        points = to_torch(x).to(parameter)
+        widest = max(p.shape[0] for p in self.net.parameters())
+        chunk = max(1, AT_ONCE // (len(self) * widest))
+        with evaluating(self.net), torch.no_grad():
+            return torch.cat([self._part(part) for part in points.split(chunk)], dim=1)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.stacked.values())))
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({len(self)} draws)"
+
+    def _part(self, x: Tensor) -> Tensor:
+        def one(weights: dict[str, Tensor]) -> Tensor:
+            return functional_call(self.net, weights, (x,))
+
+        return vmap(one)(self.stacked)

@@ -1,0 +1,97 @@
+"""Ensemble: several networks trained alike from different starts; where they disagree, they are unsure."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from torch import nn
+from tqdm.auto import tqdm
+
+from guardband.arrays import Array, like, to_numpy
+from guardband.models import Model, evaluate
+from guardband.pinn import Fitted, fit
+from guardband.problems import Problem
+from guardband.values import Observations, Prediction
+
+Job: TypeAlias = tuple[nn.Module, int]
+"""An untrained network and the seed of its training."""
+
+
+class Ensemble:
+    """The mean and the standard deviation over models that were trained alike, from different seeds.
+
+    The members are torch modules, functions or results of `fit`, two at least.
+    Cost: as many trainings as there are members; per point one evaluation of each.
+
+    >>> import numpy as np
+    >>> Ensemble([np.sin, np.cos])(np.array([[0.0]])).mean
+    array([[0.5]])
+    """
+
+    def __init__(self, members: Sequence[Model], *, train: Observations | None = None) -> None:
+        if len(members) < 2:
+            raise ValueError(f"An ensemble needs at least two members, got {len(members)}.")
+        self.members = tuple(members)
+        known = [train, *(getattr(member, "train", None) for member in members)]
+        # On the class, `train` trains an ensemble; on an ensemble it is what all of it was trained on.
+        self.train = next((data for data in known if isinstance(data, Observations)), None)  # type: ignore
+
+    @classmethod
+    def train(
+        cls,
+        problem: Problem,
+        make_net: Callable[[int], nn.Module],
+        train: Observations | None = None,
+        *,
+        seeds: Iterable[int] = range(5),
+        workers: int = 1,
+        progress: bool = True,
+        **options: Any,
+    ) -> Ensemble:
+        """Train `make_net(seed)` for each seed, in so many processes with one thread each.
+
+        All other options go to `fit`. With one worker the trainings run here, one after the other.
+        """
+        seeds = list(seeds)
+        jobs = [(make_net(seed), seed) for seed in seeds]
+        one = partial(_train_one, problem, train, options)
+        with tqdm(total=len(jobs), disable=not progress, desc="ensemble", unit="net") as bar:
+            members = []
+            for member in _map(one, jobs, workers):
+                members.append(member)
+                bar.update()
+        return cls(members)
+
+    def __call__(self, x: Array) -> Prediction:
+        """Mean and standard deviation over the members."""
+        outputs = np.stack([to_numpy(evaluate(member, x)).astype(float) for member in self.members])
+        return Prediction(x, like(x, outputs.mean(0)), like(x, outputs.std(0, ddof=1)))
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """The prediction at training points, taken as it is."""
+        return self(x_train)
+
+    def __repr__(self) -> str:
+        return f"Ensemble({len(self.members)} members)"
+
+
+def _map(one: Callable[[Job], Fitted], jobs: Sequence[Job], workers: int) -> Iterator[Fitted]:
+    if workers == 1:
+        yield from map(one, jobs)
+        return
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(
+        workers, mp_context=spawn, initializer=torch.set_num_threads, initargs=(1,)
+    ) as pool:
+        yield from pool.map(one, jobs)
+
+
+def _train_one(problem: Problem, train: Observations | None, options: dict[str, Any], job: Job) -> Fitted:
+    net, seed = job
+    return fit(problem, net, train, seed=seed, progress=False, **options)

@@ -1,0 +1,147 @@
+"""Laplace approximations that know the physics: what data, equation and conditions leave open.
+
+About its most probable weights the posterior of a network is nearly Gaussian. Its covariance is
+
+    (sum over misses of g g^T + 1/sd^2)^-1,      g: the gradient of a miss in the weights, over its noise
+
+and the standard deviation of the output at x is that of its linearisation in the weights there. Misses are
+those of the data, of the equation inside the domain and of its conditions.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import torch
+from scipy.optimize import minimize_scalar
+from torch import Tensor, nn
+
+from guardband.arrays import Array, like, to_torch
+from guardband.models import evaluate
+from guardband.pinn.jacobian import jacobian, value
+from guardband.pinn.potential import Potential
+from guardband.pinn.train import Fitted
+from guardband.values import Observations, Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Laplace:
+    """The full Laplace approximation: all weights, generalised Gauss-Newton, linearised, in float64.
+
+    `prior` is the standard deviation of a weight before any data; by default the one of largest marginal
+    likelihood. `physics=False` leaves out equation and conditions, as every other library must: the scale is
+    then usually no better than a constant. Noise scales are those of the likelihood the network was fitted
+    with.
+    Cost: some seconds beyond the training; per point a product of as many rows as there are misses (some
+    1500) with all weights. A network of P weights needs 12 P kB.
+    """
+
+    fitted: Fitted
+    prior: float | None = None
+    physics: bool = field(default=True, kw_only=True)
+    inside: int | None = field(default=None, kw_only=True)
+    faces: int | None = field(default=None, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+    posterior: Posterior = field(init=False, repr=False)
+    _net: nn.Module = field(init=False, repr=False)
+    _names: list[str] = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        potential = Potential(
+            self.fitted, inside=self.inside, faces=self.faces, seed=self.seed, dtype=torch.float64
+        )
+        net = potential.net
+        names = self._weights(net)
+        theta = torch.cat([p.detach().flatten() for name, p in net.named_parameters() if name in names])
+        posterior = Posterior(potential.gradients(names, physics=self.physics), theta, self.prior)
+        for name, made in {
+            "posterior": posterior,
+            "prior": posterior.sd,
+            "_net": net,
+            "_names": names,
+        }.items():
+            object.__setattr__(self, name, made)
+
+    @property
+    def train(self) -> Observations | None:
+        """What the network was trained on."""
+        return self.fitted.train
+
+    def __call__(self, x: Array) -> Prediction:
+        """The network's output, and the standard deviation of its linearisation."""
+        points = to_torch(x).to(next(self._net.parameters()))
+        scale = torch.cat([self._scale(part) for part in points.split(256)])
+        mean = evaluate(self.fitted.net, x)
+        return Prediction(x, mean, like(mean, scale))
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """The prediction at training points, taken as it is."""
+        return self(x_train)
+
+    def _scale(self, x: Tensor) -> Tensor:
+        _, slopes = jacobian(value, self._net, x, self._names)
+        return self.posterior.variance(slopes.flatten(0, 1)).sqrt().reshape(slopes.shape[:2])
+
+    def _weights(self, net: nn.Module) -> list[str]:
+        """The names of the weights that are unsure."""
+        return [name for name, _ in net.named_parameters()]
+
+
+@dataclass(frozen=True, eq=False)
+class LastLayerLaplace(Laplace):
+    """The Laplace approximation of the last layers alone, the features below them being taken for granted.
+
+    Networks often narrow towards their output, and one layer then has too few directions in which to be
+    unsure; two, the default, are nearly as good as all (`results/predictors.md`).
+    Cost: a small fraction of a training; per point little more than one evaluation.
+    """
+
+    layers: int = field(default=2, kw_only=True)
+
+    def _weights(self, net: nn.Module) -> list[str]:
+        """The names of the last layers' weights."""
+        if self.layers < 1:
+            raise ValueError(f"`layers` should be at least 1, got {self.layers}.")
+        owner = {name: name.rpartition(".")[0] for name, _ in net.named_parameters()}
+        last = list(dict.fromkeys(owner.values()))[-self.layers :]
+        return [name for name in owner if owner[name] in last]
+
+
+class Posterior:
+    """The Gaussian N(theta, (G^T G + 1/sd^2)^-1) of weights, G holding one row per miss over its noise.
+
+    Computed in the space of weights or in that of misses, whichever is smaller.
+    """
+
+    def __init__(self, rows: Tensor, theta: Tensor, sd: float | None) -> None:
+        self.rows = rows
+        self._by_weights = rows.shape[1] <= rows.shape[0]
+        gram = rows.T @ rows if self._by_weights else rows @ rows.T
+        self.sd = _most_likely(torch.linalg.eigvalsh(gram), theta) if sd is None else sd
+        gram.diagonal().add_(1 / self.sd**2)
+        self.factor = torch.linalg.cholesky(gram)
+
+    def variance(self, slopes: Tensor) -> Tensor:
+        """The variance (n,) of linear functions of the weights, slopes (n, P)."""
+        if self._by_weights:
+            return self._solved(slopes).square().sum(0)
+        prior = slopes.square().sum(1)
+        known = self._solved(slopes @ self.rows.T).square().sum(0)
+        # What is left is a small difference of large numbers; rounding must not make it negative.
+        return self.sd**2 * torch.maximum(prior - known, 1e-14 * prior)
+
+    def _solved(self, slopes: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self.factor, slopes.T, upper=False)
+
+
+def _most_likely(eigenvalues: Tensor, theta: Tensor) -> float:
+    """The prior's standard deviation of largest marginal likelihood, the weights being at theta."""
+    eigenvalues = eigenvalues.clamp(min=0)
+    square = float(theta.square().sum())
+
+    def cost(log_sd: float) -> float:
+        variance = math.exp(2 * log_sd)
+        return 0.5 * (square / variance + float(torch.log1p(variance * eigenvalues).sum()))
+
+    return math.exp(minimize_scalar(cost, bounds=(-7.0, 7.0), method="bounded").x)  # type: ignore

@@ -1,0 +1,123 @@
+"""The one potential, and the Jacobians of its misses."""
+
+import pytest
+import torch
+from torch import Tensor
+
+import guardband as gb
+from guardband.pinn import Constrained, mlp
+from guardband.pinn.jacobian import jacobian, value
+from guardband.pinn.potential import Potential, Prior, flat_weights, named
+from guardband.problems import AllenCahn2D, AutogradField, DampedOscillator, Helmholtz3D, Poisson1D, Problem
+from helpers import design, posterior, simulate
+
+PROBLEMS = [Poisson1D(), AllenCahn2D(), Helmholtz3D(), DampedOscillator()]
+
+
+def fitted(problem: Problem, *, steps: int = 5, **options: object) -> gb.Fitted:
+    net = mlp(problem.domain.d, [8, 6], seed=1).double()
+    recipe = gb.Recipe(steps=steps, finish=0, inside=20, faces=12)
+    data = problem.observe(15, noise=0.05, seed=1)
+    return gb.fit(problem, net, data, recipe=recipe, progress=False)
+
+
+def by_autograd(potential: Potential, problem: Problem, theta: Tensor) -> Tensor:
+    """The same function written out, all derivatives by autograd."""
+    points = potential.points
+
+    def net(x: Tensor) -> Tensor:
+        return torch.func.functional_call(potential.net, dict(named(potential.net, theta)), (x,))
+
+    def mean_square(misses: Tensor) -> Tensor:
+        return misses.square().sum(1).mean()
+
+    inside = mean_square(problem.residual(points.inside, AutogradField(net, points.inside)))
+    conditions = zip(problem.conditions(), points.faces, strict=True)
+    boundary = sum(mean_square(c.residual(x, AutogradField(net, x))) for c, x in conditions)
+    data = mean_square(net(points.x) - points.y)
+    a, b, c = potential.likelihood.weights()
+    return 0.5 * len(points.x) * (a * data + b * inside + c * boundary) + 0.5 * (theta**2).sum() / 0.7**2
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: type(p).__name__)
+def test_value_and_gradient_equal_autograd(problem: Problem) -> None:
+    potential = Potential(fitted(problem), Prior(0.7))
+    theta = (potential.start + 0.1).requires_grad_()
+    ours, theirs = potential(theta), by_autograd(potential, problem, theta)
+    assert ours.item() == pytest.approx(theirs.item(), rel=1e-12)
+    (mine,), (other,) = torch.autograd.grad(ours, theta), torch.autograd.grad(theirs, theta)
+    assert (mine - other).abs().max() < 1e-10 * other.abs().max()
+
+
+def test_the_number_of_points_is_accuracy_and_not_evidence() -> None:
+    few, many = (Potential(fitted(AllenCahn2D()), inside=n, faces=n) for n in (500, 4000))
+    assert float(few.misfit(few.start)) == pytest.approx(float(many.misfit(many.start)), rel=0.1)
+
+
+def test_the_posterior_of_a_line_is_the_closed_form() -> None:
+    fit, seen = simulate(torch.tensor([0.7, -0.4], dtype=torch.float64), torch.Generator().manual_seed(0))
+    mean, covariance = posterior(seen)
+    potential = Potential(fit)
+    gradient = torch.autograd.functional.jacobian(potential, mean)
+    assert gradient.abs().max() < 1e-10
+    offsets = torch.tensor([[0.3, 0.0], [0.0, 0.3]], dtype=torch.float64)
+    rises = [(potential(mean + step) - potential(mean)).item() for step in offsets]
+    precision = torch.linalg.inv(covariance)
+    assert rises == pytest.approx([0.045 * float(precision[i, i]) for i in range(2)], rel=1e-9)
+
+
+def test_other_points_may_be_given() -> None:
+    potential = Potential(fitted(AllenCahn2D()))
+    fewer = potential.points._replace(inside=potential.points.inside[:5])
+    assert float(potential(potential.start, fewer)) != float(potential(potential.start))
+
+
+def test_priors() -> None:
+    net = mlp(4, [9])
+    assert Prior(2.0).scales(net).unique().tolist() == [2.0]
+    scales = Prior(2.0, fan_in=True).scales(net)
+    assert scales[:45].unique().tolist() == [1.0] and scales[45:].unique() == pytest.approx([2 / 3])
+    with pytest.raises(ValueError, match="positive standard deviation"):
+        Prior(0.0)
+
+
+def test_a_posterior_needs_data() -> None:
+    problem = Poisson1D()
+    alone = gb.fit(problem, mlp(1, [4]), recipe=gb.Recipe(steps=2, finish=0), progress=False)
+    for use in (Potential, gb.predictors.Laplace):
+        with pytest.raises(ValueError, match="observations the network was trained on"):
+            use(alone)
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=lambda p: type(p).__name__)
+@pytest.mark.parametrize("hard", [False, True])
+def test_a_jacobian_is_the_gradient_of_each_miss(problem: Problem, hard: bool) -> None:
+    net = mlp(problem.domain.d, [7, 5], seed=3).double()
+    net = Constrained(net, problem.lift, problem.mask) if hard else net
+    x = problem.domain.uniform(6, torch.Generator().manual_seed(0)).double()
+    misses, slopes = jacobian(problem.residual, net, x)
+    assert misses.shape == (6, 1) and slopes.shape == (6, 1, len(flat_weights(net)))
+    for i in (0, 5):
+        miss = problem.residual(x[i : i + 1], AutogradField(net, x[i : i + 1]))
+        gradients = torch.autograd.grad(
+            miss.sum(), list(net.parameters()), materialize_grads=True, allow_unused=True
+        )
+        expected = torch.cat([gradient.flatten() for gradient in gradients])
+        assert torch.allclose(slopes[i, 0], expected, rtol=1e-10, atol=1e-12)
+        assert torch.allclose(misses[i], miss.detach()[0])
+
+
+def test_a_jacobian_in_some_weights_is_a_part_of_the_whole() -> None:
+    net, x = mlp(2, [5, 4], outputs=2).double(), torch.rand(300, 2, dtype=torch.float64)
+    _, whole = jacobian(value, net, x)
+    _, last = jacobian(value, net, x, ["layers.2.weight", "layers.2.bias"])
+    assert last.shape == (300, 2, 10) and torch.allclose(whole[..., -10:], last)
+    assert torch.allclose(last[:, 0, :4], net.features(x)) and last[:, 0, 8].eq(1).all()
+
+
+def test_the_design_of_the_line_is_its_jacobian() -> None:
+    fit, _ = simulate(torch.zeros(2, dtype=torch.float64), torch.Generator())
+    potential = Potential(fit)
+    rows, _ = design()
+    _, slopes = jacobian(fit.problem.residual, fit.net, potential.points.inside)
+    assert torch.allclose(slopes[:, 0], rows[len(potential.points.x) :])
