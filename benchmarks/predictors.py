@@ -146,7 +146,8 @@ def main() -> None:
                 with RESULTS.open("a") as file:
                     file.write(json.dumps(row) + "\n")
             if pictures:
-                draw(bench, name, predictor)
+                if name != "constant width":
+                    draw(bench, name, predictor)
                 pictured[name] = predictor
         if pictured:
             draw_coverage(bench, pictured)
@@ -233,8 +234,6 @@ def draw(bench: Bench, name: str, predictor: Any) -> None:
     panels = {"mean": prediction.mean, "|error|": error, "scale": prediction.scale}
     figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
     for ax, (title, values) in zip(axes, panels.items(), strict=True):
-        if values is None:
-            values = torch.ones_like(error)
         gb.plot.field(x[:, :2], values, ax=ax)
         ax.set_title(f"{name}: {title}" if title == "mean" else title, fontsize="medium")
     figure.savefig(IMAGES / f"{slug(bench, name)}.png", dpi=90)
@@ -259,7 +258,7 @@ def draw_coverage(bench: Bench, predictors: dict[str, Any]) -> None:
         gb.plot.coverage_curve(evaluation, ax=ax)
         ax.set_title(name, fontsize="medium")
         ax.label_outer()
-        if i:
+        if i != 1:  # the first has no band before calibration
             ax.get_legend().remove()
     figure.savefig(IMAGES / f"{slug(bench, 'coverage')}.png", dpi=90)
     plt.close(figure)

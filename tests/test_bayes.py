@@ -1,5 +1,9 @@
 """Variational inference and Hamiltonian Monte Carlo against a posterior that is known."""
 
+import matplotlib
+
+matplotlib.use("Agg")
+
 import sys
 from typing import Any
 
@@ -8,7 +12,8 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-from guardband.pinn.potential import Prior
+import guardband as gb
+from guardband.pinn import Prior
 from guardband.predictors import HMC, MeanFieldVI
 from guardband.predictors.diagnostics import Diagnostics
 from guardband.testing import untouched
@@ -116,6 +121,14 @@ def test_verdicts_are_plain() -> None:
     one = diagnostics()
     alone = {name: getattr(one, name)[:1] for name in ("energy", "potential", "norm", "predictions")}
     assert diagnostics(**alone).rhat["U"] == pytest.approx(1.0, abs=0.03)
+
+
+def test_chains_are_drawn() -> None:
+    for of, label in (("U", "U"), ("|theta|", "|theta|"), (2, "prediction at probe 2")):
+        ax = gb.plot.trace(diagnostics(), of)
+        assert ax.get_ylabel() == label and len(ax.lines) == 2
+    with pytest.raises(ValueError, match="number of a probe"):
+        gb.plot.trace(diagnostics(), "theta")
 
 
 @pytest.mark.parametrize("kind", [HMC, MeanFieldVI])

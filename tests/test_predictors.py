@@ -1,9 +1,13 @@
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 import guardband as gb
-from guardband.testing import check_predictor
+from guardband.testing import check_predictor, untouched
 
 X = np.random.default_rng(0).uniform(size=(40, 2))
 
@@ -17,10 +21,44 @@ def positive(x: np.ndarray) -> np.ndarray:
     return 1 + x[:, :1] ** 2
 
 
-@pytest.mark.parametrize("x", [X, X.astype(np.float32), torch.tensor(X), torch.tensor(X).float()])
-@pytest.mark.parametrize("make", [gb.predictors.Constant, lambda net: gb.predictors.Given(net, positive)])
-def test_every_predictor_obeys_the_laws(make: type, x: np.ndarray) -> None:
-    check_predictor(make(network()), x)
+@cache
+def fitted(seed: int = 0, dropout: float = 0.0) -> gb.Fitted:
+    problem = gb.problems.AllenCahn2D()
+    recipe = gb.Recipe(steps=20, finish=10, inside=32, faces=16)
+    net = gb.mlp(2, [8, 8], seed=seed, dropout=dropout)
+    return gb.fit(problem, net, problem.observe(40, noise=0.05), recipe=recipe, seed=seed, progress=False)
+
+
+NETWORK = network()
+BAYES: dict[str, Any] = dict(inside=32, faces=16, progress=False)
+MAKERS: dict[str, Callable[[], Any]] = {
+    "Constant": lambda: gb.predictors.Constant(NETWORK),
+    "Given": lambda: gb.predictors.Given(NETWORK, positive),
+    "Distance": lambda: gb.predictors.Distance(fitted()),
+    "LatentDistance": lambda: gb.predictors.LatentDistance(fitted()),
+    "LatentDistance, by latent neighbours": lambda: gb.predictors.LatentDistance(fitted(), search="latent"),
+    "Dropout": lambda: gb.predictors.Dropout(fitted(dropout=0.1)),
+    "Ensemble": lambda: gb.predictors.Ensemble([fitted(0), fitted(1)]),
+    "LastLayerLaplace": lambda: gb.predictors.LastLayerLaplace(fitted()),
+    "Laplace": lambda: gb.predictors.Laplace(fitted()),
+    "MeanFieldVI": lambda: gb.predictors.MeanFieldVI(fitted(), steps=10, draws=20, **BAYES),
+    "HMC": lambda: gb.predictors.HMC(fitted(), draws=20, warmup=5, **BAYES),
+}
+
+
+def test_every_predictor_is_held_to_the_laws() -> None:
+    assert {name.partition(",")[0] for name in MAKERS} | {"Draws"} == set(gb.predictors.__all__)
+
+
+@pytest.mark.parametrize("name", MAKERS)
+def test_every_predictor_obeys_the_laws(name: str) -> None:
+    with untouched():
+        predictor = MAKERS[name]()
+    for x in (X, X.astype(np.float32), torch.tensor(X), torch.tensor(X).float()):
+        check_predictor(predictor, x)
+        scale = predictor(x).scale
+        if name not in ("Constant", "Given"):
+            assert bool((scale > 0).all()) and predictor.train is not None
 
 
 def test_the_mode_of_each_part_of_a_network_is_restored() -> None:

@@ -1,4 +1,4 @@
-"""Plots: a band, its width, a field, a coverage curve. Each draws on an Axes and returns it."""
+"""Plots: a band, its width, a field, a coverage curve, chains. Each draws on an Axes and returns it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from guardband.values import Band, Observations
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+
+    from guardband.predictors.diagnostics import Diagnostics
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#5f6670"
 
@@ -121,6 +123,20 @@ def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
     ax.set(xlabel="level asked", ylabel="coverage measured", xlim=(0, 1), ylim=(0, 1.01))
     ax.set_aspect("equal")
     ax.legend(frameon=False, fontsize="small", loc="lower right")
+    return ax
+
+
+def trace(diagnostics: Diagnostics, of: str | int = "U", *, ax: Axes | None = None) -> Axes:
+    """How U, |theta| or the prediction at one of the probe points (its number) moved along each chain."""
+    ax = _axes(ax)
+    known = {"U": diagnostics.potential, "|theta|": diagnostics.norm}
+    if isinstance(of, str) and of not in known:
+        raise ValueError(f"`of` should be one of {', '.join(known)} or the number of a probe, got {of!r}.")
+    series = known[of] if isinstance(of, str) else diagnostics.predictions[..., of]
+    for number, chain in enumerate(series):
+        ax.plot(chain, lw=0.8, alpha=0.8, label=f"chain {number}")
+    ax.set(xlabel="draw", ylabel=of if isinstance(of, str) else f"prediction at probe {of}")
+    ax.legend(frameon=False, fontsize="small")
     return ax
 
 

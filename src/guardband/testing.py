@@ -54,6 +54,8 @@ def check_predictor(predictor: Predictor, x: Array, *, tolerance: float = 1e-5) 
     assert len(whole) == len(x), f"it should return a row per point, got {len(whole)} for {len(x)}"
     assert isinstance(whole.mean, type(x)), "it should answer with the kind of array it was given"
     assert whole.mean.dtype == x.dtype, f"the dtype should follow x, got {whole.mean.dtype}"
+    known = [values for values in (whole.mean, whole.scale) if values is not None]
+    size = max(float(abs(to_numpy(values)).max()) for values in known)
     for name in ("mean", "scale"):
         values = getattr(whole, name)
         others = [getattr(other, name) for other in (again, *parts, turned)]
@@ -63,7 +65,6 @@ def check_predictor(predictor: Predictor, x: Array, *, tolerance: float = 1e-5) 
         assert np.array_equal(to_numpy(values), to_numpy(getattr(again, name))), (
             f"the same x should give the same {name}: keep random draws from construction on"
         )
-        size = float(abs(to_numpy(values)).max())
         joined = np.concatenate([to_numpy(getattr(part, name)) for part in parts])
         flipped = to_numpy(getattr(turned, name))[::-1]
         for other, how in ((joined, "in chunks"), (flipped, "in another order")):

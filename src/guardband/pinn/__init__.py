@@ -3,6 +3,7 @@
 from guardband.pinn.derivatives import differentiate
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained, mlp
+from guardband.pinn.potential import Potential, Prior
 from guardband.pinn.train import Fitted, Recipe, TrainingDiverged, fit, paper_likelihood
 
 __all__ = [
@@ -10,6 +11,8 @@ __all__ = [
     "Constrained",
     "Fitted",
     "Likelihood",
+    "Potential",
+    "Prior",
     "Recipe",
     "TrainingDiverged",
     "differentiate",
