@@ -1,0 +1,162 @@
+"""Noise: how large the measurement noise is at x, and where it is larger than elsewhere.
+
+A noise model is a function from points x (n, d) to standard deviations (n, 1); give it to
+`problem.observe(n, noise=model)`, as you may give any function of your own. The models here also know the
+`region` in which they are noisy, and `mask`, the often wider one in which the paper's authors measured.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Noise(ABC):
+    """Gaussian noise of standard deviation `base` everywhere, and independent extra noise on top."""
+
+    base: float = 0.05
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The standard deviation of the sum of both, (n, 1)."""
+        return torch.hypot(self.extra(x), torch.full_like(x[:, :1], self.base))
+
+    @abstractmethod
+    def extra(self, x: Tensor) -> Tensor:
+        """The standard deviation of the extra noise, (n, 1)."""
+
+    @abstractmethod
+    def region(self, x: Tensor) -> Tensor:
+        """Whether x lies where the noise is larger, (n,) booleans."""
+
+    def mask(self, x: Tensor) -> Tensor:
+        """The region in which the paper's authors measured coverage, (n,) booleans."""
+        return self.region(x)
+
+
+@dataclass(frozen=True)
+class Even(Noise):
+    """The same noise everywhere."""
+
+    def extra(self, x: Tensor) -> Tensor:
+        """None."""
+        return torch.zeros_like(x[:, :1])
+
+    def region(self, x: Tensor) -> Tensor:
+        """Everywhere."""
+        return torch.ones(len(x), dtype=torch.bool, device=x.device)
+
+
+@dataclass(frozen=True)
+class Islands(Noise):
+    """Three bumps of noise in time, cut off at their half-width: the paper's oscillator."""
+
+    height: float = 0.3
+    centers: tuple[float, ...] = (1.0, 2.0, 3.0)
+    half_width: float = 0.2
+
+    def extra(self, x: Tensor) -> Tensor:
+        """A Gaussian bump on each island, (n, 1)."""
+        away = self._away(x)
+        bump = torch.exp(-0.5 * (away / self.half_width) ** 2)
+        return self.height * torch.where(away <= self.half_width, bump, torch.zeros_like(bump))
+
+    def region(self, x: Tensor) -> Tensor:
+        """On an island."""
+        return self._away(x)[:, 0] <= self.half_width
+
+    def _away(self, x: Tensor) -> Tensor:
+        centers = torch.tensor(self.centers, dtype=x.dtype, device=x.device)
+        return (x[:, :1] - centers).abs().amin(dim=1, keepdim=True)
+
+
+@dataclass(frozen=True)
+class Disc(Noise):
+    """A noisy disc around the origin: the paper's scenario A."""
+
+    height: float = 0.4
+    radius: float = 0.2
+
+    def extra(self, x: Tensor) -> Tensor:
+        """A smooth step at the rim, (n, 1)."""
+        return self.height * torch.sigmoid((1 - _norm(x) / self.radius) / 0.2)
+
+    def region(self, x: Tensor) -> Tensor:
+        """Inside the disc."""
+        return _norm(x)[:, 0] <= self.radius
+
+    def mask(self, x: Tensor) -> Tensor:
+        """A disc wider by the square root of 3."""
+        return _norm(x)[:, 0] < self.radius * 3**0.5
+
+
+@dataclass(frozen=True)
+class Ring(Noise):
+    """A thin noisy ring around an ellipse: the paper's scenario B."""
+
+    height: float = 0.5
+    center: tuple[float, float] = (0.2, 0.2)
+    axes: tuple[float, float] = (0.6, 0.5)
+    half_thickness: float = 0.05
+
+    def extra(self, x: Tensor) -> Tensor:
+        """A smooth step at both rims, (n, 1)."""
+        return self.height * torch.sigmoid(-self._outside(x) / 0.07)
+
+    def region(self, x: Tensor) -> Tensor:
+        """On the ring."""
+        return self._outside(x)[:, 0] <= 0
+
+    def _outside(self, x: Tensor) -> Tensor:
+        """The distance to the ring, negative on it, to first order in the distance to the ellipse."""
+        center, axes = x.new_tensor(self.center), x.new_tensor(self.axes)
+        scaled = (x - center) / axes
+        radius = _norm(scaled).clamp(min=1e-6)
+        slope = _norm(scaled / axes) / radius
+        return (radius - 1).abs() / slope.clamp(min=1e-6) - self.half_thickness
+
+
+@dataclass(frozen=True)
+class DiscAndCorner(Noise):
+    """A noisy disc and a noisy L-shaped corner: the paper's scenario C."""
+
+    height: float = 0.55
+    center: tuple[float, float] = (-0.5, -0.5)
+    radius: float = 0.3
+    bars: tuple[tuple[float, float, float, float], ...] = ((0.3, 0.9, 0.3, 0.4), (0.3, 0.4, 0.3, 0.9))
+
+    def extra(self, x: Tensor) -> Tensor:
+        """Smooth steps at both rims, (n, 1)."""
+        disc = torch.sigmoid((1 - self._distance(x) / self.radius) / 0.1)
+        corner = torch.sigmoid(-self._outside(x) / 0.1)
+        return self.height * torch.hypot(disc, corner)
+
+    def region(self, x: Tensor) -> Tensor:
+        """Inside the disc or the corner."""
+        return ((self._distance(x) < self.radius) | (self._outside(x) <= 0))[:, 0]
+
+    def mask(self, x: Tensor) -> Tensor:
+        """A slightly wider disc and a corner wider by 0.1."""
+        return ((self._distance(x) < 1.05 * self.radius) | (self._outside(x) < 0.1))[:, 0]
+
+    def _distance(self, x: Tensor) -> Tensor:
+        return _norm(x - x.new_tensor(self.center))
+
+    def _outside(self, x: Tensor) -> Tensor:
+        """The signed distance to the union of the bars, (n, 1)."""
+        return torch.stack([_to_box(x, *bar) for bar in self.bars]).amin(0)
+
+
+def _norm(x: Tensor) -> Tensor:
+    return x.norm(dim=1, keepdim=True)
+
+
+def _to_box(x: Tensor, left: float, right: float, low: float, high: float) -> Tensor:
+    """The signed distance to a rectangle, (n, 1), negative inside."""
+    center = x.new_tensor([(left + right) / 2, (low + high) / 2])
+    half = x.new_tensor([(right - left) / 2, (high - low) / 2])
+    over = (x - center).abs() - half
+    return _norm(over.clamp(min=0)) + over.amax(dim=1, keepdim=True).clamp(max=0)
