@@ -41,6 +41,11 @@ CALLS: dict[str, Callable[[], Any]] = {
         X, 0.8, groups=LABELS
     ),
     "Clustered": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Clustered(), groups=np.arange(40))(X, 0.8),
+    "Local": lambda: gb.calibrate(
+        GIVEN, X, Y, calibrator=gb.Local(gb.Observations(X + 1, Y), gb.LogScale(draws=2))
+    )(X, 0.8),
+    "LogScale": lambda: gb.LogScale(draws=2).fit(X, abs(Y))(X),
+    "PinballNetwork": lambda: gb.PinballNetwork(steps=2).fit(X, abs(Y))(X),
     "raw_band": lambda: gb.raw_band(GIVEN(X)),
     "points_needed": lambda: gb.points_needed(0.95, 0.9),
     "evaluate": lambda: str(gb.evaluate(CALIBRATED, X + 1, Y, regions={"left": lambda x: x[:, 0] < 0.5})),
@@ -61,7 +66,16 @@ CALLS: dict[str, Callable[[], Any]] = {
         gb.testing.check_calibrator(gb.Split(), sizes=[9], draws=20),
     ),
 }
-VALUES = {"LEVELS", "Absolute", "Scaled", "Total", "Evaluation", "InfiniteBandWarning", "Predictor"} | {
+VALUES = {
+    "LEVELS",
+    "Absolute",
+    "Scaled",
+    "Total",
+    "Evaluation",
+    "InfiniteBandWarning",
+    "Predictor",
+    "OverfittedWarning",
+} | {
     "Fitted",
     "Likelihood",
     "Recipe",

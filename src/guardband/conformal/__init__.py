@@ -5,6 +5,9 @@ from guardband.conformal.calibrate import Calibrated, calibrate, calibrate_array
 from guardband.conformal.clustered import Clustered
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
+from guardband.conformal.local import Local, OverfittedWarning
+from guardband.conformal.logscale import LogScale
+from guardband.conformal.pinball import PinballNetwork
 from guardband.conformal.rank import (
     InfiniteBandWarning,
     confident_rank,
@@ -24,6 +27,10 @@ __all__ = [
     "CoverageLaw",
     "Grouped",
     "InfiniteBandWarning",
+    "Local",
+    "LogScale",
+    "OverfittedWarning",
+    "PinballNetwork",
     "Scaled",
     "Score",
     "Split",

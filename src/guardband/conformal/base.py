@@ -12,7 +12,8 @@ import torch
 from guardband.arrays import Array, to_numpy
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import Level
-from guardband.values import Prediction
+from guardband.conformal.scores import Score
+from guardband.values import Prediction, Predictor
 
 Groups: TypeAlias = Any
 """One label per row, strings or whole numbers: a sequence, numpy array, tensor or pandas column."""
@@ -41,6 +42,10 @@ class Calibrator(ABC):
     @property
     def plain(self) -> Calibrator:
         """The same promise without a shape of its own: what a rival of constant width is calibrated by."""
+        return self
+
+    def prepared(self, predictor: Predictor | None, score: Score) -> Calibrator:
+        """The same, with whatever it has to learn beforehand learnt; most have nothing to learn."""
         return self
 
     @abstractmethod

@@ -115,7 +115,8 @@ def calibrate(
     if len(x) != len(y):
         raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
     prediction = _ask(predictor, x)
-    _refuse_training_rows(_training_rows(predictor), x, y)
+    for owner in (predictor, calibrator):
+        _refuse_training_rows(_training_rows(owner), x, y)
     return _calibrated(predictor, prediction, y, score, calibrator, groups, confidence)
 
 
@@ -173,6 +174,7 @@ def _calibrated(
         groups = labels(groups, len(y))
     if confidence is not None:
         confidence = exact(confidence, "confidence")
+    calibrator = calibrator.prepared(predictor, score)
     scores = to_numpy(score(prediction, y))
     threshold = calibrator.threshold(scores, prediction, groups=groups, confidence=confidence)
     return Calibrated(predictor, score, calibrator, threshold, prediction, y, groups, confidence)
@@ -194,9 +196,9 @@ def _ask(predictor: Predictor, x: Array) -> Prediction:
     return prediction
 
 
-def _training_rows(predictor: Predictor) -> Observations | None:
-    """The training data a predictor carries, if any; on a torch module, `train` is a method."""
-    train = getattr(predictor, "train", None)
+def _training_rows(owner: Predictor | Calibrator | None) -> Observations | None:
+    """The training data a predictor or calibrator carries; on a torch module, `train` is a method."""
+    train = getattr(owner, "train", None)
     if train is None or callable(train):
         return None
     if not isinstance(train, Observations):

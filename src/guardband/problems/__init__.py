@@ -1,5 +1,6 @@
 """What is solved: equations that read like mathematics, on boxes, with conditions on their faces."""
 
+from guardband.problems import noise
 from guardband.problems.allen_cahn import AllenCahn2D
 from guardband.problems.base import Problem, Settings
 from guardband.problems.box import Box, Face
@@ -24,4 +25,5 @@ __all__ = [
     "Poisson1D",
     "Problem",
     "Settings",
+    "noise",
 ]

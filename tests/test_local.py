@@ -1,0 +1,210 @@
+"""Local conformal prediction: exact for any shape, wide where it must be, honest about overfitting."""
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.conformal import Local, LogScale, OverfittedWarning, PinballNetwork
+from guardband.conformal.local import Flat, LocalThreshold, best_shape, log_score
+from guardband.testing import HETEROSKEDASTIC, check_calibrator
+
+QUICK = LogScale(draws=10)
+
+
+def noisy(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Points on [-1, 1] and targets around zero, ten times noisier in the middle."""
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(-1, 1, size=(n, 1))
+    return x, np.where(abs(x) < 0.25, 1.0, 0.1) * generator.normal(size=(n, 1))
+
+
+TRAIN = gb.Observations(*noisy(300, 0))
+ZERO = gb.predictors.Constant(np.zeros_like)
+
+
+def steep(x: np.ndarray) -> np.ndarray:
+    return 0.1 + x[:, 0] ** 2
+
+
+@pytest.mark.parametrize("confidence", [None, 0.9])
+def test_any_shape_obeys_the_exact_law(confidence: float | None) -> None:
+    local = Local(TRAIN, shape=steep)
+    check_calibrator(local, worlds=[HETEROSKEDASTIC], confidence=confidence, sizes=(9, 30, 100))
+
+
+def test_a_shape_per_level_obeys_the_exact_law() -> None:
+    shape = PinballNetwork(per_level=True, steps=40).fit(*learnt())
+    check_calibrator(Local(TRAIN, shape=shape), worlds=[HETEROSKEDASTIC], sizes=(19, 100), draws=200)
+
+
+def learnt() -> tuple[np.ndarray, np.ndarray]:
+    return np.asarray(TRAIN.x), abs(np.asarray(TRAIN.y))[:, 0]
+
+
+def test_an_unclipped_shape_is_caught() -> None:
+    class Unclipped(Local):
+        """The paper's fault: a shape that may be negative, clipped at prediction only."""
+
+        def threshold(self, scores: Any, prediction: Any, **options: Any) -> LocalThreshold:
+            made = super().threshold(scores, prediction, **options)
+
+            class Clipped(LocalThreshold):
+                def __call__(self, prediction: Any, level: Any, groups: Any = None) -> np.ndarray:
+                    return np.maximum(super().__call__(prediction, level, groups), 0)
+
+            return Clipped(made.shape, made.scores, made.x)
+
+    def crossing(x: np.ndarray) -> np.ndarray:
+        return np.where(x[:, 0] < 0.1, -1.0, 1.0)
+
+    with pytest.raises(AssertionError, match="coverage is too low"):
+        check_calibrator(Unclipped(TRAIN, shape=crossing), worlds=[HETEROSKEDASTIC], sizes=[100])
+
+
+def test_a_shape_fitted_on_the_calibration_set_is_caught() -> None:
+    class Leaking(Local):
+        def threshold(self, scores: Any, prediction: Any, **options: Any) -> LocalThreshold:
+            x = np.asarray(prediction.x)
+
+            def nearest(new: np.ndarray) -> np.ndarray:
+                near = abs(new[:, None, 0] - x[None, :, 0]).argmin(axis=1)
+                return np.asarray(scores)[near] + 1e-3
+
+            return LocalThreshold(nearest, np.asarray(scores), x)
+
+    with pytest.raises(AssertionError, match="coverage is too low"):
+        check_calibrator(Leaking(TRAIN, shape=steep), worlds=[HETEROSKEDASTIC], sizes=[30])
+
+
+@pytest.mark.parametrize("learner", [LogScale(), PinballNetwork()])
+def test_the_shape_is_large_where_the_noise_is(learner: Any) -> None:
+    shape = learner.fit(*learnt())
+    inside, outside = shape(np.array([[0.0]])), shape(np.array([[0.7], [-0.7]]))
+    assert (inside > 3 * outside).all() and (shape(np.array([[-5.0], [5.0]])) > 0).all()
+
+
+def test_bands_are_nested_and_follow_the_noise() -> None:
+    calibrated = gb.calibrate(ZERO, *noisy(200, 1), calibrator=Local(TRAIN, QUICK))
+    x, y = noisy(3000, 2)
+    widths = [calibrated(x, level).width for level in (0.5, 0.8, 0.9, 0.95)]
+    assert all((a <= b).all() for a, b in pairwise(widths))
+    middle = (abs(x) < 0.25)[:, 0]
+    evaluation = gb.evaluate(calibrated, x, y, regions={"middle": middle})
+    ours, constant = evaluation.rows[1], evaluation.rows[3]
+    assert ours.coverage > 0.88 > constant.coverage and evaluation.sharpness < evaluation.rows[2].sharpness
+    assert "shape=LogScaleShape" in repr(calibrated) and "Consistent" in evaluation.verdict
+
+
+def test_tensors_give_tensors() -> None:
+    x, y = (torch.tensor(part) for part in noisy(100, 1))
+    band = gb.calibrate(gb.predictors.Constant(lambda x: 0 * x), x, y, calibrator=Local(TRAIN, QUICK))(
+        x + 0.1
+    )
+    assert isinstance(band.upper, torch.Tensor) and band.upper.dtype == torch.float64
+
+
+def test_even_noise_stays_nearly_even() -> None:
+    x, _ = learnt()
+    even = abs(np.random.default_rng(3).normal(size=300))
+    shape = best_shape(QUICK, x, even)(x)
+    assert shape.max() < 1.7 * shape.min()
+
+
+def test_a_shape_that_does_harm_is_replaced_by_a_flat_one() -> None:
+    class Wild:
+        def fit(self, x: np.ndarray, scores: np.ndarray) -> Any:
+            return lambda x: np.exp(3 * np.sin(1000 * x[:, 0]))
+
+    assert isinstance(best_shape(Wild(), *learnt()), Flat)
+    assert isinstance(best_shape(QUICK, np.zeros((5, 1)), np.ones(5)), Flat)
+    assert isinstance(best_shape(QUICK, np.zeros((50, 1)), np.zeros(50)), Flat)
+    with pytest.raises(ValueError, match="training scores are infinite"):
+        best_shape(QUICK, np.zeros((50, 1)), np.full(50, np.inf))
+
+
+def test_the_log_score_is_in_units_of_width() -> None:
+    scores = abs(np.random.default_rng(0).normal(size=1000))
+    assert log_score(np.full(1000, 7.0), scores) == pytest.approx(log_score(np.ones(1000), scores))
+
+
+def test_many_rows_are_carried_by_inducing_points() -> None:
+    x, y = noisy(900, 5)
+    shape = LogScale(draws=5, inducing=60).fit(x, abs(y)[:, 0])
+    assert shape.kernels[0].points.shape == (60, 1) and (shape(x) > 0).all()
+
+
+class Overfitted:
+    """A predictor that knows its training data by heart."""
+
+    def __call__(self, x: np.ndarray) -> gb.Prediction:
+        nearest = abs(x - np.asarray(TRAIN.x).T).argmin(axis=1)
+        known = abs(x - np.asarray(TRAIN.x).T).min(axis=1) < 1e-12
+        return gb.Prediction(x, np.where(known[:, None], 0.9 * np.asarray(TRAIN.y)[nearest], 0.0))
+
+
+@pytest.mark.parametrize("way", ["held out", "refit"])
+def test_an_overfitted_network_falls_back_to_plain_conformal_prediction(way: str) -> None:
+    ways: dict[str, dict[str, Any]] = {
+        "held out": {"held_out": gb.Observations(*noisy(60, 7))},
+        "refit": {"refit": lambda train: ZERO},
+    }
+    local = Local(TRAIN, QUICK, **ways[way])
+    with pytest.warns(OverfittedWarning, match="residuals at training points are 0.1"):
+        calibrated = gb.calibrate(Overfitted(), *noisy(100, 1), calibrator=local)
+    plain = gb.calibrate(Overfitted(), *noisy(100, 1))
+    x, _ = noisy(50, 9)
+    assert np.array_equal(calibrated(x).width, plain(x).width) and local.guarded
+    assert not Local(TRAIN).guarded
+
+
+def test_a_good_network_passes_the_guard() -> None:
+    for local in (
+        Local(TRAIN, QUICK, held_out=gb.Observations(*noisy(200, 7))),
+        Local(TRAIN, QUICK, refit=lambda _: ZERO),
+    ):
+        prepared = local.prepared(ZERO, gb.Scaled())
+        assert not isinstance(prepared.shape, Flat) and prepared.prepared(ZERO, gb.Scaled()) is prepared
+
+
+def test_arrays_alone_will_do() -> None:
+    x, y = noisy(100, 1)
+    zero = gb.Prediction(TRAIN.x, np.zeros_like(TRAIN.y))
+    calibrated = gb.calibrate_arrays(0 * y, y, x_cal=x, calibrator=Local(TRAIN, QUICK, prediction=zero))
+    assert calibrated.band(gb.Prediction(x, 0 * y), 0.9).contains(y).mean() >= 0.9
+    with pytest.raises(ValueError, match="looks at the points"):
+        calibrated.band(gb.Prediction(None, 0 * y))
+    with pytest.raises(ValueError, match="Local\\(train, prediction="):
+        gb.calibrate_arrays(0 * y, y, x_cal=x, calibrator=Local(TRAIN, QUICK))
+    fresh = gb.Observations(*noisy(30, 7))
+    with pytest.raises(ValueError, match="give `held_out_prediction`"):
+        gb.calibrate_arrays(
+            0 * y, y, x_cal=x, calibrator=Local(TRAIN, QUICK, held_out=fresh, prediction=zero)
+        )
+
+
+def test_errors_teach() -> None:
+    with pytest.raises(ValueError, match="held-out rows are training rows"):
+        Local(TRAIN, held_out=TRAIN).prepared(ZERO, gb.Scaled())
+    with pytest.raises(ValueError, match="300 of 300 calibration points are training points"):
+        gb.calibrate(ZERO, TRAIN.x, TRAIN.y, calibrator=Local(TRAIN))
+    with pytest.raises(ValueError, match="`calibrate` prepares it"):
+        Local(TRAIN).threshold(np.ones(3), gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
+    with pytest.raises(ValueError, match="treats all points alike"):
+        gb.calibrate(ZERO, *noisy(20, 1), calibrator=Local(TRAIN, shape=steep), groups=np.zeros(20, int))
+    with pytest.warns(gb.InfiniteBandWarning):
+        band = gb.calibrate(ZERO, *noisy(9, 1), calibrator=Local(TRAIN, shape=steep))(np.zeros((1, 1)), 0.95)
+    assert np.isinf(band.upper).all()
+
+
+def test_a_pinball_network_is_monotone_in_the_level() -> None:
+    for per_level in (False, True):
+        shape = PinballNetwork(per_level=per_level, steps=60).fit(*learnt())
+        x = np.linspace(-1, 1, 50)[:, None]
+        levels = [shape(x, level) for level in (0.01, 0.05, 0.33, 0.5, 0.95, 0.99)]
+        assert all((a <= b).all() for a, b in pairwise(levels)) and (levels[0] > 0).all()
+    calibrated = gb.calibrate(ZERO, *noisy(100, 1), calibrator=Local(TRAIN, PinballNetwork(steps=40)))
+    assert calibrated([0.1], 0.9).width > 0
