@@ -3,8 +3,8 @@
 Most of a domain is quiet, and here and there something happens. So the logarithm of the scale is a floor plus
 bumps, log s(x) = c + softplus(h(x)), with h a Gaussian process whose mean lies below zero: between the bumps
 the scale is flat, and a homoskedastic field stays one. Given s, residuals are half-normal. The posterior of
-h, of its mean, size and length, is sampled, and the shape is an upper quantile of s over the draws: where little
-is known it is wide, which is what a band wants.
+h, of its mean, size and length, is sampled, and the shape is an upper quantile of s over the draws: where
+little is known it is wide, which is what a band wants.
 """
 
 from __future__ import annotations
