@@ -44,6 +44,11 @@ CALLS: dict[str, Callable[[], Any]] = {
     "Local": lambda: gb.calibrate(
         GIVEN, X, Y, calibrator=gb.Local(gb.Observations(X + 1, Y), gb.LogScale(draws=2))
     )(X, 0.8),
+    "Localized": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Localized(1.0))(X, 0.8),
+    "Weighted": lambda: gb.calibrate(
+        GIVEN, X, Y, calibrator=gb.Weighted(gb.density_ratio(X + 0.1, X, method="kernel"))
+    )(X, 0.8),
+    "density_ratio": lambda: gb.density_ratio(X, X + 0.1)(X),
     "LogScale": lambda: gb.LogScale(draws=2).fit(X, abs(Y))(X),
     "PinballNetwork": lambda: gb.PinballNetwork(steps=2).fit(X, abs(Y))(X),
     "raw_band": lambda: gb.raw_band(GIVEN(X)),

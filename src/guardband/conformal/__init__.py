@@ -6,6 +6,7 @@ from guardband.conformal.clustered import Clustered
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
 from guardband.conformal.local import Local, OverfittedWarning
+from guardband.conformal.localized import Localized
 from guardband.conformal.logscale import LogScale
 from guardband.conformal.pinball import PinballNetwork
 from guardband.conformal.rank import (
@@ -17,6 +18,7 @@ from guardband.conformal.rank import (
 )
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
 from guardband.conformal.split import Split
+from guardband.conformal.weighted import Weighted, density_ratio
 
 __all__ = [
     "LEVELS",
@@ -28,6 +30,7 @@ __all__ = [
     "Grouped",
     "InfiniteBandWarning",
     "Local",
+    "Localized",
     "LogScale",
     "OverfittedWarning",
     "PinballNetwork",
@@ -37,9 +40,11 @@ __all__ = [
     "Symmetric",
     "Threshold",
     "Total",
+    "Weighted",
     "calibrate",
     "calibrate_arrays",
     "confident_rank",
+    "density_ratio",
     "points_needed",
     "quantile",
     "rank",

@@ -1,0 +1,133 @@
+"""Localized: calibration points near the query count most, without any training.
+
+Weighing by the distance to the query itself would not be valid: the query would always sit at the top of its
+own kernel. So a nearby point is drawn from the kernel around the query first, and weights are centred there;
+then query and calibration points are treated alike. (Hore and Barber 2023)
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.special import ndtri
+
+from guardband.arrays import Array, ArrayLike, finite, rows, to_numpy
+from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
+from guardband.conformal.rank import Level, checked, warn_infinite
+from guardband.conformal.weighted import places_of, weighted_quantile
+from guardband.values import Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Localized(Calibrator):
+    """Randomly localized conformal prediction: exact on average, approximately right at every place.
+
+    Give the `bandwidth` of the kernel, in the units of x, or `inputs` (such as the training inputs, never
+    the calibration ones): the bandwidth is then chosen so that about `effective` calibration points count at
+    a typical place. Few of them make a local band, and one that is often infinite: at 95 %, 19 must count.
+    The drawn point is a function of `seed` and x, so the band is a fixed function.
+    """
+
+    bandwidth: float | None = None
+    inputs: ArrayLike = None
+    effective: float = 50.0
+    kernel: Literal["gauss", "box"] = "gauss"
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if (self.bandwidth is None) == (self.inputs is None):
+            raise ValueError("Localized() needs either a `bandwidth` or `inputs` to choose it from.")
+        if self.bandwidth is not None and not 0 < self.bandwidth < np.inf:
+            raise ValueError(f"`bandwidth` should be a positive length, got {self.bandwidth}.")
+        if self.kernel not in ("gauss", "box"):
+            raise ValueError(f"`kernel` should be 'gauss' or 'box', got {self.kernel!r}.")
+
+    def threshold(
+        self,
+        scores: Array,
+        prediction: Prediction,
+        *,
+        groups: np.ndarray | None = None,
+        confidence: Level | None = None,
+    ) -> LocalizedThreshold:
+        """Sort the scores with their points."""
+        no_groups(groups, "Localized()", "it weighs points by their places.")
+        no_confidence(confidence, "Localized()")
+        scores, x = checked(scores), places_of(prediction, "Localized()")
+        order = np.argsort(scores, kind="stable")
+        bandwidth = self.bandwidth if self.bandwidth is not None else self._choose(len(x))
+        return LocalizedThreshold(scores[order], x[order], bandwidth, self.kernel, self.seed)
+
+    def _choose(self, n: int) -> float:
+        """The bandwidth at which so many of n points count, by halving."""
+        x = np.asarray(to_numpy(finite(rows(self.inputs, "inputs"), "inputs")), dtype=float)
+        target = min(self.effective / n, 1.0) * len(x)
+        low, high = 1e-6, 1e3 * float(np.ptp(x, axis=0).max() + 1e-12)
+        for _ in range(60):
+            middle = np.sqrt(low * high)
+            weights = np.exp(_log_kernel(x, x[:200], middle, self.kernel))
+            counted = np.median(weights.sum(axis=1) ** 2 / (weights**2).sum(axis=1))
+            low, high = (middle, high) if counted < target else (low, middle)
+        return float(high)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalizedThreshold(Threshold):
+    """The sorted calibration scores and their points, and the kernel."""
+
+    scores: np.ndarray
+    x: np.ndarray
+    bandwidth: float
+    kernel: str
+    seed: int
+
+    def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
+        """Per query the weighted quantile around a point drawn near it, (n,)."""
+        no_groups(groups, "Localized()", "it weighs points by their places.")
+        x = places_of(prediction, "Localized()")
+        parts = [self._part(x[start : start + 1000], level) for start in range(0, len(x), 1000)]
+        q = np.concatenate(parts) if parts else np.empty(0)
+        if np.isinf(q).any():
+            warn_infinite(
+                f"at {int(np.isinf(q).sum())} of {len(q)} points too few calibration points are near. "
+                "Take a larger `bandwidth` or `effective`, or more calibration points."
+            )
+        return q
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> None:
+        """None: coverage given the calibration set depends on the densities."""
+        return None
+
+    def _part(self, x: np.ndarray, level: Level) -> np.ndarray:
+        near = self.near(x)
+        others = _log_kernel(self.x, near, self.bandwidth, self.kernel)
+        own = _log_kernel_pairs(x, near, self.bandwidth, self.kernel)
+        top = np.maximum(others.max(axis=1, initial=-np.inf), own)
+        return weighted_quantile(self.scores, np.exp(others - top[:, None]), np.exp(own - top), level)
+
+    def near(self, x: np.ndarray) -> np.ndarray:
+        """The points drawn from the kernels around x, functions of x and the seed alone."""
+        chance = np.stack([_chance(row, self.seed) for row in x]) if len(x) else x
+        step = ndtri(chance) if self.kernel == "gauss" else 2 * chance - 1
+        return x + self.bandwidth * step
+
+
+def _chance(row: np.ndarray, seed: int) -> np.ndarray:
+    """Numbers uniform in (0, 1), one per coordinate, that only this point and this seed have."""
+    digest = hashlib.shake_128(np.int64(seed).tobytes() + (row + 0.0).tobytes()).digest(8 * len(row))
+    return (np.frombuffer(digest, np.uint64).astype(float) + 0.5) / 2.0**64
+
+
+def _log_kernel(points: np.ndarray, centers: np.ndarray, bandwidth: float, kernel: str) -> np.ndarray:
+    """The logarithm of the kernel, (centers, points)."""
+    return _log_kernel_pairs(points[None], centers[:, None], bandwidth, kernel)
+
+
+def _log_kernel_pairs(a: np.ndarray, b: np.ndarray, bandwidth: float, kernel: str) -> np.ndarray:
+    away = (a - b) / bandwidth
+    if kernel == "gauss":
+        return -0.5 * (away**2).sum(axis=-1)
+    return np.where((abs(away) <= 1).all(axis=-1), 0.0, -np.inf)

@@ -1,0 +1,163 @@
+"""Weighted: calibration points and queries that come from different places, reweighted to agree.
+
+A calibration point counts as often as it would occur among the queries: w(x) is the density of queries over
+that of calibration points. The query itself may be arbitrarily bad, with its own weight; where that is large,
+no calibration point speaks for it and the band is honestly infinite.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import expit
+from scipy.stats import gaussian_kde
+
+from guardband.arrays import Array, ArrayLike, finite, rows, to_numpy
+from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
+from guardband.conformal.rank import Level, checked, exact, warn_infinite
+from guardband.values import Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted(Calibrator):
+    """Weighted conformal prediction for covariate shift: places differ, the noise at each place does not.
+
+    `ratio` is a function from x (n, d) to weights (n,) >= 0, the density of queries over that of calibration
+    points, up to a factor. With the true ratio a query is covered with probability at least `level`; with an
+    estimated one (`density_ratio`), nearly so. (Tibshirani, Barber, Candes and Ramdas 2019)
+    """
+
+    ratio: Callable[[Array], Array]
+
+    def threshold(
+        self,
+        scores: Array,
+        prediction: Prediction,
+        *,
+        groups: np.ndarray | None = None,
+        confidence: Level | None = None,
+    ) -> WeightedThreshold:
+        """Sort the scores, each with its weight."""
+        no_groups(groups, "Weighted()", "it weighs points by their places.")
+        no_confidence(confidence, "Weighted()")
+        scores = checked(scores)
+        weights = self._weights(prediction)
+        order = np.argsort(scores, kind="stable")
+        return WeightedThreshold(scores[order], weights[order], self._weights)
+
+    def _weights(self, prediction: Prediction) -> np.ndarray:
+        x = places_of(prediction, "Weighted()")
+        weights = np.asarray(to_numpy(self.ratio(x)), dtype=float)
+        if weights.size != len(x) or not (np.isfinite(weights) & (weights >= 0)).all():
+            raise ValueError(f"`ratio` should give {len(x)} finite weights >= 0, one per point.")
+        return weights.reshape(-1)
+
+
+@dataclass(frozen=True, eq=False)
+class WeightedThreshold(Threshold):
+    """The sorted calibration scores, their weights, and the weight of a query."""
+
+    scores: np.ndarray
+    weights: np.ndarray
+    weight_of: Callable[[Prediction], np.ndarray]
+
+    @property
+    def effective(self) -> float:
+        """How many calibration points these weights are worth: (sum w)^2 / sum w^2."""
+        squares = float(np.sum(self.weights**2))
+        return float(self.weights.sum()) ** 2 / squares if squares else 0.0
+
+    def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
+        """Per query the smallest score up to which calibration weighs `level` of all; else infinite."""
+        no_groups(groups, "Weighted()", "it weighs points by their places.")
+        own = self.weight_of(prediction)
+        q = weighted_quantile(self.scores, self.weights[None], own, level)
+        if np.isinf(q).any():
+            warn_infinite(
+                f"at {int(np.isinf(q).sum())} of {len(q)} points there are too few calibration points like "
+                f"them; all together they are worth {self.effective:.0f} of {len(self.scores)}."
+            )
+        return q
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> None:
+        """None: coverage given the calibration set depends on the densities."""
+        return None
+
+
+def weighted_quantile(scores: np.ndarray, weights: np.ndarray, own: np.ndarray, level: Level) -> np.ndarray:
+    """The smallest of sorted scores (n,) up to which the weights carry `level` of all weight, own included.
+
+    `weights` is (m, n), or (1, n) if they are the same for all queries; `own` (m,) sits at infinity. With
+    equal weights this is the exact rank: sums of ones are whole numbers, and the level is a fraction.
+    """
+    largest = np.maximum(weights.max(axis=1, initial=0), own)
+    largest = np.where(largest > 0, largest, 1.0)
+    if len(weights) == 1:  # shared: only the query's own weight differs
+        largest = np.full_like(largest, max(float(weights.max(initial=0)), 1e-300))
+    sums = np.cumsum(weights / largest[: len(weights), None], axis=1)
+    total = (sums[:, -1] if sums.shape[1] else 0.0) + own / largest
+    fraction = exact(level)
+    needed, sums = total * fraction.numerator, sums * fraction.denominator
+    if len(sums) == 1:
+        rank = np.searchsorted(sums[0], needed, side="left")
+    else:
+        rank = (sums < needed[:, None]).sum(axis=1)
+    return np.append(scores, np.inf)[rank]
+
+
+def density_ratio(
+    x_cal: ArrayLike, x_query: ArrayLike, *, method: Literal["logistic", "kernel"] = "logistic"
+) -> Callable[[Array], np.ndarray]:
+    """An estimate of the density of queries over that of calibration points, from points of both.
+
+    "logistic" tells them apart by a classifier with squares and products of the coordinates, "kernel" divides
+    two kernel density estimates. Use points that are not calibrated on, such as training inputs, where they
+    were placed like the calibration points.
+
+    >>> ratio = density_ratio(np.linspace(0, 1, 200), np.linspace(0.5, 1, 200))
+    >>> bool(ratio(np.array([[0.9]])) > 2 * ratio(np.array([[0.2]])))
+    True
+    """
+    old, new = (np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float) for x in (x_cal, x_query))
+    if old.shape[1] != new.shape[1]:
+        raise ValueError(f"Both should have the same coordinates, got {old.shape[1]} and {new.shape[1]}.")
+    if method == "kernel":
+        below, above = gaussian_kde(old.T), gaussian_kde(new.T)
+        return lambda x: (
+            above(np.asarray(to_numpy(x)).T) / np.maximum(below(np.asarray(to_numpy(x)).T), 1e-300)
+        )
+    if method != "logistic":
+        raise ValueError(f"`method` should be 'logistic' or 'kernel', got {method!r}.")
+    center, spread = old.mean(axis=0), np.maximum(old.std(axis=0), 1e-12)
+    both = _quadratic((np.vstack([old, new]) - center) / spread)
+    label = np.repeat([0.0, 1.0], [len(old), len(new)])
+
+    def loss(w: np.ndarray) -> tuple[float, np.ndarray]:
+        z = both @ w
+        gradient = both.T @ (expit(z) - label) + 1e-2 * w
+        return float(np.logaddexp(0, z).sum() - label @ z + 5e-3 * w @ w), gradient
+
+    w = minimize(loss, np.zeros(both.shape[1]), jac=True, method="L-BFGS-B").x
+    odds = len(old) / len(new)
+    return lambda x: (
+        odds * np.exp(np.clip(_quadratic((np.asarray(to_numpy(x)) - center) / spread) @ w, -50, 50))
+    )
+
+
+def places_of(prediction: Prediction, name: str) -> np.ndarray:
+    """The points of a prediction, or an error that asks for them."""
+    if prediction.x is None:
+        raise ValueError(
+            f"{name} looks at the points: give x_cal to `calibrate_arrays`, and x to `gb.Prediction`."
+        )
+    return np.asarray(to_numpy(finite(rows(prediction.x, "x"), "x")), dtype=float)
+
+
+def _quadratic(x: np.ndarray) -> np.ndarray:
+    """One, the coordinates, and all products of two of them."""
+    i, j = np.triu_indices(x.shape[1])
+    return np.hstack([np.ones((len(x), 1)), x, x[:, i] * x[:, j]])

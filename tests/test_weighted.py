@@ -1,0 +1,181 @@
+"""Weighted and localized conformal prediction: valid on average where plain ranks are not."""
+
+import json
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import guardband as gb
+from guardband.conformal import Localized, Weighted, density_ratio
+from guardband.conformal.localized import LocalizedThreshold
+from guardband.conformal.rank import quantile
+from guardband.conformal.weighted import WeightedThreshold, weighted_quantile
+from guardband.testing import HETEROSKEDASTIC, Draw, World, check_calibrator
+
+VECTORS = json.loads((Path(__file__).parent / "data" / "conformal_vectors.json").read_text())["weighted"]
+DRAW = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["id"])
+def test_reference_vectors(case: dict[str, Any]) -> None:
+    weights, own = np.array([case["weights"]], float), np.array([case["test_weight"]], float)
+    level = 1 - Fraction(case["alpha"])
+    found = weighted_quantile(np.array(case["scores"], float), weights, own, level)
+    assert found == [float(case["quantile"])]
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.3, 1e-200, 1e200])
+def test_equal_weights_are_split_bit_for_bit(weight: float) -> None:
+    for n in (*range(1, 41), 99, 100, 199, 999):
+        scores = np.sort(DRAW.normal(size=n) ** 2)
+        for level in [f"0.{i:02d}" for i in range(1, 100)]:
+            one = weighted_quantile(scores, np.full((1, n), weight), np.full(3, weight), level)
+            many = weighted_quantile(scores, np.full((3, n), weight), np.full(3, weight), level)
+            assert (one == quantile(scores, level)).all() and (many == one).all(), (n, level)
+
+
+def test_equal_weights_give_the_band_of_split() -> None:
+    x, y = DRAW.uniform(size=(50, 1)), DRAW.normal(size=50)
+    zero = gb.predictors.Constant(np.zeros_like)
+    weighted = gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: np.full(len(x), 0.7)))
+    assert np.array_equal(weighted(x).upper, gb.calibrate(zero, x, y)(x).upper)
+    assert weighted.threshold.effective == pytest.approx(50)  # type: ignore[attr-defined]
+
+
+def shifted(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
+    """Calibration points crowd to the left, queries to the right, where the noise is larger."""
+    x = np.vstack([generator.beta(1, 3, size=(n, 1)), generator.beta(3, 1, size=(m, 1))])
+    y = world.observe(generator, x, outputs)
+    return Draw(x[:n], y[:n], x[n:], y[n:])
+
+
+def true_ratio(x: np.ndarray) -> np.ndarray:
+    return x[:, 0] ** 2 / np.maximum((1 - x[:, 0]) ** 2, 1e-12)
+
+
+SETTING: dict[str, Any] = dict(
+    score=gb.Absolute(), sampler=shifted, worlds=[HETEROSKEDASTIC], sizes=(30, 100), levels=(0.5, 0.8, 0.9)
+)
+
+
+def test_the_true_ratio_covers() -> None:
+    check_calibrator(Weighted(true_ratio), draws=2000, **SETTING)
+
+
+def test_ignored_weights_are_caught() -> None:
+    class Ignoring(Weighted):
+        def _weights(self, prediction: Any) -> np.ndarray:
+            return np.ones(len(prediction))
+
+    with pytest.raises(AssertionError, match="coverage is too low"):
+        check_calibrator(Ignoring(true_ratio), draws=2000, **SETTING)
+
+
+def test_no_weight_at_all_is_infinite() -> None:
+    q = weighted_quantile(np.array([1.0, 2.0]), np.zeros((1, 2)), np.array([1.0, 5.0]), 0.5)
+    assert np.isinf(q).all()
+    threshold = WeightedThreshold(np.array([1.0]), np.zeros(1), lambda p: np.ones(len(p)))
+    assert threshold.effective == 0
+    with pytest.warns(gb.InfiniteBandWarning, match="at 2 of 2 points there are too few"):
+        threshold(gb.Prediction(np.zeros((2, 1)), np.zeros(2)), 0.5)
+
+
+@pytest.mark.parametrize("method", ["logistic", "kernel"])
+def test_an_estimated_ratio_ranks_places_as_the_true_one(method: Any) -> None:
+    generator = np.random.default_rng(1)
+    old, new = generator.normal(size=(500, 2)), generator.normal(size=(500, 2)) + 0.7
+    ratio = density_ratio(old, new, method=method)
+    x = generator.normal(size=(300, 2))
+    assert np.corrcoef(np.log(ratio(x)), x.sum(axis=1))[0, 1] > 0.9
+
+
+def hub(generator: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Three quarters of the points at a hub with small scores, the rest at two spokes with large ones."""
+    where = generator.choice([0.0, -0.9, 0.9], p=[0.75, 0.125, 0.125], size=n)
+    x = where + 1e-6 * generator.normal(size=n)
+    return x[:, None], np.where(abs(where) > 0.5, 10.0, 1.0) * generator.uniform(size=n)
+
+
+def coverage_at_the_hub(calibrator: gb.conformal.Calibrator, draws: int) -> float:
+    generator, covered = np.random.default_rng(2), 0
+    zero = gb.predictors.Constant(np.zeros_like)
+    for _ in range(draws):
+        x, y = hub(generator, 201)
+        calibrated = gb.calibrate(zero, x[:200], y[:200], calibrator=calibrator)
+        covered += int(calibrated(x[200:], 0.8).contains(y[200:])[0])
+    return covered / draws
+
+
+class CentredOnTheQuery(Localized):
+    """The tempting fault: weights centred on the query itself."""
+
+    def threshold(self, *args: Any, **options: Any) -> LocalizedThreshold:
+        made = super().threshold(*args, **options)
+
+        class Centred(LocalizedThreshold):
+            def near(self, x: np.ndarray) -> np.ndarray:
+                return x
+
+        return Centred(made.scores, made.x, made.bandwidth, made.kernel, made.seed)
+
+
+@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
+def test_a_kernel_centred_on_the_query_is_caught() -> None:
+    """P(Binomial(2000, 0.8) <= 1543) is 1e-3."""
+    assert coverage_at_the_hub(Localized(1.0, kernel="box"), 2000) > 1543 / 2000
+    assert coverage_at_the_hub(CentredOnTheQuery(1.0, kernel="box"), 2000) < 1543 / 2000
+
+
+@pytest.mark.parametrize("kernel", ["gauss", "box"])
+def test_localized_covers(kernel: Any) -> None:
+    localized = Localized(0.2, kernel=kernel)
+    check_calibrator(localized, worlds=[HETEROSKEDASTIC], sizes=(30, 100), levels=(0.5, 0.8, 0.9), draws=2000)
+
+
+def test_the_bandwidth_follows_the_effective_size() -> None:
+    x = np.random.default_rng(0).uniform(size=(300, 1))
+    prediction = gb.Prediction(x[:100], np.zeros(100))
+    wide, narrow = (
+        Localized(inputs=x, effective=size).threshold(np.ones(100), prediction).bandwidth for size in (60, 20)
+    )
+    assert wide > 2 * narrow > 0
+    assert Localized(inputs=x, effective=1e9).threshold(np.ones(100), prediction).bandwidth > 10
+
+
+def test_chunks_and_the_whole_agree_and_seeds_differ() -> None:
+    x, y = DRAW.uniform(size=(100, 2)), DRAW.normal(size=100)
+    zero = gb.predictors.Constant(lambda x: 0 * x[:, :1])
+    bands = [gb.calibrate(zero, x, y, calibrator=Localized(0.5, seed=seed)) for seed in (0, 0, 1)]
+    new = DRAW.uniform(size=(40, 2))
+    whole = bands[0](new, 0.8).upper
+    assert np.array_equal(whole, np.vstack([bands[1](new[i : i + 1], 0.8).upper for i in range(40)]))
+    assert not np.array_equal(whole, bands[2](new, 0.8).upper)
+
+
+def test_errors_teach() -> None:
+    x, y = np.zeros((9, 1)), np.arange(9.0)
+    zero = gb.predictors.Constant(np.zeros_like)
+    for calibrator in (Weighted(lambda x: x[:, 0] + 1), Localized(1.0)):
+        with pytest.raises(ValueError, match="looks at the points"):
+            gb.calibrate_arrays(y, y, calibrator=calibrator)
+        with pytest.raises(ValueError, match="has no exact law"):
+            gb.calibrate(zero, x, y, calibrator=calibrator, confidence=0.9)
+        with pytest.raises(ValueError, match="by their places"):
+            gb.calibrate(zero, x, y, calibrator=calibrator, groups=np.zeros(9, int))
+    with pytest.raises(ValueError, match="finite weights >= 0"):
+        gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: x[:, 0] - 1))
+    with pytest.raises(ValueError, match="either a `bandwidth` or `inputs`"):
+        Localized()
+    with pytest.raises(ValueError, match="positive length"):
+        Localized(0.0)
+    with pytest.raises(ValueError, match="'gauss' or 'box'"):
+        Localized(1.0, kernel="hat")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="same coordinates"):
+        density_ratio(np.zeros((9, 1)), np.zeros((9, 2)))
+    with pytest.raises(ValueError, match="'logistic' or 'kernel'"):
+        density_ratio(x, x, method="forest")  # type: ignore[arg-type]
+    with pytest.warns(gb.InfiniteBandWarning, match="at 1 of 1 points too few"):
+        gb.calibrate(zero, x, y, calibrator=Localized(1.0, kernel="box"))([[50.0]])
