@@ -154,3 +154,18 @@ def test_half_precision_neither_overflows_nor_broadcasts() -> None:
     assert relative_l2(big, big + np.float16(2)) == pytest.approx(1 / 11, rel=1e-3)
     with pytest.raises(ValueError, match=r"`y` should have the shape of the band, \(4, 1\), got \(1, 1\)"):
         interval_score(BAND, [3.0])
+
+
+def test_the_truth_is_another_target() -> None:
+    generator = np.random.default_rng(0)
+    x, y = generator.uniform(size=100), generator.normal(size=100)
+    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x, y)
+    new, truth = generator.uniform(size=200), np.zeros(200)
+    plain = gb.evaluate(calibrated, new, truth, target="truth")
+    assert (
+        plain.coverage == 1 and "says nothing unless the noise" in plain.verdict and plain.acd_floor is None
+    )
+    declared = gb.evaluate(calibrated, new, truth, target="truth", median_zero=True)
+    assert "at least 0.9 = 1 - 2 (1 - level)" in declared.verdict
+    with pytest.raises(ValueError, match="'measurement' or 'truth'"):
+        gb.evaluate(calibrated, new, truth, target="noise")  # type: ignore[arg-type]

@@ -44,6 +44,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "Local": lambda: gb.calibrate(
         GIVEN, X, Y, calibrator=gb.Local(gb.Observations(X + 1, Y), gb.LogScale(draws=2))
     )(X, 0.8),
+    "check": lambda: str(gb.check(CALIBRATED, X + 0.1)),
+    "Simultaneous": lambda: gb.calibrate_arrays(
+        np.zeros((9, 5, 1)), np.ones((9, 5, 1)), score=gb.Simultaneous.fitted(np.ones((3, 5, 1)))
+    ),
     "Localized": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Localized(1.0))(X, 0.8),
     "Weighted": lambda: gb.calibrate(
         GIVEN, X, Y, calibrator=gb.Weighted(gb.density_ratio(X + 0.1, X, method="kernel"))
@@ -80,6 +84,7 @@ VALUES = {
     "InfiniteBandWarning",
     "Predictor",
     "OverfittedWarning",
+    "Findings",
 } | {
     "Fitted",
     "Likelihood",

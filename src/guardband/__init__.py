@@ -1,6 +1,7 @@
 """Prediction bands with a finite-sample coverage guarantee for PINNs and other PDE surrogates."""
 
 from guardband import conformal, metrics, pinn, plot, predictors, problems, testing
+from guardband.checks import Findings, check
 from guardband.conformal import (
     LEVELS,
     Absolute,
@@ -14,6 +15,7 @@ from guardband.conformal import (
     OverfittedWarning,
     PinballNetwork,
     Scaled,
+    Simultaneous,
     Split,
     Total,
     Weighted,
@@ -37,6 +39,7 @@ __all__ = [
     "Clustered",
     "Constrained",
     "Evaluation",
+    "Findings",
     "Fitted",
     "Grouped",
     "InfiniteBandWarning",
@@ -51,12 +54,14 @@ __all__ = [
     "Predictor",
     "Recipe",
     "Scaled",
+    "Simultaneous",
     "Split",
     "Total",
     "TrainingDiverged",
     "Weighted",
     "calibrate",
     "calibrate_arrays",
+    "check",
     "conformal",
     "density_ratio",
     "evaluate",

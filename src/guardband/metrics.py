@@ -6,8 +6,9 @@ import math
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import cached_property
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 
 import numpy as np
 
@@ -210,12 +211,18 @@ def evaluate(
     levels: Sequence[Level] = LEVELS,
     groups: Groups = None,
     regions: Mapping[str, Region] | None = None,
+    target: Literal["measurement", "truth"] = "measurement",
+    median_zero: bool = False,
 ) -> Evaluation:
     """Test a calibrated band on fresh points x (n, d), y (n, m), and say whether the law holds.
 
     In place of x a `Prediction` already made will do, for calibrations from arrays alone.
     Beside the band stand its constant-width rival, calibrated on the same points, and the band
     before calibration if there is one. `regions` maps names to masks or functions of x.
+
+    The guarantee is about measurements. With `target="truth"`, y is the noise-free solution, and coverage of
+    it is reported as such; `median_zero=True` declares that the noise is independent with median zero, from
+    which a weaker promise for the truth follows.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -226,6 +233,8 @@ def evaluate(
     >>> print(evaluation.verdict)
     Consistent with the guarantee: 481 of 500 covered, a valid band covers 436 to 496 in 99 % of cases.
     """
+    if target not in ("measurement", "truth"):
+        raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
     y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
     groups = None if groups is None else labels(groups, len(y))
@@ -257,9 +266,15 @@ def evaluate(
         n_cal=len(calibrated.y),
         n_test=len(y),
         relative_l2=relative_l2(prediction.mean, y),
-        verdict=_verdict(calibrated, level, table[0], groups),
+        verdict=(
+            _truth_verdict(level, table[0], median_zero)
+            if target == "truth"
+            else _verdict(calibrated, level, table[0], groups)
+        ),
         rows=tuple(table),
-        laws=_all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels),
+        laws=None
+        if target == "truth"
+        else _all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels),
     )
 
 
@@ -295,6 +310,22 @@ def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> 
             "construction. Test on others.",
             stacklevel=3,
         )
+
+
+def _truth_verdict(level: Level, row: Row, median_zero: bool) -> str:
+    """What can be said of the noise-free truth: nothing without an assumption on the noise."""
+    seen = f"{round(row.coverage * row.points)} of {row.points} noise-free values covered. "
+    if not median_zero:
+        return (
+            seen + "The guarantee is about new measurements; about the truth it says nothing unless the "
+            "noise is known to have median zero (biased sensors would mislead model and band alike)."
+        )
+    promise = max(Fraction(0), 2 * exact(level) - 1)
+    return (
+        seen
+        + f"With independent noise of median zero, as declared, the truth is covered with probability at "
+        f"least {float(promise):g} = 1 - 2 (1 - level), and usually far more."
+    )
 
 
 def _verdict(calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray | None) -> str:

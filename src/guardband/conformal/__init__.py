@@ -17,6 +17,7 @@ from guardband.conformal.rank import (
     rank,
 )
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
+from guardband.conformal.simultaneous import Simultaneous
 from guardband.conformal.split import Split
 from guardband.conformal.weighted import Weighted, density_ratio
 
@@ -36,6 +37,7 @@ __all__ = [
     "PinballNetwork",
     "Scaled",
     "Score",
+    "Simultaneous",
     "Split",
     "Symmetric",
     "Threshold",

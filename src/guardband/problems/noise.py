@@ -150,6 +150,25 @@ class DiscAndCorner(Noise):
         return torch.stack([_to_box(x, *bar) for bar in self.bars]).amin(0)
 
 
+@dataclass(frozen=True)
+class Front(Noise):
+    """A noisy band along the curve x1 = 0.5 sin(pi x0): a field that no setting was chosen on."""
+
+    height: float = 0.45
+    half_width: float = 0.12
+
+    def extra(self, x: Tensor) -> Tensor:
+        """A smooth step at both sides, (n, 1)."""
+        return self.height * torch.sigmoid((self.half_width - self._away(x)) / 0.04)
+
+    def region(self, x: Tensor) -> Tensor:
+        """Within the band."""
+        return self._away(x)[:, 0] <= self.half_width
+
+    def _away(self, x: Tensor) -> Tensor:
+        return (x[:, 1:2] - 0.5 * torch.sin(torch.pi * x[:, :1])).abs()
+
+
 def _norm(x: Tensor) -> Tensor:
     return x.norm(dim=1, keepdim=True)
 

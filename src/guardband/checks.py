@@ -1,0 +1,189 @@
+"""Checks: is the guarantee void? What can be seen of it before anybody trusts a number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.spatial.distance import cdist
+
+from guardband.arrays import ArrayLike, finite, rows, shared_rows, to_numpy
+from guardband.conformal import Calibrated, Local, points_needed
+from guardband.conformal.rank import Level, exact
+
+SIGNIFICANT = 0.01
+"""Below this p-value calibration points and queries are said to come from different places."""
+
+PERMUTATIONS, AT_MOST = 999, 500
+"""Permutations of the two-sample test, and how many points of each sample it looks at."""
+
+FAR = 0.05
+"""The share of queries far from every calibration point above which there is an alarm."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was looked at, in a sentence; an alarm if it may void the guarantee."""
+
+    name: str
+    alarm: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What `check` found. Prints as short sentences, alarms first."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def alarms(self) -> tuple[Finding, ...]:
+        """What may void the guarantee."""
+        return tuple(finding for finding in self.findings if finding.alarm)
+
+    @property
+    def ok(self) -> bool:
+        """Whether nothing was found against the guarantee."""
+        return not self.alarms
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of this name."""
+        return next(finding for finding in self.findings if finding.name == name)
+
+    def __str__(self) -> str:
+        ordered = sorted(self.findings, key=lambda finding: not finding.alarm)
+        return "\n".join(f"{'ALARM' if finding.alarm else 'ok   '}  {finding.text}" for finding in ordered)
+
+    __repr__ = __str__
+
+
+def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: int = 0) -> Findings:
+    """Look for reasons not to trust a calibrated band at queries x (n, d), each with what to do.
+
+    Whether there are enough calibration points, whether training rows are among them, whether they are
+    readings of few sensors, whether the queries come from other places, and whether many lie far from all
+    calibration points. It sees inputs only: other noise, or another regime at the same places, it cannot see.
+
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0)
+    >>> model = gb.predictors.Constant(np.zeros_like)
+    >>> calibrated = gb.calibrate(model, draw.uniform(size=100), draw.normal(size=100))
+    >>> print(gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"].text[:57])
+    The queries come from other places than the calibration p
+    """
+    queries = np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
+    return Findings(tuple(_findings(calibrated, queries, level, np.random.default_rng(seed))))
+
+
+def _findings(
+    calibrated: Calibrated, queries: np.ndarray, level: Level, generator: np.random.Generator
+) -> Iterator[Finding]:
+    yield _size(calibrated, level)
+    yield _guard(calibrated)
+    if calibrated.prediction.x is None:
+        yield Finding(
+            "places", False, "The calibration points were not given; their places cannot be checked."
+        )
+        return
+    places = np.asarray(to_numpy(calibrated.prediction.x), dtype=float)
+    places = places.reshape(len(places), -1)
+    if queries.shape[1] != places.shape[1]:
+        raise ValueError(f"`x` should have {places.shape[1]} coordinates, got {queries.shape[1]}.")
+    yield _leak(calibrated, places)
+    yield _sensors(calibrated, places)
+    spread = np.maximum(places.std(axis=0), 1e-12)
+    yield _shift(places / spread, queries / spread, generator)
+    yield _far(places / spread, queries / spread)
+
+
+def _size(calibrated: Calibrated, level: Level) -> Finding:
+    n, needed = len(calibrated.y), points_needed(level, calibrated.confidence)
+    percent = f"{100 * float(exact(level)):g} %"
+    if n < needed:
+        text = f"{n} calibration points are too few for {percent}: the band is infinite. {needed} are needed."
+        return Finding("size", True, text)
+    return Finding("size", False, f"{n} calibration points are enough for {percent} ({needed} are needed).")
+
+
+def _guard(calibrated: Calibrated) -> Finding:
+    calibrator = calibrated.calibrator
+    if isinstance(calibrator, Local) and not calibrator.guarded:
+        text = (
+            "Nothing guards Local() against an overfitted network; coverage is safe, but the shape may be "
+            "poor. Give `held_out` or `refit`."
+        )
+        return Finding("guard", False, text)
+    return Finding("guard", False, "The calibration learns nothing that an overfitted network could spoil.")
+
+
+def _leak(calibrated: Calibrated, places: np.ndarray) -> Finding:
+    train = getattr(calibrated.predictor, "train", None)
+    if train is None or callable(train):
+        return Finding("leak", False, "The training points are not known, so a leak cannot be looked for.")
+    same = int(shared_rows([places], [np.asarray(to_numpy(train.x), dtype=float)]).sum())
+    if same:
+        text = (
+            f"{same} of {len(places)} calibration points lie at training inputs. If they are the same "
+            "readings, the band is too narrow: hold out others."
+        )
+        return Finding("leak", True, text)
+    return Finding("leak", False, "No calibration point lies at a training input.")
+
+
+def _sensors(calibrated: Calibrated, places: np.ndarray) -> Finding:
+    labels = calibrated.groups if calibrated.groups is not None else places
+    distinct, n = len(np.unique(labels, axis=0)), len(places)
+    known = type(calibrated.calibrator).__name__ == "Clustered"
+    if distinct <= n // 2 and not known:
+        text = (
+            f"{n} calibration readings come from {distinct} places only. Readings of one sensor share its "
+            f"bias, so they count as {distinct}, not {n}: use Clustered() with the sensors as groups."
+        )
+        return Finding("sensors", True, text)
+    return Finding("sensors", False, f"The {n} calibration readings come from {distinct} different places.")
+
+
+def _shift(places: np.ndarray, queries: np.ndarray, generator: np.random.Generator) -> Finding:
+    a, b = (part[generator.permutation(len(part))[:AT_MOST]] for part in (places, queries))
+    p = energy_test(a, b, generator)
+    if p < SIGNIFICANT:
+        text = (
+            f"The queries come from other places than the calibration points (energy distance, p = {p:.3g}): "
+            "the level need not hold. Use Weighted() with the ratio of the densities, or calibrate there."
+        )
+        return Finding("shift", True, text)
+    return Finding(
+        "shift", False, f"Calibration points and queries look alike (energy distance, p = {p:.2g})."
+    )
+
+
+def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) -> float:
+    """The p-value of "both samples come from one distribution", by permutations of the energy distance."""
+    both = np.vstack([a, b])
+    distances = cdist(both, both)
+    n, m = len(a), len(b)
+    member = np.zeros((PERMUTATIONS + 1, n + m))
+    member[0, :n] = 1
+    for row in member[1:]:
+        row[generator.permutation(n + m)[:n]] = 1
+    inner = member @ distances
+    within_a = (inner * member).sum(axis=1)
+    across = inner.sum(axis=1) - within_a
+    within_b = distances.sum() - within_a - 2 * across
+    energy = 2 * across / (n * m) - within_a / n**2 - within_b / m**2
+    return float(np.mean(energy >= energy[0] - 1e-12 * abs(energy[0])))
+
+
+def _far(places: np.ndarray, queries: np.ndarray) -> Finding:
+    between = cdist(places, places)
+    np.fill_diagonal(between, np.inf)
+    usual = between.min(axis=1).max() if len(places) > 1 else 0.0
+    share = float(np.mean(cdist(queries, places).min(axis=1) > usual)) if len(queries) else 0.0
+    if share > FAR:
+        text = (
+            f"{share:.0%} of the queries are farther from every calibration point than those are from each "
+            "other: there the band extrapolates. Calibrate there, or say so."
+        )
+        return Finding("far", True, text)
+    return Finding("far", False, f"{share:.1%} of the queries lie far from every calibration point.")

@@ -1,0 +1,95 @@
+"""Checks: alarms where the guarantee is void, silence where it is not."""
+
+import numpy as np
+import pytest
+
+import guardband as gb
+from guardband.checks import energy_test
+from guardband.conformal.local import Flat
+
+ZERO = gb.predictors.Constant(np.zeros_like)
+
+
+def calibrated(x: np.ndarray, **options: object) -> gb.Calibrated:
+    y = np.random.default_rng(9).normal(size=(len(x), 1))
+    predictor = gb.predictors.Constant(lambda x: 0 * x[:, :1])
+    return gb.calibrate(predictor, x, y, **options)  # type: ignore[arg-type]
+
+
+def crowded(generator: np.random.Generator, n: int) -> np.ndarray:
+    """Nine sensors in ten in the left half."""
+    left = generator.uniform(size=(n, 1)) < 0.9
+    return generator.uniform(size=(n, 2)) * [0.5, 1.0] + np.where(left, 0.0, 0.5) * [1.0, 0.0]
+
+
+def test_exchangeable_points_raise_no_alarm_and_crowded_ones_do() -> None:
+    """At most 2 % and at least 95 % in the full trial of `test_alarm_rates`."""
+    false, true = alarm_rates(40)
+    assert false <= 0.1 and true >= 0.9
+
+
+@pytest.mark.long
+def test_alarm_rates() -> None:
+    false, true = alarm_rates(1000, 100)
+    print(f"false alarms {false:.3f}, alarms on crowded sensors {true:.2f}")
+    assert false <= 0.02 and true >= 0.95
+
+
+def alarm_rates(trials: int, crowded_trials: int | None = None) -> tuple[float, float]:
+    generator = np.random.default_rng(0)
+    false = [
+        not gb.check(
+            calibrated(generator.uniform(size=(100, 2))), generator.uniform(size=(200, 2)), seed=i
+        ).ok
+        for i in range(trials)
+    ]
+    true = [
+        gb.check(calibrated(crowded(generator, 100)), generator.uniform(size=(200, 2)), seed=i)["shift"].alarm
+        for i in range(crowded_trials or trials)
+    ]
+    return float(np.mean(false)), float(np.mean(true))
+
+
+def test_the_energy_test_is_exact_under_permutation() -> None:
+    generator = np.random.default_rng(3)
+    values = [
+        energy_test(generator.normal(size=(20, 1)), generator.normal(size=(15, 1)), generator)
+        for _ in range(200)
+    ]
+    assert np.mean(np.array(values) <= 0.2) == pytest.approx(0.2, abs=0.1)
+
+
+def test_few_sensors_are_named() -> None:
+    places = np.repeat(np.random.default_rng(0).uniform(size=(5, 2)), 30, axis=0)
+    found = gb.check(calibrated(places), places)
+    assert found["sensors"].alarm and "150 calibration readings come from 5 places only" in str(found)
+    sensors = np.repeat(np.arange(5), 30)
+    with pytest.warns(gb.InfiniteBandWarning, match="needs 19 groups"):
+        assert np.isinf(calibrated(places, calibrator=gb.Clustered(), groups=sensors)(places).upper).all()
+    assert not gb.check(calibrated(places, calibrator=gb.Clustered(), groups=sensors), places)[
+        "sensors"
+    ].alarm
+
+
+def test_size_leak_and_distance() -> None:
+    x = np.random.default_rng(0).uniform(size=(15, 1))
+    train = gb.Observations(x[:3] + 0, np.full((3, 1), 99.0))
+    with pytest.warns(UserWarning, match="lie exactly at training inputs"):
+        made = gb.calibrate(gb.predictors.Constant(np.zeros_like, train=train), x, np.ones(15))
+    found = gb.check(made, x + 5)
+    assert {finding.name for finding in found.alarms} == {"size", "leak", "shift", "far"} and not found.ok
+    assert "19 are needed" in found["size"].text and "3 of 15" in found["leak"].text
+    assert str(found).startswith("ALARM") and repr(found) == str(found)
+    assert "100% of the queries" in found["far"].text
+
+
+def test_what_cannot_be_seen_is_said() -> None:
+    y = np.arange(30.0)
+    found = gb.check(gb.calibrate_arrays(y, y + 1), np.zeros((3, 1)))
+    assert "were not given" in found["places"].text and found.ok
+    x = np.random.default_rng(0).uniform(size=(40, 1))
+    local = gb.Local(gb.Observations(x + 2, x), shape=Flat())
+    made = gb.calibrate(ZERO, x, np.ones(40) + x[:, 0], calibrator=local)
+    assert "Give `held_out` or `refit`" in gb.check(made, x)["guard"].text
+    with pytest.raises(ValueError, match="should have 1 coordinates, got 2"):
+        gb.check(made, np.zeros((3, 2)))
