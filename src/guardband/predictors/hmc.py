@@ -28,7 +28,7 @@ class HMC(Draws):
     The posterior is that of the likelihood the networks were fitted with, under a normal `prior`. The step
     size adapts during `warmup`; each draw takes `leapfrog` gradients (with `sampler="nuts"`, as many as it
     likes up to 2^6). For networks of thousands of weights no affordable run leaves the neighbourhood of its
-    start: `diagnostics.verdict` says so, and the spread is then a local scale, often a good one.
+    start: `diagnostics.verdict` says so, and the spread is then a local scale only.
     Cost: (warmup + draws) x leapfrog gradients per chain, some three trainings each by default; per point as
     many evaluations as there are draws in all. Needs `pip install "guardband[bayes]"`.
     """

@@ -1,0 +1,120 @@
+"""Draw the pictures of docs/calibrators.md: `python docs/calibrators.py`."""
+
+import re
+import warnings
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+
+import guardband as gb
+
+FOLDER = Path(__file__).parent
+RNG = np.random.default_rng(0)
+GRID = np.linspace(0, 1, 400)[:, None]
+PREDICTOR = gb.predictors.Constant(lambda x: np.sin(3 * x))
+
+
+def noise(x: np.ndarray) -> np.ndarray:
+    """Ten times more in the middle."""
+    return np.where(abs(x - 0.5) < 0.1, 0.3, 0.03)
+
+
+def measure(x: np.ndarray) -> np.ndarray:
+    """A reading at each x."""
+    return np.sin(3 * x) + noise(x) * RNG.normal(size=x.shape)
+
+
+def draw(ax: Axes, band: gb.Band, data: gb.Observations, title: str) -> None:
+    """One band with its data."""
+    gb.plot.band(band, data=data, ax=ax)
+    ax.set(title=title, xlim=(0, 1), ylim=(-1, 2.2))
+    ax.title.set_fontsize("medium")
+    if (legend := ax.get_legend()) is not None:
+        legend.remove()
+
+
+def save(figure: Any, name: str) -> None:
+    """Write a picture of the page."""
+    figure.savefig(FOLDER / "images" / f"{name}.png", dpi=90)
+    plt.close(figure)
+
+
+def pictures() -> None:
+    """All of them."""
+    x_train, x_cal = (RNG.uniform(size=(n, 1)) for n in (300, 100))
+    train, cal = (gb.Observations(x, measure(x)) for x in (x_train, x_cal))
+    for name, calibrator in (
+        ("split", gb.Split()),
+        ("local", gb.Local(train)),
+        ("localized", gb.Localized(inputs=x_train)),
+    ):
+        figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+        calibrated = gb.calibrate(PREDICTOR, cal.x, cal.y, calibrator=calibrator)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+            band = calibrated(GRID)
+        draw(ax, band, cal, f"{type(calibrator).__name__}: 95 %, 100 calibration points")
+        save(figure, name)
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained", sharey=True)
+    groups = np.where(abs(x_cal[:, 0] - 0.5) < 0.1, "noisy", "quiet")
+    grid_groups = np.where(abs(GRID[:, 0] - 0.5) < 0.1, "noisy", "quiet")
+    grouped = gb.calibrate(PREDICTOR, cal.x, cal.y, calibrator=gb.Grouped(), groups=groups)
+    draw(axes[0], grouped(GRID, 0.9, groups=grid_groups), cal, "Grouped: 90 % in each regime")
+    sensor = np.repeat(np.arange(25), 8)
+    x = RNG.uniform(size=(200, 1))
+    biased = gb.Observations(
+        x, np.sin(3 * x) + 0.2 * RNG.normal(size=25)[sensor][:, None] + 0.02 * RNG.normal(size=(200, 1))
+    )
+    clustered = gb.calibrate(PREDICTOR, biased.x, biased.y, calibrator=gb.Clustered(), groups=sensor)
+    draw(axes[1], clustered(GRID, 0.9), biased, "Clustered: 90 % for a new sensor, 25 sensors x 8 readings")
+    save(figure, "grouped")
+    weighted()
+    simultaneous()
+
+
+def weighted() -> None:
+    """Sensors crowd to the left, queries to the right."""
+    x = RNG.beta(1, 3, size=(150, 1))
+    crowded = gb.Observations(x, np.sin(3 * x) + (0.03 + 0.3 * x) * RNG.normal(size=x.shape))
+
+    def ratio(x: np.ndarray) -> np.ndarray:
+        return x[:, 0] ** 2 / np.maximum((1 - x[:, 0]) ** 2, 1e-12)
+
+    figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained", sharey=True)
+    plain = gb.calibrate(PREDICTOR, crowded.x, crowded.y)
+    shifted = gb.calibrate(PREDICTOR, crowded.x, crowded.y, calibrator=gb.Weighted(ratio))
+    draw(axes[0], plain(GRID, 0.9), crowded, "Split: sensors crowd to the left, queries to the right")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+        band = shifted(GRID, 0.9)
+    finite = np.isfinite(band.width[:, 0])
+    shown = gb.Band(GRID[finite], band.mean[finite], band.lower[finite], band.upper[finite], 0.9)
+    draw(axes[1], shown, crowded, "Weighted: wider, and infinite where nothing is known")
+    axes[1].axvspan(float(GRID[finite].max()), 1, color=gb.plot.GREY, alpha=0.3, lw=0)
+    save(figure, "weighted")
+
+
+def simultaneous() -> None:
+    """Runs the page's own block, and draws three of its curves."""
+    blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "calibrators.md").read_text(), re.S)
+    names: dict[str, Any] = {"gb": gb, "np": np, "__name__": "page"}
+    exec(blocks[-1], names)
+    band, truth = names["band"], names["truth"]
+    t = np.linspace(0, 2, 60)
+    figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+    for i, colour in enumerate((gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY)):
+        ax.fill_between(t, band.lower[i, :, 0], band.upper[i, :, 0], color=colour, alpha=0.3, lw=0)
+        ax.plot(t, truth[i, :, 0], color=colour, lw=1)
+    ax.set(xlabel="t", ylabel="u", title="Simultaneous: 90 % of curves lie wholly in their band")
+    ax.title.set_fontsize("medium")
+    save(figure, "simultaneous")
+
+
+if __name__ == "__main__":
+    pictures()
