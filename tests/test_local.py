@@ -206,5 +206,7 @@ def test_a_pinball_network_is_monotone_in_the_level() -> None:
         x = np.linspace(-1, 1, 50)[:, None]
         levels = [shape(x, level) for level in (0.01, 0.05, 0.33, 0.5, 0.95, 0.99)]
         assert all((a <= b).all() for a, b in pairwise(levels)) and (levels[0] > 0).all()
+    alone = PinballNetwork(levels=(0.9,), steps=20).fit(*learnt())
+    assert np.array_equal(alone(x, 0.9), alone(x, 0.5))
     calibrated = gb.calibrate(ZERO, *noisy(100, 1), calibrator=Local(TRAIN, PinballNetwork(steps=40)))
     assert calibrated([0.1], 0.9).width > 0

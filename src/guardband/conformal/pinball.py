@@ -16,22 +16,21 @@ from torch import Tensor, nn
 from torch.nn.functional import softplus
 
 from guardband.conformal.laws import LEVELS
-from guardband.conformal.rank import exact
-
-TAUS = torch.tensor([float(exact(level)) for level in LEVELS])
-"""The levels at which quantiles are learnt; between them they are interpolated."""
+from guardband.conformal.rank import Level, exact
 
 
 @dataclass(frozen=True)
 class PinballNetwork:
-    """Learn where residuals are large by a network fitted with the pinball loss over 19 levels.
+    """Learn where residuals are large by a network fitted with the pinball loss over all `levels` at once.
 
-    It is stopped where the loss on a fifth of the rows, held out, is least. `per_level=True` learns a shape
-    for every level, as the paper does; bands need not be nested then.
+    Between the levels quantiles are interpolated. The fit is stopped where the loss on a fifth of the rows,
+    held out, is least. `per_level=True` learns a shape for every level, as the paper does; bands need not
+    be nested then.
     Cost: some seconds for 300 rows, whatever the number of levels; per point one evaluation of the network.
     """
 
     per_level: bool = False
+    levels: tuple[Level, ...] = LEVELS
     widths: tuple[int, ...] = (64, 64)
     frequencies: int = 32
     bandwidth: float = 3.0
@@ -53,11 +52,11 @@ class PinballNetwork:
         least, best = float("inf"), copy.deepcopy(net.state_dict())
         for step in range(self.steps):
             adam.zero_grad()
-            pinball(y[rest], net(points[rest])).backward()
+            pinball(y[rest], net(points[rest]), net.taus).backward()
             adam.step()
             if step % 20 == 19:
                 with torch.no_grad():
-                    loss = float(pinball(y[held_out], net(points[held_out])))
+                    loss = float(pinball(y[held_out], net(points[held_out]), net.taus))
                 if loss < least:
                     least, best = loss, copy.deepcopy(net.state_dict())
         net.load_state_dict(best)
@@ -76,10 +75,11 @@ class PinballShape:
         """The shape (n,) > 0 at x (n, d)."""
         with torch.no_grad():
             quantiles = self.net(torch.tensor(x, dtype=torch.float32)).double().numpy()
-        taus = TAUS.double().numpy()
-        right = int(np.clip(np.searchsorted(taus, level), 1, len(taus) - 1))
-        share = np.clip((level - taus[right - 1]) / (taus[right] - taus[right - 1]), 0, 1)
-        return self.size * ((1 - share) * quantiles[:, right - 1] + share * quantiles[:, right])
+        taus = self.net.taus.double().numpy()
+        right = int(np.clip(np.searchsorted(taus, level), min(1, len(taus) - 1), len(taus) - 1))
+        left = max(right - 1, 0)
+        share = np.clip((level - taus[left]) / max(taus[right] - taus[left], 1e-12), 0, 1)
+        return self.size * ((1 - share) * quantiles[:, left] + share * quantiles[:, right])
 
 
 class _Quantiles(nn.Module):
@@ -90,12 +90,13 @@ class _Quantiles(nn.Module):
     ) -> None:
         super().__init__()
         self.per_level = settings.per_level
+        self.taus = torch.tensor(sorted(float(exact(level)) for level in settings.levels))
         self.center, self.reach = center, reach
         self.waves = settings.bandwidth * torch.randn(len(center), settings.frequencies, generator=generator)
         sizes = [len(center) + 2 * settings.frequencies, *settings.widths]
         self.hidden = nn.ModuleList(nn.utils.skip_init(nn.Linear, a, b) for a, b in pairwise(sizes))
-        self.last = nn.utils.skip_init(nn.Linear, sizes[-1], len(TAUS) if self.per_level else 1)
-        self.increments = nn.Parameter(torch.full((len(TAUS),), -2.0))
+        self.last = nn.utils.skip_init(nn.Linear, sizes[-1], len(self.taus) if self.per_level else 1)
+        self.increments = nn.Parameter(torch.full((len(self.taus),), -2.0))
         for layer in (*self.hidden, self.last):
             bound = layer.in_features**-0.5  # type: ignore[union-attr]
             nn.init.uniform_(layer.weight, -bound, bound, generator=generator)  # type: ignore[arg-type]
@@ -113,7 +114,7 @@ class _Quantiles(nn.Module):
         return out.exp() * (softplus(self.increments).cumsum(0) + 1e-6)
 
 
-def pinball(y: Tensor, quantiles: Tensor) -> Tensor:
-    """The mean pinball loss of quantiles (n, levels) for y (n, 1)."""
+def pinball(y: Tensor, quantiles: Tensor, taus: Tensor) -> Tensor:
+    """The mean pinball loss of quantiles (n, levels) at levels taus for y (n, 1)."""
     miss = y - quantiles
-    return torch.maximum(TAUS * miss, (TAUS - 1) * miss).mean()
+    return torch.maximum(taus * miss, (taus - 1) * miss).mean()

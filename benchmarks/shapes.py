@@ -1,0 +1,78 @@
+"""What all levels of a local band cost: one fit for nineteen levels against one, and against nineteen.
+
+    python benchmarks/shapes.py [--quick]
+
+300 residuals on a line with three noisy islands. One process, one thread, CPU time, interleaved; ratios are
+medians over rounds. The last line is one JSON object of claims.
+"""
+
+import argparse
+import json
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import time
+
+import numpy as np
+import torch
+
+import guardband as gb
+from guardband.problems import noise
+
+torch.set_num_threads(1)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="fewer rounds and shorter fits")
+    options = parser.parse_args()
+    steps = 300 if options.quick else 2000
+    x = 5 * torch.rand(300, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    sd = noise.Islands()(x).numpy()[:, 0]
+    scores = sd * abs(np.random.default_rng(0).normal(size=300))
+    points = x.numpy()
+    grid = np.linspace(0, 5, 1000)[:, None]
+    fits = {
+        "network, 19 levels": gb.PinballNetwork(steps=steps),
+        "network, 19 levels, a shape each": gb.PinballNetwork(steps=steps, per_level=True),
+        "network, one level": gb.PinballNetwork(steps=steps, levels=("0.95",)),
+        "log-scale": gb.LogScale(draws=20 if options.quick else 100),
+    }
+    times: dict[str, list[float]] = {name: [] for name in (*fits, "log-scale, 19 levels")}
+    for _ in range(3 if options.quick else 5):
+        for name, learner in fits.items():
+            start = time.process_time()
+            shape = learner.fit(points, scores)
+            shape(grid)
+            times[name].append(time.process_time() - start)
+        start = time.process_time()
+        shape = fits["log-scale"].fit(points, scores)
+        once = shape(grid)  # the level changes its factor only
+        _ = [once * factor for factor in range(19)]
+        times["log-scale, 19 levels"].append(time.process_time() - start)
+    for name, seconds in times.items():
+        print(f"{name:34s} {np.median(seconds):.2f} s")
+    one = np.array(times["network, one level"])
+    claims = [
+        claim("network_19_levels_vs_one", np.array(times["network, 19 levels"]) / one, 1.5),
+        claim("network_19_shapes_vs_one", np.array(times["network, 19 levels, a shape each"]) / one, 1.5),
+        claim(
+            "log_scale_19_levels_vs_one", times["log-scale, 19 levels"] / np.array(times["log-scale"]), 1.5
+        ),
+        claim("nineteen_networks_vs_one_network", 19 * one / np.array(times["network, 19 levels"]), 10, True),
+        claim("nineteen_networks_vs_log_scale", 19 * one / np.array(times["log-scale"]), 10, True),
+    ]
+    print(json.dumps({"claims": claims}))
+
+
+def claim(name: str, ratios: np.ndarray, bound: float, at_least: bool = False) -> dict[str, object]:
+    value = round(float(np.median(ratios)), 2)
+    holds = value >= bound if at_least else value <= bound
+    sign = ">=" if at_least else "<="
+    print(f"{name}: {value}, {sign} {bound}: {'holds' if holds else 'DOES NOT HOLD'}")
+    return {"name": name, "value": value, "bound": f"{sign} {bound}", "holds": holds}
+
+
+if __name__ == "__main__":
+    main()
