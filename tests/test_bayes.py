@@ -44,7 +44,7 @@ def check_uniform(found: np.ndarray, draws: int, bins: int) -> None:
 
 
 def test_hmc_is_calibrated_by_simulation() -> None:
-    check_uniform(ranks(24, draws=39), draws=39, bins=4)
+    check_uniform(ranks(16, draws=19), draws=19, bins=4)
 
 
 @pytest.mark.long
