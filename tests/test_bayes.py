@@ -5,6 +5,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import sys
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -121,6 +122,13 @@ def test_verdicts_are_plain() -> None:
     one = diagnostics()
     alone = {name: getattr(one, name)[:1] for name in ("energy", "potential", "norm", "predictions")}
     assert diagnostics(**alone).rhat["U"] == pytest.approx(1.0, abs=0.03)
+
+
+def test_chains_of_different_networks_are_refused() -> None:
+    fitted, _ = simulate(THETA, torch.Generator().manual_seed(0))
+    other = replace(fitted, net=gb.mlp(1, [3]).double())
+    with pytest.raises(ValueError, match="the same layers"):
+        HMC(fitted, other, **LINE)
 
 
 def test_chains_are_drawn() -> None:

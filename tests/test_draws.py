@@ -77,6 +77,11 @@ def test_an_ensemble_is_mean_and_spread() -> None:
         Ensemble(members[:1])
 
 
+def test_members_that_start_alike_are_refused() -> None:
+    with pytest.raises(ValueError, match="the same starting weights twice"):
+        Ensemble.train(gb.problems.Poisson1D(), lambda seed: gb.mlp(1, [4]), progress=False)
+
+
 def make_net(seed: int) -> nn.Module:
     return gb.mlp(1, [6], seed=seed, dropout=0.1)
 

@@ -191,6 +191,13 @@ def test_errors_teach() -> None:
         Local(TRAIN, held_out=TRAIN).prepared(ZERO, gb.Scaled())
     with pytest.raises(ValueError, match="300 of 300 calibration points are training points"):
         gb.calibrate(ZERO, TRAIN.x, TRAIN.y, calibrator=Local(TRAIN))
+    fresh = gb.Observations(*noisy(30, 7))
+    with pytest.raises(ValueError, match="among the held-out rows"):
+        gb.calibrate(ZERO, fresh.x, fresh.y, calibrator=Local(TRAIN, shape=steep, held_out=fresh))
+    with pytest.raises(TypeError, match=r"gb.Observations\(x, y\)"):
+        Local(TRAIN.x).prepared(ZERO, gb.Scaled())  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`train` has 1 coordinates, the calibration points have 2"):
+        Local(TRAIN, shape=steep).threshold(np.ones(3), gb.Prediction(np.zeros((3, 2)), np.zeros(3)))
     with pytest.raises(ValueError, match="`calibrate` prepares it"):
         Local(TRAIN).threshold(np.ones(3), gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
     with pytest.raises(ValueError, match="treats all points alike"):

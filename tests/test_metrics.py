@@ -169,3 +169,15 @@ def test_the_truth_is_another_target() -> None:
     assert "at least 0.9 = 1 - 2 (1 - level)" in declared.verdict
     with pytest.raises(ValueError, match="'measurement' or 'truth'"):
         gb.evaluate(calibrated, new, truth, target="noise")  # type: ignore[arg-type]
+
+
+def test_before_calibration_the_noise_is_added_where_the_score_knows_it() -> None:
+    generator = np.random.default_rng(0)
+    x, y = generator.uniform(size=300), 0.5 * generator.normal(size=300)
+    sure = gb.predictors.Given(np.zeros_like, lambda x: 0 * x + 1e-3)
+    made = gb.calibrate(sure, x[:100], y[:100], score=gb.Total(0.5))
+    assert gb.evaluate(made, x[100:], y[100:]).rows[-1].coverage == pytest.approx(0.95, abs=0.05)
+    with pytest.raises(TypeError, match=r"what `gb\.calibrate` returned, got Given"):
+        gb.evaluate(sure, x, y)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"what `gb\.calibrate` returned, got Given"):
+        gb.check(sure, x)  # type: ignore[arg-type]

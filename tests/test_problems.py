@@ -160,3 +160,19 @@ def test_what_a_problem_does_not_have_says_how_to_write_it() -> None:
     for part in (bare.lift, bare.mask):
         with pytest.raises(NotImplementedError, match="Bare has no hard constraint; write `lift` and `mask`"):
             part(x)
+
+
+def test_values_on_faces_may_be_numbers() -> None:
+    from guardband.problems import Box, Dirichlet, Face, Neumann
+
+    x, square = torch.rand(4, 2), Box((0, 0), (1, 1))
+    left = Face(0, -1)
+    field = AutogradField(lambda x: 3 * x[:, :1], x)
+    assert torch.allclose(Dirichlet(1.0, on=left).residual(x, field), 3 * x[:, :1] - 1)
+    assert torch.allclose(Neumann(2.0, on=left).residual(x, field), torch.full((4, 1), -5.0))
+    assert Dirichlet(1.0, on=left).faces(square) == [left] and len(Dirichlet(1.0).faces(square)) == 4
+    for wrong in ("left", ((0, 0),)):
+        with pytest.raises(TypeError, match="should be faces such as"):
+            Dirichlet(1.0, on=wrong)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="should be faces such as"):
+        Neumann(1.0, on="left")  # type: ignore[arg-type]

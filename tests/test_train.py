@@ -379,3 +379,33 @@ def test_a_users_own_equation_is_a_few_lines() -> None:
     fitted = fit(Membrane(), mlp(2, [32, 32]), recipe=Recipe(steps=300, finish=300), progress=False)
     # The deflection at the centre of a square membrane under unit load is 0.07367.
     assert float(fitted(torch.tensor([[0.5, 0.5]]))) == pytest.approx(0.07367, rel=0.03)
+
+
+def test_a_source_without_its_column_is_refused() -> None:
+    @dataclass(frozen=True)
+    class Flat(Problem):
+        columns: int = 1
+        domain = Box((0, 0), (1, 1))
+
+        def residual(self, x: Tensor, u: Any) -> Tensor:
+            return u.laplacian - x[:, 0] if self.columns else u.laplacian[:, 0]
+
+        def conditions(self) -> list[Any]:
+            return [Dirichlet(0.0)]
+
+    with pytest.raises(ValueError, match=r"returned \(3, 3\) for 3 points and \(5, 5\) for 5"):
+        fit(Flat(), mlp(2, [4]), recipe=QUICK, progress=False)
+    with pytest.raises(ValueError, match=r"should return \(n, equations\), for 3 points it returned \(3,\)"):
+        fit(Flat(columns=0), mlp(2, [4]), recipe=QUICK, progress=False)
+
+
+def test_arguments_of_fit_are_checked() -> None:
+    with pytest.raises(ValueError, match=r"gb.mlp\(1, widths, outputs=1\)"):
+        fit(Poisson1D(), mlp(2, [4]), progress=False)
+    with pytest.raises(TypeError, match=r"gb\.Likelihood"):
+        fit(Poisson1D(), mlp(1, [4]), likelihood=0.05, progress=False)  # type: ignore[arg-type]
+    fitted = fit(Poisson1D(), mlp(1, [4]), (DATA.x, DATA.y), recipe=QUICK, progress=False)  # type: ignore[arg-type]
+    assert isinstance(fitted.train, gb.Observations) and fitted(np.linspace(0, 1, 5)).shape == (5, 1)
+    for use in (gb.predictors.LastLayerLaplace, gb.pinn.Potential):
+        with pytest.raises(TypeError, match=r"what `gb\.fit` returned"):
+            use(fitted.net)  # type: ignore[arg-type]

@@ -179,3 +179,13 @@ def test_errors_teach() -> None:
         density_ratio(x, x, method="forest")  # type: ignore[arg-type]
     with pytest.warns(gb.InfiniteBandWarning, match="at 1 of 1 points too few"):
         gb.calibrate(zero, x, y, calibrator=Localized(1.0, kernel="box"))([[50.0]])
+
+
+@pytest.mark.parametrize("calibrator", [Weighted(lambda x: 1 + x[:, 0]), Localized(0.5)])
+def test_they_can_be_evaluated(calibrator: Any) -> None:
+    x, y = DRAW.uniform(size=(300, 1)), DRAW.normal(size=300)
+    made = gb.calibrate(gb.predictors.Constant(np.zeros_like), x[:100], y[:100], calibrator=calibrator)
+    evaluation = gb.evaluate(made, x[100:], y[100:], level=0.8)
+    assert evaluation.coverage > 0.7 and "constant width" in str(evaluation)
+    found = gb.check(made, 0.3 + 0.1 * x)["shift"]
+    assert found.alarm == isinstance(calibrator, Localized)

@@ -9,7 +9,7 @@ import numpy as np
 from scipy.spatial.distance import cdist
 
 from guardband.arrays import ArrayLike, finite, rows, shared_rows, to_numpy
-from guardband.conformal import Calibrated, Local, points_needed
+from guardband.conformal import Calibrated, Local, Weighted, points_needed
 from guardband.conformal.rank import Level, exact
 
 SIGNIFICANT = 0.01
@@ -24,11 +24,15 @@ FAR = 0.05
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, in a sentence; an alarm if it may void the guarantee."""
+    """One thing that was looked at, in a sentence; an alarm if it may void the guarantee.
+
+    `known=False` says that it could not be looked at.
+    """
 
     name: str
     alarm: bool
     text: str
+    known: bool = True
 
 
 @dataclass(frozen=True)
@@ -53,9 +57,13 @@ class Findings:
 
     def __str__(self) -> str:
         ordered = sorted(self.findings, key=lambda finding: not finding.alarm)
-        return "\n".join(f"{'ALARM' if finding.alarm else 'ok   '}  {finding.text}" for finding in ordered)
+        return "\n".join(f"{_mark(finding)}  {finding.text}" for finding in ordered)
 
     __repr__ = __str__
+
+
+def _mark(finding: Finding) -> str:
+    return "ALARM" if finding.alarm else "ok   " if finding.known else "?    "
 
 
 def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: int = 0) -> Findings:
@@ -72,6 +80,8 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
     >>> print(gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"].text[:57])
     The queries come from other places than the calibration p
     """
+    if not isinstance(calibrated, Calibrated):
+        raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
     queries = np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
     return Findings(tuple(_findings(calibrated, queries, level, np.random.default_rng(seed))))
 
@@ -93,7 +103,7 @@ def _findings(
     yield _leak(calibrated, places)
     yield _sensors(calibrated, places)
     spread = np.maximum(places.std(axis=0), 1e-12)
-    yield _shift(places / spread, queries / spread, generator)
+    yield _shift(calibrated, places / spread, queries / spread, generator)
     yield _far(places / spread, queries / spread)
 
 
@@ -113,14 +123,16 @@ def _guard(calibrated: Calibrated) -> Finding:
             "Nothing guards Local() against an overfitted network; coverage is safe, but the shape may be "
             "poor. Give `held_out` or `refit`."
         )
-        return Finding("guard", False, text)
+        return Finding("guard", False, text, known=False)
     return Finding("guard", False, "The calibration learns nothing that an overfitted network could spoil.")
 
 
 def _leak(calibrated: Calibrated, places: np.ndarray) -> Finding:
     train = getattr(calibrated.predictor, "train", None)
     if train is None or callable(train):
-        return Finding("leak", False, "The training points are not known, so a leak cannot be looked for.")
+        return Finding(
+            "leak", False, "The training points are not known, so a leak cannot be looked for.", False
+        )
     same = int(shared_rows([places], [np.asarray(to_numpy(train.x), dtype=float)]).sum())
     if same:
         text = (
@@ -144,9 +156,17 @@ def _sensors(calibrated: Calibrated, places: np.ndarray) -> Finding:
     return Finding("sensors", False, f"The {n} calibration readings come from {distinct} different places.")
 
 
-def _shift(places: np.ndarray, queries: np.ndarray, generator: np.random.Generator) -> Finding:
+def _shift(
+    calibrated: Calibrated, places: np.ndarray, queries: np.ndarray, generator: np.random.Generator
+) -> Finding:
     a, b = (part[generator.permutation(len(part))[:AT_MOST]] for part in (places, queries))
     p = energy_test(a, b, generator)
+    if p < SIGNIFICANT and isinstance(calibrated.calibrator, Weighted):
+        text = (
+            f"The queries come from other places than the calibration points (energy distance, p = {p:.3g}); "
+            "the weights account for it, if they are right."
+        )
+        return Finding("shift", False, text)
     if p < SIGNIFICANT:
         text = (
             f"The queries come from other places than the calibration points (energy distance, p = {p:.3g}): "

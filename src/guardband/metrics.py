@@ -24,7 +24,7 @@ from guardband.conformal.laws import (
     total_counts,
 )
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
-from guardband.conformal.scores import Absolute, raw_band
+from guardband.conformal.scores import Absolute, Scaled, Total, raw_band
 from guardband.conformal.split import SplitThreshold
 from guardband.values import Band, Prediction
 
@@ -235,6 +235,8 @@ def evaluate(
     """
     if target not in ("measurement", "truth"):
         raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
+    if not isinstance(calibrated, Calibrated):
+        raise TypeError(f"`evaluate` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
     y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
     groups = None if groups is None else labels(groups, len(y))
@@ -286,6 +288,7 @@ def _contenders(
     rival = calibrate_arrays(
         calibrated.prediction.mean,
         calibrated.y,
+        x_cal=calibrated.prediction.x,
         score=Absolute(),
         calibrator=calibrated.calibrator.plain,
         groups=calibrated.groups,
@@ -294,7 +297,9 @@ def _contenders(
     bare = Prediction(prediction.x, prediction.mean)
     contenders["constant width"] = lambda at: rival.band(bare, at, groups=groups)
     if prediction.scale is not None:
-        contenders["before calibration"] = lambda at: raw_band(prediction, at)
+        # With Total() the noise belongs to what the scale promises; it is added before calibration too.
+        score = calibrated.score if isinstance(calibrated.score, Total) else Scaled()
+        contenders["before calibration"] = lambda at: raw_band(prediction, at, score=score)
     return contenders
 
 

@@ -117,6 +117,9 @@ def calibrate(
     prediction = _ask(predictor, x)
     for owner in (predictor, calibrator):
         _refuse_training_rows(_training_rows(owner), x, y)
+    held_out = getattr(calibrator, "held_out", None)
+    if held_out is not None and shared_rows([x, y], [held_out.x, held_out.y]).any():
+        raise ValueError("Some calibration points are among the held-out rows. Hold out others.")
     return _calibrated(predictor, prediction, y, score, calibrator, groups, confidence)
 
 

@@ -106,6 +106,8 @@ class Local(Calibrator):
         """The same with its shape learnt; nothing is done twice."""
         if self.shape is not None:
             return self
+        if not isinstance(self.train, Observations):
+            raise TypeError(f"`train` should be gb.Observations(x, y), got {type(self.train).__name__}.")
         x = _points(self.train.x)
         scores = _scores(score, self._at_training(predictor), self.train)
         fresh = self._fresh(predictor, score)
@@ -135,7 +137,10 @@ class Local(Calibrator):
         no_groups(groups, "Local()", "it treats all points alike.")
         if self.shape is None:
             raise ValueError("Local() has not seen its training residuals yet; `calibrate` prepares it.")
-        return LocalThreshold(self.shape, checked(scores), _points_of(prediction), confidence)
+        x, expected = _points_of(prediction), _points(self.train.x).shape[1]
+        if x.shape[1] != expected:
+            raise ValueError(f"`train` has {expected} coordinates, the calibration points have {x.shape[1]}.")
+        return LocalThreshold(self.shape, checked(scores), x, confidence)
 
     def __repr__(self) -> str:
         shape = "" if self.shape is None else f", shape={type(self.shape).__name__}"

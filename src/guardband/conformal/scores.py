@@ -116,10 +116,11 @@ class Total(Symmetric):
         return namespace(mean).hypot(prediction.scale, noise)
 
 
-def raw_band(prediction: Prediction, level: Level = 0.95) -> Band:
+def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | None = None) -> Band:
     """mean +- z scale, the band before calibration: what the scale would promise if it were Gaussian.
 
-    It carries no guarantee; it is shown beside calibrated bands to see what calibration changed.
+    It carries no guarantee; it is shown beside calibrated bands to see what calibration changed. With
+    `score=Total(noise)` the noise is added to the scale.
 
     >>> raw_band(Prediction(None, [0.0], [1.0]), level=0.95).upper.round(2)
     array([[1.96]])
@@ -130,7 +131,7 @@ def raw_band(prediction: Prediction, level: Level = 0.95) -> Band:
             "Calibrate it, or use a predictor that has one."
         )
     level = float(exact(level))
-    return Scaled().band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
+    return (score or Scaled()).band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
 
 
 def _limits(prediction: Prediction) -> np.finfo:

@@ -20,7 +20,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from guardband.pinn.derivatives import differentiate, needs_of
+from guardband.models import evaluating
+from guardband.pinn.derivatives import Residual, differentiate, needs_of
 from guardband.pinn.networks import Constrained
 from guardband.problems import AutogradField, Condition, Problem
 
@@ -151,6 +152,29 @@ class MeanSquares:
             field = _Values(x, next(waiting)) if slope is None else slope(x)
             boundary = boundary + _mean_square(condition.residual(x, field))  # type: ignore[arg-type]
         return torch.stack([data, physics, boundary])
+
+
+def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
+    """Refuse an equation or a condition whose residual is not (n, equations)."""
+    _check_shape(problem.residual, net, points.inside, f"{type(problem).__name__}.residual")
+    for condition, x in zip(conditions_of(problem, net), points.faces, strict=True):
+        _check_shape(condition.residual, net, x, f"the residual of {type(condition).__name__}")
+
+
+def _check_shape(residual: Residual, net: nn.Module, x: Tensor, name: str) -> None:
+    """Columns whose number follows the number of points are two shapes that were broadcast by mistake."""
+    with evaluating(net):
+        shapes = [
+            tuple(residual(part, AutogradField(net, part)).shape)
+            for part in (x[:1].repeat(k, 1) for k in (3, 5))
+        ]
+    if any(len(shape) != 2 for shape in shapes) or [shape[0] for shape in shapes] != [3, 5]:
+        raise ValueError(f"{name} should return (n, equations), for 3 points it returned {shapes[0]}.")
+    if shapes[0][1] != shapes[1][1]:
+        raise ValueError(
+            f"{name} returned {shapes[0]} for 3 points and {shapes[1]} for 5: something in it has the shape "
+            "(n,) and was broadcast against (n, 1). Keep the column: x[:, :1] for x[:, 0], or f[:, None]."
+        )
 
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:

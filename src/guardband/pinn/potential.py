@@ -62,6 +62,11 @@ class Potential:
         seed: int = 0,
         dtype: torch.dtype | None = None,
     ) -> None:
+        if not isinstance(fitted, Fitted):
+            raise TypeError(
+                f"A posterior needs what `gb.fit` returned (its equation, data and noise), got "
+                f"{type(fitted).__name__}."
+            )
         self.problem, self.likelihood, self.prior = fitted.problem, fitted.likelihood, prior or Prior()
         net = copy.deepcopy(fitted.net).to(dtype).eval()
         x, y = training_data(fitted.problem, fitted.train, net)

@@ -15,10 +15,18 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from guardband.arrays import Array, to_torch
+from guardband.arrays import Array, rows, to_torch
 from guardband.models import evaluate
 from guardband.pinn import checkpoint as checkpoints
-from guardband.pinn.likelihood import TERMS, Likelihood, MeanSquares, Points, conditions_of, fixed_points
+from guardband.pinn.likelihood import (
+    TERMS,
+    Likelihood,
+    MeanSquares,
+    Points,
+    check_shapes,
+    conditions_of,
+    fixed_points,
+)
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import Problem
 from guardband.values import Observations
@@ -91,7 +99,7 @@ class Fitted:
 
     def __call__(self, x: Array) -> Array:
         """The outputs (n, m) at points x (n, d), as the kind of array x is."""
-        return evaluate(self.net, x)
+        return evaluate(self.net, rows(x, "x"))
 
 
 class TrainingDiverged(RuntimeError):
@@ -134,6 +142,10 @@ def fit(
     where the run is long enough to pay for it; results then differ in the last digits.
     """
     likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
+    if not isinstance(likelihood, Likelihood):
+        raise TypeError(f"`likelihood` should be gb.Likelihood(data=...), got {likelihood!r}.")
+    if train is not None and not isinstance(train, Observations):
+        train = Observations(*train)
     run = _Run(problem, net, train, likelihood, recipe, seed, compiled, device, dtype)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
@@ -172,15 +184,17 @@ class _Run:
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
+        _check_sizes(problem, net)
         self.problem, self.recipe, self.train, self.seed = problem, recipe, train, seed
         self.net = _copied(net, problem, device, dtype).train()
         self.like = next(self.net.parameters())
         self.generator = torch.Generator().manual_seed(seed)
         self.data = training_data(problem, train, self.net)
-        size = float(self.data[1].square().mean().sqrt()) if len(self.data[1]) else 1.0
-        self.likelihood = likelihood.completed(problem, size or 1.0)
         placing = None if recipe.even else self.generator
         self.full = fixed_points(problem, self.net, self.data, recipe.inside, recipe.faces, placing)
+        check_shapes(problem, self.net, self.full)
+        size = float(self.data[1].square().mean().sqrt()) if len(self.data[1]) else 1.0
+        self.likelihood = likelihood.completed(problem, size or 1.0)
         compiled = self._pays() if compiled is None else compiled
         self.mean_squares = MeanSquares(problem, self.net, self.full, compiled=compiled)
         self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
@@ -343,6 +357,17 @@ def training_data(problem: Problem, train: Observations | None, net: nn.Module) 
             f"got x {tuple(x.shape)} and y {tuple(y.shape)}."
         )
     return x, y
+
+
+def _check_sizes(problem: Problem, net: nn.Module) -> None:
+    """A network made by `mlp` should have the problem's coordinates and outputs."""
+    inner = net.net if isinstance(net, Constrained) else net
+    if isinstance(inner, MLP) and (inner.sizes[0], inner.sizes[-1]) != (problem.domain.d, problem.outputs):
+        raise ValueError(
+            f"{type(problem).__name__} has {problem.domain.d} coordinates and {problem.outputs} outputs, the "
+            f"network {inner.sizes[0]} and {inner.sizes[-1]}: gb.mlp({problem.domain.d}, widths, "
+            f"outputs={problem.outputs})."
+        )
 
 
 def _copied(

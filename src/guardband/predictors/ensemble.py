@@ -60,6 +60,12 @@ class Ensemble:
         """
         seeds = list(seeds)
         jobs = [(make_net(seed), seed) for seed in seeds]
+        first, *rest = (torch.cat([p.detach().flatten() for p in net.parameters()]) for net, _ in jobs)
+        if any(torch.equal(first, other) for other in rest):
+            raise ValueError(
+                "`make_net(seed)` gave the same starting weights twice. Use the seed: "
+                "lambda seed: gb.mlp(2, [32, 32], seed=seed)."
+            )
         one = partial(_train_one, problem, train, options)
         with tqdm(total=len(jobs), disable=not progress, desc="ensemble", unit="net") as bar:
             members = []

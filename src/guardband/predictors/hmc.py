@@ -48,10 +48,15 @@ class HMC(Draws):
         dtype: torch.dtype | None = None,
         progress: bool = True,
     ) -> None:
+        extras.load("pyro", "bayes")
         potentials = [
             Potential(start, prior, inside=inside, faces=faces, seed=seed, dtype=dtype)
             for start in (fitted, *others)
         ]
+        if len({len(potential.start) for potential in potentials}) > 1:
+            raise ValueError(
+                "All networks should have the same layers: draws of all chains are kept together."
+            )
         total = len(potentials) * (draws + warmup)
         with tqdm(total=total, disable=not progress, desc=sampler, unit="draw") as bar:
             chains = [

@@ -40,28 +40,51 @@ class Condition(ABC):
         )
 
 
+def as_function(value: Function | float) -> Function:
+    """A number as the function that is this number everywhere."""
+    if callable(value):
+        return value
+    return lambda x: torch.full_like(x[:, :1], float(value))
+
+
+def as_faces(on: object) -> tuple[Face, ...]:
+    """One face or several, checked."""
+    faces = (on,) if isinstance(on, Face) else on
+    if not isinstance(faces, tuple | list) or not all(isinstance(face, Face) for face in faces):
+        raise TypeError(f"`on` should be faces such as gb.problems.Face(axis=0, side=-1), got {on!r}.")
+    return tuple(faces)
+
+
 @dataclass(frozen=True, eq=False)
 class Dirichlet(Condition):
-    """u = value on the faces named, or on all of them."""
+    """u = value, a function or a number, on the faces named, or on all of them."""
 
-    value: Function
-    on: tuple[Face, ...] = ()
+    value: Function | float
+    on: Face | tuple[Face, ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "value", as_function(self.value))
+        object.__setattr__(self, "on", as_faces(self.on))
 
     def faces(self, domain: Box) -> list[Face]:
         """The faces named, or all."""
-        return list(self.on) or domain.faces()
+        return list(as_faces(self.on)) or domain.faces()
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value."""
-        return u.value - self.value(x)
+        return u.value - as_function(self.value)(x)
 
 
 @dataclass(frozen=True, eq=False)
 class Neumann(Condition):
-    """du/dn = flux on one face, n being its outward normal."""
+    """du/dn = flux, a function or a number, on one face, n being its outward normal."""
 
-    flux: Function
+    flux: Function | float
     on: Face
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "flux", as_function(self.flux))
+        as_faces(self.on)
 
     def faces(self, domain: Box) -> list[Face]:
         """The one face."""
@@ -69,7 +92,7 @@ class Neumann(Condition):
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """du/dn - flux."""
-        return self.on.side * u.first(self.on.axis) - self.flux(x)
+        return self.on.side * u.first(self.on.axis) - as_function(self.flux)(x)
 
 
 @dataclass(frozen=True, eq=False)
