@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.spatial.distance import cdist
 
 from guardband.arrays import ArrayLike, finite, rows, shared_rows, to_numpy
 from guardband.conformal import Calibrated, Local, Weighted, points_needed
@@ -180,6 +179,8 @@ def _shift(
 
 def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) -> float:
     """The p-value of "both samples come from one distribution", by permutations of the energy distance."""
+    from scipy.spatial.distance import cdist
+
     both = np.vstack([a, b])
     distances = cdist(both, both)
     n, m = len(a), len(b)
@@ -196,6 +197,8 @@ def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) ->
 
 
 def _far(places: np.ndarray, queries: np.ndarray) -> Finding:
+    from scipy.spatial.distance import cdist
+
     between = cdist(places, places)
     np.fill_diagonal(between, np.inf)
     usual = between.min(axis=1).max() if len(places) > 1 else 0.0

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.special import ndtri
 
 from guardband.arrays import Array, ArrayLike, finite, rows, to_numpy
 from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
@@ -110,6 +109,8 @@ class LocalizedThreshold(Threshold):
 
     def near(self, x: np.ndarray) -> np.ndarray:
         """The points drawn from the kernels around x, functions of x and the seed alone."""
+        from scipy.special import ndtri
+
         chance = np.stack([_chance(row, self.seed) for row in x]) if len(x) else x
         step = ndtri(chance) if self.kernel == "gauss" else 2 * chance - 1
         return x + self.bandwidth * step

@@ -15,8 +15,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-from scipy.linalg import cholesky, solve_triangular
-from scipy.spatial.distance import cdist
 
 LENGTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Lengths over which the scale may vary, in half-widths of the data; all alike before any data."""
@@ -63,14 +61,20 @@ class Kernel:
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """The features (n, points)."""
+        from scipy.linalg import solve_triangular
+
         return solve_triangular(self._factor, self._covariance(x).T, lower=True).T
 
     @cached_property
     def _factor(self) -> np.ndarray:
+        from scipy.linalg import cholesky
+
         own = self._covariance(self.points) + 1e-6 * np.eye(len(self.points))
         return cholesky(own, lower=True)
 
     def _covariance(self, x: np.ndarray) -> np.ndarray:
+        from scipy.spatial.distance import cdist
+
         distance = math.sqrt(3) / self.length * cdist(x, self.points)
         return (1 + distance) * np.exp(-distance)
 

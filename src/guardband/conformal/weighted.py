@@ -12,9 +12,6 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from scipy.optimize import minimize
-from scipy.special import expit
-from scipy.stats import gaussian_kde
 
 from guardband.arrays import Array, ArrayLike, finite, rows, to_numpy
 from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
@@ -126,12 +123,17 @@ def density_ratio(
     if old.shape[1] != new.shape[1]:
         raise ValueError(f"Both should have the same coordinates, got {old.shape[1]} and {new.shape[1]}.")
     if method == "kernel":
+        from scipy.stats import gaussian_kde
+
         below, above = gaussian_kde(old.T), gaussian_kde(new.T)
         return lambda x: (
             above(np.asarray(to_numpy(x)).T) / np.maximum(below(np.asarray(to_numpy(x)).T), 1e-300)
         )
     if method != "logistic":
         raise ValueError(f"`method` should be 'logistic' or 'kernel', got {method!r}.")
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
     center, spread = old.mean(axis=0), np.maximum(old.std(axis=0), 1e-12)
     both = _quadratic((np.vstack([old, new]) - center) / spread)
     label = np.repeat([0.0, 1.0], [len(old), len(new)])

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import torch
-from scipy.spatial import cKDTree  # type: ignore[attr-defined]
 
 from guardband.arrays import Array, ArrayLike, finite, like, rows, to_numpy
 from guardband.models import Model, evaluate
@@ -68,8 +67,8 @@ class Distance:
         return _root_mean_square(distances)
 
     @cached_property
-    def _tree(self) -> cKDTree:
-        return cKDTree(self.x_train)
+    def _tree(self) -> Any:
+        return _tree_of(np.asarray(self.x_train))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +114,8 @@ class LatentDistance(Distance):
         return self._latent(np.asarray(self.x_train))
 
     @cached_property
-    def _latent_tree(self) -> cKDTree:
-        return cKDTree(self._latent_train)
+    def _latent_tree(self) -> Any:
+        return _tree_of(self._latent_train)
 
 
 class _Features(torch.nn.Module):
@@ -143,7 +142,13 @@ def penultimate(model: Model) -> torch.nn.Module:
     )
 
 
-def _nearest(tree: cKDTree, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
+def _tree_of(points: np.ndarray) -> Any:
+    from scipy.spatial import cKDTree  # type: ignore[attr-defined]
+
+    return cKDTree(points)
+
+
+def _nearest(tree: Any, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
     """Distances and positions of the k nearest points, (n, k); of x itself not, if it is to be left out."""
     distances, nearest = tree.query(x, k + 1)
     drop = left_out & (distances[:, :1] == 0)

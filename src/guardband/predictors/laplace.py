@@ -14,7 +14,6 @@ import math
 from dataclasses import dataclass, field
 
 import torch
-from scipy.optimize import minimize_scalar
 from torch import Tensor, nn
 
 from guardband.arrays import Array, like, to_torch
@@ -137,6 +136,8 @@ class Posterior:
 
 def _most_likely(eigenvalues: Tensor, theta: Tensor) -> float:
     """The prior's standard deviation of largest marginal likelihood, the weights being at theta."""
+    from scipy.optimize import minimize_scalar
+
     eigenvalues = eigenvalues.clamp(min=0)
     square = float(theta.square().sum())
 
