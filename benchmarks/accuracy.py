@@ -9,16 +9,15 @@ uniform points.
 """
 
 import argparse
-import json
 import os
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import time
-from pathlib import Path
 
 import numpy as np
 import torch
+from ledger import Ledger
 
 import guardband as gb
 from guardband import files
@@ -26,7 +25,7 @@ from guardband.pinn import paper_likelihood
 from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
 
 torch.set_num_threads(1)
-RESULTS = Path(__file__).parent.parent / "results"
+LEDGER = Ledger("training")
 PROBLEMS: dict[str, Problem] = {
     "poisson": Poisson1D(),
     "allen-cahn": AllenCahn2D(),
@@ -46,18 +45,12 @@ def main() -> None:
     parser.add_argument("--recipe", choices=RECIPES, default="ours")
     parser.add_argument("--seeds", default="10-19", help="first-last")
     options = parser.parse_args()
-    RESULTS.mkdir(exist_ok=True)
     first, last = map(int, options.seeds.split("-"))
     for name in [options.only] if options.only else PROBLEMS:
         for seed in range(first, last + 1):
-            if not any(
-                (r["problem"], r["recipe"], r["seed"]) == (name, options.recipe, seed) for r in rows()
-            ):
-                row = (race if options.recipe in ENGINES else run)(name, options.recipe, seed)
-                print(row, flush=True)
-                with (RESULTS / "training.jsonl").open("a") as file:
-                    file.write(json.dumps(row) + "\n")
-    files.write_text(RESULTS / "training.md", table())
+            if not LEDGER.rows(problem=name, recipe=options.recipe, seed=seed):
+                LEDGER.add([(race if options.recipe in ENGINES else run)(name, options.recipe, seed)])
+    files.write_text(LEDGER.page, table())
 
 
 def run(name: str, recipe: str, seed: int) -> dict[str, object]:
@@ -132,11 +125,6 @@ def race(name: str, engine_name: str, seed: int) -> dict[str, object]:
     }
 
 
-def rows() -> list[dict[str, float | str]]:
-    path = RESULTS / "training.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
 def table() -> str:
     """The Markdown page."""
     lines = [
@@ -150,7 +138,7 @@ def table() -> str:
     ]
     for name in PROBLEMS:
         for recipe in RECIPES:
-            mine = [row for row in rows() if (row["problem"], row["recipe"]) == (name, recipe)]
+            mine = LEDGER.rows(problem=name, recipe=recipe)
             if not mine:
                 continue
             errors = 100 * np.array([float(row["error"]) for row in mine])

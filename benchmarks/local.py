@@ -13,7 +13,6 @@ the scale g, and is computed as such. One core.
 """
 
 import argparse
-import json
 import os
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from ledger import Ledger
 
 import guardband as gb
 from guardband import files
@@ -35,8 +35,8 @@ from guardband.metrics import acd, acd_floor
 from guardband.problems import AllenCahn2D, DampedOscillator, Problem, noise
 
 torch.set_num_threads(1)
-ROOT = Path(__file__).parent.parent
-RESULTS, IMAGES = ROOT / "results" / "local.jsonl", ROOT / "docs" / "images"
+LEDGER = Ledger("local")
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
 POOL, DRAWS, LEVEL = 8000, 1000, "0.95"
 FIELDS: dict[str, tuple[Problem, noise.Noise, int, str]] = {
     "oscillator": (DampedOscillator(), noise.Islands(), 1000, "10-19"),
@@ -109,26 +109,18 @@ def main() -> None:
     parser.add_argument("--seeds", help="first-last; by default 10-19 for the oscillator, else 10-15")
     parser.add_argument("--pictures", action="store_true", help="draw the first seed")
     options = parser.parse_args()
-    RESULTS.parent.mkdir(exist_ok=True)
     for name in options.only or FIELDS:
         first, last = map(int, (options.seeds or FIELDS[name][3]).split("-"))
         for seed in range(first, last + 1):
-            pictured = options.pictures and seed == first
-            if any(row["field"] == name and row["seed"] == seed for row in rows()) and not pictured:
+            known, pictured = bool(LEDGER.rows(field=name, seed=seed)), options.pictures and seed == first
+            if known and not pictured:
                 continue
             bench = Bench(name, seed)
-            made = list(measure(bench)) if not pictured or not known(name, seed) else []
-            with RESULTS.open("a") as file:
-                file.writelines(json.dumps(row) + "\n" for row in made)
-            for row in made:
-                print({key: row[key] for key in ("field", "method", "seed", "coverage", "in_mask", "width")})
+            if not known:
+                LEDGER.add(list(measure(bench)))  # all methods of a seed, or none
             if pictured:
                 draw(bench)
-            files.write_text(RESULTS.with_suffix(".md"), page())
-
-
-def known(name: str, seed: int) -> bool:
-    return any(row["field"] == name and row["seed"] == seed for row in rows())
+    files.write_text(LEDGER.page, page())
 
 
 def measure(bench: Bench) -> Iterator[dict[str, Any]]:
@@ -264,7 +256,14 @@ def draw(bench: Bench) -> None:
     ):
         evaluation = gb.evaluate(calibrated, test.x, test.y, regions={"noisy": inside})
         for ax, row in zip(axes, evaluation.rows[:2][::-1], strict=True):
-            ax.plot(gb_levels(), row.coverages, "o-", ms=3, color=colour, label=f"{label}, ACD {row.acd:.3f}")
+            ax.plot(
+                [float(level) for level in gb.LEVELS],
+                row.coverages,
+                "o-",
+                ms=3,
+                color=colour,
+                label=f"{label}, ACD {row.acd:.3f}",
+            )
     for ax, title in zip(axes, ("in the noisy region", "everywhere"), strict=True):
         ax.plot([0, 1], [0, 1], ":", color=gb.plot.GREY)
         ax.set(title=f"{bench.name}: {title}", xlabel="level asked", aspect="equal")
@@ -272,14 +271,6 @@ def draw(bench: Bench) -> None:
     axes[0].set_ylabel("coverage measured")
     figure.savefig(IMAGES / f"local-{bench.name.lower()}-coverage.png", dpi=90)
     plt.close(figure)
-
-
-def gb_levels() -> list[float]:
-    return [float(level) for level in gb.LEVELS]
-
-
-def rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
 
 
 HEAD = f"""\
@@ -297,7 +288,7 @@ def page() -> str:
     """The Markdown page of all fields."""
     lines = [HEAD]
     for name, (problem, _, test, _) in FIELDS.items():
-        mine = [row for row in rows() if row["field"] == name]
+        mine = LEDGER.rows(field=name)
         if mine:
             assert problem.paper is not None
             floor = acd_floor(problem.paper.cal, test)

@@ -13,7 +13,6 @@ seconds.
 """
 
 import argparse
-import json
 import os
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -26,6 +25,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from ledger import Ledger
 from scipy.stats import spearmanr
 
 import guardband as gb
@@ -35,13 +35,10 @@ from guardband.pinn import Fitted
 from guardband.problems import AllenCahn2D, Helmholtz3D, Problem
 
 torch.set_num_threads(1)
-ROOT = Path(__file__).parent.parent
-RESULTS = ROOT / "results" / "predictors.jsonl"
-IMAGES = ROOT / "docs" / "images"
+LEDGER = Ledger("predictors")
+IMAGES = Path(__file__).parent.parent / "docs" / "images"
 PROBLEMS: dict[str, Problem] = {"allen-cahn": AllenCahn2D(), "helmholtz": Helmholtz3D()}
 POOL, DRAWS, LEVEL = 4000, 1000, 0.95
-
-
 HEAD = f"""\
 # How unsure: the predictors side by side
 
@@ -116,9 +113,6 @@ METHODS: dict[str, Method] = {
     "HMC": lambda b: gb.predictors.HMC(b.fitted, progress=False),
 }
 NEIGHBOURS = {"AllenCahn2D": (20, 20), "Helmholtz3D": (15, 10)}
-BOUNDS = {"dropout": 6.0, "VI, tempered": 3.0, "constant width": 2.0} | dict.fromkeys(
-    ("distance", "latent distance", "ensemble of 5", "last-layer Laplace", "Laplace", "HMC"), 2.0
-)
 
 
 def main() -> None:
@@ -128,30 +122,24 @@ def main() -> None:
     parser.add_argument("--only", choices=METHODS, action="append", help="one method; may be repeated")
     parser.add_argument("--pictures", action="store_true", help="draw the first seed's methods")
     options = parser.parse_args()
-    RESULTS.parent.mkdir(exist_ok=True)
     first, last = map(int, options.seeds.split("-"))
     for seed in range(first, last + 1):
         bench = Bench(options.problem, seed)
         pictured = {}
         for name in options.only or METHODS:
-            pictures = options.pictures and seed == first
-            known = {(row["problem"], row["method"], row["seed"]) for row in rows()}
-            if (options.problem, name, seed) in known and not pictures:
+            key = {"problem": options.problem, "method": name, "seed": seed}
+            known, pictures = bool(LEDGER.rows(**key)), options.pictures and seed == first
+            if known and not pictures:
                 continue
             predictor, seconds = make(bench, name)
-            if (options.problem, name, seed) not in known:
-                row = {"problem": options.problem, "method": name, "seed": seed}
-                row |= measure(bench, predictor, seconds)
-                print(row, flush=True)
-                with RESULTS.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+            if not known:
+                LEDGER.add([key | measure(bench, predictor, seconds)])
             if pictures:
-                if name != "constant width":
-                    draw(bench, name, predictor)
                 pictured[name] = predictor
         if pictured:
+            draw(bench, pictured)
             draw_coverage(bench, pictured)
-    files.write_text(RESULTS.with_suffix(".md"), page())
+    files.write_text(LEDGER.page, page())
 
 
 def make(bench: Bench, name: str) -> tuple[Any, float]:
@@ -222,22 +210,25 @@ def recalibrated(
     return covered / (DRAWS * m), width / DRAWS, (float(below), float(above))
 
 
-def draw(bench: Bench, name: str, predictor: Any) -> None:
-    """Mean, error and scale side by side."""
+def draw(bench: Bench, predictors: dict[str, Any]) -> None:
+    """Mean, error and scale side by side, for every method that has a scale."""
     import matplotlib.pyplot as plt
 
     problem = bench.problem
     x = problem.domain.grid([60, 60, *[1] * (problem.domain.d - 2)]).double()
     x[:, 2:] = torch.tensor(problem.domain.center)[2:]
-    prediction = predictor(x)
-    error = (prediction.mean - problem.solution(x)).abs()
-    panels = {"mean": prediction.mean, "|error|": error, "scale": prediction.scale}
-    figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
-    for ax, (title, values) in zip(axes, panels.items(), strict=True):
-        gb.plot.field(x[:, :2], values, ax=ax)
-        ax.set_title(f"{name}: {title}" if title == "mean" else title, fontsize="medium")
-    figure.savefig(IMAGES / f"{slug(bench, name)}.png", dpi=90)
-    plt.close(figure)
+    for name, predictor in predictors.items():
+        prediction = predictor(x)
+        if prediction.scale is None:
+            continue
+        error = (prediction.mean - problem.solution(x)).abs()
+        panels = {f"{name}: mean": prediction.mean, "|error|": error, "scale": prediction.scale}
+        figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+        for ax, (title, values) in zip(axes, panels.items(), strict=True):
+            gb.plot.field(x[:, :2], values, ax=ax)
+            ax.set_title(title, fontsize="medium")
+        figure.savefig(IMAGES / f"{slug(bench, name)}.png", dpi=90)
+        plt.close(figure)
 
 
 def draw_coverage(bench: Bench, predictors: dict[str, Any]) -> None:
@@ -269,15 +260,11 @@ def slug(bench: Bench, name: str) -> str:
     return f"{problem}-{name}".replace(",", "").replace("'", "").replace(" ", "-").lower()
 
 
-def rows() -> list[dict[str, Any]]:
-    return [json.loads(line) for line in RESULTS.read_text().splitlines()] if RESULTS.exists() else []
-
-
 def page() -> str:
     """The Markdown page of all problems."""
     lines = [HEAD]
     for problem in PROBLEMS:
-        mine = [row for row in rows() if row["problem"] == problem]
+        mine = LEDGER.rows(problem=problem)
         if mine:
             lines += ["", f"## {problem}", "", *table(mine)]
     return "\n".join(lines) + "\n"

@@ -104,7 +104,6 @@ def diagnostics(**changed: Any) -> Diagnostics:
         potential=noise[1],
         norm=18 + noise[2],
         predictions=noise[3:].transpose(1, 2, 0),
-        start_norm=17.3,
         prior_norm=117.0,
     )
     return Diagnostics(**(settings | changed))

@@ -66,12 +66,6 @@ def test_the_posterior_of_a_line_is_the_closed_form() -> None:
     assert rises == pytest.approx([0.045 * float(precision[i, i]) for i in range(2)], rel=1e-9)
 
 
-def test_other_points_may_be_given() -> None:
-    potential = Potential(fitted(AllenCahn2D()))
-    fewer = potential.points._replace(inside=potential.points.inside[:5])
-    assert float(potential(potential.start, fewer)) != float(potential(potential.start))
-
-
 def test_priors() -> None:
     net = mlp(4, [9])
     assert Prior(2.0).scales(net).unique().tolist() == [2.0]

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, finite, rows, shared_rows, to_numpy
-from guardband.conformal import Calibrated, Local, Weighted, points_needed
+from guardband.arrays import ArrayLike, flat, shared_rows, to_numpy
+from guardband.conformal import Calibrated, Clustered, Local, Weighted, points_needed
+from guardband.conformal.base import places
 from guardband.conformal.rank import Level, exact
 
 SIGNIFICANT = 0.01
@@ -21,7 +22,7 @@ FAR = 0.05
 """The share of queries far from every calibration point above which there is an alarm.
 
 Far is half again as far as the loneliest calibration point is from its nearest neighbour; without the half,
-points drawn alike would raise the alarm in two or three cases of a hundred.
+points drawn alike would raise the alarm too often.
 """
 
 
@@ -85,7 +86,7 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
     """
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    queries = np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
+    queries = places(x)
     return Findings(tuple(_findings(calibrated, queries, level, np.random.default_rng(seed))))
 
 
@@ -99,15 +100,14 @@ def _findings(
             "places", False, "The calibration points were not given; their places cannot be checked."
         )
         return
-    places = np.asarray(to_numpy(calibrated.prediction.x), dtype=float)
-    places = places.reshape(len(places), -1)
-    if queries.shape[1] != places.shape[1]:
-        raise ValueError(f"`x` should have {places.shape[1]} coordinates, got {queries.shape[1]}.")
-    yield _leak(calibrated, places)
-    yield _sensors(calibrated, places)
-    spread = np.maximum(places.std(axis=0), 1e-12)
-    yield _shift(calibrated, places / spread, queries / spread, generator)
-    yield _far(places / spread, queries / spread)
+    sites = flat(places(calibrated.prediction.x))
+    if queries.shape[1] != sites.shape[1]:
+        raise ValueError(f"`x` should have {sites.shape[1]} coordinates, got {queries.shape[1]}.")
+    yield _leak(calibrated, sites)
+    yield _sensors(calibrated, sites)
+    spread = np.maximum(sites.std(axis=0), 1e-12)
+    yield _shift(calibrated, sites / spread, queries / spread, generator)
+    yield _far(sites / spread, queries / spread)
 
 
 def _size(calibrated: Calibrated, level: Level) -> Finding:
@@ -130,27 +130,26 @@ def _guard(calibrated: Calibrated) -> Finding:
     return Finding("guard", False, "The calibration learns nothing that an overfitted network could spoil.")
 
 
-def _leak(calibrated: Calibrated, places: np.ndarray) -> Finding:
+def _leak(calibrated: Calibrated, sites: np.ndarray) -> Finding:
     train = getattr(calibrated.predictor, "train", None)
     if train is None or callable(train):
         return Finding(
             "leak", False, "The training points are not known, so a leak cannot be looked for.", False
         )
-    same = int(shared_rows([places], [np.asarray(to_numpy(train.x), dtype=float)]).sum())
+    same = int(shared_rows([sites], [np.asarray(to_numpy(train.x), dtype=float)]).sum())
     if same:
         text = (
-            f"{same} of {len(places)} calibration points lie at training inputs. If they are the same "
+            f"{same} of {len(sites)} calibration points lie at training inputs. If they are the same "
             "readings, the band is too narrow: hold out others."
         )
         return Finding("leak", True, text)
     return Finding("leak", False, "No calibration point lies at a training input.")
 
 
-def _sensors(calibrated: Calibrated, places: np.ndarray) -> Finding:
-    labels = calibrated.groups if calibrated.groups is not None else places
-    distinct, n = len(np.unique(labels, axis=0)), len(places)
-    known = type(calibrated.calibrator).__name__ == "Clustered"
-    if distinct <= n // 2 and not known:
+def _sensors(calibrated: Calibrated, sites: np.ndarray) -> Finding:
+    labels = calibrated.groups if calibrated.groups is not None else sites
+    distinct, n = len(np.unique(labels, axis=0)), len(sites)
+    if distinct <= n // 2 and not isinstance(calibrated.calibrator, Clustered):
         text = (
             f"{n} calibration readings come from {distinct} places only. Readings of one sensor share its "
             f"bias, so they count as {distinct}, not {n}: use Clustered() with the sensors as groups."
@@ -160,9 +159,9 @@ def _sensors(calibrated: Calibrated, places: np.ndarray) -> Finding:
 
 
 def _shift(
-    calibrated: Calibrated, places: np.ndarray, queries: np.ndarray, generator: np.random.Generator
+    calibrated: Calibrated, sites: np.ndarray, queries: np.ndarray, generator: np.random.Generator
 ) -> Finding:
-    a, b = (part[generator.permutation(len(part))[:AT_MOST]] for part in (places, queries))
+    a, b = (part[generator.permutation(len(part))[:AT_MOST]] for part in (sites, queries))
     p = energy_test(a, b, generator)
     if p < SIGNIFICANT and isinstance(calibrated.calibrator, Weighted):
         text = (
@@ -200,13 +199,13 @@ def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) ->
     return float(np.mean(energy >= energy[0] - 1e-12 * abs(energy[0])))
 
 
-def _far(places: np.ndarray, queries: np.ndarray) -> Finding:
+def _far(sites: np.ndarray, queries: np.ndarray) -> Finding:
     from scipy.spatial.distance import cdist
 
-    between = cdist(places, places)
+    between = cdist(sites, sites)
     np.fill_diagonal(between, np.inf)
-    usual = 1.5 * between.min(axis=1).max() if len(places) > 1 else 0.0
-    share = float(np.mean(cdist(queries, places).min(axis=1) > usual)) if len(queries) else 0.0
+    usual = 1.5 * between.min(axis=1).max() if len(sites) > 1 else 0.0
+    share = float(np.mean(cdist(queries, sites).min(axis=1) > usual)) if len(queries) else 0.0
     if share > FAR:
         text = (
             f"{share:.0%} of the queries are farther from every calibration point than those are from each "

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 
-from guardband.arrays import Array, to_numpy
+from guardband.arrays import Array, finite, rows, to_numpy
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import Level
 from guardband.conformal.scores import Score
@@ -80,6 +80,20 @@ def labels(groups: Groups, n: int) -> np.ndarray:
     if array.shape != (n,):
         raise ValueError(f"`groups` should hold one label per row, ({n},), got {array.shape}.")
     return array
+
+
+def places(x: Array) -> np.ndarray:
+    """Points (n, d) as float64 numpy, checked."""
+    return np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
+
+
+def places_of(prediction: Prediction, name: str) -> np.ndarray:
+    """The points of a prediction, or an error that asks for them."""
+    if prediction.x is None:
+        raise ValueError(
+            f"{name} looks at the points: give x_cal to `calibrate_arrays`, and x to `gb.Prediction`."
+        )
+    return places(prediction.x)
 
 
 def no_groups(groups: np.ndarray | None, name: str, why: str) -> None:

@@ -15,8 +15,8 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from guardband.arrays import Array, finite, rows, shared_rows, to_numpy
-from guardband.conformal.base import Calibrator, Pieces, Threshold, no_groups
+from guardband.arrays import Array, shared_rows, to_numpy
+from guardband.conformal.base import Calibrator, Pieces, Threshold, no_groups, places, places_of
 from guardband.conformal.laws import LEVELS
 from guardband.conformal.logscale import LogScale
 from guardband.conformal.rank import Level, checked, exact
@@ -30,8 +30,7 @@ FOLDS = 5
 TOLERANCE = 0.05
 """By how much a flat shape must win, in held-out log score, to be taken.
 
-A shape that was not needed costs a per cent or two of width; a noisy region that was missed costs coverage
-there.
+A shape that was not needed costs a little width; a noisy region that was missed costs coverage there.
 """
 
 OVERFITTED = 0.7
@@ -108,7 +107,7 @@ class Local(Calibrator):
             return self
         if not isinstance(self.train, Observations):
             raise TypeError(f"`train` should be gb.Observations(x, y), got {type(self.train).__name__}.")
-        x = _points(self.train.x)
+        x = places(self.train.x)
         scores = _scores(score, self._at_training(predictor), self.train)
         fresh = self._fresh(predictor, score)
         if fresh is not None and np.median(scores) < OVERFITTED * np.median(fresh):
@@ -137,7 +136,7 @@ class Local(Calibrator):
         no_groups(groups, "Local()", "it treats all points alike.")
         if self.shape is None:
             raise ValueError("Local() has not seen its training residuals yet; `calibrate` prepares it.")
-        x, expected = _points_of(prediction), _points(self.train.x).shape[1]
+        x, expected = places_of(prediction, "Local()"), places(self.train.x).shape[1]
         if x.shape[1] != expected:
             raise ValueError(f"`train` has {expected} coordinates, the calibration points have {x.shape[1]}.")
         return LocalThreshold(self.shape, checked(scores), x, confidence)
@@ -189,18 +188,26 @@ class LocalThreshold(Threshold):
     x: np.ndarray
     confidence: Level | None = None
     _sorted: dict[float | None, SplitThreshold] = field(default_factory=dict, init=False, repr=False)
+    _last: list[tuple[Prediction, np.ndarray]] = field(default_factory=list, init=False, repr=False)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """The k-th smallest normalised score times the shape at x, (n,)."""
         no_groups(groups, "Local()", "it treats all points alike.")
-        at = at_level(self.shape, level)
         q = self._normalised(level)(prediction, level)
-        shape = at(_points_of(prediction))
+        shape = self._shape_at(prediction, level)
         return np.full(len(shape), np.inf) if np.isinf(q) else q * shape
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
         """One piece: BetaBinomial(m, k, n+1-k), as for any fixed score."""
         return SplitThreshold(self.scores, self.confidence).laws(level, m, groups)
+
+    def _shape_at(self, prediction: Prediction, level: Level) -> np.ndarray:
+        """The shape at the prediction's points; a sweep over levels pays for it once."""
+        if _per_level(self.shape):
+            return at_level(self.shape, level)(places_of(prediction, "Local()"))
+        if not self._last or self._last[0][0] is not prediction:
+            self._last[:] = [(prediction, self.shape(places_of(prediction, "Local()")))]
+        return self._last[0][1]
 
     def _normalised(self, level: Level) -> SplitThreshold:
         """The sorted scores over the shape; the same for all levels, unless the shape depends on them."""
@@ -212,7 +219,7 @@ class LocalThreshold(Threshold):
 
 
 def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
-    """What the learner makes of all rows, or a flat shape where held-out pinball loss prefers that."""
+    """What the learner makes of all rows, or a flat shape where the held-out log score prefers that."""
     if not np.isfinite(scores).all():
         raise ValueError("Some training scores are infinite: the scale is 0 where the model missed.")
     if len(scores) < 2 * FOLDS or not (scores > 0).any():
@@ -255,15 +262,3 @@ def _folds(n: int) -> np.ndarray:
 
 def _scores(score: Score, prediction: Prediction, seen: Observations) -> np.ndarray:
     return np.asarray(to_numpy(score(prediction, seen.y)), dtype=float)
-
-
-def _points(x: Array) -> np.ndarray:
-    return np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
-
-
-def _points_of(prediction: Prediction) -> np.ndarray:
-    if prediction.x is None:
-        raise ValueError(
-            "Local() looks at the points: give x_cal to `calibrate_arrays`, and x to `gb.Prediction`."
-        )
-    return _points(prediction.x)

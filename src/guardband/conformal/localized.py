@@ -13,10 +13,10 @@ from typing import Literal
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, rows, to_numpy
-from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
+from guardband.arrays import Array, ArrayLike
+from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, places, places_of
 from guardband.conformal.rank import Level, checked, warn_infinite
-from guardband.conformal.weighted import places_of, weighted_quantile
+from guardband.conformal.weighted import weighted_quantile
 from guardband.values import Prediction
 
 
@@ -62,7 +62,7 @@ class Localized(Calibrator):
 
     def _choose(self, n: int) -> float:
         """The bandwidth at which so many of n points count, by halving."""
-        x = np.asarray(to_numpy(finite(rows(self.inputs, "inputs"), "inputs")), dtype=float)
+        x = places(self.inputs)
         target = min(self.effective / n, 1.0) * len(x)
         low, high = 1e-6, 1e3 * float(np.ptp(x, axis=0).max() + 1e-12)
         for _ in range(60):

@@ -13,8 +13,8 @@ from typing import Literal
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, rows, to_numpy
-from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
+from guardband.arrays import Array, ArrayLike, to_numpy
+from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, places, places_of
 from guardband.conformal.rank import Level, checked, exact, warn_infinite
 from guardband.values import Prediction
 
@@ -91,11 +91,9 @@ def weighted_quantile(scores: np.ndarray, weights: np.ndarray, own: np.ndarray, 
     `weights` is (m, n), or (1, n) if they are the same for all queries; `own` (m,) sits at infinity. With
     equal weights this is the exact rank: sums of ones are whole numbers, and the level is a fraction.
     """
-    largest = np.maximum(weights.max(axis=1, initial=0), own)
+    largest = weights.max(axis=1, initial=0)
     largest = np.where(largest > 0, largest, 1.0)
-    if len(weights) == 1:  # shared: only the query's own weight differs
-        largest = np.full_like(largest, max(float(weights.max(initial=0)), 1e-300))
-    sums = np.cumsum(weights / largest[: len(weights), None], axis=1)
+    sums = np.cumsum(weights / largest[:, None], axis=1)
     total = (sums[:, -1] if sums.shape[1] else 0.0) + own / largest
     fraction = exact(level)
     needed, sums = total * fraction.numerator, sums * fraction.denominator
@@ -119,7 +117,7 @@ def density_ratio(
     >>> bool(ratio(np.array([[0.9]])) > 2 * ratio(np.array([[0.2]])))
     True
     """
-    old, new = (np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float) for x in (x_cal, x_query))
+    old, new = places(x_cal), places(x_query)
     if old.shape[1] != new.shape[1]:
         raise ValueError(f"Both should have the same coordinates, got {old.shape[1]} and {new.shape[1]}.")
     if method == "kernel":
@@ -148,15 +146,6 @@ def density_ratio(
     return lambda x: (
         odds * np.exp(np.clip(_quadratic((np.asarray(to_numpy(x)) - center) / spread) @ w, -50, 50))
     )
-
-
-def places_of(prediction: Prediction, name: str) -> np.ndarray:
-    """The points of a prediction, or an error that asks for them."""
-    if prediction.x is None:
-        raise ValueError(
-            f"{name} looks at the points: give x_cal to `calibrate_arrays`, and x to `gb.Prediction`."
-        )
-    return np.asarray(to_numpy(finite(rows(prediction.x, "x"), "x")), dtype=float)
 
 
 def _quadratic(x: np.ndarray) -> np.ndarray:

@@ -86,14 +86,14 @@ class Potential:
         """The network, with the weights of the start."""
         return self._misses.net
 
-    def __call__(self, theta: Tensor, points: Points | None = None) -> Tensor:
+    def __call__(self, theta: Tensor) -> Tensor:
         """The negative logarithm of the posterior, up to a constant."""
-        return self.misfit(theta, points) + 0.5 * (theta / self.scales).square().sum()
+        return self.misfit(theta) + 0.5 * (theta / self.scales).square().sum()
 
-    def misfit(self, theta: Tensor, points: Points | None = None) -> Tensor:
-        """The negative log-likelihood, up to a constant; at other points, if they are given."""
+    def misfit(self, theta: Tensor) -> Tensor:
+        """The negative log-likelihood, up to a constant."""
         weights = {f"net.{name}": part for name, part in named(self.net, theta).items()}
-        squares = functional_call(self._misses, weights, (self.points if points is None else points,))
+        squares = functional_call(self._misses, weights, (self.points,))
         return 0.5 * self.n * (self._weights @ squares)
 
     def gradients(self, names: Sequence[str] | None = None, *, physics: bool = True) -> Tensor:

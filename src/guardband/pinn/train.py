@@ -359,9 +359,14 @@ def training_data(problem: Problem, train: Observations | None, net: nn.Module) 
     return x, y
 
 
+def _inner(net: nn.Module) -> nn.Module:
+    """The network inside a hard constraint, or the network itself."""
+    return net.net if isinstance(net, Constrained) else net
+
+
 def _check_sizes(problem: Problem, net: nn.Module) -> None:
     """A network made by `mlp` should have the problem's coordinates and outputs."""
-    inner = net.net if isinstance(net, Constrained) else net
+    inner = _inner(net)
     if isinstance(inner, MLP) and (inner.sizes[0], inner.sizes[-1]) != (problem.domain.d, problem.outputs):
         raise ValueError(
             f"{type(problem).__name__} has {problem.domain.d} coordinates and {problem.outputs} outputs, the "
@@ -375,7 +380,7 @@ def _copied(
 ) -> nn.Module:
     """A copy of the network on its device, in its dtype, with its inputs scaled to the domain."""
     net = copy.deepcopy(net).to(device=device, dtype=dtype)
-    inner = net.net if isinstance(net, Constrained) else net
+    inner = _inner(net)
     if isinstance(inner, MLP):
         inner.set_domain(problem.domain)
     return net

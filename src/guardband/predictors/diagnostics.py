@@ -16,7 +16,7 @@ class Diagnostics:
     """Chains of weights, told by a few numbers; the first axis counts chains, the second draws.
 
     `potential` is U, `norm` is |theta|, `predictions` (chains, draws, probes) are outputs at points of the
-    domain. `start_norm` is |theta| of the first network, `prior_norm` what is typical of the prior.
+    domain. `prior_norm` is the |theta| that is typical of the prior.
     R-hat and the effective sample size are ArviZ's rank-normalised split and bulk versions.
     """
 
@@ -27,7 +27,6 @@ class Diagnostics:
     potential: np.ndarray
     norm: np.ndarray
     predictions: np.ndarray
-    start_norm: float
     prior_norm: float
 
     @cached_property

@@ -16,6 +16,7 @@ from tqdm.auto import tqdm
 from guardband.arrays import Array, like, to_numpy
 from guardband.models import Model, evaluate
 from guardband.pinn import Fitted, fit
+from guardband.pinn.potential import flat_weights
 from guardband.problems import Problem
 from guardband.values import Observations, Prediction
 
@@ -58,9 +59,8 @@ class Ensemble:
 
         All other options go to `fit`. With one worker the trainings run here, one after the other.
         """
-        seeds = list(seeds)
         jobs = [(make_net(seed), seed) for seed in seeds]
-        first, *rest = (torch.cat([p.detach().flatten() for p in net.parameters()]) for net, _ in jobs)
+        first, *rest = (flat_weights(net) for net, _ in jobs)
         if any(torch.equal(first, other) for other in rest):
             raise ValueError(
                 "`make_net(seed)` gave the same starting weights twice. Use the seed: "

@@ -29,7 +29,7 @@ class HMC(Draws):
     size adapts during `warmup`; each draw takes `leapfrog` gradients (with `sampler="nuts"`, as many as it
     likes up to 2^6). For networks of thousands of weights no affordable run leaves the neighbourhood of its
     start: `diagnostics.verdict` says so, and the spread is then a local scale only.
-    Cost: (warmup + draws) x leapfrog gradients per chain, some three trainings each by default; per point as
+    Cost: (warmup + draws) x leapfrog gradients per chain, some two trainings each by default; per point as
     many evaluations as there are draws in all. Needs `pip install "guardband[bayes]"`.
     """
 
@@ -45,14 +45,11 @@ class HMC(Draws):
         inside: int = 512,
         faces: int = 256,
         seed: int = 0,
-        dtype: torch.dtype | None = None,
         progress: bool = True,
     ) -> None:
         extras.load("pyro", "bayes")
-        potentials = [
-            Potential(start, prior, inside=inside, faces=faces, seed=seed, dtype=dtype)
-            for start in (fitted, *others)
-        ]
+        starts = (fitted, *others)
+        potentials = [Potential(start, prior, inside=inside, faces=faces, seed=seed) for start in starts]
         if len({len(potential.start) for potential in potentials}) > 1:
             raise ValueError(
                 "All networks should have the same layers: draws of all chains are kept together."
@@ -77,7 +74,6 @@ class HMC(Draws):
             potential=np.stack([chain["potential"] for chain in chains]),
             norm=weights.norm(dim=-1).double().cpu().numpy(),
             predictions=outputs.double().cpu().numpy(),
-            start_norm=float(potential.start.norm()),
             prior_norm=float(potential.scales.norm()),
         )
 

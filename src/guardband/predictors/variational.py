@@ -21,7 +21,7 @@ class MeanFieldVI(Draws):
     prior: 1 is the evidence lower bound itself, which for networks of thousands of weights fits badly; the
     default is smaller, a tempered posterior, and is called so wherever it is printed. The spread of mean
     fields hardly ever ranks errors: add the noise (`gb.Total`) and compare with constant width.
-    Cost: about one training more; per point `draws` evaluations. Needs `pip install "guardband[bayes]"`.
+    Cost: less than one training more; per point `draws` evaluations. Needs `pip install "guardband[bayes]"`.
     """
 
     def __init__(
