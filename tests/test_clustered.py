@@ -2,6 +2,7 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+from scipy.stats import binom
 
 import guardband as gb
 
@@ -56,6 +57,20 @@ def test_five_sensors_at_95_percent_are_infinite_and_19_are_needed() -> None:
     with pytest.warns(gb.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 5"):
         assert np.isinf(calibrated(y, 0.95).upper).all()
     assert np.isfinite(calibrated(y, 0.8).upper).all()
+
+
+def test_forty_sensors_of_thirty_readings_cover_a_reading_of_a_new_one() -> None:
+    """Readings share their sensor's bias; one fresh reading per draw, against Binomial(2000, 0.95)."""
+    generator = np.random.default_rng(4)
+    sensors, draws = np.repeat(np.arange(40), 30), 2000
+    covered = plain = 0
+    for _ in range(draws):
+        y = generator.normal(size=41)[np.append(sensors, 40)] + 0.3 * generator.normal(size=1201)
+        clustered = gb.calibrate(ZERO, y[:-1], y[:-1], calibrator=gb.Clustered(), groups=sensors)
+        covered += int(clustered([0.0], "0.95").upper.item() >= abs(y[-1]))
+        plain += int(gb.calibrate(ZERO, y[:-1], y[:-1])([0.0], "0.95").upper.item() >= abs(y[-1]))
+    assert covered >= binom.ppf(1e-4, draws, 0.95)
+    assert plain < covered
 
 
 def test_what_has_no_meaning_here_is_refused() -> None:

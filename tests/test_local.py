@@ -161,6 +161,26 @@ def test_an_overfitted_network_falls_back_to_plain_conformal_prediction(way: str
     assert not Local(TRAIN).guarded
 
 
+def test_a_network_trained_too_long_is_no_wider_than_plain_conformal_prediction() -> None:
+    x, y = (torch.tensor(part).float() for part in noisy(40, 11))
+    net = gb.mlp(1, [64, 64], activation=lambda z: torch.sin(12 * z))
+    optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
+    for _ in range(1500):
+        optimiser.zero_grad()
+        ((net(x) - y) ** 2).mean().backward()
+        optimiser.step()
+    train, held_out = gb.Observations(x, y), gb.Observations(*noisy(60, 7))
+    known, fresh = (
+        np.median(abs(net(torch.as_tensor(seen.x).float()).detach().numpy() - np.asarray(seen.y)))
+        for seen in (train, held_out)
+    )
+    assert known < 0.5 * fresh
+    local = Local(train, QUICK, held_out=held_out)
+    with pytest.warns(OverfittedWarning):
+        band = gb.calibrate(net, *noisy(100, 1), calibrator=local)(noisy(50, 9)[0])
+    assert np.array_equal(band.width, gb.calibrate(net, *noisy(100, 1))(noisy(50, 9)[0]).width)
+
+
 def test_a_good_network_passes_the_guard() -> None:
     for local in (
         Local(TRAIN, QUICK, held_out=gb.Observations(*noisy(200, 7))),
