@@ -312,3 +312,12 @@ def test_a_model_that_works_in_place_does_not_change_the_points() -> None:
 
 def test_the_confidence_is_part_of_what_is_printed() -> None:
     assert repr(gb.calibrate(ZERO, *data(20), confidence="0.9")).endswith("n=20, confidence=0.9)")
+
+
+def test_a_bare_network_is_told_how_to_become_a_predictor() -> None:
+    x = np.linspace(0, 1, 30)[:, None]
+    for points in (x, torch.tensor(x).float()):
+        with pytest.raises(TypeError, match=r"becomes a predictor by `gb.predictors.Constant\(net\)`"):
+            gb.calibrate(gb.mlp(1, [4]), points, x)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="unhashable"):
+        gb.calibrate(lambda x: {[]: x}, x, x)  # type: ignore[dict-item]

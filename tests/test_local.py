@@ -175,10 +175,10 @@ def test_a_network_trained_too_long_is_no_wider_than_plain_conformal_prediction(
         for seen in (train, held_out)
     )
     assert known < 0.5 * fresh
-    local = Local(train, QUICK, held_out=held_out)
+    predictor, local = gb.predictors.Constant(net), Local(train, QUICK, held_out=held_out)
     with pytest.warns(OverfittedWarning):
-        band = gb.calibrate(net, *noisy(100, 1), calibrator=local)(noisy(50, 9)[0])
-    assert np.array_equal(band.width, gb.calibrate(net, *noisy(100, 1))(noisy(50, 9)[0]).width)
+        band = gb.calibrate(predictor, *noisy(100, 1), calibrator=local)(noisy(50, 9)[0])
+    assert np.array_equal(band.width, gb.calibrate(predictor, *noisy(100, 1))(noisy(50, 9)[0]).width)
 
 
 def test_a_good_network_passes_the_guard() -> None:

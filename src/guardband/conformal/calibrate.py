@@ -6,6 +6,7 @@ import warnings
 from dataclasses import dataclass
 
 import numpy as np
+import torch
 
 from guardband.arrays import (
     Array,
@@ -184,12 +185,17 @@ def _calibrated(
 
 
 def _ask(predictor: Predictor, x: Array) -> Prediction:
-    prediction = predictor(x)
+    wrap = "A network or a function of x becomes a predictor by `gb.predictors.Constant(net)`."
+    try:
+        prediction = predictor(x)
+    except (TypeError, AttributeError) as error:
+        if isinstance(predictor, torch.nn.Module):  # a bare network stumbles over numpy
+            raise TypeError(f"{_name(predictor)} is not a predictor. {wrap}") from error
+        raise
     if not isinstance(prediction, Prediction):
         raise TypeError(
             f"A predictor should return a Prediction, {_name(predictor)} returned "
-            f"{type(prediction).__name__}. A network or a function of x becomes a predictor by "
-            "`gb.predictors.Constant(net)`."
+            f"{type(prediction).__name__}. {wrap}"
         )
     if len(prediction) != len(x):
         raise ValueError(
