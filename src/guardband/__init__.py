@@ -1,6 +1,6 @@
 """Prediction bands with a finite-sample coverage guarantee for PINNs and other PDE surrogates."""
 
-from guardband import conformal, metrics, pinn, plot, predictors, problems, testing
+from guardband import campaign, conformal, metrics, pinn, plot, predictors, problems, studies, testing
 from guardband.checks import Findings, check
 from guardband.conformal import (
     LEVELS,
@@ -61,6 +61,7 @@ __all__ = [
     "Weighted",
     "calibrate",
     "calibrate_arrays",
+    "campaign",
     "check",
     "conformal",
     "density_ratio",
@@ -74,5 +75,6 @@ __all__ = [
     "predictors",
     "problems",
     "raw_band",
+    "studies",
     "testing",
 ]

@@ -203,7 +203,7 @@ class LocalThreshold(Threshold):
 
     def _shape_at(self, prediction: Prediction, level: Level) -> np.ndarray:
         """The shape at the prediction's points; a sweep over levels pays for it once."""
-        if _per_level(self.shape):
+        if per_level(self.shape):
             return at_level(self.shape, level)(places_of(prediction, "Local()"))
         if not self._last or self._last[0][0] is not prediction:
             self._last[:] = [(prediction, self.shape(places_of(prediction, "Local()")))]
@@ -211,7 +211,7 @@ class LocalThreshold(Threshold):
 
     def _normalised(self, level: Level) -> SplitThreshold:
         """The sorted scores over the shape; the same for all levels, unless the shape depends on them."""
-        key = float(exact(level)) if _per_level(self.shape) else None
+        key = float(exact(level)) if per_level(self.shape) else None
         if key not in self._sorted:
             scores = np.sort(self.scores / at_level(self.shape, level)(self.x))
             self._sorted[key] = SplitThreshold(scores, self.confidence)
@@ -229,7 +229,7 @@ def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
     for k in range(FOLDS):
         shape = learner.fit(x[fold != k], scores[fold != k])
         for i, level in enumerate(LEVELS):
-            if i and not _per_level(shape):
+            if i and not per_level(shape):
                 held_out[i, fold == k] = held_out[0, fold == k]
             else:
                 held_out[i, fold == k] = at_level(shape, level)(x[fold == k])
@@ -247,12 +247,13 @@ def log_score(shape: np.ndarray, scores: np.ndarray) -> float:
 
 def at_level(shape: Any, level: Level) -> Shape:
     """The shape at a level, as a function of x."""
-    if _per_level(shape):
+    if per_level(shape):
         return lambda x: shape(x, float(exact(level)))
     return shape
 
 
-def _per_level(shape: Any) -> bool:
+def per_level(shape: Any) -> bool:
+    """Whether a shape is another one at each level."""
     return getattr(shape, "per_level", False)
 
 

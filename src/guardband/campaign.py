@@ -1,0 +1,357 @@
+"""Campaigns: run the cells of a study anywhere, lose nothing, and do nothing twice.
+
+A campaign is a folder. `cells/` holds one small file per finished cell, `failed/` the errors of those that
+failed, `leases/` who works on what. A lease is a file that its owner touches every few seconds; when it is no
+longer touched, or its owner is known to be dead, another process takes over by creating the next one. So any
+number of processes may work in one folder, and any of them may be killed at any time.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import pickle
+import socket
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from tqdm.auto import tqdm
+
+from guardband import engine, extras
+from guardband.files import write_text
+from guardband.studies import Cell, Result, Study
+from guardband.studies.workshop import Workshop
+
+BEAT, STALE = 5.0, 60.0
+"""Seconds between two touches of a lease, and after how many without one its owner is taken for dead."""
+
+Outcome = Literal["done", "failed", "busy"]
+
+
+class CampaignError(RuntimeError):
+    """The campaign cannot go on; what is finished is kept, and the same call does the rest."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a campaign is. Prints as one line, and one for each failure."""
+
+    done: int
+    failed: dict[str, str]
+    running: int
+    missing: int
+
+    def __str__(self) -> str:
+        counts = f"{self.done} done, {len(self.failed)} failed, {self.running} running, {self.missing} to do"
+        return "\n".join([counts, *(f"failed {key}: {error}" for key, error in self.failed.items())])
+
+
+def run(
+    study: Study,
+    folder: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    scheduler: str | None = None,
+    client: Any = None,
+    progress: bool = True,
+) -> Status:
+    """Run all cells of a study that have no result in the folder yet, and write its pages.
+
+    Without an engine the cells run here, one after the other. `workers` processes make a Dask cluster on this
+    machine; `scheduler` is the address of one that runs anywhere and sees the same folder; `client` is a
+    `distributed.Client` of your own, for example of a `dask_jobqueue.SLURMCluster`. Cells that failed before
+    are tried again.
+    """
+    folder = Path(folder)
+    for key in _names(folder / "failed"):
+        (folder / "failed" / f"{key}.json").unlink(missing_ok=True)
+    left = [cell for cell in study.cells if not _path(folder, cell.key).exists()]
+    with (
+        nullcontext(client) if client is not None else engine.connect(workers, scheduler) as client,
+        tqdm(total=len(study.cells), disable=not progress, desc=study.name, unit="cell") as bar,
+    ):
+        bar.update(len(study.cells) - len(left))
+        while left:
+            outcomes: dict[str, Outcome] = {}
+            for made in _map(client, str(folder), _groups(left)):
+                outcomes |= made
+                bar.update(sum(outcome != "busy" for outcome in made.values()))
+            left = [cell for cell in left if outcomes[cell.key] == "busy"]
+            if left:  # somebody else works on these: wait for them, or take over if they die
+                bar.set_postfix_str(f"waiting for {len(left)} that run elsewhere")
+                time.sleep(1)
+    finished = list(results(folder, study))
+    if finished:
+        study.write(finished, folder)
+    return status(folder, study)
+
+
+def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status:
+    """What is done, failed, running and missing in a folder; with a `study`, of its cells."""
+    folder = Path(folder)
+    wanted = None if study is None else {cell.key for cell in study.cells}
+    done, failed = (_names(folder / name) for name in ("cells", "failed"))
+    leased = {name.split(".")[0] for name in _names(folder / "leases", suffix="")} - done
+    if wanted is not None:
+        done, failed, leased = done & wanted, failed & wanted, leased & wanted
+    errors = {
+        key: json.loads(_path(folder, key, "failed").read_text())["error"].splitlines()[-1]
+        for key in sorted(failed)
+    }
+    now = _now(folder) if leased else 0.0
+    running = {key for key in leased if _Lease(folder, key).alive(now)}
+    missing = 0 if wanted is None else len(wanted - done - failed - running)
+    return Status(len(done), errors, len(running), missing)
+
+
+def results(folder: str | os.PathLike[str], study: Study | None = None) -> Iterator[Result]:
+    """The results in a folder, in the order of the study's cells."""
+    folder = Path(folder)
+    keys = sorted(_names(folder / "cells")) if study is None else [cell.key for cell in study.cells]
+    for key in keys:
+        if _path(folder, key).exists():
+            yield json.loads(_path(folder, key).read_text())
+
+
+def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
+    """Run those cells that are neither done nor leased by somebody alive; all share one training."""
+    place = Path(folder)
+    outcomes: dict[str, Outcome] = {}
+    now = _now(place)
+    leases = {cell.key: _Lease(place, cell.key) for cell in cells}
+    mine = [cell for cell in cells if not _path(place, cell.key).exists() and leases[cell.key].take(now)]
+    held = [leases[cell.key] for cell in mine]
+    workshop = Workshop(place / "trainings")
+    with _one_thread(), _heart(held):
+        for cell in mine:
+            # Somebody may have finished it between our look and our lease.
+            if not _path(place, cell.key).exists():
+                _run(place, workshop, cell)
+            leases[cell.key].give_back()
+    for cell in cells:
+        failed = _path(place, cell.key, "failed").exists()
+        done = _path(place, cell.key).exists()
+        outcomes[cell.key] = "done" if done else "failed" if failed else "busy"
+    if "busy" not in outcomes.values() and mine:
+        workshop.forget(mine[0].training)
+    return outcomes
+
+
+def _run(folder: Path, workshop: Workshop, cell: Cell) -> None:
+    try:
+        text = json.dumps(workshop.run(cell), allow_nan=False)
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CampaignError(_full(folder)) from error
+        trouble = {"key": cell.key, "method": cell.method, "error": traceback.format_exc().strip()}
+        _write(folder, cell.key, "failed", json.dumps(trouble, indent=1))
+        return
+    _write(folder, cell.key, "cells", text)
+
+
+def _write(folder: Path, key: str, kind: str, text: str) -> None:
+    try:
+        write_text(_path(folder, key, kind), text + "\n")
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise CampaignError(_full(folder)) from error
+        raise
+
+
+def _full(folder: Path) -> str:
+    return f"The disk that holds {folder} is full. Make room and run the same again; finished cells are kept."
+
+
+def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
+    """The cells that share a training, together."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.training.key, []).append(cell)
+    return list(groups.values())
+
+
+def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dict[str, Outcome]]:
+    """The outcomes of all groups, as they come in."""
+    if client is None:
+        yield from (work(folder, cells) for cells in groups)
+        return
+    distributed = extras.load("distributed", "scale")
+    pack = _packer(groups)
+
+    def submit(cells: list[Cell]) -> Any:
+        return client.submit(_unpack_and_work, folder, pack(cells), pure=False)
+
+    waiting = {submit(cells): cells for cells in groups}
+    while waiting:
+        if client.status not in ("running", "connecting"):
+            raise CampaignError("The scheduler is gone. Start one and run the same again; nothing is lost.")
+        try:
+            ready = distributed.wait(list(waiting), timeout=1, return_when="FIRST_COMPLETED").done
+        except TimeoutError:
+            continue
+        for future in ready:
+            cells = waiting.pop(future)
+            try:
+                yield future.result()
+            except (distributed.KilledWorker, distributed.client.FutureCancelledError) as lost:
+                if client.status != "running":
+                    message = "The scheduler is gone. Start one and run the same again; nothing is lost."
+                    raise CampaignError(message) from lost
+                waiting[submit(cells)] = cells
+
+
+def _packer(groups: Sequence[list[Cell]]) -> Callable[[list[Cell]], bytes]:
+    """How cells are sent: what a study's own file defines goes along, since workers cannot import it."""
+    cloudpickle = extras.load("cloudpickle", "scale")
+    used = {type(cells[0].training.problem).__module__ for cells in groups}
+    used |= {cell.predictor.make.__module__ for cells in groups for cell in cells}
+    for name in used:
+        if getattr(sys.modules[name], "__study_file__", None):
+            cloudpickle.register_pickle_by_value(sys.modules[name])
+    return cloudpickle.dumps
+
+
+def _unpack_and_work(folder: str, cells: bytes) -> dict[str, Outcome]:
+    return work(folder, pickle.loads(cells))
+
+
+class _Lease:
+    """The right to run a cell: files key.0, key.1, ..., of which the last counts."""
+
+    def __init__(self, folder: Path, key: str) -> None:
+        self.folder, self.key = folder / "leases", key
+        self.path: Path | None = None
+
+    def take(self, now: float) -> bool:
+        """Take the lease if nobody alive has it. Creating a file is the one step that only one can do."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        last = self._last()
+        if last is not None and self.alive(now):
+            return False
+        path = self.folder / f"{self.key}.{0 if last is None else last + 1}"
+        try:
+            with path.open("x") as file:
+                json.dump(_owner(), file)
+        except FileExistsError:
+            return False
+        self.path = path
+        return True
+
+    def alive(self, now: float) -> bool:
+        """Whether the last owner still works on it, as far as can be told from here."""
+        last = self._last()
+        if last is None:
+            return False
+        path = self.folder / f"{self.key}.{last}"
+        try:
+            touched, owner = path.stat().st_mtime, json.loads(path.read_text() or "{}")
+        except (FileNotFoundError, json.JSONDecodeError):
+            return path.exists()
+        me = _owner()
+        if owner and owner["machine"] == me["machine"] != "" and not _lives(owner["pid"], owner["born"]):
+            return False
+        return now - touched < STALE
+
+    def touch(self) -> None:
+        """Say that the owner lives."""
+        if self.path is not None and self.path.exists():
+            os.utime(self.path)
+
+    def give_back(self) -> None:
+        """Remove the lease and those of earlier owners."""
+        for path in self.folder.glob(f"{self.key}.*"):
+            path.unlink(missing_ok=True)
+
+    def _last(self) -> int | None:
+        numbers = [int(path.suffix[1:]) for path in self.folder.glob(f"{self.key}.*")]
+        return max(numbers, default=None)
+
+
+@contextmanager
+def _heart(leases: Sequence[_Lease]) -> Iterator[None]:
+    """Touch leases while the work goes on; they are left to go stale if it ends by an error."""
+    stop = threading.Event()
+
+    def beat() -> None:
+        while not stop.wait(BEAT):
+            for lease in leases:
+                lease.touch()
+
+    thread = threading.Thread(target=beat, daemon=True)
+    thread.start()
+    try:
+        yield
+    except BaseException:
+        for lease in leases:
+            lease.give_back()
+        raise
+    finally:
+        stop.set()
+        thread.join()
+
+
+@cache
+def _machine() -> str:
+    """The machine and its table of processes, where one can be asked whether a process lives; else ''."""
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
+    except OSError:
+        return ""
+
+
+def _owner() -> dict[str, Any]:
+    return {"machine": _machine(), "pid": os.getpid(), "born": _born(os.getpid())}
+
+
+def _born(pid: int) -> str:
+    """When a process was started, so that a number used again is not mistaken for it; '' if it is dead."""
+    try:
+        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return ""
+    return "" if after_name[0] == "Z" else after_name[19]
+
+
+def _lives(pid: int, born: str) -> bool:
+    return _born(pid) == born
+
+
+def _now(folder: Path) -> float:
+    """The time by the clock of the file system, which all workers share."""
+    clock = folder / "leases" / ".clock"
+    clock.parent.mkdir(parents=True, exist_ok=True)
+    clock.touch()
+    return clock.stat().st_mtime
+
+
+def _path(folder: Path, key: str, kind: str = "cells") -> Path:
+    return folder / kind / f"{key}.json"
+
+
+def _names(folder: Path, suffix: str = ".json") -> set[str]:
+    found = folder.iterdir() if folder.exists() else ()
+    return {
+        path.name.removesuffix(suffix) for path in found if path.name[0] != "." and path.name.endswith(suffix)
+    }
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Torch on one thread, as every result of a campaign is made."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

@@ -1,0 +1,128 @@
+"""The command line: a thin shell over the library."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any, NoReturn
+
+import typer
+
+app = typer.Typer(
+    help="Prediction bands with a coverage guarantee for PINNs and other PDE surrogates.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+study_app = typer.Typer(
+    help="Compare methods over many trainings; killed studies go on.", no_args_is_help=True
+)
+app.add_typer(study_app, name="study")
+
+Out = Annotated[Path, typer.Option(help="Where results go; running again does only what is missing.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="Trainings of each method.")]
+Draws = Annotated[int, typer.Option(min=1, help="Recalibrations of each training.")]
+Workers = Annotated[int | None, typer.Option(min=1, help="Processes of a Dask cluster on this machine.")]
+Scheduler = Annotated[str | None, typer.Option(help="The address of a Dask scheduler, tcp://host:8786.")]
+Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a study.")]
+
+
+@study_app.command("paper")
+def study_paper(
+    out: Out = Path("paper"),
+    only: Annotated[
+        list[str] | None, typer.Option(help="table1-3, figure2-9 or an experiment; may be repeated.")
+    ] = None,
+    preset: Annotated[list[str] | None, typer.Option(help="ours, paper; both by default.")] = None,
+    seeds: Seeds = None,
+    draws: Draws = 1000,
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Train for seconds, to see that all works.")] = False,
+) -> None:
+    """Make every table and figure of the paper again, over many seeds."""
+    options = {"only": only or [], "presets": preset or ["ours", "paper"], "seeds": seeds, "draws": draws}
+    _campaign({"study": "paper", "options": options | {"smoke": smoke}}, out, workers, scheduler)
+
+
+@study_app.command("run")
+def study_run(
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Python, with a `study`.")],
+    out: Out = Path("study"),
+    workers: Workers = None,
+    scheduler: Scheduler = None,
+) -> None:
+    """Run your own study: a Python file that makes a `study`, for example by `gb.studies.grid(...)`."""
+    out.mkdir(parents=True, exist_ok=True)
+    _campaign({"study": os.path.relpath(file, out)}, out, workers, scheduler)
+
+
+@study_app.command("status")
+def study_status(folder: Folder) -> None:
+    """How far a study is."""
+    from guardband import campaign
+
+    typer.echo(campaign.status(folder, _study(_saved(folder), folder)))
+
+
+@study_app.command("table")
+def study_table(folder: Folder) -> None:
+    """Make the pages and figures of a study again from what is there."""
+    from guardband import campaign
+
+    study = _study(_saved(folder), folder)
+    found = list(campaign.results(folder, study))
+    if not found:
+        _fail(f"There are no results in {folder} yet.")
+    study.write(found, folder)
+    typer.echo(f"{len(found)} results: {folder / 'README.md'}")
+
+
+def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler: str | None) -> None:
+    from guardband import campaign
+    from guardband.files import write_text
+
+    try:
+        study = _study(made_of, out)
+        write_text(out / "study.json", json.dumps(made_of, indent=1) + "\n")
+        status = campaign.run(study, out, workers=workers, scheduler=scheduler)
+    except (ValueError, TypeError, ImportError, OSError, campaign.CampaignError) as error:
+        _fail(str(error))
+    typer.echo(f"{status}\n{out / 'README.md'}")
+    if status.failed:
+        raise typer.Exit(1)
+
+
+def _saved(folder: Path) -> dict[str, Any]:
+    try:
+        return json.loads((folder / "study.json").read_text())
+    except FileNotFoundError:
+        _fail(f"{folder} is not the folder of a study: it has no study.json.")
+
+
+def _study(made_of: dict[str, Any], folder: Path) -> Any:
+    """The study that a folder belongs to: the paper's, or that of a file."""
+    from guardband import studies
+
+    if made_of["study"] == "paper":
+        return studies.paper(**made_of["options"])
+    path = (folder / made_of["study"]).resolve()
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    if spec is None or spec.loader is None:
+        _fail(f"{path.name} cannot be read as Python.")
+    module = importlib.util.module_from_spec(spec)
+    module.__study_file__ = str(path)  # type: ignore[attr-defined]
+    sys.modules[path.stem] = module
+    spec.loader.exec_module(module)
+    study = getattr(module, "study", None)
+    if not isinstance(study, studies.Study):
+        _fail(f"{path.name} should make a `study`, for example `study = gb.studies.grid(...)`.")
+    return study
+
+
+def _fail(message: str) -> NoReturn:
+    typer.secho(f"guardband: {message}", err=True, fg="red")
+    raise typer.Exit(2)

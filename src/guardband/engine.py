@@ -1,0 +1,50 @@
+"""Engines: where work is done. Here, on a Dask cluster of this machine, or on any Dask scheduler."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from guardband import extras
+
+
+@contextmanager
+def connect(workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
+    """A Dask client for so many processes here, or for the scheduler at an address; None for neither.
+
+    Processes started here have one thread each, and not the allocator setting that Dask gives them, which
+    makes torch about twice as slow. Workers of a scheduler that was started elsewhere are taken as they are:
+    start them with `MALLOC_TRIM_THRESHOLD_` unset and `OMP_NUM_THREADS=1`.
+    """
+    if workers is not None and scheduler is not None:
+        raise ValueError("Give `workers` or `scheduler`, not both: a scheduler has workers of its own.")
+    if workers is not None and workers < 1:
+        raise ValueError(f"`workers` should be at least 1, got {workers}.")
+    if workers is None and scheduler is None:
+        yield None
+        return
+    distributed, dask = extras.load("distributed", "scale"), extras.load("dask", "scale")
+    if scheduler is not None:
+        with distributed.Client(scheduler, timeout=20) as client:
+            yield client
+        return
+    environment = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
+    environment.pop("MALLOC_TRIM_THRESHOLD_", None)
+    settings = {
+        "distributed.nanny.pre-spawn-environ": environment | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
+        "distributed.scheduler.allowed-failures": 100,  # a killed worker says nothing about its task
+    }
+    with (
+        dask.config.set(settings),
+        distributed.LocalCluster(
+            n_workers=workers,
+            threads_per_worker=1,
+            processes=True,
+            host="127.0.0.1",
+            dashboard_address=None,
+            silence_logs=50,
+        ) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        yield client

@@ -1,0 +1,193 @@
+"""Studies: which method keeps its promise, over many trainings and many calibrations of each.
+
+A `Training` says how a network is made, a `Cell` what is done with it; both are frozen inputs with a stable
+key. A `Study` is a list of cells and a way to make pages of their results. `campaign.run` runs the cells.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from guardband.conformal import LEVELS, Calibrator, Scaled, Score, Split
+from guardband.pinn import Fitted, Likelihood, Recipe, fit, mlp
+from guardband.problems import Problem
+from guardband.problems.noise import Noise
+from guardband.values import Observations
+
+Result: TypeAlias = dict[str, Any]
+"""What a campaign writes of a cell: its inputs, what was measured, versions, threads and times."""
+
+
+class Use:
+    """A class or function and its options, to be called when a network is there.
+
+    It is known by its name, so it must be one that can be imported: not a lambda.
+
+    >>> from guardband.predictors import Distance
+    >>> Use(Distance, neighbours=10)
+    Use(Distance, neighbours=10)
+    """
+
+    def __init__(self, make: Callable[..., Any], **options: Any) -> None:
+        self.make, self.options = make, options
+
+    def __call__(self, source: Any) -> Any:
+        """Call it on what a cell has: a `Fitted` for predictors, `Observations` for calibrators."""
+        return self.make(source, **self.options)
+
+    def __repr__(self) -> str:
+        options = "".join(f", {name}={value!r}" for name, value in self.options.items())
+        return f"Use({self.make.__name__}{options})"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A network and how it is trained: `n` noisy observations of a problem whose solution is known."""
+
+    problem: Problem
+    widths: tuple[int, ...]
+    n: int
+    noise: float | Noise = 0.05
+    seed: int = 0
+    likelihood: Likelihood | None = None
+    recipe: Recipe = field(default_factory=Recipe)
+    dropout: float = 0.0
+    where: Literal["last", "all"] = "last"
+
+    @property
+    def key(self) -> str:
+        """A stable name: the same for the same inputs, on any machine."""
+        return _key(self)
+
+    def observe(self) -> Observations:
+        """The training data."""
+        return self.problem.observe(self.n, noise=self.noise, seed=1000 + self.seed)
+
+    def net(self) -> Any:
+        """The network before training."""
+        d, outputs = self.problem.domain.d, self.problem.outputs
+        options: dict[str, Any] = {"dropout": self.dropout, "where": self.where, "seed": self.seed}
+        return mlp(d, self.widths, outputs=outputs, **options)
+
+    def fit(self, checkpoint: Path | None = None, *, progress: bool = False) -> Fitted:
+        """Train; with a `checkpoint` a killed training goes on where it was."""
+        base = self.noise if isinstance(self.noise, float | int) else self.noise.base
+        return fit(
+            self.problem,
+            self.net(),
+            self.observe(),
+            likelihood=self.likelihood or Likelihood(data=float(base)),
+            recipe=self.recipe,
+            seed=self.seed,
+            checkpoint=checkpoint,
+            progress=progress,
+        )
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One method on one training: what is predicted, how it is calibrated, how often, on how many points.
+
+    `experiment` and `method` are its labels in tables; everything else decides what is computed. With `grid`
+    the result also holds the band of one calibration on so many points per axis, for figures.
+    """
+
+    experiment: str
+    method: str
+    training: Training
+    predictor: Use
+    score: Score = field(default_factory=Scaled)
+    calibrator: Use | Calibrator = field(default_factory=Split)
+    cal: int = 100
+    test: int = 100
+    draws: int = 1000
+    levels: tuple[str, ...] = LEVELS
+    grid: int = 0
+
+    @property
+    def key(self) -> str:
+        """A stable name: the same for the same inputs, on any machine."""
+        return _key(self)
+
+
+@dataclass(frozen=True)
+class Study:
+    """Cells, and what becomes of their results: `write(results, folder)` makes pages and figures."""
+
+    name: str
+    cells: Sequence[Cell]
+    write: Callable[[Sequence[Result], Path], None]
+
+    def __post_init__(self) -> None:
+        if not self.cells:
+            raise ValueError(f"The study {self.name!r} has no cells.")
+        keys = [cell.key for cell in self.cells]
+        if len(set(keys)) < len(keys):
+            raise ValueError(
+                f"{len(keys) - len(set(keys))} cells of the study {self.name!r} are there twice."
+            )
+
+
+def grid(
+    name: str,
+    trainings: Iterable[Training],
+    predictors: Mapping[str, Use],
+    calibrators: Mapping[str, Use | Calibrator] | None = None,
+    **options: Any,
+) -> Study:
+    """Every predictor with every calibrator on every training; options are those of `Cell`.
+
+    >>> import guardband as gb
+    >>> trainings = [Training(gb.problems.Poisson1D(), (16, 16), n=60, noise=0.1, seed=s) for s in range(5)]
+    >>> study = grid("mine", trainings, {"constant": Use(gb.predictors.Constant)}, cal=30, test=100)
+    >>> len(study.cells), study.cells[0].key == study.cells[1].key
+    (5, False)
+    """
+    from guardband.studies.tables import write_page
+
+    cells = [
+        Cell(
+            type(training.problem).__name__,
+            f"{method}, {how}" if calibrators else method,
+            training,
+            predictor,
+            calibrator=calibrator,
+            **options,
+        )
+        for training in trainings
+        for method, predictor in predictors.items()
+        for how, calibrator in (calibrators or {"split": Split()}).items()
+    ]
+    return Study(name, cells, write_page)
+
+
+def describe(value: Any) -> Any:
+    """A value as plain JSON: dataclasses by their kind and fields, functions and classes by their names."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, list | tuple):
+        return [describe(item) for item in value]
+    if isinstance(value, Mapping):
+        return {str(name): describe(item) for name, item in value.items()}
+    if isinstance(value, Use):
+        return {"use": describe(value.make), **describe(value.options)}
+    if is_dataclass(value) and not isinstance(value, type):
+        made = {part.name: describe(getattr(value, part.name)) for part in fields(value) if part.init}
+        return {"kind": describe(type(value)), **made}
+    name = getattr(value, "__qualname__", None)
+    if name is None or "<" in name:
+        raise TypeError(
+            f"A cell should be made of numbers, words, dataclasses and named functions, got {value!r}. "
+            "Write it as a `def` or a frozen dataclass at the top of a file."
+        )
+    return f"{value.__module__.partition('.')[0]}.{name}"  # files inside a package may move
+
+
+def _key(value: Training | Cell) -> str:
+    text = json.dumps(describe(value), sort_keys=True, allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -1,0 +1,179 @@
+"""Tables of results: every method over its trainings, held against the exact law and constant width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from guardband.conformal.laws import CoverageLaw, tails, total_counts
+from guardband.conformal.rank import rank
+from guardband.files import write_text
+from guardband.metrics import acd_floor
+from guardband.studies.base import Result
+
+AT = "0.95"
+ALARM = 1e-3
+"""The probability that any cell of a valid study is called broken."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method in one experiment: its results over training seeds."""
+
+    experiment: str
+    method: str
+    results: Sequence[Result]
+
+    @property
+    def cell(self) -> Result:
+        """The inputs, the same for all seeds but for the training's."""
+        return self.results[0]["cell"]
+
+    @property
+    def levels(self) -> list[str]:
+        """The levels of the coverage curves."""
+        return self.cell["levels"]
+
+    @property
+    def has_before(self) -> bool:
+        """Whether there is a band before calibration."""
+        return "before" in self.results[0]["found"]
+
+    def find(self, *path: str) -> np.ndarray:
+        """One measured number of each seed, (seeds,); NaN where there is none."""
+        return np.array([_at(result["found"], path) for result in self.results], dtype=float)
+
+    def curves(self, *path: str) -> np.ndarray:
+        """Coverage at every level for each seed, (seeds, levels): after calibration, or at a path."""
+        parts = [_part(result["found"], path) for result in self.results]
+        return np.array([np.array(part["covered"]) / part["points"] for part in parts])
+
+    def coverage(self, *path: str) -> np.ndarray:
+        """Coverage at 95 % for each seed."""
+        return self.curves(*path)[:, self.levels.index(AT)]
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """The median CPU seconds of training, predictor and evaluation."""
+        parts = ("training", "predictor", "evaluation")
+        return {part: float(np.median([r["seconds"][part] for r in self.results])) for part in parts}
+
+
+def rows(results: Iterable[Result]) -> list[Row]:
+    """Results gathered by experiment and method, in the order in which they come."""
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        found.setdefault((result["cell"]["experiment"], result["cell"]["method"]), []).append(result)
+    return [Row(experiment, method, its) for (experiment, method), its in found.items()]
+
+
+def broken(results: Sequence[Result]) -> dict[str, float]:
+    """The cells whose coverage, at any level, is not what the exact law allows, and how unlikely it is.
+
+    Of all valid studies one in a thousand has any. Cells without a law (localized) are left out.
+    """
+    alike: dict[tuple[int, int, int, str], list[tuple[str, int]]] = {}
+    for result in results:
+        cell, found = result["cell"], result["found"]
+        if has_law(result):
+            for level, covered in zip(cell["levels"], found["covered"], strict=True):
+                sizes = (cell["cal"], cell["test"], cell["draws"], level)
+                alike.setdefault(sizes, []).append((result["key"], covered))
+    bound = ALARM / max(1, 2 * sum(map(len, alike.values())))
+    worst: dict[str, float] = {}
+    for (n, m, draws, level), counts in alike.items():
+        law = total_counts([(CoverageLaw(rank(n, level), n), m)], repeats=draws)
+        for key, covered in counts:
+            p = min(tails(law, covered))
+            if p < bound:
+                worst[key] = min(p, worst.get(key, 1.0))
+    return worst
+
+
+def has_law(result: Result) -> bool:
+    """Whether the coverage of a cell follows the Beta-binomial law."""
+    calibrator = result["cell"]["calibrator"]
+    return "localized" not in str(calibrator.get("use", "")).lower()
+
+
+def spread(values: np.ndarray, digits: str = ".3f") -> str:
+    """The median, and the range if there is one."""
+    low, middle, high = (format(f(values), digits) for f in (np.nanmin, np.nanmedian, np.nanmax))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def write_page(results: Sequence[Result], folder: Path) -> None:
+    """`README.md`: one table per experiment."""
+    lines = [
+        "# Results",
+        "",
+        "Medians over training seeds (and their range), means over recalibrations, at 95 %.",
+    ]
+    bad = broken(results)
+    for experiment in dict.fromkeys(row.experiment for row in rows(results)):
+        mine = [row for row in rows(results) if row.experiment == experiment]
+        lines += ["", f"## {experiment}", "", *table(mine, bad)]
+    write_text(folder / "README.md", "\n".join(lines) + "\n")
+
+
+def table(mine: Sequence[Row], bad: dict[str, float]) -> Iterator[str]:
+    """One experiment as a Markdown table, under a line on its sizes."""
+    cell = mine[0].cell
+    floor = acd_floor(cell["cal"], cell["test"])
+    yield (
+        f"{cell['cal']} calibration and {cell['test']} test points, {cell['draws']} recalibrations per seed. "
+        f"A perfectly valid band has an ACD of {floor.mean:.3f} on average, {floor.low:.3f} to "
+        f"{floor.high:.3f} in 95 % of single experiments."
+    )
+    yield ""
+    yield (
+        "| method | seeds | relative L2, % | coverage before | coverage after | the law | ACD before | "
+        "ACD after | width before | width after | truth covered | CPU s |"
+    )
+    yield "|" + "---|" * 12
+    for row in mine:
+        before = (
+            (
+                spread(row.coverage("before")),
+                spread(row.find("before", "acd")),
+                spread(row.find("before", "width")),
+            )
+            if row.has_before
+            else ("-", "-", "-")
+        )
+        infinite = row.find("infinite").mean()
+        width = spread(row.find("width")) + (f", {infinite:.0%} infinite" if infinite else "")
+        cost = row.seconds["training"] + row.seconds["predictor"]
+        yield (
+            f"| {row.method} | {len(row.results)} | {spread(100 * row.find('l2'), '.2f')} | {before[0]} | "
+            f"{row.coverage().mean():.4f} | {verdict(row, bad)} | {before[1]} | {acd_after(row)} | "
+            f"{before[2]} | {width} | {spread(row.find('truth'))} | {cost:.0f} |"
+        )
+
+
+def verdict(row: Row, bad: dict[str, float]) -> str:
+    """Whether the exact law holds for all seeds of a method."""
+    if not has_law(row.results[0]):
+        return "-"
+    wrong = [bad[result["key"]] for result in row.results if result["key"] in bad]
+    return f"BROKEN (p = {min(wrong):.1g})" if wrong else "holds"
+
+
+def acd_after(row: Row) -> str:
+    """The ACD after calibration, where the whole curve was measured."""
+    return spread(row.find("acd")) if len(row.levels) > 1 else "-"
+
+
+def _part(found: Result, path: Sequence[str]) -> Result:
+    for name in path:
+        found = found[name]
+    return found
+
+
+def _at(found: Result, path: Sequence[str]) -> float:
+    value = _part(found, path)
+    return np.nan if value is None else value  # type: ignore[return-value]

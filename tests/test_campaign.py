@@ -1,0 +1,356 @@
+"""Campaigns: killed, started twice, on any engine, they give the same results, each once."""
+
+import errno
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import guardband as gb
+from guardband import campaign, cli, engine
+from guardband.predictors import Constant, Distance
+from guardband.problems import Poisson1D
+from guardband.studies import Study, Training, Use, grid, paper
+from guardband.studies.tables import write_page
+
+QUICK = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
+
+
+def small(trainings: int = 2) -> Study:
+    made = [
+        Training(Poisson1D(), (8, 8), n=40, noise=0.1, recipe=QUICK, seed=seed) for seed in range(trainings)
+    ]
+    predictors = {"constant": Use(Constant), "distance": Use(Distance, neighbours=5)}
+    return grid("small", made, predictors, cal=30, test=20, draws=5)
+
+
+def cells(folder: Path) -> dict[str, Any]:
+    """All results of a folder without their times, by file name; files that are not whole fail here."""
+    found = {}
+    for path in (folder / "cells").iterdir():
+        found[path.name] = json.loads(path.read_text())
+        found[path.name].pop("seconds")
+    return found
+
+
+def test_a_campaign_runs_what_is_missing_and_nothing_else(tmp_path: Path) -> None:
+    study = small()
+    assert campaign.status(tmp_path, study).missing == 4
+    status = campaign.run(study, tmp_path, progress=False)
+    assert str(status) == "4 done, 0 failed, 0 running, 0 to do"
+    assert "constant" in (tmp_path / "README.md").read_text()
+    before = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    gone, *_ = before
+    gone.unlink()
+    campaign.run(study, tmp_path, progress=False)
+    after = {path: path.stat().st_mtime_ns for path in (tmp_path / "cells").iterdir()}
+    assert {path for path in after if after[path] != before[path]} == {gone}
+    assert not [path for path in (tmp_path / "leases").iterdir() if path.name != ".clock"]
+    assert not list((tmp_path / "trainings").iterdir())
+    assert campaign.status(tmp_path).done == 4 and len(list(campaign.results(tmp_path))) == 4
+
+
+def broken_predictor(fitted: Any) -> Any:
+    raise ArithmeticError("the chain\nran away")
+
+
+def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
+    study = small(1)
+    bad = replace(study.cells[0], predictor=Use(broken_predictor))
+    status = campaign.run(Study("mixed", [bad, study.cells[1]], write_page), tmp_path, progress=False)
+    assert status.done == 1 and list(status.failed.values()) == ["ran away"]
+    assert f"failed {bad.key}: ran away" in str(status)
+    good = Study("mixed", study.cells, write_page)
+    assert campaign.run(good, tmp_path, progress=False).failed == {}  # tried again
+
+
+def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path, monkeypatch: Any) -> None:
+    def full(*_: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(campaign, "write_text", full)
+        with pytest.raises(campaign.CampaignError, match=r"is full\. Make room and run the same again"):
+            campaign.run(small(1), tmp_path, progress=False)
+        patched.setattr("guardband.studies.workshop.write_bytes", full)
+        with pytest.raises(campaign.CampaignError, match="is full"):
+            campaign.run(small(2), tmp_path, progress=False)
+    assert not _names(tmp_path / "cells") and not _names(tmp_path / "leases")
+    assert campaign.run(small(1), tmp_path, progress=False).done == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(campaign, "write_text", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            campaign.run(small(2), tmp_path, progress=False)
+
+
+def _names(folder: Path) -> list[str]:
+    return [path.name for path in folder.glob("[!.]*")]
+
+
+class TestLeases:
+    KEY = "0" * 16
+
+    def lease(self, folder: Path) -> Any:
+        return campaign._Lease(folder, self.KEY)
+
+    def test_only_one_gets_it(self, tmp_path: Path) -> None:
+        first, second = self.lease(tmp_path), self.lease(tmp_path)
+        assert first.take(time.time()) and not second.take(time.time())
+        first.touch()
+        first.give_back()
+        assert second.take(time.time())
+
+    def test_of_many_at_once_one_gets_it(self, tmp_path: Path) -> None:
+        for _ in range(20):
+            leases = [self.lease(tmp_path) for _ in range(8)]
+            with ThreadPoolExecutor(8) as pool:
+                assert sum(pool.map(lambda one: one.take(time.time()), leases)) == 1
+            leases[0].give_back()
+
+    def test_the_lease_of_a_dead_process_is_taken_over_at_once(self, tmp_path: Path) -> None:
+        dead = subprocess.Popen([sys.executable, "-c", ""])
+        dead.wait()
+        assert self.lease(tmp_path).take(time.time())
+        owner = campaign._owner() | {"pid": dead.pid}
+        (tmp_path / "leases" / f"{self.KEY}.0").write_text(json.dumps(owner))
+        assert self.lease(tmp_path).take(time.time())
+        assert (tmp_path / "leases" / f"{self.KEY}.1").exists()
+
+    def test_the_lease_of_another_machine_goes_stale(self, tmp_path: Path) -> None:
+        assert self.lease(tmp_path).take(time.time())
+        (tmp_path / "leases" / f"{self.KEY}.0").write_text('{"machine": "far", "pid": 1, "born": ""}')
+        assert not self.lease(tmp_path).take(time.time())
+        assert self.lease(tmp_path).take(time.time() + campaign.STALE + 1)
+
+    def test_one_that_is_being_written_is_alive(self, tmp_path: Path) -> None:
+        assert self.lease(tmp_path).take(time.time())
+        (tmp_path / "leases" / f"{self.KEY}.0").write_text('{"mach')
+        assert self.lease(tmp_path).alive(time.time()) and not self.lease(tmp_path).take(time.time())
+
+    def test_work_that_others_do_is_left_to_them(self, tmp_path: Path, monkeypatch: Any) -> None:
+        study = small(1)
+        other = campaign._Lease(tmp_path, study.cells[0].key)
+        assert other.take(time.time())
+        made = campaign.work(str(tmp_path), list(study.cells))
+        assert made == {study.cells[0].key: "busy", study.cells[1].key: "done"}
+        assert campaign.status(tmp_path, study).running == 1
+        monkeypatch.setattr("guardband.campaign.time.sleep", lambda _: other.give_back())
+        assert campaign.run(study, tmp_path, progress=False).done == 2
+
+    def test_a_heart_keeps_leases_fresh(self, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr(campaign, "BEAT", 0.01)
+        lease = self.lease(tmp_path)
+        assert lease.take(time.time())
+        os.utime(lease.path, (0, 0))
+        with campaign._heart([lease]):
+            time.sleep(0.2)
+        assert lease.alive(time.time())
+
+    def test_where_processes_cannot_be_asked_only_the_heart_counts(self, monkeypatch: Any) -> None:
+        monkeypatch.setattr("guardband.campaign.os.readlink", lambda _: (_ for _ in ()).throw(OSError()))
+        campaign._machine.cache_clear()
+        assert campaign._machine() == ""
+        campaign._machine.cache_clear()
+
+
+def test_dask_gives_the_same_bytes(tmp_path: Path) -> None:
+    study = small(3)
+    campaign.run(study, tmp_path / "here", progress=False)
+    campaign.run(study, tmp_path / "dask", workers=2, progress=False)
+    assert cells(tmp_path / "here") == cells(tmp_path / "dask")
+
+
+def test_workers_do_not_have_the_slow_allocator_setting() -> None:
+    with engine.connect(workers=1) as client:
+        found = client.run(os.environ.copy)
+    (environment,) = found.values()
+    assert "MALLOC_TRIM_THRESHOLD_" not in environment and environment["OMP_NUM_THREADS"] == "1"
+
+
+def test_engines_refuse_what_makes_no_sense() -> None:
+    with pytest.raises(ValueError, match="`workers` or `scheduler`, not both"), engine.connect(1, "tcp://x"):
+        pass
+    with pytest.raises(ValueError, match="`workers` should be at least 1, got 0"), engine.connect(0):
+        pass
+
+
+OWN = """
+from dataclasses import dataclass
+
+import torch
+
+import guardband as gb
+from guardband.studies import Training, Use, grid
+
+
+@dataclass(frozen=True)
+class Decay(gb.problems.Problem):
+    domain = gb.problems.Box((0,), (1,))
+
+    def residual(self, x, u):
+        return u.first(0) + u.value
+
+    def solution(self, x):
+        return torch.exp(-x)
+
+
+def near(fitted):
+    return gb.predictors.Distance(fitted, neighbours=3)
+
+
+recipe = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
+trainings = [Training(Decay(), (8,), n=30, recipe=recipe, seed=seed) for seed in range(2)]
+study = grid("own", trainings, {"constant": Use(gb.predictors.Constant), "near": Use(near)}, cal=30, draws=5)
+"""
+
+
+def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+    out = str(tmp_path / "out")
+    run = CliRunner().invoke(
+        cli.app, ["study", "run", str(tmp_path / "own.py"), "--out", out, "--workers", "1"]
+    )
+    assert run.exit_code == 0 and "4 done, 0 failed" in run.output
+    assert "4 done" in CliRunner().invoke(cli.app, ["study", "status", out]).output
+    assert "4 results" in CliRunner().invoke(cli.app, ["study", "table", out]).output
+
+
+def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
+    def said(*words: str) -> str:
+        result = CliRunner().invoke(cli.app, ["study", *words])
+        assert result.exit_code == 2
+        return result.output
+
+    assert "`only` should name" in said("paper", "--only", "table9", "--out", str(tmp_path / "a"))
+    assert "has no study.json" in said("status", str(tmp_path))
+    (tmp_path / "empty.py").write_text("study = 3")
+    assert "should make a `study`" in said("run", str(tmp_path / "empty.py"), "--out", str(tmp_path / "b"))
+    (tmp_path / "text.txt").write_text("")
+    assert "cannot be read as Python" in said("run", str(tmp_path / "text.txt"), "--out", str(tmp_path / "c"))
+    (tmp_path / "study.json").write_text('{"study": "paper", "options": {"smoke": true}}')
+    assert "no results" in said("table", str(tmp_path))
+
+
+def test_the_command_line_reports_failures_by_its_exit_code(tmp_path: Path) -> None:
+    (tmp_path / "bad.py").write_text(OWN.replace("neighbours=3", "neighbours=300"))
+    out = str(tmp_path / "out")
+    run = CliRunner().invoke(cli.app, ["study", "run", str(tmp_path / "bad.py"), "--out", out])
+    assert run.exit_code == 1 and "2 done, 2 failed" in run.output and "`neighbours` should be" in run.output
+
+
+class Cluster:
+    """A scheduler and two workers as processes of their own, to be killed."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {k: v for k, v in os.environ.items() if k != "MALLOC_TRIM_THRESHOLD_"}
+        self.scheduler: subprocess.Popen[bytes]
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.count = 0
+
+    def start(self) -> str:
+        self.count += 1
+        file = self.folder / f"scheduler{self.count}.json"
+        self.scheduler = self._spawn("scheduler", "--no-dashboard", "--scheduler-file", str(file))
+        while not file.exists() or not file.read_text():
+            time.sleep(0.1)
+        self.address = json.loads(file.read_text())["address"]
+        self.workers = [self._worker(), self._worker()]
+        return self.address
+
+    def kill_one(self, generator: random.Random) -> None:
+        i = generator.randrange(2)
+        self.workers[i].send_signal(signal.SIGKILL)
+        self.workers[i].wait()
+        self.workers[i] = self._worker()
+
+    def stop(self) -> None:
+        for process in (*self.workers, self.scheduler):
+            process.kill()
+            process.wait()
+
+    def _worker(self) -> subprocess.Popen[bytes]:
+        return self._spawn("worker", self.address, "--nthreads", "1", "--no-nanny", "--no-dashboard")
+
+    def _spawn(self, *words: str) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1"]
+        log = (self.folder / "dask.log").open("ab")
+        return subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    made = Cluster(tmp_path)
+    yield made
+    made.stop()
+
+
+@pytest.mark.long
+def test_twenty_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path: Path, cluster: Cluster) -> None:
+    whole = paper(smoke=True, presets=["ours"])
+    study = Study("paper", whole.cells[:40], lambda *_: None)
+    campaign.run(study, tmp_path / "serial", progress=False)
+    generator, killed, stop = random.Random(0), 0, threading.Event()
+
+    def kill() -> None:
+        nonlocal killed
+        while killed < 20 and not stop.wait(generator.uniform(0.5, 4)):
+            cluster.kill_one(generator)
+            killed += 1
+            if killed == 10:
+                cluster.scheduler.kill()
+                return
+
+    for _ in range(2):
+        address = cluster.start()
+        killer = threading.Thread(target=kill)
+        killer.start()
+        with suppress(campaign.CampaignError):
+            campaign.run(study, tmp_path / "dask", scheduler=address, progress=False)
+        killer.join()
+        cluster.stop()
+    cluster.start()
+    status = campaign.run(study, tmp_path / "dask", scheduler=cluster.address, progress=False)
+    assert killed == 20 and status.done == 40
+    assert cells(tmp_path / "dask") == cells(tmp_path / "serial")
+
+
+COUNTING = """
+import sys
+from pathlib import Path
+from guardband import campaign
+from guardband.studies import Study, paper, workshop
+
+original = workshop.Workshop.run
+
+
+def counted(self, cell):
+    (Path(sys.argv[1]) / "runs.txt").open("a").write(cell.key + chr(10))
+    return original(self, cell)
+
+
+workshop.Workshop.run = counted
+study = Study("paper", paper(smoke=True, presets=["ours"]).cells[:40], lambda *_: None)
+print(campaign.run(study, sys.argv[1], progress=False))
+"""
+
+
+@pytest.mark.long
+def test_two_campaigns_in_one_folder_do_each_cell_once(tmp_path: Path) -> None:
+    both = [subprocess.Popen([sys.executable, "-c", COUNTING, str(tmp_path)]) for _ in range(2)]
+    assert [process.wait() for process in both] == [0, 0]
+    runs = (tmp_path / "runs.txt").read_text().split()
+    assert len(runs) == len(set(runs)) == 40 == len(cells(tmp_path))
