@@ -11,6 +11,7 @@ import json
 import platform
 import time
 import warnings
+from importlib import metadata
 from pathlib import Path
 from statistics import NormalDist
 from typing import Any
@@ -254,8 +255,8 @@ def _field(cell: Cell, fitted: Fitted, predictor: Any) -> Result:
 def _keep(path: Path, fitted: Fitted, seconds: float) -> None:
     """Write a network to the disk, whole or not at all."""
     scales = fitted.likelihood
-    metadata = {"seconds": repr(seconds), "scales": repr([scales.data, scales.physics, scales.boundary])}
-    write_bytes(path, save(fitted.net.state_dict(), metadata))
+    about = {"seconds": repr(seconds), "scales": repr([scales.data, scales.physics, scales.boundary])}
+    write_bytes(path, save(fitted.net.state_dict(), about))
 
 
 def _kept(path: Path, training: Training) -> tuple[Fitted, float]:
@@ -263,10 +264,10 @@ def _kept(path: Path, training: Training) -> tuple[Fitted, float]:
     net = training.net()
     net.load_state_dict(load_file(path))
     with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
-        metadata = file.metadata()
-    likelihood = Likelihood(*json.loads(metadata["scales"]))
+        about = file.metadata()
+    likelihood = Likelihood(*json.loads(about["scales"]))
     fitted = Fitted(net.eval(), training.problem, training.observe(), likelihood, training.recipe, [])
-    return fitted, float(metadata["seconds"])
+    return fitted, float(about["seconds"])
 
 
 def _timed(make: Any, source: Any) -> tuple[Any, float]:
@@ -286,10 +287,8 @@ def _rounded(value: Any) -> Any:
 
 
 def _versions() -> dict[str, str]:
-    from guardband import __version__
-
     return {
-        "guardband": __version__,
+        "guardband": metadata.version("guardband"),
         "python": platform.python_version(),
         "torch": torch.__version__,
         "numpy": np.__version__,
