@@ -26,6 +26,11 @@ from guardband.problems import Poisson1D
 from guardband.studies import Study, Training, Use, grid, paper
 from guardband.studies.tables import write_page
 
+# A cluster that is torn down may leave a socket to the garbage collector; that is Dask's, and harmless.
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+]
 QUICK = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
 
 
@@ -228,6 +233,15 @@ def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     assert "4 results" in CliRunner().invoke(cli.app, ["study", "table", out]).output
 
 
+def test_the_study_of_the_docs_runs_as_written(tmp_path: Path) -> None:
+    page = (Path(__file__).parent.parent / "docs" / "studies.md").read_text()
+    (tmp_path / "my_study.py").write_text(page.split("```python\n")[1].split("```")[0])
+    words = ["study", "run", str(tmp_path / "my_study.py"), "--out", str(tmp_path / "rod"), "--workers", "2"]
+    run = CliRunner().invoke(cli.app, words)
+    assert run.exit_code == 0 and "15 done, 0 failed" in run.output
+    assert "| Laplace | 5 |" in (tmp_path / "rod" / "README.md").read_text()
+
+
 def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     def said(*words: str) -> str:
         result = CliRunner().invoke(cli.app, ["study", *words])
@@ -287,8 +301,8 @@ class Cluster:
 
     def _spawn(self, *words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1"]
-        log = (self.folder / "dask.log").open("ab")
-        return subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+        quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        return subprocess.Popen(command, env=self.environment, **quiet)
 
 
 @pytest.fixture

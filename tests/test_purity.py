@@ -77,6 +77,8 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 VALUES = {
     "LEVELS",
+    "campaign",
+    "studies",
     "Absolute",
     "Scaled",
     "Total",

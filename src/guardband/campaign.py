@@ -192,22 +192,26 @@ def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dic
         return client.submit(_unpack_and_work, folder, pack(cells), pure=False)
 
     waiting = {submit(cells): cells for cells in groups}
+    gone = (
+        distributed.client.FuturesCancelledError,
+        distributed.client.FutureCancelledError,
+        distributed.comm.CommClosedError,
+    )
     while waiting:
-        if client.status not in ("running", "connecting"):
-            raise CampaignError("The scheduler is gone. Start one and run the same again; nothing is lost.")
         try:
             ready = distributed.wait(list(waiting), timeout=1, return_when="FIRST_COMPLETED").done
+            for future in ready:
+                cells = waiting.pop(future)
+                if isinstance(future.exception(), distributed.KilledWorker):
+                    waiting[submit(cells)] = cells  # its workers died, several times; that is not its fault
+                else:
+                    yield future.result()
         except TimeoutError:
             continue
-        for future in ready:
-            cells = waiting.pop(future)
-            try:
-                yield future.result()
-            except (distributed.KilledWorker, distributed.client.FutureCancelledError) as lost:
-                if client.status != "running":
-                    message = "The scheduler is gone. Start one and run the same again; nothing is lost."
-                    raise CampaignError(message) from lost
-                waiting[submit(cells)] = cells
+        except gone as lost:
+            raise CampaignError(
+                "The scheduler is gone. Start one and run the same again; nothing is lost."
+            ) from lost
 
 
 def _packer(groups: Sequence[list[Cell]]) -> Callable[[list[Cell]], bytes]:
