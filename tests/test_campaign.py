@@ -302,7 +302,7 @@ class Cluster:
     def _spawn(self, *words: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1"]
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        return subprocess.Popen(command, env=self.environment, **quiet)
+        return subprocess.Popen(command, env=self.environment, **quiet)  # type: ignore[return-value]
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import matplotlib
 matplotlib.use("Agg")
 
 import inspect
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "density_ratio": lambda: gb.density_ratio(X, X + 0.1)(X),
     "LogScale": lambda: gb.LogScale(draws=2).fit(X, abs(Y))(X),
     "PinballNetwork": lambda: gb.PinballNetwork(steps=2).fit(X, abs(Y))(X),
+    "save": lambda: gb.save(gb.calibrate_arrays(Y, Y), tempfile.mkdtemp()),
+    "load": lambda: gb.load(gb.save(gb.calibrate_arrays(Y, Y), tempfile.mkdtemp())),
     "raw_band": lambda: gb.raw_band(GIVEN(X)),
     "points_needed": lambda: gb.points_needed(0.95, 0.9),
     "evaluate": lambda: str(gb.evaluate(CALIBRATED, X + 1, Y, regions={"left": lambda x: x[:, 0] < 0.5})),
@@ -76,6 +79,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     ),
 }
 VALUES = {
+    "ArtefactError",
     "LEVELS",
     "campaign",
     "studies",

@@ -27,6 +27,7 @@ from guardband.conformal import (
 )
 from guardband.metrics import Evaluation, evaluate
 from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
+from guardband.store import ArtefactError, load, save
 from guardband.values import Band, Observations, Prediction, Predictor
 
 __version__ = "0.1.0.dev0"
@@ -34,6 +35,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "LEVELS",
     "Absolute",
+    "ArtefactError",
     "Band",
     "Calibrated",
     "Clustered",
@@ -67,6 +69,7 @@ __all__ = [
     "density_ratio",
     "evaluate",
     "fit",
+    "load",
     "metrics",
     "mlp",
     "pinn",
@@ -75,6 +78,7 @@ __all__ = [
     "predictors",
     "problems",
     "raw_band",
+    "save",
     "studies",
     "testing",
 ]

@@ -44,6 +44,14 @@ class Calibrator(ABC):
         """The same promise without a shape of its own: what a rival of constant width is calibrated by."""
         return self
 
+    @property
+    def promise(self) -> str:
+        """What is promised, and under which assumption, in words for a person."""
+        return (
+            "If the calibration points and a new point are exchangeable (drawn alike, from the same places "
+            "with the same noise), a new measurement lies in the band with probability at least the level."
+        )
+
     def prepared(self, predictor: Predictor | None, score: Score) -> Calibrator:
         """The same, with whatever it has to learn beforehand learnt; most have nothing to learn."""
         return self

@@ -29,6 +29,14 @@ class Clustered(Calibrator):
     (Lee, Barber and Willett 2023)
     """
 
+    @property
+    def promise(self) -> str:
+        """Coverage of new sensors."""
+        return (
+            "If the sensors (groups) of the calibration data and a new sensor are exchangeable, a reading of "
+            "the new sensor lies in the band with probability at least the level."
+        )
+
     def threshold(
         self,
         scores: Array,

@@ -33,6 +33,14 @@ class Grouped(Calibrator):
     (Vovk's Mondrian prediction)
     """
 
+    @property
+    def promise(self) -> str:
+        """Coverage in every group."""
+        return (
+            "If within each group the calibration points and a new point are exchangeable, a new measurement "
+            "of that group lies in the band with probability at least the level, in every group."
+        )
+
     def threshold(
         self,
         scores: Array,

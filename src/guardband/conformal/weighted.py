@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -29,6 +30,15 @@ class Weighted(Calibrator):
     """
 
     ratio: Callable[[Array], Array]
+
+    @property
+    def promise(self) -> str:
+        """Coverage at other places."""
+        return (
+            "If new points differ from the calibration points only in where they lie, and the density ratio "
+            "is the true one, a new measurement lies in the band with probability at least the level. With "
+            "an estimated ratio this holds approximately."
+        )
 
     def threshold(
         self,
@@ -121,12 +131,7 @@ def density_ratio(
     if old.shape[1] != new.shape[1]:
         raise ValueError(f"Both should have the same coordinates, got {old.shape[1]} and {new.shape[1]}.")
     if method == "kernel":
-        from scipy.stats import gaussian_kde
-
-        below, above = gaussian_kde(old.T), gaussian_kde(new.T)
-        return lambda x: (
-            above(np.asarray(to_numpy(x)).T) / np.maximum(below(np.asarray(to_numpy(x)).T), 1e-300)
-        )
+        return KernelRatio(old, new)
     if method != "logistic":
         raise ValueError(f"`method` should be 'logistic' or 'kernel', got {method!r}.")
     from scipy.optimize import minimize
@@ -142,10 +147,42 @@ def density_ratio(
         return float(np.logaddexp(0, z).sum() - label @ z + 5e-3 * w @ w), gradient
 
     w = minimize(loss, np.zeros(both.shape[1]), jac=True, method="L-BFGS-B").x
-    odds = len(old) / len(new)
-    return lambda x: (
-        odds * np.exp(np.clip(_quadratic((np.asarray(to_numpy(x)) - center) / spread) @ w, -50, 50))
-    )
+    return LogisticRatio(center, spread, w, len(old) / len(new))
+
+
+@dataclass(frozen=True, eq=False)
+class LogisticRatio:
+    """odds exp(w . (1, z, z z)) with z = (x - center) / spread: what a logistic classifier says."""
+
+    center: np.ndarray
+    spread: np.ndarray
+    weights: np.ndarray
+    odds: float
+
+    def __call__(self, x: Array) -> np.ndarray:
+        """The ratio (n,) at x (n, d)."""
+        z = (np.asarray(to_numpy(x)) - self.center) / self.spread
+        return self.odds * np.exp(np.clip(_quadratic(z) @ self.weights, -50, 50))
+
+
+@dataclass(frozen=True, eq=False)
+class KernelRatio:
+    """The kernel density estimate of some points over that of others."""
+
+    old: np.ndarray
+    new: np.ndarray
+
+    def __call__(self, x: Array) -> np.ndarray:
+        """The ratio (n,) at x (n, d)."""
+        below, above = self._densities
+        points = np.asarray(to_numpy(x)).T
+        return above(points) / np.maximum(below(points), 1e-300)
+
+    @cached_property
+    def _densities(self) -> tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]:
+        from scipy.stats import gaussian_kde
+
+        return gaussian_kde(self.old.T), gaussian_kde(self.new.T)
 
 
 def _quadratic(x: np.ndarray) -> np.ndarray:

@@ -114,8 +114,8 @@ class Posterior:
     """
 
     def __init__(self, rows: Tensor, theta: Tensor, sd: float | None) -> None:
-        self.rows = rows
         self._by_weights = rows.shape[1] <= rows.shape[0]
+        self.rows = None if self._by_weights else rows
         gram = rows.T @ rows if self._by_weights else rows @ rows.T
         self.sd = _most_likely(torch.linalg.eigvalsh(gram), theta) if sd is None else sd
         gram.diagonal().add_(1 / self.sd**2)
@@ -123,7 +123,7 @@ class Posterior:
 
     def variance(self, slopes: Tensor) -> Tensor:
         """The variance (n,) of linear functions of the weights, slopes (n, P)."""
-        if self._by_weights:
+        if self.rows is None:
             return self._solved(slopes).square().sum(0)
         prior = slopes.square().sum(1)
         known = self._solved(slopes @ self.rows.T).square().sum(0)

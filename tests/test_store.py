@@ -1,0 +1,357 @@
+"""The store: what is saved gives the same bands, bit for bit; what was tampered with gives none."""
+
+import hashlib
+import json
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband import store
+from guardband.store import ArtefactError
+
+QUICK = gb.Recipe(steps=20, finish=0, inside=32, faces=8)
+PROBLEM = gb.problems.Poisson1D()
+TRAIN, CAL = PROBLEM.observe(40, noise=0.1, seed=0), PROBLEM.observe(60, noise=0.1, seed=1)
+QUERY = PROBLEM.observe(25, noise=0.1, seed=2).x.numpy().astype(float)
+GROUPS = np.repeat(["left", "right"], 30)
+SENSORS = np.repeat(np.arange(20), 3)
+
+
+@cache
+def fitted(seed: int = 0, dropout: float = 0.0) -> gb.Fitted:
+    net = gb.mlp(1, [8, 8], seed=seed, dropout=dropout)
+    return gb.fit(PROBLEM, net, TRAIN, recipe=QUICK, seed=seed, progress=False)
+
+
+def sine(x: Any) -> Any:
+    return np.sin(np.pi * np.asarray(x, dtype=float))
+
+
+def spread(x: Any) -> Any:
+    return 0.1 + np.asarray(x, dtype=float) ** 2
+
+
+PREDICTORS: dict[str, Callable[[], Any]] = {
+    "constant": lambda: gb.predictors.Constant(fitted()),
+    "own function": lambda: gb.predictors.Constant(sine),
+    "given": lambda: gb.predictors.Given(sine, spread, train=TRAIN),
+    "distance": lambda: gb.predictors.Distance(fitted(), neighbours=5),
+    "latent distance": lambda: gb.predictors.LatentDistance(fitted(), neighbours=5, search="latent"),
+    "dropout": lambda: gb.predictors.Dropout(fitted(dropout=0.2), draws=10),
+    "ensemble": lambda: gb.predictors.Ensemble([fitted(0), fitted(1)]),
+    "Laplace": lambda: gb.predictors.Laplace(fitted()),
+    "last-layer Laplace": lambda: gb.predictors.LastLayerLaplace(fitted()),
+    "VI": lambda: gb.predictors.MeanFieldVI(fitted(), steps=5, draws=5, progress=False),
+    "HMC": lambda: gb.predictors.HMC(fitted(), draws=8, warmup=4, inside=16, faces=8, progress=False),
+}
+CALIBRATORS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
+    "split": lambda: (gb.Split(), {"confidence": 0.9}),
+    "grouped": lambda: (gb.Grouped(), {"groups": GROUPS}),
+    "clustered": lambda: (gb.Clustered(), {"groups": SENSORS}),
+    "local": lambda: (gb.Local(TRAIN, gb.LogScale(draws=5)), {}),
+    "pinball": lambda: (gb.Local(TRAIN, gb.PinballNetwork(steps=40, per_level=True)), {}),
+    "localized": lambda: (gb.Localized(inputs=TRAIN.x), {}),
+    "weighted": lambda: (gb.Weighted(gb.density_ratio(TRAIN.x, QUERY)), {"score": gb.Absolute()}),
+    "kernel": lambda: (gb.Weighted(gb.density_ratio(TRAIN.x, QUERY, method="kernel")), {}),
+}
+YOURS: dict[str, dict[str, Any]] = {
+    "own function": {"model": sine},
+    "given": {"mean": sine, "scale": spread},
+}
+
+
+@cache
+def predictor(name: str) -> Any:
+    return PREDICTORS[name]()
+
+
+def calibrated(name: str, how: str) -> gb.Calibrated:
+    calibrator, options = CALIBRATORS[how]()
+    x, y = CAL.x.numpy().astype(float), CAL.y.numpy().astype(float)
+    return gb.calibrate(predictor(name), x, y, calibrator=calibrator, **options)
+
+
+def ends(made: gb.Calibrated, how: str) -> np.ndarray:
+    groups = np.repeat("left", len(QUERY)) if how == "grouped" else None
+    bands = [made(QUERY, level, groups=groups) for level in ("0.5", "0.8")]
+    return np.stack([part for band in bands for part in (band.mean, band.lower, band.upper)])
+
+
+READER = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[2])
+import torch
+torch.set_num_threads(1)
+import warnings
+import guardband as gb
+from pathlib import Path
+from test_store import YOURS, ends
+
+warnings.simplefilter("ignore")
+found = {}
+for folder in Path(sys.argv[1]).iterdir():
+    name, how = folder.name.split("+")
+    found[folder.name] = ends(gb.load(folder, **YOURS.get(name, {})), how)
+np.savez(Path(sys.argv[1]) / "bands.npz", **found)
+"""
+
+
+@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
+def test_a_new_process_gives_the_same_bands_bit_for_bit(tmp_path: Path) -> None:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    expected = {}
+    for name in PREDICTORS:
+        for how in CALIBRATORS:
+            made = calibrated(name, how)
+            gb.save(made, tmp_path / f"{name}+{how}")
+            expected[f"{name}+{how}"] = ends(made, how)
+    torch.set_num_threads(threads)
+    here = str(Path(__file__).parent)
+    subprocess.run([sys.executable, "-c", READER, str(tmp_path), here], check=True)
+    with np.load(tmp_path / "bands.npz") as found:
+        for name, bands in expected.items():
+            assert np.array_equal(found[name], bands), name
+
+
+def test_arrays_alone_and_whole_fields(tmp_path: Path) -> None:
+    generator = np.random.default_rng(0)
+    mean, y = np.zeros((30, 7, 2)), generator.normal(size=(30, 7, 2))
+    score = gb.Simultaneous.fitted(generator.normal(size=(10, 7, 2)))
+    made = gb.calibrate_arrays(mean, y, score=score)
+    again = gb.load(gb.save(made, tmp_path))
+    at = gb.Prediction(None, mean[:3])
+    assert np.array_equal(made.band(at, 0.9).upper, again.band(at, 0.9).upper)
+    total = gb.calibrate_arrays(mean[:, 0], y[:, 0], abs(y[:, 1]), score=gb.Total(noise=0.1))
+    assert gb.load(gb.save(total, tmp_path)).score == gb.Total(noise=0.1)
+
+
+def test_tensors_stay_tensors(tmp_path: Path) -> None:
+    made = gb.calibrate(predictor("constant"), CAL.x, CAL.y)
+    again = gb.load(gb.save(made, tmp_path))
+    assert isinstance(again.y, torch.Tensor) and again.y.dtype == torch.float32
+    assert torch.equal(again(CAL.x[:5] + 0.01).upper, made(CAL.x[:5] + 0.01).upper)
+    assert isinstance(again.predictor.train, gb.Observations)  # type: ignore[union-attr]
+
+
+def test_the_manifest_can_be_read_by_a_person(tmp_path: Path) -> None:
+    gb.save(calibrated("distance", "split"), tmp_path)
+    found = store.manifest(tmp_path)
+    assert found["calibration_points"] == 60 and found["training_rows"]["rows"] == 40
+    assert "exchangeable" in found["promise"] and found["versions"]["torch"] == torch.__version__
+    assert "value" not in found and found["handed_in_at_load"] == []
+
+
+def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
+    gb.save(calibrated("given", "split"), tmp_path)
+    with pytest.raises(
+        ArtefactError, match=r"without mean and scale: gb.load\(folder, mean=..., scale=...\)"
+    ):
+        gb.load(tmp_path)
+    with pytest.raises(ArtefactError, match="The `scale` handed in is not the one that was saved"):
+        gb.load(tmp_path, mean=sine, scale=sine)
+    with pytest.raises(ArtefactError, match="no place for model"):
+        gb.load(tmp_path, mean=sine, scale=spread, model=sine)
+    own = gb.calibrate(
+        gb.predictors.Constant(sine), QUERY, sine(QUERY), calibrator=gb.Weighted(lambda x: 1 + x[:, 0])
+    )
+    gb.save(own, tmp_path)
+    assert len(list(tmp_path.iterdir())) == 2  # the old arrays are gone
+    with pytest.raises(ArtefactError, match="The `ratio` handed in is not the one"):
+        gb.load(tmp_path, model=sine, ratio=lambda x: 2 - x[:, 0])
+    assert gb.load(tmp_path, model=sine, ratio=lambda x: 1 + x[:, 0])
+
+
+def test_a_network_of_ones_own_is_one_part_even_if_it_is_used_twice(tmp_path: Path) -> None:
+    net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
+    made = gb.calibrate(gb.predictors.LatentDistance(net, TRAIN.x, neighbours=3), CAL.x, CAL.y)
+    gb.save(made, tmp_path)
+    assert store.manifest(tmp_path)["handed_in_at_load"] == ["model"]
+    assert torch.equal(gb.load(tmp_path, model=net)(CAL.x).upper, made(CAL.x).upper)
+    strange = gb.mlp(1, [4], activation=lambda z: z)
+    gb.save(gb.calibrate(gb.predictors.Constant(strange), CAL.x, CAL.y), tmp_path)
+    assert store.manifest(tmp_path)["handed_in_at_load"] == ["model"]
+
+
+def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> None:
+    local = gb.Local(TRAIN, gb.LogScale(draws=5), refit=lambda train: predictor("constant"))
+    again = gb.load(gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y, calibrator=local), tmp_path))
+    assert again.calibrator.guarded  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="was not saved"):
+        again.calibrator.refit(TRAIN)  # type: ignore[attr-defined]
+
+
+def test_errors_teach(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"what `gb.calibrate` returned, got int"):
+        gb.save(3, tmp_path)  # type: ignore[arg-type]
+    with pytest.raises(ArtefactError, match="cannot be read: No such file"):
+        gb.load(tmp_path / "nowhere")
+    gb.save(calibrated("distance", "split"), tmp_path)
+    change(tmp_path, lambda m: m.update(format=2), honest=True)
+    with pytest.raises(ArtefactError, match="format 2 by a newer guardband; this one reads up to format 1"):
+        gb.load(tmp_path)
+
+
+def change(folder: Path, edit: Callable[[dict[str, Any]], Any], honest: bool = False) -> None:
+    """Edit the manifest; an attacker makes its hash right again."""
+    path = folder / store.MANIFEST
+    manifest = json.loads(path.read_text())
+    manifest.pop("sha256")
+    before = store._digest(manifest)
+    edit(manifest)
+    manifest["sha256"] = store._digest(manifest) if honest else before
+    path.write_text(json.dumps(manifest))
+
+
+HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
+    "another folder": lambda m: m.update(files={"../x": next(iter(m["files"].values()))}),
+    "no files": lambda m: m.update(files={}),
+    "an unknown kind": lambda m: m["value"].update(predictor={"kind": "os.system", "fields": {}}),
+    "a dunder": lambda m: m["value"].update(predictor={"kind": "Constant", "fields": {"__class__": 1}}),
+    "fewer fields": lambda m: m["value"]["predictor"]["fields"].pop("model"),
+    "a number for a network": lambda m: m["value"]["predictor"]["fields"].update(model=3),
+    "an array that is not there": lambda m: m["value"].update(y={"array": "zz"}),
+    "depth": lambda m: m["value"].update(y=nested(400)),
+    "another score": lambda m: m["value"].update(score={"kind": "Split", "fields": {}}),
+    "huge layers": lambda m: huge(m),
+    "a list": lambda m: m.update(value=[1, 2]),
+    "nothing": lambda m: m.update(value={}),
+    "words": lambda m: m["value"].update(groups={"words": [1]}),
+    "a fraction": lambda m: m["value"].update(confidence={"fraction": "1/0"}),
+    "part of you": lambda m: m["value"].update(predictor={"yours": "eval"}),
+}
+
+
+def nested(depth: int) -> Any:
+    return [nested(depth - 1)] if depth else 1
+
+
+def huge(manifest: dict[str, Any]) -> None:
+    net = manifest["value"]["predictor"]["fields"]["model"]["fields"]["net"]
+    net["settings"]["sizes"] = [1, 99_999, 99_999, 1]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_manifests_end_in_one_error(name: str, tmp_path: Path) -> None:
+    for honest in (False, True):
+        gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y), tmp_path)
+        change(tmp_path, HOSTILE[name], honest)
+        with pytest.raises(ArtefactError):
+            gb.load(tmp_path)
+
+
+def test_large_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gb.save(calibrated("distance", "split"), tmp_path)
+    monkeypatch.setattr(store, "LARGEST_MANIFEST", 100)
+    with pytest.raises(ArtefactError, match="at most 100 are read"):
+        gb.load(tmp_path)
+
+
+def mutate(folder: Path, generator: random.Random, repaired: bool) -> None:
+    """Flip, cut or insert bytes of one of the files; with `repaired`, make the hashes right again."""
+    manifest, arrays = folder / store.MANIFEST, next(folder.glob("arrays-*"))
+    path = generator.choice([manifest, arrays])
+    data = bytearray(path.read_bytes())
+    at = generator.randrange(len(data))
+    match generator.randrange(4):
+        case 0:
+            data[at] ^= 1 << generator.randrange(8)
+        case 1:
+            del data[at:]
+        case 2:
+            data[at:at] = generator.randbytes(generator.randrange(1, 9))
+        case 3:
+            other = generator.randrange(len(data))
+            data[at], data[other] = data[other], data[at]
+    path.write_bytes(bytes(data))
+    if repaired:
+        try:
+            made = json.loads(manifest.read_text())
+            made.pop("sha256", None)
+            digest = hashlib.sha256(arrays.read_bytes()).hexdigest()
+            made["files"] = {f"arrays-{digest[:16]}.safetensors": {"sha256": digest}}
+            arrays.rename(folder / f"arrays-{digest[:16]}.safetensors")
+            manifest.write_text(json.dumps(made | {"sha256": store._digest(made)}))
+        except (ValueError, AttributeError, TypeError):
+            return
+
+
+def survive(folder: Path, cases: int, repaired: bool) -> None:
+    """Every mutation loads to identical bands or ends in `ArtefactError`; with repaired hashes, no crash."""
+    made = gb.calibrate(predictor("last-layer Laplace"), CAL.x.numpy(), CAL.y.numpy())
+    gb.save(made, folder)
+    original = {path.name: path.read_bytes() for path in folder.iterdir()}
+    expected, generator = made(QUERY, 0.9).upper, random.Random(0)
+    refused = 0
+    for _ in range(cases):
+        for path in folder.iterdir():
+            path.unlink()
+        for name, data in original.items():
+            (folder / name).write_bytes(data)
+        mutate(folder, generator, repaired)
+        try:
+            again = gb.load(folder)
+        except ArtefactError:
+            refused += 1
+            continue
+        if not repaired:
+            assert np.array_equal(again(QUERY, 0.9).upper, expected)
+    assert refused > cases / 2 if not repaired else refused > 0
+
+
+@pytest.mark.parametrize("repaired", [False, True])
+def test_mutated_artefacts_never_lie_and_never_crash(tmp_path: Path, repaired: bool) -> None:
+    survive(tmp_path, 150, repaired)
+
+
+@pytest.mark.long
+def test_many_mutated_artefacts_never_lie_and_never_crash(tmp_path: Path) -> None:
+    survive(tmp_path, 90_000, repaired=False)
+    survive(tmp_path, 10_000, repaired=True)
+
+
+SAVER = """
+import sys
+import guardband as gb
+import numpy as np
+made = [gb.calibrate_arrays(np.zeros(50), np.arange(50.0) + k, x_cal=np.arange(50.0)) for k in range(2)]
+print("ready", flush=True)
+while True:
+    for one in made:
+        gb.save(one, sys.argv[1])
+"""
+
+
+def kill_while_saving(folder: Path, kills: int) -> None:
+    generator = random.Random(0)
+    for _ in range(kills):
+        saver = subprocess.Popen([sys.executable, "-c", SAVER, str(folder)], stdout=subprocess.PIPE)
+        assert saver.stdout is not None
+        saver.stdout.readline()
+        time.sleep(generator.uniform(0.01, 0.1))
+        saver.send_signal(signal.SIGKILL)
+        saver.wait()
+        saver.stdout.close()
+        first = float(np.min(gb.load(folder).y))
+        assert first in (0.0, 1.0)
+
+
+def test_a_killed_save_leaves_the_old_or_the_new_one(tmp_path: Path) -> None:
+    kill_while_saving(tmp_path, 2)
+
+
+@pytest.mark.long
+def test_a_hundred_killed_saves_leave_the_old_or_the_new_one(tmp_path: Path) -> None:
+    kill_while_saving(tmp_path, 100)
