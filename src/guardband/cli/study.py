@@ -1,4 +1,4 @@
-"""The command line: a thin shell over the library."""
+"""guardband study: compare methods over many trainings."""
 
 from __future__ import annotations
 
@@ -7,20 +7,13 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import typer
 
-app = typer.Typer(
-    help="Prediction bands with a coverage guarantee for PINNs and other PDE surrogates.",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    add_completion=False,
-)
-study_app = typer.Typer(
-    help="Compare methods over many trainings; killed studies go on.", no_args_is_help=True
-)
-app.add_typer(study_app, name="study")
+from guardband.cli.errors import fail
+
+app = typer.Typer(help="Compare methods over many trainings; killed studies go on.", no_args_is_help=True)
 
 Out = Annotated[Path, typer.Option(help="Where results go; running again does only what is missing.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Trainings of each method.")]
@@ -30,7 +23,7 @@ Scheduler = Annotated[str | None, typer.Option(help="The address of a Dask sched
 Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The folder of a study.")]
 
 
-@study_app.command("paper")
+@app.command("paper")
 def study_paper(
     out: Out = Path("paper"),
     only: Annotated[
@@ -48,7 +41,7 @@ def study_paper(
     _campaign({"study": "paper", "options": options | {"smoke": smoke}}, out, workers, scheduler)
 
 
-@study_app.command("run")
+@app.command("run")
 def study_run(
     file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Python, with a `study`.")],
     out: Out = Path("study"),
@@ -60,7 +53,7 @@ def study_run(
     _campaign({"study": os.path.relpath(file, out)}, out, workers, scheduler)
 
 
-@study_app.command("status")
+@app.command("status")
 def study_status(folder: Folder) -> None:
     """How far a study is."""
     from guardband import campaign
@@ -68,7 +61,7 @@ def study_status(folder: Folder) -> None:
     typer.echo(campaign.status(folder, _study(_saved(folder), folder)))
 
 
-@study_app.command("table")
+@app.command("table")
 def study_table(folder: Folder) -> None:
     """Make the pages and figures of a study again from what is there."""
     from guardband import campaign
@@ -76,7 +69,7 @@ def study_table(folder: Folder) -> None:
     study = _study(_saved(folder), folder)
     found = list(campaign.results(folder, study))
     if not found:
-        _fail(f"There are no results in {folder} yet.")
+        fail(f"There are no results in {folder} yet.")
     study.write(found, folder)
     typer.echo(f"{len(found)} results: {folder / 'README.md'}")
 
@@ -90,7 +83,7 @@ def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler
         write_text(out / "study.json", json.dumps(made_of, indent=1) + "\n")
         status = campaign.run(study, out, workers=workers, scheduler=scheduler)
     except (ValueError, TypeError, ImportError, OSError, campaign.CampaignError) as error:
-        _fail(str(error))
+        fail(str(error))
     typer.echo(f"{status}\n{out / 'README.md'}")
     if status.failed:
         raise typer.Exit(1)
@@ -100,7 +93,7 @@ def _saved(folder: Path) -> dict[str, Any]:
     try:
         return json.loads((folder / "study.json").read_text())
     except FileNotFoundError:
-        _fail(f"{folder} is not the folder of a study: it has no study.json.")
+        fail(f"{folder} is not the folder of a study: it has no study.json.")
 
 
 def _study(made_of: dict[str, Any], folder: Path) -> Any:
@@ -112,17 +105,12 @@ def _study(made_of: dict[str, Any], folder: Path) -> Any:
     path = (folder / made_of["study"]).resolve()
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        _fail(f"{path.name} cannot be read as Python.")
+        fail(f"{path.name} cannot be read as Python.")
     module = importlib.util.module_from_spec(spec)
     module.__study_file__ = str(path)  # type: ignore[attr-defined]
     sys.modules[path.stem] = module
     spec.loader.exec_module(module)
     study = getattr(module, "study", None)
     if not isinstance(study, studies.Study):
-        _fail(f"{path.name} should make a `study`, for example `study = gb.studies.grid(...)`.")
+        fail(f"{path.name} should make a `study`, for example `study = gb.studies.grid(...)`.")
     return study
-
-
-def _fail(message: str) -> NoReturn:
-    typer.secho(f"guardband: {message}", err=True, fg="red")
-    raise typer.Exit(2)

@@ -1,0 +1,41 @@
+"""DeepXDE: a `deepxde.Model` as a predictor."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from guardband.arrays import Array, to_numpy
+from guardband.extras import load
+from guardband.models import evaluating
+from guardband.predictors import Constant
+from guardband.values import Observations
+
+
+def from_deepxde(model: Any, *, train: Observations | None = None) -> Constant:
+    """A trained `deepxde.Model`, equally unsure everywhere: `model.predict` at x (n, d).
+
+    Any backend of DeepXDE will do. It computes in DeepXDE's own dtype, float32 unless you changed it. A
+    DeepONet takes a pair of arrays instead of points: wrap it in a function of one array, which splits it,
+    and give that to `gb.predictors.Constant`.
+    """
+    deepxde = load("deepxde", "deepxde")
+    if not isinstance(model, deepxde.Model):
+        raise TypeError(
+            f"`model` should be a deepxde.Model, got {type(model).__name__}. Its bare network, if it is a "
+            "torch module, goes to gb.predictors.Constant(net)."
+        )
+    if model.opt_name is None:
+        raise ValueError(
+            "`model` should be compiled and trained, this one is not compiled. Call model.compile(...) and "
+            "model.train(...), or model.restore(...), first."
+        )
+
+    def predict(x: Array) -> Array:
+        net = model.net
+        with evaluating(net) if isinstance(net, torch.nn.Module) else nullcontext():
+            return model.predict(to_numpy(x))
+
+    return Constant(predict, train=train)

@@ -1,0 +1,27 @@
+"""JAX: a function of jax arrays as a predictor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from guardband.arrays import to_numpy
+from guardband.extras import load
+from guardband.predictors import Constant
+from guardband.values import Observations
+
+
+def from_jax(function: Callable[[Any], Any], *, train: Observations | None = None) -> Constant:
+    """A function of jax arrays, equally unsure everywhere: x (n, d) to outputs (n, m).
+
+    `lambda x: net.apply(params, x)` for flax, `jax.vmap(net)` for equinox. JAX computes in float32 unless
+    `jax_enable_x64` is set, and a jitted function is compiled anew for every number of rows. A function of
+    numpy arrays needs no adapter: `gb.predictors.Constant(function)`.
+    """
+    jnp = load("jax.numpy", "jax")
+    if not callable(function):
+        raise TypeError(
+            f"`function` should be callable, got {type(function).__name__}. Bind the parameters first: "
+            "lambda x: net.apply(params, x)."
+        )
+    return Constant(lambda x: function(jnp.asarray(to_numpy(x))), train=train)

@@ -1,0 +1,43 @@
+"""Neuraloperator: an operator between fields, such as an FNO, as a predictor of whole fields."""
+
+from __future__ import annotations
+
+import math
+
+from guardband.arrays import Array, ArrayLike, floats
+from guardband.models import Model, evaluate
+from guardband.predictors import Constant
+from guardband.values import Observations
+
+
+def from_neuralop(model: Model, *, train: Observations | None = None) -> Constant:
+    """A trained operator from fields x (N, channels, *grid) to fields, each answer (N, points, m).
+
+    One row is one field, so y_cal is `nodes(fields)`, and so is the y of `train`. What is exchangeable is
+    fields: `score=gb.Simultaneous()` holds a new field everywhere at once. For one node j alone, a probe,
+    calibrate `Constant(lambda x: predictor(x).mean[:, j])` on y[:, j]; for a random node of a new field,
+    flatten the rows and let `gb.Clustered()` know which field each came from.
+
+    `model` is the torch module itself, of neuralop or of any other library; nothing is imported. If it was
+    trained on normalised data, give a function that undoes that.
+    """
+    return Constant(lambda x: nodes(evaluate(model, x)), train=train)
+
+
+def nodes(fields: ArrayLike) -> Array:
+    """Fields (N, m, *grid) as rows of nodes (N, points, m), the last axis of the grid running fastest.
+
+    The way back is `values.swapaxes(1, 2).reshape(N, m, *grid)`.
+
+    >>> import numpy as np
+    >>> nodes(np.zeros((5, 2, 8, 8))).shape
+    (5, 64, 2)
+    """
+    fields = floats(fields, "fields")
+    if fields.ndim < 3:
+        raise ValueError(
+            f"`fields` should be (N, m, *grid), got shape {tuple(fields.shape)}. One output on a line of "
+            "nodes is fields[:, None]; a single field is fields[None]."
+        )
+    n, m, *grid = fields.shape
+    return fields.reshape(n, m, math.prod(grid)).swapaxes(1, 2)

@@ -1,0 +1,47 @@
+"""ONNX: a graph exported from anywhere, run by onnxruntime, as a predictor."""
+
+from __future__ import annotations
+
+from os import PathLike
+from typing import Any
+
+from guardband.arrays import Array, to_numpy
+from guardband.extras import load
+from guardband.predictors import Constant
+from guardband.values import Observations
+
+DTYPES = {"tensor(float16)": "float16", "tensor(float)": "float32", "tensor(double)": "float64"}
+WRAP = "Export one with a single x and a single answer, or wrap your session in a function for Constant(...)."
+
+
+def from_onnx(path_or_bytes: str | PathLike[str] | bytes, *, train: Observations | None = None) -> Constant:
+    """An ONNX graph, equally unsure everywhere, run on the CPU in the dtype of its input.
+
+    The graph takes one array x (n, d) with any number of rows, and returns one; export it with a dynamic
+    first dimension. `path_or_bytes` is the file or its content.
+    """
+    runtime = load("onnxruntime", "export")
+    session = runtime.InferenceSession(path_or_bytes, providers=["CPUExecutionProvider"])
+    given = _only(session.get_inputs(), "input")
+    answer = _only(session.get_outputs(), "output")
+    if given.type not in DTYPES:
+        raise TypeError(
+            f"The graph should take floating-point numbers, `{given.name}` is a {given.type}. {WRAP}"
+        )
+    if given.shape and isinstance(given.shape[0], int):
+        raise ValueError(
+            f"The graph should take any number of rows, `{given.name}` has the fixed shape {given.shape}. "
+            "Export it with a dynamic first dimension (`dynamic_shapes` in torch.onnx.export)."
+        )
+
+    def predict(x: Array) -> Array:
+        return session.run([answer.name], {given.name: to_numpy(x).astype(DTYPES[given.type])})[0]
+
+    return Constant(predict, train=train)
+
+
+def _only(ends: list[Any], kind: str) -> Any:
+    if len(ends) != 1:
+        names = ", ".join(f"{end.name} {end.shape}" for end in ends)
+        raise ValueError(f"The graph should have one {kind}, this one has {len(ends)}: {names}. {WRAP}")
+    return ends[0]

@@ -1,0 +1,45 @@
+"""PINA: a solver of pina-mathlab as a predictor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from guardband.arrays import Array, to_torch
+from guardband.extras import load
+from guardband.models import evaluating
+from guardband.predictors import Constant
+from guardband.values import Observations
+
+
+def from_pina(solver: Any, *, train: Observations | None = None) -> Constant:
+    """A trained PINA solver, equally unsure everywhere: `solver(x)` with plain arrays in and out.
+
+    The columns of x (n, d) are `solver.problem.input_variables`, in that order: first space, in the
+    alphabet's order, then time, then parameters.
+    """
+    pina, solvers = load("pina", "pina"), load("pina.solver", "pina")
+    if not isinstance(solver, solvers.SolverInterface):
+        raise TypeError(
+            f"`solver` should be a PINA solver, got {type(solver).__name__}. A bare model is a torch module: "
+            "gb.predictors.Constant(model)."
+        )
+    if isinstance(solver, solvers.EnsembleSolver):
+        raise TypeError(
+            f"`solver` should have one model, {type(solver).__name__} has several, and where they disagree "
+            "they are unsure: gb.predictors.Ensemble(list(solver.models))."
+        )
+    names = list(solver.problem.input_variables or [])  # None where nothing has a label
+
+    def predict(x: Array) -> Array:
+        if solver.use_lt and tuple(x.shape[1:]) != (len(names),):
+            raise ValueError(
+                f"`x` should have one column for each of {names}, in this order, got shape {tuple(x.shape)}."
+            )
+        points = to_torch(x).to(next(solver.parameters()))
+        with evaluating(solver), torch.no_grad():
+            values = solver(pina.LabelTensor(points, names) if solver.use_lt else points)
+        return values.as_subclass(torch.Tensor)
+
+    return Constant(predict, train=train)

@@ -1,0 +1,165 @@
+"""A model named on the command line, and the folder that a calibration of it lives in."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import guardband as gb
+from guardband import extras, store
+from guardband.adapters import from_onnx
+from guardband.files import sha256, write_bytes, write_text
+from guardband.tables import Table
+
+SCALES = ("constant", "distance", "latent-distance", "dropout", "laplace", "last-layer-laplace", "own")
+"""Words for predictors; `own` is for an object that is a predictor already."""
+
+MODEL, SETTINGS = "model.onnx", "settings.json"
+LARGEST = 2**31
+
+
+def own_model(word: str) -> Any:
+    """The model that `model.onnx` or `module:object` names."""
+    if word.endswith(".onnx"):
+        path = Path(word)
+        if not path.is_file():
+            raise ValueError(f"There is no file {word}.")
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"{word} has {path.stat().st_size} bytes; at most {LARGEST} are read.")
+        return from_onnx(_whole(path)).model
+    module, _, name = word.partition(":")
+    if not name:
+        raise ValueError(f"A model should be a file ending in .onnx, or module:object, got {word!r}.")
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    made: Any = importlib.import_module(module)
+    for part in name.split("."):
+        if not hasattr(made, part):
+            raise ValueError(f"{module} has no {part!r}.")
+        made = getattr(made, part)
+    return made
+
+
+def _whole(path: Path) -> bytes:
+    """An ONNX graph as one piece; exporters like to put the weights into a file beside it."""
+    onnx = extras.load("onnx", "export")
+    try:
+        return onnx.load(path).SerializeToString()
+    except Exception as error:  # its parsers raise what they like
+        raise ValueError(f"{path} cannot be read as ONNX: {type(error).__name__}: {error}") from error
+
+
+def predictor_of(model: Any, scale: str, train: gb.Observations | None) -> Any:
+    """The predictor that a word for a scale makes of a model."""
+    x_train = None if train is None else train.x
+    match scale:
+        case "own":
+            return model
+        case "constant":
+            return gb.predictors.Constant(model, train=train)
+        case "distance":
+            return gb.predictors.Distance(model, x_train, train=train)
+        case "latent-distance":
+            return gb.predictors.LatentDistance(model, x_train, train=train)
+        case "dropout":
+            return gb.predictors.Dropout(model)
+        case "laplace" | "last-layer-laplace":
+            if not isinstance(model, gb.Fitted):
+                raise ValueError(f"--scale {scale} needs the result of `gb.fit`, got {type(model).__name__}.")
+            return (gb.predictors.Laplace if scale == "laplace" else gb.predictors.LastLayerLaplace)(model)
+    raise ValueError(f"--scale should be one of {', '.join(SCALES)}, got {scale!r}.")
+
+
+@dataclass(frozen=True)
+class Artefact:
+    """A calibration on disk with the names of its columns and, if it is an ONNX file, its model."""
+
+    calibrated: gb.Calibrated
+    inputs: list[str]
+    targets: list[str]
+    groups: str | None
+    hashes: dict[str, str]
+
+    @staticmethod
+    def write(
+        folder: Path,
+        calibrated: gb.Calibrated,
+        model: str,
+        *,
+        inputs: list[str],
+        targets: list[str],
+        groups: str | None,
+    ) -> None:
+        """Save a calibration, its ONNX model beside it, and the names of the columns."""
+        gb.save(calibrated, folder)
+        settings: dict[str, Any] = {"inputs": inputs, "targets": targets, "groups": groups}
+        if model.endswith(".onnx"):
+            write_bytes(folder / MODEL, _whole(Path(model)))
+            settings["model"] = sha256(folder / MODEL)
+        settings["manifest"] = sha256(folder / store.MANIFEST)
+        write_text(folder / SETTINGS, json.dumps(settings, indent=1) + "\n")
+
+    @classmethod
+    def read(cls, folder: Path, model: str | None = None) -> Artefact:
+        """Load what `write` wrote; a model that was given as module:object has to be named again."""
+        settings = _settings(folder)
+        hashes = {name: value for name, value in store.manifest(folder)["files"].items()}
+        found = {name: about["sha256"] for name, about in hashes.items()}
+        found[store.MANIFEST] = sha256(folder / store.MANIFEST)
+        if settings["manifest"] != found[store.MANIFEST]:
+            raise store.ArtefactError(f"{folder / SETTINGS} belongs to another calibration.")
+        if "model" in settings:
+            found[MODEL] = sha256(folder / MODEL)
+            if found[MODEL] != settings["model"]:
+                raise store.ArtefactError(
+                    f"{folder / MODEL} was changed after it was saved: its SHA-256 differs."
+                )
+        wanted = store.manifest(folder)["handed_in_at_load"]
+        yours = {}
+        if any(name in ("model", "predictor") for name in wanted):
+            if model is None and "model" not in settings:
+                raise ValueError(
+                    "The model was given as module:object; give it again: --model module:object."
+                )
+            given = own_model(model if model is not None else str(folder / MODEL))
+            yours = {name: given for name in wanted if name in ("model", "predictor")}
+        calibrated = gb.load(folder, **yours)
+        return cls(calibrated, settings["inputs"], settings["targets"], settings["groups"], found)
+
+    def labels(self, table: Table) -> np.ndarray | None:
+        """The groups of a table's rows, where a band asks for them."""
+        if not isinstance(self.calibrated.calibrator, gb.Grouped) or self.groups is None:
+            return None
+        return np.array([str(label) for label in table.column(self.groups)])
+
+    def evaluate(self, table: Table, level: str) -> gb.Evaluation:
+        """Coverage on fresh rows, held against the exact law."""
+        x, y = table.matrix(self.inputs), table.matrix(self.targets)
+        return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table))
+
+
+def _settings(folder: Path) -> dict[str, Any]:
+    try:
+        found = json.loads((folder / SETTINGS).read_text())
+        sound = (
+            isinstance(found, dict)
+            and all(isinstance(found[key], list) for key in ("inputs", "targets"))
+            and all(isinstance(name, str) for key in ("inputs", "targets") for name in found[key])
+            and isinstance(found["groups"], str | None)
+            and isinstance(found["manifest"], str)
+            and isinstance(found.get("model", ""), str)
+        )
+    except (OSError, ValueError, KeyError) as error:
+        raise store.ArtefactError(
+            f"{folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."
+        ) from error
+    if not sound:
+        raise store.ArtefactError(f"{folder / SETTINGS} is damaged.")
+    return found

@@ -1,0 +1,354 @@
+"""The report: one page for a person who has to decide whether to trust a band.
+
+It says what is promised and under which assumption, what the checks found, how much data stand behind it,
+what was measured on fresh points beside constant width, and shows it. Self-contained HTML, or Markdown.
+"""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+import warnings
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from guardband import plot
+from guardband.arrays import ArrayLike, flat, to_numpy
+from guardband.checks import check
+from guardband.conformal import Calibrated, InfiniteBandWarning
+from guardband.conformal.base import Groups
+from guardband.conformal.rank import Level, exact
+from guardband.files import write_text
+from guardband.metrics import Evaluation, evaluate
+from guardband.values import Band
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MOST_POINTS = 5000
+"""How many points are drawn in a picture."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs, a table (the first row is its head), pictures with captions."""
+
+    title: str
+    paragraphs: Sequence[str] = ()
+    table: Sequence[Sequence[str]] = ()
+    pictures: Sequence[tuple[str, bytes]] = ()
+
+
+def report(
+    calibrated: Calibrated,
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    path: str | os.PathLike[str],
+    level: Level = 0.95,
+    groups: Groups = None,
+    title: str = "A prediction band, and what it promises",
+    facts: dict[str, str] | None = None,
+) -> Path:
+    """Write a report on the band at x (n, d), as HTML or, if the path ends in `.md`, Markdown.
+
+    With y, measured at x and used nowhere before, coverage is held against its exact law. `facts` are further
+    lines for its last section, such as hashes.
+    """
+    made = sections(calibrated, x, y, level=level, groups=groups, facts=facts)
+    markdown = Path(path).suffix == ".md"
+    return write_text(path, (_markdown if markdown else _html)(title, made))
+
+
+def sections(
+    calibrated: Calibrated,
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    level: Level = 0.95,
+    groups: Groups = None,
+    facts: dict[str, str] | None = None,
+) -> list[Section]:
+    """What the report says, before it is written as HTML or Markdown."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfiniteBandWarning)
+        band = calibrated(x, level, groups=groups)
+        found = evaluate(calibrated, x, y, level=level, groups=groups) if y is not None else None
+        return [
+            _claim(calibrated, band, level, found),
+            _promise(calibrated),
+            _checks(calibrated, x, level),
+            _data(calibrated, level),
+            _measured(found),
+            _pictures(calibrated, band, y, level, found),
+            _origin(calibrated, facts or {}),
+        ]
+
+
+def _claim(calibrated: Calibrated, band: Band, level: Level, found: Evaluation | None) -> Section:
+    percent = f"{float(100 * exact(level)):g} %"
+    width = to_numpy(band.width).astype(float)
+    finite = width[np.isfinite(width)]
+    size = (
+        f"Its width is {finite.mean():.4g} on average ({finite.min():.4g} to {finite.max():.4g})."
+        if finite.size
+        else ""
+    )
+    infinite = float(np.mean(np.isinf(width)))
+    if infinite:
+        size += f" It is infinite at {infinite:.0%} of the points: too few calibration points to say more."
+    confidence = (
+        ""
+        if calibrated.confidence is None
+        else f" With confidence {float(exact(calibrated.confidence)):g} over calibration sets."
+    )
+    lines = [
+        f"A new measurement lies in this band with probability at least {percent}, "
+        f"by calibration on {len(calibrated.y)} held-out points.{confidence} {size}"
+    ]
+    if found is not None:
+        lines.append(found.verdict)
+    return Section("The claim", lines)
+
+
+def _promise(calibrated: Calibrated) -> Section:
+    return Section(
+        "What is guaranteed, and what is not",
+        [
+            f"Guaranteed. {calibrated.calibrator.promise} This holds for any model, any noise and any number "
+            "of points, as an average over new points and over calibration sets.",
+            "Not guaranteed. Coverage at every single point; coverage of points drawn differently from the "
+            "calibration points (other places, other sensors, another regime); coverage of the noise-free "
+            "truth behind the measurements. And coverage alone proves nothing: a model that predicts zero is "
+            "covered too, by a wide band. Look at width and error beside it.",
+        ],
+    )
+
+
+def _checks(calibrated: Calibrated, x: ArrayLike, level: Level) -> Section:
+    if flat(to_numpy(calibrated.prediction.mean)).ndim != 2 or calibrated.prediction.mean.ndim != 2:
+        return Section("Is the guarantee void?", ["Whole fields were calibrated; points are not checked."])
+    findings = check(calibrated, x, level=level)
+    words = {True: "ALARM", False: "fine"}
+    rows = [["", "what was looked at", "what was found"]]
+    for finding in sorted(findings.findings, key=lambda one: not one.alarm):
+        rows.append([words[finding.alarm] if finding.known else "not known", finding.name, finding.text])
+    verdict = "Nothing was found against it." if findings.ok else "Something may void it; read the alarms."
+    return Section("Is the guarantee void?", [verdict], rows)
+
+
+def _data(calibrated: Calibrated, level: Level) -> Section:
+    n = len(calibrated.y)
+    lines = [f"{n} calibration points with {calibrated.prediction.mean.shape[-1]} output(s) each."]
+    pieces = None
+    if calibrated.groups is None:
+        pieces = calibrated.threshold.laws(level, 1)
+    if pieces:
+        law = pieces[0][0]
+        low, high = law.interval(0.95)
+        lines.append(
+            f"Every calibration set of this size gives another coverage: with {n} points it lies between "
+            f"{low:.3f} and {high:.3f} in 95 % of cases, {law.mean:.4f} on average, and falls below "
+            f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law). For less scatter take "
+            "more points, or ask for a `confidence`."
+        )
+    else:
+        lines.append("How coverage scatters over calibration sets has no exact law for this calibration.")
+    return Section("How much data stand behind it", lines)
+
+
+def _measured(found: Evaluation | None) -> Section:
+    if found is None:
+        return Section("What was measured", ["No fresh measurements were given, so nothing was measured."])
+    rows = [["band", "points", "coverage", "mean width", "interval score", "ACD"]]
+    for row in found.rows:
+        numbers = (
+            f"{row.coverage:.3f}",
+            f"{row.sharpness:.4g}",
+            f"{row.interval_score:.4g}",
+            f"{row.acd:.4f}",
+        )
+        rows.append([f"{row.name}, {row.region}" if row.region else row.name, str(row.points), *numbers])
+    lines = [f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}."]
+    if found.acd_floor is not None:
+        floor = found.acd_floor
+        lines.append(
+            f"A perfectly valid band has an ACD (average coverage deviation) of {floor.mean:.4f} on average "
+            f"with these numbers of points, {floor.low:.4f} to {floor.high:.4f} in 95 % of cases."
+        )
+    return Section("What was measured", lines, rows)
+
+
+def _pictures(
+    calibrated: Calibrated, band: Band, y: ArrayLike | None, level: Level, found: Evaluation | None
+) -> Section:
+    drawn: list[tuple[str, Callable[[Any], Any]]] = []
+    x = None if band.x is None else to_numpy(band.x)
+    if x is not None and x.ndim == 2:
+        some = slice(None, None, -(-len(x) // MOST_POINTS))
+        mean, lower, upper = (to_numpy(part)[some] for part in (band.mean, band.lower, band.upper))
+        shown = Band(x[some], mean, lower, upper, band.level)
+        if x.shape[1] == 1:
+            drawn.append(("The band.", lambda ax: plot.band(shown, ax=ax)))
+        if x.shape[1] == 2 and len(shown) > 3:
+            drawn.append(("How wide the band is.", lambda ax: plot.width(shown, ax=ax)))
+        if x.shape[1] > 2:
+            drawn.append(("How wide the band is, over the first coordinate.", lambda ax: _widths(shown, ax)))
+    drawn.append(("The calibration scores, and the threshold.", lambda ax: _scores(calibrated, level, ax)))
+    if found is not None:
+        drawn.append(
+            (
+                "Coverage at every level; grey is what a valid band shows.",
+                lambda ax: plot.coverage_curve(found, ax=ax),
+            )
+        )
+    at = calibrated.prediction.x
+    if at is not None and at.ndim == 2:
+        drawn.append(("Where the model errs: calibration points.", lambda ax: _residuals(calibrated, ax)))
+    return Section("Pictures", pictures=[(caption, _png(draw)) for caption, draw in drawn])
+
+
+def _widths(band: Band, ax: Any) -> None:
+    ax.plot(to_numpy(band.x)[:, 0], to_numpy(band.width)[:, 0], ".", ms=3, color=plot.BLUE, alpha=0.5)  # type: ignore
+    ax.set(xlabel="x0", ylabel="width", ylim=(0, None))
+
+
+def _scores(calibrated: Calibrated, level: Level, ax: Any) -> None:
+    scores = to_numpy(calibrated.score(calibrated.prediction, calibrated.y)).astype(float)
+    scores = scores[np.isfinite(scores)]
+    ax.hist(scores, bins=min(40, max(5, len(scores) // 5)), color=plot.BLUE, alpha=0.6)
+    ranked = np.sort(scores)
+    k = int(-(-(len(scores) + 1) * exact(level).numerator // exact(level).denominator))
+    if k <= len(ranked):
+        ax.axvline(ranked[k - 1], color=plot.ORANGE, lw=1.6, label=f"the {k}th of {len(ranked)}")
+        ax.legend(frameon=False, fontsize="small")
+    ax.set(xlabel="score", ylabel="calibration points")
+
+
+def _residuals(calibrated: Calibrated, ax: Any) -> None:
+    x = to_numpy(calibrated.prediction.x)  # type: ignore[arg-type]
+    miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]
+    if x.shape[1] == 1:
+        ax.plot(x[:, 0], miss, ".", color=plot.GREY, ms=4)
+        ax.axhline(0, color=plot.BLUE, lw=1)
+        ax.set(xlabel="x", ylabel="measured - predicted")
+        return
+    most = float(np.abs(miss).max()) or 1.0
+    dots = ax.scatter(x[:, 0], x[:, 1], c=miss, s=18, cmap="coolwarm", vmin=-most, vmax=most)
+    ax.figure.colorbar(dots, ax=ax, label="measured - predicted")
+    ax.set(xlabel="x0", ylabel="x1")
+
+
+def _png(draw: Callable[[Any], Any]) -> bytes:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure: Figure = Figure(figsize=(6, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(figure.subplots())
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+def _origin(calibrated: Calibrated, facts: dict[str, str]) -> Section:
+    packages = ("guardband", "torch", "numpy", "scipy")
+    rows = [
+        ["", ""],
+        ["calibration", repr(calibrated)],
+        ["written", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")],
+        ["versions", ", ".join(f"{name} {metadata.version(name)}" for name in packages)],
+        *([name, value] for name, value in facts.items()),
+    ]
+    return Section("Where it comes from", table=rows)
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --line: #d8dde4; --accent: #1f5fa8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e8ee; --paper: #14181d; --line: #39424d; --accent: #7ab3ef; }
+}
+body { margin: 0 auto; max-width: 52rem; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere;
+       color: var(--ink); background: var(--paper); font: 16px/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.25; }
+h2 { font-size: 1.15rem; margin-top: 2.2rem; color: var(--accent); }
+.claim p:first-of-type { font-size: 1.15rem; } .wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; min-width: 100%; }
+th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
+figcaption { font-size: .9rem; } .alarm { color: #c2321f; font-weight: 600; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
+@media (max-width: 24rem) { .pictures { grid-template-columns: 1fr; } }
+"""
+
+
+def _html(title: str, made: Iterable[Section]) -> str:
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">",
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>",
+        f"<h1>{html.escape(title)}</h1>",
+    ]
+    for number, section in enumerate(made):
+        parts.append(
+            f'<section class="{"claim" if number == 0 else ""}"><h2>{html.escape(section.title)}</h2>'
+        )
+        parts += [f"<p>{html.escape(text)}</p>" for text in section.paragraphs]
+        if section.table:
+            parts.append(_html_table(section.table))
+        if section.pictures:
+            parts.append('<div class="pictures">')
+            parts += [
+                f'<figure><img alt="{html.escape(caption)}" src="{_uri(png)}">'
+                f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+                for caption, png in section.pictures
+            ]
+            parts.append("</div>")
+        parts.append("</section>")
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def _html_table(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    lines = [f"<tr>{cells}</tr>"] if any(head) else []
+    for row in body:
+        marks = ' class="alarm"' if row[0] == "ALARM" else ""
+        lines.append(f"<tr{marks}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
+    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+
+
+def _markdown(title: str, made: Iterable[Section]) -> str:
+    lines = [f"# {_plain(title)}"]
+    for section in made:
+        lines += ["", f"## {section.title}"]
+        for text in section.paragraphs:
+            lines += ["", _plain(text)]
+        if section.table:
+            head, *body = section.table
+            lines += ["", f"| {' | '.join(map(_plain, head))} |", "|" + "---|" * len(head)]
+            lines += [f"| {' | '.join(map(_plain, row))} |" for row in body]
+        for caption, png in section.pictures:
+            lines += ["", f"![{_plain(caption)}]({_uri(png)})", "", _plain(caption)]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is: nothing in it is markup, a link or another column."""
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return "".join(f"\\{sign}" if sign in "|*_`[]#<>!\\" else sign for sign in escaped)
+
+
+def _uri(png: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

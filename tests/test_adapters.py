@@ -1,0 +1,245 @@
+"""Adapters: models trained by other engines keep the exact law, and are left as they were.
+
+Each engine trains the model of its example. The false-alarm rate of each test of the law is 2e-4.
+"""
+
+import runpy
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.adapters import from_deepxde, from_jax, from_neuralop, from_onnx, from_pina, nodes
+from guardband.conformal.laws import CoverageLaw, tails, total_counts
+from guardband.conformal.rank import rank
+from guardband.conformal.scores import Score
+from guardband.testing import check_predictor
+
+EXAMPLES = Path(__file__).parent.parent / "examples"
+DRAWS, N, M = 200, 30, 20
+quiet = pytest.mark.filterwarnings("ignore")  # the engines' own warnings, at import and in training
+
+
+def example(name: str) -> SimpleNamespace:
+    """What an example defines: `trained()` and `measured(n, seed)`."""
+    return SimpleNamespace(**runpy.run_path(str(EXAMPLES / f"from_{name}.py")))
+
+
+def check_law(mean: Any, y: Any, level: float = 0.9, score: Score | None = None) -> None:
+    """Over 200 recalibrations, no point used twice, so many are covered as the Beta-binomial law allows."""
+    covered = 0
+    for mean_k, y_k in zip(np.split(mean, DRAWS), np.split(y, DRAWS), strict=True):
+        calibrated = gb.calibrate_arrays(mean_k[:N], y_k[:N], score=score)
+        covered += int(calibrated.band(gb.Prediction(None, mean_k[N:]), level).contains(y_k[N:]).sum())
+    below, above = tails(total_counts([(CoverageLaw(rank(N, level), N), M)], repeats=DRAWS), covered)
+    print(f"covered {covered / (DRAWS * M):.4f} at {level}, p = {below:.3g} below, {above:.3g} above")
+    assert min(below, above) >= 1e-4
+
+
+def check(predictor: gb.predictors.Constant, engine: SimpleNamespace, *, error: float, seed: int) -> None:
+    """A fixed function that learnt something, takes both kinds of arrays, refuses its data, obeys the law."""
+    x, y = engine.measured(DRAWS * (N + M), seed=seed)
+    truth = engine.truth(x)
+    prediction = predictor(x)
+    print(f"relative L2 error {gb.metrics.relative_l2(prediction.mean, truth):.4f}")
+    assert prediction.mean.shape == y.shape and prediction.scale is None
+    assert gb.metrics.relative_l2(prediction.mean, truth) < error
+    check_predictor(predictor, x[:40])
+    in_torch = predictor(torch.tensor(x[:5])).mean
+    assert isinstance(in_torch, torch.Tensor) and in_torch.dtype == torch.float64
+    assert not in_torch.requires_grad and type(in_torch) is torch.Tensor
+    check_law(prediction.mean, y)
+    band = gb.calibrate(predictor, x[:N], y[:N])(x[N:], level=0.9)
+    arrays = gb.calibrate_arrays(prediction.mean[:N], y[:N]).band(
+        gb.Prediction(None, prediction.mean[N:]), 0.9
+    )
+    np.testing.assert_allclose(band.upper, arrays.upper, rtol=1e-4, atol=1e-4)  # float32
+
+
+def refuses_its_training_points(predictor: gb.predictors.Constant) -> None:
+    assert predictor.train is not None
+    with pytest.raises(ValueError, match="are training points"):
+        gb.calibrate(predictor, *predictor.train)
+
+
+def state(net: torch.nn.Module) -> list[Any]:
+    """The mode of every submodule, and what every parameter knows of gradients."""
+    grads = [
+        (p.requires_grad, None if p.grad is None else p.grad.clone().numpy().tolist())
+        for p in net.parameters()
+    ]
+    return [[module.training for module in net.modules()], grads]
+
+
+@quiet
+def test_deepxde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDE_BACKEND", "pytorch")
+    dde = pytest.importorskip("deepxde")
+    engine = example("deepxde")
+    model = engine.trained()
+    for mode in (True, False):
+        before = state(model.net.train(mode))
+        from_deepxde(model)(engine.measured(50, 0).x)
+        assert state(model.net) == before
+    check(from_deepxde(model), engine, error=0.02, seed=11)
+    refuses_its_training_points(from_deepxde(model, train=engine.measured(50, seed=3)))
+    with pytest.raises(TypeError, match=r"should be a deepxde.Model, got FNN.*Constant"):
+        from_deepxde(model.net)
+    with pytest.raises(ValueError, match="not compiled"):
+        from_deepxde(dde.Model(model.data, model.net))
+
+
+@quiet
+def test_pina() -> None:
+    pytest.importorskip("pina")
+    engine = example("pina")
+    solver = engine.trained()
+    for mode in (True, False):
+        before = state(solver.train(mode))
+        from_pina(solver)(engine.measured(50, 0).x)
+        assert state(solver) == before
+    check(from_pina(solver), engine, error=0.05, seed=12)
+    refuses_its_training_points(from_pina(solver, train=engine.measured(50, seed=3)))
+    with pytest.raises(ValueError, match=r"one column for each of \['x', 'y'\].*\(5, 3\)"):
+        from_pina(solver)(np.zeros((5, 3)))
+    with pytest.raises(TypeError, match=r"should be a PINA solver, got FeedForward"):
+        from_pina(solver.model)
+
+
+@quiet
+def test_pina_ensembles_and_plain_tensors() -> None:
+    pytest.importorskip("pina")
+    from pina.problem.zoo import Poisson2DSquareProblem, SupervisedProblem
+    from pina.solver import PhysicsInformedEnsembleSolver, SupervisedSingleModelSolver
+
+    members = [torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)]
+    with pytest.raises(TypeError, match=r"has several.*Ensemble\(list\(solver.models\)\)"):
+        from_pina(PhysicsInformedEnsembleSolver(Poisson2DSquareProblem(), members))
+    x = torch.rand(9, 2)
+    unlabelled = SupervisedSingleModelSolver(SupervisedProblem(x, x[:, :1]), members[0], use_lt=False)
+    assert torch.equal(from_pina(unlabelled)(x).mean, members[0](x).detach())
+
+
+@quiet
+def test_neuralop() -> None:
+    pytest.importorskip("neuralop")
+    engine = example("neuralop")
+    model = engine.trained()
+    predictor = from_neuralop(model)
+    before = state(model.train())
+    x, y = engine.measured(DRAWS * (N + M), seed=13)
+    prediction = predictor(x)
+    assert state(model) == before
+    print(f"relative L2 error {gb.metrics.relative_l2(prediction.mean, y):.4f}")
+    assert prediction.mean.shape == y.shape == (len(x), engine.NODES, 1)
+    assert gb.metrics.relative_l2(prediction.mean, y) < 0.05
+    check_predictor(predictor, x[:40])
+    residuals = nodes(engine.fields(100, seed=3)[1]) - predictor(engine.fields(100, seed=3)[0]).mean
+    for score in (gb.Simultaneous(), gb.Simultaneous.fitted(residuals)):
+        check_law(prediction.mean, y, score=score)
+    check_law(prediction.mean[:, 7], y[:, 7])
+    probe = gb.predictors.Constant(lambda x: predictor(x).mean[:, 7])
+    assert gb.calibrate(probe, x[:N], y[:N, 7])(x[N : N + M], level=0.9).upper.shape == (M, 1)
+    refuses_its_training_points(from_neuralop(model, train=engine.measured(50, seed=3)))
+
+
+def test_fields_become_rows_of_nodes_and_back() -> None:
+    fields = np.random.default_rng(0).normal(size=(5, 2, 3, 4))
+    rows = nodes(fields)
+    assert rows.shape == (5, 12, 2) and rows[1, 4 * 2 + 3, 1] == fields[1, 1, 2, 3]
+    assert np.array_equal(rows.swapaxes(1, 2).reshape(5, 2, 3, 4), fields)
+    assert torch.equal(nodes(torch.tensor(fields)), torch.tensor(rows))
+    with pytest.raises(ValueError, match=r"\(N, m, \*grid\), got shape \(5, 12\).*fields\[:, None\]"):
+        nodes(fields[:, 0].reshape(5, 12))
+
+
+def test_operators_of_any_library_predict_fields() -> None:
+    convolution = torch.nn.Conv2d(3, 2, 3, padding=1).train()
+    x = np.random.default_rng(0).normal(size=(10, 3, 8, 8))
+    check_predictor(from_neuralop(convolution), x)
+    assert from_neuralop(convolution)(x).mean.shape == (10, 64, 2) and convolution.training
+
+
+@quiet
+def test_onnx(tmp_path: Path) -> None:
+    for package in ("onnxruntime", "onnx", "onnxscript"):
+        pytest.importorskip(package)
+    engine = example("onnx")
+    graph = engine.trained()
+    check(from_onnx(graph), engine, error=0.1, seed=14)
+    refuses_its_training_points(from_onnx(graph, train=engine.measured(50, seed=3)))
+    (tmp_path / "model.onnx").write_bytes(graph)
+    x = engine.measured(50, seed=3).x
+    for path in (tmp_path / "model.onnx", str(tmp_path / "model.onnx")):
+        assert np.array_equal(from_onnx(path)(x).mean, from_onnx(graph)(x).mean)
+
+
+def graph(inputs: int = 1, outputs: int = 1, kind: str = "DOUBLE", rows: Any = "n") -> bytes:
+    """The largest of the inputs, as often as asked."""
+    from onnx import TensorProto, checker, helper
+
+    def ends(letter: str, count: int) -> list[Any]:
+        dtype = getattr(TensorProto, kind)
+        return [helper.make_tensor_value_info(f"{letter}{i}", dtype, [rows, 2]) for i in range(count)]
+
+    given, answers = ends("x", inputs), ends("y", outputs)
+    largest = [helper.make_node("Max", [e.name for e in given], [e.name]) for e in answers]
+    model = helper.make_model(
+        helper.make_graph(largest, "largest", given, answers),
+        ir_version=8,
+        opset_imports=[helper.make_opsetid("", 13)],
+    )
+    checker.check_model(model)
+    return model.SerializeToString()
+
+
+@quiet
+def test_onnx_follows_the_dtype_of_the_graph() -> None:
+    for package in ("onnxruntime", "onnx"):
+        pytest.importorskip(package)
+    x = np.array([[0.1, 1e-12 + 1]])
+    assert np.array_equal(from_onnx(graph())(x).mean, x)
+    assert np.array_equal(from_onnx(graph(kind="FLOAT"))(x).mean, x.astype(np.float32).astype(float))
+    assert from_onnx(graph())(x.astype(np.float32)).mean.dtype == np.float32
+
+
+@quiet
+def test_onnx_refuses_what_it_cannot_answer() -> None:
+    for package in ("onnxruntime", "onnx"):
+        pytest.importorskip(package)
+    with pytest.raises(ValueError, match=r"one input, this one has 2: x0 \['n', 2\], x1"):
+        from_onnx(graph(inputs=2))
+    with pytest.raises(ValueError, match=r"one output, this one has 2: y0"):
+        from_onnx(graph(outputs=2))
+    with pytest.raises(ValueError, match=r"any number of rows, `x0` has the fixed shape \[1, 2\]"):
+        from_onnx(graph(rows=1))
+    with pytest.raises(TypeError, match=r"floating-point numbers, `x0` is a tensor\(int64\)"):
+        from_onnx(graph(kind="INT64"))
+
+
+@quiet
+def test_jax() -> None:
+    pytest.importorskip("jax")
+    engine = example("jax")
+    function = engine.trained()
+    check(from_jax(function), engine, error=0.02, seed=15)
+    refuses_its_training_points(from_jax(function, train=engine.measured(50, seed=3)))
+    with pytest.raises(TypeError, match=r"should be callable, got dict.*apply"):
+        from_jax({})  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="returned a tuple"):
+        from_jax(lambda x: (x, x))(np.zeros((2, 1)))
+
+
+@pytest.mark.parametrize("name", ["deepxde", "pina", "onnx", "jax"])
+def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    package = {"onnx": "onnxruntime", "jax": "jax.numpy"}.get(name, name)
+    extra = {"onnx": "export"}.get(name, name)
+    monkeypatch.setitem(sys.modules, package, None)
+    adapter = {"deepxde": from_deepxde, "pina": from_pina, "onnx": from_onnx, "jax": from_jax}[name]
+    with pytest.raises(ImportError, match=rf"This needs {name}.*guardband\[{extra}\]"):
+        adapter(b"")

@@ -1,0 +1,248 @@
+"""The command line: from a model and measurements to bands, a report, and clean errors."""
+
+import json
+import random
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import guardband as gb
+from guardband import tables
+from guardband.cli import app
+
+pytest.importorskip("onnxruntime")
+EXAMPLE = Path(__file__).parent.parent / "examples" / "bring_your_model"
+MODEL, CAL, FRESH, QUERY, TRAIN = (
+    str(EXAMPLE / name) for name in ("model.onnx", "calibration.csv", "fresh.csv", "query.csv", "train.csv")
+)
+
+
+def run(*words: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, [str(word) for word in words])
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.output
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    out = tmp_path / "band"
+    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--train", TRAIN, "--out", out)
+    return out
+
+
+def test_from_a_model_and_measurements_to_a_report(folder: Path, tmp_path: Path) -> None:
+    assert "every hash is right" in run("verify", folder)
+    said = run("verify", folder, "--data", FRESH)
+    assert "Consistent with the guarantee" in said and "constant width" in said
+    out = tmp_path / "bands.csv"
+    assert "2000 rows" in run("predict", folder, "--data", QUERY, "--out", out, "--level", "0.9")
+    bands, query = tables.read(out), tables.read(QUERY)
+    assert bands.names == ("x", "y", "u_mean", "u_lower", "u_upper") and len(bands) == 2000
+    assert np.array_equal(bands.matrix(["x", "y"]), query.matrix(["x", "y"]))
+    assert (bands.column("u_lower") < bands.column("u_mean")).all()
+    page = tmp_path / "report.html"
+    run("report", folder, "--data", FRESH, "--out", page)
+    text = page.read_text()
+    assert "A new measurement lies in this band with probability at least 95 %" in text
+    assert text.count("<img") == 4 and "constant width" in text and "sha256 of model.onnx" in text
+    run("report", folder, "--data", QUERY, "--out", page)
+    assert "nothing was measured" in page.read_text()
+
+
+def test_programs_get_json(folder: Path, tmp_path: Path) -> None:
+    found = json.loads(run("verify", folder, "--data", FRESH, "--json"))
+    assert found["consistent"] and 0.85 < found["coverage"] <= 1
+    assert (
+        json.loads(run("predict", folder, "--data", QUERY, "--out", tmp_path / "b.npz", "--json"))["rows"]
+        == 2000
+    )
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--scale", "distance"],
+        ["--calibrator", "local"],
+        ["--calibrator", "weighted", "--query", QUERY],
+        ["--noise", "0.05", "--scale", "distance"],
+        ["--confidence", "0.9"],
+    ],
+    ids=lambda options: " ".join(options[:2]),
+)
+def test_every_word_makes_a_band(options: list[str], tmp_path: Path) -> None:
+    out = tmp_path / "band"
+    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--train", TRAIN, "--out", out, *options)
+    run("verify", out, "--data", FRESH)
+
+
+def test_groups_come_from_a_column(tmp_path: Path) -> None:
+    for name in ("calibration", "fresh"):
+        table = tables.read(EXAMPLE / f"{name}.csv")
+        side = np.where(table.column("x") < 0, "left", "right")
+        tables.write(tmp_path / f"{name}.csv", table.with_columns(side=side))
+    for word, labelled in (("grouped", "side"), ("clustered", "side")):
+        out = tmp_path / word
+        words = [
+            "--targets",
+            "u",
+            "--inputs",
+            "x,y",
+            "--calibrator",
+            word,
+            "--groups",
+            labelled,
+            "--out",
+            out,
+        ]
+        run("calibrate", MODEL, "--data", tmp_path / "calibration.csv", *words)
+        run("verify", out, "--data", tmp_path / "fresh.csv", "--level", "0.5")
+
+
+def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("surrogate.py").write_text(
+        "import numpy as np\nimport guardband as gb\n"
+        "def wave(x):\n    return np.sin(np.pi * x).prod(axis=1, keepdims=True)\n"
+        "own = gb.predictors.Given(wave, lambda x: 1 + x[:, :1] ** 2)\n"
+        "class box:\n    inner = 3\n"
+    )
+    words = ["--data", CAL, "--targets", "u", "--out", "band"]
+    run("calibrate", "surrogate:wave", *words)
+    assert "give it again: --model module:object" in run("verify", "band", code=2)
+    assert "every hash is right" in run("verify", "band", "--model", "surrogate:wave")
+    assert "is not the one that was saved" in run("verify", "band", "--model", "numpy:sin", code=2)
+    run("calibrate", "surrogate:own", *words, "--scale", "own")
+    assert "saved without" in run("verify", "band", "--model", "surrogate:own", code=2)
+    assert "has no 'nothing'" in run("calibrate", "surrogate:nothing", *words, code=2)
+    assert "No module named" in run("calibrate", "nowhere:x", *words, code=2)
+    for scale, said in (("laplace", "needs the result of `gb.fit`"), ("wide", "--scale should be one of")):
+        assert said in run("calibrate", "surrogate:wave", *words, "--scale", scale, code=2)
+
+
+def test_a_band_that_does_not_hold_is_the_exit_code(folder: Path, tmp_path: Path) -> None:
+    table = tables.read(FRESH)
+    tables.write(tmp_path / "worse.csv", table.with_columns(u=table.column("u") + 1))
+    assert "NOT consistent" in run("verify", folder, "--data", tmp_path / "worse.csv", code=1)
+
+
+def test_errors_teach(folder: Path, tmp_path: Path) -> None:
+    base = ["--data", CAL, "--out", tmp_path / "x"]
+    assert "no file nowhere.onnx" in run("calibrate", "nowhere.onnx", *base, "--targets", "u", code=2)
+    assert "or module:object, got 'x'" in run("calibrate", "x", *base, "--targets", "u", code=2)
+    assert "names separated by commas" in run("calibrate", MODEL, *base, "--targets", "u,", code=2)
+    assert "`v`" in run("calibrate", MODEL, *base, "--targets", "v", code=2)
+    for word, said in (("local", "--train FILE"), ("weighted", "--query FILE"), ("magic", "should be split")):
+        words = ["--targets", "u", "--calibrator", word]
+        assert said in run("calibrate", MODEL, *base, *words, code=2)
+    assert "does not hold what" in run("verify", tmp_path, code=2)
+    (folder / "model.onnx").write_bytes(b"other")
+    assert "model.onnx was changed" in run("verify", folder, code=2)
+    shutil.copy(CAL, tmp_path / "bad.onnx")
+    assert "cannot be read as ONNX" in run(
+        "calibrate", tmp_path / "bad.onnx", *base, "--targets", "u", code=2
+    )
+
+
+def test_the_settings_belong_to_their_calibration(folder: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    run("calibrate", MODEL, "--data", FRESH, "--targets", "u", "--out", other)
+    shutil.copy(other / "settings.json", folder / "settings.json")
+    assert "belongs to another calibration" in run("verify", folder, code=2)
+    (folder / "settings.json").write_text('{"inputs": 3, "targets": [], "groups": null, "manifest": ""}')
+    assert "settings.json is damaged" in run("verify", folder, code=2)
+
+
+def test_doctor_says_what_is_here() -> None:
+    found = json.loads(run("doctor", "--json"))
+    assert found["exact law"] == "holds" and found["guardband"] == gb.__version__ and "threads" in found
+
+
+def test_doctor_says_what_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+    from guardband.cli import doctor
+
+    monkeypatch.setitem(doctor.EXTRAS, "bayes", ("no-such-package",))
+    monkeypatch.setattr(doctor, "check_calibrator", lambda _: (_ for _ in ()).throw(AssertionError("k - 1")))
+    said = run("doctor", code=1)
+    assert 'missing no-such-package: pip install "guardband[bayes]"' in said and "BROKEN: k - 1" in said
+
+
+HOSTILE = ["<script>alert(1)</script>", "../x", '"quoted"', "a\nb", "=cmd()", "x|y", "[link](javascript:1)"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_hostile_names_are_shown_and_do_nothing(name: str, tmp_path: Path) -> None:
+    safe = name.replace("/", "_").replace("\n", "_")
+    data, fresh = tmp_path / f"{safe}.csv", tmp_path / f"{safe} fresh.csv"
+    for path, source in ((data, CAL), (fresh, FRESH)):
+        table = tables.read(source)
+        columns: dict[str, Any] = {name: table.column("x"), "y": table.column("y"), "u": table.column("u")}
+        tables.write(path, tables.Table(columns))
+    inside = set(tmp_path.rglob("*"))
+    out = tmp_path / "band"
+    run("calibrate", MODEL, "--data", data, "--targets", "u", "--out", out)
+    for page in ("page.html", "page.md"):
+        run("report", out, "--data", fresh, "--out", tmp_path / page)
+        text = (tmp_path / page).read_text()
+        assert "<script" not in text and (page.endswith("html") or "](javascript" not in text)
+    new = set(tmp_path.rglob("*")) - inside
+    assert {path.relative_to(tmp_path).parts[0] for path in new} == {"band", "page.html", "page.md"}
+
+
+def mutated(text: bytes, generator: random.Random) -> bytes:
+    data = bytearray(text)
+    at = generator.randrange(len(data))
+    match generator.randrange(4):
+        case 0:
+            data[at] = generator.randrange(256)
+        case 1:
+            del data[at : at + generator.randrange(1, 200)]
+        case 2:
+            data[at:at] = generator.choice([b",", b"\n", b'"', b"nan", b"1e999", b"\xff\x00", b"{", b"-"])
+        case 3:
+            lines = bytes(data).split(b"\n")
+            generator.shuffle(lines)
+            data = bytearray(b"\n".join(lines))
+    return bytes(data)
+
+
+def survive(tmp_path: Path, cases: int) -> None:
+    """Mutated tables and settings end in success or in one clean sentence."""
+    generator, out = random.Random(0), tmp_path / "band"
+    small = b"\n".join(Path(CAL).read_bytes().splitlines()[:40]) + b"\n"
+    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--out", out)
+    originals = {name: (out / name).read_bytes() for name in ("settings.json", "manifest.json")}
+    refused = 0
+    for case in range(cases):
+        words: list[str | Path]
+        if case % 2:
+            (tmp_path / "data.csv").write_bytes(mutated(small, generator))
+            words = ["verify", out, "--data", tmp_path / "data.csv"]
+        else:
+            name = generator.choice(list(originals))
+            (out / name).write_bytes(mutated(originals[name], generator))
+            words = ["verify", out]
+        result = CliRunner().invoke(app, [str(word) for word in words])
+        assert result.exit_code in (0, 1, 2)
+        assert isinstance(result.exception, SystemExit | None), (result.exception, words)
+        refused += result.exit_code == 2
+        for name, data in originals.items():
+            (out / name).write_bytes(data)
+    assert 0 < refused
+
+
+@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning", "ignore::UserWarning")
+def test_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
+    survive(tmp_path, 200)
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning", "ignore::UserWarning")
+def test_many_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
+    survive(tmp_path, 10_000)
