@@ -79,6 +79,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     ),
 }
 VALUES = {
+    "adapters",
+    "export_onnx",
+    "report",
     "ArtefactError",
     "LEVELS",
     "campaign",

@@ -1,6 +1,17 @@
 """Prediction bands with a finite-sample coverage guarantee for PINNs and other PDE surrogates."""
 
-from guardband import campaign, conformal, metrics, pinn, plot, predictors, problems, studies, testing
+from guardband import (
+    adapters,
+    campaign,
+    conformal,
+    metrics,
+    pinn,
+    plot,
+    predictors,
+    problems,
+    studies,
+    testing,
+)
 from guardband.checks import Findings, check
 from guardband.conformal import (
     LEVELS,
@@ -25,8 +36,10 @@ from guardband.conformal import (
     points_needed,
     raw_band,
 )
+from guardband.export import export_onnx
 from guardband.metrics import Evaluation, evaluate
 from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
+from guardband.report import report
 from guardband.store import ArtefactError, load, save
 from guardband.values import Band, Observations, Prediction, Predictor
 
@@ -61,6 +74,7 @@ __all__ = [
     "Total",
     "TrainingDiverged",
     "Weighted",
+    "adapters",
     "calibrate",
     "calibrate_arrays",
     "campaign",
@@ -68,6 +82,7 @@ __all__ = [
     "conformal",
     "density_ratio",
     "evaluate",
+    "export_onnx",
     "fit",
     "load",
     "metrics",
@@ -78,6 +93,7 @@ __all__ = [
     "predictors",
     "problems",
     "raw_band",
+    "report",
     "save",
     "studies",
     "testing",

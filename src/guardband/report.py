@@ -147,7 +147,7 @@ def _checks(calibrated: Calibrated, x: ArrayLike, level: Level) -> Section:
 
 def _data(calibrated: Calibrated, level: Level) -> Section:
     n = len(calibrated.y)
-    lines = [f"{n} calibration points with {calibrated.prediction.mean.shape[-1]} output(s) each."]
+    lines = [f"{n} calibration points, {_outputs(calibrated)}."]
     pieces = None
     if calibrated.groups is None:
         pieces = calibrated.threshold.laws(level, 1)
@@ -163,6 +163,11 @@ def _data(calibrated: Calibrated, level: Level) -> Section:
     else:
         lines.append("How coverage scatters over calibration sets has no exact law for this calibration.")
     return Section("How much data stand behind it", lines)
+
+
+def _outputs(calibrated: Calibrated) -> str:
+    m = calibrated.prediction.mean.shape[-1]
+    return "one output each" if m == 1 else f"{m} outputs each, covered jointly"
 
 
 def _measured(found: Evaluation | None) -> Section:
@@ -282,7 +287,9 @@ h1 { font-size: 1.6rem; line-height: 1.25; }
 h2 { font-size: 1.15rem; margin-top: 2.2rem; color: var(--accent); }
 .claim p:first-of-type { font-size: 1.15rem; } .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: .9rem; min-width: 100%; }
-th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
+         overflow-wrap: normal; }
+td:last-child { overflow-wrap: anywhere; min-width: 9rem; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
 figcaption { font-size: .9rem; } .alarm { color: #c2321f; font-weight: 600; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }

@@ -11,7 +11,6 @@ import typer
 from tqdm.auto import tqdm
 
 import guardband as gb
-from guardband import report as reports
 from guardband import tables
 from guardband.cli.errors import taught
 from guardband.cli.models import SCALES, Artefact, own_model, predictor_of
@@ -155,7 +154,7 @@ def report(
             "inputs": ", ".join(artefact.inputs),
             "targets": ", ".join(artefact.targets),
         }
-        reports.report(
+        gb.report(
             artefact.calibrated,
             table.matrix(artefact.inputs),
             table.matrix(artefact.targets) if labelled else None,
