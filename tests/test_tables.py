@@ -65,9 +65,9 @@ def test_a_table_is_its_columns_in_order() -> None:
         ({}, "at least one column"),
         ({"x": []}, "not empty"),
         ({"x": [1], "y": [1, 2]}, "equally long"),
-        ({"": [1]}, "Column 1 should have a printable name, got ''"),
-        ({" x": [1]}, "printable name, got ' x'"),
-        ({"a\nb": [1]}, "printable name"),
+        ({"": [1]}, "Column 1 should have a name, got ''"),
+        ({" x": [1]}, "should have a name, got ' x'"),
+        ({"a\0b": [1]}, "should have a name"),
         ({"x": [[1, 2]]}, r"`x` should be one-dimensional, got shape \(1, 2\)"),
         ({"x": [1j]}, "`x` should hold real numbers or text, got dtype complex"),
         ({"x": [1.0, None]}, "got dtype object"),
@@ -171,7 +171,7 @@ def test_csv_of_other_people_is_understood(tmp_path: Path) -> None:
         ("1,2\n3,4\n", r"should be a header of names, got \['1', '2'\]"),
         ("x,y\n", "not empty"),
         ("x,x\n1,2\n", "`x` occurs twice"),
-        ("x,\n1,2\n", "Column 2 should have a printable name, got ''"),
+        ("x,\n1,2\n", "Column 2 should have a name, got ''"),
         ("x,y\n1,2\n3\n", r"Row 2 \(line 3\) should have 2 cells like the header, got 1"),
         ("x,y\n1,2,3\n", r"Row 1 \(line 2\) should have 2 cells like the header, got 3"),
         ("x,y\n1,2\n\n", r"Row 2 \(line 3\) should have 2 cells like the header, got 0"),
@@ -335,6 +335,8 @@ MUTATIONS: list[Callable[[bytearray, random.Random], None]] = [flip, cut, insert
 @pytest.mark.parametrize("count", [2000, pytest.param(10**4, marks=pytest.mark.long)])
 def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, count: int) -> None:
     needs(kind)
+    if kind == "nc4" and count > 2000:
+        pytest.skip("One of these makes HDF5 itself run on (over 3 minutes, below h5py dims.__len__).")
     path = tmp_path / f"t.{kind[:2] if kind == 'nc4' else kind}"
     if kind == "nc4":
         import xarray

@@ -44,7 +44,16 @@ class CampaignError(RuntimeError):
 
 @dataclass(frozen=True)
 class Status:
-    """How far a campaign is. Prints as one line, and one for each failure."""
+    """How far a campaign is. Prints as one line, and one for each failure.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> status = gb.campaign.status(tempfile.mkdtemp())
+    >>> print(status)
+    0 done, 0 failed, 0 running, 0 to do
+    >>> status.done, status.failed
+    (0, {})
+    """
 
     done: int
     failed: dict[str, str]
@@ -71,6 +80,14 @@ def run(
     machine; `scheduler` is the address of one that runs anywhere and sees the same folder; `client` is a
     `distributed.Client` of your own, for example of a `dask_jobqueue.SLURMCluster`. Cells that failed before
     are tried again.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband.studies import Training, Use, grid
+    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
+    >>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)}, cal=30, draws=10)
+    >>> print(gb.campaign.run(study, tempfile.mkdtemp(), progress=False))
+    1 done, 0 failed, 0 running, 0 to do
     """
     folder = Path(folder)
     for key in _names(folder / "failed"):
@@ -97,7 +114,16 @@ def run(
 
 
 def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status:
-    """What is done, failed, running and missing in a folder; with a `study`, of its cells."""
+    """What is done, failed, running and missing in a folder; with a `study`, of its cells.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband.studies import Training, Use, grid
+    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30)
+    >>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)})
+    >>> print(gb.campaign.status(tempfile.mkdtemp(), study))
+    0 done, 0 failed, 0 running, 1 to do
+    """
     folder = Path(folder)
     wanted = None if study is None else {cell.key for cell in study.cells}
     done, failed = (_names(folder / name) for name in ("cells", "failed"))
@@ -115,7 +141,18 @@ def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status
 
 
 def results(folder: str | os.PathLike[str], study: Study | None = None) -> Iterator[Result]:
-    """The results in a folder, in the order of the study's cells."""
+    """The results in a folder, in the order of the study's cells.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband.studies import Training, Use, grid
+    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
+    >>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)}, cal=30, draws=10)
+    >>> folder = tempfile.mkdtemp()
+    >>> status = gb.campaign.run(study, folder, progress=False)
+    >>> [result["cell"]["method"] for result in gb.campaign.results(folder)]
+    ['constant']
+    """
     folder = Path(folder)
     keys = sorted(_names(folder / "cells")) if study is None else [cell.key for cell in study.cells]
     for key in keys:

@@ -41,7 +41,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """What `check` found. Prints as short sentences, alarms first."""
+    """What `check` found. Prints as short sentences, alarms first.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x, np.cos(50 * x))
+    >>> findings = gb.check(calibrated, x + 5)
+    >>> findings.ok, [finding.name for finding in findings.alarms]
+    (False, ['shift', 'far'])
+    """
 
     findings: tuple[Finding, ...]
 
@@ -77,12 +86,13 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
     readings of few sensors, whether the queries come from other places, and whether many lie far from all
     calibration points. It sees inputs only: other noise, or another regime at the same places, it cannot see.
 
+    >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0)
     >>> model = gb.predictors.Constant(np.zeros_like)
     >>> calibrated = gb.calibrate(model, draw.uniform(size=100), draw.normal(size=100))
-    >>> print(gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"].text[:57])
-    The queries come from other places than the calibration p
+    >>> print(gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"].text.partition(" (")[0])
+    The queries come from other places than the calibration points
     """
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")

@@ -44,6 +44,9 @@ OPSET = 18
 TOLERANCE = 1e-5
 """How much of the band's width the graph may be off at the calibration points before it is refused."""
 
+OUTPUTS = ("mean", "lower", "upper")
+"""What the graph answers."""
+
 UNITS = 4
 """By how many units in the last place a mean and a threshold are rounded outwards, as in `Symmetric.band`."""
 
@@ -65,6 +68,15 @@ def export_onnx(
     The ends are rounded outwards as in the library, but another runtime evaluates the network in its own
     order: expect the last digits of the network's dtype to differ. Erf (in GELU) is computed in float32, the
     only one onnxruntime has. A graph cannot refuse an x that is not finite; it answers NaN.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(gb.mlp(1, [8])), x, np.sin(x))
+    >>> gb.export_onnx(calibrated, Path(tempfile.mkdtemp(), "band.onnx"), level=0.9).name
+    'band.onnx'
     """
     onnx = load("onnx", "export")
     load("onnxscript", "export")
@@ -80,6 +92,7 @@ def export_onnx(
             "The network could not be traced by torch.onnx.export. It should be a fixed sequence of tensor "
             "operations that act on each row of x alone; the reason stands above."
         ) from error
+    _name_outputs(model)
     _single_erf(onnx, model)
     _label(onnx, model, calibrated, level)
     return write_bytes(path, model.SerializeToString())
@@ -391,7 +404,7 @@ def _traced(graph: _Graph, x: Tensor) -> Any:
             dynamo=True,
             verbose=False,
             input_names=["x"],
-            output_names=["mean", "lower", "upper"],
+            output_names=[f"band_{name}" for name in OUTPUTS],
             dynamic_shapes={"x": {0: torch.export.Dim("n")}},
             opset_version=OPSET,
         )
@@ -411,6 +424,16 @@ def _quiet() -> Iterator[None]:
             yield
     finally:
         logger.setLevel(before)
+
+
+def _name_outputs(model: Any) -> None:
+    """Name the outputs; the exporter overlooks that a value inside, such as a `mean`, may have the name."""
+    new = {name: f"{name}_inside" for name in OUTPUTS} | {f"band_{name}": name for name in OUTPUTS}
+    for node in model.graph.node:
+        node.input[:] = [new.get(name, name) for name in node.input]
+        node.output[:] = [new.get(name, name) for name in node.output]
+    for value in (*model.graph.output, *model.graph.value_info, *model.graph.initializer):
+        value.name = new.get(value.name, value.name)
 
 
 def _single_erf(onnx: Any, model: Any) -> None:

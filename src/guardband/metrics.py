@@ -38,7 +38,9 @@ MASS = 0.99
 def coverage(band: Band, y: ArrayLike, *, region: Region | None = None) -> float:
     """The share of targets y (n, m) that lie in the band, all outputs at once.
 
-    >>> coverage(Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 1.0], 0.9), [0.5, 3.0])
+    >>> import guardband as gb
+    >>> band = gb.Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 1.0], level=0.9)
+    >>> gb.metrics.coverage(band, [0.5, 3.0])
     0.5
     """
     return _mean(to_numpy(band.contains(y)), _mask(region, band))
@@ -47,7 +49,9 @@ def coverage(band: Band, y: ArrayLike, *, region: Region | None = None) -> float
 def sharpness(band: Band, *, region: Region | None = None) -> float:
     """The mean width, in the units of y; infinite if any width is.
 
-    >>> sharpness(Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 3.0], 0.9))
+    >>> import guardband as gb
+    >>> band = gb.Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 3.0], level=0.9)
+    >>> gb.metrics.sharpness(band)
     3.0
     """
     return _mean(to_numpy(band.width), _mask(region, band))
@@ -59,7 +63,8 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
     It rewards narrow bands and punishes misses in one number. (Gneiting and Raftery 2007) It judges each
     output by itself, so beside a joint band over several outputs it favours narrower ones.
 
-    >>> interval_score(Band(None, [0.0], [-1.0], [1.0], 0.5), [1.5])
+    >>> import guardband as gb
+    >>> gb.metrics.interval_score(gb.Band(None, [0.0], [-1.0], [1.0], level=0.5), [1.5])
     4.0
     """
     y, lower, upper = (to_numpy(part).astype(float) for part in (rows(y, "y"), band.lower, band.upper))
@@ -72,7 +77,8 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
 def relative_l2(mean: ArrayLike, truth: ArrayLike) -> float:
     """|mean - truth| / |truth| in the Euclidean norm: 0 is perfect, 1 is as good as predicting zero.
 
-    >>> relative_l2([0.0, 0.0], [3.0, 4.0])
+    >>> import guardband as gb
+    >>> gb.metrics.relative_l2([0.0, 0.0], [3.0, 4.0])
     1.0
     """
     mean, truth = (to_numpy(rows(a, name)).astype(float) for a, name in ((mean, "mean"), (truth, "truth")))
@@ -87,7 +93,8 @@ def acd(coverages: Sequence[float], levels: Sequence[Level] = LEVELS) -> float:
 
     A perfectly valid band does not reach zero: see `acd_floor`.
 
-    >>> round(acd([0.5, 0.8], [0.6, 0.8]), 3)
+    >>> import guardband as gb
+    >>> round(gb.metrics.acd([0.5, 0.8], levels=[0.6, 0.8]), 3)
     0.05
     """
     return float(np.mean([abs(c - exact(t)) for c, t in zip(coverages, levels, strict=True)]))
@@ -95,7 +102,13 @@ def acd(coverages: Sequence[float], levels: Sequence[Level] = LEVELS) -> float:
 
 @dataclass(frozen=True)
 class Floor:
-    """What a perfectly valid band shows as ACD: its exact mean, and the range of 95 % of cases."""
+    """What a perfectly valid band shows as ACD: its exact mean, and the range of 95 % of cases.
+
+    >>> import guardband as gb
+    >>> floor = gb.metrics.acd_floor(n_cal=1000, n_test=1000)
+    >>> print(f"{floor.mean:.3f}, {floor.low:.3f} to {floor.high:.3f}")
+    0.015, 0.006 to 0.031
+    """
 
     mean: float
     low: float
@@ -107,7 +120,8 @@ def acd_floor(n_cal: int, n_test: int, levels: Sequence[Level] = LEVELS) -> Floo
 
     An ACD inside this range says nothing against the band, and nothing for one band over another.
 
-    >>> floor = acd_floor(100, 100)
+    >>> import guardband as gb
+    >>> floor = gb.metrics.acd_floor(n_cal=100, n_test=100)
     >>> print(f"{floor.mean:.3f}")
     0.046
     """
@@ -118,7 +132,17 @@ def acd_floor(n_cal: int, n_test: int, levels: Sequence[Level] = LEVELS) -> Floo
 
 @dataclass(frozen=True)
 class Row:
-    """One line of an evaluation: one band, everywhere or in one region, and its coverage curve."""
+    """One line of an evaluation: one band, everywhere or in one region, and its coverage curve.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0).normal
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), draw(size=100), draw(size=100))
+    >>> regions = {"left": lambda x: x[:, 0] < 0}
+    >>> evaluation = gb.evaluate(calibrated, draw(size=50), draw(size=50), regions=regions)
+    >>> [(row.name, row.region, row.points) for row in evaluation.rows[:2]]
+    [('this band', '', 50), ('this band', 'left', 31)]
+    """
 
     name: str
     region: str
@@ -141,6 +165,14 @@ class Evaluation:
 
     `rows` holds the band itself first, then each region, then its rivals: the constant width, and
     the band before calibration.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0).normal
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), draw(size=100), draw(size=100))
+    >>> evaluation = gb.evaluate(calibrated, draw(size=500), draw(size=500), level=0.9)
+    >>> evaluation.coverage, round(evaluation.sharpness, 1), round(evaluation.acd, 2)
+    (0.888, 3.0, 0.02)
     """
 
     level: float

@@ -29,6 +29,14 @@ def band(
     """A band over a one-dimensional x: the mean as a line, the band shaded, truth and data if given.
 
     An infinite band is shaded over the whole height. `output` picks one of several outputs.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.sin), x, np.sin(x) + 0.1 * np.cos(50 * x))
+    >>> ax = gb.plot.band(calibrated(x, level=0.9), truth=np.sin(x))
+    >>> ax.get_legend_handles_labels()[1]
+    ['truth', 'prediction', '0.9 band']
     """
     x, mean = _points(band, 1)[:, 0], to_numpy(band.mean)[:, output]
     order = np.argsort(x)
@@ -69,6 +77,12 @@ def field(
     """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
 
     `limits` fixes the colours, so that fields can be compared; infinite values stay blank.
+
+    >>> import guardband as gb
+    >>> x = gb.problems.Box((-1, -1), (1, 1)).grid(20)
+    >>> ax = gb.plot.field(x, gb.problems.AllenCahn2D().solution(x), label="u", limits=(-1, 1))
+    >>> ax.get_xlabel(), ax.get_ylabel()
+    ('x0', 'x1')
     """
     x, values = to_numpy(rows(x, "x")), np.asarray(to_numpy(values), float).reshape(-1)
     if x.shape != (len(values), 2):
@@ -91,7 +105,13 @@ def field(
 
 
 def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) -> Axes:
-    """The width of a band over x: a line in one dimension, a field in two."""
+    """The width of a band over x: a line in one dimension, a field in two.
+
+    >>> import guardband as gb
+    >>> band = gb.Band([0.0, 1.0], [0.0, 0.0], [-1.0, -2.0], [1.0, 2.0], level=0.9)
+    >>> gb.plot.width(band).get_ylabel()
+    'width of the 0.9 band'
+    """
     values = to_numpy(band.width)[:, output]
     label = f"width of the {band.level:.4g} band"
     if band.x is not None and band.x.shape[-1] == 2:
@@ -109,6 +129,14 @@ def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
 
     The shaded region holds the coverage of a perfectly valid band, at each level in 99 % of cases,
     for this number of calibration and test points; a curve inside it cannot be told from perfect.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0).normal
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), draw(size=100), draw(size=100))
+    >>> ax = gb.plot.coverage_curve(gb.evaluate(calibrated, draw(size=500), draw(size=500)))
+    >>> ax.get_legend_handles_labels()[1]
+    ['valid (99 %)', 'this band', 'constant width']
     """
     ax = _axes(ax)
     main = evaluation.rows[0]
@@ -127,7 +155,15 @@ def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
 
 
 def trace(diagnostics: Diagnostics, of: str | int = "U", *, ax: Axes | None = None) -> Axes:
-    """How U, |theta| or the prediction at one of the probe points (its number) moved along each chain."""
+    """How U, |theta| or the prediction at one of the probe points (its number) moved along each chain.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> chains = gb.predictors.HMC(fitted, draws=5, warmup=3, progress=False)
+    >>> gb.plot.trace(chains.diagnostics, "U").get_xlabel()
+    'draw'
+    """
     ax = _axes(ax)
     known = {"U": diagnostics.potential, "|theta|": diagnostics.norm}
     if isinstance(of, str) and of not in known:

@@ -62,6 +62,14 @@ def report(
 
     With y, measured at x and used nowhere before, coverage is held against its exact law. `facts` are further
     lines for its last section, such as hashes.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(lambda x: 0 * x), range(30), range(30))
+    >>> path = gb.report(calibrated, [3.5, 7.5, 9.5], path=Path(tempfile.mkdtemp(), "band.md"), level=0.9)
+    >>> path.read_text().splitlines()[0]
+    '# A prediction band, and what it promises'
     """
     made = sections(calibrated, x, y, level=level, groups=groups, facts=facts)
     markdown = Path(path).suffix == ".md"

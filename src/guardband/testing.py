@@ -40,7 +40,11 @@ def check_predictor(predictor: Predictor, x: Array, *, tolerance: float = 1e-5) 
     `x` (n, d) should hold a few dozen typical points. `tolerance` is relative to the largest mean or
     scale and allows for matrix products that round differently in batches of different size.
 
-    >>> check_predictor(lambda x: Prediction(x, x, 1 + x**2), np.linspace(0, 1, 20)[:, None])
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> def predictor(x):
+    ...     return gb.Prediction(x, x, 1 + x**2)
+    >>> gb.testing.check_predictor(predictor, np.linspace(0, 1, 20)[:, None])
     """
     x = x[:, None] if x.ndim == 1 else x
     before = to_numpy(x).copy()
@@ -79,7 +83,8 @@ def check_predictor(predictor: Predictor, x: Array, *, tolerance: float = 1e-5) 
 def check_score(score: Score, *, outputs: int = 1, seed: int = 0) -> None:
     """A score is a number >= 0 per row, and its band holds just the targets that score at most q.
 
-    >>> check_score(Scaled(), outputs=2)
+    >>> import guardband as gb
+    >>> gb.testing.check_score(gb.Scaled(), outputs=2)
     """
     generator = np.random.default_rng(seed)
     for dtype in (np.float64, np.float32):
@@ -120,7 +125,12 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
 
 @dataclass(frozen=True)
 class World:
-    """A made-up truth to draw from: how y scatters around the mean, and whether scores can tie."""
+    """A made-up truth to draw from: how y scatters around the mean, and whether scores can tie.
+
+    >>> import guardband as gb
+    >>> world = gb.testing.World("exponential", lambda g, x: g.exponential(size=x.shape), lambda x: 1 + x)
+    >>> gb.testing.check_calibrator(gb.Split(), worlds=[world], draws=20, sizes=[9])
+    """
 
     name: str
     noise: Callable[[np.random.Generator, np.ndarray], np.ndarray]
@@ -154,7 +164,15 @@ WORLDS = (HOMOSKEDASTIC, HETEROSKEDASTIC, HEAVY_TAILS)
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """One independent experiment: calibration and test data, with group labels where they matter."""
+    """One independent experiment: calibration and test data, with group labels where they matter.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> generator = np.random.default_rng(0)
+    >>> draw = gb.testing.exchangeable(gb.testing.HOMOSKEDASTIC, generator, n=30, m=50, outputs=1)
+    >>> draw.x_cal.shape, draw.y.shape
+    ((30, 1), (50, 1))
+    """
 
     x_cal: np.ndarray
     y_cal: np.ndarray
@@ -169,14 +187,22 @@ Sampler: TypeAlias = Callable[[World, np.random.Generator, int, int, int], Draw]
 
 
 def exchangeable(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """All points drawn alike: the setting of `Split`."""
+    """All points drawn alike: the setting of `Split`.
+
+    >>> import guardband as gb
+    >>> gb.testing.check_calibrator(gb.Split(), sampler=gb.testing.exchangeable, draws=20, sizes=[9])
+    """
     x = generator.uniform(size=(n + m, 1))
     y = world.observe(generator, x, outputs)
     return Draw(x[:n], y[:n], x[n:], y[n:])
 
 
 def two_groups(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """Two regimes, left and right, n calibration points in each: the setting of `Grouped`."""
+    """Two regimes, left and right, n calibration points in each: the setting of `Grouped`.
+
+    >>> import guardband as gb
+    >>> gb.testing.check_calibrator(gb.Grouped(), sampler=gb.testing.two_groups, draws=20, sizes=[9])
+    """
     m = max(2, m)
     sides = [exchangeable(world, generator, n, m // 2, outputs) for _ in range(2)]
     moved = [(0.5 * side.x_cal + 0.5 * i, 0.5 * side.x + 0.5 * i) for i, side in enumerate(sides)]
@@ -192,7 +218,11 @@ def two_groups(world: World, generator: np.random.Generator, n: int, m: int, out
 
 
 def new_sensors(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """n sensors with one to six readings and a bias each, m new ones: the setting of `Clustered`."""
+    """n sensors with one to six readings and a bias each, m new ones: the setting of `Clustered`.
+
+    >>> import guardband as gb
+    >>> gb.testing.check_calibrator(gb.Clustered(), sampler=gb.testing.new_sensors, draws=50, sizes=[9])
+    """
     sensor = np.repeat(np.arange(n), generator.integers(1, 7, size=n))
     bias = 0.3 * generator.normal(size=(n + m, 1))
     x = generator.uniform(size=(len(sensor) + m, 1))
@@ -223,8 +253,8 @@ def check_calibrator(
     draw. `false_alarm` is the probability that a perfect calibrator fails
     anywhere in this call, shared equally among the cells.
 
-    >>> from guardband import Split
-    >>> check_calibrator(Split(), draws=50, sizes=[9])
+    >>> import guardband as gb
+    >>> gb.testing.check_calibrator(gb.Split(), draws=50, sizes=[9])
     """
     allowed = false_alarm / (2 * len(worlds) * len(sizes) * len(levels))
     score = score or Scaled()
@@ -307,7 +337,9 @@ def untouched(*owners: object) -> Iterator[None]:
 
     Networks are looked for among the attributes of the owners.
 
-    >>> with untouched():
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> with gb.testing.untouched():
     ...     _ = np.random.default_rng(0).normal()
     """
     networks = [

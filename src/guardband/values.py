@@ -23,7 +23,8 @@ MODEL = "It is what the model answered there; look at the model, or leave that p
 class Observations:
     """Points x (n, d) and what was measured there, y (n, m).
 
-    >>> data = Observations([0.0, 0.5, 1.0], [1.0, 0.2, 0.1])
+    >>> import guardband as gb
+    >>> data = gb.Observations([0.0, 0.5, 1.0], [1.0, 0.2, 0.1])
     >>> data.x.shape, data.y.shape, len(data)
     ((3, 1), (3, 1), 3)
     """
@@ -55,7 +56,8 @@ class Prediction:
     `x=None` is for arrays that came without their points; methods that look at x will ask for it.
     A batch of N whole fields is (N, points, m) throughout: one row is one field.
 
-    >>> Prediction(None, [1.0, 2.0], [0.1, 0.2]).mean.shape
+    >>> import guardband as gb
+    >>> gb.Prediction(None, [1.0, 2.0], [0.1, 0.2]).mean.shape
     (2, 1)
     """
 
@@ -106,6 +108,14 @@ class Predictor(Protocol):
     It must be a fixed function: the same x gives the same answer, alone or among others. A
     predictor that knows its training data carries them as `train` (`Observations` or None), so
     that calibration can refuse rows the network has already seen.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> def predictor(x):
+    ...     return gb.Prediction(x, np.sin(x), scale=0.1 + x**2)
+    >>> x = np.linspace(0, 1, 50)
+    >>> gb.calibrate(predictor, x, np.sin(x) + 0.1 * np.cos(50 * x))([0.5], level=0.9)
+    Band(level=0.9, 1 points)
     """
 
     def __call__(self, x: Array) -> Prediction:
@@ -120,7 +130,8 @@ class Band:
     Both ends belong to the band. With several outputs the band is joint: a row counts as covered
     when all its outputs lie inside.
 
-    >>> band = Band(None, [0.0, 1.0], [-1.0, 0.5], [1.0, 1.5], level=0.9)
+    >>> import guardband as gb
+    >>> band = gb.Band(None, [0.0, 1.0], [-1.0, 0.5], [1.0, 1.5], level=0.9)
     >>> band.contains([0.3, 2.0])
     array([ True, False])
     """

@@ -20,6 +20,11 @@ def from_deepxde(model: Any, *, train: Observations | None = None) -> Constant:
     Any backend of DeepXDE will do. It computes in DeepXDE's own dtype, float32 unless you changed it. A
     DeepONet takes a pair of arrays instead of points: wrap it in a function of one array, which splits it,
     and give that to `gb.predictors.Constant`.
+
+    >>> import guardband as gb
+    >>> from guardband.adapters import from_deepxde
+    >>> model.train(iterations=1000)  # doctest: +SKIP
+    >>> calibrated = gb.calibrate(from_deepxde(model), x_cal, y_cal)  # doctest: +SKIP
     """
     deepxde = load("deepxde", "deepxde")
     if not isinstance(model, deepxde.Model):

@@ -17,6 +17,11 @@ def from_jax(function: Callable[[Any], Any], *, train: Observations | None = Non
     `lambda x: net.apply(params, x)` for flax, `jax.vmap(net)` for equinox. JAX computes in float32 unless
     `jax_enable_x64` is set, and a jitted function is compiled anew for every number of rows. A function of
     numpy arrays needs no adapter: `gb.predictors.Constant(function)`.
+
+    >>> import guardband as gb
+    >>> from guardband.adapters import from_jax
+    >>> predictor = from_jax(lambda x: net.apply(params, x))  # doctest: +SKIP
+    >>> calibrated = gb.calibrate(predictor, x_cal, y_cal)  # doctest: +SKIP
     """
     jnp = load("jax.numpy", "jax")
     if not callable(function):

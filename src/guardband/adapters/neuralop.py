@@ -20,6 +20,13 @@ def from_neuralop(model: Model, *, train: Observations | None = None) -> Constan
 
     `model` is the torch module itself, of neuralop or of any other library; nothing is imported. If it was
     trained on normalised data, give a function that undoes that.
+
+    >>> import numpy as np
+    >>> import torch
+    >>> from guardband.adapters import from_neuralop
+    >>> operator = torch.nn.Conv2d(1, 2, 3, padding=1)  # an FNO goes in just so
+    >>> from_neuralop(operator)(np.zeros((5, 1, 8, 8))).mean.shape
+    (5, 64, 2)
     """
     return Constant(lambda x: nodes(evaluate(model, x)), train=train)
 
@@ -30,6 +37,7 @@ def nodes(fields: ArrayLike) -> Array:
     The way back is `values.swapaxes(1, 2).reshape(N, m, *grid)`.
 
     >>> import numpy as np
+    >>> from guardband.adapters import nodes
     >>> nodes(np.zeros((5, 2, 8, 8))).shape
     (5, 64, 2)
     """

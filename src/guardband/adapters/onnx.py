@@ -19,6 +19,14 @@ def from_onnx(path_or_bytes: str | PathLike[str] | bytes, *, train: Observations
 
     The graph takes one array x (n, d) with any number of rows, and returns one; export it with a dynamic
     first dimension. `path_or_bytes` is the file or its content.
+
+    >>> import numpy as np
+    >>> import onnx.parser
+    >>> from guardband.adapters import from_onnx
+    >>> text = '<ir_version: 8, opset_import: ["": 18]> g (float[n, 1] x) => (float[n, 1] y) { y = Exp(x) }'
+    >>> from_onnx(onnx.parser.parse_model(text).SerializeToString())(np.zeros((2, 1))).mean
+    array([[1.],
+           [1.]])
     """
     runtime = load("onnxruntime", "export")
     session = runtime.InferenceSession(path_or_bytes, providers=["CPUExecutionProvider"])

@@ -18,6 +18,13 @@ def from_pina(solver: Any, *, train: Observations | None = None) -> Constant:
 
     The columns of x (n, d) are `solver.problem.input_variables`, in that order: first space, in the
     alphabet's order, then time, then parameters.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> from guardband.adapters import from_pina
+    >>> names = solver.problem.input_variables  # doctest: +SKIP
+    >>> x_cal = np.stack([columns[name] for name in names], axis=1)  # doctest: +SKIP
+    >>> calibrated = gb.calibrate(from_pina(solver), x_cal, y_cal)  # doctest: +SKIP
     """
     pina, solvers = load("pina", "pina"), load("pina.solver", "pina")
     if not isinstance(solver, solvers.SolverInterface):

@@ -23,7 +23,15 @@ Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
 
 
 class Threshold(ABC):
-    """q(x, level): a new score exceeds it with probability at most 1 - level. Any level at call time."""
+    """q(x, level): a new score exceeds it with probability at most 1 - level. Any level at call time.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated.threshold(calibrated.prediction, 0.9)
+    9.0
+    >>> calibrated.threshold.laws(0.9, m=100)
+    [(CoverageLaw(k=9, n=9), 100)]
+    """
 
     @abstractmethod
     def __call__(
@@ -37,7 +45,16 @@ class Threshold(ABC):
 
 
 class Calibrator(ABC):
-    """A way to turn calibration scores into a threshold. A value: it holds settings, never data."""
+    """A way to turn calibration scores into a threshold. A value: it holds settings, never data.
+
+    >>> import guardband as gb
+    >>> class Cautious(gb.conformal.Calibrator):
+    ...     def threshold(self, scores, prediction, *, groups=None, confidence=None):
+    ...         return gb.Split().threshold(scores, prediction, confidence=confidence or "0.9")
+    >>> calibrated = gb.calibrate_arrays([0.0] * 99, range(99), calibrator=Cautious())
+    >>> float(calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)[0, 0])
+    93.0
+    """
 
     @property
     def plain(self) -> Calibrator:

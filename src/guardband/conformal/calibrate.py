@@ -32,6 +32,14 @@ class Calibrated:
 
     It keeps what it was calibrated on: the predictions and targets at the calibration points and,
     in the threshold, their sorted scores. Nothing is fitted or drawn at the call.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated
+    Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
+    >>> prediction = gb.Prediction(None, [10.0])
+    >>> [float(calibrated.band(prediction, level).upper.round(6)[0, 0]) for level in (0.5, 0.9)]
+    [15.0, 19.0]
     """
 
     predictor: Predictor | None

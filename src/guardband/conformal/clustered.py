@@ -27,6 +27,14 @@ class Clustered(Calibrator):
     the N_k readings of sensor k weighs 1 / ((K+1) N_k) and 1 / (K+1) sits at infinity. With one
     reading per sensor this is `Split()`. A 95 % band needs 19 sensors, however many readings.
     (Lee, Barber and Willett 2023)
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> sensor = np.repeat(np.arange(9), 10)  # 9 sensors, 10 readings of each
+    >>> bias = 1.0 + sensor
+    >>> calibrated = gb.calibrate_arrays(0 * bias, bias, calibrator=gb.Clustered(), groups=sensor)
+    >>> calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)
+    array([[9.]])
     """
 
     @property

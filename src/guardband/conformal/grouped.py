@@ -31,6 +31,13 @@ class Grouped(Calibrator):
     smaller one gets an infinite band and a warning. Readings within a group must be exchangeable
     with the new ones of the same group; for readings of *new* sensors use `Clustered()`.
     (Vovk's Mondrian prediction)
+
+    >>> import guardband as gb
+    >>> y, sensors = [1.0] * 9 + [5.0] * 9, ["a"] * 9 + ["b"] * 9
+    >>> calibrated = gb.calibrate_arrays([0.0] * 18, y, calibrator=gb.Grouped(), groups=sensors)
+    >>> band = calibrated.band(gb.Prediction(None, [0.0, 0.0]), level=0.9, groups=["a", "b"])
+    >>> band.upper.ravel().round(6)
+    array([1., 5.])
     """
 
     @property

@@ -16,13 +16,19 @@ import numpy as np
 from guardband.conformal.rank import Level, exact
 
 LEVELS: tuple[str, ...] = tuple(f"0.{5 * i:02d}" for i in range(1, 20))
-"""The 19 levels 0.05, 0.10, ..., 0.95 of a coverage curve, as decimals."""
+"""The 19 levels 0.05, 0.10, ..., 0.95 of a coverage curve, as decimals.
+
+>>> import guardband as gb
+>>> len(gb.LEVELS), gb.LEVELS[0], gb.LEVELS[-1]
+(19, '0.05', '0.95')
+"""
 
 
 @dataclass(frozen=True)
 class CoverageLaw:
     """The coverage of a band that took the k-th of n calibration scores: Beta(k, n+1-k).
 
+    >>> from guardband.conformal import CoverageLaw
     >>> law = CoverageLaw(k=96, n=100)
     >>> print(f"{law.mean:.4f} +- {law.sd:.4f}")
     0.9505 +- 0.0215

@@ -54,7 +54,18 @@ class Learner(Protocol):
 
 
 class OverfittedWarning(UserWarning):
-    """The network's training residuals are too small to learn a shape from."""
+    """The network's training residuals are too small to learn a shape from.
+
+    >>> import warnings
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x, model = np.arange(40.0), gb.predictors.Constant(np.sin)
+    >>> local = gb.Local(gb.Observations(x, np.sin(x)), held_out=gb.Observations(x + 0.1, np.cos(x)))
+    >>> with warnings.catch_warnings(action="ignore", category=gb.OverfittedWarning):
+    ...     calibrated = gb.calibrate(model, x + 0.2, np.cos(x), calibrator=local)
+    >>> calibrated.calibrator.shape
+    Flat()
+    """
 
 
 @dataclass(frozen=True)
@@ -81,6 +92,18 @@ class Local(Calibrator):
     warning, and plain conformal prediction is used instead.
 
     From arrays alone: `prediction` holds the predictions at the training points.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0)
+    >>> x = draw.uniform(size=(2, 100))
+    >>> y = np.where(x < 0.5, 0.1, 1.0) * draw.normal(size=x.shape)  # the right half is noisier
+    >>> quick = gb.PinballNetwork(steps=40, widths=(16,), learning_rate=0.02)  # the default takes seconds
+    >>> local = gb.Local(gb.Observations(x[0], y[0]), learner=quick)
+    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x[1], y[1], calibrator=local)
+    >>> quiet, noisy = calibrated([0.2, 0.8], level=0.9).width.ravel()
+    >>> bool(noisy > 2 * quiet)
+    True
     """
 
     train: Observations

@@ -28,6 +28,14 @@ class Localized(Calibrator):
     the calibration ones): the bandwidth is then chosen so that about `effective` calibration points count at
     a typical place. Few of them make a local band, and one that is often infinite: at 95 %, 19 must count.
     The drawn point is a function of `seed` and x, so the band is a fixed function.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x, zero = np.linspace(0, 1, 500), gb.predictors.Constant(np.zeros_like)
+    >>> calibrated = gb.calibrate(zero, x, x, calibrator=gb.Localized(bandwidth=0.1))  # y grows with x
+    >>> left, right = calibrated([0.2, 0.8], level=0.9).width.ravel()
+    >>> bool(right > left)
+    True
     """
 
     bandwidth: float | None = None

@@ -31,6 +31,14 @@ class LogScale:
     the draws is the shape. Beyond `inducing` training rows, that many of them stand for all.
     Cost: about two seconds for 300 rows, growing as rows times inducing points; per point as many
     multiplications as draws times inducing points.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 40)[:, None]
+    >>> shape = gb.LogScale(draws=10).fit(x, np.where(x[:, 0] < 0.5, 0.1, 1.0))
+    >>> quiet, noisy = shape(np.array([[0.2], [0.8]]))
+    >>> bool(noisy > 2 * quiet)
+    True
     """
 
     quantile: float = 0.95

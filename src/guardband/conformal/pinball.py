@@ -27,6 +27,14 @@ class PinballNetwork:
     held out, is least. `per_level=True` learns a shape for every level, as the paper does; bands need not
     be nested then.
     Cost: some seconds for 300 rows, whatever the number of levels; per point one evaluation of the network.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 40)[:, None]
+    >>> shape = gb.PinballNetwork(steps=100, widths=(16,)).fit(x, np.where(x[:, 0] < 0.5, 0.1, 1.0))
+    >>> quiet, noisy = shape(np.array([[0.2], [0.8]]))
+    >>> bool(noisy > 2 * quiet)
+    True
     """
 
     per_level: bool = False

@@ -25,7 +25,16 @@ Level: TypeAlias = float | str | Decimal | Fraction
 
 
 class InfiniteBandWarning(UserWarning):
-    """The calibration set is too small for the level asked, so the band is honestly infinite."""
+    """The calibration set is too small for the level asked, so the band is honestly infinite.
+
+    >>> import warnings
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 5, [1, 2, 3, 4, 5])  # 95 % needs 19
+    >>> with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+    ...     band = calibrated.band(gb.Prediction(None, [0.0]), level=0.95)
+    >>> float(band.upper[0, 0])
+    inf
+    """
 
 
 def exact(level: Level, name: str = "level") -> Fraction:
@@ -48,6 +57,7 @@ def exact(level: Level, name: str = "level") -> Fraction:
 def rank(n: int, level: Level) -> int:
     """k = ceil((n + 1) level), which of n sorted scores to take; n + 1 stands for infinity.
 
+    >>> from guardband.conformal import rank
     >>> rank(100, 0.95), rank(19, 0.95), rank(18, 0.95)
     (96, 19, 19)
     """
@@ -61,6 +71,7 @@ def confident_rank(n: int, level: Level, confidence: Level) -> int:
     over calibration sets (training-conditional, or PAC), not only on average over them.
     Since P(Beta(k, n+1-k) < level) = P(Binomial(n, level) >= k), this is a binomial tail. (Vovk 2012)
 
+    >>> from guardband.conformal import confident_rank
     >>> confident_rank(100, 0.95, 0.9)
     99
     """
@@ -80,7 +91,8 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
 
     With a confidence, the smallest n with level^n <= 1 - confidence.
 
-    >>> points_needed(0.9), points_needed(0.95), points_needed(0.99), points_needed(0.95, 0.9)
+    >>> import guardband as gb
+    >>> gb.points_needed(0.9), gb.points_needed(0.95), gb.points_needed(0.99), gb.points_needed(0.95, 0.9)
     (9, 19, 99, 45)
     """
     level = exact(level)
@@ -96,6 +108,7 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
 def quantile(scores: ArrayLike, level: Level, *, confidence: Level | None = None) -> float:
     """The exact conformal quantile of n scores: the k-th smallest, or infinity if k > n.
 
+    >>> from guardband.conformal import quantile
     >>> quantile([3.0, 1.0, 2.0, 5.0, 4.0, 9.0, 7.0, 8.0, 6.0], 0.9)
     9.0
     """

@@ -19,7 +19,16 @@ from guardband.values import Band, Prediction
 
 
 class Score(ABC):
-    """One number >= 0 per row: how badly y missed the prediction. A fixed function of both."""
+    """One number >= 0 per row: how badly y missed the prediction. A fixed function of both.
+
+    >>> import numpy as np
+    >>> from guardband import Prediction, Scaled
+    >>> score, prediction = Scaled(), Prediction(None, [0.0, 0.0], [1.0, 2.0])
+    >>> score(prediction, np.array([[3.0], [-3.0]]))
+    array([3. , 1.5])
+    >>> score.band(prediction, 1.5, level=0.9).upper.ravel().round(6)
+    array([1.5, 3. ])
+    """
 
     @abstractmethod
     def __call__(self, prediction: Prediction, y: Array) -> Array:
@@ -36,6 +45,14 @@ class Symmetric(Score):
     Several outputs make one score, their maximum, so the band is joint: all outputs lie inside at
     once with the probability asked. A unit of zero is a claim of certainty: missing at all then
     scores infinity, and hitting exactly scores zero.
+
+    >>> import guardband as gb
+    >>> class Relative(gb.conformal.Symmetric):
+    ...     def unit(self, prediction):
+    ...         return abs(prediction.mean)
+    >>> calibrated = gb.calibrate_arrays([10.0] * 9, [11.0] * 9, score=Relative())
+    >>> calibrated.band(gb.Prediction(None, [20.0]), level=0.9).upper.round(6)
+    array([[22.]])
     """
 
     @abstractmethod
@@ -71,7 +88,14 @@ class Symmetric(Score):
 
 @dataclass(frozen=True)
 class Absolute(Symmetric):
-    """|y - mean|: a band of constant width, the yardstick for every cleverer one."""
+    """|y - mean|: a band of constant width, the yardstick for every cleverer one.
+
+    >>> import guardband as gb
+    >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Absolute())
+    >>> calibrated.band(gb.Prediction(None, [0.0, 0.0], [1.0, 2.0]), level=0.9).upper.ravel().round(6)
+    array([9., 9.])
+    """
 
     def unit(self, prediction: Prediction) -> Array | float:
         """One unit of the output, everywhere."""
@@ -80,7 +104,14 @@ class Absolute(Symmetric):
 
 @dataclass(frozen=True)
 class Scaled(Symmetric):
-    """|y - mean| / scale: wide where the predictor is unsure. Without a scale, constant width."""
+    """|y - mean| / scale: wide where the predictor is unsure. Without a scale, constant width.
+
+    >>> import guardband as gb
+    >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Scaled())
+    >>> calibrated.band(gb.Prediction(None, [0.0, 0.0], [1.0, 2.0]), level=0.9).upper.ravel().round(6)
+    array([ 9., 18.])
+    """
 
     def unit(self, prediction: Prediction) -> Array | float:
         """The scale, or 1 where the predictor has none."""
@@ -93,6 +124,12 @@ class Total(Symmetric):
 
     An epistemic scale (ensembles, Laplace, posterior samples) goes to zero where data are plenty,
     but the measurement noise does not. `noise` is its standard deviation, one number or one per output.
+
+    >>> import guardband as gb
+    >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [0.0] * 9  # the model is sure of itself
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Total(noise=3.0))
+    >>> calibrated.band(gb.Prediction(None, [0.0, 0.0], [0.0, 4.0]), level=0.9).upper.ravel().round(6)
+    array([ 9., 15.])
     """
 
     noise: float | Sequence[float]
@@ -122,7 +159,8 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     It carries no guarantee; it is shown beside calibrated bands to see what calibration changed. With
     `score=Total(noise)` the noise is added to the scale.
 
-    >>> raw_band(Prediction(None, [0.0], [1.0]), level=0.95).upper.round(2)
+    >>> import guardband as gb
+    >>> gb.raw_band(gb.Prediction(None, [0.0], [1.0]), level=0.95).upper.round(2)
     array([[1.96]])
     """
     if prediction.scale is None:

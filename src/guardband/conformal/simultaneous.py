@@ -23,6 +23,14 @@ class Simultaneous(Symmetric):
     With `calibrate(..., score=Simultaneous())` a new field lies in its band everywhere, all nodes at once,
     with probability at least `level`. `shape` (points, m) > 0 makes the band wide where misses are large; it
     must come from elsewhere than the calibration fields: `Simultaneous.fitted(residuals)`.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> fields = np.random.default_rng(0).normal(size=(50, 20, 1))  # 50 fields with 20 nodes each
+    >>> calibrated = gb.calibrate_arrays(0 * fields, fields, score=gb.Simultaneous())
+    >>> band = calibrated.band(gb.Prediction(None, np.zeros((1, 20, 1))), level=0.9)
+    >>> band.contains(np.full((1, 20, 1), 2.0))
+    array([ True])
     """
 
     shape: ArrayLike = None

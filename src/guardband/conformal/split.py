@@ -29,6 +29,11 @@ class Split(Calibrator):
     If the calibration points and the new one are exchangeable (drawn alike, in no special order),
     the new one is covered with probability at least `level`, whatever the network and the noise.
     (Papadopoulos et al. 2002; Vovk, Gammerman and Shafer 2005)
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [3, 1, 4, 2, 5, 9, 7, 8, 6], calibrator=gb.Split())
+    >>> calibrated.band(gb.Prediction(None, [0.0]), level=0.8).upper.round(6)
+    array([[8.]])
     """
 
     def threshold(

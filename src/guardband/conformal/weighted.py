@@ -27,6 +27,14 @@ class Weighted(Calibrator):
     `ratio` is a function from x (n, d) to weights (n,) >= 0, the density of queries over that of calibration
     points, up to a factor. With the true ratio a query is covered with probability at least `level`; with an
     estimated one (`density_ratio`), nearly so. (Tibshirani, Barber, Candes and Ramdas 2019)
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x, zero = np.linspace(0, 1, 100), gb.predictors.Constant(np.zeros_like)
+    >>> plain = gb.calibrate(zero, x, x)
+    >>> shifted = gb.calibrate(zero, x, x, calibrator=gb.Weighted(lambda x: x**4))  # queries lie near 1
+    >>> bool(shifted([0.9], level=0.8).width > plain([0.9], level=0.8).width)
+    True
     """
 
     ratio: Callable[[Array], Array]
@@ -123,7 +131,9 @@ def density_ratio(
     two kernel density estimates. Use points that are not calibrated on, such as training inputs, where they
     were placed like the calibration points.
 
-    >>> ratio = density_ratio(np.linspace(0, 1, 200), np.linspace(0.5, 1, 200))
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> ratio = gb.density_ratio(np.linspace(0, 1, 200), np.linspace(0.5, 1, 200))
     >>> bool(ratio(np.array([[0.9]])) > 2 * ratio(np.array([[0.2]])))
     True
     """

@@ -71,8 +71,9 @@ def differentiate(net: nn.Module, needs: Needs, *, compiled: bool = False) -> Ca
     """A function from points x (n, d) to the field of the network there, by the fastest way known.
 
     >>> import torch
-    >>> from guardband.pinn.networks import mlp
-    >>> u = differentiate(mlp(2, [16, 16]), Needs(laplacian=True))(torch.zeros(5, 2))
+    >>> import guardband as gb
+    >>> from guardband.pinn.derivatives import Needs
+    >>> u = gb.pinn.differentiate(gb.mlp(2, [16, 16]), Needs(laplacian=True))(torch.zeros(5, 2))
     >>> u.laplacian.shape
     torch.Size([5, 1])
     """

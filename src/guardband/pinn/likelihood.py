@@ -36,6 +36,12 @@ class Likelihood:
     `data` is the standard deviation of the measurement noise. `physics` is in the units of the residual; by
     default it is 2 % of the size that the residual's own terms have for a field as large as the data.
     `boundary` is that of the conditions, by default as `data`.
+
+    >>> import guardband as gb
+    >>> gb.Likelihood(data=0.1)
+    Likelihood(data=0.1, physics=None, boundary=None)
+    >>> gb.Likelihood.from_weights(data=4.0, physics=1.0, boundary=1.0)
+    Likelihood(data=0.5, physics=1.0, boundary=1.0)
     """
 
     data: float = 0.05

@@ -21,6 +21,12 @@ class MLP(nn.Module):
 
     `features` is the penultimate layer. Dropout masks come from the network's own generator, never
     from the global one; they are drawn in training mode only.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> net = gb.mlp(2, [32, 16])
+    >>> net.sizes, net.features(torch.zeros(5, 2)).shape
+    ((2, 32, 16, 1), torch.Size([5, 16]))
     """
 
     center: Tensor
@@ -102,7 +108,8 @@ def mlp(
     `dropout` acts on the last hidden layer only, unless `where="all"` (which usually ruins a PINN's fit).
 
     >>> import torch
-    >>> mlp(2, [16, 16])(torch.zeros(5, 2)).shape
+    >>> import guardband as gb
+    >>> gb.mlp(2, [16, 16])(torch.zeros(5, 2)).shape
     torch.Size([5, 1])
     """
     return MLP([d, *widths, outputs], activation, dropout, where, seed)
@@ -113,6 +120,13 @@ class Constrained(nn.Module):
 
     `lift` meets the conditions and `mask` vanishes where they hold (to second order where they speak of
     derivatives); a problem may bring both: `Constrained(net, problem.lift, problem.mask)`.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> problem = gb.problems.Poisson1D()
+    >>> net = gb.Constrained(gb.mlp(1, [16, 16]), problem.lift, problem.mask)
+    >>> bool((net(torch.tensor([[0.0], [1.0]])) == 0).all())
+    True
     """
 
     def __init__(self, net: nn.Module, lift: Function, mask: Function) -> None:

@@ -25,7 +25,13 @@ from guardband.pinn.train import Fitted, training_data
 
 @dataclass(frozen=True)
 class Prior:
-    """Weights are thought of as N(0, sd^2) before any data; with `fan_in`, as N(0, sd^2 / fan in)."""
+    """Weights are thought of as N(0, sd^2) before any data; with `fan_in`, as N(0, sd^2 / fan in).
+
+    >>> import guardband as gb
+    >>> net = gb.mlp(4, [16])
+    >>> gb.pinn.Prior(sd=1.0, fan_in=True).scales(net)[0].item()
+    0.5
+    """
 
     sd: float = 1.0
     fan_in: bool = False
@@ -50,6 +56,15 @@ class Potential:
 
     `start` is theta of the fitted network. Equation and conditions are averaged over fixed points, `inside`
     and `faces` many; both default to what the training used.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> potential = gb.pinn.Potential(fitted)
+    >>> theta = potential.start.requires_grad_()
+    >>> potential(theta).backward()
+    >>> theta.grad.shape
+    torch.Size([25])
     """
 
     def __init__(

@@ -39,6 +39,11 @@ class Recipe:
     The physics scale starts `anneal` times its final value and reaches it half-way through Adam: the data
     shape the field first, the equation sharpens it. `batch=None` uses all points at every step; `inside` is
     their number, by default 256 on a line and 768 elsewhere, or a number per axis where they are `even`.
+
+    >>> import guardband as gb
+    >>> thorough = gb.Recipe(steps=3000, finish=5000)
+    >>> gb.Recipe.paper(gb.problems.Poisson1D()).steps
+    5000
     """
 
     steps: int = 800
@@ -88,7 +93,16 @@ class Recipe:
 
 @dataclass(frozen=True, eq=False)
 class Fitted:
-    """A trained network with all that made it; called like its network, with numpy or torch."""
+    """A trained network with all that made it; called like its network, with numpy or torch.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=100, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False)
+    >>> fitted.train
+    Observations(60 points, x (60, 1), y (60, 1))
+    >>> [row["step"] for row in fitted.history]
+    [50.0, 100.0]
+    """
 
     net: nn.Module
     problem: Problem
@@ -103,7 +117,17 @@ class Fitted:
 
 
 class TrainingDiverged(RuntimeError):
-    """Training ran away; `fitted` holds the last good state."""
+    """Training ran away; `fitted` holds the last good state.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=50, learning_rate=1e6, warmup=0)
+    >>> try:
+    ...     fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    ... except gb.TrainingDiverged as error:
+    ...     fitted = error.fitted
+    ...     print(str(error).partition(":")[0])
+    Training diverged at step 50
+    """
 
     def __init__(self, message: str, fitted: Fitted) -> None:
         super().__init__(message)
@@ -111,7 +135,12 @@ class TrainingDiverged(RuntimeError):
 
 
 def paper_likelihood(problem: Problem) -> Likelihood:
-    """The weights of the paper's loss, as noise scales."""
+    """The weights of the paper's loss, as noise scales.
+
+    >>> import guardband as gb
+    >>> gb.pinn.paper_likelihood(gb.problems.AllenCahn2D()).data
+    1.0
+    """
     settings = problem.paper
     if settings is None:
         raise ValueError(f"{type(problem).__name__} is not an experiment of the paper.")
@@ -140,6 +169,14 @@ def fit(
     called with each row of the history. With a `checkpoint` file a killed run goes on, bit for bit, when
     called again in the same way; the file is removed at the end. `compiled` uses `torch.compile`, by default
     where the run is long enough to pay for it; results then differ in the last digits.
+
+    >>> import guardband as gb
+    >>> problem = gb.problems.Poisson1D()
+    >>> train = problem.observe(60, noise=0.1)
+    >>> recipe = gb.Recipe(steps=20, finish=0)  # to be quick; leave it out
+    >>> fitted = gb.fit(problem, gb.mlp(1, [16, 16]), train, recipe=recipe, progress=False)
+    >>> fitted([0.25, 0.5]).shape
+    (2, 1)
     """
     likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
     if not isinstance(likelihood, Likelihood):

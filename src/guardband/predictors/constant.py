@@ -20,7 +20,8 @@ class Constant:
     Cost: one evaluation of the model per point.
 
     >>> import numpy as np
-    >>> Constant(np.sin)(np.array([[0.0]])).mean
+    >>> import guardband as gb
+    >>> gb.predictors.Constant(np.sin)(np.array([[0.0]])).mean
     array([[0.]])
     """
 

@@ -24,7 +24,9 @@ class Distance:
     Cost: nothing beyond the training; per point one evaluation and a search in a tree.
 
     >>> import numpy as np
-    >>> near, far = Distance(np.sin, [0.0, 0.2, 0.4], neighbours=2)(np.array([[0.1], [2.0]])).scale
+    >>> import guardband as gb
+    >>> predictor = gb.predictors.Distance(np.sin, [0.0, 0.2, 0.4], neighbours=2)
+    >>> near, far = predictor(np.array([[0.1], [2.0]])).scale
     >>> bool(far > 10 * near)
     True
     """
@@ -80,8 +82,9 @@ class LatentDistance(Distance):
     `torch.nn.Sequential` bring their own.
     Cost: nothing beyond the training; per point one evaluation and a search in a tree.
 
+    >>> import numpy as np
     >>> import guardband as gb
-    >>> predictor = LatentDistance(gb.mlp(1, [8, 8]), [0.0, 0.2, 0.4], neighbours=2)
+    >>> predictor = gb.predictors.LatentDistance(gb.mlp(1, [8, 8]), [0.0, 0.2, 0.4], neighbours=2)
     >>> predictor(np.array([[0.1], [2.0]])).scale.shape
     (2, 1)
     """

@@ -24,8 +24,10 @@ class Draws:
     fixed function.
     Cost: as many evaluations of the network per point as there are draws.
 
-    >>> net = nn.Linear(1, 1)
-    >>> draws = Draws(net, {"bias": torch.tensor([[1.0], [2.0], [3.0]])})
+    >>> import torch
+    >>> import guardband as gb
+    >>> net = torch.nn.Linear(1, 1)
+    >>> draws = gb.predictors.Draws(net, {"bias": torch.tensor([[1.0], [2.0], [3.0]])})
     >>> draws(torch.zeros(1, 1)).mean, draws(torch.zeros(1, 1)).scale
     (tensor([[2.]]), tensor([[1.]]))
     """

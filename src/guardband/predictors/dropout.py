@@ -23,7 +23,7 @@ class Dropout(Draws):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> Dropout(gb.mlp(1, [16, 16], dropout=0.1))(np.zeros((3, 1))).scale.shape
+    >>> gb.predictors.Dropout(gb.mlp(1, [16, 16], dropout=0.1))(np.zeros((3, 1))).scale.shape
     (3, 1)
     """
 

@@ -31,7 +31,8 @@ class Ensemble:
     Cost: as many trainings as there are members; per point one evaluation of each.
 
     >>> import numpy as np
-    >>> Ensemble([np.sin, np.cos])(np.array([[0.0]])).mean
+    >>> import guardband as gb
+    >>> gb.predictors.Ensemble([np.sin, np.cos])(np.array([[0.0]])).mean
     array([[0.5]])
     """
 

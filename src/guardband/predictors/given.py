@@ -19,7 +19,8 @@ class Given:
     Cost: one evaluation of each per point.
 
     >>> import numpy as np
-    >>> Given(np.sin, lambda x: 0.1 + x**2)(np.array([[0.0]])).scale
+    >>> import guardband as gb
+    >>> gb.predictors.Given(np.sin, lambda x: 0.1 + x**2)(np.array([[0.0]])).scale
     array([[0.1]])
     """
 

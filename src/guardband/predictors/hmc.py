@@ -31,6 +31,12 @@ class HMC(Draws):
     start: `diagnostics.verdict` says so, and the spread is then a local scale only.
     Cost: (warmup + draws) x leapfrog gradients per chain, some two trainings each by default; per point as
     many evaluations as there are draws in all. Needs `pip install "guardband[bayes]"`.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> gb.predictors.HMC(fitted, draws=5, warmup=3, progress=False)
+    HMC(5 draws)
     """
 
     def __init__(

@@ -34,6 +34,13 @@ class Laplace:
     with.
     Cost: some seconds beyond the training; per point a product of as many rows as there are misses (some
     1500) with all weights. A network of P weights needs 12 P kB.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> gb.predictors.Laplace(fitted)(np.array([[0.5]]))
+    Prediction(1 points, mean (1, 1), with a scale)
     """
 
     fitted: Fitted
@@ -94,6 +101,14 @@ class LastLayerLaplace(Laplace):
     Networks often narrow towards their output, and one layer then has too few directions in which to be
     unsure; two, the default, are nearly as good as all (`results/predictors.md`).
     Cost: a small fraction of a training; per point little more than one evaluation.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> inside, outside = gb.predictors.LastLayerLaplace(fitted)(np.array([[0.5], [5.0]])).scale
+    >>> bool(outside > inside)
+    True
     """
 
     layers: int = field(default=2, kw_only=True)

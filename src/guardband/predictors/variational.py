@@ -22,6 +22,12 @@ class MeanFieldVI(Draws):
     default is smaller, a tempered posterior, and is called so wherever it is printed. The spread of mean
     fields hardly ever ranks errors: add the noise (`gb.Total`) and compare with constant width.
     Cost: less than one training more; per point `draws` evaluations. Needs `pip install "guardband[bayes]"`.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> gb.predictors.MeanFieldVI(fitted, steps=20, progress=False)
+    MeanFieldVI(100 draws, tempered, kl=0.1)
     """
 
     def __init__(

@@ -13,7 +13,12 @@ from guardband.problems.field import Field
 
 @dataclass(frozen=True)
 class AllenCahn2D(Problem):
-    """lambda (u_xx + u_yy) + u (u^2 - 1) = f on [-1, 1]^2; the solution is sin(pi x) sin(pi y)."""
+    """lambda (u_xx + u_yy) + u (u^2 - 1) = f on [-1, 1]^2; the solution is sin(pi x) sin(pi y).
+
+    >>> import guardband as gb
+    >>> gb.problems.AllenCahn2D(diffusion=0.01).observe(300, noise=0.05)
+    Observations(300 points, x (300, 2), y (300, 1))
+    """
 
     diffusion: float = 0.05
 

@@ -18,7 +18,13 @@ from guardband.values import Observations
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of an experiment in the paper (arXiv:2509.13717), as its authors ran it."""
+    """The settings of an experiment in the paper (arXiv:2509.13717), as its authors ran it.
+
+    >>> import guardband as gb
+    >>> settings = gb.problems.Poisson1D.paper
+    >>> settings.widths, settings.train, settings.cal, settings.noise
+    ((25, 35, 35, 25), 60, 30, 0.15)
+    """
 
     widths: tuple[int, ...]
     train: int
@@ -37,18 +43,22 @@ class Settings:
 class Problem(ABC):
     """An equation to be solved: subclass it as a frozen dataclass and write the residual.
 
-        @dataclass(frozen=True)
-        class Heat(Problem):
-            conductivity: float = 1.0
-            domain = Box((0, 0), (1, 1))
-
-            def residual(self, x, u):
-                return self.conductivity * u.laplacian + 1
-
-            def conditions(self):
-                return [Dirichlet(lambda x: 0 * x[:, :1])]
-
     `residual` and everything it calls is plain torch on points x (n, d); u is a `Field`.
+
+    >>> from dataclasses import dataclass
+    >>> import guardband as gb
+    >>> @dataclass(frozen=True)
+    ... class Heat(gb.problems.Problem):
+    ...     conductivity: float = 1.0
+    ...     domain = gb.problems.Box((0, 0), (1, 1))
+    ...
+    ...     def residual(self, x, u):
+    ...         return self.conductivity * u.laplacian + 1
+    ...
+    ...     def conditions(self):
+    ...         return [gb.problems.Dirichlet(0.0)]
+    >>> Heat(conductivity=2.0)
+    Heat(conductivity=2.0)
     """
 
     domain: ClassVar[Box]

@@ -13,7 +13,13 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Face:
-    """One end of one axis: `side` is -1 for the lower end, +1 for the upper (the outward normal)."""
+    """One end of one axis: `side` is -1 for the lower end, +1 for the upper (the outward normal).
+
+    >>> import guardband as gb
+    >>> gb.problems.Box(0, 1).faces()
+    [Face(axis=0, side=-1), Face(axis=0, side=1)]
+    >>> inflow = gb.problems.Dirichlet(1.0, on=gb.problems.Face(axis=0, side=-1))
+    """
 
     axis: int
     side: int
@@ -23,7 +29,8 @@ class Face:
 class Box:
     """All points between `lower` and `upper`, one number per axis; a number alone is an interval's end.
 
-    >>> Box((-1, -1), (1, 1)).grid(3).shape
+    >>> import guardband as gb
+    >>> gb.problems.Box((-1, -1), (1, 1)).grid(3).shape
     torch.Size([9, 2])
     """
 

@@ -18,7 +18,18 @@ Function: TypeAlias = Callable[[Tensor], Tensor]
 
 
 class Condition(ABC):
-    """Something that should vanish on some faces of the domain."""
+    """Something that should vanish on some faces of the domain.
+
+    >>> import guardband as gb
+    >>> class Robin(gb.problems.Condition):  # u + du/dn = 0 at the upper end of the first axis
+    ...     def faces(self, domain):
+    ...         return [gb.problems.Face(axis=0, side=1)]
+    ...
+    ...     def residual(self, x, u):
+    ...         return u.value + u.first(0)
+    >>> Robin().points(gb.problems.Box(0, 2), n=10)
+    tensor([[2.]])
+    """
 
     @abstractmethod
     def faces(self, domain: Box) -> list[Face]:
@@ -57,7 +68,13 @@ def as_faces(on: object) -> tuple[Face, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Dirichlet(Condition):
-    """u = value, a function or a number, on the faces named, or on all of them."""
+    """u = value, a function or a number, on the faces named, or on all of them.
+
+    >>> import guardband as gb
+    >>> walls = gb.problems.Dirichlet(0.0)
+    >>> walls.points(gb.problems.Box((0, 0), (1, 1)), n=40).shape
+    torch.Size([40, 2])
+    """
 
     value: Function | float
     on: Face | tuple[Face, ...] = ()
@@ -77,7 +94,13 @@ class Dirichlet(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Neumann(Condition):
-    """du/dn = flux, a function or a number, on one face, n being its outward normal."""
+    """du/dn = flux, a function or a number, on one face, n being its outward normal.
+
+    >>> import guardband as gb
+    >>> insulated = gb.problems.Neumann(0.0, on=gb.problems.Face(axis=0, side=1))
+    >>> insulated.points(gb.problems.Box(0, 2), n=1)
+    tensor([[2.]])
+    """
 
     flux: Function | float
     on: Face
@@ -97,7 +120,14 @@ class Neumann(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Initial(Condition):
-    """u = value, and du/dt = velocity if given, at the start of the time axis (the last, by default)."""
+    """u = value, and du/dt = velocity if given, at the start of the time axis (the last, by default).
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> start = gb.problems.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))
+    >>> start.faces(gb.problems.Box((0, 0), (1, 5)))  # x in [0, 1], t in [0, 5]
+    [Face(axis=1, side=-1)]
+    """
 
     value: Function
     velocity: Function | None = None

@@ -11,7 +11,16 @@ from torch import Tensor
 
 
 class Field(ABC):
-    """A function u of x (n, d) with m outputs: `u.value`, `u.first(i)`, `u.second(i, j)` are (n, m)."""
+    """A function u of x (n, d) with m outputs: `u.value`, `u.first(i)`, `u.second(i, j)` are (n, m).
+
+    >>> import guardband as gb
+    >>> def residual(x, u):  # the heat equation: u is a Field, time is the last axis
+    ...     return u.first(1) - u.second(0, 0)
+    >>> x = gb.problems.Box((0, 0), (1, 1)).grid(3)
+    >>> u = gb.problems.AutogradField(lambda x: x[:, :1] ** 2 + 2 * x[:, 1:], x)
+    >>> bool((residual(x, u) == 0).all())
+    True
+    """
 
     def __init__(self, x: Tensor) -> None:
         self.x = x
@@ -45,7 +54,14 @@ class Field(ABC):
 
 
 class AutogradField(Field):
-    """Derivatives of any order by repeated autograd, for any differentiable function of x."""
+    """Derivatives of any order by repeated autograd, for any differentiable function of x.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> u = gb.problems.AutogradField(lambda x: x**3, torch.tensor([[2.0]]))
+    >>> u.value.item(), u.first(0).item(), u.laplacian.item()
+    (8.0, 12.0, 12.0)
+    """
 
     def __init__(self, function: Callable[[Tensor], Tensor], x: Tensor) -> None:
         super().__init__(x.detach().requires_grad_())

@@ -13,7 +13,12 @@ from guardband.problems.field import Field
 
 @dataclass(frozen=True)
 class Helmholtz3D(Problem):
-    """laplacian(u) + k^2 u = f in [0, 1]^3, u = 0 on all faces; the solution is a product of sines."""
+    """laplacian(u) + k^2 u = f in [0, 1]^3, u = 0 on all faces; the solution is a product of sines.
+
+    >>> import guardband as gb
+    >>> gb.problems.Helmholtz3D(wavenumber=6.0).observe(600, noise=0.05)
+    Observations(600 points, x (600, 3), y (600, 1))
+    """
 
     wavenumber: float = torch.pi
 

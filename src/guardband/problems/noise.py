@@ -16,7 +16,20 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Noise(ABC):
-    """Gaussian noise of standard deviation `base` everywhere, and independent extra noise on top."""
+    """Gaussian noise of standard deviation `base` everywhere, and independent extra noise on top.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> class RightHalf(gb.problems.noise.Noise):
+    ...     def region(self, x):
+    ...         return x[:, 0] > 0.5
+    ...
+    ...     def extra(self, x):
+    ...         return 0.4 * self.region(x)[:, None]
+    >>> RightHalf(base=0.3)(torch.tensor([[0.0], [1.0]]))
+    tensor([[0.3000],
+            [0.5000]])
+    """
 
     base: float = 0.05
 
@@ -39,7 +52,14 @@ class Noise(ABC):
 
 @dataclass(frozen=True)
 class Even(Noise):
-    """The same noise everywhere."""
+    """The same noise everywhere.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> gb.problems.noise.Even(0.1)(torch.tensor([[0.0], [1.0]]))
+    tensor([[0.1000],
+            [0.1000]])
+    """
 
     def extra(self, x: Tensor) -> Tensor:
         """None."""
@@ -52,7 +72,16 @@ class Even(Noise):
 
 @dataclass(frozen=True)
 class Islands(Noise):
-    """Three bumps of noise in time, cut off at their half-width: the paper's oscillator."""
+    """Three bumps of noise in time, cut off at their half-width: the paper's oscillator.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> noise = gb.problems.noise.Islands()
+    >>> noise.region(torch.tensor([[0.5], [1.0]]))
+    tensor([False,  True])
+    >>> gb.problems.DampedOscillator().observe(300, noise=noise)
+    Observations(300 points, x (300, 1), y (300, 1))
+    """
 
     height: float = 0.3
     centers: tuple[float, ...] = (1.0, 2.0, 3.0)
@@ -75,7 +104,13 @@ class Islands(Noise):
 
 @dataclass(frozen=True)
 class Disc(Noise):
-    """A noisy disc around the origin: the paper's scenario A."""
+    """A noisy disc around the origin: the paper's scenario A.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> gb.problems.noise.Disc().region(torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
+    tensor([ True, False])
+    """
 
     height: float = 0.4
     radius: float = 0.2
@@ -95,7 +130,13 @@ class Disc(Noise):
 
 @dataclass(frozen=True)
 class Ring(Noise):
-    """A thin noisy ring around an ellipse: the paper's scenario B."""
+    """A thin noisy ring around an ellipse: the paper's scenario B.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> gb.problems.noise.Ring().region(torch.tensor([[0.8, 0.2], [0.2, 0.2]]))
+    tensor([ True, False])
+    """
 
     height: float = 0.5
     center: tuple[float, float] = (0.2, 0.2)
@@ -121,7 +162,13 @@ class Ring(Noise):
 
 @dataclass(frozen=True)
 class DiscAndCorner(Noise):
-    """A noisy disc and a noisy L-shaped corner: the paper's scenario C."""
+    """A noisy disc and a noisy L-shaped corner: the paper's scenario C.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> gb.problems.noise.DiscAndCorner().region(torch.tensor([[-0.5, -0.5], [0.35, 0.8], [0.8, 0.8]]))
+    tensor([ True,  True, False])
+    """
 
     height: float = 0.55
     center: tuple[float, float] = (-0.5, -0.5)
@@ -152,7 +199,13 @@ class DiscAndCorner(Noise):
 
 @dataclass(frozen=True)
 class Front(Noise):
-    """A noisy band along the curve x1 = 0.5 sin(pi x0): a field that no setting was chosen on."""
+    """A noisy band along the curve x1 = 0.5 sin(pi x0): a field that no setting was chosen on.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> gb.problems.noise.Front().region(torch.tensor([[0.5, 0.5], [0.5, -0.5]]))
+    tensor([ True, False])
+    """
 
     height: float = 0.45
     half_width: float = 0.12

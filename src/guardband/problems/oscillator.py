@@ -14,7 +14,12 @@ from guardband.problems.field import Field
 
 @dataclass(frozen=True)
 class DampedOscillator(Problem):
-    """u'' + 2 zeta omega u' + omega^2 u = 0 on [0, 5], released at `start` with `velocity`."""
+    """u'' + 2 zeta omega u' + omega^2 u = 0 on [0, 5], released at `start` with `velocity`.
+
+    >>> import guardband as gb
+    >>> gb.problems.DampedOscillator(damping=0.1).observe(300, noise=0.05)
+    Observations(300 points, x (300, 1), y (300, 1))
+    """
 
     damping: float = 0.05
     frequency: float = 2 * torch.pi

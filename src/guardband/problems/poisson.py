@@ -13,7 +13,16 @@ from guardband.problems.field import Field
 
 @dataclass(frozen=True)
 class Poisson1D(Problem):
-    """u'' = -pi^2 sin(pi x) on [0, 1] with u = 0 at both ends; the solution is sin(pi x)."""
+    """u'' = -pi^2 sin(pi x) on [0, 1] with u = 0 at both ends; the solution is sin(pi x).
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> problem = gb.problems.Poisson1D()
+    >>> problem.observe(60, noise=0.15)
+    Observations(60 points, x (60, 1), y (60, 1))
+    >>> problem.solution(torch.tensor([[0.5]]))
+    tensor([[1.]])
+    """
 
     domain = Box((0,), (1,))
     paper = Settings(

@@ -40,7 +40,15 @@ MANIFEST = "manifest.json"
 
 
 class ArtefactError(ValueError):
-    """The folder does not hold a calibration that can be believed."""
+    """The folder does not hold a calibration that can be believed.
+
+    >>> import guardband as gb
+    >>> try:
+    ...     gb.load("nowhere")
+    ... except gb.ArtefactError as error:
+    ...     print(error)
+    nowhere/manifest.json cannot be read: No such file or directory.
+    """
 
 
 def save(calibrated: Calibrated, folder: str | os.PathLike[str]) -> Path:
@@ -101,6 +109,13 @@ def load(folder: str | os.PathLike[str], **yours: Any) -> Calibrated:
 
     What was your own (a network, a function of x) is handed in by its name, `gb.load(folder, model=net)`, and
     must give the values that the saved one gave at 16 calibration points.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> folder = gb.save(calibrated, tempfile.mkdtemp())
+    >>> gb.load(folder)
+    Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
     """
     folder = Path(folder)
     manifest, data = _read(folder)
@@ -120,7 +135,15 @@ def load(folder: str | os.PathLike[str], **yours: Any) -> Calibrated:
 
 
 def manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The manifest of a folder, its hashes checked, without the stored values."""
+    """The manifest of a folder, its hashes checked, without the stored values.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> found = gb.store.manifest(gb.save(calibrated, tempfile.mkdtemp()))
+    >>> found["calibration_points"], found["what"]
+    (9, 'Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)')
+    """
     found, _ = _read(Path(folder))
     return {name: value for name, value in found.items() if name != "value"}
 

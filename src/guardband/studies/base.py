@@ -20,7 +20,18 @@ from guardband.problems.noise import Noise
 from guardband.values import Observations
 
 Result: TypeAlias = dict[str, Any]
-"""What a campaign writes of a cell: its inputs, what was measured, versions, threads and times."""
+"""What a campaign writes of a cell: its inputs, what was measured, versions, threads and times.
+
+>>> import tempfile
+>>> import guardband as gb
+>>> from guardband.studies import Training, Use, grid
+>>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
+>>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)}, cal=30, draws=10)
+>>> folder = tempfile.mkdtemp()
+>>> status = gb.campaign.run(study, folder, progress=False)
+>>> [sorted(result) for result in gb.campaign.results(folder)]
+[['cell', 'found', 'key', 'seconds', 'threads', 'versions']]
+"""
 
 
 class Use:
@@ -28,8 +39,8 @@ class Use:
 
     It is known by its name, so it must be one that can be imported: not a lambda.
 
-    >>> from guardband.predictors import Distance
-    >>> Use(Distance, neighbours=10)
+    >>> import guardband as gb
+    >>> gb.studies.Use(gb.predictors.Distance, neighbours=10)
     Use(Distance, neighbours=10)
     """
 
@@ -47,7 +58,13 @@ class Use:
 
 @dataclass(frozen=True)
 class Training:
-    """A network and how it is trained: `n` noisy observations of a problem whose solution is known."""
+    """A network and how it is trained: `n` noisy observations of a problem whose solution is known.
+
+    >>> import guardband as gb
+    >>> training = gb.studies.Training(gb.problems.Poisson1D(), widths=(16, 16), n=60, noise=0.1, seed=3)
+    >>> training.observe()
+    Observations(60 points, x (60, 1), y (60, 1))
+    """
 
     problem: Problem
     widths: tuple[int, ...]
@@ -95,6 +112,13 @@ class Cell:
 
     `experiment` and `method` are its labels in tables; everything else decides what is computed. With `grid`
     the result also holds the band of one calibration on so many points per axis, for figures.
+
+    >>> import guardband as gb
+    >>> from guardband.studies import Cell, Training, Use
+    >>> training = Training(gb.problems.Poisson1D(), widths=(16, 16), n=60)
+    >>> cell = Cell("poisson", "constant", training, Use(gb.predictors.Constant), cal=30)
+    >>> cell.cal, cell.test, cell.draws, cell.calibrator
+    (30, 100, 1000, Split())
     """
 
     experiment: str
@@ -117,7 +141,17 @@ class Cell:
 
 @dataclass(frozen=True)
 class Study:
-    """Cells, and what becomes of their results: `write(results, folder)` makes pages and figures."""
+    """Cells, and what becomes of their results: `write(results, folder)` makes pages and figures.
+
+    >>> import guardband as gb
+    >>> from guardband.studies import Cell, Study, Training, Use
+    >>> training = Training(gb.problems.Poisson1D(), widths=(16, 16), n=60)
+    >>> cell = Cell("poisson", "constant", training, Use(gb.predictors.Constant))
+    >>> def write(results, folder):
+    ...     (folder / "page.md").write_text(f"{len(results)} results")
+    >>> len(Study("mine", [cell], write).cells)
+    1
+    """
 
     name: str
     cells: Sequence[Cell]
@@ -143,6 +177,7 @@ def grid(
     """Every predictor with every calibrator on every training; options are those of `Cell`.
 
     >>> import guardband as gb
+    >>> from guardband.studies import Training, Use, grid
     >>> trainings = [Training(gb.problems.Poisson1D(), (16, 16), n=60, noise=0.1, seed=s) for s in range(5)]
     >>> study = grid("mine", trainings, {"constant": Use(gb.predictors.Constant)}, cal=30, test=100)
     >>> len(study.cells), study.cells[0].key == study.cells[1].key

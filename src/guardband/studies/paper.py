@@ -92,6 +92,11 @@ def paper(
 
     `seeds` trainings of each method, by default 20 of `ours` and 2 to 5 of `paper`; `draws` recalibrations of
     each. `smoke` trains for seconds to see that everything works: its numbers mean nothing.
+
+    >>> import guardband as gb
+    >>> study = gb.studies.paper(only=["table2"], presets=["ours"], seeds=1)
+    >>> {cell.experiment for cell in study.cells}
+    {'helmholtz, ours'}
     """
     from guardband.studies.pages import write_pages
 

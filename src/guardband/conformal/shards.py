@@ -1,0 +1,199 @@
+"""Shards: exact ranks of scores that lie in many files, from counts alone.
+
+Floats >= 0 are ordered as their bits are. So the k-th smallest of any number of scores is found by counting
+how many have the same leading bits: the first pass counts sixteen of them, the next ones go on where a wanted
+rank lies. Shards are counted one by one, anywhere; what travels is counters.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from guardband.arrays import ArrayLike, to_numpy
+from guardband.conformal.base import Pieces, Threshold, no_groups
+from guardband.conformal.calibrate import Calibrated
+from guardband.conformal.laws import CoverageLaw
+from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
+from guardband.conformal.scores import Scaled, Score
+from guardband.conformal.split import Split
+from guardband.values import Prediction, Predictor
+
+Shard: TypeAlias = np.ndarray | str | os.PathLike[str] | Callable[[], Iterable[np.ndarray]]
+"""Scores: an array, an `.npy` file, or a function that yields arrays."""
+
+Run: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
+"""How a function is applied to all shards: `map`, or a cluster's."""
+
+CHUNK = 2**18
+"""How many scores are looked at together; they fit in the cache."""
+
+DIGIT = 16
+"""How many bits a pass counts."""
+
+
+def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run = map) -> np.ndarray:
+    """The k-th smallest of all scores for each k (counted from 1), exactly; infinite beyond the last.
+
+    Two passes over float32, four over float64, of which the last ones look at few scores. A pass costs 512
+    KiB of counters per shard and different rank.
+
+    >>> order_statistics([np.array([3.0, 1.0]), np.array([2.0])], [1, 3, 4])
+    array([ 1.,  3., inf])
+    """
+    if min(ranks, default=1) < 1:
+        raise ValueError(f"Ranks are counted from 1, got {min(ranks)}.")
+    dtype = np.dtype(np.float32 if set(run(_kind, shards)) == {"float32"} else np.float64)
+    left, values, first = {k: (0, k) for k in ranks}, dict.fromkeys(ranks, math.inf), True
+    for shift in range(8 * dtype.itemsize - DIGIT, -1, -DIGIT):
+        prefixes = np.unique(np.array([prefix for prefix, _ in left.values()], dtype=np.uint64))
+        counts = _total(run(partial(_count, dtype=dtype, prefixes=prefixes, shift=shift), shards), prefixes)
+        if first:
+            first, n = False, int(counts.sum())
+            left = {k: place for k, place in left.items() if k <= n}
+        if not left:
+            break
+        upto = np.cumsum(counts, axis=1)
+        for k, (prefix, rest) in left.items():
+            mine = upto[np.searchsorted(prefixes, np.uint64(prefix))]
+            digit = int(np.searchsorted(mine, rest))
+            left[k] = (prefix << DIGIT | digit, rest - (int(mine[digit - 1]) if digit else 0))
+    for k, (key, _) in left.items():
+        values[k] = float(np.array([key], dtype=f"u{dtype.itemsize}").view(dtype)[0])
+    return np.array([values[k] for k in ranks])
+
+
+def count_scores(shards: Sequence[Shard], *, run: Run = map) -> int:
+    """How many scores there are in all."""
+    return sum(run(_length, shards))
+
+
+def calibrate_shards(
+    predictor: Predictor,
+    shards: Sequence[Shard],
+    levels: Sequence[Level],
+    *,
+    x: ArrayLike,
+    score: Score | None = None,
+    run: Run = map,
+) -> Calibrated:
+    """Calibrate from scores in many files, for levels that are fixed beforehand.
+
+    The scores are those of `score` at calibration points that the predictor has not seen, one per point. `x`
+    are a few points (n, d), at which the predictor is asked once for the shape of its answers. The result
+    knows these levels and no other: for them it is what `Split()` would be.
+
+    >>> import guardband as gb
+    >>> shards = [np.arange(50.0), np.arange(50.0, 99.0)]
+    >>> calibrated = calibrate_shards(gb.predictors.Constant(np.sin), shards, [0.9], x=[0.5])
+    >>> float(calibrated([0.0], 0.9).upper.round(6).item())
+    89.0
+    """
+    n = count_scores(shards, run=run)
+    if n == 0:
+        raise ValueError("`shards` should hold at least one score, got none.")
+    wanted = {exact(level): rank(n, level) for level in levels}
+    found = order_statistics(shards, list(wanted.values()), run=run)
+    threshold = ShardThreshold(n, dict(zip(wanted, found.tolist(), strict=True)))
+    points = np.atleast_1d(to_numpy(np.asarray(x) if isinstance(x, list) else x))
+    asked = predictor(points if points.ndim > 1 else points[:, None])
+    nothing = Prediction(None, asked.mean[:0], None if asked.scale is None else asked.scale[:0])
+    return Calibrated(predictor, score or Scaled(), Split(), threshold, nothing, asked.mean[:0])
+
+
+@dataclass(frozen=True, eq=False)
+class ShardThreshold(Threshold):
+    """The exact thresholds of n scores, at the levels asked beforehand."""
+
+    n: int
+    thresholds: dict[Any, float]
+
+    def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
+        """The k-th smallest score, if this level was asked for."""
+        no_groups(groups, "calibrate_shards", "it treats all points alike.")
+        if exact(level) not in self.thresholds:
+            known = ", ".join(f"{float(level):g}" for level in self.thresholds)
+            raise ValueError(
+                f"`level` should be one of those the shards were read for, {known}, got "
+                f"{float(exact(level)):g}. Read them again with this level among `levels`."
+            )
+        q = self.thresholds[exact(level)]
+        if math.isinf(q):
+            need = points_needed(level)
+            warn_infinite(
+                f"level {float(exact(level)):g} needs {need} scores, there are {self.n}."
+                if self.n < need
+                else "too many scores are infinite."
+            )
+        return q
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
+        """One piece: BetaBinomial(m, k, n+1-k)."""
+        return [(CoverageLaw(rank(self.n, level), self.n), m)]
+
+
+def _total(parts: Iterable[np.ndarray], prefixes: np.ndarray) -> np.ndarray:
+    counts = np.zeros((len(prefixes), 2**DIGIT), dtype=np.int64)
+    for part in parts:
+        counts += part
+    return counts
+
+
+def _count(shard: Shard, dtype: np.dtype, prefixes: np.ndarray, shift: int) -> np.ndarray:
+    """How many scores continue each prefix by each digit, (prefixes, 65536)."""
+    counts = np.zeros((len(prefixes), 2**DIGIT), dtype=np.int64)
+    first = shift == 8 * dtype.itemsize - DIGIT
+    for chunk in _chunks(shard):
+        keys = _keys(chunk, dtype, checked=not first)
+        if first:
+            counts[0] += np.bincount((keys >> keys.dtype.type(shift)).astype(np.intp), minlength=2**DIGIT)
+            continue
+        prefix = keys >> keys.dtype.type(shift + DIGIT)
+        place = np.minimum(np.searchsorted(prefixes, prefix), len(prefixes) - 1)
+        chosen = np.flatnonzero(prefixes[place] == prefix)
+        digits = (keys[chosen] >> keys.dtype.type(shift)).astype(np.intp) & (2**DIGIT - 1)
+        counts += np.bincount(place[chosen] * 2**DIGIT + digits, minlength=counts.size).reshape(counts.shape)
+    return counts
+
+
+def _keys(chunk: np.ndarray, dtype: np.dtype, checked: bool) -> np.ndarray:
+    """The bits of scores, which are ordered as the scores are; a score that is none is refused."""
+    scores = np.ascontiguousarray(chunk, dtype=dtype)
+    if not checked and not (scores >= 0).all():
+        row = int((~(scores >= 0)).argmax())
+        raise ValueError(f"Scores should be numbers >= 0, but one is {scores[row]:g}.")
+    bits = scores.view(f"u{dtype.itemsize}")
+    return bits & bits.dtype.type(2 ** (8 * dtype.itemsize - 1) - 1)  # minus zero is zero
+
+
+def _chunks(shard: Shard) -> Iterator[np.ndarray]:
+    parts = shard() if callable(shard) else [_array(shard)]
+    for part in parts:
+        part = np.asarray(part)
+        if part.ndim != 1:
+            raise ValueError(f"A shard should hold one number per point, got shape {part.shape}.")
+        for start in range(0, len(part), CHUNK):
+            yield part[start : start + CHUNK]
+
+
+def _array(shard: Any) -> np.ndarray:
+    if isinstance(shard, str | os.PathLike):
+        return np.load(shard, mmap_mode="r", allow_pickle=False)
+    return np.asarray(to_numpy(shard))
+
+
+def _kind(shard: Shard) -> str:
+    if callable(shard):
+        kinds = {str(np.asarray(part).dtype) for part in shard()}
+        return kinds.pop() if len(kinds) == 1 else "float64"
+    return str(_array(shard).dtype)
+
+
+def _length(shard: Shard) -> int:
+    return sum(len(chunk) for chunk in _chunks(shard)) if callable(shard) else len(_array(shard))

@@ -1,0 +1,284 @@
+"""A band that left as an ONNX graph is the band that the library gives."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import gelu
+
+import guardband as gb
+from guardband.conformal.local import Flat
+from guardband.export import _Graph, export_onnx
+from guardband.predictors import Constant, Dropout, Ensemble, Given, LastLayerLaplace
+from guardband.problems import Box, Condition, Field, Problem
+
+onnx = pytest.importorskip("onnx")
+onnxruntime = pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+
+Make = Callable[[int, int], gb.Predictor]
+RECIPE = gb.Recipe(steps=20, finish=0, inside=32, faces=8)
+
+
+@dataclass(frozen=True)
+class Decay(Problem):
+    """u' + u = 0 along the first axis, for any number of coordinates and outputs."""
+
+    domain: Box  # type: ignore[misc]
+    outputs: int  # type: ignore[misc]
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        return u.first(0) + u.value
+
+    def conditions(self) -> list[Condition]:
+        return []
+
+
+def measured(n: int, d: int, m: int, seed: int) -> gb.Observations:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(size=(n, d))
+    noise = 0.05 * (1 + 3 * x[:, :1]) * rng.normal(size=(n, m))
+    return gb.Observations(x, np.exp(-x.sum(1, keepdims=True)) * (1 + np.arange(m)) + noise)
+
+
+@cache
+def fitted(d: int, m: int, widths: tuple[int, ...] = (12, 4), **options: Any) -> gb.Fitted:
+    net: nn.Module = gb.mlp(d, widths, outputs=m, activation=options.get("activation", torch.tanh))
+    if options.get("hard"):
+        net = gb.Constrained(net, lambda x: torch.ones_like(x[:, :1]), lambda x: x[:, :1])
+    problem = Decay(Box((0,) * d, (1,) * d), m)
+    return gb.fit(problem, net, measured(40, d, m, 0), recipe=RECIPE, progress=False)
+
+
+@cache
+def bumpy(d: int) -> Any:
+    """The shape that LogScale learns where noise grows along the first axis."""
+    x, y = measured(60, d, 1, 1)
+    return gb.LogScale(draws=20).fit(x, abs(y[:, 0] - np.exp(-x.sum(1))))
+
+
+def quantiles(per_level: bool) -> Any:
+    x, y = measured(60, 2, 1, 1)
+    learner = gb.PinballNetwork(steps=40, per_level=per_level)
+    return learner.fit(x, abs(y[:, 0] - np.exp(-x.sum(1))))
+
+
+def calibrated(predictor: gb.Predictor, d: int, m: int, **options: Any) -> gb.Calibrated:
+    return gb.calibrate(predictor, *measured(100, d, m, 2), **options)
+
+
+def local(d: int, m: int, shape: Any) -> gb.Local:
+    return gb.Local(measured(40, d, m, 0), shape=shape)
+
+
+def session(path: Path) -> Any:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = 1
+    return onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+
+
+def assert_same(
+    there: gb.Calibrated, path: Path, d: int, level: float = 0.95, kind: type = np.float64
+) -> None:
+    """The file gives the library's band at 10^4 points, some outside the domain, and at 1 or 1000."""
+    graph = session(path)
+    x = np.random.default_rng(3).uniform(-0.1, 1.1, size=(10_000, d)).astype(kind)
+    band = there(x, level)
+    mean, lower, upper = graph.run(["mean", "lower", "upper"], {"x": x})
+    assert mean.dtype == lower.dtype == upper.dtype == kind
+    assert mean.shape == lower.shape == upper.shape == band.mean.shape
+    assert abs(mean - band.mean).max() < 1e-5 * abs(band.mean).max()
+    assert (abs(lower - band.lower) / band.width).max() < 1e-5
+    assert (abs(upper - band.upper) / band.width).max() < 1e-5
+    for n in (1, 1000):
+        np.testing.assert_allclose(graph.run(["upper"], {"x": x[:n]})[0], upper[:n], rtol=1e-5, atol=1e-5)
+
+
+PREDICTORS: dict[str, Make] = {
+    "constant": lambda d, m: Constant(gb.mlp(d, [16, 16], outputs=m)),
+    "ensemble": lambda d, m: Ensemble([fitted(d, m), *(gb.mlp(d, [8], outputs=m, seed=s) for s in (1, 2))]),
+    "dropout": lambda d, m: Dropout(gb.mlp(d, [16, 16], outputs=m, dropout=0.1)),
+    "dropout everywhere": lambda d, m: Dropout(
+        gb.mlp(d, [8, 8], outputs=m, dropout=0.1, where="all"), draws=30
+    ),
+    "one layer": lambda d, m: LastLayerLaplace(fitted(d, m, activation=gelu), layers=1),
+    "two layers": lambda d, m: LastLayerLaplace(fitted(d, m, (12, 4 if d == 1 else 12), hard=True)),
+}
+
+
+@pytest.mark.parametrize("split", [True, False], ids=["Split", "Local"])
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path: Path) -> None:
+    number = list(PREDICTORS).index(name)
+    turn = number % 2 == 0  # every predictor meets one and two, inputs and outputs
+    d, m = (1, 2) if split == turn else (2, 1)
+    calibrator = gb.Split() if split else local(d, m, bumpy(d) if turn or d == 1 else Flat())
+    there = calibrated(PREDICTORS[name](d, m), d, m, calibrator=calibrator)
+    if name == "two layers":  # both ways to a variance
+        assert (there.predictor.posterior.rows is None) == (d == 1)  # type: ignore[union-attr]
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx"), d)
+
+
+@pytest.mark.parametrize(
+    ("shape", "score"),
+    [
+        (quantiles(per_level=False), gb.Total(noise=0.1)),
+        (quantiles(per_level=True), gb.Total(noise=(0.1, 0.2))),
+    ],
+    ids=["one shape", "a shape per level"],
+)
+def test_every_shape_and_score_can_leave(shape: Any, score: gb.conformal.Score, tmp_path: Path) -> None:
+    predictor = Dropout(gb.mlp(2, [8], outputs=2, dropout=0.2), draws=10)
+    there = calibrated(predictor, 2, 2, calibrator=local(2, 2, shape), score=score)
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx", level=0.83), 2, level=0.83)
+
+
+def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
+    net = nn.Sequential(
+        nn.Linear(2, 8), nn.GELU(), nn.Dropout(0.1), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)
+    )
+    there = calibrated(Dropout(net.double(), draws=10), 2, 1, score=gb.Total(noise=0.1))
+    path = export_onnx(there, tmp_path / "band.onnx", dtype=torch.float32)
+    assert_same(there, path, 2, kind=np.float32)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
+@pytest.mark.parametrize("score", [gb.Absolute(), gb.Total(noise=(0.1, 0.3))], ids=["absolute", "total"])
+def test_the_ends_are_rounded_outwards_as_in_the_library(
+    dtype: torch.dtype, score: gb.conformal.Score
+) -> None:
+    there = calibrated(Constant(fitted(2, 2)), 2, 2, score=score, calibrator=local(2, 2, Flat()))
+    x = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    band = there(x, 0.9)
+    with torch.no_grad():
+        graph = _Graph(there, 0.9)(x)
+    assert all(map(torch.equal, graph, (band.mean, band.lower, band.upper)))
+
+
+def test_a_file_says_what_it_is_and_export_leaves_no_trace(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    net = gb.mlp(1, [8], dropout=0.1).train()
+    there = calibrated(Constant(net), 1, 1, confidence="0.9")
+    path = export_onnx(there, tmp_path / "new" / "band.onnx", level="0.85")
+    assert capfd.readouterr() == ("", "")
+    assert net.training and all(p.requires_grad for p in net.parameters())
+    assert [file.name for file in path.parent.iterdir()] == ["band.onnx"]
+    about = {prop.key: prop.value for prop in onnx.load(path).metadata_props}
+    assert about["level"] == "0.85" and about["guardband"] == gb.__version__
+    assert about["guarantee"].startswith("At level 0.85 with confidence 0.9: a new measurement")
+    assert "Constant" in about["calibrated"] and str(Path.cwd()).encode() not in path.read_bytes()
+
+
+class Branching(nn.Module):
+    """Another function where the rows are positive on average."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x if float(x.sum()) > 0 else 2 * x
+
+
+def mixing() -> gb.Predictor:
+    """Softmax over the axis that is outputs before the weights are stacked, and rows afterwards."""
+    layers = (nn.Linear(1, 8), nn.Dropout(0.5), nn.Linear(8, 2), nn.Softmax(dim=1), nn.Linear(2, 1))
+    return Dropout(nn.Sequential(*layers))
+
+
+def kinked() -> gb.Predictor:
+    return LastLayerLaplace(fitted(1, 1, activation=torch.relu))
+
+
+def unlike_mlp() -> gb.Predictor:
+    net = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
+    problem = Decay(Box((0,), (1,)), 1)
+    return LastLayerLaplace(gb.fit(problem, net, measured(40, 1, 1, 0), recipe=RECIPE, progress=False))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: Given(np.sin, np.cos),
+            "predictor should be Constant, Ensemble, Dropout or LastLayerLaplace, got",
+        ),
+        (
+            lambda: Constant(np.sin),
+            "model should be a torch module or the result of `gb.fit`, got <ufunc 'sin'>",
+        ),
+        (lambda: Ensemble([np.sin, np.cos]), "model should be a torch module"),
+        (lambda: Constant(Branching()), "The network could not be traced"),
+        (mixing, "would differ from the library's band"),
+        (kinked, "one of tanh, sin, sigmoid, softplus, silu, gelu, got"),
+        (unlike_mlp, re.escape("should be made by gb.mlp(...), got Sequential")),
+    ],
+)
+def test_what_cannot_be_a_graph_is_refused(make: Callable[[], Any], message: str, tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=message):
+        export_onnx(calibrated(make(), 1, 1), tmp_path / "band.onnx")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"calibrator": gb.Weighted(lambda x: 1 + x[:, 0])},
+            r"calibrator should be Split\(\) or Local\(train\)",
+        ),
+        ({"calibrator": gb.Grouped(), "groups": [0, 1] * 50}, r"or Local\(train\), got Grouped"),
+        (
+            {"calibrator": local(1, 1, lambda x: 1 + x[:, 0])},
+            r"learnt by LogScale\(\) or PinballNetwork\(\), got",
+        ),
+    ],
+)
+def test_other_scores_and_calibrators_are_refused(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    there = calibrated(Constant(gb.mlp(1, [4])), 1, 1, **options)
+    with pytest.raises(TypeError, match=message):
+        export_onnx(there, tmp_path / "band.onnx")
+
+
+def test_arrays_have_no_network_to_export(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match="calibrated from arrays and has no network"):
+        export_onnx(gb.calibrate_arrays(np.zeros(99), np.ones(99)), tmp_path / "band.onnx")
+
+
+def test_whole_fields_are_refused(tmp_path: Path) -> None:
+    net = nn.Sequential(nn.Linear(1, 6), nn.Unflatten(1, (3, 2)))
+    x, y = np.linspace(0, 1, 50), np.zeros((50, 3, 2))
+    with pytest.raises(TypeError, match=r"fields \(50, 3, 2\)"):
+        export_onnx(gb.calibrate(Constant(net), x, y), tmp_path / "band.onnx")
+    with pytest.raises(
+        TypeError, match=r"score should be Absolute\(\), Scaled\(\) or Total\(noise\), got Simul"
+    ):
+        export_onnx(gb.calibrate(Constant(net), x, y, score=gb.Simultaneous()), tmp_path / "band.onnx")
+
+
+def test_an_infinite_band_is_refused_and_the_points_needed_are_named(tmp_path: Path) -> None:
+    net = gb.mlp(1, [4])
+    with pytest.raises(ValueError, match=r"level 0.995 needs 199 calibration points, there are 100"):
+        export_onnx(calibrated(Constant(net), 1, 1), tmp_path / "band.onnx", level=0.995)
+    with pytest.raises(ValueError, match=r"with confidence 0.9 needs 230 calibration points, there are 100"):
+        export_onnx(calibrated(Constant(net), 1, 1, confidence=0.9), tmp_path / "band.onnx", level=0.99)
+    sure = calibrated(Ensemble([net, net]), 1, 1)
+    with pytest.raises(ValueError, match="too many calibration scores are infinite"):
+        export_onnx(sure, tmp_path / "band.onnx")
+
+
+def test_half_precision_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"should be torch.float64 or torch.float32, got torch.float16"):
+        export_onnx(calibrated(Constant(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx", dtype=torch.float16)
+
+
+def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
+    with pytest.raises(ImportError, match=r'needs onnxscript: pip install "guardband\[export\]"'):
+        export_onnx(calibrated(Constant(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx")
