@@ -93,3 +93,10 @@ def test_what_cannot_be_seen_is_said() -> None:
     assert "Give `held_out` or `refit`" in gb.check(made, x)["guard"].text
     with pytest.raises(ValueError, match="should have 1 coordinates, got 2"):
         gb.check(made, np.zeros((3, 2)))
+
+
+def test_findings_that_are_not_there_are_named() -> None:
+    x = np.random.default_rng(0).uniform(size=(40, 1))
+    findings = gb.check(gb.calibrate(ZERO, x, x), x + 0.001)
+    with pytest.raises(KeyError, match="no finding 'nope'; there are size, "):
+        findings["nope"]

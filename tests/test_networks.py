@@ -62,3 +62,8 @@ def test_a_constrained_network_meets_its_conditions() -> None:
     (condition,) = problem.conditions()
     x = condition.points(problem.domain, 40)
     assert (net(x) - problem.solution(x)).abs().max() < 1e-6
+
+
+def test_widths_are_a_list() -> None:
+    with pytest.raises(TypeError, match=r"should list the hidden layers, such as \[16, 16\], got 16"):
+        mlp(1, 16)  # type: ignore[arg-type]

@@ -91,3 +91,7 @@ def test_at_training_is_the_prediction_itself() -> None:
     assert np.array_equal(constant.at_training(X).mean, constant(X).mean)
     given = gb.predictors.Given(positive, positive)
     assert np.array_equal(given.at_training(X).scale, given(X).scale)  # type: ignore[arg-type]
+
+
+def test_a_list_will_do() -> None:
+    assert gb.predictors.Constant(np.sin)([0.5]).mean.shape == (1, 1)  # type: ignore[arg-type]

@@ -176,3 +176,16 @@ def test_values_on_faces_may_be_numbers() -> None:
             Dirichlet(1.0, on=wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="should be faces such as"):
         Neumann(1.0, on="left")  # type: ignore[arg-type]
+
+
+def test_initial_values_may_be_numbers() -> None:
+    start = Initial(1.0, 0.0)
+    x = torch.zeros(3, 1)
+    u = AutogradField(lambda x: torch.cos(x), x)
+    assert float(start.residual(x, u).abs().max()) == 0
+
+
+def test_neumann_is_about_one_face() -> None:
+    face = Face(axis=0, side=1)
+    with pytest.raises(TypeError, match="about one face; write one condition for each"):
+        Neumann(0.0, on=(face, face))  # type: ignore[arg-type]

@@ -91,3 +91,10 @@ def test_the_raw_band_needs_a_scale() -> None:
     assert band.upper.item() == pytest.approx(2 * 1.959963985, rel=1e-8) and band.level == 0.95
     with pytest.raises(ValueError, match="no band before calibration: this predictor has no scale"):
         gb.raw_band(gb.Prediction(None, [0.0]))
+
+
+def test_a_score_never_broadcasts() -> None:
+    prediction = gb.Prediction(None, [0.0, 0.0])
+    assert gb.Scaled()(prediction, np.array([3.0, 1.0])).tolist() == [3.0, 1.0]
+    with pytest.raises(ValueError, match=r"the shape of the predictions, \(2, 1\), got \(3, 1\)"):
+        gb.Scaled()(prediction, np.ones(3))

@@ -66,7 +66,10 @@ class Findings:
 
     def __getitem__(self, name: str) -> Finding:
         """The finding of this name."""
-        return next(finding for finding in self.findings if finding.name == name)
+        known = {finding.name: finding for finding in self.findings}
+        if name not in known:
+            raise KeyError(f"There is no finding {name!r}; there are {', '.join(known)}.")
+        return known[name]
 
     def __str__(self) -> str:
         ordered = sorted(self.findings, key=lambda finding: not finding.alarm)

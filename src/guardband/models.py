@@ -8,7 +8,7 @@ from typing import TypeAlias
 
 import torch
 
-from guardband.arrays import Array, copy, floats, like, to_torch
+from guardband.arrays import Array, copy, floats, like, rows, to_torch
 
 Model: TypeAlias = torch.nn.Module | Callable[[Array], Array]
 """A torch module, or any function from x (n, d) to outputs (n, m)."""
@@ -22,6 +22,7 @@ def evaluate(model: Model, x: Array) -> Array:
     of x. Any other function is handed a copy of x, always (n, d), and may answer with any array. A
     module that differentiates inside its own `forward` needs gradients: wrap it in a function.
     """
+    x = rows(x, "x")
     given = copy(x)  # a model that works in place must not change the caller's points
     if isinstance(model, torch.nn.Module):
         parameter = next((p for p in model.parameters() if p.is_floating_point()), None)

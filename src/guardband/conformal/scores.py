@@ -13,7 +13,7 @@ from statistics import NormalDist
 
 import numpy as np
 
-from guardband.arrays import Array, flat, floats, kind_of, like, namespace, to_numpy
+from guardband.arrays import Array, flat, floats, kind_of, like, namespace, rows, to_numpy
 from guardband.conformal.rank import Level, exact
 from guardband.values import Band, Prediction
 
@@ -61,6 +61,13 @@ class Symmetric(Score):
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
         """The scores (n,) of targets y (n, m)."""
+        if tuple(y.shape) != tuple(prediction.mean.shape):
+            y = rows(y, "y")  # (n,) beside (n, 1) would broadcast to (n, n)
+            if y.shape != prediction.mean.shape:
+                raise ValueError(
+                    f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, "
+                    f"got {tuple(y.shape)}."
+                )
         miss = abs(y - prediction.mean)
         # A quotient below the smallest normal number has lost its digits; no miss scores less.
         smallest = float(_limits(prediction).tiny)

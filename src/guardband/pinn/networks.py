@@ -112,6 +112,10 @@ def mlp(
     >>> gb.mlp(2, [16, 16])(torch.zeros(5, 2)).shape
     torch.Size([5, 1])
     """
+    if isinstance(widths, int):
+        raise TypeError(
+            f"`widths` should list the hidden layers, such as [{widths}, {widths}], got {widths}."
+        )
     return MLP([d, *widths, outputs], activation, dropout, where, seed)
 
 

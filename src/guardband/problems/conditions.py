@@ -107,7 +107,8 @@ class Neumann(Condition):
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "flux", as_function(self.flux))
-        as_faces(self.on)
+        if len(as_faces(self.on)) != 1 or not isinstance(self.on, Face):
+            raise TypeError(f"Neumann() is about one face; write one condition for each, got {self.on!r}.")
 
     def faces(self, domain: Box) -> list[Face]:
         """The one face."""
@@ -122,6 +123,8 @@ class Neumann(Condition):
 class Initial(Condition):
     """u = value, and du/dt = velocity if given, at the start of the time axis (the last, by default).
 
+    Both are functions or numbers.
+
     >>> import torch
     >>> import guardband as gb
     >>> start = gb.problems.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))
@@ -129,8 +132,8 @@ class Initial(Condition):
     [Face(axis=1, side=-1)]
     """
 
-    value: Function
-    velocity: Function | None = None
+    value: Function | float
+    velocity: Function | float | None = None
     axis: int = -1
 
     def faces(self, domain: Box) -> list[Face]:
@@ -139,7 +142,7 @@ class Initial(Condition):
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value beside du/dt - velocity."""
-        off = u.value - self.value(x)
+        off = u.value - as_function(self.value)(x)
         if self.velocity is None:
             return off
-        return torch.cat([off, u.first(self.axis % x.shape[1]) - self.velocity(x)], dim=1)
+        return torch.cat([off, u.first(self.axis % x.shape[1]) - as_function(self.velocity)(x)], dim=1)
