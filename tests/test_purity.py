@@ -79,6 +79,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     ),
 }
 VALUES = {
+    "FieldBand",
+    "field",
     "adapters",
     "export_onnx",
     "report",

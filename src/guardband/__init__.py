@@ -37,6 +37,7 @@ from guardband.conformal import (
     raw_band,
 )
 from guardband.export import export_onnx
+from guardband.fields import FieldBand, field
 from guardband.metrics import Evaluation, evaluate
 from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
 from guardband.report import report
@@ -54,6 +55,7 @@ __all__ = [
     "Clustered",
     "Constrained",
     "Evaluation",
+    "FieldBand",
     "Findings",
     "Fitted",
     "Grouped",
@@ -83,6 +85,7 @@ __all__ = [
     "density_ratio",
     "evaluate",
     "export_onnx",
+    "field",
     "fit",
     "load",
     "metrics",

@@ -20,7 +20,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -219,36 +219,16 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 
 def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dict[str, Outcome]]:
     """The outcomes of all groups, as they come in."""
-    if client is None:
-        yield from (work(folder, cells) for cells in groups)
-        return
-    distributed = extras.load("distributed", "scale")
-    pack = _packer(groups)
-
-    def submit(cells: list[Cell]) -> Any:
-        return client.submit(_unpack_and_work, folder, pack(cells), pure=False)
-
-    waiting = {submit(cells): cells for cells in groups}
-    gone = (
-        distributed.client.FuturesCancelledError,
-        distributed.client.FutureCancelledError,
-        distributed.comm.CommClosedError,
-    )
-    while waiting:
-        try:
-            ready = distributed.wait(list(waiting), timeout=1, return_when="FIRST_COMPLETED").done
-            for future in ready:
-                cells = waiting.pop(future)
-                if isinstance(future.exception(), distributed.KilledWorker):
-                    waiting[submit(cells)] = cells  # its workers died, several times; that is not its fault
-                else:
-                    yield future.result()
-        except TimeoutError:
-            continue
-        except gone as lost:
-            raise CampaignError(
-                "The scheduler is gone. Start one and run the same again; nothing is lost."
-            ) from lost
+    try:
+        if client is None:
+            yield from engine.each(None, partial(work, folder), groups)
+        else:
+            pack = _packer(groups)
+            yield from engine.each(
+                client, partial(_unpack_and_work, folder), [pack(cells) for cells in groups]
+            )
+    except engine.SchedulerGone as gone:
+        raise CampaignError(str(gone)) from gone
 
 
 def _packer(groups: Sequence[list[Cell]]) -> Callable[[list[Cell]], bytes]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from guardband import extras
+
+
+class SchedulerGone(RuntimeError):
+    """The Dask scheduler does not answer any more."""
 
 
 @contextmanager
@@ -48,3 +52,33 @@ def connect(workers: int | None = None, scheduler: str | None = None) -> Iterato
         distributed.Client(cluster) as client,
     ):
         yield client
+
+
+def each(client: Any, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
+    """function(item) for all items, as they are finished: here without a client, else on its workers.
+
+    An item whose worker was killed is given to another one, as often as that happens.
+    """
+    if client is None:
+        yield from map(function, items)
+        return
+    distributed = extras.load("distributed", "scale")
+    gone = (
+        distributed.client.FuturesCancelledError,
+        distributed.client.FutureCancelledError,
+        distributed.comm.CommClosedError,
+    )
+    waiting = {client.submit(function, item, pure=False): item for item in items}
+    while waiting:
+        try:
+            for future in distributed.wait(list(waiting), timeout=1, return_when="FIRST_COMPLETED").done:
+                item = waiting.pop(future)
+                if isinstance(future.exception(), distributed.KilledWorker):
+                    waiting[client.submit(function, item, pure=False)] = item
+                else:
+                    yield future.result()
+        except TimeoutError:
+            continue
+        except gone as lost:
+            message = "The scheduler is gone. Start one and run the same again; nothing is lost."
+            raise SchedulerGone(message) from lost

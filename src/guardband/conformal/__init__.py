@@ -17,6 +17,7 @@ from guardband.conformal.rank import (
     rank,
 )
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
+from guardband.conformal.shards import calibrate_shards, order_statistics
 from guardband.conformal.simultaneous import Simultaneous
 from guardband.conformal.split import Split
 from guardband.conformal.weighted import Weighted, density_ratio
@@ -45,8 +46,10 @@ __all__ = [
     "Weighted",
     "calibrate",
     "calibrate_arrays",
+    "calibrate_shards",
     "confident_rank",
     "density_ratio",
+    "order_statistics",
     "points_needed",
     "quantile",
     "rank",

@@ -44,7 +44,9 @@ def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run 
     Two passes over float32, four over float64, of which the last ones look at few scores. A pass costs 512
     KiB of counters per shard and different rank.
 
-    >>> order_statistics([np.array([3.0, 1.0]), np.array([2.0])], [1, 3, 4])
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> gb.conformal.order_statistics([np.array([3.0, 1.0]), np.array([2.0])], [1, 3, 4])
     array([ 1.,  3., inf])
     """
     if min(ranks, default=1) < 1:
@@ -89,9 +91,10 @@ def calibrate_shards(
     are a few points (n, d), at which the predictor is asked once for the shape of its answers. The result
     knows these levels and no other: for them it is what `Split()` would be.
 
+    >>> import numpy as np
     >>> import guardband as gb
     >>> shards = [np.arange(50.0), np.arange(50.0, 99.0)]
-    >>> calibrated = calibrate_shards(gb.predictors.Constant(np.sin), shards, [0.9], x=[0.5])
+    >>> calibrated = gb.conformal.calibrate_shards(gb.predictors.Constant(np.sin), shards, [0.9], x=[0.5])
     >>> float(calibrated([0.0], 0.9).upper.round(6).item())
     89.0
     """

@@ -1,0 +1,213 @@
+"""Fields: the same numbers however they are computed, and nothing lost when a run is killed."""
+
+import hashlib
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband import fields
+
+pytest.importorskip("zarr")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    pytest.mark.filterwarnings("ignore:Consolidated metadata"),
+]
+PROBLEM = gb.problems.AllenCahn2D()
+TRAIN, CAL = PROBLEM.observe(60, noise=0.05, seed=0), PROBLEM.observe(60, noise=0.05, seed=1)
+RECIPE = gb.Recipe(steps=20, finish=0, inside=32, faces=16)
+FITTED = gb.fit(PROBLEM, gb.mlp(2, [16, 16]), TRAIN, recipe=RECIPE, progress=False)
+AXES = {"x": np.linspace(-1, 1, 37), "y": np.linspace(-1, 1, 29)}
+
+
+def calibrated(**options: Any) -> gb.Calibrated:
+    return gb.calibrate(gb.predictors.LastLayerLaplace(FITTED, layers=1), CAL.x, CAL.y, **options)
+
+
+def small(**options: Any) -> gb.FieldBand:
+    return gb.field(calibrated(), AXES, levels=["0.9", 0.95], chunk=200, **options)
+
+
+def content(folder: Path) -> dict[str, str]:
+    """Every file of a store and of its notes, by its hash."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
+
+
+def test_whole_lazy_chunked_and_on_workers_the_numbers_are_the_same(tmp_path: Path) -> None:
+    import xarray
+
+    band = small()
+    whole = band.compute(batch=64)
+    lazy = band.to_xarray(batch=64)
+    band.to_zarr(tmp_path / "one", batch=64, progress=False)
+    band.to_zarr(tmp_path / "two", batch=64, workers=2, progress=False)
+    store = xarray.open_zarr(tmp_path / "one")
+    for name in band.variables:
+        assert np.array_equal(whole[name], lazy[name].values)
+        assert np.array_equal(whole[name], store[name].values)
+    assert content(tmp_path / "one") == content(tmp_path / "two")
+    assert store["mean"].dims == ("x", "y") and store["upper_0.9"].attrs["level"] == 0.9
+    assert np.array_equal(store["x"].values, AXES["x"].astype("float32"))
+
+
+def test_the_numbers_are_those_of_the_band(tmp_path: Path) -> None:
+    band = small()
+    x = np.stack([part.reshape(-1) for part in np.meshgrid(*AXES.values(), indexing="ij")], axis=1)
+    direct = calibrated()(x.astype("float32"), 0.95)
+    found = band.compute()
+    assert np.allclose(found["upper_0.95"].reshape(-1), direct.upper[:, 0], rtol=1e-6)
+    assert np.allclose(found["mean"].reshape(-1), direct.mean[:, 0], rtol=1e-6, atol=1e-6)
+    assert (found["lower_0.95"] <= found["lower_0.9"]).all()
+
+
+def test_a_level_is_added_without_computing_the_rest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = calibrated()
+    first = gb.field(made, AXES, levels=0.9, chunk=200)
+    path = first.to_zarr(tmp_path / "f.zarr", batch=64, progress=False)
+    before = content(path)
+    both = gb.field(made, AXES, levels=[0.9, 0.5], chunk=200)
+    both.to_zarr(path, progress=False)
+    after = content(path)
+    same = {name for name in before if "/c/" in name}
+    assert all(after[name] == before[name] for name in same)
+    assert any(name.startswith("upper_0.5/c/") for name in after)
+    monkeypatch.setattr(fields, "_computed", lambda *_: pytest.fail("computed again"))
+    both.to_zarr(path, progress=False)
+
+
+def test_damaged_chunks_are_found_and_made_again(tmp_path: Path) -> None:
+    path = small().to_zarr(tmp_path / "f.zarr", batch=64, progress=False)
+    before = content(path)
+    chunks = [name for name in before if "/c/" in name]
+    (path / chunks[0]).write_bytes(b"")
+    (path / chunks[5]).unlink()
+    small().to_zarr(path, progress=False)
+    assert content(path) == before
+
+
+def test_points_meshes_and_several_outputs(tmp_path: Path) -> None:
+    meshio = pytest.importorskip("meshio")
+    points = np.random.default_rng(0).uniform(-1, 1, size=(50, 2))
+    triangles = [("triangle", np.array([[0, 1, 2], [3, 4, 5]]))]
+    meshio.write(tmp_path / "in.vtu", meshio.Mesh(np.c_[points, np.zeros(50)], triangles))
+    by_mesh = gb.field(calibrated(), tmp_path / "in.vtu")
+    by_points = gb.field(calibrated(), points)
+    assert np.array_equal(by_mesh.compute()["upper_0.95"], by_points.compute()["upper_0.95"])
+    back = meshio.read(by_mesh.to_mesh(tmp_path / "out.vtu"))
+    assert len(back.cells[0].data) == 2 and set(back.point_data) == {"mean", "lower_0.95", "upper_0.95"}
+    alone = meshio.read(by_points.to_mesh(tmp_path / "points.vtu"))
+    assert np.allclose(alone.points[:, :2], points, atol=1e-6)
+    assert by_points.to_xarray()["mean"].dims == ("point",) and "x1" in by_points.to_xarray().coords
+
+    model = gb.predictors.Constant(lambda x: np.stack([x[:, 0], x[:, 1]], axis=1))
+    two = gb.calibrate(model, points, points + 0.1 * np.sin(99 * points))
+    band = gb.field(two, AXES, names=["u", "v"], units={"u": "m/s", "x": "m"})
+    assert band.variables[:2] == ["u_mean", "u_lower_0.95"] and len(band.variables) == 6
+    lazy = band.to_xarray()
+    assert lazy["u_upper_0.95"].attrs["units"] == "m/s" and lazy["x"].attrs["units"] == "m"
+    assert "u_lower_0.95" in lazy["u_mean"].attrs["ancillary_variables"]
+
+
+def test_infinite_bands_are_written_as_they_are(tmp_path: Path) -> None:
+    few = gb.calibrate(gb.predictors.Constant(FITTED), CAL.x[:5], CAL.y[:5])
+    assert np.isinf(gb.field(few, AXES).compute()["upper_0.95"]).all()
+
+
+def test_errors_teach(tmp_path: Path) -> None:
+    with pytest.raises(TypeError, match=r"what `gb.calibrate` returned, got int"):
+        gb.field(3, AXES)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="should name the 1 outputs, got 2"):
+        gb.field(calibrated(), AXES, names=["u", "v"])
+    with pytest.raises(ValueError, match="map names to coordinates"):
+        gb.field(calibrated(), {"x": np.zeros((3, 2))})
+    path = small().to_zarr(tmp_path / "f.zarr", batch=64, progress=False)
+    with pytest.raises(ValueError, match="was begun with batch=64, got 128"):
+        small().to_zarr(path, batch=128, progress=False)
+    with pytest.raises(ValueError, match="holds another field"):
+        gb.field(calibrated(), {"x": AXES["x"], "y": AXES["x"]}).to_zarr(path, progress=False)
+
+
+def test_a_batch_is_chosen_by_measurement(tmp_path: Path) -> None:
+    import zarr
+
+    band = gb.field(calibrated(), {"x": np.linspace(-1, 1, 100), "y": np.linspace(-1, 1, 100)})
+    path = band.to_zarr(tmp_path / "f.zarr", progress=False)
+    assert zarr.open_group(path, mode="r").attrs["batch"] in fields.BATCHES
+
+
+def test_one_pass_gives_what_two_gave() -> None:
+    x = torch.rand(50, 2) * 2 - 1
+    one = gb.predictors.LastLayerLaplace(FITTED, layers=1)
+    scale, again = one(x).scale, gb.predictors.Laplace.__call__(one, x).scale
+    assert scale is not None and again is not None
+    assert torch.allclose(scale, again, rtol=1e-4)
+
+
+WRITER = """
+import sys
+import numpy as np
+sys.path.insert(0, sys.argv[1])
+import torch
+torch.set_num_threads(1)
+from guardband import fields
+from test_fields import small
+
+original = fields._computed
+
+
+def counted(band, region, batch):
+    found = original(band, region, batch)
+    open(sys.argv[3], "a").write(f"{region[0].start} {region[1].start}" + chr(10))
+    return found
+
+
+fields._computed = counted
+print("ready", flush=True)
+small().to_zarr(sys.argv[2], batch=64, progress=False)
+print("done", flush=True)
+"""
+
+
+def kill_while_writing(folder: Path, kills: int) -> None:
+    """Killed again and again, the store ends as an uninterrupted one; a chunk is lost at most per kill."""
+    expected = content(small().to_zarr(folder / "whole.zarr", batch=64, progress=False))
+    here, target, log = str(Path(__file__).parent), folder / "f.zarr", folder / "log.txt"
+    generator, killed = random.Random(0), 0
+    command = [sys.executable, "-c", WRITER, here, str(target), str(log)]
+    while killed < kills:
+        writer = subprocess.Popen(command, stdout=subprocess.PIPE)
+        assert writer.stdout is not None
+        writer.stdout.readline()
+        time.sleep(generator.uniform(0.0, 0.15))
+        writer.send_signal(signal.SIGKILL)
+        ended = writer.wait()
+        writer.stdout.close()
+        killed += 1
+        if ended == 0:
+            break
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    assert content(target) == expected
+    chunks = len(list(small().regions()))
+    assert len(log.read_text().splitlines()) <= chunks + killed
+
+
+def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
+    kill_while_writing(tmp_path, 2)
+
+
+@pytest.mark.long
+def test_ten_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
+    kill_while_writing(tmp_path, 10)
