@@ -76,8 +76,8 @@ def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None
     study = small(1)
     bad = replace(study.cells[0], predictor=Use(broken_predictor))
     status = campaign.run(Study("mixed", [bad, study.cells[1]], write_page), tmp_path, progress=False)
-    assert status.done == 1 and list(status.failed.values()) == ["ran away"]
-    assert f"failed {bad.key}: ran away" in str(status)
+    assert status.done == 1 and list(status.failed.values()) == ["Poisson1D, constant, seed 0: ran away"]
+    assert f"failed {bad.key}: Poisson1D, constant, seed 0: ran away" in str(status)
     good = Study("mixed", study.cells, write_page)
     assert campaign.run(good, tmp_path, progress=False).failed == {}  # tried again
 

@@ -119,11 +119,17 @@ def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "give it again: --model module:object" in run("verify", "band", code=2)
     assert "every hash is right" in run("verify", "band", "--model", "surrogate:wave")
     assert "is not the one that was saved" in run("verify", "band", "--model", "numpy:sin", code=2)
+    assert "holds a calibration already" in run("calibrate", "surrogate:own", *words, code=2)
+    words += ["--overwrite"]
     run("calibrate", "surrogate:own", *words, "--scale", "own")
     assert "saved without" in run("verify", "band", "--model", "surrogate:own", code=2)
     assert "has no 'nothing'" in run("calibrate", "surrogate:nothing", *words, code=2)
     assert "No module named" in run("calibrate", "nowhere:x", *words, code=2)
-    for scale, said in (("laplace", "needs the result of `gb.fit`"), ("wide", "--scale should be one of")):
+    for scale, said in (
+        ("laplace", "it needs the result of `gb.fit`"),
+        ("distance", "--train FILE"),
+        ("wide", "--scale should be one of"),
+    ):
         assert said in run("calibrate", "surrogate:wave", *words, "--scale", scale, code=2)
 
 
@@ -142,7 +148,7 @@ def test_errors_teach(folder: Path, tmp_path: Path) -> None:
     for word, said in (("local", "--train FILE"), ("weighted", "--query FILE"), ("magic", "should be split")):
         words = ["--targets", "u", "--calibrator", word]
         assert said in run("calibrate", MODEL, *base, *words, code=2)
-    assert "does not hold what" in run("verify", tmp_path, code=2)
+    assert "There is no calibration in" in run("verify", tmp_path, code=2)
     (folder / "model.onnx").write_bytes(b"other")
     assert "model.onnx was changed" in run("verify", folder, code=2)
     shutil.copy(CAL, tmp_path / "bad.onnx")
@@ -158,6 +164,34 @@ def test_the_settings_belong_to_their_calibration(folder: Path, tmp_path: Path) 
     assert "belongs to another calibration" in run("verify", folder, code=2)
     (folder / "settings.json").write_text('{"inputs": 3, "targets": [], "groups": null, "manifest": ""}')
     assert "settings.json is damaged" in run("verify", folder, code=2)
+
+
+def test_rows_that_were_calibrated_on_prove_nothing(folder: Path) -> None:
+    assert "100 of 100 rows were calibrated on" in run("verify", folder, "--data", CAL, code=2)
+
+
+def test_columns_are_named_with_their_file(tmp_path: Path) -> None:
+    out = ["--out", tmp_path / "x", "--targets", "u"]
+    table = tables.read(CAL)
+    tables.write(tmp_path / "more.csv", table.with_columns(t=table.column("x")))
+    assert "takes 2 inputs per row, got 3" in run(
+        "calibrate", MODEL, "--data", tmp_path / "more.csv", *out, code=2
+    )
+    tables.write(tmp_path / "text.csv", table.with_columns(x=np.array(["a"] * 100)))
+    said = run("calibrate", MODEL, "--data", tmp_path / "text.csv", *out, code=2)
+    assert "text.csv: Column" in said and "--groups" in said
+    (tmp_path / "semi.csv").write_text("x;y;u\n1;2;3\n")
+    assert "separated by commas" in run("calibrate", MODEL, "--data", tmp_path / "semi.csv", *out, code=2)
+
+
+def test_the_version_is_known() -> None:
+    assert run("--version").strip() == gb.__version__
+
+
+def test_few_rows_are_noted(tmp_path: Path) -> None:
+    (tmp_path / "few.csv").write_text("\n".join(Path(CAL).read_text().splitlines()[:8]) + "\n")
+    words = ["--data", tmp_path / "few.csv", "--targets", "u", "--out", tmp_path / "x"]
+    assert "7 rows are too few for a finite band at 95 %; 19 are needed" in run("calibrate", MODEL, *words)
 
 
 def test_doctor_says_what_is_here() -> None:

@@ -46,7 +46,7 @@ def test_what_may_void_the_guarantee_comes_first() -> None:
     x, y = drawn(1, 60)
     calibrated = gb.calibrate(gb.predictors.Constant(zero), x, y)
     checks = sections(calibrated, x + 5)[2]
-    assert checks.table[1][0] == "ALARM" and "may void it" in checks.paragraphs[0]
+    assert checks.table[1][0] == "ALARM" and "speaks against it" in checks.paragraphs[0]
 
 
 def test_calibrations_without_a_law_say_so() -> None:
@@ -73,3 +73,15 @@ def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
     calibrated = gb.calibrate(predictor, GENERATOR.normal(size=(40, 2)), fields, score=gb.Simultaneous())
     text = report(calibrated, GENERATOR.normal(size=(9, 2)), path=tmp_path / "page.html").read_text()
     assert "Whole fields were calibrated" in text
+
+
+def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:
+    calibrated = gb.calibrate(gb.predictors.Constant(zero), *drawn(1, 100))
+    x, y = drawn(1, 100)
+    made = sections(calibrated, x, y + 5)
+    assert made[0].title == "The claim does not hold on these data" and made[0].paragraphs[0].startswith(
+        "NOT"
+    )
+    assert made[2].table[1][:2] == ["ALARM", "fresh data"]
+    with pytest.raises(ValueError, match=r"written as \.html or \.md, got"):
+        report(calibrated, x, path=tmp_path / "page.pdf")

@@ -95,9 +95,14 @@ def run(
     left = [cell for cell in study.cells if not _path(folder, cell.key).exists()]
     with (
         nullcontext(client) if client is not None else engine.connect(workers, scheduler) as client,
-        tqdm(total=len(study.cells), disable=not progress, desc=study.name, unit="cell") as bar,
+        tqdm(
+            total=len(study.cells),
+            initial=len(study.cells) - len(left),
+            disable=not progress or not left,
+            desc=study.name,
+            unit="cell",
+        ) as bar,
     ):
-        bar.update(len(study.cells) - len(left))
         while left:
             outcomes: dict[str, Outcome] = {}
             for made in _map(client, str(folder), _groups(left)):
@@ -130,14 +135,19 @@ def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status
     leased = {name.split(".")[0] for name in _names(folder / "leases", suffix="")} - done
     if wanted is not None:
         done, failed, leased = done & wanted, failed & wanted, leased & wanted
-    errors = {
-        key: json.loads(_path(folder, key, "failed").read_text())["error"].splitlines()[-1]
-        for key in sorted(failed)
-    }
+    errors = {key: _trouble(folder, key) for key in sorted(failed)}
     now = _now(folder) if leased else 0.0
     running = {key for key in leased if _Lease(folder, key).alive(now)}
     missing = 0 if wanted is None else len(wanted - done - failed - running)
     return Status(len(done), errors, len(running), missing)
+
+
+def _trouble(folder: Path, key: str) -> str:
+    """Which cell failed, and the last line of its error."""
+    found = json.loads(_path(folder, key, "failed").read_text())
+    return (
+        f"{found['experiment']}, {found['method']}, seed {found['seed']}: {found['error'].splitlines()[-1]}"
+    )
 
 
 def results(folder: str | os.PathLike[str], study: Study | None = None) -> Iterator[Result]:
@@ -190,7 +200,8 @@ def _run(folder: Path, workshop: Workshop, cell: Cell) -> None:
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise CampaignError(_full(folder)) from error
-        trouble = {"key": cell.key, "method": cell.method, "error": traceback.format_exc().strip()}
+        names = {"experiment": cell.experiment, "method": cell.method, "seed": cell.training.seed}
+        trouble = {"key": cell.key, **names, "error": traceback.format_exc().strip()}
         _write(folder, cell.key, "failed", json.dumps(trouble, indent=1))
         return
     _write(folder, cell.key, "cells", text)

@@ -18,6 +18,9 @@ SIGNIFICANT = 0.01
 PERMUTATIONS, AT_MOST = 999, 500
 """Permutations of the two-sample test, and how many points of each sample it looks at."""
 
+FEW = 10
+"""With fewer queries than this, that no shift was seen says nothing."""
+
 FAR = 0.05
 """The share of queries far from every calibration point above which there is an alarm.
 
@@ -125,6 +128,10 @@ def _findings(
 
 def _size(calibrated: Calibrated, level: Level) -> Finding:
     n, needed = len(calibrated.y), points_needed(level, calibrated.confidence)
+    worth = getattr(calibrated.threshold, "effective", None)
+    if worth is not None:
+        text = f"{n} calibration points, weighted, are worth {worth:.0f}; {needed} are needed."
+        return Finding("size", worth < needed, text)
     percent = f"{100 * float(exact(level)):g} %"
     if n < needed:
         text = f"{n} calibration points are too few for {percent}: the band is infinite. {needed} are needed."
@@ -140,7 +147,7 @@ def _guard(calibrated: Calibrated) -> Finding:
             "poor. Give `held_out` or `refit`."
         )
         return Finding("guard", False, text, known=False)
-    return Finding("guard", False, "The calibration learns nothing that an overfitted network could spoil.")
+    return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
 
 
 def _leak(calibrated: Calibrated, sites: np.ndarray) -> Finding:
@@ -176,6 +183,9 @@ def _shift(
 ) -> Finding:
     a, b = (part[generator.permutation(len(part))[:AT_MOST]] for part in (sites, queries))
     p = energy_test(a, b, generator)
+    if p >= SIGNIFICANT and len(queries) < FEW:
+        text = f"{len(queries)} queries are too few to tell whether they come from the same places."
+        return Finding("shift", False, text, known=False)
     if p < SIGNIFICANT and isinstance(calibrated.calibrator, Weighted):
         text = (
             f"The queries come from other places than the calibration points (energy distance, p = {p:.3g}); "

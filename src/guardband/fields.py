@@ -252,7 +252,7 @@ class FieldBand:
         return {
             "Conventions": "CF-1.11",
             "title": "prediction bands by guardband",
-            "comment": self.calibrated.calibrator.promise,
+            "comment": self.calibrated.promise,
             "calibration": repr(self.calibrated),
         }
 

@@ -229,6 +229,10 @@ class Evaluation:
                 f"ACD of a perfectly valid band: {self.acd_floor.mean:.4f} on average, "
                 f"{self.acd_floor.low:.4f} to {self.acd_floor.high:.4f} in 95 % of cases"
             )
+        if self.acd_floor is not None and self.acd > 1.5 * self.acd_floor.high:
+            lines.append(
+                f"Over all levels the band is off: no valid band has an ACD of {self.acd:.4f} by chance."
+            )
         return "\n".join([*lines, self.verdict])
 
     __repr__ = __str__
@@ -371,8 +375,8 @@ def _verdict(calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray 
     pieces = calibrated.threshold.laws(level, m, groups)
     if pieces is None:
         return (
-            f"{covered} of {m} covered. {calibrated.calibrator!r} promises {float(exact(level)):g} "
-            "on average over new groups; one test set has no exact law to be held against."
+            f"{covered} of {m} covered. {type(calibrated.calibrator).__name__}() promises "
+            f"{float(exact(level)):g} on average; one test set has no exact law to be held against."
         )
     if math.isinf(row.sharpness) and covered == m:
         return "The band is infinite, somewhere or everywhere, and covers everything: it proves nothing."

@@ -90,6 +90,10 @@ def field(
     ax = _axes(ax)
     shown = np.ma.masked_invalid(values)
     low, high = limits or (shown.min(), shown.max()) if shown.count() else (0.0, 1.0)
+    if limits is None and high - low <= 1e-6 * max(
+        abs(low), abs(high)
+    ):  # the same everywhere, but for rounding
+        low, high = low - 0.05 * abs(low) - 1e-12, high + 0.05 * abs(high) + 1e-12
     style = {"cmap": "viridis", "vmin": low, "vmax": high, **style}
     grid = _grid(x)
     if grid is not None:

@@ -71,8 +71,10 @@ def report(
     >>> path.read_text().splitlines()[0]
     '# A prediction band, and what it promises'
     """
-    made = sections(calibrated, x, y, level=level, groups=groups, facts=facts)
     markdown = Path(path).suffix == ".md"
+    if not markdown and Path(path).suffix not in (".html", ".htm"):
+        raise ValueError(f"A report is written as .html or .md, got {str(path)!r}.")
+    made = sections(calibrated, x, y, level=level, groups=groups, facts=facts)
     return write_text(path, (_markdown if markdown else _html)(title, made))
 
 
@@ -93,7 +95,7 @@ def sections(
         return [
             _claim(calibrated, band, level, found),
             _promise(calibrated),
-            _checks(calibrated, x, level),
+            _checks(calibrated, x, level, found),
             _data(calibrated, level),
             _measured(found),
             _pictures(calibrated, band, y, level, found),
@@ -105,11 +107,7 @@ def _claim(calibrated: Calibrated, band: Band, level: Level, found: Evaluation |
     percent = f"{float(100 * exact(level)):g} %"
     width = to_numpy(band.width).astype(float)
     finite = width[np.isfinite(width)]
-    size = (
-        f"Its width is {finite.mean():.4g} on average ({finite.min():.4g} to {finite.max():.4g})."
-        if finite.size
-        else ""
-    )
+    size = _size(finite) if finite.size else ""
     infinite = float(np.mean(np.isinf(width)))
     if infinite:
         size += f" It is infinite at {infinite:.0%} of the points: too few calibration points to say more."
@@ -118,20 +116,29 @@ def _claim(calibrated: Calibrated, band: Band, level: Level, found: Evaluation |
         if calibrated.confidence is None
         else f" With confidence {float(exact(calibrated.confidence)):g} over calibration sets."
     )
-    lines = [
+    claim = (
         f"A new measurement lies in this band with probability at least {percent}, "
         f"by calibration on {len(calibrated.y)} held-out points.{confidence} {size}"
-    ]
-    if found is not None:
-        lines.append(found.verdict)
-    return Section("The claim", lines)
+    )
+    if found is None:
+        return Section("The claim", [claim])
+    if found.verdict.startswith("NOT"):
+        return Section("The claim does not hold on these data", [found.verdict, f"The claim was: {claim}"])
+    return Section("The claim", [claim, found.verdict])
+
+
+def _size(width: np.ndarray) -> str:
+    low, high = float(width.min()), float(width.max())
+    if high - low <= 1e-6 * high:
+        return f"Its width is {high:.4g} everywhere."
+    return f"Its width is {width.mean():.4g} on average ({low:.4g} to {high:.4g})."
 
 
 def _promise(calibrated: Calibrated) -> Section:
     return Section(
         "What is guaranteed, and what is not",
         [
-            f"Guaranteed. {calibrated.calibrator.promise} This holds for any model, any noise and any number "
+            f"Guaranteed. {calibrated.promise} This holds for any model, any noise and any number "
             "of points, as an average over new points and over calibration sets.",
             "Not guaranteed. Coverage at every single point; coverage of points drawn differently from the "
             "calibration points (other places, other sensors, another regime); coverage of the noise-free "
@@ -141,7 +148,7 @@ def _promise(calibrated: Calibrated) -> Section:
     )
 
 
-def _checks(calibrated: Calibrated, x: ArrayLike, level: Level) -> Section:
+def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluation | None) -> Section:
     if flat(to_numpy(calibrated.prediction.mean)).ndim != 2 or calibrated.prediction.mean.ndim != 2:
         return Section("Is the guarantee void?", ["Whole fields were calibrated; points are not checked."])
     findings = check(calibrated, x, level=level)
@@ -149,7 +156,11 @@ def _checks(calibrated: Calibrated, x: ArrayLike, level: Level) -> Section:
     rows = [["", "what was looked at", "what was found"]]
     for finding in sorted(findings.findings, key=lambda one: not one.alarm):
         rows.append([words[finding.alarm] if finding.known else "not known", finding.name, finding.text])
-    verdict = "Nothing was found against it." if findings.ok else "Something may void it; read the alarms."
+    failed = found is not None and found.verdict.startswith("NOT")
+    if failed:
+        rows.insert(1, ["ALARM", "fresh data", "They are not covered as promised; see what was measured."])
+    fine = findings.ok and not failed
+    verdict = "Nothing was found against it." if fine else "Something speaks against it; read the alarms."
     return Section("Is the guarantee void?", [verdict], rows)
 
 

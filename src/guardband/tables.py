@@ -245,6 +245,10 @@ def _from_csv(data: bytes) -> Columns:
         ) from error
     lines = csv.reader(text, strict=True)
     names = [name.strip() for name in next(lines, [])]
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        raise TableError(
+            f"Columns should be separated by commas, got the header {names[0][:40]!r}. Save it so."
+        )
     if all(_number(name) is not None for name in names):
         raise TableError(f"The first line should be a header of names, got {names[:5]}. Add one.")
     rows = list[list[str]]()

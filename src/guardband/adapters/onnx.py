@@ -42,7 +42,11 @@ def from_onnx(path_or_bytes: str | PathLike[str] | bytes, *, train: Observations
             "Export it with a dynamic first dimension (`dynamic_shapes` in torch.onnx.export)."
         )
 
+    width = given.shape[1] if len(given.shape) == 2 else None
+
     def predict(x: Array) -> Array:
+        if isinstance(width, int) and x.shape[1] != width:
+            raise ValueError(f"The graph takes {width} inputs per row, got {x.shape[1]}.")
         return session.run([answer.name], {given.name: to_numpy(x).astype(DTYPES[given.type])})[0]
 
     return Constant(predict, train=train)

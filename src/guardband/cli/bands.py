@@ -12,8 +12,9 @@ from tqdm.auto import tqdm
 
 import guardband as gb
 from guardband import tables
-from guardband.cli.errors import taught
-from guardband.cli.models import SCALES, Artefact, own_model, predictor_of
+from guardband.cli.errors import note, taught
+from guardband.cli.models import SCALES, Artefact, matrix, own_model, predictor_of
+from guardband.store import MANIFEST
 
 CHUNK = 100_000
 """How many points are predicted at a time."""
@@ -49,6 +50,9 @@ def calibrate(
     noise: Annotated[
         float | None, typer.Option(help="Noise to be added to the scale, in the targets' units.")
     ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a calibration in that folder.")
+    ] = False,
     confidence: Annotated[
         str | None, typer.Option(help="0.9: coverage holds in 90 % of calibration sets.")
     ] = None,
@@ -56,14 +60,16 @@ def calibrate(
 ) -> None:
     """Calibrate a model on measurements it has not seen, and keep the result in a folder."""
     with taught():
+        if (out / MANIFEST).exists() and not overwrite:
+            raise ValueError(f"{out} holds a calibration already; say --overwrite, or write elsewhere.")
         table = tables.read(data)
         names_y = _names(targets)
         names_x = _names(inputs) if inputs else [n for n in table.names if n not in (*names_y, groups)]
         seen = None
         if train is not None:
             rows = tables.read(train)
-            seen = gb.Observations(rows.matrix(names_x), rows.matrix(names_y))
-        x, y = table.matrix(names_x), table.matrix(names_y)
+            seen = gb.Observations(matrix(rows, names_x, train), matrix(rows, names_y, train))
+        x, y = matrix(table, names_x, data), matrix(table, names_y, data)
         predictor = predictor_of(own_model(model), scale, seen)
         options: dict[str, Any] = {
             "calibrator": _calibrator(calibrator, seen, x, query, names_x),
@@ -73,8 +79,12 @@ def calibrate(
         }
         made = gb.calibrate(predictor, x, y, **options)
         Artefact.write(out, made, model, inputs=names_x, targets=names_y, groups=groups)
-        found = {"folder": str(out), "calibration_points": len(made.y), "promise": made.calibrator.promise}
-    _say(found, f"{made!r}\n{made.calibrator.promise}\nWritten to {out}.", as_json)
+        needed = gb.points_needed(0.95, made.confidence)
+        if len(y) < needed:
+            note(f"{len(y)} rows are too few for a finite band at 95 %; {needed} are needed.")
+        found = {"folder": str(out), "inputs": names_x, "targets": names_y, "rows": len(y)}
+    columns = f"{', '.join(names_x)} -> {', '.join(names_y)}, {len(y)} rows"
+    _say(found | {"promise": made.promise}, f"{columns}\n{made.promise}\nWritten to {out}.", as_json)
 
 
 def predict(
@@ -89,7 +99,7 @@ def predict(
     with taught():
         artefact = Artefact.read(folder, model)
         table = tables.read(data)
-        x = table.matrix(artefact.inputs)
+        x = matrix(table, artefact.inputs, data)
         labels = artefact.labels(table)
         parts = []
         for start in tqdm(range(0, len(x), CHUNK), disable=len(x) <= CHUNK, desc="predict", unit="chunk"):
@@ -123,13 +133,8 @@ def verify(
         found: dict[str, Any] = {"hashes": "right", "consistent": None}
         text = f"{folder}: every hash is right, and the model gives the stored values."
         if data is not None:
-            evaluation = artefact.evaluate(tables.read(data), level)
-            consistent = not evaluation.verdict.startswith("NOT")
-            found |= {
-                "consistent": consistent,
-                "coverage": evaluation.coverage,
-                "verdict": evaluation.verdict,
-            }
+            evaluation = artefact.evaluate(data, level)
+            found |= _measured(evaluation)
             text += f"\n{evaluation}"
     _say(found, text, as_json)
     if found["consistent"] is False:
@@ -149,6 +154,7 @@ def report(
         artefact = Artefact.read(folder, model)
         table = tables.read(data)
         labelled = all(target in table.names for target in artefact.targets)
+        measured = _measured(artefact.evaluate(data, level)) if labelled else {"consistent": None}
         facts = {
             "data": data.name,
             "inputs": ", ".join(artefact.inputs),
@@ -156,15 +162,17 @@ def report(
         }
         gb.report(
             artefact.calibrated,
-            table.matrix(artefact.inputs),
-            table.matrix(artefact.targets) if labelled else None,
+            matrix(table, artefact.inputs, data),
+            matrix(table, artefact.targets, data) if labelled else None,
             path=out,
             level=level,
             groups=artefact.labels(table),
             title=f"{', '.join(artefact.targets)}: a prediction band, and what it promises",
             facts=facts | {f"sha256 of {name}": value for name, value in artefact.hashes.items()},
         )
-    _say({"file": str(out), "measured": labelled}, f"Written to {out}.", as_json)
+    _say({"file": str(out), **measured}, f"Written to {out}.", as_json)
+    if measured["consistent"] is False:
+        raise typer.Exit(1)
 
 
 def doctor(as_json: Json = False) -> None:
@@ -176,6 +184,19 @@ def doctor(as_json: Json = False) -> None:
     _say(found, "\n".join(f"{name:{width}}  {value}" for name, value in found.items()), as_json)
     if found["exact law"] != "holds":
         raise typer.Exit(1)
+
+
+def _measured(evaluation: gb.Evaluation) -> dict[str, Any]:
+    return {
+        "consistent": not evaluation.verdict.startswith("NOT"),
+        "level": evaluation.level,
+        "points": evaluation.n_test,
+        "coverage": evaluation.coverage,
+        "mean_width": evaluation.sharpness if np.isfinite(evaluation.sharpness) else None,
+        "acd": evaluation.acd,
+        "relative_l2": evaluation.relative_l2,
+        "verdict": evaluation.verdict,
+    }
 
 
 def _names(text: str) -> list[str]:
@@ -211,7 +232,7 @@ def _calibrator(
                     "--calibrator weighted needs to know where bands will be asked for: --query FILE."
                 )
             known = x if train is None else np.asarray(train.x)
-            return gb.Weighted(gb.density_ratio(known, tables.read(query).matrix(inputs)))
+            return gb.Weighted(gb.density_ratio(known, matrix(tables.read(query), inputs, query)))
     raise ValueError(f"--calibrator should be split, grouped, clustered, local or weighted, got {word!r}.")
 
 

@@ -21,11 +21,12 @@ def taught(*more: type[Exception]) -> Iterator[None]:
     """Errors and warnings that teach are enough for a person; where they were raised is not of interest."""
     try:
         with warnings.catch_warnings():
-            warnings.showwarning = _note
+            warnings.showwarning = note
             yield
     except (ValueError, TypeError, ImportError, OSError, *more) as error:
         fail(str(error))
 
 
-def _note(message: Warning | str, *_: Any) -> None:
+def note(message: Warning | str, *_: Any) -> None:
+    """Say something worth knowing on standard error."""
     typer.secho(f"guardband: note: {message}", err=True, fg="yellow")

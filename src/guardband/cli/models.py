@@ -15,14 +15,24 @@ import numpy as np
 import guardband as gb
 from guardband import extras, store
 from guardband.adapters import from_onnx
+from guardband.arrays import shared_rows
 from guardband.files import sha256, write_bytes, write_text
-from guardband.tables import Table
+from guardband.tables import Table, TableError, read
 
 SCALES = ("constant", "distance", "latent-distance", "dropout", "laplace", "last-layer-laplace", "own")
 """Words for predictors; `own` is for an object that is a predictor already."""
 
 MODEL, SETTINGS = "model.onnx", "settings.json"
 LARGEST = 2**31
+
+
+def matrix(table: Table, columns: list[str], path: Path) -> np.ndarray:
+    """Columns as numbers (n, k), or an error that names the file."""
+    try:
+        return table.matrix(columns)
+    except TableError as error:
+        text = " Choose columns with --inputs; a sensor's name goes to --groups."
+        raise TableError(f"{path}: {error}{text if 'numbers' in str(error) else ''}") from error
 
 
 def own_model(word: str) -> Any:
@@ -64,6 +74,8 @@ def predictor_of(model: Any, scale: str, train: gb.Observations | None) -> Any:
             return model
         case "constant":
             return gb.predictors.Constant(model, train=train)
+        case "distance" | "latent-distance" if train is None and not isinstance(model, gb.Fitted):
+            raise ValueError(f"--scale {scale} measures the distance to the training rows: --train FILE.")
         case "distance":
             return gb.predictors.Distance(model, x_train, train=train)
         case "latent-distance":
@@ -72,7 +84,7 @@ def predictor_of(model: Any, scale: str, train: gb.Observations | None) -> Any:
             return gb.predictors.Dropout(model)
         case "laplace" | "last-layer-laplace":
             if not isinstance(model, gb.Fitted):
-                raise ValueError(f"--scale {scale} needs the result of `gb.fit`, got {type(model).__name__}.")
+                raise ValueError(f"--scale {scale} knows the equation: it needs the result of `gb.fit`.")
             return (gb.predictors.Laplace if scale == "laplace" else gb.predictors.LastLayerLaplace)(model)
     raise ValueError(f"--scale should be one of {', '.join(SCALES)}, got {scale!r}.")
 
@@ -139,9 +151,15 @@ class Artefact:
             return None
         return np.array([str(label) for label in table.column(self.groups)])
 
-    def evaluate(self, table: Table, level: str) -> gb.Evaluation:
-        """Coverage on fresh rows, held against the exact law."""
-        x, y = table.matrix(self.inputs), table.matrix(self.targets)
+    def evaluate(self, path: Path, level: str) -> gb.Evaluation:
+        """Coverage on fresh rows, held against the exact law; rows that were calibrated on are refused."""
+        table = read(path)
+        x, y = matrix(table, self.inputs, path), matrix(table, self.targets, path)
+        known = self.calibrated.prediction.x
+        if known is not None and x.shape[1:] == known.shape[1:]:
+            same = int(shared_rows([x, y], [known, self.calibrated.y]).sum())
+            if same:
+                raise ValueError(f"{path}: {same} of {len(y)} rows were calibrated on; test on fresh ones.")
         return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table))
 
 
@@ -156,6 +174,8 @@ def _settings(folder: Path) -> dict[str, Any]:
             and isinstance(found["manifest"], str)
             and isinstance(found.get("model", ""), str)
         )
+    except FileNotFoundError as error:
+        raise store.ArtefactError(f"There is no calibration in {folder}.") from error
     except (OSError, ValueError, KeyError) as error:
         raise store.ArtefactError(
             f"{folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."

@@ -81,7 +81,10 @@ def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler
     try:
         study = _study(made_of, out)
         write_text(out / "study.json", json.dumps(made_of, indent=1) + "\n")
-        status = campaign.run(study, out, workers=workers, scheduler=scheduler)
+        try:
+            status = campaign.run(study, out, workers=workers, scheduler=scheduler)
+        except KeyboardInterrupt:
+            fail(f"stopped: {campaign.status(out, study)}. The same command goes on.", code=130)
     except (ValueError, TypeError, ImportError, OSError, campaign.CampaignError) as error:
         fail(str(error))
     typer.echo(f"{status}\n{out / 'README.md'}")

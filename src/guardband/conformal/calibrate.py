@@ -62,7 +62,14 @@ class Calibrated:
                 "This was calibrated from arrays and has no predictor to call at x: "
                 "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
             )
-        return _ask(self.predictor, finite(rows(x, "x"), "x"))
+        x = finite(rows(x, "x"), "x")
+        known = self.prediction.x
+        if known is not None and x.shape[1:] != known.shape[1:]:
+            raise ValueError(
+                f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
+                f"got shape {tuple(x.shape)}."
+            )
+        return _ask(self.predictor, x)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
         """The band around a prediction already made: a sweep over levels pays the predictor once."""
@@ -76,6 +83,16 @@ class Calibrated:
             groups = labels(groups, len(prediction))
         q = self.threshold(prediction, level, groups)
         return self.score.band(prediction, q, float(exact(level)))
+
+    @property
+    def promise(self) -> str:
+        """What is promised, and under which assumption, in words for a person."""
+        if self.confidence is None:
+            return self.calibrator.promise
+        return (
+            f"{self.calibrator.promise} With confidence {float(exact(self.confidence)):g} this holds for the "
+            "calibration set at hand, not only on average over such sets."
+        )
 
     def __repr__(self) -> str:
         predictor = "arrays" if self.predictor is None else _name(self.predictor)

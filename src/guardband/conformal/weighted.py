@@ -39,6 +39,9 @@ class Weighted(Calibrator):
 
     ratio: Callable[[Array], Array]
 
+    def __repr__(self) -> str:
+        return f"Weighted({getattr(self.ratio, '__name__', type(self.ratio).__name__)})"
+
     @property
     def promise(self) -> str:
         """Coverage at other places."""

@@ -88,7 +88,7 @@ def save(calibrated: Calibrated, folder: str | os.PathLike[str]) -> Path:
     manifest = {
         "format": FORMAT,
         "what": repr(calibrated),
-        "promise": calibrated.calibrator.promise,
+        "promise": calibrated.promise,
         "calibration_points": len(calibrated.y),
         "training_rows": _training_rows(calibrated),
         "handed_in_at_load": sorted(encoder.yours),
