@@ -152,16 +152,23 @@ def _count(shard: Shard, dtype: np.dtype, prefixes: np.ndarray, shift: int) -> n
     """How many scores continue each prefix by each digit, (prefixes, 65536)."""
     counts = np.zeros((len(prefixes), 2**DIGIT), dtype=np.int64)
     first = shift == 8 * dtype.itemsize - DIGIT
+    leading = np.dtype(f"u{dtype.itemsize}").type(8 * dtype.itemsize - DIGIT)
+    wanted = np.zeros(2**DIGIT, dtype=bool)
+    if not first:
+        wanted[(prefixes >> np.uint64(8 * dtype.itemsize - 2 * DIGIT - shift)).astype(np.intp)] = True
     for chunk in _chunks(shard):
         keys = _keys(chunk, dtype, checked=not first)
         if first:
             counts[0] += np.bincount((keys >> keys.dtype.type(shift)).astype(np.intp), minlength=2**DIGIT)
             continue
+        # The leading bits alone leave few scores to look at, whatever the pass.
+        chosen = np.flatnonzero(wanted[(keys >> leading).astype(np.intp)])
+        keys = keys[chosen]
         prefix = keys >> keys.dtype.type(shift + DIGIT)
         place = np.minimum(np.searchsorted(prefixes, prefix), len(prefixes) - 1)
-        chosen = np.flatnonzero(prefixes[place] == prefix)
-        digits = (keys[chosen] >> keys.dtype.type(shift)).astype(np.intp) & (2**DIGIT - 1)
-        counts += np.bincount(place[chosen] * 2**DIGIT + digits, minlength=counts.size).reshape(counts.shape)
+        mine = np.flatnonzero(prefixes[place] == prefix)
+        digits = (keys[mine] >> keys.dtype.type(shift)).astype(np.intp) & (2**DIGIT - 1)
+        counts += np.bincount(place[mine] * 2**DIGIT + digits, minlength=counts.size).reshape(counts.shape)
     return counts
 
 
