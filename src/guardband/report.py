@@ -177,7 +177,7 @@ def _data(calibrated: Calibrated, level: Level) -> Section:
             f"Every calibration set of this size gives another coverage: with {n} points it lies between "
             f"{low:.3f} and {high:.3f} in 95 % of cases, {law.mean:.4f} on average, and falls below "
             f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law). For less scatter take "
-            "more points, or ask for a `confidence`."
+            "more points, or ask for a confidence when calibrating."
         )
     else:
         lines.append("How coverage scatters over calibration sets has no exact law for this calibration.")
