@@ -118,6 +118,8 @@ def test_a_new_process_gives_the_same_bands_bit_for_bit(tmp_path: Path) -> None:
             made = calibrated(name, how)
             gb.save(made, tmp_path / f"{name}+{how}")
             expected[f"{name}+{how}"] = ends(made, how)
+            here = gb.load(tmp_path / f"{name}+{how}", **YOURS.get(name, {}))
+            assert np.array_equal(ends(here, how), expected[f"{name}+{how}"])
     torch.set_num_threads(threads)
     here = str(Path(__file__).parent)
     subprocess.run([sys.executable, "-c", READER, str(tmp_path), here], check=True)
@@ -230,6 +232,10 @@ HOSTILE: dict[str, Callable[[dict[str, Any]], Any]] = {
     "nothing": lambda m: m.update(value={}),
     "words": lambda m: m["value"].update(groups={"words": [1]}),
     "a fraction": lambda m: m["value"].update(confidence={"fraction": "1/0"}),
+    "no list of parts": lambda m: m.pop("handed_in_at_load"),
+    "parts that are no names": lambda m: m.update(handed_in_at_load=[1]),
+    "an unknown entry": lambda m: m["value"].update(y={"odd": 1}),
+    "weights for a number": lambda m: m["value"].update(y={"kind": "Quantiles", "parts": 1, "weights": 2}),
     "part of you": lambda m: m["value"].update(predictor={"yours": "eval"}),
 }
 
@@ -250,6 +256,17 @@ def test_hostile_manifests_end_in_one_error(name: str, tmp_path: Path) -> None:
         change(tmp_path, HOSTILE[name], honest)
         with pytest.raises(ArtefactError):
             gb.load(tmp_path)
+
+
+def test_what_json_cannot_say_is_said_otherwise() -> None:
+    from guardband.store.codec import Decoder, Encoder
+
+    encoder = Encoder()
+    for value in (float("inf"), np.float32(2.5), (1, "a"), {"k": [None, True]}):
+        assert Decoder(encoder.arrays, {}).decode(encoder.encode(value, "v")) == value
+    assert np.isnan(Decoder({}, {}).decode({"float": "nan"}))
+    problem = gb.problems.AllenCahn2D(diffusion=0.3)
+    assert Decoder({}, {}).decode(encoder.encode(problem, "problem")) == problem
 
 
 def test_large_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,3 +150,45 @@ def test_spreads_are_medians_with_ranges() -> None:
 def test_rows_gather_seeds(result: Result) -> None:
     (row,) = rows([result, result])
     assert row.coverage().shape == (2,) and row.has_before and row.seconds["training"] >= 0
+
+
+def made_up(cell: Cell, generator: np.random.Generator) -> Result:
+    """A result as a campaign would write it, its numbers made up but lawful."""
+    levels = np.array([float(level) for level in cell.levels])
+    n = cell.draws * cell.test
+
+    def part(lift: float) -> Result:
+        covered = np.clip(levels + lift, 0, 1)
+        return {"covered": [int(c * n) for c in covered], "points": n, "acd": abs(lift) + 0.03}
+
+    found = {**part(0.0), "width": 0.5, "infinite": 0.0, "truth": 0.99, "l2": 0.5, "regions": {}}
+    if isinstance(cell.training.noise, noise.Noise):
+        found["regions"] = {"mask": part(0.0 if "local" in cell.method else -0.2), "region": part(-0.1)}
+    if "scaled" in cell.method:
+        found["before"] = part(-0.3 if cell.training.seed % 2 else 0.3) | {"width": 2.0}
+    if cell.grid:
+        size = cell.grid**cell.training.problem.domain.d
+        found["field"] = {
+            name: generator.uniform(0.1, 1, size=size).tolist()
+            for name in ("mean", "error", "width", "before")
+        }
+    seconds = {"training": 10.0, "predictor": 1.0, "evaluation": 1.0}
+    return {"key": cell.key, "cell": describe(cell), "found": found, "seconds": seconds}
+
+
+def test_the_page_on_the_paper_has_verdicts_tables_costs_and_figures(tmp_path: Path) -> None:
+    generator, study = np.random.default_rng(0), paper(seeds=2, draws=20)
+    results = [made_up(cell, generator) for cell in study.cells]
+    study.write(results, tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    for word in ("holds", "does not hold", "cannot be told at this size", "What it cost"):
+        assert word in page
+    drawn = {path.name for path in tmp_path.glob("*.png")}
+    assert drawn == {f"figure{i}-{preset}.png" for i in range(2, 10) for preset in ("ours", "paper")}
+    assert page.count("](figure") == len(drawn)
+
+
+def test_a_page_of_a_part_of_the_paper_is_a_page_too(tmp_path: Path) -> None:
+    study = paper(only=["helmholtz"], presets=["ours"], seeds=1, draws=20)
+    study.write([made_up(cell, np.random.default_rng(0)) for cell in study.cells], tmp_path)
+    assert "## helmholtz, ours" in (tmp_path / "README.md").read_text()

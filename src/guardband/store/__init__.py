@@ -119,11 +119,12 @@ def load(folder: str | os.PathLike[str], **yours: Any) -> Calibrated:
     """
     folder = Path(folder)
     manifest, data = _read(folder)
-    missing = [name for name in manifest["handed_in_at_load"] if name not in (*yours, "problem", "refit")]
+    wanted = manifest["handed_in_at_load"]
+    missing = [name for name in wanted if name not in (*yours, "problem", "refit")]
     if missing:
-        wanted = ", ".join(f"{name}=..." for name in missing)
-        raise ArtefactError(f"{folder} was saved without {' and '.join(missing)}: gb.load(folder, {wanted}).")
-    unknown = sorted(set(yours) - set(manifest["handed_in_at_load"]))
+        call = ", ".join(f"{name}=..." for name in missing)
+        raise ArtefactError(f"{folder} was saved without {' and '.join(missing)}: gb.load(folder, {call}).")
+    unknown = sorted(set(yours) - set(wanted))
     if unknown:
         raise ArtefactError(f"{folder} has no place for {', '.join(unknown)}; everything else was saved.")
     try:
@@ -162,6 +163,8 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
             )
         ((name, expected),) = found["files"].items()
         sound = claimed == _digest(found) and version == FORMAT
+        sound = sound and all(isinstance(name, str) for name in found["handed_in_at_load"])
+        sound = sound and isinstance(found["value"], dict) and isinstance(expected, dict)
         sound = sound and re.fullmatch(r"arrays-[0-9a-f]{16}\.safetensors", name) is not None
     except ArtefactError:
         raise
