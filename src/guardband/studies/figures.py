@@ -142,10 +142,13 @@ def _oscillator_bands(rows: Rows) -> Figure:
 
 
 def _local_curves(experiments: Sequence[str]) -> Callable[[Rows], Figure]:
-    """Coverage curves of plain and local CP: in the noisy region above, everywhere below."""
+    """Coverage curves of plain and local CP: in the noisy region first, then everywhere."""
 
     def draw(rows: Rows) -> Figure:
-        figure, axes = _panels(2, len(experiments), 3.6 * len(experiments) + 0.6, 7.4, sharey=True)
+        if len(experiments) == 1:
+            figure, axes = _panels(1, 2, 8, 4.2, sharey=True)
+        else:
+            figure, axes = _panels(2, len(experiments), 3.6 * len(experiments) + 0.6, 7.4, sharey=True)
         axes = axes.reshape(2, -1)
         for j, experiment in enumerate(experiments):
             for ax, path, place in (
@@ -244,7 +247,7 @@ def _curve(ax: Axes, row: Row, path: tuple[str, ...], colour: str, label: str) -
 def _frame(ax: Axes) -> None:
     ax.plot([0, 1], [0, 1], ":", color=plot.GREY, lw=1)
     ax.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="level asked", ylabel="coverage measured", aspect="equal")
-    ax.legend(frameon=False, fontsize="x-small", loc="upper left")
+    ax.legend(frameon=False, fontsize="x-small", loc="best")
 
 
 def _field(row: Row) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
