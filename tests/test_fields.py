@@ -5,6 +5,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -211,3 +212,33 @@ def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_ten_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
     kill_while_writing(tmp_path, 10)
+
+
+@pytest.mark.long
+def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
+    from test_campaign import Cluster
+
+    axis = np.linspace(-1, 1, 1200)
+    band = gb.field(calibrated(), {"x": axis, "y": axis}, levels=["0.9", "0.95"], chunk=12_000)
+    band.to_zarr(tmp_path / "whole.zarr", batch=512, progress=False)
+    cluster, generator, killed = Cluster(tmp_path), random.Random(0), 0
+    address = cluster.start()
+
+    def kill() -> None:
+        nonlocal killed
+        while killed < 10 and not stop.wait(generator.uniform(0.3, 1.5)):
+            cluster.kill_one(generator)
+            killed += 1
+
+    stop = threading.Event()
+    killer = threading.Thread(target=kill)
+    killer.start()
+    for attempt in range(20):  # until ten workers were killed while chunks were being written
+        band.to_zarr(tmp_path / f"f{attempt}.zarr", batch=512, scheduler=address, progress=False)
+        assert content(tmp_path / f"f{attempt}.zarr") == content(tmp_path / "whole.zarr")
+        if killed >= 10:
+            break
+    stop.set()
+    killer.join()
+    cluster.stop()
+    assert killed == 10

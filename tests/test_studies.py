@@ -12,7 +12,7 @@ from guardband.predictors import Constant, Distance
 from guardband.problems import Poisson1D, noise
 from guardband.studies import Cell, Result, Study, Training, Use, grid, paper
 from guardband.studies.base import describe
-from guardband.studies.paper import EXPERIMENTS, METHODS
+from guardband.studies.experiments import EXPERIMENTS, METHODS
 from guardband.studies.tables import broken, rows, spread, write_page
 from guardband.studies.workshop import Pool, Workshop, recalibrated
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
@@ -165,40 +165,6 @@ class Study:
             raise ValueError(
                 f"{len(keys) - len(set(keys))} cells of the study {self.name!r} are there twice."
             )
-
-
-def grid(
-    name: str,
-    trainings: Iterable[Training],
-    predictors: Mapping[str, Use],
-    calibrators: Mapping[str, Use | Calibrator] | None = None,
-    **options: Any,
-) -> Study:
-    """Every predictor with every calibrator on every training; options are those of `Cell`.
-
-    >>> import guardband as gb
-    >>> from guardband.studies import Training, Use, grid
-    >>> trainings = [Training(gb.problems.Poisson1D(), (16, 16), n=60, noise=0.1, seed=s) for s in range(5)]
-    >>> study = grid("mine", trainings, {"constant": Use(gb.predictors.Constant)}, cal=30, test=100)
-    >>> len(study.cells), study.cells[0].key == study.cells[1].key
-    (5, False)
-    """
-    from guardband.studies.tables import write_page
-
-    cells = [
-        Cell(
-            type(training.problem).__name__,
-            f"{method}, {how}" if calibrators else method,
-            training,
-            predictor,
-            calibrator=calibrator,
-            **options,
-        )
-        for training in trainings
-        for method, predictor in predictors.items()
-        for how, calibrator in (calibrators or {"split": Split()}).items()
-    ]
-    return Study(name, cells, write_page)
 
 
 def describe(value: Any) -> Any:

@@ -11,7 +11,7 @@ import torch
 
 from guardband import plot
 from guardband.problems.noise import Noise
-from guardband.studies.paper import EXPERIMENTS, Preset
+from guardband.studies.experiments import EXPERIMENTS, Preset
 from guardband.studies.tables import Row
 from guardband.values import Band
 

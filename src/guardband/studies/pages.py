@@ -10,8 +10,8 @@ import numpy as np
 from guardband.files import write_text
 from guardband.metrics import acd_floor
 from guardband.studies.base import Result
+from guardband.studies.experiments import EXPERIMENTS, PRESETS
 from guardband.studies.figures import TITLES, draw_all
-from guardband.studies.paper import EXPERIMENTS, PRESETS
 from guardband.studies.tables import Row, broken, has_law, rows, spread, table, verdict
 
 PAPER: dict[tuple[str, str], tuple[float, float, float, float]] = {
