@@ -46,7 +46,7 @@ def connect(workers: int | None = None, scheduler: str | None = None) -> Iterato
             threads_per_worker=1,
             processes=True,
             host="127.0.0.1",
-            dashboard_address=None,
+            dashboard_address="127.0.0.1:0",
             silence_logs=50,
         ) as cluster,
         distributed.Client(cluster) as client,
