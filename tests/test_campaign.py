@@ -192,6 +192,27 @@ def test_engines_refuse_what_makes_no_sense() -> None:
         pass
 
 
+def test_a_lost_scheduler_ends_a_campaign_with_a_sentence(tmp_path: Path, monkeypatch: Any) -> None:
+    def gone(*_: Any) -> Any:
+        raise engine.SchedulerGone("The scheduler is gone.")
+
+    monkeypatch.setattr(engine, "each", gone)
+    with pytest.raises(campaign.CampaignError, match="The scheduler is gone"):
+        campaign.run(small(1), tmp_path, progress=False)
+
+
+def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "own.py").write_text(OWN)
+
+    def stop(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(campaign, "run", stop)
+    words = ["study", "run", str(tmp_path / "own.py"), "--out", str(tmp_path / "out")]
+    run = CliRunner().invoke(cli.app, words)
+    assert run.exit_code == 130 and "The same command goes on" in run.output
+
+
 OWN = """
 from dataclasses import dataclass
 
