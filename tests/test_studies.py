@@ -192,3 +192,6 @@ def test_a_page_of_a_part_of_the_paper_is_a_page_too(tmp_path: Path) -> None:
     study = paper(only=["helmholtz"], presets=["ours"], seeds=1, draws=20)
     study.write([made_up(cell, np.random.default_rng(0)) for cell in study.cells], tmp_path)
     assert "## helmholtz, ours" in (tmp_path / "README.md").read_text()
+    running = paper(only=["oscillator"], presets=["ours"], seeds=2, draws=20).cells
+    for some in (running[:-5], running[:3], [running[2], *running[7:9]]):
+        study.write([made_up(cell, np.random.default_rng(0)) for cell in some], tmp_path)

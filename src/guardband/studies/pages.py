@@ -190,7 +190,14 @@ def _judged_region(row: Row | None, test: object) -> str:
 def _judged_width(plain: Row | None, local: Row | None) -> str:
     if plain is None or local is None:
         return "-"
-    a, b = plain.find("width"), local.find("width")
+    wide, narrow = (
+        {result["cell"]["training"]["seed"]: result["found"]["width"] for result in row.results}
+        for row in (plain, local)
+    )
+    both = [seed for seed in wide if seed in narrow]  # a study that still runs may lack some
+    if not both:
+        return "-"
+    a, b = np.array([[wide[seed], narrow[seed]] for seed in both]).T
     share = np.mean(b < a)
     word = HOLDS if share >= 0.8 else FAILS if share <= 0.2 else "in some trainings"
     return f"{np.median(a):.3f} to {np.median(b):.3f}: {word}"
