@@ -3,6 +3,7 @@
 import csv
 from pathlib import Path
 
+import onnx
 import torch
 
 import guardband as gb
@@ -27,6 +28,7 @@ def main() -> None:
         external_data=False,
         verbose=False,
     )
+    strip(HERE / "model.onnx")
     for name, rows in seen.items():
         targets = [] if name == "query" else ["u"]
         with (HERE / f"{name}.csv").open("w", newline="") as file:
@@ -34,6 +36,17 @@ def main() -> None:
             writer.writerow(["x", "y", *targets])
             for x, y in zip(rows.x.tolist(), rows.y.tolist(), strict=True):
                 writer.writerow([f"{value:.6f}" for value in (*x, *(y if targets else ()))])
+
+
+def strip(path: Path) -> None:
+    """Remove the exporter's own notes, which say where the code lay."""
+    model = onnx.load(path)
+    for part in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
+        del part.metadata_props[:]
+        part.doc_string = ""
+    for part in (*model.graph.value_info, *model.graph.initializer):
+        del part.metadata_props[:]
+    onnx.save(model, path)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ def connect(workers: int | None = None, scheduler: str | None = None) -> Iterato
     """A Dask client for so many processes here, or for the scheduler at an address; None for neither.
 
     Processes started here have one thread each, and not the allocator setting that Dask gives them, which
-    makes torch about twice as slow. Workers of a scheduler that was started elsewhere are taken as they are:
+    slows torch down. Workers of a scheduler that was started elsewhere are taken as they are:
     start them with `MALLOC_TRIM_THRESHOLD_` unset and `OMP_NUM_THREADS=1`.
     """
     if workers is not None and scheduler is not None:

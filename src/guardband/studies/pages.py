@@ -40,10 +40,10 @@ A, B and C were stored by the authors' code.
 
 AUTHORS_SECONDS = {
     "allen-cahn": (179, "distance, 4500 steps"),
-    "allen-cahn HMC": (2800, "HMC"),
+    "one HMC": (2800, "6000 iterations"),
     "helmholtz": (3400, "5000 steps at 650 to 713 ms"),
     "oscillator": (310, "20 000 steps at 14 to 17 ms"),
-    "local curve": (19 * 77, "nineteen quantile networks"),
+    "a local coverage curve": (19 * 77, "nineteen quantile networks"),
 }
 """CPU seconds of the authors' code on one core of a server; noisy."""
 
@@ -256,6 +256,17 @@ def _costs(results: Sequence[Result]) -> Iterator[str]:
         known = f"{theirs} ({what})" if theirs else "-"
         yield f"| {name} | {known} | {' | '.join(cells)} | {' | '.join(hours)} |"
     yield f"| all | | | | {totals['paper']:.2f} | {totals['ours']:.2f} |"
+    for what, experiment, method, part in (
+        ("one HMC", "allen-cahn", "HMC, scaled", "predictor"),
+        ("a local coverage curve", "oscillator", LOCAL, "evaluation"),
+    ):
+        found = [
+            [r["seconds"][part] for r in results if (r["cell"]["experiment"], r["cell"]["method"]) == key]
+            for key in ((f"{experiment}, {preset}", method) for preset in ("paper", "ours"))
+        ]
+        cells = [f"{np.median(its):.0f}" if its else "-" for its in found]
+        theirs, note = AUTHORS_SECONDS[what]
+        yield f"| {what} | {theirs} ({note}) | {' | '.join(cells)} | | |"
 
 
 def _total(mine: Sequence[Result]) -> float:
