@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import guardband as gb
-from guardband import fields
+from guardband.fields.band import BATCHES, USUAL
 
 pytest.importorskip("zarr")
 pytestmark = [
@@ -85,8 +85,14 @@ def test_a_level_is_added_without_computing_the_rest(tmp_path: Path, monkeypatch
     same = {name for name in before if "/c/" in name}
     assert all(after[name] == before[name] for name in same)
     assert any(name.startswith("upper_0.5/c/") for name in after)
-    monkeypatch.setattr(fields, "_computed", lambda *_: pytest.fail("computed again"))
-    both.to_zarr(path, progress=False)
+    other_order = gb.field(made, AXES, levels=[0.5, 0.9], chunk=200)
+    original = gb.FieldBand.compute
+
+    def probes_only(self: gb.FieldBand, region: Any = None, *, batch: int = 0) -> dict[str, np.ndarray]:
+        return original(self, region) if batch == 0 else pytest.fail("computed again")
+
+    monkeypatch.setattr(gb.FieldBand, "compute", probes_only)
+    other_order.to_zarr(path, progress=False)
 
 
 def test_damaged_chunks_are_found_and_made_again(tmp_path: Path) -> None:
@@ -139,14 +145,32 @@ def test_errors_teach(tmp_path: Path) -> None:
         small().to_zarr(path, batch=128, progress=False)
     with pytest.raises(ValueError, match="holds another field"):
         gb.field(calibrated(), {"x": AXES["x"], "y": AXES["x"]}).to_zarr(path, progress=False)
+    other = gb.calibrate(gb.predictors.LastLayerLaplace(FITTED, layers=1), CAL.x[:50], CAL.y[:50])
+    with pytest.raises(ValueError, match="holds another field"):
+        gb.field(other, AXES, levels=0.8, chunk=200).to_zarr(path, progress=False)
 
 
-def test_a_batch_is_chosen_by_measurement(tmp_path: Path) -> None:
+def test_threads_are_as_they_were(tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    small().to_zarr(tmp_path / "f.zarr", batch=64, progress=False)
+    assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)
+
+
+def test_a_batch_is_chosen_by_measurement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import zarr
 
-    band = gb.field(calibrated(), {"x": np.linspace(-1, 1, 100), "y": np.linspace(-1, 1, 100)})
-    path = band.to_zarr(tmp_path / "f.zarr", progress=False)
-    assert zarr.open_group(path, mode="r").attrs["batch"] in fields.BATCHES
+    axis = np.linspace(-1, 1, 100)
+    path = gb.field(calibrated(), {"x": axis, "y": axis}).to_zarr(tmp_path / "f.zarr", progress=False)
+    assert zarr.open_group(path, mode="r").attrs["batch"] == USUAL  # not worth a measurement
+
+    def slow_unless_large(calibrated: gb.Calibrated, x: np.ndarray, batch: int) -> None:
+        time.sleep(0.0002 * len(x) / batch)
+
+    monkeypatch.setattr("guardband.fields.band._predicted", slow_unless_large)
+    large = np.linspace(-1, 1, 1500)
+    assert gb.field(calibrated(), {"x": large, "y": large}).tuned_batch() == max(BATCHES)
 
 
 def test_one_pass_gives_what_two_gave() -> None:
@@ -159,23 +183,22 @@ def test_one_pass_gives_what_two_gave() -> None:
 
 WRITER = """
 import sys
-import numpy as np
 sys.path.insert(0, sys.argv[1])
-import torch
-torch.set_num_threads(1)
-from guardband import fields
+from guardband import FieldBand
 from test_fields import small
 
-original = fields._computed
+original = FieldBand.compute
 
 
-def counted(band, region, batch):
-    found = original(band, region, batch)
+def counted(self, region=None, *, batch=None):
+    if batch is None:  # a probe, not a chunk
+        return original(self, region)
+    found = original(self, region, batch=batch)
     open(sys.argv[3], "a").write(f"{region[0].start} {region[1].start}" + chr(10))
     return found
 
 
-fields._computed = counted
+FieldBand.compute = counted
 print("ready", flush=True)
 small().to_zarr(sys.argv[2], batch=64, progress=False)
 print("done", flush=True)
@@ -183,7 +206,7 @@ print("done", flush=True)
 
 
 def kill_while_writing(folder: Path, kills: int) -> None:
-    """Killed again and again, the store ends as an uninterrupted one; a chunk is lost at most per kill."""
+    """Killed again and again, the store ends as an uninterrupted one; a kill costs two chunks at most."""
     expected = content(small().to_zarr(folder / "whole.zarr", batch=64, progress=False))
     here, target, log = str(Path(__file__).parent), folder / "f.zarr", folder / "log.txt"
     generator, killed = random.Random(0), 0
@@ -202,7 +225,8 @@ def kill_while_writing(folder: Path, kills: int) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert content(target) == expected
     chunks = len(list(small().regions()))
-    assert len(log.read_text().splitlines()) <= chunks + killed
+    # One was being computed, the one before it was being written.
+    assert len(log.read_text().splitlines()) <= chunks + 2 * killed
 
 
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:

@@ -24,7 +24,6 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from tqdm.auto import tqdm
 
 from guardband import engine, extras
@@ -179,7 +178,7 @@ def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
     mine = [cell for cell in cells if not _path(place, cell.key).exists() and leases[cell.key].take(now)]
     held = [leases[cell.key] for cell in mine]
     workshop = Workshop(place / "trainings")
-    with _one_thread(), _heart(held):
+    with engine.one_thread(), _heart(held):
         for cell in mine:
             # Somebody may have finished it between our look and our lease.
             if not _path(place, cell.key).exists():
@@ -376,14 +375,3 @@ def _names(folder: Path, suffix: str = ".json") -> set[str]:
     return {
         path.name.removesuffix(suffix) for path in found if path.name[0] != "." and path.name.endswith(suffix)
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Torch on one thread, as every result of a campaign is made."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

@@ -6,11 +6,24 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import torch
+
 from guardband import extras
 
 
 class SchedulerGone(RuntimeError):
     """The Dask scheduler does not answer any more."""
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Torch on one thread for the length of a block: what is computed does not depend on the machine."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 @contextmanager

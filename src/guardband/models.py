@@ -43,9 +43,11 @@ def evaluate(model: Model, x: Array) -> Array:
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Eval mode for the length of a block; afterwards every submodule is in the mode it was in."""
     modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+    busy = any(training for _, training in modes)
+    if busy:
+        model.eval()
     try:
         yield
     finally:
-        for module, training in modes:
+        for module, training in modes if busy else ():
             module.training = training

@@ -58,8 +58,10 @@ class MLP(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """The penultimate layer (n, width): what the last, linear layer sees."""
         h = (x - self.center) / self.reach
+        # Without gradients tanh works in place: one pass through memory less.
+        in_place = self.activation is torch.tanh and not torch.is_grad_enabled()
         for i, layer in enumerate(self.linears[:-1]):
-            h = self.activation(layer(h))
+            h = layer(h).tanh_() if in_place else self.activation(layer(h))
             mask = self.draw_mask(i, h)
             h = h if mask is None else h * mask
         return h

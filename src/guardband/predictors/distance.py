@@ -153,7 +153,7 @@ def _tree_of(points: np.ndarray) -> Any:
 
 def _nearest(tree: Any, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
     """Distances and positions of the k nearest points, (n, k); of x itself not, if it is to be left out."""
-    distances, nearest = tree.query(x, k + 1)
+    distances, nearest = tree.query(x, k + 1, workers=torch.get_num_threads())
     drop = left_out & (distances[:, :1] == 0)
     return np.where(drop, distances[:, 1:], distances[:, :-1]), np.where(
         drop, nearest[:, 1:], nearest[:, :-1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import torch
 from torch import Tensor, nn
@@ -39,9 +39,9 @@ class Draws:
         self.stacked, self.train = dict(stacked), train
 
     def __call__(self, x: Array) -> Prediction:
-        """Mean and standard deviation over the draws."""
-        outputs = self.outputs(x).double()
-        spread, mean = torch.std_mean(outputs, dim=0)
+        """Mean and standard deviation over the draws; memory does not grow with their number."""
+        parts = [torch.std_mean(part.double(), dim=0) for part in self._parts(x)]
+        spread, mean = (torch.cat(found) for found in zip(*parts, strict=True))
         return Prediction(x, like(x, mean), like(x, spread))
 
     def at_training(self, x_train: Array) -> Prediction:
@@ -50,12 +50,7 @@ class Draws:
 
     def outputs(self, x: Array) -> Tensor:
         """What each draw says at x: (draws, n, m)."""
-        parameter = next(self.net.parameters())
-        points = to_torch(x).to(parameter)
-        widest = max(p.shape[0] for p in self.net.parameters())
-        chunk = max(1, AT_ONCE // (len(self) * widest))
-        with evaluating(self.net), torch.no_grad():
-            return torch.cat([self._part(part) for part in points.split(chunk)], dim=1)
+        return torch.cat(list(self._parts(x)), dim=1)
 
     def __len__(self) -> int:
         return len(next(iter(self.stacked.values())))
@@ -63,8 +58,12 @@ class Draws:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} draws)"
 
-    def _part(self, x: Tensor) -> Tensor:
-        def one(weights: dict[str, Tensor]) -> Tensor:
-            return functional_call(self.net, weights, (x,))
-
-        return vmap(one)(self.stacked)
+    def _parts(self, x: Array) -> Iterator[Tensor]:
+        """What each draw says at a few points at a time."""
+        points = to_torch(x).to(next(self.net.parameters()))
+        widest = max(p.shape[0] for p in self.net.parameters())
+        with evaluating(self.net), torch.no_grad():
+            for part in points.split(max(1, AT_ONCE // (len(self) * widest))):
+                yield vmap(lambda weights, part=part: functional_call(self.net, weights, (part,)))(
+                    self.stacked
+                )

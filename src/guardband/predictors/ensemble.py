@@ -76,9 +76,14 @@ class Ensemble:
         return cls(members)
 
     def __call__(self, x: Array) -> Prediction:
-        """Mean and standard deviation over the members."""
-        outputs = np.stack([to_numpy(evaluate(member, x)).astype(float) for member in self.members])
-        return Prediction(x, like(x, outputs.mean(0)), like(x, outputs.std(0, ddof=1)))
+        """Mean and standard deviation over the members, one at a time: memory does not grow with them."""
+        mean = squares = np.zeros(1)
+        for i, member in enumerate(self.members):
+            output = to_numpy(evaluate(member, x)).astype(float)
+            change = output - mean
+            mean = mean + change / (i + 1)
+            squares = squares + change * (output - mean)
+        return Prediction(x, like(x, mean), like(x, np.sqrt(squares / (len(self.members) - 1))))
 
     def at_training(self, x_train: Array) -> Prediction:
         """The prediction at training points, taken as it is."""

@@ -12,9 +12,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional
 
 from guardband.arrays import Array, like, rows, to_torch
 from guardband.models import evaluate, evaluating
@@ -121,12 +123,26 @@ class LastLayerLaplace(Laplace):
         if self.layers > 1 or not isinstance(net, MLP) or net.sizes[-1] > 1:
             return super().__call__(x)
         with evaluating(net), torch.no_grad():
-            points = to_torch(x).to(next(net.parameters()))
-            features = net.features(points)
+            features = net.features(to_torch(x).to(net.center))
             mean = net.linears[-1](features)
-            slopes = torch.cat([features, torch.ones_like(mean)], dim=1).double()
-        scale = self.posterior.variance(slopes).sqrt()[:, None]
+            weight, bias, rest = self._whitening
+            whitened = functional.linear(features, weight, bias)
+            scale = torch.hypot(torch.linalg.vector_norm(whitened, dim=1, keepdim=True), rest)
         return Prediction(x, like(x, mean), like(x, scale))
+
+    @cached_property
+    def _whitening(self) -> tuple[Tensor, Tensor, Tensor]:
+        """One more linear layer, and a constant: the length of both is the scale.
+
+        The inverse of the factor, turned so that it has as many rows as there are features, and one that sees
+        the bias alone. As exact as the features that it gets.
+        """
+        factor = self.posterior.factor
+        inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
+        turn, weight = torch.linalg.qr(inverse[:, :-1], mode="complete")
+        bias = turn.T @ inverse[:, -1]
+        like_net = self.fitted.net.center  # type: ignore[union-attr]
+        return weight[:-1].to(like_net), bias[:-1].to(like_net), bias[-1].abs().to(like_net)
 
     def _weights(self, net: nn.Module) -> list[str]:
         """The names of the last layers' weights."""
