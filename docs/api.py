@@ -52,7 +52,7 @@ SECTIONS = {
     """,
     "Keep and show": """
         save load ArtefactError store.manifest report export_onnx
-        field FieldBand conformal.order_statistics conformal.calibrate_shards
+        field FieldBand write_mesh conformal.order_statistics conformal.calibrate_shards
         tables.Table tables.read tables.write tables.TableError
     """,
     "Adapters": """

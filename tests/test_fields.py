@@ -128,6 +128,65 @@ def test_points_meshes_and_several_outputs(tmp_path: Path) -> None:
     assert "u_lower_0.95" in lazy["u_mean"].attrs["ancillary_variables"]
 
 
+def test_grids_are_written_with_their_cells(tmp_path: Path) -> None:
+    meshio = pytest.importorskip("meshio")
+    back = meshio.read(small().to_mesh(tmp_path / "grid.vtu"))
+    assert back.cells[0].type == "quad" and len(back.cells[0].data) == 36 * 28
+    corners = back.points[back.cells[0].data[0]][:, :2]
+    assert np.allclose(
+        np.roll(corners, -1, axis=0) - corners, [[2 / 36, 0], [0, 2 / 28], [-2 / 36, 0], [0, -2 / 28]]
+    )
+    assert np.allclose(back.point_data["mean"], small().compute()["mean"].reshape(-1))
+    line = {"t": np.linspace(0, 1, 5)}
+    cube = {name: np.linspace(0, 1, 3) for name in "xyz"}
+    for grid, n, kind, cells in ((line, 5, "line", 4), (cube, 27, "hexahedron", 8)):
+        mean = np.arange(n, dtype=float)[None, :, None]
+        gb.write_mesh(gb.Band(None, mean, mean - 1, mean + 1, 0.9), grid, tmp_path / "f.vtu")
+        found = meshio.read(tmp_path / "f.vtu")
+        assert found.cells[0].type == kind and len(found.cells[0].data) == cells
+        assert np.array_equal(found.point_data["upper_0.9"], mean[0, :, 0] + 1)
+
+
+def test_meshes_teach(tmp_path: Path) -> None:
+    pytest.importorskip("meshio")
+    mean = np.zeros((2, 6, 2))
+    band = gb.Band(None, mean, mean - 1, mean + 1, 0.9)
+    grid = {"x": np.arange(3.0), "y": np.arange(2.0)}
+    with pytest.raises(ValueError, match="holds one field, got 2"):
+        gb.write_mesh(band, grid, tmp_path / "f.vtu")
+    one = gb.Band(None, mean[:1], mean[:1] - 1, mean[:1] + 1, 0.9)
+    with pytest.raises(ValueError, match="should name the 2 outputs, got 1"):
+        gb.write_mesh(one, grid, tmp_path / "f.vtu", names=["u"])
+    with pytest.raises(ValueError, match="for each of 3 nodes, got 6"):
+        gb.write_mesh(one, {"x": np.arange(3.0)}, tmp_path / "f.vtu")
+    with pytest.raises(ValueError, match="at most three coordinates, got 4"):
+        gb.write_mesh(one, np.zeros((6, 4)), tmp_path / "f.vtu")
+    gb.write_mesh(one, grid, tmp_path / "f.vtu", names=["u", "v"])
+
+
+def test_plain_xarray_opens_the_store(tmp_path: Path) -> None:
+    path = small().to_zarr(tmp_path / "f.zarr", progress=False)
+    code = (
+        "import sys, xarray; store = xarray.open_zarr(sys.argv[1]); "
+        "assert 'guardband' not in sys.modules and 'torch' not in sys.modules; "
+        "print(float(store['upper_0.95'].max()), store['mean'].dims, store.attrs['Conventions'])"
+    )
+    said = subprocess.run([sys.executable, "-c", code, str(path)], capture_output=True, text=True, check=True)
+    highest = float(small().compute()["upper_0.95"].max())
+    assert said.stdout.split() == [str(highest), "('x',", "'y')", "CF-1.11"]
+
+
+def test_widths_alone() -> None:
+    band = small(parts=["mean", "width"])
+    assert band.variables == ["mean", "width_0.9", "width_0.95"]
+    found, ends = band.compute(), small().compute()
+    assert np.array_equal(found["width_0.9"], ends["upper_0.9"] - ends["lower_0.9"])
+    assert band.attributes("width_0.9")["long_name"] == "width of the 0.9 prediction band of prediction"
+    assert band.attributes("mean")["ancillary_variables"] == "width_0.9 width_0.95"
+    with pytest.raises(ValueError, match=r"should be some of .* got \['middle'\]"):
+        small(parts=["middle"])
+
+
 def test_infinite_bands_are_written_as_they_are(tmp_path: Path) -> None:
     few = gb.calibrate(gb.predictors.Constant(FITTED), CAL.x[:5], CAL.y[:5])
     assert np.isinf(gb.field(few, AXES).compute()["upper_0.95"]).all()
@@ -248,9 +307,17 @@ def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
     cluster, generator, killed = Cluster(tmp_path), random.Random(0), 0
     address = cluster.start()
 
+    finished: dict[Path, int] = {}
+
+    def look() -> None:
+        """A chunk with a note is finished: its note must never be written again."""
+        for note in tmp_path.glob("f*.zarr.notes/*.json"):
+            assert finished.setdefault(note, note.stat().st_mtime_ns) == note.stat().st_mtime_ns
+
     def kill() -> None:
         nonlocal killed
         while killed < 10 and not stop.wait(generator.uniform(0.3, 1.5)):
+            look()
             cluster.kill_one(generator)
             killed += 1
 
@@ -265,4 +332,5 @@ def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
     stop.set()
     killer.join()
     cluster.stop()
-    assert killed == 10
+    look()
+    assert killed == 10 and len(finished) >= 100

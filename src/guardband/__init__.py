@@ -37,7 +37,7 @@ from guardband.conformal import (
     raw_band,
 )
 from guardband.export import export_onnx
-from guardband.fields import FieldBand, field
+from guardband.fields import FieldBand, field, write_mesh
 from guardband.metrics import Evaluation, evaluate
 from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
 from guardband.report import report
@@ -100,4 +100,5 @@ __all__ = [
     "save",
     "studies",
     "testing",
+    "write_mesh",
 ]

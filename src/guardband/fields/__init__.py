@@ -1,8 +1,10 @@
 """Fields: bands over grids, meshes and lists of points of any size, chunk by chunk.
 
-`band.py` says what a field is and computes a part of it; `chunks.py` writes it to disk, here or on workers.
+`band.py` says what a field is and computes a part of it; `chunks.py` writes it to disk, here or on workers;
+`mesh.py` writes for ParaView.
 """
 
 from guardband.fields.band import FieldBand, field
+from guardband.fields.mesh import write_mesh
 
-__all__ = ["FieldBand", "field"]
+__all__ = ["FieldBand", "field", "write_mesh"]

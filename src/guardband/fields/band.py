@@ -23,6 +23,7 @@ from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.rank import Level, exact
 from guardband.fields import chunks
 from guardband.fields.chunks import Region
+from guardband.fields.mesh import mesh_of, write_variables
 from guardband.values import Prediction
 
 CHUNK = 2**18
@@ -30,6 +31,9 @@ CHUNK = 2**18
 
 Coordinate: TypeAlias = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
 """Dimensions, values and attributes, as xarray takes them."""
+
+PARTS = ("mean", "lower", "upper")
+"""What is computed of a band if nothing else is asked for."""
 
 BATCHES = (512, 1024, 2048, 4096, 8192, 16384)
 """Micro-batches among which a short measurement chooses."""
@@ -43,6 +47,7 @@ def field(
     grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str],
     *,
     levels: Sequence[Level] | Level = 0.95,
+    parts: Sequence[str] = PARTS,
     names: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
     dtype: str = "float32",
@@ -51,8 +56,9 @@ def field(
     """The band over a whole field, computed when it is asked for.
 
     `grid` is named coordinates, in the order of the model's inputs, of which every combination is a point;
-    or points (n, d); or a mesh file, whose nodes are the points. `names` are those of several outputs,
-    `units` go into the attributes. Several levels cost one pass of the model.
+    or points (n, d); or a mesh file, whose nodes are the points. `parts` are those of the band that are
+    wanted: "mean", "lower", "upper", "width". `names` are those of several outputs, `units` go into the
+    attributes. Several levels cost one pass of the model.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -72,7 +78,7 @@ def field(
         raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
     mesh = None
     if isinstance(grid, str | os.PathLike):
-        mesh = extras.load("meshio", "mesh").read(grid)
+        mesh = mesh_of(grid)
         d = m if calibrated.prediction.x is None else calibrated.prediction.x.shape[1]
         grid = mesh.points[:, :d]
     if isinstance(grid, Mapping):
@@ -81,7 +87,10 @@ def field(
             raise ValueError("`grid` should map names to coordinates (n,), one axis each.")
     else:
         axes = {"point": to_numpy(rows(grid, "grid")).astype(dtype)}
-    return FieldBand(calibrated, axes, decimals, tuple(names), dict(units or {}), chunk, mesh)
+    if not parts or set(parts) - {*PARTS, "width"}:
+        raise ValueError(f'`parts` should be some of "mean", "lower", "upper", "width", got {list(parts)}.')
+    about = {"names": tuple(names), "units": dict(units or {}), "parts": tuple(parts)}
+    return FieldBand(calibrated, axes, decimals, **about, chunk=chunk, mesh=mesh)
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,6 +111,7 @@ class FieldBand:
     levels: tuple[str, ...]
     names: tuple[str, ...] = ()
     units: dict[str, str] = part_of(default_factory=dict)
+    parts: tuple[str, ...] = PARTS
     chunk: int = CHUNK
     mesh: Any = part_of(default=None, repr=False)
 
@@ -112,11 +122,10 @@ class FieldBand:
 
     @property
     def variables(self) -> list[str]:
-        """Mean, lower and upper end at every level, of every output."""
-        ends = [f"{end}_{level}" for level in self.levels for end in ("lower", "upper")]
-        return [
-            f"{name}_{part}" if name else part for name in self.names or ("",) for part in ("mean", *ends)
-        ]
+        """The mean, and the other parts at every level, of every output."""
+        ends = [f"{part}_{level}" for level in self.levels for part in self.parts if part != "mean"]
+        found = ["mean", *ends] if "mean" in self.parts else ends
+        return [f"{name}_{part}" if name else part for name in self.names or ("",) for part in found]
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
@@ -157,15 +166,16 @@ class FieldBand:
                     whole[name][chunk] = values
             return whole
         prediction = _predicted(self.calibrated, self.points(region), batch)
-        ends = [to_numpy(prediction.mean)]
+        ends = [prediction.mean] if "mean" in self.parts else []
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InfiniteBandWarning)
             for level in self.levels:
                 made = self.calibrated.band(prediction, level)
-                ends += [to_numpy(made.lower), to_numpy(made.upper)]
+                ends += [getattr(made, part) for part in self.parts if part != "mean"]
         size = tuple(part.stop - part.start for part in region)
         outputs = range(max(1, len(self.names)))
-        values = [end[:, j].reshape(size).astype(self.dtype, copy=False) for j in outputs for end in ends]
+        arrays = [to_numpy(end) for end in ends]
+        values = [end[:, j].reshape(size).astype(self.dtype, copy=False) for j in outputs for end in arrays]
         return dict(zip(self.variables, values, strict=True))
 
     def to_xarray(self, *, batch: int = USUAL) -> Any:
@@ -210,18 +220,11 @@ class FieldBand:
         return folder
 
     def to_mesh(self, path: str | os.PathLike[str]) -> Path:
-        """Write the band at the nodes of a mesh, or at points, for ParaView (.vtu, .vtk)."""
-        meshio = extras.load("meshio", "mesh")
-        found = {name: values.reshape(-1).astype(float) for name, values in self.compute().items()}
-        mesh = self.mesh
-        if mesh is None:
-            x = self.points(tuple(slice(0, n) for n in self.shape)).astype(float)
-            points = np.zeros((len(x), 3))
-            points[:, : x.shape[1]] = x[:, :3]
-            mesh = meshio.Mesh(points, [("vertex", np.arange(len(x))[:, None])])
-        made = meshio.Mesh(mesh.points, mesh.cells, point_data={**mesh.point_data, **found})
-        meshio.write(path, made)
-        return Path(path)
+        """Write the band at the nodes of a mesh, of a grid with its cells, or at points, for ParaView."""
+        where = (
+            self.mesh if self.mesh is not None else mesh_of(self.axes if self.is_grid else self.axes["point"])
+        )
+        return write_variables(where, {name: v.reshape(-1) for name, v in self.compute().items()}, path)
 
     def tuned_batch(self) -> int:
         """The micro-batch with the highest throughput, by a measurement of a second or two.
@@ -263,17 +266,18 @@ class FieldBand:
 
     def attributes(self, variable: str) -> dict[str, Any]:
         """The attributes of a variable by the CF conventions."""
-        output, _, part = variable.rpartition("mean") if variable.endswith("mean") else _parts(variable)
-        name = output.rstrip("_") or "prediction"
+        head, _, level = variable.rpartition("_")
+        output, _, part = (variable if variable.endswith("mean") else head).rpartition("_")
+        name = output or "prediction"
         about: dict[str, Any] = {"units": self.units[name]} if name in self.units else {}
-        if part.partition("_")[0] in ("lower", "upper"):
-            end, _, level = part.partition("_")
-            return about | {
-                "long_name": f"{end} end of the {level} prediction band of {name}",
-                "level": float(level),
-            }
-        ends = [v for v in self.variables if v != variable and v.startswith(output)]
-        return about | {"long_name": f"predicted {name}", "ancillary_variables": " ".join(ends)}
+        if part == "mean":
+            ends = [other for other in self.variables if other != variable and other.startswith(output)]
+            return about | {"long_name": f"predicted {name}", "ancillary_variables": " ".join(ends)}
+        what = "width" if part == "width" else f"{part} end"
+        return about | {
+            "long_name": f"{what} of the {level} prediction band of {name}",
+            "level": float(level),
+        }
 
     def about(self) -> dict[str, Any]:
         """The attributes of the whole, the promise among them."""
@@ -283,15 +287,6 @@ class FieldBand:
             "comment": self.calibrated.promise,
             "calibration": repr(self.calibrated),
         }
-
-
-def _parts(variable: str) -> tuple[str, str, str]:
-    """The output, '', and the end with its level, of a variable's name."""
-    for end in ("lower_", "upper_"):
-        output, found, level = variable.rpartition(end)
-        if found:
-            return output, "", end + level
-    return "", "", variable
 
 
 def _predicted(calibrated: Calibrated, x: np.ndarray, batch: int) -> Prediction:

@@ -1,0 +1,98 @@
+"""Meshes: bands as files that ParaView and PyVista open."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from guardband import extras
+from guardband.arrays import ArrayLike, floats, rows, to_numpy
+from guardband.values import Band
+
+CELLS = {1: "line", 2: "quad", 3: "hexahedron"}
+"""What the points of a grid span, by its number of axes."""
+
+
+def write_mesh(
+    band: Band,
+    grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    names: Sequence[str] = (),
+) -> Path:
+    """Write a band at points, or around one whole field, for ParaView (.vtu, .vtk).
+
+    `grid` is where the points are: named coordinates of which every combination is one, the last running
+    fastest; or points (n, d); or a mesh file, whose nodes they are. `names` are those of several outputs.
+
+    >>> import tempfile
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> field = np.zeros((1, 12, 1))  # one field of an operator such as an FNO, on 4 x 3 nodes
+    >>> band = gb.Band(None, field, field - 1, field + 1, 0.9)
+    >>> path = tempfile.mkdtemp() + "/band.vtu"
+    >>> grid = {"x": np.linspace(0, 1, 4), "y": np.linspace(0, 1, 3)}
+    >>> gb.write_mesh(band, grid, path).name
+    'band.vtu'
+    """
+    mesh = mesh_of(grid)
+    m = int(band.mean.shape[-1])
+    if names and len(names) != m:
+        raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
+    labels = names or (("",) if m == 1 else tuple(f"y{j}" for j in range(m)))
+    ends = {"mean": band.mean, f"lower_{band.level:g}": band.lower, f"upper_{band.level:g}": band.upper}
+    variables: dict[str, np.ndarray] = {}
+    if band.mean.ndim > 2 and len(band.mean) != 1:
+        raise ValueError(f"A mesh holds one field, got {len(band.mean)}: write one file for each.")
+    for (j, label), (part, values) in itertools.product(enumerate(labels), ends.items()):
+        variables[f"{label}_{part}" if label else part] = to_numpy(values)[..., j].reshape(-1)
+    return write_variables(mesh, variables, path)
+
+
+def write_variables(mesh: Any, variables: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> Path:
+    """Write values at the nodes of a mesh, beside those it has."""
+    meshio = extras.load("meshio", "mesh")
+    for name, values in variables.items():
+        if len(values) != len(mesh.points):
+            raise ValueError(
+                f"`{name}` should have a value for each of {len(mesh.points)} nodes, got {len(values)}."
+            )
+    found = {name: values.astype(float) for name, values in variables.items()}
+    meshio.write(path, meshio.Mesh(mesh.points, mesh.cells, point_data={**mesh.point_data, **found}))
+    return Path(path)
+
+
+def mesh_of(grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str]) -> Any:
+    """A mesh file as it is; a grid with the cells between its points; points by themselves."""
+    meshio = extras.load("meshio", "mesh")
+    if isinstance(grid, str | os.PathLike):
+        return meshio.read(grid)
+    if isinstance(grid, Mapping):
+        axes = [to_numpy(floats(values, name)).astype(float) for name, values in grid.items()]
+        x = np.stack([part.reshape(-1) for part in np.meshgrid(*axes, indexing="ij")], axis=1)
+        cells = _cells([len(axis) for axis in axes])
+    else:
+        x = to_numpy(rows(grid, "grid")).astype(float)
+        cells = [("vertex", np.arange(len(x))[:, None])]
+    if x.shape[1] > 3:
+        raise ValueError(f"A mesh has at most three coordinates, got {x.shape[1]}. Fix the others.")
+    points = np.zeros((len(x), 3))
+    points[:, : x.shape[1]] = x
+    return meshio.Mesh(points, cells)
+
+
+def _cells(shape: Sequence[int]) -> list[tuple[str, np.ndarray]]:
+    """The lines, quadrilaterals or hexahedra between the points of a grid, corners in VTK's order."""
+    number = np.arange(int(np.prod(shape))).reshape(shape)
+    around = {1: [(0,), (1,)], 2: [(0, 0), (1, 0), (1, 1), (0, 1)]}
+    around[3] = [(*corner, up) for up in (0, 1) for corner in around[2]]
+    corners = [
+        number[tuple(slice(step, n - 1 + step) for step, n in zip(corner, shape, strict=True))].reshape(-1)
+        for corner in around[len(shape)]
+    ]
+    return [(CELLS[len(shape)], np.stack(corners, axis=1))]
