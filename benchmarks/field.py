@@ -5,9 +5,9 @@
 A 3D Helmholtz PINN of the paper's size (trained for seconds; its speed does not depend on its weights) with a
 one-layer last-layer Laplace scale: mean, lower and upper at two levels, on a cube of about 1e8 points (with
 `--quick`, 1e6). The bare loop evaluates the same weights in a plain torch.nn.Sequential, in the same
-micro-batches, and writes the mean with the same chunks and compression. Both in this process, one thread, eight chunks each in turn; then a sample of the
-chunks of 1e9 points. With `--workers`, instead: one Dask worker against two, and against two with the
-allocator setting that Dask gives its workers.
+micro-batches, and writes the mean with the same chunks and compression. Both in this process, one thread,
+eight chunks each in turn; then a sample of the chunks of 1e9 points. With `--workers`, instead: one Dask
+worker against two, and against two with the allocator setting that Dask gives its workers.
 """
 
 import argparse
@@ -32,7 +32,7 @@ from tqdm import tqdm
 
 import guardband as gb
 from guardband import engine
-from guardband.fields import chunks
+from guardband.fields import store
 from guardband.pinn import MLP
 
 torch.set_num_threads(1)
@@ -67,7 +67,7 @@ def here(calibrated: gb.Calibrated, side: int, quick: bool) -> tuple[list[dict[s
     band = cube(calibrated, side)
     forget_peak()
     with tempfile.TemporaryDirectory() as folder:
-        batch = chunks.create(band, Path(folder) / "ours.zarr", None)
+        batch = store.create(band, Path(folder) / "ours.zarr", None)
         ours, bare = race(band, Path(folder), batch)
     peak = (memory("VmHWM") - interpreter()) / 2**20
     hours = sampled_hours(cube(calibrated, 1000), batch, 4 if quick else 60)
@@ -139,14 +139,14 @@ def race(band: gb.FieldBand, folder: Path, batch: int) -> tuple[float, float]:
     """Seconds for all chunks, ours and the bare loop's, eight chunks each in turn."""
     net = plain(band.calibrated.predictor.fitted.net)  # type: ignore[union-attr]
     group = zarr.open_group(folder / "bare.zarr", mode="w")
-    alike = {"chunks": band.chunks, "compressors": chunks.compression()}
+    alike = {"chunks": band.chunks, "compressors": store.compression()}
     mean = group.create_array("mean", shape=band.shape, dtype="float32", **alike)
     ours = bare = 0.0
     numbered = list(enumerate(band.regions()))
     for first in tqdm(range(0, len(numbered), 8), unit_scale=8, unit="chunk"):
         some = numbered[first : first + 8]
         start = time.perf_counter()
-        sum(chunks.write(band, folder / "ours.zarr", batch, some))
+        sum(store.write(band, folder / "ours.zarr", batch, some))
         ours += time.perf_counter() - start
         start = time.perf_counter()
         for _, region in some:
@@ -162,8 +162,8 @@ def plain(net: MLP) -> torch.nn.Sequential:
     """The network as anybody would write it in torch, its scaling of the inputs in the first layer."""
     layers = copy.deepcopy(net.linears)
     with torch.no_grad():
-        layers[0].bias -= layers[0].weight @ (net.center / net.reach)
-        layers[0].weight /= net.reach
+        layers[0].bias.sub_(layers[0].weight @ (net.center / net.reach))
+        layers[0].weight.div_(net.reach)
     hidden = [part for layer in layers[:-1] for part in (layer, torch.nn.Tanh())]
     made = torch.nn.Sequential(*hidden, layers[-1])
     x = torch.rand(1000, net.sizes[0])
@@ -176,9 +176,9 @@ def sampled_hours(band: gb.FieldBand, batch: int, count: int) -> float:
     numbered = list(enumerate(band.regions()))
     some = numbered[:: len(numbered) // count]
     with tempfile.TemporaryDirectory() as folder:
-        chunks.create(band, Path(folder) / "f.zarr", batch)
+        store.create(band, Path(folder) / "f.zarr", batch)
         start = time.perf_counter()
-        points = sum(chunks.write(band, Path(folder) / "f.zarr", batch, some))
+        points = sum(store.write(band, Path(folder) / "f.zarr", batch, some))
     return (time.perf_counter() - start) / points * len(band) / 3600
 
 
@@ -186,10 +186,10 @@ def on_workers(band: gb.FieldBand, batch: int, client: Any) -> float:
     """Seconds on a cluster whose workers have started."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "f.zarr"
-        chunks.create(band, path, batch)
+        store.create(band, path, batch)
         client.run(warm)
         start = time.perf_counter()
-        for _ in chunks.write_all(band, path, batch, client):
+        for _ in store.write_all(band, path, batch, client):
             pass
         return time.perf_counter() - start
 

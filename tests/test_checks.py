@@ -91,7 +91,7 @@ def test_what_cannot_be_seen_is_said() -> None:
     local = gb.Local(gb.Observations(x + 2, x), shape=Flat())
     made = gb.calibrate(ZERO, x, np.ones(40) + x[:, 0], calibrator=local)
     assert "Give `held_out` or `refit`" in gb.check(made, x)["guard"].text
-    with pytest.raises(ValueError, match="should have 1 coordinates, got 2"):
+    with pytest.raises(ValueError, match="should have 1 coordinates like the calibration points, got 2"):
         gb.check(made, np.zeros((3, 2)))
 
 

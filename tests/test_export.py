@@ -15,7 +15,8 @@ from torch.nn.functional import gelu
 
 import guardband as gb
 from guardband.conformal.local import Flat
-from guardband.export import _Graph, export_onnx
+from guardband.export import export_onnx
+from guardband.export.graph import Graph
 from guardband.predictors import Constant, Dropout, Ensemble, Given, LastLayerLaplace
 from guardband.problems import Box, Condition, Field, Problem
 
@@ -158,7 +159,7 @@ def test_the_ends_are_rounded_outwards_as_in_the_library(
     x = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
     band = there(x, 0.9)
     with torch.no_grad():
-        graph = _Graph(there, 0.9)(x)
+        graph = Graph(there, 0.9)(x)
     assert all(map(torch.equal, graph, (band.mean, band.lower, band.upper)))
 
 

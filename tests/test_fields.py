@@ -15,7 +15,7 @@ import pytest
 import torch
 
 import guardband as gb
-from guardband.fields.band import BATCHES, USUAL
+from guardband.fields.base import BATCHES, USUAL
 
 pytest.importorskip("zarr")
 pytestmark = [
@@ -181,7 +181,7 @@ def test_widths_alone() -> None:
     assert band.variables == ["mean", "width_0.9", "width_0.95"]
     found, ends = band.compute(), small().compute()
     assert np.array_equal(found["width_0.9"], ends["upper_0.9"] - ends["lower_0.9"])
-    assert band.attributes("width_0.9")["long_name"] == "width of the 0.9 prediction band of prediction"
+    assert band.attributes("width_0.9")["long_name"] == "width of the 0.9 prediction band"
     assert band.attributes("mean")["ancillary_variables"] == "width_0.9 width_0.95"
     with pytest.raises(ValueError, match=r"should be some of .* got \['middle'\]"):
         small(parts=["middle"])
@@ -227,7 +227,7 @@ def test_a_batch_is_chosen_by_measurement(tmp_path: Path, monkeypatch: pytest.Mo
     def slow_unless_large(calibrated: gb.Calibrated, x: np.ndarray, batch: int) -> None:
         time.sleep(0.0002 * len(x) / batch)
 
-    monkeypatch.setattr("guardband.fields.band._predicted", slow_unless_large)
+    monkeypatch.setattr("guardband.fields.base._predicted", slow_unless_large)
     large = np.linspace(-1, 1, 1500)
     assert gb.field(calibrated(), {"x": large, "y": large}).tuned_batch() == max(BATCHES)
 

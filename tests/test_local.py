@@ -216,7 +216,7 @@ def test_errors_teach() -> None:
         gb.calibrate(ZERO, fresh.x, fresh.y, calibrator=Local(TRAIN, shape=steep, held_out=fresh))
     with pytest.raises(TypeError, match=r"gb.Observations\(x, y\)"):
         Local(TRAIN.x).prepared(ZERO, gb.Scaled())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="`train` has 1 coordinates, the calibration points have 2"):
+    with pytest.raises(ValueError, match=r"`train` should have 2 coordinates like the .* points, got 1"):
         Local(TRAIN, shape=steep).threshold(np.ones(3), gb.Prediction(np.zeros((3, 2)), np.zeros(3)))
     with pytest.raises(ValueError, match="`calibrate` prepares it"):
         Local(TRAIN).threshold(np.ones(3), gb.Prediction(np.zeros((3, 1)), np.zeros(3)))

@@ -49,6 +49,8 @@ def test_an_infinite_band_fills_the_height() -> None:
 @pytest.mark.parametrize("order", [np.arange(35), np.random.default_rng(0).permutation(35)])
 def test_a_grid_becomes_a_picture_whatever_its_order(order: np.ndarray) -> None:
     values = (GRID[:, 0] + 10 * GRID[:, 1])[order]
+    alone = gb.plot.field(GRID[order], values, colorbar=False)
+    assert len(alone.figure.axes) == 1
     ax = gb.plot.field(GRID[order], values, label="u", limits=(0, 12))
     mesh = ax.collections[0]
     assert mesh.get_clim() == (0, 12)

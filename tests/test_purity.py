@@ -80,6 +80,7 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 VALUES = {
     "FieldBand",
+    "write_mesh",
     "field",
     "adapters",
     "export_onnx",

@@ -372,3 +372,11 @@ def test_a_killed_save_leaves_the_old_or_the_new_one(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_hundred_killed_saves_leave_the_old_or_the_new_one(tmp_path: Path) -> None:
     kill_while_saving(tmp_path, 100)
+
+
+def test_what_0_1_0_saved_still_loads() -> None:
+    data = Path(__file__).parent / "data"
+    x, *expected = np.loadtxt(data / "saved_by_0.1.0.csv", delimiter=",").T
+    band = gb.load(data / "saved_by_0.1.0")(x, 0.9)
+    for found, saved in zip((band.mean, band.lower, band.upper), expected, strict=True):
+        assert np.allclose(found[:, 0], saved, rtol=1e-5, atol=1e-6)

@@ -165,15 +165,17 @@ def test_errors_teach() -> None:
             gb.calibrate(zero, x, y, calibrator=calibrator, confidence=0.9)
         with pytest.raises(ValueError, match="by their places"):
             gb.calibrate(zero, x, y, calibrator=calibrator, groups=np.zeros(9, int))
-    with pytest.raises(ValueError, match="finite weights >= 0"):
+    with pytest.raises(ValueError, match="finite weights >= 0, but row 0 is -"):
         gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: x[:, 0] - 1))
+    with pytest.raises(ValueError, match=r"one weight per point, \(9,\), got shape \(8,\)"):
+        gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: x[1:, 0]))
     with pytest.raises(ValueError, match="either a `bandwidth` or `inputs`"):
         Localized()
     with pytest.raises(ValueError, match="positive length"):
         Localized(0.0)
     with pytest.raises(ValueError, match="'gauss' or 'box'"):
         Localized(1.0, kernel="hat")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="same coordinates"):
+    with pytest.raises(ValueError, match="`x_query` should have the same coordinates, got 1 and 2"):
         density_ratio(np.zeros((9, 1)), np.zeros((9, 2)))
     with pytest.raises(ValueError, match="'logistic' or 'kernel'"):
         density_ratio(x, x, method="forest")  # type: ignore[arg-type]

@@ -36,15 +36,15 @@ from guardband.conformal import (
     points_needed,
     raw_band,
 )
+from guardband.evaluation import Evaluation, evaluate
 from guardband.export import export_onnx
 from guardband.fields import FieldBand, field, write_mesh
-from guardband.metrics import Evaluation, evaluate
 from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
 from guardband.report import report
 from guardband.store import ArtefactError, load, save
 from guardband.values import Band, Observations, Prediction, Predictor
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 __all__ = [
     "LEVELS",

@@ -20,6 +20,9 @@ ArrayLike: TypeAlias = Any
 """An `Array`, or anything `numpy.asarray` turns into one (lists, pandas columns, JAX arrays)."""
 
 
+_CONVERT = "Turn text and dates into numbers, and complex numbers into two columns."
+
+
 def namespace(a: Array) -> ModuleType:
     """The module, `torch` or `numpy`, whose functions act on `a`."""
     return torch if isinstance(a, torch.Tensor) else np
@@ -30,14 +33,14 @@ def floats(a: ArrayLike, name: str) -> Array:
     if isinstance(a, torch.Tensor):
         a = a.detach()
         if a.is_complex():
-            raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}.")
+            raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}. {_CONVERT}")
         return a if a.is_floating_point() else a.double()
     if np.ma.is_masked(a):
         row = int(np.argwhere(np.ma.getmaskarray(a))[0][0])
         raise ValueError(f"`{name}` should be complete, but row {row} is masked. Leave such rows out.")
     a = np.asarray(a)
     if a.dtype.kind not in "fiub":
-        raise TypeError(f"`{name}` should hold real numbers, got dtype {a.dtype}.")
+        raise TypeError(f"`{name}` should hold real numbers, got dtype {a.dtype}. {_CONVERT}")
     if a.dtype.kind != "f" or a.dtype.itemsize > 8:
         return a.astype(np.float64)
     return a if a.dtype.isnative else a.astype(a.dtype.newbyteorder("="))
@@ -47,7 +50,9 @@ def rows(a: ArrayLike, name: str) -> Array:
     """`a` as one row per point: (n,) is made (n, 1), here and nowhere else."""
     a = floats(a, name)
     if a.ndim == 0:
-        raise ValueError(f"`{name}` should have one row per point, got the single number {a}.")
+        raise ValueError(
+            f"`{name}` should have one row per point, got the single number {a}. Put it into a list."
+        )
     return a[:, None] if a.ndim == 1 else a
 
 

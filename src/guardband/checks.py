@@ -118,7 +118,10 @@ def _findings(
         return
     sites = flat(places(calibrated.prediction.x))
     if queries.shape[1] != sites.shape[1]:
-        raise ValueError(f"`x` should have {sites.shape[1]} coordinates, got {queries.shape[1]}.")
+        raise ValueError(
+            f"`x` should have {sites.shape[1]} coordinates like the calibration points, got "
+            f"{queries.shape[1]}."
+        )
     yield _leak(calibrated, sites)
     yield _sensors(calibrated, sites)
     spread = np.maximum(sites.std(axis=0), 1e-12)

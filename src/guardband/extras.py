@@ -6,8 +6,8 @@ import importlib
 from typing import Any
 
 
-def load(module: str, extra: str) -> Any:
-    """An optional module, or one line that says what to install.
+def load(module: str, extra: str | None = None, *, package: str | None = None) -> Any:
+    """An optional module, or one line that says what to install: an extra of ours, or a package by its name.
 
     >>> load("math", "none").pi > 3
     True
@@ -15,5 +15,5 @@ def load(module: str, extra: str) -> Any:
     try:
         return importlib.import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise ImportError(f'This needs {package}: pip install "guardband[{extra}]"') from error
+        install = package or f'"guardband[{extra}]"'
+        raise ImportError(f"This needs {module.partition('.')[0]}: pip install {install}") from error

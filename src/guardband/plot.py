@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from guardband.arrays import Array, ArrayLike, rows, to_numpy
-from guardband.metrics import Evaluation
+from guardband.evaluation import Evaluation
 from guardband.values import Band, Observations
 
 if TYPE_CHECKING:
@@ -71,12 +71,14 @@ def field(
     *,
     label: str = "",
     limits: tuple[float, float] | None = None,
+    colorbar: bool = True,
     ax: Axes | None = None,
     **style: Any,
 ) -> Axes:
     """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
 
-    `limits` fixes the colours, so that fields can be compared; infinite values stay blank.
+    `limits` fixes the colours, so that fields can be compared; infinite values stay blank. Without its own
+    `colorbar`, several can share one: `figure.colorbar(ax.collections[0], ax=axes)`.
 
     >>> import guardband as gb
     >>> x = gb.problems.Box((-1, -1), (1, 1)).grid(20)
@@ -103,7 +105,8 @@ def field(
     else:
         good = ~np.ma.getmaskarray(shown)
         colours = ax.tripcolor(x[good, 0], x[good, 1], values[good], shading="gouraud", **style)
-    ax.figure.colorbar(colours, ax=ax, label=label)
+    if colorbar:
+        ax.figure.colorbar(colours, ax=ax, label=label)
     ax.set(xlabel="x0", ylabel="x1", aspect="equal")
     return ax
 

@@ -26,8 +26,8 @@ from guardband.checks import check
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
+from guardband.evaluation import Evaluation, evaluate
 from guardband.files import write_text
-from guardband.metrics import Evaluation, evaluate
 from guardband.values import Band
 
 if TYPE_CHECKING:

@@ -200,7 +200,7 @@ def _column(name: str, cells: ArrayLike) -> np.ndarray:
     # A list becomes objects first: as text, every cell would be as wide as the longest.
     a: Any = np.array(cells, dtype=object) if isinstance(cells, list | tuple) else to_numpy(cells)
     if a.ndim != 1:
-        raise TableError(f"Column `{name}` should be one-dimensional, got shape {a.shape}.")
+        raise TableError(f"Column `{name}` should be one-dimensional, got shape {a.shape}. Split it.")
     if a.dtype.kind == "S":
         a = np.char.decode(a, "utf-8")
     if a.dtype.kind in "OUT":
@@ -208,7 +208,9 @@ def _column(name: str, cells: ArrayLike) -> np.ndarray:
             return _text(name, a.tolist())
         a = np.array(a.tolist())
     if a.dtype.kind not in "fiub":
-        raise TableError(f"Column `{name}` should hold real numbers or text, got dtype {a.dtype}.")
+        raise TableError(
+            f"Column `{name}` should hold real numbers or text, got dtype {a.dtype}. Convert it."
+        )
     if a.dtype.kind in "iu" and bool(((a > 2**53) | (a < -(2**53))).any()):
         raise TableError(f"Column `{name}` should hold integers up to 2^53. Make longer ones text.")
     return a.astype(np.float64)

@@ -56,8 +56,11 @@ def check_predictor(predictor: Predictor, x: Array, *, tolerance: float = 1e-5) 
     assert np.array_equal(to_numpy(x), before), "the points x were changed by the call"
     assert isinstance(whole, Prediction), f"it should return a Prediction, got {type(whole).__name__}"
     assert len(whole) == len(x), f"it should return a row per point, got {len(whole)} for {len(x)}"
-    assert isinstance(whole.mean, type(x)), "it should answer with the kind of array it was given"
-    assert whole.mean.dtype == x.dtype, f"the dtype should follow x, got {whole.mean.dtype}"
+    assert isinstance(whole.mean, type(x)), (
+        f"it should answer with the kind of array it was given, {type(x).__name__}, got "
+        f"{type(whole.mean).__name__}"
+    )
+    assert whole.mean.dtype == x.dtype, f"the dtype should follow x, {x.dtype}, got {whole.mean.dtype}"
     known = [values for values in (whole.mean, whole.scale) if values is not None]
     size = max(float(abs(to_numpy(values)).max()) for values in known)
     for name in ("mean", "scale"):

@@ -26,7 +26,7 @@ def from_deepxde(model: Any, *, train: Observations | None = None) -> Constant:
     >>> model.train(iterations=1000)  # doctest: +SKIP
     >>> calibrated = gb.calibrate(from_deepxde(model), x_cal, y_cal)  # doctest: +SKIP
     """
-    deepxde = load("deepxde", "deepxde")
+    deepxde = load("deepxde", package="deepxde")
     if not isinstance(model, deepxde.Model):
         raise TypeError(
             f"`model` should be a deepxde.Model, got {type(model).__name__}. Its bare network, if it is a "

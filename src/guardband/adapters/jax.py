@@ -23,7 +23,7 @@ def from_jax(function: Callable[[Any], Any], *, train: Observations | None = Non
     >>> predictor = from_jax(lambda x: net.apply(params, x))  # doctest: +SKIP
     >>> calibrated = gb.calibrate(predictor, x_cal, y_cal)  # doctest: +SKIP
     """
-    jnp = load("jax.numpy", "jax")
+    jnp = load("jax.numpy", package="jax")
     if not callable(function):
         raise TypeError(
             f"`function` should be callable, got {type(function).__name__}. Bind the parameters first: "

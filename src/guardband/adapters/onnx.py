@@ -46,7 +46,10 @@ def from_onnx(path_or_bytes: str | PathLike[str] | bytes, *, train: Observations
 
     def predict(x: Array) -> Array:
         if isinstance(width, int) and x.shape[1] != width:
-            raise ValueError(f"The graph takes {width} inputs per row, got {x.shape[1]}.")
+            raise ValueError(
+                f"The graph takes {width} inputs per row, got {x.shape[1]}. Give the columns it was trained "
+                "on, in their order."
+            )
         return session.run([answer.name], {given.name: to_numpy(x).astype(DTYPES[given.type])})[0]
 
     return Constant(predict, train=train)

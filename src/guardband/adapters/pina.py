@@ -26,7 +26,7 @@ def from_pina(solver: Any, *, train: Observations | None = None) -> Constant:
     >>> x_cal = np.stack([columns[name] for name in names], axis=1)  # doctest: +SKIP
     >>> calibrated = gb.calibrate(from_pina(solver), x_cal, y_cal)  # doctest: +SKIP
     """
-    pina, solvers = load("pina", "pina"), load("pina.solver", "pina")
+    pina, solvers = (load(name, package="pina-mathlab") for name in ("pina", "pina.solver"))
     if not isinstance(solver, solvers.SolverInterface):
         raise TypeError(
             f"`solver` should be a PINA solver, got {type(solver).__name__}. A bare model is a torch module: "

@@ -7,7 +7,7 @@ import typer
 
 from guardband.cli import bands, study
 
-app = typer.Typer(
+app: typer.Typer = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     add_completion=False,
@@ -29,6 +29,6 @@ def main(
     """Prediction bands with a coverage guarantee for PINNs and other PDE surrogates."""
 
 
-for command in (bands.calibrate, bands.predict, bands.verify, bands.report, bands.doctor):
-    app.command()(command)
+for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, bands.doctor):
+    app.command()(_command)
 app.add_typer(study.app, name="study")

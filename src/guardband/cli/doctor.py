@@ -13,7 +13,7 @@ import torch
 from guardband.conformal import Split
 from guardband.testing import check_calibrator
 
-EXTRAS = {
+EXTRAS: dict[str, tuple[str, ...]] = {
     "bayes": ("pyro-ppl", "arviz"),
     "scale": ("dask", "distributed", "xarray", "zarr"),
     "export": ("onnx", "onnxscript", "onnxruntime"),

@@ -42,7 +42,10 @@ def own_model(word: str) -> Any:
         if not path.is_file():
             raise ValueError(f"There is no file {word}.")
         if path.stat().st_size > LARGEST:
-            raise ValueError(f"{word} has {path.stat().st_size} bytes; at most {LARGEST} are read.")
+            raise ValueError(
+                f"{word} has {path.stat().st_size} bytes; at most {LARGEST} are read. Give a larger model as "
+                "module:object."
+            )
         return from_onnx(_whole(path)).model
     module, _, name = word.partition(":")
     if not name:
@@ -52,7 +55,10 @@ def own_model(word: str) -> Any:
     made: Any = importlib.import_module(module)
     for part in name.split("."):
         if not hasattr(made, part):
-            raise ValueError(f"{module} has no {part!r}.")
+            raise ValueError(
+                f"{module} has no {part!r}. A model is named module:object, as it would be imported, got "
+                f"{word}."
+            )
         made = getattr(made, part)
     return made
 
@@ -126,12 +132,12 @@ class Artefact:
         found = {name: about["sha256"] for name, about in hashes.items()}
         found[store.MANIFEST] = sha256(folder / store.MANIFEST)
         if settings["manifest"] != found[store.MANIFEST]:
-            raise store.ArtefactError(f"{folder / SETTINGS} belongs to another calibration.")
+            raise store.ArtefactError(f"{folder / SETTINGS} belongs to another calibration. {store.AGAIN}")
         if "model" in settings:
             found[MODEL] = sha256(folder / MODEL)
             if found[MODEL] != settings["model"]:
                 raise store.ArtefactError(
-                    f"{folder / MODEL} was changed after it was saved: its SHA-256 differs."
+                    f"{folder / MODEL} was changed after it was saved: its SHA-256 differs. {store.AGAIN}"
                 )
         wanted = store.manifest(folder)["handed_in_at_load"]
         yours = {}
@@ -175,11 +181,13 @@ def _settings(folder: Path) -> dict[str, Any]:
             and isinstance(found.get("model", ""), str)
         )
     except FileNotFoundError as error:
-        raise store.ArtefactError(f"There is no calibration in {folder}.") from error
+        raise store.ArtefactError(
+            f"There is no calibration in {folder}. `guardband calibrate MODEL ... --out {folder}` makes one."
+        ) from error
     except (OSError, ValueError, KeyError) as error:
         raise store.ArtefactError(
             f"{folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."
         ) from error
     if not sound:
-        raise store.ArtefactError(f"{folder / SETTINGS} is damaged.")
+        raise store.ArtefactError(f"{folder / SETTINGS} is damaged. {store.AGAIN}")
     return found

@@ -13,7 +13,9 @@ import typer
 
 from guardband.cli.errors import fail
 
-app = typer.Typer(help="Compare methods over many trainings; killed studies go on.", no_args_is_help=True)
+app: typer.Typer = typer.Typer(
+    help="Compare methods over many trainings; killed studies go on.", no_args_is_help=True
+)
 
 Out = Annotated[Path, typer.Option(help="Where results go; running again does only what is missing.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Trainings of each method.")]
@@ -69,7 +71,7 @@ def study_table(folder: Folder) -> None:
     study = _study(_saved(folder), folder)
     found = list(campaign.results(folder, study))
     if not found:
-        fail(f"There are no results in {folder} yet.")
+        fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
     study.write(found, folder)
     typer.echo(f"{len(found)} results: {folder / 'README.md'}")
 
@@ -108,7 +110,7 @@ def _study(made_of: dict[str, Any], folder: Path) -> Any:
     path = (folder / made_of["study"]).resolve()
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
-        fail(f"{path.name} cannot be read as Python.")
+        fail(f"{path.name} cannot be read as Python: its name should end in .py.")
     module = importlib.util.module_from_spec(spec)
     module.__study_file__ = str(path)  # type: ignore[attr-defined]
     sys.modules[path.stem] = module

@@ -161,7 +161,9 @@ class Local(Calibrator):
             raise ValueError("Local() has not seen its training residuals yet; `calibrate` prepares it.")
         x, expected = places_of(prediction, "Local()"), places(self.train.x).shape[1]
         if x.shape[1] != expected:
-            raise ValueError(f"`train` has {expected} coordinates, the calibration points have {x.shape[1]}.")
+            raise ValueError(
+                f"`train` should have {x.shape[1]} coordinates like the calibration points, got {expected}."
+            )
         return LocalThreshold(self.shape, checked(scores), x, confidence)
 
     def __repr__(self) -> str:
@@ -244,7 +246,10 @@ class LocalThreshold(Threshold):
 def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
     """What the learner makes of all rows, or a flat shape where the held-out log score prefers that."""
     if not np.isfinite(scores).all():
-        raise ValueError("Some training scores are infinite: the scale is 0 where the model missed.")
+        raise ValueError(
+            "Some training scores are infinite: the scale is 0 where the model missed. Use a scale that is "
+            "positive everywhere, such as score=Total(noise=...)."
+        )
     if len(scores) < 2 * FOLDS or not (scores > 0).any():
         return Flat()
     fold = _folds(len(scores))

@@ -64,6 +64,9 @@ class LogScale:
 class Kernel:
     """A Matern kernel (smoothness 3/2) as features: f = features(x) w with w standard normal."""
 
+    points: np.ndarray
+    length: float
+
     def __init__(self, points: np.ndarray, length: float) -> None:
         self.points, self.length = points, length
 

@@ -93,6 +93,15 @@ class PinballShape:
 class _Quantiles(nn.Module):
     """x -> quantiles (n, levels), positive and growing with the level."""
 
+    per_level: bool
+    taus: Tensor
+    center: Tensor
+    reach: Tensor
+    waves: Tensor
+    hidden: nn.ModuleList
+    last: nn.Module
+    increments: nn.Parameter
+
     def __init__(
         self, settings: PinballNetwork, center: Tensor, reach: Tensor, generator: torch.Generator
     ) -> None:

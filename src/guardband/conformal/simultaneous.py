@@ -41,8 +41,10 @@ class Simultaneous(Symmetric):
         shape = to_numpy(finite(floats(self.shape, "shape"), "shape"))
         if shape.ndim == 1:
             shape = shape[:, None]
-        if shape.ndim != 2 or not (shape > 0).all():
-            raise ValueError(f"`shape` should be positive and (points, m), got shape {shape.shape}.")
+        if shape.ndim != 2:
+            raise ValueError(f"`shape` should be (points, m), one number per node, got shape {shape.shape}.")
+        if not (shape > 0).all():
+            raise ValueError(f"`shape` should be positive at every node, got {shape.min():g} at one.")
         object.__setattr__(self, "shape", shape)
 
     @classmethod

@@ -69,10 +69,17 @@ class Weighted(Calibrator):
 
     def _weights(self, prediction: Prediction) -> np.ndarray:
         x = places_of(prediction, "Weighted()")
-        weights = np.asarray(to_numpy(self.ratio(x)), dtype=float)
-        if weights.size != len(x) or not (np.isfinite(weights) & (weights >= 0)).all():
-            raise ValueError(f"`ratio` should give {len(x)} finite weights >= 0, one per point.")
-        return weights.reshape(-1)
+        found = np.asarray(to_numpy(self.ratio(x)), dtype=float)
+        weights = found.reshape(-1)
+        if len(weights) != len(x):
+            raise ValueError(
+                f"`ratio` should give one weight per point, ({len(x)},), got shape {found.shape}."
+            )
+        bad = ~(np.isfinite(weights) & (weights >= 0))
+        if bad.any():
+            row = int(bad.argmax())
+            raise ValueError(f"`ratio` should give finite weights >= 0, but row {row} is {weights[row]:g}.")
+        return weights
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,7 +149,9 @@ def density_ratio(
     """
     old, new = places(x_cal), places(x_query)
     if old.shape[1] != new.shape[1]:
-        raise ValueError(f"Both should have the same coordinates, got {old.shape[1]} and {new.shape[1]}.")
+        raise ValueError(
+            f"`x_cal` and `x_query` should have the same coordinates, got {old.shape[1]} and {new.shape[1]}."
+        )
     if method == "kernel":
         return KernelRatio(old, new)
     if method != "logistic":

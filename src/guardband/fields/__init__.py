@@ -1,7 +1,7 @@
 """Fields: bands over grids, meshes and lists of points of any size, chunk by chunk.
 
-`band.py` says what a field is and computes a part of it; `chunks.py` writes it to disk, here or on workers;
-`mesh.py` writes for ParaView.
+`base.py` says what a field is and computes a part of it; `store.py` writes it to disk, here or on workers;
+`mesh.py` writes for ParaView; `band.py` is what users hold.
 """
 
 from guardband.fields.band import FieldBand, field

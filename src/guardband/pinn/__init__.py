@@ -4,7 +4,8 @@ from guardband.pinn.derivatives import differentiate
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.pinn.potential import Potential, Prior
-from guardband.pinn.train import Fitted, Recipe, TrainingDiverged, fit, paper_likelihood
+from guardband.pinn.recipe import Recipe, paper_likelihood
+from guardband.pinn.train import Fitted, TrainingDiverged, fit
 
 __all__ = [
     "MLP",

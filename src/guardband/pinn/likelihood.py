@@ -137,9 +137,13 @@ class MeanSquares:
     All points where only the value of u is needed go through the network together.
     """
 
+    problem: Problem
+    net: nn.Module
+    conditions: Sequence[Condition]
+
     def __init__(self, problem: Problem, net: nn.Module, sample: Points, *, compiled: bool = False) -> None:
         self.problem, self.net = problem, net
-        self.conditions: Sequence[Condition] = conditions_of(problem, net)
+        self.conditions = conditions_of(problem, net)
         self._field = differentiate(net, needs_of(problem.residual, net, sample.inside), compiled=compiled)
         needs = [needs_of(c.residual, net, x) for c, x in zip(self.conditions, sample.faces, strict=True)]
         self._slopes = [None if need.only_value else differentiate(net, need) for need in needs]

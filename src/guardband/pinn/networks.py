@@ -29,6 +29,12 @@ class MLP(nn.Module):
     ((2, 32, 16, 1), torch.Size([5, 16]))
     """
 
+    sizes: tuple[int, ...]
+    activation: Function
+    dropout: float
+    where: Literal["last", "all"]
+    generator: torch.Generator
+    layers: nn.ModuleList
     center: Tensor
     reach: Tensor
 
@@ -134,6 +140,10 @@ class Constrained(nn.Module):
     >>> bool((net(torch.tensor([[0.0], [1.0]])) == 0).all())
     True
     """
+
+    net: nn.Module
+    lift: Function
+    mask: Function
 
     def __init__(self, net: nn.Module, lift: Function, mask: Function) -> None:
         super().__init__()

@@ -19,8 +19,9 @@ from torch.func import functional_call
 
 from guardband.pinn.derivatives import Residual
 from guardband.pinn.jacobian import jacobian, value
-from guardband.pinn.likelihood import MeanSquares, Points, conditions_of, fixed_points
+from guardband.pinn.likelihood import Likelihood, MeanSquares, Points, conditions_of, fixed_points
 from guardband.pinn.train import Fitted, training_data
+from guardband.problems import Problem
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,14 @@ class Potential:
     torch.Size([25])
     """
 
+    problem: Problem
+    likelihood: Likelihood
+    prior: Prior
+    points: Points
+    n: int
+    start: Tensor
+    scales: Tensor
+
     def __init__(
         self,
         fitted: Fitted,
@@ -86,7 +95,10 @@ class Potential:
         net = copy.deepcopy(fitted.net).to(dtype).eval()
         x, y = training_data(fitted.problem, fitted.train, net)
         if not len(x):
-            raise ValueError("A posterior needs the observations the network was trained on; it has none.")
+            raise ValueError(
+                "A posterior needs the observations the network was trained on; it has none. Train it with "
+                "some: gb.fit(problem, net, observations)."
+            )
         generator = torch.Generator().manual_seed(seed)
         inside, faces = inside or fitted.recipe.inside, faces or fitted.recipe.faces
         self.points = fixed_points(fitted.problem, net, (x, y), inside, faces, generator)

@@ -32,6 +32,10 @@ class Draws:
     (tensor([[2.]]), tensor([[1.]]))
     """
 
+    net: nn.Module
+    stacked: dict[str, Tensor]
+    train: Observations | None
+
     def __init__(
         self, net: nn.Module, stacked: Mapping[str, Tensor], train: Observations | None = None
     ) -> None:

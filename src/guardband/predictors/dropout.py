@@ -63,7 +63,11 @@ def _silenced(net: nn.Module) -> dict[str, tuple[nn.Linear, float]]:
             if isinstance(module, nn.Dropout) and module.p > 0:
                 after = net[i + 1] if i + 1 < len(net) else None
                 if not isinstance(after, nn.Linear):
-                    raise ValueError(f"Dropout in layer {i} should stand directly before a Linear.")
+                    before = "nothing" if after is None else type(after).__name__
+                    raise ValueError(
+                        f"Dropout in layer {i} should stand directly before a Linear, it stands before "
+                        f"{before}. Move it behind the activation."
+                    )
                 found[f"{i + 1}.weight"] = (after, module.p)
         if found:
             return found

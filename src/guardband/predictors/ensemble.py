@@ -39,7 +39,7 @@ class Ensemble:
     def __init__(self, members: Sequence[Model], *, train: Observations | None = None) -> None:
         if len(members) < 2:
             raise ValueError(f"An ensemble needs at least two members, got {len(members)}.")
-        self.members = tuple(members)
+        self.members: tuple[Model, ...] = tuple(members)
         known = [train, *(getattr(member, "train", None) for member in members)]
         # On the class, `train` trains an ensemble; on an ensemble it is what all of it was trained on.
         self.train = next((data for data in known if isinstance(data, Observations)), None)  # type: ignore

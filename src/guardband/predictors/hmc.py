@@ -56,9 +56,11 @@ class HMC(Draws):
         extras.load("pyro", "bayes")
         starts = (fitted, *others)
         potentials = [Potential(start, prior, inside=inside, faces=faces, seed=seed) for start in starts]
-        if len({len(potential.start) for potential in potentials}) > 1:
+        sizes = sorted({len(potential.start) for potential in potentials})
+        if len(sizes) > 1:
             raise ValueError(
-                "All networks should have the same layers: draws of all chains are kept together."
+                "All networks should have the same layers, since draws of all chains are kept together; got "
+                f"networks of {' and '.join(map(str, sizes))} weights."
             )
         total = len(potentials) * (draws + warmup)
         with tqdm(total=total, disable=not progress, desc=sampler, unit="draw") as bar:
@@ -72,7 +74,7 @@ class HMC(Draws):
         super().__init__(net, named(net, weights.flatten(0, 1)), fitted.train)
         probes = fitted.problem.domain.quasi(PROBES, seed=seed)
         outputs = self.outputs(probes)[..., 0].reshape(len(chains), draws, PROBES)
-        self.diagnostics = Diagnostics(
+        self.diagnostics: Diagnostics = Diagnostics(
             acceptance=np.array([chain["acceptance"] for chain in chains]),
             step_size=np.array([chain["step_size"] for chain in chains]),
             divergences=np.array([chain["divergences"] for chain in chains]),
@@ -124,14 +126,15 @@ def _chain(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         run.run()
-    found = run.diagnostics()
+    # What the kernel noted. `run.diagnostics()` adds effective sizes of all weights, in draws^2 memory each.
+    found = run._diagnostics[0]
     potentials, energy = np.array(energies).T
     return {
         "theta": potential.start + unit * run.get_samples()["z"],
         "potential": potentials,
         "energy": energy,
-        "acceptance": found["acceptance rate"]["chain 0"],
-        "divergences": len(found["divergences"]["chain 0"]),
+        "acceptance": found["acceptance rate"],
+        "divergences": len(found["divergences"]),
         "step_size": float(kernel.step_size),
     }
 

@@ -159,6 +159,10 @@ class Posterior:
     Computed in the space of weights or in that of misses, whichever is smaller.
     """
 
+    rows: Tensor | None
+    sd: float
+    factor: Tensor
+
     def __init__(self, rows: Tensor, theta: Tensor, sd: float | None) -> None:
         self._by_weights = rows.shape[1] <= rows.shape[0]
         self.rows = None if self._by_weights else rows

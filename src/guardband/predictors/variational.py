@@ -30,6 +30,12 @@ class MeanFieldVI(Draws):
     MeanFieldVI(100 draws, tempered, kl=0.1)
     """
 
+    kl: float
+    steps: int
+    mean: Tensor
+    spread: Tensor
+    history: list[float]
+
     def __init__(
         self,
         fitted: Fitted,

@@ -1,6 +1,7 @@
 """The steady Allen-Cahn equation on a square: phases that diffuse and separate."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ class AllenCahn2D(Problem):
 
     diffusion: float = 0.05
 
-    domain = Box((-1, -1), (1, 1))
-    paper = Settings(
+    domain: ClassVar[Box] = Box((-1, -1), (1, 1))
+    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
         widths=(16, 32, 64, 64, 64, 32, 16),
         train=300,
         cal=100,

@@ -1,6 +1,7 @@
 """The Helmholtz equation in a cube: standing waves with a source."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -22,8 +23,8 @@ class Helmholtz3D(Problem):
 
     wavenumber: float = torch.pi
 
-    domain = Box((0, 0, 0), (1, 1, 1))
-    paper = Settings(
+    domain: ClassVar[Box] = Box((0, 0, 0), (1, 1, 1))
+    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
         widths=(32, 64, 128, 128, 128, 64, 32),
         train=600,
         cal=200,

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -26,8 +27,8 @@ class DampedOscillator(Problem):
     start: float = 1.0
     velocity: float = 0.0
 
-    domain = Box((0,), (5,))
-    paper = Settings(
+    domain: ClassVar[Box] = Box((0,), (5,))
+    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
         widths=(16, 32, 64, 128, 128, 64, 32, 16),
         train=300,
         cal=150,

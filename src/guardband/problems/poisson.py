@@ -1,6 +1,7 @@
 """The Poisson equation on a line: u'' = f."""
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,8 +25,8 @@ class Poisson1D(Problem):
     tensor([[1.]])
     """
 
-    domain = Box((0,), (1,))
-    paper = Settings(
+    domain: ClassVar[Box] = Box((0,), (1,))
+    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
         widths=(25, 35, 35, 25),
         train=60,
         cal=30,

@@ -37,6 +37,8 @@ AT = "0.5"
 
 LARGEST_MANIFEST, LARGEST_ARRAYS = 2**26, 2**34
 MANIFEST = "manifest.json"
+AGAIN = "Take a fresh copy of the whole folder, or calibrate and save again."
+"""What to do about a folder that is not as it was saved."""
 
 
 class ArtefactError(ValueError):
@@ -169,12 +171,16 @@ def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
     except ArtefactError:
         raise
     except Exception as error:
-        raise ArtefactError(f"{folder / MANIFEST} is damaged: {type(error).__name__}: {error}") from error
+        raise ArtefactError(
+            f"{folder / MANIFEST} is damaged ({type(error).__name__}: {error}). {AGAIN}"
+        ) from error
     if not sound:
-        raise ArtefactError(f"{folder / MANIFEST} was changed after it was saved: its SHA-256 differs.")
+        raise ArtefactError(
+            f"{folder / MANIFEST} was changed after it was saved: its SHA-256 differs. {AGAIN}"
+        )
     data = _bytes(folder / name, LARGEST_ARRAYS)
     if hashlib.sha256(data).hexdigest() != expected.get("sha256"):
-        raise ArtefactError(f"{folder / name} was changed after it was saved: its SHA-256 differs.")
+        raise ArtefactError(f"{folder / name} was changed after it was saved: its SHA-256 differs. {AGAIN}")
     return found, data
 
 
@@ -194,7 +200,7 @@ def _rebuilt(tree: dict[str, Any], data: bytes, yours: dict[str, Any]) -> Calibr
     prediction = Prediction(prediction.x, prediction.mean, prediction.scale)  # checked as at birth
     scores = to_numpy(score(prediction, made["y"]))
     if not np.allclose(scores, made["scores"], rtol=1e-12, atol=0):
-        raise ArtefactError("The stored scores are not those of the stored predictions.")
+        raise ArtefactError(f"The stored scores are not those of the stored predictions. {AGAIN}")
     threshold = calibrator.threshold(scores, prediction, groups=made["groups"], confidence=made["confidence"])
     calibrated = Calibrated(
         made["predictor"],
@@ -210,7 +216,8 @@ def _rebuilt(tree: dict[str, Any], data: bytes, yours: dict[str, Any]) -> Calibr
     for name, values in made["probes"].items():
         if name in yours and not (name in now and _near(now[name], values)):
             raise ArtefactError(
-                f"The `{name}` handed in is not the one that was saved: it differs at stored points."
+                f"The `{name}` handed in is not the one that was saved: it differs at stored points. Hand in "
+                "the one that was calibrated, weights and all, or calibrate this one."
             )
     _compare(calibrated, made["thresholds"])
     return calibrated
@@ -236,10 +243,11 @@ def _compare(calibrated: Calibrated, thresholds: np.ndarray) -> None:
         for name, a, b in (("mean", now.mean, stored.mean), ("scale", now.scale, stored.scale)):
             if (a is None) != (b is None) or (a is not None and not _near(a, b)):
                 raise ArtefactError(
-                    f"The predictor is not the one that was saved: its {name} differs at stored points."
+                    f"The predictor is not the one that was saved: its {name} differs at stored points. "
+                    "Hand in what it was made of, weights and all, or calibrate this one."
                 )
     if not _near(_thresholds(calibrated), thresholds):
-        raise ArtefactError("The calibration is not the one that was saved: its band differs.")
+        raise ArtefactError(f"The calibration is not the one that was saved: its band differs. {AGAIN}")
 
 
 def _near(a: Any, b: Any) -> bool:

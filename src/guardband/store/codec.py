@@ -127,6 +127,9 @@ class Encoder:
 class Decoder:
     """Makes values of JSON and arrays; kinds that are not known are refused."""
 
+    arrays: Mapping[str, Tensor]
+    yours: Mapping[str, Any]
+
     def __init__(self, arrays: Mapping[str, Tensor], yours: Mapping[str, Any]) -> None:
         self.arrays, self.yours = arrays, yours
 

@@ -44,6 +44,9 @@ class Use:
     Use(Distance, neighbours=10)
     """
 
+    make: Callable[..., Any]
+    options: dict[str, Any]
+
     def __init__(self, make: Callable[..., Any], **options: Any) -> None:
         self.make, self.options = make, options
 
@@ -159,11 +162,14 @@ class Study:
 
     def __post_init__(self) -> None:
         if not self.cells:
-            raise ValueError(f"The study {self.name!r} has no cells.")
+            raise ValueError(
+                f"The study {self.name!r} has no cells. Look at the lists it was made of: one is empty."
+            )
         keys = [cell.key for cell in self.cells]
         if len(set(keys)) < len(keys):
             raise ValueError(
-                f"{len(keys) - len(set(keys))} cells of the study {self.name!r} are there twice."
+                f"{len(keys) - len(set(keys))} cells of the study {self.name!r} are there twice. Leave them "
+                "out, or tell them apart by the seed of their training."
             )
 
 

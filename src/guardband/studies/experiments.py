@@ -170,10 +170,17 @@ class Method:
 
 LOCALIZED = Use(localized)
 VANILLA, SCALED = (Absolute(), Split()), (Scaled(), Split())
-BOTH = {"vanilla": VANILLA, "scaled": SCALED}
+BOTH: dict[str, tuple[Score, Use | Calibrator]] = {"vanilla": VANILLA, "scaled": SCALED}
 
 QUIET = {"progress": False}
-CHAIN = {"draws": 5500, "warmup": 500, "leapfrog": 10, "prior": Prior(0.55), "inside": 1024, "faces": 800}
+CHAIN: dict[str, Any] = {
+    "draws": 5500,
+    "warmup": 500,
+    "leapfrog": 10,
+    "prior": Prior(0.55),
+    "inside": 1024,
+    "faces": 800,
+}
 """The paper's chain; its step belongs to another potential, and is adapted."""
 
 

@@ -109,6 +109,11 @@ class Workshop:
 class Pool:
     """The points at which a network is looked at, the truth there, the noise, and the noisy regions."""
 
+    x: np.ndarray
+    truth: np.ndarray
+    sd: np.ndarray
+    regions: dict[str, np.ndarray]
+
     def __init__(self, training: Training) -> None:
         generator = torch.Generator().manual_seed(training.seed)
         x = training.problem.domain.uniform(POOL, generator).double()
@@ -177,6 +182,12 @@ def recalibrated(
 
 class Tally:
     """Counts of covered points at each level, and the mean ACD, over draws."""
+
+    levels: np.ndarray
+    covered: np.ndarray
+    points: int
+    draws: int
+    deviations: float
 
     def __init__(self, levels: tuple[str, ...]) -> None:
         self.levels = np.array([float(level) for level in levels])

@@ -1,26 +1,21 @@
-"""Write docs/api.md, every public name with one example, from the docstrings: `python docs/api.py`."""
+"""Write the pages of docs/reference, every public name by section: `python docs/reference.py`."""
 
 import ast
-import doctest
 import importlib
 import inspect
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
 from types import ModuleType
-from typing import Literal, TypeAlias
+from typing import Any
 
-Kind: TypeAlias = Literal["import", "definition", "block", "line"]
-
-PAGE = Path(__file__).parent / "api.md"
-WIDTH = 100
-"""Up to which width an output stands behind its line rather than below it."""
+FOLDER = Path(__file__).parent / "reference"
 
 HEAD = """\
 # The public names
 
-Each with what it is and one example that runs as it stands. \
-Written by `docs/api.py` from the docstrings, which say more: `help(gb.calibrate)`.
+`import guardband as gb` gives everything up to one dot. Each name is shown with an example that runs as it \
+stands: the tests run them all.
 """
 
 SECTIONS = {
@@ -45,7 +40,7 @@ SECTIONS = {
         mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged
     """,
     "Look and check": """
-        evaluate Evaluation metrics.Row check Findings
+        evaluate Evaluation evaluation.Row check Findings
         metrics.coverage metrics.sharpness metrics.interval_score metrics.relative_l2 metrics.acd
         metrics.acd_floor metrics.Floor
         plot.band plot.width plot.field plot.coverage_curve plot.trace
@@ -75,24 +70,39 @@ SECTIONS = {
 
 
 def names() -> list[str]:
-    """All names of the page, in order."""
+    """All names of the reference, in order."""
     return [name for section in SECTIONS.values() for name in section.split()]
 
 
-def page() -> str:
-    """What docs/api.md should hold."""
-    contents = " | ".join(f"[{title}](#{title.lower().replace(' ', '-')})" for title in SECTIONS)
-    parts = [HEAD, f"{contents}\n"]
+def pages() -> dict[str, str]:
+    """What the files of docs/reference should hold: an index, and a page per section."""
+    index = [HEAD]
+    made = {}
     for title, section in SECTIONS.items():
-        parts += [f"## {title}\n", *(entry(name) for name in section.split())]
-    return "\n".join(parts)
+        file = f"{title.lower().replace(' ', '-')}.md"
+        rows = [f"| [`{name}`]({file}#{home(name)}) | {meaning(name)} |" for name in section.split()]
+        index += [f"## [{title}]({file})\n", "| name | what it is |\n|---|---|", *rows, ""]
+        entries = [entry(name) for name in section.split()]
+        made[file] = "\n".join([f"# {title}\n", *entries])
+    return {"index.md": "\n".join(index), **made}
 
 
 def entry(name: str) -> str:
-    """A name, what it is, and its example."""
-    text = docstring(name)
-    meaning = " ".join(text.split("\n\n")[0].split())
-    return f"### guardband.{name}\n\n{meaning}\n\n{block(text)}"
+    """What mkdocstrings makes an entry of, under the name that users write."""
+    return f"::: {home(name)}\n    options:\n      heading: gb.{name}\n      toc_label: {name}\n"
+
+
+def home(name: str) -> str:
+    """The full path of a name to where it is defined: some functions are called like their module."""
+    value = found(name)[1]
+    if constant(name):
+        return f"guardband.{name}"
+    return f"{value.__module__}.{value.__qualname__}"
+
+
+def meaning(name: str) -> str:
+    """The first sentence of a docstring, for a table."""
+    return " ".join(docstring(name).split("\n\n")[0].split()).replace("|", "\\|")
 
 
 def docstring(name: str) -> str:
@@ -110,52 +120,11 @@ def constant(name: str) -> bool:
     return not getattr(value, "__module__", "").startswith("guardband")
 
 
-def found(name: str) -> tuple[ModuleType, object]:
+def found(name: str) -> tuple[ModuleType, Any]:
     """The module a name is read from, and what it is."""
     place, _, word = f"guardband.{name}".rpartition(".")
     module = importlib.import_module(place)
     return module, getattr(module, word)
-
-
-def block(text: str) -> str:
-    """The doctest of a docstring as a block of code, with what it prints in comments.
-
-    Where lines need packages that tests do not have, the block is marked `py` and is not run.
-    """
-    examples = doctest.DocTestParser().get_examples(text)
-    lines = list[str]()
-    before = None
-    for example in examples:
-        source = [line.partition("  # doctest:")[0] for line in example.source.splitlines()]
-        lines += [""] * (0 if before is None else blank_lines(before, kind(source)))
-        before = kind(source)
-        lines += commented(source, example.want.splitlines())
-    skipped = any(example.options.get(doctest.SKIP) for example in examples)
-    return "\n".join([f"```{'py' if skipped else 'python'}", *lines, "```", ""])
-
-
-def kind(source: list[str]) -> Kind:
-    """What a statement is, as far as blank lines go."""
-    if source[0].startswith(("import ", "from ")):
-        return "import"
-    if source[0].startswith(("def ", "class ", "@")):
-        return "definition"
-    return "block" if len(source) > 1 else "line"
-
-
-def blank_lines(before: Kind, after: Kind) -> int:
-    """How many stand between two statements, as ruff wants them."""
-    if "definition" in (before, after):
-        return 2
-    return int(before != after and before in ("import", "block"))
-
-
-def commented(source: list[str], output: list[str]) -> list[str]:
-    """Code with what it prints: behind it where it is short, else below."""
-    marked = [f"# {'  ' if i else '->'} {line}" for i, line in enumerate(output)]
-    if len(source) == len(marked) == 1 and len(source[0] + marked[0]) < WIDTH:
-        return [f"{source[0]}  {marked[0]}"]
-    return source + marked
 
 
 def _origins(module: ModuleType, word: str) -> Iterator[ModuleType]:
@@ -176,5 +145,7 @@ def _below(module: ModuleType, word: str) -> Iterator[str]:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page())
-    print(f"{PAGE}: {len(names())} names")
+    FOLDER.mkdir(exist_ok=True)
+    for file, text in pages().items():
+        (FOLDER / file).write_text(text)
+    print(f"docs/reference: {len(names())} names")

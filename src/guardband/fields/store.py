@@ -1,4 +1,4 @@
-"""Chunks: a field on disk, written piece by piece, by many, and gone on with after any interruption.
+"""The store: a field on disk, written piece by piece, by many, and gone on with after any interruption.
 
 A chunk is written with all its variables; beside the store lies a note with their hashes. What is noted and
 whole is not computed again, so any process may be killed at any time and workers need not know of each other.
@@ -14,19 +14,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from guardband import engine, extras
 from guardband.arrays import to_numpy
+from guardband.fields.base import Chunked, Region
 from guardband.files import write_bytes, write_text
-
-if TYPE_CHECKING:
-    from guardband.fields.band import FieldBand
-
-Region: TypeAlias = tuple[slice, ...]
-"""A part of a field: a slice per axis."""
 
 Chunk: TypeAlias = tuple[int, Region]
 """A chunk's number and where it lies."""
@@ -35,7 +30,7 @@ NOTES = ".notes"
 """What is added to the name of a Zarr store for the folder of notes on finished chunks."""
 
 
-def create(band: FieldBand, folder: Path, batch: int | None) -> int:
+def create(band: Chunked, folder: Path, batch: int | None) -> int:
     """Make the store, or check that it belongs to this field; the micro-batch to use."""
     zarr = extras.load("zarr", "scale")
     probes = _probes(band)
@@ -43,7 +38,9 @@ def create(band: FieldBand, folder: Path, batch: int | None) -> int:
         group = zarr.open_group(folder, mode="r+", use_consolidated=False)
         known = int(group.attrs.get("batch", 0))
         if batch is not None and batch != known:
-            raise ValueError(f"{folder} was begun with batch={known}, got {batch}.")
+            raise ValueError(
+                f"{folder} was begun with batch={known}, got {batch}. Leave `batch` out to go on with it."
+            )
         batch = known
         _check(band, group, folder, probes)
     else:
@@ -72,11 +69,11 @@ def create(band: FieldBand, folder: Path, batch: int | None) -> int:
 
 
 def compression() -> Any:
-    """Bytes of equal weight side by side, then LZ4: smooth fields shrink by a third at the speed of memory."""
+    """Bytes of equal weight side by side, then LZ4: smooth fields shrink by a third, fast."""
     return extras.load("zarr.codecs", "scale").BloscCodec(cname="lz4", clevel=3, shuffle="shuffle")
 
 
-def _check(band: FieldBand, group: Any, folder: Path, probes: Mapping[str, list[str]]) -> None:
+def _check(band: Chunked, group: Any, folder: Path, probes: Mapping[str, list[str]]) -> None:
     """Refuse a store of other points, another calibration, or a network that answers differently."""
     there = [name for name in band.variables if name in group]
     same = group.attrs.get("identity") == _identity(band)
@@ -87,7 +84,7 @@ def _check(band: FieldBand, group: Any, folder: Path, probes: Mapping[str, list[
         )
 
 
-def _identity(band: FieldBand) -> str:
+def _identity(band: Chunked) -> str:
     """What must be the same for two runs to belong together: points, chunks, and what was calibrated on."""
     digest = hashlib.sha256(repr((band.shape, band.chunks, band.dtype.str)).encode())
     for name, values in band.axes.items():
@@ -96,14 +93,14 @@ def _identity(band: FieldBand) -> str:
     return digest.hexdigest()[:32]
 
 
-def _probes(band: FieldBand) -> dict[str, list[str]]:
+def _probes(band: Chunked) -> dict[str, list[str]]:
     """Each variable at the first few points, to four digits: enough to tell two networks apart."""
     first = next(band.regions())
     found = band.compute(tuple(slice(part.start, min(part.stop, part.start + 2)) for part in first))
     return {name: [f"{value:.4g}" for value in values.reshape(-1)] for name, values in found.items()}
 
 
-def write_all(band: FieldBand, folder: Path, batch: int, client: Any) -> Iterator[int]:
+def write_all(band: Chunked, folder: Path, batch: int, client: Any) -> Iterator[int]:
     """Write all chunks, here or on a client's workers; yields how many points were finished, as they are."""
     numbered = list(enumerate(band.regions()))
     if client is None:
@@ -129,7 +126,7 @@ def _unpack_and_write(parcel: Path, known: str, folder: Path, batch: int, chunks
 
 
 @lru_cache(maxsize=1)
-def _unpacked(parcel: Path, known: str) -> FieldBand:
+def _unpacked(parcel: Path, known: str) -> Chunked:
     """Once per worker, however many tasks it gets; only what the sender packed."""
     packed = parcel.read_bytes()
     if _hash(packed) != known:
@@ -137,7 +134,7 @@ def _unpacked(parcel: Path, known: str) -> FieldBand:
     return pickle.loads(packed)
 
 
-def write(band: FieldBand, folder: Path, batch: int, chunks: Sequence[Chunk]) -> Iterator[int]:
+def write(band: Chunked, folder: Path, batch: int, chunks: Sequence[Chunk]) -> Iterator[int]:
     """Compute and write chunks that are not there yet, or not whole; yields how many points each has.
 
     While a chunk is computed the one before is being written.
@@ -194,7 +191,7 @@ def _whole(file: Path, known: str | None) -> bool:
     return known is not None and file.exists() and _hash(file.read_bytes()) == known
 
 
-def _chunk_file(band: FieldBand, folder: Path, name: str, region: Region) -> Path:
+def _chunk_file(band: Chunked, folder: Path, name: str, region: Region) -> Path:
     place = [str(part.start // size) for part, size in zip(region, band.chunks, strict=True)]
     return Path(folder, name, "c", *place)
 

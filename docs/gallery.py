@@ -1,0 +1,204 @@
+"""Run the examples of the gallery and write its pages: `python docs/gallery.py --engines PATH`.
+
+PATH is a Python with the packages that this one lacks, such as DeepXDE. Names of examples run these alone,
+`--pages` runs none. An example that cannot be run keeps the picture that is there.
+"""
+
+import argparse
+import ast
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from PIL import Image
+
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples" / "gallery"
+PAGES = ROOT / "docs" / "gallery"
+IMAGES = PAGES / "images"
+THUMB = (480, 300)
+COVERAGE = Image.Quantize.MAXCOVERAGE  # the palette that keeps colour scales smooth
+
+SECTIONS = {
+    "Where is it wide?": "noise_islands noisy_regions widest_where own_equation",
+    "What is promised?": "zero_predictor small_data acd_floor whole_field",
+    "What if points are not all alike?": "regimes few_sensors shift",
+    "Models of other libraries": "from_deepxde from_pina from_fno from_onnx",
+    "Large fields": "field_to_zarr",
+}
+"""Which examples stand together, in which order."""
+
+HEAD = """\
+---
+hide: [toc]
+---
+
+# Gallery
+
+One file, one idea, one picture each, to be copied and changed. \
+Every example runs as it stands, within a minute on one core: `python examples/gallery/NAME.py`.
+"""
+
+
+class Needs(NamedTuple):
+    """What has to be installed beside guardband, and the modules by which one sees that it is."""
+
+    pip: str
+    modules: tuple[str, ...]
+
+
+NEEDS = {
+    "field_to_zarr": Needs('"guardband[scale]"', ("distributed", "xarray", "zarr")),
+    "from_deepxde": Needs("deepxde", ("deepxde",)),
+    "from_fno": Needs("neuraloperator", ("neuralop",)),
+    "from_onnx": Needs('"guardband[export]"', ("onnx", "onnxruntime", "onnxscript")),
+    "from_pina": Needs("pina-mathlab", ("pina",)),
+}
+"""Examples that need more than guardband itself."""
+
+
+class Example(NamedTuple):
+    """An example taken apart: the first line of its docstring, the rest of it, and the code below."""
+
+    name: str
+    title: str
+    text: str
+    code: str
+
+
+def names() -> list[str]:
+    """All examples, as they stand in the gallery."""
+    return [name for section in SECTIONS.values() for name in section.split()]
+
+
+def script(name: str) -> Path:
+    """The file of an example."""
+    return EXAMPLES / f"{name}.py"
+
+
+def example(name: str) -> Example:
+    """An example as its page shows it."""
+    source = script(name).read_text()
+    tree = ast.parse(source)
+    title, _, text = (ast.get_docstring(tree) or "").partition("\n")
+    below = source.splitlines()[tree.body[0].end_lineno :]
+    return Example(name, title.strip(), text.strip(), "\n".join(below).strip())
+
+
+def page(name: str) -> str:
+    """The page of an example."""
+    of = example(name)
+    commands = [f"python examples/gallery/{name}.py"]
+    if name in NEEDS:
+        commands.insert(0, f"pip install {NEEDS[name].pip}")
+    return "\n".join(
+        [
+            f"# {of.title}",
+            "",
+            of.text.replace("\n", " "),
+            "",
+            f"![{of.title}](images/{name}.png)",
+            "",
+            "```sh",
+            *commands,
+            "```",
+            "",
+            f'```py title="{name}.py"',
+            of.code,
+            "```",
+            "",
+            "`_options` reads `--smoke`, for a quick and rough run, and `--out`, where the picture goes. "
+            "[All examples](index.md)",
+            "",
+        ]
+    )
+
+
+def index() -> str:
+    """The page of all examples: a card each, a thumbnail above its title."""
+    parts = [HEAD]
+    for section, members in SECTIONS.items():
+        cards = [_card(example(name)) for name in members.split()]
+        parts += [f"## {section}\n", '<div class="grid cards" markdown>\n', *cards, "</div>\n"]
+    return "\n".join(parts)
+
+
+def _card(of: Example) -> str:
+    return (
+        f"-   [![{of.title}](images/thumbs/{of.name}.png){{ loading=lazy }}]({of.name}.md)\n\n"
+        f"    [{of.title}]({of.name}.md)\n"
+    )
+
+
+def interpreter(name: str, engines: str | None = None) -> str | None:
+    """A Python that has what an example needs: this one, else the one of the engines, else none."""
+    modules = NEEDS[name].modules if name in NEEDS else ()
+    return next((python for python in (sys.executable, engines) if python and _has(python, modules)), None)
+
+
+@cache
+def _has(python: str, modules: tuple[str, ...]) -> bool:
+    look = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))"
+    return subprocess.run([python, "-c", look, *modules]).returncode == 0
+
+
+def run(name: str, python: str, out: Path, smoke: bool = False) -> None:
+    """Run an example in a process of its own; an error if it fails."""
+    path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
+    command = [python, str(script(name)), "--out", str(out), *(["--smoke"] if smoke else [])]
+    done = subprocess.run(
+        command,
+        cwd=out.parent,
+        env=os.environ | {"PYTHONPATH": path, "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        timeout=600,
+    )
+    if done.returncode:
+        raise RuntimeError(f"{name} failed:\n{done.stderr}")
+
+
+def keep(name: str, picture: Path) -> None:
+    """Put a picture and its thumbnail into the docs, in few enough colours to be small."""
+    (IMAGES / "thumbs").mkdir(parents=True, exist_ok=True)
+    whole = Image.open(picture).convert("RGB")
+    whole.quantize(256, COVERAGE).save(IMAGES / f"{name}.png", optimize=True)
+    small = whole.copy()
+    small.thumbnail(THUMB, Image.Resampling.LANCZOS)
+    thumb = Image.new("RGB", THUMB, "white")
+    thumb.paste(small, ((THUMB[0] - small.width) // 2, (THUMB[1] - small.height) // 2))
+    thumb.quantize(128, COVERAGE).save(IMAGES / "thumbs" / f"{name}.png", optimize=True)
+
+
+def main() -> None:
+    """Pictures, then pages."""
+    parser = argparse.ArgumentParser(description="Run the examples of the gallery and write its pages.")
+    parser.add_argument("names", nargs="*", help="run these alone")
+    parser.add_argument("--engines", help="a Python with the packages that this one lacks")
+    parser.add_argument("--smoke", action="store_true", help="quick and rough pictures")
+    parser.add_argument("--pages", action="store_true", help="write the pages, run nothing")
+    chosen = parser.parse_args()
+    for name in [] if chosen.pages else chosen.names or names():
+        python = interpreter(name, chosen.engines)
+        if python is None:
+            print(f"{name}: needs {NEEDS[name].pip}, its picture stays as it is")
+            continue
+        start = time.perf_counter()
+        with tempfile.TemporaryDirectory() as folder:
+            picture = Path(folder, f"{name}.png")
+            run(name, python, picture, chosen.smoke)
+            keep(name, picture)
+        print(f"{name}: {time.perf_counter() - start:.1f} s")
+    PAGES.mkdir(exist_ok=True)
+    for name in names():
+        (PAGES / f"{name}.md").write_text(page(name))
+    (PAGES / "index.md").write_text(index())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""What the site takes from outside docs/: results with their pictures, the changelog, how to contribute."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parent.parent
+PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
+"""Files of the repository that are pages of the site, under which name."""
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Add the pages and pictures from outside docs/."""
+    for path in sorted((ROOT / "results").rglob("*")):
+        if path.suffix in (".md", ".png"):
+            inside = path.relative_to(ROOT).as_posix().replace("README.md", "index.md")
+            files.append(File.generated(config, inside, abs_src_path=str(path)))
+    for name, inside in PAGES.items():
+        if (ROOT / name).exists():
+            files.append(File.generated(config, inside, abs_src_path=str(ROOT / name)))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Links that lead out of docs/ in the repository lead to the same pages of the site."""
+    depth = page.file.src_uri.count("/")
+    here = "../" * depth
+    for name, inside in PAGES.items():
+        markdown = markdown.replace(f"]({here}../{name})", f"]({here}{inside})")
+    markdown = re.sub(rf"\]\({re.escape(here)}\.\./results/([^)]*)\)", rf"]({here}results/\1)", markdown)
+    # Code of the repository that is not on the site is named, not linked.
+    markdown = re.sub(
+        r"\[([^]]+)\]\((?:\.\./)+(?:examples|tests|src|benchmarks|\.github)[^)]*\)", r"\1", markdown
+    )
+    markdown = re.sub(r"\]\((?!https)([^)]*)/README\.md\)", r"](\1/index.md)", markdown)
+    if page.file.src_uri in PAGES.values():  # these link into docs/
+        markdown = markdown.replace("](docs/", "](")
+        for name, inside in PAGES.items():
+            markdown = markdown.replace(f"]({name}", f"]({inside}")
+    return markdown

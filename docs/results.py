@@ -1,0 +1,69 @@
+"""Write results/README.md, the claims of all benchmarks side by side: `python docs/results.py`."""
+
+import json
+from pathlib import Path
+
+RESULTS = Path(__file__).parent.parent / "results"
+
+HEAD = """\
+# Results
+
+Everything that the documentation quotes is made by a command of the repository, whose output lies here. \
+Long runs were made over many seeds; timings are of one core of a small virtual machine, contenders in turn.
+
+| page | what it answers | made by |
+|---|---|---|
+"""
+
+PAGES = {
+    "paper/README.md": ("The paper's study", "which claims of the paper hold", "guardband study paper"),
+    "predictors.md": ("Predictors", "eleven scales, their worth and cost", "python benchmarks/predictors.py"),
+    "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
+    "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
+    "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
+}
+
+CLAIMS = {
+    "field.json": "A band over a huge field, `python benchmarks/field.py` and `--workers`",
+    "quantile.json": "Exact ranks of 1e8 scores, `python benchmarks/quantile.py`",
+    "campaign.json": "Trainings on two workers, `python benchmarks/campaign.py`",
+}
+
+
+def page() -> str:
+    """What results/README.md should hold."""
+    rows = [f"| [{title}]({file}) | {asks} | `{made}` |" for file, (title, asks, made) in PAGES.items()]
+    parts = [HEAD + "\n".join(rows) + "\n"]
+    for file, title in CLAIMS.items():
+        if not (RESULTS / file).exists():
+            continue
+        found = json.loads((RESULTS / file).read_text())
+        parts.append(f"## {title}\n\n| claim | bound | measured | |\n|---|---|---|---|")
+        for claim in found["claims"]:
+            name = claim["name"].replace("_", " ")
+            verdict = "holds" if claim["holds"] else "**does not hold**"
+            parts.append(f"| {name} | {claim['bound']} | {claim['value']:g} | {verdict} |")
+        others = {name: value for name, value in found.items() if name != "claims"}
+        listed = ", ".join(f"{name.replace('_', ' ')} {value:,.4g}" for name, value in others.items())
+        parts.append(f"\nOf the same runs: {listed}.\n")
+    return "\n".join([*parts, ranks()])
+
+
+def ranks() -> str:
+    """Whose ranks are exact."""
+    found = json.loads((RESULTS / "ranks.json").read_text())
+    rows = [
+        f"| {name} {said['version']} | {said['wrong_rank']} | {said['too_narrow']} | {said['refused']} |"
+        for name, said in found["libraries"].items()
+    ]
+    intro = (
+        f"{found['cases']} cases: up to 200 calibration points at 19 levels. A wrong rank that is not too "
+        "narrow is one too high. Where too few points call for an infinite band, none gave a finite one.\n"
+    )
+    head = "| library | wrong ranks | too narrow | refused |\n|---|---|---|---|"
+    return "\n".join(["## Whose ranks are exact, `python benchmarks/ranks.py`\n", intro, head, *rows, ""])
+
+
+if __name__ == "__main__":
+    (RESULTS / "README.md").write_text(page())
+    print("results/README.md")

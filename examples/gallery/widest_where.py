@@ -1,0 +1,60 @@
+"""Three predictors, one truth: where is each of them unsure?
+
+A PINN of the Allen-Cahn equation has seen no readings in one quarter of the square (white dots: those it has
+seen). Three bands are calibrated on the same points from everywhere, and each covers 95 %. Constant width is
+unsure everywhere alike; `Distance` is unsure wherever data are far, be the equation known or not;
+`LastLayerLaplace` knows that equation and boundary values reach into the empty quarter. The guarantee is the
+same for all, and so is what it needs, points that are drawn alike: what differs is the width one pays.
+"""
+
+from typing import Any
+
+import matplotlib.pyplot as plt
+
+import guardband as gb
+from _options import options
+
+FRAME: dict[str, Any] = {"extent": (-1, 1, -1, 1), "origin": "lower"}
+NOISE = 0.005
+
+
+def main() -> None:
+    """Train with a gap, calibrate three predictors, and draw their widths in one colour scale."""
+    smoke, out = options()
+    problem = gb.problems.AllenCahn2D()
+    every, cal, test = (problem.observe(n, noise=NOISE, seed=seed) for seed, n in enumerate((150, 150, 3000)))
+    seen = (every.x < 0).any(dim=1)
+    train = gb.Observations(every.x[seen], every.y[seen])
+
+    recipe = gb.Recipe(steps=30, finish=10) if smoke else gb.Recipe(steps=600, finish=400)
+    likelihood = gb.Likelihood(data=NOISE)
+    fitted = gb.fit(
+        problem, gb.mlp(2, [32, 32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False
+    )
+    predictors = {
+        "Constant": gb.predictors.Constant(fitted),
+        "Distance": gb.predictors.Distance(fitted, neighbours=5),
+        "LastLayerLaplace": gb.predictors.LastLayerLaplace(fitted),
+    }
+
+    side = 25 if smoke else 80
+    x = problem.domain.grid(side)
+    figure, axes = plt.subplots(2, 2, figsize=(6.4, 5.6), sharex=True, sharey=True, layout="constrained")
+    panels = [("Twice the true error", 2 * (fitted(x) - problem.solution(x)).abs())]
+    for name, predictor in predictors.items():
+        calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.Total(noise=NOISE))
+        found = gb.evaluate(calibrated, test.x, test.y)
+        says = f"{100 * found.coverage:.0f} % covered, mean width {found.sharpness:.3f}"
+        panels.append((f"{name}\n{says}", calibrated(x).width))
+    for ax, (title, values) in zip(axes.flat, panels, strict=True):
+        ax.imshow(values.reshape(side, side).T, vmin=0, vmax=0.08, **FRAME)
+        ax.plot(*train.x.T, ".", ms=1.5, color="white")
+        ax.set_title(title, fontsize="small")
+    figure.supxlabel("x", fontsize="medium")
+    figure.supylabel("y", fontsize="medium")
+    figure.colorbar(axes[0, 0].images[0], ax=axes, label="width of the 95 % band", shrink=0.8, extend="max")
+    figure.savefig(out, dpi=120)
+
+
+if __name__ == "__main__":
+    main()

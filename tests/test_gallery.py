@@ -1,0 +1,91 @@
+"""Every example of the gallery runs and draws, and its page shows the code as it is."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def _script() -> Any:
+    spec = importlib.util.spec_from_file_location("docs_gallery", ROOT / "docs" / "gallery.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+GALLERY = _script()
+NAMES: list[str] = GALLERY.names()
+
+
+def test_every_example_is_in_the_gallery_once() -> None:
+    scripts = sorted(path.stem for path in GALLERY.EXAMPLES.glob("[!_]*.py"))
+    assert sorted(NAMES) == scripts
+    assert set(GALLERY.NEEDS) <= set(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_example_runs_and_draws(name: str, tmp_path: Path) -> None:
+    for module in GALLERY.NEEDS[name].modules if name in GALLERY.NEEDS else ():
+        if importlib.util.find_spec(module) is None:
+            pytest.skip(f"needs {module}")
+    GALLERY.run(name, sys.executable, tmp_path / "picture.png", smoke=True)
+    assert (tmp_path / "picture.png").read_bytes().startswith(PNG)
+
+
+def test_the_picture_is_named_after_the_script(tmp_path: Path) -> None:
+    command = [sys.executable, str(GALLERY.script("small_data")), "--smoke"]
+    path = {"PYTHONPATH": str(ROOT / "src"), "MPLBACKEND": "Agg"}
+    subprocess.run(command, cwd=tmp_path, env=os.environ | path, check=True)
+    assert [file.name for file in tmp_path.iterdir()] == ["small_data.png"]
+
+
+def test_an_example_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken.py").write_text("raise SystemExit('no luck')")
+    monkeypatch.setattr(GALLERY, "EXAMPLES", tmp_path)
+    with pytest.raises(RuntimeError, match=r"broken failed:\nno luck"):
+        GALLERY.run("broken", sys.executable, tmp_path / "broken.png")
+
+
+def test_an_example_without_its_package_has_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GALLERY.NEEDS, "shift", GALLERY.Needs("nothing", ("there_is_no_such_module",)))
+    assert GALLERY.interpreter("shift") is None
+    assert GALLERY.interpreter("small_data") == sys.executable
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_titles_are_sentences_and_texts_are_short(name: str) -> None:
+    example = GALLERY.example(name)
+    assert example.title[0].isupper() and example.title[-1] not in ".!"
+    assert 2 <= len(re.findall(r"[.:?](?:\s|$)", example.text)) <= 9
+    assert len(example.code.splitlines()) <= 90
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_pages_are_what_the_script_writes(name: str) -> None:
+    written = (GALLERY.PAGES / f"{name}.md").read_text()
+    assert GALLERY.example(name).code in written and "```python" not in written
+    assert written == GALLERY.page(name), "out of date: python docs/gallery.py --pages"
+
+
+def test_the_index_is_what_the_script_writes() -> None:
+    written = (GALLERY.PAGES / "index.md").read_text()
+    assert written == GALLERY.index(), "out of date: python docs/gallery.py --pages"
+    assert all(f"]({name}.md)" in written for name in NAMES)
+    pages = {path.stem for path in GALLERY.PAGES.glob("*.md")} - {"index"}
+    assert pages == set(NAMES), "pages without an example"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pictures_are_there_and_small(name: str) -> None:
+    for picture, most in ((f"{name}.png", 120_000), (f"thumbs/{name}.png", 40_000)):
+        content = (GALLERY.IMAGES / picture).read_bytes()
+        assert content.startswith(PNG) and len(content) < most
