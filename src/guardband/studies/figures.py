@@ -37,7 +37,7 @@ def draw_all(rows: Sequence[Row], preset: Preset, folder: Path) -> dict[str, str
     mine: Rows = {
         (row.experiment.split(", ")[0], row.method): row
         for row in rows
-        if row.experiment.endswith(f", {preset}")
+        if row.experiment.endswith(f", {preset}") and _drawable(row)
     }
     drawn = {}
     for number, (needed, draw) in FIGURES.items():
@@ -248,6 +248,12 @@ def _frame(ax: Axes) -> None:
     ax.plot([0, 1], [0, 1], ":", color=plot.GREY, lw=1)
     ax.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="level asked", ylabel="coverage measured", aspect="equal")
     ax.legend(frameon=False, fontsize="x-small", loc="best")
+
+
+def _drawable(row: Row) -> bool:
+    """A study that still runs may lack the training whose field is kept."""
+    no_field = EXPERIMENTS[row.experiment.split(", ")[0]].grid == 0
+    return no_field or any("field" in result["found"] for result in row.results)
 
 
 def _field(row: Row) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
