@@ -389,3 +389,9 @@ def test_two_campaigns_in_one_folder_do_each_cell_once(tmp_path: Path) -> None:
     assert [process.wait() for process in both] == [0, 0]
     runs = (tmp_path / "runs.txt").read_text().split()
     assert len(runs) == len(set(runs)) == 40 == len(cells(tmp_path))
+
+
+def test_workers_that_write_elsewhere_are_noticed(tmp_path: Path) -> None:
+    with pytest.raises(campaign.CampaignError, match="the workers do not see this folder"):
+        campaign._check_seen(tmp_path, {"abc": "done"})
+    campaign._check_seen(tmp_path, {"abc": "busy"})

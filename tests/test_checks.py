@@ -100,3 +100,13 @@ def test_findings_that_are_not_there_are_named() -> None:
     findings = gb.check(gb.calibrate(ZERO, x, x), x + 0.001)
     with pytest.raises(KeyError, match="no finding 'nope'; there are size, "):
         findings["nope"]
+
+
+def test_training_points_are_known_through_the_calibrator() -> None:
+    x = np.linspace(0, 1, 60)
+    train = gb.Observations(x, np.sin(9 * x))
+    local = gb.Local(train, gb.LogScale(draws=2))
+    calibrated = gb.calibrate(
+        gb.predictors.Constant(np.zeros_like), x + 0.001, np.cos(9 * x), calibrator=local
+    )
+    assert gb.check(calibrated, x)["leak"].text == "No calibration point lies at a training input."

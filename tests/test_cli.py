@@ -116,7 +116,7 @@ def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.Monk
     )
     words = ["--data", CAL, "--targets", "u", "--out", "band"]
     run("calibrate", "surrogate:wave", *words)
-    assert "give it again: --model module:object" in run("verify", "band", code=2)
+    assert "give it again, such as --model net:model" in run("verify", "band", code=2)
     assert "every hash is right" in run("verify", "band", "--model", "surrogate:wave")
     assert "is not the one that was saved" in run("verify", "band", "--model", "numpy:sin", code=2)
     assert "holds a calibration already" in run("calibrate", "surrogate:own", *words, code=2)

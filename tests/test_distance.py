@@ -76,3 +76,11 @@ def test_errors_teach() -> None:
         Distance(np.sin, X, neighbours=50)
     with pytest.raises(ValueError, match="'input' or 'latent'"):
         LatentDistance(gb.mlp(2, [3]), X, search="output")  # type: ignore[arg-type]
+
+
+def test_observations_bring_points_and_training_data() -> None:
+    train = gb.Observations(np.arange(30.0), np.zeros(30))
+    by_data = gb.predictors.Distance(np.sin, train, 5)
+    assert by_data.train is train
+    x = np.array([[0.3]])
+    assert by_data(x).scale == gb.predictors.Distance(np.sin, train.x, 5)(x).scale

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import guardband as gb
+from guardband.fields import store
 from guardband.fields.base import BATCHES, USUAL
 
 pytest.importorskip("zarr")
@@ -334,3 +335,25 @@ def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
     cluster.stop()
     look()
     assert killed == 10 and len(finished) >= 100
+
+
+def test_workers_without_the_folder_say_so(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="Write to a folder that all workers share"):
+        store._unpacked(tmp_path / "gone" / "field.pickle", "")
+
+
+def test_a_stopped_call_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import zarr
+
+    def stop(*_: Any) -> Any:
+        yield 200
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(store, "write_all", stop)
+    with pytest.raises(KeyboardInterrupt) as stopped:
+        small().to_zarr(tmp_path / "f.zarr", batch=64, progress=False)
+    assert "the same call goes on" in stopped.value.__notes__[0]
+    assert zarr.open_group(tmp_path / "f.zarr", mode="r").attrs["complete"] == "no"
+    monkeypatch.undo()
+    small().to_zarr(tmp_path / "f.zarr", progress=False)
+    assert zarr.open_group(tmp_path / "f.zarr", mode="r").attrs["complete"] == "yes"

@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import Tensor
 
+import guardband as gb
 from guardband.problems import (
     AllenCahn2D,
     AutogradField,
@@ -189,3 +190,13 @@ def test_neumann_is_about_one_face() -> None:
     face = Face(axis=0, side=1)
     with pytest.raises(TypeError, match="about one face; write one condition for each"):
         Neumann(0.0, on=(face, face))  # type: ignore[arg-type]
+
+
+def test_noise_and_solutions_keep_their_columns() -> None:
+    class Flat(gb.problems.Poisson1D):
+        def solution(self, x: torch.Tensor) -> torch.Tensor:
+            return x[:, 0]
+
+    assert Flat().observe(20, noise=lambda x: 0.1 * x).y.shape == (20, 1)
+    with pytest.raises(ValueError, match=r"`noise` returned \(20,\), should be \(20, 1\): keep the column"):
+        Flat().observe(20, noise=lambda x: x[:, 0])

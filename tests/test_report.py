@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import guardband as gb
-from guardband.report import report, sections
+from guardband.report import _misses, report, sections
 
 GENERATOR = np.random.default_rng(0)
 
@@ -85,3 +85,19 @@ def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:
     assert made[2].table[1][:2] == ["ALARM", "fresh data"]
     with pytest.raises(ValueError, match=r"written as \.html or \.md, got"):
         report(calibrated, x, path=tmp_path / "page.pdf")
+
+
+def test_misses_are_held_against_the_threshold_at_their_place(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, noise = rng.uniform(size=100), rng.normal(size=100)
+    groups = x > 0.5
+    model = gb.predictors.Constant(np.zeros_like)
+    calibrated = gb.calibrate(model, x, noise * (1 + 9 * groups), calibrator=gb.Grouped(), groups=groups)
+    import matplotlib.pyplot as plt
+
+    ax = plt.figure().gca()
+    _misses(calibrated, 0.9, ax)
+    legend = ax.get_legend()
+    assert legend is not None
+    inside = int(legend.get_texts()[0].get_text().split(": ")[1].split()[0])
+    assert inside == sum(int(np.ceil((n + 1) * 0.9)) for n in (groups.sum(), (~groups).sum()))

@@ -409,3 +409,12 @@ def test_arguments_of_fit_are_checked() -> None:
     for use in (gb.predictors.LastLayerLaplace, gb.pinn.Potential):
         with pytest.raises(TypeError, match=r"what `gb\.fit` returned"):
             use(fitted.net)  # type: ignore[arg-type]
+
+
+def test_a_problem_without_a_domain_is_refused() -> None:
+    class Nowhere(gb.problems.Problem):
+        def residual(self, x: torch.Tensor, u: Any) -> torch.Tensor:
+            return u.laplacian
+
+    with pytest.raises(TypeError, match="Nowhere should say where it lives"):
+        gb.fit(Nowhere(), gb.mlp(1, [4]), progress=False)

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
@@ -88,7 +88,7 @@ def run(
     >>> print(gb.campaign.run(study, tempfile.mkdtemp(), progress=False))
     1 done, 0 failed, 0 running, 0 to do
     """
-    folder = Path(folder)
+    folder = Path(folder).resolve()  # workers may run elsewhere
     for key in _names(folder / "failed"):
         (folder / "failed" / f"{key}.json").unlink(missing_ok=True)
     left = [cell for cell in study.cells if not _path(folder, cell.key).exists()]
@@ -106,6 +106,7 @@ def run(
             outcomes: dict[str, Outcome] = {}
             for made in _map(client, str(folder), _groups(left)):
                 outcomes |= made
+                _check_seen(folder, made)
                 bar.update(sum(outcome != "busy" for outcome in made.values()))
             left = [cell for cell in left if outcomes[cell.key] == "busy"]
             if left:  # somebody else works on these: wait for them, or take over if they die
@@ -225,6 +226,17 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
     for cell in cells:
         groups.setdefault(cell.training.key, []).append(cell)
     return list(groups.values())
+
+
+def _check_seen(folder: Path, outcomes: Mapping[str, Outcome]) -> None:
+    """Workers that write somewhere else must not look as if all were well."""
+    kinds = {"done": "cells", "failed": "failed"}
+    for key, outcome in outcomes.items():
+        if outcome in kinds and not _path(folder, key, kinds[outcome]).exists():
+            raise CampaignError(
+                f"A worker finished the cell {key}, but {folder} does not hold it: the workers do not see "
+                "this folder. Give one that all machines share."
+            )
 
 
 def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dict[str, Outcome]]:

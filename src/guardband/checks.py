@@ -11,6 +11,7 @@ from guardband.arrays import ArrayLike, flat, shared_rows, to_numpy
 from guardband.conformal import Calibrated, Clustered, Local, Weighted, points_needed
 from guardband.conformal.base import places
 from guardband.conformal.rank import Level, exact
+from guardband.values import Observations
 
 SIGNIFICANT = 0.01
 """Below this p-value calibration points and queries are said to come from different places."""
@@ -154,8 +155,10 @@ def _guard(calibrated: Calibrated) -> Finding:
 
 
 def _leak(calibrated: Calibrated, sites: np.ndarray) -> Finding:
-    train = getattr(calibrated.predictor, "train", None)
-    if train is None or callable(train):
+    owners = (calibrated.predictor, calibrated.calibrator)
+    known = (getattr(owner, "train", None) for owner in owners)
+    train = next((data for data in known if isinstance(data, Observations)), None)
+    if train is None:
         return Finding(
             "leak", False, "The training points are not known, so a leak cannot be looked for.", False
         )

@@ -198,7 +198,8 @@ def _points(band: Band, d: int) -> np.ndarray:
     if band.x.ndim != 2 or band.x.shape[1] != d:
         raise ValueError(
             f"This plot is for {d}-dimensional x, got shape {tuple(band.x.shape)}. "
-            "`plot.width` and `plot.field` draw two dimensions; fix the others and plot a slice."
+            "`plot.width` and `plot.field` draw two dimensions; of a slice, give "
+            "the band with the one coordinate that varies: gb.Band(x[:, :1], mean, lower, upper, level)."
         )
     return to_numpy(band.x)
 

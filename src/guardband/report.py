@@ -23,7 +23,7 @@ import numpy as np
 from guardband import plot
 from guardband.arrays import ArrayLike, flat, to_numpy
 from guardband.checks import check
-from guardband.conformal import Calibrated, InfiniteBandWarning
+from guardband.conformal import Calibrated, Grouped, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import Evaluation, evaluate
@@ -160,7 +160,10 @@ def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluatio
     if failed:
         rows.insert(1, ["ALARM", "fresh data", "They are not covered as promised; see what was measured."])
     fine = findings.ok and not failed
+    unknown = sum(not finding.known for finding in findings.findings)
     verdict = "Nothing was found against it." if fine else "Something speaks against it; read the alarms."
+    if fine and unknown:
+        verdict = f"Nothing was found against it; {unknown} could not be looked at, marked 'not known'."
     return Section("Is the guarantee void?", [verdict], rows)
 
 
@@ -226,7 +229,7 @@ def _pictures(
             drawn.append(("How wide the band is.", lambda ax: plot.width(shown, ax=ax)))
         if x.shape[1] > 2:
             drawn.append(("How wide the band is, over the first coordinate.", lambda ax: _widths(shown, ax)))
-    drawn.append(("The calibration scores, and the threshold.", lambda ax: _scores(calibrated, level, ax)))
+    drawn.append(("How far the calibration points missed.", lambda ax: _misses(calibrated, level, ax)))
     if found is not None:
         drawn.append(
             (
@@ -245,16 +248,19 @@ def _widths(band: Band, ax: Any) -> None:
     ax.set(xlabel="x0", ylabel="width", ylim=(0, None))
 
 
-def _scores(calibrated: Calibrated, level: Level, ax: Any) -> None:
+def _misses(calibrated: Calibrated, level: Level, ax: Any) -> None:
+    """Right for every calibrator: each calibration point is held against the threshold at its own place."""
     scores = to_numpy(calibrated.score(calibrated.prediction, calibrated.y)).astype(float)
-    scores = scores[np.isfinite(scores)]
-    ax.hist(scores, bins=min(40, max(5, len(scores) // 5)), color=plot.BLUE, alpha=0.6)
-    ranked = np.sort(scores)
-    k = int(-(-(len(scores) + 1) * exact(level).numerator // exact(level).denominator))
-    if k <= len(ranked):
-        ax.axvline(ranked[k - 1], color=plot.ORANGE, lw=1.6, label=f"the {k}th of {len(ranked)}")
-        ax.legend(frameon=False, fontsize="small")
-    ax.set(xlabel="score", ylabel="calibration points")
+    groups = calibrated.groups if isinstance(calibrated.calibrator, Grouped) else None
+    q = np.asarray(calibrated.threshold(calibrated.prediction, level, groups), dtype=float)
+    share = np.divide(scores, q, where=np.isfinite(scores) & (q > 0), out=np.full_like(scores, np.nan))
+    share = share[np.isfinite(share)]
+    if len(share):
+        ax.hist(share, bins=min(40, max(5, len(share) // 5)), color=plot.BLUE, alpha=0.6)
+    inside = int((scores <= q).sum())
+    ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {len(scores)} inside")
+    ax.legend(frameon=False, fontsize="small")
+    ax.set(xlabel="miss, as a share of the band's half width there", ylabel="calibration points")
 
 
 def _residuals(calibrated: Calibrated, ax: Any) -> None:

@@ -144,7 +144,8 @@ class Artefact:
         if any(name in ("model", "predictor") for name in wanted):
             if model is None and "model" not in settings:
                 raise ValueError(
-                    "The model was given as module:object; give it again: --model module:object."
+                    "A model given as module:object is not kept in the folder; "
+                    "give it again, such as --model net:model."
                 )
             given = own_model(model if model is not None else str(folder / MODEL))
             yours = {name: given for name in wanted if name in ("model", "predictor")}

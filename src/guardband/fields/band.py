@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as part_of
@@ -117,17 +116,21 @@ class FieldBand(Chunked):
 
         What is there is verified by its hashes and not computed again; variables and levels that are not
         there yet are added. The micro-batch is chosen by a short measurement, once, and kept in the store:
-        results do not depend on who computed them.
+        results do not depend on who computed them. Until all is written, the attribute `complete` is "no"
+        and missing chunks read as NaN. Beside the store lies `<path>.notes` with the hashes; without it the
+        store is whole, but cannot be gone on with.
         """
-        folder = Path(path)
+        folder = Path(path).resolve()  # workers may run elsewhere
         batch = store.create(self, folder, batch)
         options = {"desc": "field", "unit": "point", "unit_scale": True, "disable": not progress}
         with engine.connect(workers, scheduler) as client, tqdm(total=len(self), **options) as bar:
-            for points in store.write_all(self, folder, batch, client):
-                bar.update(points)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="Consolidated metadata")
-            extras.load("zarr", "scale").consolidate_metadata(folder)
+            try:
+                for points in store.write_all(self, folder, batch, client):
+                    bar.update(points)
+            except KeyboardInterrupt as stopped:
+                stopped.add_note(f"{bar.n} of {len(self)} points are there; the same call goes on.")
+                raise
+        store.finish(folder)
         return folder
 
     def to_mesh(self, path: str | os.PathLike[str]) -> Path:

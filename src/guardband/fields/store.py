@@ -10,6 +10,7 @@ import hashlib
 import json
 import math
 import pickle
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import lru_cache, partial
@@ -43,9 +44,10 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
             )
         batch = known
         _check(band, group, folder, probes)
+        group.attrs["complete"] = "no"
     else:
         batch = batch or band.tuned_batch()
-        about = band.about() | {"identity": _identity(band), "batch": batch}
+        about = band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
         group = zarr.open_group(folder, mode="w", attributes=about)
     for name, (dims, values, attributes) in band.coordinates().items():
         if name not in group:
@@ -66,6 +68,15 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
                 config={"write_empty_chunks": True},
             )
     return batch
+
+
+def finish(folder: Path) -> None:
+    """Say that everything is there, and gather the metadata for readers."""
+    zarr = extras.load("zarr", "scale")
+    zarr.open_group(folder, mode="r+", use_consolidated=False).attrs["complete"] = "yes"
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Consolidated metadata")
+        zarr.consolidate_metadata(folder)
 
 
 def compression() -> Any:
@@ -128,6 +139,10 @@ def _unpack_and_write(parcel: Path, known: str, folder: Path, batch: int, chunks
 @lru_cache(maxsize=1)
 def _unpacked(parcel: Path, known: str) -> Chunked:
     """Once per worker, however many tasks it gets; only what the sender packed."""
+    if not parcel.exists():
+        raise FileNotFoundError(
+            f"This worker does not see {parcel.parent}. Write to a folder that all workers share."
+        )
     packed = parcel.read_bytes()
     if _hash(packed) != known:
         raise RuntimeError(f"{parcel} was changed while a field was being written. Write it again.")

@@ -331,6 +331,10 @@ def _inner(net: nn.Module) -> nn.Module:
 
 def _check_sizes(problem: Problem, net: nn.Module) -> None:
     """A network made by `mlp` should have the problem's coordinates and outputs."""
+    if getattr(problem, "domain", None) is None:
+        raise TypeError(
+            f"{type(problem).__name__} should say where it lives: domain = gb.problems.Box((0,), (1,))."
+        )
     inner = _inner(net)
     if isinstance(inner, MLP) and (inner.sizes[0], inner.sizes[-1]) != (problem.domain.d, problem.outputs):
         raise ValueError(

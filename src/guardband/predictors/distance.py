@@ -19,8 +19,8 @@ class Distance:
     """How far x is from the data: the root mean square distance to the nearest training points.
 
     `model` is what `fit` returned, which brings its training points, or any model with `x_train` (n, d)
-    given. `neighbours` is K of the paper. Distances are in the units of x: scale your coordinates if they
-    differ in kind.
+    or `Observations` given. `neighbours` is K of the paper. Distances are in the units of x: scale your
+    coordinates if they differ in kind.
     Cost: nothing beyond the training; per point one evaluation and a search in a tree.
 
     >>> import numpy as np
@@ -32,11 +32,14 @@ class Distance:
     """
 
     model: Model
-    x_train: ArrayLike = None
+    x_train: ArrayLike | Observations = None
     neighbours: int = 20
     train: Observations | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
+        if isinstance(self.x_train, Observations):
+            object.__setattr__(self, "train", self.x_train)
+            object.__setattr__(self, "x_train", self.x_train.x)
         train = self.train if self.train is not None else getattr(self.model, "train", None)
         train = train if isinstance(train, Observations) else None
         if self.x_train is None and train is None:

@@ -100,7 +100,10 @@ class Problem(ABC):
         generator = torch.Generator().manual_seed(seed)
         x = self.domain.uniform(n, generator, dtype=torch.float64)
         u = self.solution(x)
-        sd = noise(x) if callable(noise) else noise
+        u = u[:, None] if u.ndim == 1 else u
+        sd = torch.as_tensor(noise(x) if callable(noise) else noise, dtype=u.dtype)
+        if sd.ndim and sd.shape not in (u.shape, (n, 1)):
+            raise ValueError(f"`noise` returned {tuple(sd.shape)}, should be ({n}, 1): keep the column.")
         y = u + sd * torch.randn(u.shape, generator=generator, dtype=u.dtype)
         dtype = dtype or torch.get_default_dtype()
         return Observations(x.to(dtype), y.to(dtype))
