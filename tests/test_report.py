@@ -101,3 +101,12 @@ def test_misses_are_held_against_the_threshold_at_their_place(tmp_path: Path) ->
     assert legend is not None
     inside = int(legend.get_texts()[0].get_text().split(": ")[1].split()[0])
     assert inside == sum(int(np.ceil((n + 1) * 0.9)) for n in (groups.sum(), (~groups).sum()))
+
+
+def test_regions_have_lines_of_their_own(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(2, 200))
+    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x[:100], y[:100])
+    regions = {"late": lambda x: x[:, 0] > 0.5}
+    page = gb.report(calibrated, x[100:], y[100:], path=tmp_path / "band.md", regions=regions)
+    assert "this band, late" in page.read_text()

@@ -11,7 +11,7 @@ import html
 import io
 import os
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
@@ -28,6 +28,7 @@ from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import Evaluation, evaluate
 from guardband.files import write_text
+from guardband.metrics import Region
 from guardband.values import Band
 
 if TYPE_CHECKING:
@@ -55,13 +56,15 @@ def report(
     path: str | os.PathLike[str],
     level: Level = 0.95,
     groups: Groups = None,
+    regions: Mapping[str, Region] | None = None,
     title: str = "A prediction band, and what it promises",
     facts: dict[str, str] | None = None,
 ) -> Path:
     """Write a report on the band at x (n, d), as HTML or, if the path ends in `.md`, Markdown.
 
-    With y, measured at x and used nowhere before, coverage is held against its exact law. `facts` are further
-    lines for its last section, such as hashes.
+    With y, measured at x and used nowhere before, coverage is held against its exact law; `regions` maps
+    names to masks or functions of x, for lines of their own. `facts` are further lines for its last section,
+    such as hashes.
 
     >>> import tempfile
     >>> from pathlib import Path
@@ -74,7 +77,7 @@ def report(
     markdown = Path(path).suffix == ".md"
     if not markdown and Path(path).suffix not in (".html", ".htm"):
         raise ValueError(f"A report is written as .html or .md, got {str(path)!r}.")
-    made = sections(calibrated, x, y, level=level, groups=groups, facts=facts)
+    made = sections(calibrated, x, y, level=level, groups=groups, regions=regions, facts=facts)
     return write_text(path, (_markdown if markdown else _html)(title, made))
 
 
@@ -85,13 +88,16 @@ def sections(
     *,
     level: Level = 0.95,
     groups: Groups = None,
+    regions: Mapping[str, Region] | None = None,
     facts: dict[str, str] | None = None,
 ) -> list[Section]:
     """What the report says, before it is written as HTML or Markdown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         band = calibrated(x, level, groups=groups)
-        found = evaluate(calibrated, x, y, level=level, groups=groups) if y is not None else None
+        found = None
+        if y is not None:
+            found = evaluate(calibrated, x, y, level=level, groups=groups, regions=regions)
         return [
             _claim(calibrated, band, level, found),
             _promise(calibrated),
@@ -256,10 +262,11 @@ def _misses(calibrated: Calibrated, level: Level, ax: Any) -> None:
     share = np.divide(scores, q, where=np.isfinite(scores) & (q > 0), out=np.full_like(scores, np.nan))
     share = share[np.isfinite(share)]
     if len(share):
-        ax.hist(share, bins=min(40, max(5, len(share) // 5)), color=plot.BLUE, alpha=0.6)
+        step = 1 / max(3, min(20, len(share) // 8))  # an edge at 1, so that no bar is inside and outside
+        ax.hist(share, bins=np.arange(0, share.max() + step, step).tolist(), color=plot.BLUE, alpha=0.6)
     inside = int((scores <= q).sum())
     ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {len(scores)} inside")
-    ax.legend(frameon=False, fontsize="small")
+    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1))
     ax.set(xlabel="miss, as a share of the band's half width there", ylabel="calibration points")
 
 

@@ -95,7 +95,8 @@ class Problem(ABC):
     ) -> Observations:
         """n noisy readings of the solution at places uniform in the domain.
 
-        `noise` is the standard deviation of Gaussian noise: a number, or a function of x (n, 1).
+        `noise` is the standard deviation of Gaussian noise: a number, or a function of
+        x (n, d) that returns (n, 1).
         """
         generator = torch.Generator().manual_seed(seed)
         x = self.domain.uniform(n, generator, dtype=torch.float64)
