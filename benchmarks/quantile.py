@@ -60,9 +60,13 @@ def main() -> None:
             for name, maker in makers.items():
                 seconds, values = timed(lambda maker=maker: sketched(maker, shards))
                 off = np.abs(np.searchsorted(exact, values) + 1 - np.array(ranks)).max() / n
-                print(
-                    f"{name}: {seconds:.2f} CPU s, {seconds / min(times):.1f}x ours; rank off by {off:.1e} n"
-                )
+                slower = seconds / min(times)
+                print(f"{name}: {seconds:.2f} CPU s, {slower:.1f}x ours; rank off by {off:.1e} n")
+                key = name.lower().replace("-", "_")
+                measured |= {
+                    f"{key}_vs_ours": round(slower, 2),
+                    f"{key}_rank_off_percent": round(100 * off, 2),
+                }
     claims = [
         claim("equal_to_sort", float(right), ">= 1", right),
         claim("cpu_vs_partition", ratio, "<= 2.5", ratio <= 2.5),

@@ -1,31 +1,45 @@
-"""Run the blocks of pages, and put what they print into the text below them: `python docs/blocks.py`."""
+"""Run the blocks of pages, and put back what they print: `python docs/blocks.py [page ...]`.
+
+A text block right below a Python block holds what that one printed. The README's picture is kept too.
+"""
 
 import contextlib
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
 DOCS = Path(__file__).parent
-BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?P<between>\n\n```text\n(?P<said>.*?)```)?", re.DOTALL)
+ROOT = DOCS.parent
+BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<said>.*?)```)?", re.DOTALL)
+MADE = ("gallery", "reference")
+"""Folders whose pages are made from code that is tested as it is."""
 
 
 def pages() -> list[Path]:
-    """The pages with code of their own: the gallery and the reference are made from code that is tested."""
-    made = {DOCS / "gallery", DOCS / "reference"}
-    return [page for page in sorted(DOCS.rglob("*.md")) if not made & set(page.parents)]
+    """The pages with code of their own."""
+    written = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE]
+    return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written]
 
 
-def with_output(text: str, name: str) -> str:
-    """A page as it should be: its blocks run in order, each text block holding what the one above printed."""
+def with_output(text: str, name: str, after: Callable[[int], object] = lambda number: None) -> str:
+    """A page as it should be: its blocks run in order, each text block holding what the one above printed.
+
+    `after(number)` is called when a block is done, counted from 1.
+    """
     names: dict[str, object] = {"__name__": name}
+    number = 0
 
     def ran(found: re.Match[str]) -> str:
-        printed = io.StringIO()
-        with contextlib.redirect_stdout(printed):
-            exec(compile(found["code"], name, "exec"), names)
+        nonlocal number
+        number += 1
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(compile(found["code"], f"{name}, block {number}", "exec"), names)
+        after(number)
         if found["said"] is None:
             return found[0]
         return f"```python\n{found['code']}```\n\n```text\n{printed.getvalue().rstrip()}\n```"
@@ -33,14 +47,33 @@ def with_output(text: str, name: str) -> str:
     return BLOCK.sub(ran, text)
 
 
+def renew(page: Path, after: Callable[[int], object] = lambda number: None) -> None:
+    """Run a page in a folder of its own, and write it if it says something else now."""
+    text = page.read_text()
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        made = with_output(text, page.name, after)
+        if page.name == "README.md":
+            shutil.copy("band.png", DOCS / "images" / "readme.png")
+    if made != text:
+        page.write_text(made)
+        print(os.path.relpath(page))
+
+
+def save(path: Path) -> None:
+    """Write the newest picture, if there is one, with 256 colours to keep it small."""
+    import matplotlib.pyplot as plt
+    from PIL import Image
+
+    if plt.get_fignums():
+        drawn = io.BytesIO()
+        plt.gcf().savefig(drawn, dpi=100)
+        Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)
+        plt.close("all")
+
+
 if __name__ == "__main__":
     import matplotlib
 
     matplotlib.use("Agg")
-    chosen = [Path(name).resolve() for name in sys.argv[1:]] or pages()
-    for page in chosen:
-        with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            made = with_output(page.read_text(), page.name)
-        if made != page.read_text():
-            page.write_text(made)
-            print(os.path.relpath(page))
+    for page in [Path(name).resolve() for name in sys.argv[1:]] or pages():
+        renew(page)

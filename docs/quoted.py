@@ -17,7 +17,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 SOURCED = re.compile(r"(?P<number>[\d.,]*\d)(?P<unit>[ %A-Za-z]*)<!-- source: (?P<file>\S+) (?P<key>.+?) -->")
-UNITS = "|".join((r" ?%", r" times\b", r"x\b", r" s\b", r" hours?\b", r" minutes\b", r" MB\b", r" GB\b"))
+UNITS = "|".join((r" ?%", r" times\b", r"x\b", r" s\b", r" hours?\b", r" minutes\b", r" MB\b", r" Gi?B\b"))
 NUMBER = re.compile(rf"(?<![\w.\-/#:])(\d+\.\d+(?![\w.])|\.\d+|\d+(?:\.\d+)?(?:{UNITS}))")
 LEVELS = {f"{level} %" for level in (0, 0.1, 1, 5, 50, 90, 95, 99, 100)} | {
     "0.9",

@@ -17,7 +17,11 @@ Long runs were made over many seeds; timings are of one core of a small virtual 
 
 PAGES = {
     "paper/README.md": ("The paper's study", "which claims of the paper hold", "guardband study paper"),
-    "predictors.md": ("Predictors", "eleven scales, their worth and cost", "python benchmarks/predictors.py"),
+    "predictors.md": (
+        "Predictors",
+        "every scale, its worth and cost",
+        "python benchmarks/predictors.py",
+    ),
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),

@@ -3,7 +3,10 @@
 It is a straight line under a linear equation.
 """
 
+import importlib.util
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,6 +15,18 @@ from guardband import Observations, Predictor
 from guardband.arrays import Array
 from guardband.pinn import Fitted, Likelihood, Recipe
 from guardband.problems import Box, Condition, Field, Problem
+
+ROOT = Path(__file__).parent.parent
+
+
+def script(path: str) -> Any:
+    """A script of the repository, such as "docs/blocks.py", as a module."""
+    spec = importlib.util.spec_from_file_location(Path(path).stem + "_script", ROOT / path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
 
 N, INSIDE = 10, 8
 """Measurements, and points at which the equation is looked at."""

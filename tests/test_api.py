@@ -6,15 +6,13 @@ import doctest
 import importlib
 import importlib.util
 import sys
-from pathlib import Path
 from types import ModuleType
-from typing import Any
 
 import pytest
 
 import guardband as gb
+from helpers import script
 
-SCRIPT = Path(__file__).parent.parent / "docs" / "reference.py"
 WHOLE = (
     "predictors",
     "problems",
@@ -29,15 +27,7 @@ WHOLE = (
 """Modules of which every public name is in the reference."""
 
 
-def _script() -> Any:
-    spec = importlib.util.spec_from_file_location("docs_reference", SCRIPT)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-API = _script()
+API = script("docs/reference.py")
 NAMES: list[str] = API.names()
 
 
@@ -101,7 +91,7 @@ def _bound(tree: ast.AST) -> set[str]:
 @pytest.mark.parametrize("name", [name for name in NAMES if API.constant(name)])
 def test_examples_of_constants_are_right(name: str) -> None:
     """Those below a constant are not collected by pytest."""
-    test = doctest.DocTestParser().get_doctest(API.docstring(name), {}, name, str(SCRIPT), 0)
+    test = doctest.DocTestParser().get_doctest(API.docstring(name), {}, name, API.__file__, 0)
     assert doctest.DocTestRunner(verbose=False).run(test).failed == 0
 
 

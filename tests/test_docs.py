@@ -1,25 +1,18 @@
 """Every block runs and prints what is shown, every link leads somewhere, every number is measured."""
 
-import importlib.util
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from helpers import script
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 
 
-def script(name: str) -> Any:
-    spec = importlib.util.spec_from_file_location(f"docs_{name}", DOCS / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-BLOCKS, QUOTED, RESULTS = script("blocks"), script("quoted"), script("results")
+BLOCKS, QUOTED = script("docs/blocks.py"), script("docs/quoted.py")
+RESULTS = script("docs/results.py")
 PAGES: list[Path] = BLOCKS.pages()
 EVERY = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
@@ -35,6 +28,7 @@ def test_every_block_runs_and_prints_what_is_shown(
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
     assert BLOCKS.with_output(text, page.name) == text, f"python docs/blocks.py {named(page)}"
+    assert page.name != "README.md" or (tmp_path / "band.png").exists()
 
 
 @pytest.mark.parametrize("page", EVERY, ids=named)

@@ -6,23 +6,16 @@ import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from helpers import script
 
 ROOT = Path(__file__).parent.parent
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-def _script() -> Any:
-    spec = importlib.util.spec_from_file_location("docs_gallery", ROOT / "docs" / "gallery.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-GALLERY = _script()
+GALLERY = script("docs/gallery.py")
 NAMES: list[str] = GALLERY.names()
 
 

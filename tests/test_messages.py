@@ -1,29 +1,20 @@
 """Error messages: all have a text that is a sentence, and what they tell people to install exists."""
 
 import ast
-import importlib.util
 import re
 import sys
 import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from guardband import extras
+from helpers import script
 
 ROOT = Path(__file__).parent.parent
 
 
-def _script() -> Any:
-    spec = importlib.util.spec_from_file_location("messages", ROOT / "tools" / "messages.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-SCRIPT = _script()
+SCRIPT = script("tools/messages.py")
 INSIDE = ("typer.Exit", "AssertionError")
 """Ends of the command line, and laws, which are named rather than explained."""
 

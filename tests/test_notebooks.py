@@ -1,10 +1,10 @@
 """Every notebook runs from top to bottom, is what its source says, and stays small."""
 
-import importlib.util
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from helpers import script
 
 nbformat = pytest.importorskip("nbformat")
 nbclient = pytest.importorskip("nbclient")
@@ -12,14 +12,6 @@ pytest.importorskip("ipykernel")
 
 FOLDER = Path(__file__).parent.parent / "docs" / "notebooks"
 NOTEBOOKS = sorted(FOLDER.glob("*.ipynb"))
-
-
-def make() -> Any:
-    spec = importlib.util.spec_from_file_location("docs_notebooks_make", FOLDER / "make.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.mark.filterwarnings("default")
@@ -32,7 +24,7 @@ def test_every_notebook_runs(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_notebook_is_what_its_source_says(path: Path) -> None:
-    module = make()
+    module = script("docs/notebooks/make.py")
     shown = nbformat.read(path, as_version=4)
     source = module.notebook(module.SOURCES[path.stem])
     assert [(cell.cell_type, cell.source) for cell in shown.cells] == [
@@ -49,4 +41,4 @@ def test_every_notebook_is_small(path: Path) -> None:
 
 
 def test_there_is_a_notebook_for_each_source() -> None:
-    assert {path.stem for path in NOTEBOOKS} == set(make().SOURCES)
+    assert {path.stem for path in NOTEBOOKS} == set(script("docs/notebooks/make.py").SOURCES)

@@ -27,7 +27,7 @@ from guardband.conformal import CoverageLaw, rank
 from guardband.studies.pages import PAPER
 
 FOLDER = Path(__file__).parent
-TUTORIAL = runpy.run_path(str(FOLDER.parent / "tutorial.py"))
+BLOCKS = runpy.run_path(str(FOLDER.parent / "blocks.py"))
 BLUE, ORANGE, GREY = gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY
 
 
@@ -40,7 +40,7 @@ def panels(n: int, width: float = 4.6, height: float = 3.6, **options: Any) -> S
 
 def save(name: str) -> None:
     """Write the newest picture."""
-    TUTORIAL["save"](FOLDER / "images" / f"{name}.png")
+    BLOCKS["save"](FOLDER / "images" / f"{name}.png")
 
 
 def promise() -> None:
@@ -134,9 +134,9 @@ def _band(
 def coverage_alone() -> None:
     """Three networks that are covered alike."""
     names: dict[str, Any] = {}
-    for block in TUTORIAL["BLOCK"].findall((FOLDER / "coverage_alone.md").read_text())[:1]:
-        with contextlib.redirect_stdout(None):
-            exec(compile(block, "coverage_alone.md", "exec"), names)
+    first = BLOCKS["BLOCK"].search((FOLDER / "coverage_alone.md").read_text())
+    with contextlib.redirect_stdout(None):
+        exec(compile(first["code"], "coverage_alone.md", "exec"), names)
     problem, cal, networks = names["problem"], names["cal"], names["networks"]
     grid = problem.domain.grid(200)
     axes = panels(3, width=4, sharey=True)
@@ -269,8 +269,7 @@ def main(chosen: Sequence[str]) -> None:
     drawn = {"promise": promise, "coverage_alone": coverage_alone, "acd": acd, "paper": paper}
     for name in chosen or drawn:
         page = FOLDER / f"{name}.md"
-        text = page.read_text()
-        page.write_text(TUTORIAL["with_outputs"](text, TUTORIAL["run"](text)))
+        BLOCKS["renew"](page)
         drawn[name]()
         print(name)
 
