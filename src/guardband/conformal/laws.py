@@ -95,14 +95,17 @@ def total_counts(pieces: Sequence[tuple[CoverageLaw, int]], repeats: int = 1) ->
     >>> total_counts([(CoverageLaw(1, 1), 1)], repeats=2).round(3)
     array([0.25, 0.5 , 0.25])
     """
-    size = repeats * sum(m for _, m in pieces) + 1
+    from scipy.fft import next_fast_len
+
     if repeats == 1 and len(pieces) == 1:
         law, m = pieces[0]
         return law.counts(m)
-    transform = np.ones(size // 2 + 1, dtype=complex)
+    size = repeats * sum(m for _, m in pieces) + 1
+    length = next_fast_len(size, real=True)
+    transform = np.ones(length // 2 + 1, dtype=complex)
     for law, m in pieces:
-        transform *= np.fft.rfft(law.counts(m), size)
-    return np.fft.irfft(transform**repeats, size).clip(min=0)
+        transform *= np.fft.rfft(law.counts(m), length)
+    return np.fft.irfft(transform**repeats, length)[:size].clip(min=0)
 
 
 def central_range(probabilities: np.ndarray, mass: float) -> tuple[int, int]:
