@@ -192,6 +192,16 @@ def test_engines_refuse_what_makes_no_sense() -> None:
         pass
 
 
+def test_a_scheduler_without_workers_is_waited_for_aloud() -> None:
+    distributed = pytest.importorskip("distributed")
+    with (
+        distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster,
+        pytest.warns(UserWarning, match="No worker is at tcp://127.0.0.1:.* yet: waiting for the first"),
+        engine.connect(scheduler=cluster.scheduler_address),
+    ):
+        pass
+
+
 def test_a_lost_scheduler_ends_a_campaign_with_a_sentence(tmp_path: Path, monkeypatch: Any) -> None:
     def gone(*_: Any) -> Any:
         raise engine.SchedulerGone("The scheduler is gone.")
@@ -334,6 +344,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:No worker is at")
 def test_twenty_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path: Path, cluster: Cluster) -> None:
     whole = paper(smoke=True, presets=["ours"])
     study = Study("paper", whole.cells[:40], lambda *_: None)

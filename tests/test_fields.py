@@ -299,6 +299,7 @@ def test_ten_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
 
 
 @pytest.mark.long
+@pytest.mark.filterwarnings("ignore:No worker is at")
 def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
     from test_campaign import Cluster
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -44,6 +45,8 @@ def connect(workers: int | None = None, scheduler: str | None = None) -> Iterato
     distributed, dask = extras.load("distributed", "scale"), extras.load("dask", "scale")
     if scheduler is not None:
         with distributed.Client(scheduler, timeout=20) as client:
+            if not client.ncores():
+                warnings.warn(f"No worker is at {scheduler} yet: waiting for the first.", stacklevel=3)
             yield client
         return
     environment = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))

@@ -95,13 +95,11 @@ def total_counts(pieces: Sequence[tuple[CoverageLaw, int]], repeats: int = 1) ->
     >>> total_counts([(CoverageLaw(1, 1), 1)], repeats=2).round(3)
     array([0.25, 0.5 , 0.25])
     """
-    from scipy.fft import next_fast_len
-
     if repeats == 1 and len(pieces) == 1:
         law, m = pieces[0]
         return law.counts(m)
     size = repeats * sum(m for _, m in pieces) + 1
-    length = next_fast_len(size, real=True)
+    length = 1 << (size - 1).bit_length()  # a power of two, which transforms are fast for
     transform = np.ones(length // 2 + 1, dtype=complex)
     for law, m in pieces:
         transform *= np.fft.rfft(law.counts(m), length)

@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -33,15 +33,15 @@ from guardband.problems import Problem
 from guardband.values import Observations
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
     """A trained network with all that made it; called like its network, with numpy or torch.
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=100, finish=0)
     >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False)
-    >>> fitted.train
-    Observations(60 points, x (60, 1), y (60, 1))
+    >>> fitted
+    Fitted(MLP of 25 weights, Poisson1D(), Observations(60 points, x (60, 1), y (60, 1)))
     >>> [row["step"] for row in fitted.history]
     [50.0, 100.0]
     """
@@ -51,7 +51,11 @@ class Fitted:
     train: Observations | None
     likelihood: Likelihood
     recipe: Recipe
-    history: list[dict[str, float]] = field(repr=False)
+    history: list[dict[str, float]]
+
+    def __repr__(self) -> str:
+        weights = sum(parameter.numel() for parameter in self.net.parameters())
+        return f"Fitted({type(self.net).__name__} of {weights} weights, {self.problem!r}, {self.train!r})"
 
     def __call__(self, x: Array) -> Array:
         """The outputs (n, m) at points x (n, d), as the kind of array x is."""
