@@ -10,6 +10,7 @@ import numpy as np
 from guardband.files import write_text
 from guardband.metrics import acd_floor
 from guardband.studies.base import Result
+from guardband.studies.costs import costs
 from guardband.studies.experiments import EXPERIMENTS, PRESETS
 from guardband.studies.figures import TITLES, draw_all
 from guardband.studies.tables import Row, broken, has_law, rows, spread, table, verdict
@@ -38,15 +39,6 @@ The oscillator's are those of Table 3, where the island noise was applied twice 
 A, B and C were stored by the authors' code.
 """
 
-AUTHORS_SECONDS = {
-    "allen-cahn": (179, "distance, 4500 steps"),
-    "one HMC": (2800, "6000 iterations"),
-    "helmholtz": (3400, "5000 steps at 650 to 713 ms"),
-    "oscillator": (310, "20 000 steps at 14 to 17 ms"),
-    "a local coverage curve": (19 * 77, "nineteen quantile networks"),
-}
-"""CPU seconds of the authors' code on one core of a server; noisy."""
-
 HOLDS, FAILS, OPEN = "holds", "**does not hold**", "cannot be told at this size"
 PLAIN, LOCAL = "distance, scaled", "constant width, local"
 
@@ -69,7 +61,7 @@ def write_pages(results: Sequence[Result], folder: Path) -> None:
                 lines += ["", f"## {name}, {preset}", "", *table(mine, bad)]
                 if mine[0].results[0]["found"]["regions"]:
                     lines += ["", *_regions(mine, bad)]
-    lines += ["", "## What it cost", "", *_costs(results)]
+    lines += ["", "## What it cost", "", *costs(results)]
     lines += ["", "## Figures", ""]
     for preset in PRESETS:
         for number, name in draw_all(made, preset, folder).items():
@@ -224,55 +216,3 @@ def _regions(mine: Sequence[Row], bad: dict[str, float]) -> Iterator[str]:
             f"{spread(row.coverage('regions', 'region'))} | {spread(row.find('width'))} | "
             f"{verdict(row, bad)} |"
         )
-
-
-def _costs(results: Sequence[Result]) -> Iterator[str]:
-    """CPU time by experiment and preset; what cells share is counted once."""
-    yield (
-        "CPU seconds on a busy machine of two cores, so read them as ratios. *Training* is the median of one "
-        "training; the authors' times are those of their code on one core."
-    )
-    yield ""
-    yield "| experiment | authors' code | training, `paper` | training, `ours` | `paper` in h | `ours` in h |"
-    yield "|---|---|---|---|---|---|"
-    totals = dict.fromkeys(PRESETS, 0.0)
-    for name in EXPERIMENTS:
-        cells: list[str] = []
-        hours: list[str] = []
-        for preset in ("paper", "ours"):
-            mine = [r for r in results if r["cell"]["experiment"] == f"{name}, {preset}"]
-            if not mine:
-                cells.append("-")
-                hours.append("-")
-                continue
-            plain = [r["seconds"]["training"] for r in mine if r["cell"]["method"] == "constant width"]
-            cells.append(f"{np.median(plain):.0f}" if plain else "-")
-            total = _total(mine) / 3600
-            totals[preset] += total
-            hours.append(f"{total:.2f}")
-        theirs, what = AUTHORS_SECONDS.get(
-            name, AUTHORS_SECONDS["allen-cahn"] if name in "ABC" else (None, "")
-        )
-        known = f"{theirs} ({what})" if theirs else "-"
-        yield f"| {name} | {known} | {' | '.join(cells)} | {' | '.join(hours)} |"
-    yield f"| all | | | | {totals['paper']:.2f} | {totals['ours']:.2f} |"
-    for what, experiment, method, part in (
-        ("one HMC", "allen-cahn", "HMC, scaled", "predictor"),
-        ("a local coverage curve", "oscillator", LOCAL, "evaluation"),
-    ):
-        found = [
-            [r["seconds"][part] for r in results if (r["cell"]["experiment"], r["cell"]["method"]) == key]
-            for key in ((f"{experiment}, {preset}", method) for preset in ("paper", "ours"))
-        ]
-        cells = [f"{np.median(its):.0f}" if its else "-" for its in found]
-        theirs, note = AUTHORS_SECONDS[what]
-        yield f"| {what} | {theirs} ({note}) | {' | '.join(cells)} | | |"
-
-
-def _total(mine: Sequence[Result]) -> float:
-    """CPU seconds in all: each training and each predictor once, every evaluation."""
-    trainings = {str(r["cell"]["training"]): r["seconds"]["training"] for r in mine}
-    predictors = {
-        str((r["cell"]["training"], r["cell"]["predictor"])): r["seconds"]["predictor"] for r in mine
-    }
-    return sum(trainings.values()) + sum(predictors.values()) + sum(r["seconds"]["evaluation"] for r in mine)
