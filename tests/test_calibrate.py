@@ -321,3 +321,44 @@ def test_a_bare_network_is_told_how_to_become_a_predictor() -> None:
             gb.calibrate(gb.mlp(1, [4]), points, x)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="unhashable"):
         gb.calibrate(lambda x: {[]: x}, x, x)  # type: ignore[dict-item]
+
+
+def test_what_was_calibrated_on_stays_whatever_becomes_of_x() -> None:
+    def shape(x: np.ndarray) -> np.ndarray:
+        return 0.1 + x[:, 0]
+
+    train = gb.Observations(*data(100, 1))
+    bands = []
+    for spoil in (False, True):
+        x, y = data(99)
+        calibrated = gb.calibrate(ZERO, x, y, calibrator=gb.Local(train, shape=shape))
+        arrays = gb.calibrate_arrays(zero(x), y, x_cal=x, calibrator=gb.Local(train, shape=shape))
+        if spoil:
+            x *= 100
+        new = gb.Prediction([[0.5, 0.5]], [0.0])
+        bands.append((calibrated.band(new).width.item(), arrays.band(new).width.item()))
+    assert bands[0] == bands[1] and bands[0][0] == bands[0][1]
+
+
+def test_a_repeated_training_row_does_not_hide_a_leak() -> None:
+    x, y = data(100)
+    x, y = np.vstack([x, x[:1]]), np.append(y, y[0])
+    model = gb.predictors.Distance(zero, gb.Observations(x, y), neighbours=3)
+    with pytest.raises(ValueError, match="101 of 101 calibration points are training points"):
+        gb.calibrate(model, x, y)
+
+
+def test_points_of_other_coordinates_are_refused_in_predictions_too() -> None:
+    x, y = data(50)
+    calibrated = gb.calibrate(ZERO, x, y, calibrator=gb.Localized(bandwidth=1.0))
+    with pytest.raises(ValueError, match=r"like the calibration points, \(n, 2\), got shape \(3, 1\)"):
+        calibrated.band(gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
+
+
+def test_confidence_is_promised_of_each_group_by_itself() -> None:
+    x, y = data(100)
+    options: dict[str, Any] = dict(calibrator=gb.Grouped(), groups=["a", "b"] * 50, confidence=0.9)
+    assert (
+        "this holds of each group by itself for the calibration set"
+        in gb.calibrate(ZERO, x, y, **options).promise
+    )

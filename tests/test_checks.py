@@ -110,3 +110,52 @@ def test_training_points_are_known_through_the_calibrator() -> None:
         gb.predictors.Constant(np.zeros_like), x + 0.001, np.cos(9 * x), calibrator=local
     )
     assert gb.check(calibrated, x)["leak"].text == "No calibration point lies at a training input."
+
+
+def test_what_counts_is_counted() -> None:
+    """Sensors for new sensors, the smallest group for groups, all scores of shards."""
+    x, y = np.random.default_rng(0).uniform(size=(100, 1)), np.random.default_rng(1).normal(size=100)
+
+    def size(calibrator: gb.conformal.Calibrator, groups: list[str]) -> str:
+        made = gb.calibrate(ZERO, x, y, calibrator=calibrator, groups=groups)
+        return str(gb.check(made, x)["size"].text)
+
+    five = [f"s{i % 5}" for i in range(100)]
+    assert size(gb.Clustered(), five).startswith("5 sensors (groups) are too few")
+    assert size(gb.Grouped(), ["a"] * 95 + ["b"] * 5).startswith("5 calibration points in the smallest group")
+    grouped = gb.calibrate(ZERO, x, y, calibrator=gb.Grouped(), groups=["a"] * 50 + ["b"] * 50)
+    assert gb.check(grouped, x).ok
+    sharded = gb.conformal.calibrate_shards(ZERO, [abs(y)] * 10, [0.95], x=[0.5])
+    assert "n=1000" in repr(sharded)
+    found = gb.check(sharded, x)
+    assert found["size"].text.startswith("1000 calibration points are enough") and not found["places"].known
+
+
+def test_weights_that_just_suffice_raise_no_alarm() -> None:
+    x, y = np.linspace(0, 1, 19), np.ones(19)
+    made = gb.calibrate(ZERO, x, y, calibrator=gb.Weighted(lambda x: np.full(len(x), 0.3)))
+    assert not gb.check(made, x)["size"].alarm
+
+
+def test_a_guarded_shape_is_called_guarded() -> None:
+    x = np.linspace(0, 1, 50)
+    train, fresh = (gb.Observations(x + shift, np.cos(90 * x)) for shift in (0.001, 0.002))
+    local = gb.Local(train, held_out=fresh, shape=Flat())
+    text = gb.check(gb.calibrate(ZERO, x, np.cos(90 * x), calibrator=local), x)["guard"].text
+    assert text.startswith("Local() was guarded")
+
+
+def test_coarse_training_inputs_are_recognised() -> None:
+    x = np.random.default_rng(0).uniform(size=(50, 1))
+    model = gb.predictors.Distance(lambda x: 0 * x, gb.Observations(x.astype(np.float32), x), neighbours=3)
+    with pytest.warns(UserWarning, match="50 of 50 calibration points lie exactly"):
+        made = gb.calibrate(model, x, 1 + x)
+    assert gb.check(made, x)["leak"].text.startswith("50 of 50")
+
+
+def test_fields_are_queries_too_and_none_is_refused() -> None:
+    fields = np.random.default_rng(0).normal(size=(30, 20, 2))
+    made = gb.calibrate_arrays(fields[..., :1], fields[..., 1:], x_cal=fields, score=gb.Simultaneous())
+    assert "look alike" in gb.check(made, fields)["shift"].text
+    with pytest.raises(ValueError, match="at least one query, got none"):
+        gb.check(made, fields[:0])

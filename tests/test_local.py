@@ -237,3 +237,39 @@ def test_a_pinball_network_is_monotone_in_the_level() -> None:
     assert np.array_equal(alone(x, 0.9), alone(x, 0.5))
     calibrated = gb.calibrate(ZERO, *noisy(100, 1), calibrator=Local(TRAIN, PinballNetwork(steps=40)))
     assert calibrated([0.1], 0.9).width > 0
+
+
+@pytest.mark.filterwarnings("ignore::guardband.OverfittedWarning")
+@pytest.mark.parametrize("m", [20, 50])
+def test_a_network_that_learnt_nothing_is_not_called_overfitted(m: int) -> None:
+    """Noise of two sizes: medians of few points jump between them, ranks do not."""
+    generator = np.random.default_rng(0)
+
+    def draw(n: int) -> gb.Observations:
+        x = generator.uniform(size=(n, 1))
+        return gb.Observations(x, np.where(x < 0.5, 0.05, 1.0) * generator.normal(size=(n, 1)))
+
+    fell_back = 0
+    for _ in range(100):
+        local = Local(draw(300), learner=Never(), held_out=draw(m))
+        fell_back += isinstance(local.prepared(ZERO, gb.Absolute()).shape, Flat)
+    assert fell_back <= 5
+
+
+class Never:
+    """A learner whose shape is not flat, and that costs nothing."""
+
+    def fit(self, x: np.ndarray, scores: np.ndarray) -> Any:
+        return lambda x: np.where(x[:, 0] < 0.5, 0.05, 1.0)
+
+
+def test_few_positive_residuals_make_a_flat_shape() -> None:
+    scores = np.zeros(40)
+    scores[3] = 1.0
+    assert isinstance(best_shape(QUICK, np.linspace(0, 1, 40)[:, None], scores), Flat)
+
+
+def test_huge_scores_make_the_same_shape() -> None:
+    x, scores = np.linspace(-1, 1, 60)[:, None], abs(noisy(60, 3)[1][:, 0])
+    small, huge = (QUICK.fit(x, scores * factor)(x) for factor in (1.0, 2.0**600))
+    assert np.allclose(small, huge)

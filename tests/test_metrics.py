@@ -181,3 +181,51 @@ def test_before_calibration_the_noise_is_added_where_the_score_knows_it() -> Non
         gb.evaluate(sure, x, y)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"what `gb\.calibrate` returned, got Given"):
         gb.check(sure, x)  # type: ignore[arg-type]
+
+
+def three_values(n: int) -> np.ndarray:
+    return np.sign(GENERATOR.normal(size=(n, 1))) * (GENERATOR.uniform(size=(n, 1)) < 0.7)
+
+
+def test_tied_scores_are_not_held_against_the_band() -> None:
+    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), np.arange(200.0), three_values(200))
+    evaluation = gb.evaluate(calibrated, np.arange(500.0) + 0.5, three_values(500))
+    assert evaluation.ties and "if no scores tied; here some do" in str(evaluation)
+    assert "Over all levels" not in str(evaluation) and evaluation.verdict.startswith("Consistent")
+
+
+def test_one_tie_excuses_nothing() -> None:
+    y = GENERATOR.normal(size=(200, 1))
+    y[1] = y[0]
+    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), np.arange(200.0), y)
+    easy = gb.evaluate(calibrated, np.arange(500.0) + 0.5, GENERATOR.normal(size=(500, 1)) / 10, level=0.5)
+    assert easy.verdict.startswith("Covers more than the law allows")
+
+
+def test_ties_are_looked_for_in_each_group() -> None:
+    groups = ["a"] * 200 + ["b"] * 200
+    y = np.vstack([three_values(200), GENERATOR.normal(size=(200, 1))])
+    zero = gb.predictors.Constant(np.zeros_like)
+    calibrated = gb.calibrate(zero, np.arange(400.0), y, calibrator=gb.Grouped(), groups=groups)
+    assert gb.evaluate(calibrated, np.arange(400.0) + 0.5, y, groups=groups).ties
+    assert not gb.evaluate(calibrated, np.arange(200.0) + 0.5, y[200:], groups=groups[200:]).ties
+
+
+def test_nothing_to_evaluate_is_refused() -> None:
+    zero = gb.predictors.Constant(np.zeros_like)
+    calibrated = gb.calibrate(zero, np.arange(20.0), np.arange(20.0))
+    with pytest.raises(ValueError, match="at least one test point"):
+        gb.evaluate(calibrated, np.empty((0, 1)), np.empty((0, 1)))
+    sharded = gb.conformal.calibrate_shards(zero, [np.arange(20.0)], [0.9], x=[0.5])
+    with pytest.raises(ValueError, match="read from shards leave none"):
+        gb.evaluate(sharded, [0.5], [0.5])
+    with pytest.raises(ValueError, match="`n_test` should be at least 1"):
+        gb.metrics.acd_floor(10, 0)
+
+
+def test_reuse_is_noticed_in_spite_of_a_repeated_row() -> None:
+    x, y = np.arange(50.0), GENERATOR.normal(size=50)
+    x, y = np.append(x, x[0]), np.append(y, y[0])
+    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x, y)
+    with pytest.warns(UserWarning, match="51 of 51 test points are calibration points"):
+        gb.evaluate(calibrated, x, y)

@@ -117,3 +117,10 @@ def test_the_confident_rank_of_a_billion_scores_is_found_at_once() -> None:
 
 def test_no_scores_give_an_infinite_quantile() -> None:
     assert quantile([], 0.5) == math.inf
+
+
+def test_levels_that_are_no_numbers_are_refused() -> None:
+    with pytest.raises(ValueError, match="strictly between 0 and 1, got '1/0'"):
+        rank(10, "1/0")
+    with pytest.raises(ValueError, match="farther from 1"):
+        points_needed("0.99999999999999999999", 0.9)

@@ -89,3 +89,7 @@ def test_a_calibration_from_shards_is_that_of_split() -> None:
     lost = calibrate_shards(predictor, [np.full(30, np.inf)], [0.9], x=x[:3])
     with pytest.warns(gb.InfiniteBandWarning, match="too many scores are infinite"):
         lost(x, 0.9)
+
+
+def test_no_ranks_no_values() -> None:
+    assert order_statistics([np.arange(3.0)], []).shape == (0,)

@@ -2,6 +2,7 @@
 
 import json
 from fractions import Fraction
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,15 @@ import guardband as gb
 from guardband.conformal import Localized, Weighted, density_ratio
 from guardband.conformal.localized import LocalizedThreshold
 from guardband.conformal.rank import quantile
-from guardband.conformal.weighted import WeightedThreshold, weighted_quantile
+from guardband.conformal.weighted import WeightedThreshold, weighted_rank
 from guardband.testing import HETEROSKEDASTIC, Draw, World, check_calibrator
 
 VECTORS = json.loads((Path(__file__).parent / "data" / "conformal_vectors.json").read_text())["weighted"]
 DRAW = np.random.default_rng(0)
+
+
+def weighted_quantile(scores: np.ndarray, weights: np.ndarray, own: np.ndarray, level: Any) -> np.ndarray:
+    return np.append(scores, np.inf)[weighted_rank(weights, own, level)]
 
 
 @pytest.mark.parametrize("case", VECTORS, ids=lambda case: case["id"])
@@ -81,6 +86,62 @@ def test_no_weight_at_all_is_infinite() -> None:
     assert threshold.effective == 0
     with pytest.warns(gb.InfiniteBandWarning, match="at 2 of 2 points there are too few"):
         threshold(gb.Prediction(np.zeros((2, 1)), np.zeros(2)), 0.5)
+
+
+def test_the_rank_is_exact_for_any_weights() -> None:
+    """Against fractions, where the wanted weight is often met exactly; 0.3 is not round to a machine."""
+    generator = np.random.default_rng(2)
+    for _ in range(3000):
+        n, level = int(generator.integers(1, 30)), Fraction(int(generator.integers(1, 20)), 20)
+        weights = generator.integers(0, 7, size=n) * generator.choice([1.0, 0.3, 1 / 3])
+        own = float(generator.integers(0, 7) * generator.choice([1.0, 0.3]))
+        carried = list(accumulate(Fraction(w) for w in weights))
+        needed = level * (carried[-1] + Fraction(own))
+        right = next((i for i, sum_ in enumerate(carried) if sum_ >= needed > 0), n)
+        for shape in (1, 2):
+            found = weighted_rank(np.tile(weights, (shape, 1)), np.full(2, own), level)
+            assert (found == right).all(), (weights, own, level)
+
+
+def test_a_query_without_weight_among_points_without_weight_is_infinite() -> None:
+    x, y, zero = DRAW.uniform(size=(50, 1)), DRAW.normal(size=50), gb.predictors.Constant(np.zeros_like)
+    far = gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: (x > 2) * 1.0))
+    with pytest.warns(gb.InfiniteBandWarning, match="at 2 of 2 points"):
+        assert np.isinf(far([0.5, 3.0], 0.9).width).all()
+
+
+def test_far_from_everything_the_kernel_ratio_makes_no_promise() -> None:
+    generator = np.random.default_rng(3)
+    ratio = density_ratio(
+        generator.normal(size=(300, 1)), 2 * generator.normal(size=(300, 1)), method="kernel"
+    )
+    x, y = generator.normal(size=(200, 1)), generator.normal(size=200)
+    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x, y, calibrator=Weighted(ratio))
+    with pytest.warns(gb.InfiniteBandWarning):
+        width = calibrated([0.0, 8.0, 30.0, 1e3, 1e200], 0.9).width.ravel()
+    assert np.isfinite(width[0]) and np.isinf(width[1:]).all()
+
+
+@pytest.mark.parametrize("factor", [1e-200, 0.3, 1e200])
+def test_a_ratio_is_up_to_a_factor(factor: float) -> None:
+    threshold = WeightedThreshold(np.arange(19.0), np.full(19, factor), lambda p: np.full(len(p), factor))
+    assert threshold.effective == pytest.approx(19) and threshold(gb.Prediction(None, [0.0]), 0.95) == [18.0]
+
+
+def test_infinite_scores_are_named_as_the_cause() -> None:
+    x, y = np.linspace(0, 1, 50), np.ones(50)
+    sure = gb.predictors.Given(np.zeros_like, np.zeros_like)
+    for calibrator in (Weighted(lambda x: np.ones(len(x))), Localized(bandwidth=1e3)):
+        calibrated = gb.calibrate(sure, x, y, calibrator=calibrator)
+        with pytest.warns(gb.InfiniteBandWarning, match="scores are infinite"):
+            calibrated([0.5])
+
+
+def test_a_chosen_bandwidth_does_not_depend_on_the_unit() -> None:
+    x = DRAW.uniform(size=(300, 1))
+    in_metres, in_nanometres = (Localized(inputs=x * unit)._choose(500) / unit for unit in (1.0, 1e-9))
+    assert in_nanometres == pytest.approx(in_metres, rel=1e-6)
+    assert Localized(inputs=np.zeros((20, 1)))._choose(500) > 0
 
 
 @pytest.mark.parametrize("method", ["logistic", "kernel"])

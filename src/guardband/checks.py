@@ -7,10 +7,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, flat, shared_rows, to_numpy
-from guardband.conformal import Calibrated, Clustered, Local, Weighted, points_needed
+from guardband.arrays import ArrayLike, flat, shared_rows
+from guardband.conformal import Calibrated, Clustered, Grouped, Local, Weighted, points_needed
 from guardband.conformal.base import places
+from guardband.conformal.clustered import ClusteredThreshold
+from guardband.conformal.grouped import GroupedThreshold
 from guardband.conformal.rank import Level, exact
+from guardband.conformal.weighted import WeightedThreshold
 from guardband.values import Observations
 
 SIGNIFICANT = 0.01
@@ -103,7 +106,9 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
     """
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    queries = places(x)
+    queries = flat(places(x))
+    if len(queries) == 0:
+        raise ValueError("`x` should hold at least one query, got none.")
     return Findings(tuple(_findings(calibrated, queries, level, np.random.default_rng(seed))))
 
 
@@ -114,7 +119,10 @@ def _findings(
     yield _guard(calibrated)
     if calibrated.prediction.x is None:
         yield Finding(
-            "places", False, "The calibration points were not given; their places cannot be checked."
+            "places",
+            False,
+            "The calibration points were not given; their places cannot be checked.",
+            known=False,
         )
         return
     sites = flat(places(calibrated.prediction.x))
@@ -131,16 +139,22 @@ def _findings(
 
 
 def _size(calibrated: Calibrated, level: Level) -> Finding:
-    n, needed = len(calibrated.y), points_needed(level, calibrated.confidence)
-    worth = getattr(calibrated.threshold, "effective", None)
-    if worth is not None:
-        text = f"{n} calibration points, weighted, are worth {worth:.0f}; {needed} are needed."
-        return Finding("size", worth < needed, text)
-    percent = f"{100 * float(exact(level)):g} %"
+    needed = points_needed(level, calibrated.confidence)
+    threshold, percent = calibrated.threshold, f"{100 * float(exact(level)):g} %"
+    if isinstance(threshold, WeightedThreshold):
+        n, worth = len(threshold.scores), threshold.effective
+        text = f"{n} calibration points, weighted, are worth {worth:.1f}; {needed} are needed."
+        return Finding("size", round(worth, 6) < needed, text)
+    if isinstance(threshold, ClusteredThreshold):
+        n, what = threshold.clusters, "sensors (groups)"
+    elif isinstance(threshold, GroupedThreshold):
+        n, what = min(map(len, threshold.scores)), "calibration points in the smallest group"
+    else:
+        n, what = getattr(threshold, "n", len(calibrated.y)), "calibration points"
     if n < needed:
-        text = f"{n} calibration points are too few for {percent}: the band is infinite. {needed} are needed."
+        text = f"{n} {what} are too few for {percent}: the band is infinite. {needed} are needed."
         return Finding("size", True, text)
-    return Finding("size", False, f"{n} calibration points are enough for {percent} ({needed} are needed).")
+    return Finding("size", False, f"{n} {what} are enough for {percent} ({needed} are needed).")
 
 
 def _guard(calibrated: Calibrated) -> Finding:
@@ -151,6 +165,8 @@ def _guard(calibrated: Calibrated) -> Finding:
             "poor. Give `held_out` or `refit`."
         )
         return Finding("guard", False, text, known=False)
+    if isinstance(calibrator, Local):
+        return Finding("guard", False, "Local() was guarded: an overfitted network would have been noticed.")
     return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
 
 
@@ -162,7 +178,7 @@ def _leak(calibrated: Calibrated, sites: np.ndarray) -> Finding:
         return Finding(
             "leak", False, "The training points are not known, so a leak cannot be looked for.", False
         )
-    same = int(shared_rows([sites], [np.asarray(to_numpy(train.x), dtype=float)]).sum())
+    same = int(shared_rows([calibrated.prediction.x], [train.x]).sum())
     if same:
         text = (
             f"{same} of {len(sites)} calibration points lie at training inputs. If they are the same "
@@ -173,6 +189,9 @@ def _leak(calibrated: Calibrated, sites: np.ndarray) -> Finding:
 
 
 def _sensors(calibrated: Calibrated, sites: np.ndarray) -> Finding:
+    if isinstance(calibrated.calibrator, Grouped):
+        text = "Each group has its own threshold; readings of different groups are not pooled."
+        return Finding("sensors", False, text)
     labels = calibrated.groups if calibrated.groups is not None else sites
     distinct, n = len(np.unique(labels, axis=0)), len(sites)
     if distinct <= n // 2 and not isinstance(calibrated.calibrator, Clustered):

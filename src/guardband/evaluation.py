@@ -12,10 +12,10 @@ from typing import Literal
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, kind_of, repeats, rows, shared_rows, to_numpy
+from guardband.arrays import Array, ArrayLike, finite, kind_of, more_than_repeats, rows, shared_rows, to_numpy
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.calibrate import Calibrated, calibrate_arrays
-from guardband.conformal.laws import LEVELS, central_range, tails, total_counts
+from guardband.conformal.laws import LEVELS, CoverageLaw, central_range, tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
 from guardband.conformal.scores import Absolute, Scaled, Total, raw_band
 from guardband.metrics import (
@@ -70,7 +70,8 @@ class Evaluation:
     """What a calibrated band did on test points, beside what the law allows. Prints as a table.
 
     `rows` holds the band itself first, then each region, then its rivals: the constant width, and
-    the band before calibration.
+    the band before calibration. `laws` are those of scores without `ties`; with ties, a valid band may
+    cover more.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -88,6 +89,7 @@ class Evaluation:
     verdict: str
     rows: tuple[Row, ...]
     laws: tuple[Pieces, ...] | None = field(repr=False)
+    ties: bool = field(default=False, repr=False)
 
     @property
     def coverage(self) -> float:
@@ -134,11 +136,13 @@ class Evaluation:
             lines.append(
                 f"ACD of a perfectly valid band: {self.acd_floor.mean:.4f} on average, "
                 f"{self.acd_floor.low:.4f} to {self.acd_floor.high:.4f} in 95 % of cases"
+                + (", if no scores tied; here some do" if self.ties else "")
             )
-        if self.acd_floor is not None and self.acd > 1.5 * self.acd_floor.high:
-            lines.append(
-                f"Over all levels the band is off: no valid band has an ACD of {self.acd:.4f} by chance."
-            )
+            if self.acd > 1.5 * self.acd_floor.high and not self.ties:
+                lines.append(
+                    "Over all levels the band is off: hardly any valid band has an ACD of "
+                    f"{self.acd:.4f} by chance."
+                )
         return "\n".join([*lines, self.verdict])
 
     __repr__ = __str__
@@ -179,8 +183,15 @@ def evaluate(
         raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`evaluate` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
+    if len(calibrated.y) == 0:
+        raise ValueError(
+            "`evaluate` compares with a constant width calibrated on the same points; scores read from "
+            "shards leave none. Use `gb.metrics.coverage` and `gb.metrics.sharpness` of the band."
+        )
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
     y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
+    if len(y) == 0:
+        raise ValueError("`y` should hold at least one test point, got none.")
     groups = None if groups is None else labels(groups, len(y))
     _warn_of_reuse(calibrated, prediction, y)
     masks = {name: mask_of(region, prediction) for name, region in (regions or {}).items()}
@@ -205,6 +216,11 @@ def evaluate(
                         levels=tuple(levels),
                     )
                 )
+    laws = (
+        None
+        if target == "truth"
+        else _all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels)
+    )
     return Evaluation(
         level=float(exact(level)),
         n_cal=len(calibrated.y),
@@ -216,9 +232,9 @@ def evaluate(
             else _verdict(calibrated, level, table[0], groups)
         ),
         rows=tuple(table),
-        laws=None
-        if target == "truth"
-        else _all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels),
+        laws=laws,
+        ties=laws is not None
+        and any(_with_ties(calibrated, at, law, groups) != law for at, law in zip(levels, laws, strict=True)),
     )
 
 
@@ -248,10 +264,10 @@ def _contenders(
 def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> None:
     """Points that were calibrated on are covered by construction, and prove nothing."""
     x_cal, x = calibrated.prediction.x, prediction.x
-    if x_cal is None or x is None or repeats([x_cal, calibrated.y]):
+    if x_cal is None or x is None:
         return
     same = shared_rows([x, y], [x_cal, calibrated.y])
-    if same.any():
+    if more_than_repeats(same, [x_cal, calibrated.y]):
         warnings.warn(
             f"{int(same.sum())} of {len(y)} test points are calibration points, which are covered by "
             "construction. Test on others.",
@@ -295,8 +311,8 @@ def _verdict(calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray 
             f"NOT consistent with the guarantee: {seen} (p = {at_most:.2g}). The test points are "
             "harder than the calibration points; were both drawn alike?"
         )
-    scores = to_numpy(calibrated.score(calibrated.prediction, calibrated.y))
-    if covered > high and len(np.unique(scores)) < len(scores):
+    tied = _with_ties(calibrated, level, pieces, groups)
+    if high < covered <= central_range(total_counts(tied), MASS)[1]:
         return (
             f"Consistent with the guarantee: {covered} of {m} covered, a valid band covers at least "
             f"{low} in 99 % of cases; scores tie, so it may cover more."
@@ -307,6 +323,23 @@ def _verdict(calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray 
             "wider than needed, and the test points are easier than the calibration points."
         )
     return f"Consistent with the guarantee: {seen}."
+
+
+def _with_ties(calibrated: Calibrated, level: Level, pieces: Pieces, groups: np.ndarray | None) -> Pieces:
+    """The laws at best: where scores tie at the threshold, more calibration points than k lie in the band.
+
+    If k' of n do, a new point is covered at most as often as by the (k'+1)-th score of n that do not tie.
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfiniteBandWarning)
+        band = calibrated.band(calibrated.prediction, level, groups=calibrated.groups)
+    inside = to_numpy(band.contains(calibrated.y))
+    parts = [inside] if groups is None else [inside[calibrated.groups == name] for name in np.unique(groups)]
+    within = [int(part.sum()) for part in parts]
+    return [
+        (CoverageLaw(k + 1, law.n), m) if k > law.k else (law, m)
+        for k, (law, m) in zip(within, pieces, strict=True)
+    ]
 
 
 def _all_or_none(laws: Iterable[Pieces | None]) -> tuple[Pieces, ...] | None:

@@ -112,6 +112,9 @@ def acd_floor(n_cal: int, n_test: int, levels: Sequence[Level] = LEVELS) -> Floo
     >>> print(f"{floor.mean:.3f}")
     0.046
     """
+    for name, n in (("n_cal", n_cal), ("n_test", n_test)):
+        if n < 1:
+            raise ValueError(f"`{name}` should be at least 1, got {n}.")
     levels = sorted(levels, key=exact)
     threshold = SplitThreshold(np.zeros(n_cal))
     return floor_of([threshold.laws(level, n_test) for level in levels], levels)

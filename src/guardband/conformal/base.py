@@ -131,6 +131,6 @@ def no_confidence(confidence: Level | None, name: str) -> None:
     """Refuse a confidence where no training-conditional guarantee is known."""
     if confidence is not None:
         raise ValueError(
-            f"`confidence` is known for Split() and Grouped(), not for {name}: its coverage, given "
+            f"`confidence` is known for Split(), Grouped() and Local(), not for {name}: its coverage, given "
             "the calibration set, has no exact law. Leave it out, or use one of those."
         )

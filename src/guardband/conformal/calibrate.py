@@ -14,12 +14,13 @@ from guardband.arrays import (
     copy,
     finite,
     kind_of,
-    repeats,
+    more_than_repeats,
     rows,
     shared_rows,
     to_numpy,
 )
 from guardband.conformal.base import Calibrator, Groups, Threshold, labels
+from guardband.conformal.grouped import Grouped
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Scaled, Score
 from guardband.conformal.split import Split
@@ -63,12 +64,7 @@ class Calibrated:
                 "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
             )
         x = finite(rows(x, "x"), "x")
-        known = self.prediction.x
-        if known is not None and x.shape[1:] != known.shape[1:]:
-            raise ValueError(
-                f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
-                f"got shape {tuple(x.shape)}."
-            )
+        _same_places(x, self.prediction.x)
         return _ask(self.predictor, x)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
@@ -79,6 +75,7 @@ class Calibrated:
                 "Call `calibrated(x)` with points, or wrap your arrays in a Prediction."
             )
         _same_outputs(prediction, self.prediction)
+        _same_places(prediction.x, self.prediction.x)
         if groups is not None:
             groups = labels(groups, len(prediction))
         q = self.threshold(prediction, level, groups)
@@ -89,9 +86,10 @@ class Calibrated:
         """What is promised, and under which assumption, in words for a person."""
         if self.confidence is None:
             return self.calibrator.promise
+        alone = " of each group by itself" if isinstance(self.calibrator, Grouped) else ""
         return (
-            f"{self.calibrator.promise} With confidence {float(exact(self.confidence)):g} this holds for the "
-            "calibration set at hand, not only on average over such sets."
+            f"{self.calibrator.promise} With confidence {float(exact(self.confidence)):g} this holds{alone} "
+            "for the calibration set at hand, not only on average over such sets."
         )
 
     def __repr__(self) -> str:
@@ -100,7 +98,7 @@ class Calibrated:
             predictor,
             f"score={self.score!r}",
             f"calibrator={self.calibrator!r}",
-            f"n={len(self.y)}",
+            f"n={getattr(self.threshold, 'n', len(self.y))}",
         ]
         if self.confidence is not None:
             parts.append(f"confidence={float(exact(self.confidence)):g}")
@@ -136,7 +134,7 @@ def calibrate(
     >>> calibrated([0.2, 0.4], level=0.9)
     Band(level=0.9, 2 points)
     """
-    x = finite(rows(x_cal, "x_cal"), "x_cal")
+    x = copy(finite(rows(x_cal, "x_cal"), "x_cal"))  # what was calibrated on stays, whatever becomes of it
     y = finite(rows(y_cal, "y_cal"), "y_cal")
     if len(x) != len(y):
         raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
@@ -170,7 +168,8 @@ def calibrate_arrays(
     array([[19.]])
     """
     scale = None if scale_cal is None else copy(rows(scale_cal, "scale_cal"))
-    prediction = Prediction(x_cal, copy(rows(mean_cal, "mean_cal")), scale)
+    x = None if x_cal is None else copy(rows(x_cal, "x_cal"))
+    prediction = Prediction(x, copy(rows(mean_cal, "mean_cal")), scale)
     y = finite(rows(y_cal, "y_cal"), "y_cal")
     return _calibrated(None, prediction, y, score, calibrator, groups, confidence)
 
@@ -191,7 +190,7 @@ def _calibrated(
     ):
         if not isinstance(value, kind):
             raise TypeError(f"`{name}` should be an object such as {example}, got {value!r}.")
-    y = copy(kind_of(prediction.mean, y))  # what was calibrated on stays, whatever becomes of y
+    y = copy(kind_of(prediction.mean, y))
     if y.shape != prediction.mean.shape:
         raise ValueError(
             "`y_cal` should have the shape of the predictions, "
@@ -249,8 +248,7 @@ def _refuse_training_rows(train: Observations | None, x: Array, y: Array) -> Non
         return
     if y.shape[1:] == train.y.shape[1:]:
         same = shared_rows([x, y], [train.x, train.y])
-        # Coarse sensors repeat themselves; where training rows do so, equality proves no leak.
-        if same.any() and not repeats([train.x, train.y]):
+        if more_than_repeats(same, [train.x, train.y]):
             raise ValueError(
                 f"{int(same.sum())} of {len(x)} calibration points are training points, the first "
                 f"in row {int(same.argmax())}. The network has seen them, so their scores are too "
@@ -261,6 +259,14 @@ def _refuse_training_rows(train: Observations | None, x: Array, y: Array) -> Non
         "fine for fixed sensors that were read again; otherwise check for a leak.",
         stacklevel=3,
     )
+
+
+def _same_places(x: Array | None, known: Array | None) -> None:
+    if x is not None and known is not None and x.shape[1:] != known.shape[1:]:
+        raise ValueError(
+            f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
+            f"got shape {tuple(x.shape)}."
+        )
 
 
 def _same_outputs(prediction: Prediction, calibrated_on: Prediction) -> None:

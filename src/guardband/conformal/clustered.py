@@ -41,8 +41,9 @@ class Clustered(Calibrator):
     def promise(self) -> str:
         """Coverage of new sensors."""
         return (
-            "If the sensors (groups) of the calibration data and a new sensor are exchangeable, a reading of "
-            "the new sensor lies in the band with probability at least the level."
+            "If the sensors (groups) of the calibration data and a new sensor are exchangeable, and so are "
+            "the readings of each (none is special, as the latest of a drifting sensor would be), a reading "
+            "of the new sensor lies in the band with probability at least the level."
         )
 
     def threshold(

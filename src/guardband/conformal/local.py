@@ -33,8 +33,11 @@ TOLERANCE = 0.05
 A shape that was not needed costs a little width; a noisy region that was missed costs coverage there.
 """
 
-OVERFITTED = 0.7
-"""Training residuals below this share of fresh ones say that the network has learnt its noise."""
+OVERFITTED, CHANCE = 0.7, 0.01
+"""Training residuals below this share of fresh ones say that the network has learnt its noise.
+
+Unless they are so by chance, which a rank test must call less likely than this.
+"""
 
 
 class Shape(Protocol):
@@ -88,8 +91,8 @@ class Local(Calibrator):
 
     A network that has learnt the noise of its training data has residuals that say nothing. Give `held_out`,
     observations it never saw (nor calibration will), or `refit`, a function that trains a predictor on some
-    observations, for residuals by cross-fitting: if training residuals are below 0.7 of those, there is a
-    warning, and plain conformal prediction is used instead.
+    observations, for residuals by cross-fitting: if training residuals are below 0.7 of those, by more than
+    chance, there is a warning, and plain conformal prediction is used instead.
 
     From arrays alone: `prediction` holds the predictions at the training points.
 
@@ -133,7 +136,7 @@ class Local(Calibrator):
         x = places(self.train.x)
         scores = _scores(score, self._at_training(predictor), self.train)
         fresh = self._fresh(predictor, score)
-        if fresh is not None and np.median(scores) < OVERFITTED * np.median(fresh):
+        if fresh is not None and _clearly_less(scores, fresh):
             ratio = np.median(scores) / np.median(fresh)
             warnings.warn(
                 f"The network has overfitted: its residuals at training points are {ratio:.2f} of those at "
@@ -250,9 +253,9 @@ def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
             "Some training scores are infinite: the scale is 0 where the model missed. Use a scale that is "
             "positive everywhere, such as score=Total(noise=...)."
         )
-    if len(scores) < 2 * FOLDS or not (scores > 0).any():
-        return Flat()
     fold = _folds(len(scores))
+    if len(scores) < 2 * FOLDS or not all((scores[fold != k] > 0).any() for k in range(FOLDS)):
+        return Flat()
     held_out = np.empty((len(LEVELS), len(scores)))
     for k in range(FOLDS):
         shape = learner.fit(x[fold != k], scores[fold != k])
@@ -283,6 +286,15 @@ def at_level(shape: Any, level: Level) -> Shape:
 def per_level(shape: Any) -> bool:
     """Whether a shape is another one at each level."""
     return getattr(shape, "per_level", False)
+
+
+def _clearly_less(scores: np.ndarray, fresh: np.ndarray) -> bool:
+    """Whether training scores are below their share of fresh ones, and not by chance."""
+    if np.median(scores) >= OVERFITTED * np.median(fresh):
+        return False
+    from scipy.stats import mannwhitneyu
+
+    return bool(mannwhitneyu(scores, fresh, alternative="less").pvalue < CHANCE)
 
 
 def _folds(n: int) -> np.ndarray:

@@ -15,8 +15,8 @@ import numpy as np
 
 from guardband.arrays import Array, ArrayLike
 from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, places, places_of
-from guardband.conformal.rank import Level, checked, warn_infinite
-from guardband.conformal.weighted import weighted_quantile
+from guardband.conformal.rank import Level, checked
+from guardband.conformal.weighted import bounded, weighted_rank
 from guardband.values import Prediction
 
 
@@ -72,7 +72,8 @@ class Localized(Calibrator):
         """The bandwidth at which so many of n points count, by halving."""
         x = places(self.inputs)
         target = min(self.effective / n, 1.0) * len(x)
-        low, high = 1e-6, 1e3 * float(np.ptp(x, axis=0).max() + 1e-12)
+        extent = float(np.ptp(x, axis=0).max()) or 1.0
+        low, high = 1e-6 * extent, 1e3 * extent
         for _ in range(60):
             middle = np.sqrt(low * high)
             weights = np.exp(_log_kernel(x, x[:200], middle, self.kernel))
@@ -95,25 +96,24 @@ class LocalizedThreshold(Threshold):
         """Per query the weighted quantile around a point drawn near it, (n,)."""
         no_groups(groups, "Localized()", "it weighs points by their places.")
         x = places_of(prediction, "Localized()")
-        parts = [self._part(x[start : start + 1000], level) for start in range(0, len(x), 1000)]
-        q = np.concatenate(parts) if parts else np.empty(0)
-        if np.isinf(q).any():
-            warn_infinite(
-                f"at {int(np.isinf(q).sum())} of {len(q)} points too few calibration points are near. "
-                "Take a larger `bandwidth` or `effective`, or more calibration points."
-            )
-        return q
+        parts = [self._ranks(x[start : start + 1000], level) for start in range(0, len(x), 1000)]
+        return bounded(
+            self.scores,
+            np.concatenate(parts) if parts else np.empty(0, dtype=int),
+            "too few calibration points are near. Take a larger `bandwidth` or `effective`, or more "
+            "calibration points.",
+        )
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> None:
         """None: coverage given the calibration set depends on the densities."""
         return None
 
-    def _part(self, x: np.ndarray, level: Level) -> np.ndarray:
+    def _ranks(self, x: np.ndarray, level: Level) -> np.ndarray:
         near = self.near(x)
         others = _log_kernel(self.x, near, self.bandwidth, self.kernel)
         own = _log_kernel_pairs(x, near, self.bandwidth, self.kernel)
         top = np.maximum(others.max(axis=1, initial=-np.inf), own)
-        return weighted_quantile(self.scores, np.exp(others - top[:, None]), np.exp(own - top), level)
+        return weighted_rank(np.exp(others - top[:, None]), np.exp(own - top), level)
 
     def near(self, x: np.ndarray) -> np.ndarray:
         """The points drawn from the kernels around x, functions of x and the seed alone."""

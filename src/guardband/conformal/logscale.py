@@ -56,6 +56,7 @@ class LogScale:
         if len(x) > self.inducing:
             chosen = inside[np.sort(generator.choice(len(x), self.inducing, replace=False))]
         kernels = [Kernel(chosen, length) for length in LENGTHS]
+        scores = scores / scores.max()  # a shape has no size, and squares must not overflow
         chain = _Chain([kernel(inside) for kernel in kernels], scores, generator)
         kept = [chain.step(20) for _ in range(50 + self.draws)][-self.draws :]
         return LogScaleShape(center, reach, kernels, kept, self.quantile)

@@ -98,6 +98,8 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
     level = exact(level)
     if confidence is None:
         return math.ceil(level / (1 - level))
+    if float(level) == 1:
+        raise ValueError(f"`level` should be farther from 1 where a confidence is asked, got {level}.")
     delta = 1 - exact(confidence, "confidence")
     n = max(1, math.floor(math.log(delta) / math.log(level)) - 1)
     while not _binomial_tail_at_most(n, n, level, delta):
@@ -166,7 +168,7 @@ def _fraction(level: Any, name: str) -> Fraction:
             return Fraction(str(level))
         if isinstance(level, float | int | np.floating | np.integer):
             return Fraction(f"{float(level):.12g}")
-    except (ValueError, OverflowError) as error:
+    except (ValueError, OverflowError, ZeroDivisionError) as error:
         raise ValueError(f"`{name}` should be a number strictly between 0 and 1, got {level!r}.") from error
     raise TypeError(f"`{name}` should be one number between 0 and 1, got {type(level).__name__}.")
 

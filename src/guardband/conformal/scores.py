@@ -163,8 +163,9 @@ class Total(Symmetric):
 def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | None = None) -> Band:
     """mean +- z scale, the band before calibration: what the scale would promise if it were Gaussian.
 
-    It carries no guarantee; it is shown beside calibrated bands to see what calibration changed. With
-    `score=Total(noise)` the noise is added to the scale.
+    It carries no guarantee; it is shown beside calibrated bands to see what calibration changed. Each output
+    by itself would be covered at the level, all of them together less often. With `score=Total(noise)` the
+    noise is added to the scale.
 
     >>> import guardband as gb
     >>> gb.raw_band(gb.Prediction(None, [0.0], [1.0]), level=0.95).upper.round(2)

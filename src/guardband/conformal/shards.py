@@ -49,7 +49,9 @@ def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run 
     >>> gb.conformal.order_statistics([np.array([3.0, 1.0]), np.array([2.0])], [1, 3, 4])
     array([ 1.,  3., inf])
     """
-    if min(ranks, default=1) < 1:
+    if not ranks:
+        return np.empty(0)
+    if min(ranks) < 1:
         raise ValueError(f"Ranks are counted from 1, got {min(ranks)}.")
     dtype = np.dtype(np.float32 if set(run(_kind, shards)) == {"float32"} else np.float64)
     left, values, first = {k: (0, k) for k in ranks}, dict.fromkeys(ranks, math.inf), True

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property
 from typing import Literal
 
@@ -16,8 +17,11 @@ import numpy as np
 
 from guardband.arrays import Array, ArrayLike, to_numpy
 from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, places, places_of
-from guardband.conformal.rank import Level, checked, exact, warn_infinite
+from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, warn_infinite
 from guardband.values import Prediction
+
+MOST = 50.0
+"""The largest logarithm of an estimated ratio, and minus the smallest: beyond, weights are all or nothing."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,43 +97,79 @@ class WeightedThreshold(Threshold):
     @property
     def effective(self) -> float:
         """How many calibration points these weights are worth: (sum w)^2 / sum w^2."""
-        squares = float(np.sum(self.weights**2))
-        return float(self.weights.sum()) ** 2 / squares if squares else 0.0
+        largest = self.weights.max(initial=0)
+        if largest == 0:
+            return 0.0
+        shares = self.weights / largest
+        return float(shares.sum() ** 2 / (shares**2).sum())
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """Per query the smallest score up to which calibration weighs `level` of all; else infinite."""
         no_groups(groups, "Weighted()", "it weighs points by their places.")
         own = self.weight_of(prediction)
-        q = weighted_quantile(self.scores, self.weights[None], own, level)
-        if np.isinf(q).any():
-            warn_infinite(
-                f"at {int(np.isinf(q).sum())} of {len(q)} points there are too few calibration points like "
-                f"them; all together they are worth {self.effective:.0f} of {len(self.scores)}."
-            )
-        return q
+        rank = weighted_rank(self.weights[None], own, level)
+        return bounded(
+            self.scores,
+            rank,
+            "there are too few calibration points like them; all together they are worth "
+            f"{self.effective:.0f} of {len(self.scores)}.",
+        )
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> None:
         """None: coverage given the calibration set depends on the densities."""
         return None
 
 
-def weighted_quantile(scores: np.ndarray, weights: np.ndarray, own: np.ndarray, level: Level) -> np.ndarray:
-    """The smallest of sorted scores (n,) up to which the weights carry `level` of all weight, own included.
+def weighted_rank(weights: np.ndarray, own: np.ndarray, level: Level) -> np.ndarray:
+    """How many of n sorted scores come before the first one up to which `level` of all weight lies, (m,).
 
-    `weights` is (m, n), or (1, n) if they are the same for all queries; `own` (m,) sits at infinity. With
-    equal weights this is the exact rank: sums of ones are whole numbers, and the level is a fraction.
+    `weights` is (m, n), or (1, n) if they are the same for all queries; `own` (m,) sits at infinity, which is
+    n here. Where nothing weighs anything, nothing is known: infinity. Where rounding could decide, sums are
+    taken again as fractions; so equal weights give the exact rank.
     """
+    fraction, last = exact(level), weights.shape[1]
     largest = weights.max(axis=1, initial=0)
     largest = np.where(largest > 0, largest, 1.0)
-    sums = np.cumsum(weights / largest[:, None], axis=1)
-    total = (sums[:, -1] if sums.shape[1] else 0.0) + own / largest
-    fraction = exact(level)
-    needed, sums = total * fraction.numerator, sums * fraction.denominator
-    if len(sums) == 1:
-        rank = np.searchsorted(sums[0], needed, side="left")
+    sums = np.pad(np.cumsum(weights / largest[:, None], axis=1), ((0, 0), (1, 0)))
+    total = sums[:, -1] + own / largest
+    needed = total * float(fraction)
+    if len(weights) == 1:
+        rank = np.searchsorted(sums[0, 1:], needed, side="left")
     else:
-        rank = (sums < needed[:, None]).sum(axis=1)
-    return np.append(scores, np.inf)[rank]
+        rank = (sums[:, 1:] < needed[:, None]).sum(axis=1)
+    row = np.arange(len(own)) if len(weights) > 1 else np.zeros(len(own), dtype=int)
+    gaps = [abs(sums[row, at] - needed) for at in (rank, np.minimum(rank + 1, last))]
+    solved: dict[tuple[int, float], int] = {}
+    for i in np.flatnonzero((np.minimum(*gaps) <= 1e-9 * total) & (total > 0)):
+        key = int(row[i]), float(own[i])
+        if key not in solved:
+            solved[key] = _exact_rank(weights[key[0]], key[1], fraction)
+        rank[i] = solved[key]
+    return np.where(total > 0, rank, last)
+
+
+def _exact_rank(weights: np.ndarray, own: float, level: Fraction) -> int:
+    """The same in whole numbers: floats are whole multiples of a power of two."""
+    ratios = [value.as_integer_ratio() for value in (*weights.tolist(), own)]
+    unit = max(denominator for _, denominator in ratios)
+    *counts, beyond = (numerator * (unit // denominator) for numerator, denominator in ratios)
+    needed, carried = (sum(counts) + beyond) * level.numerator, 0
+    for rank, count in enumerate(counts):
+        carried += count * level.denominator
+        if carried >= needed:
+            return rank
+    return len(counts)
+
+
+def bounded(scores: np.ndarray, rank: np.ndarray, why: str) -> np.ndarray:
+    """The sorted scores at these ranks, infinite beyond the last, with a warning that says why."""
+    q = np.append(scores, np.inf)[rank]
+    beyond = rank == len(scores)
+    if beyond.any():
+        warn_infinite(f"at {int(beyond.sum())} of {len(q)} points {why}")
+    elif np.isinf(q).any():
+        warn_infinite(INFINITE_SCORES)
+    return q
 
 
 def density_ratio(
@@ -184,7 +224,7 @@ class LogisticRatio:
     def __call__(self, x: Array) -> np.ndarray:
         """The ratio (n,) at x (n, d)."""
         z = (np.asarray(to_numpy(x)) - self.center) / self.spread
-        return self.odds * np.exp(np.clip(_quadratic(z) @ self.weights, -50, 50))
+        return self.odds * np.exp(np.clip(_quadratic(z) @ self.weights, -MOST, MOST))
 
 
 @dataclass(frozen=True, eq=False)
@@ -197,14 +237,17 @@ class KernelRatio:
     def __call__(self, x: Array) -> np.ndarray:
         """The ratio (n,) at x (n, d)."""
         below, above = self._densities
-        points = np.asarray(to_numpy(x)).T
-        return above(points) / np.maximum(below(points), 1e-300)
+        points = np.asarray(to_numpy(x), dtype=float).T
+        with np.errstate(invalid="ignore"):
+            log_ratio = above(points) - below(points)
+        # Where both densities vanish nothing is known of the ratio, and the band shall be infinite.
+        return np.exp(np.clip(np.nan_to_num(log_ratio, nan=MOST), -MOST, MOST))
 
     @cached_property
     def _densities(self) -> tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]:
         from scipy.stats import gaussian_kde
 
-        return gaussian_kde(self.old.T), gaussian_kde(self.new.T)
+        return gaussian_kde(self.old.T).logpdf, gaussian_kde(self.new.T).logpdf
 
 
 def _quadratic(x: np.ndarray) -> np.ndarray:
