@@ -247,14 +247,21 @@ def near(fitted):
     return gb.predictors.Distance(fitted, neighbours=3)
 
 
+def own_split(train):
+    return gb.Split()
+
+
 recipe = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
 trainings = [Training(Decay(), (8,), n=30, recipe=recipe, seed=seed) for seed in range(2)]
-study = grid("own", trainings, {"constant": Use(gb.predictors.Constant), "near": Use(near)}, cal=30, draws=5)
+predictors = {"constant": Use(gb.predictors.Constant), "near": Use(near)}
+study = grid("own", trainings, predictors, {"": Use(own_split)}, cal=30, draws=5)
 """
 
 
 def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (tmp_path / "out").symlink_to(tmp_path / "far" / "away")
     out = str(tmp_path / "out")
     run = CliRunner().invoke(
         cli.app, ["study", "run", str(tmp_path / "own.py"), "--out", out, "--workers", "1"]
@@ -262,6 +269,8 @@ def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     assert run.exit_code == 0 and "4 done, 0 failed" in run.output
     assert "4 done" in CliRunner().invoke(cli.app, ["study", "status", out]).output
     assert "4 results" in CliRunner().invoke(cli.app, ["study", "table", out]).output
+    (tmp_path / "own.py").unlink()
+    assert "is not where it was" in CliRunner().invoke(cli.app, ["study", "status", out]).output
 
 
 def test_the_study_of_the_docs_runs_as_written(tmp_path: Path) -> None:
@@ -280,6 +289,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
         return result.output
 
     assert "`only` should name" in said("paper", "--only", "table9", "--out", str(tmp_path / "a"))
+    assert "`presets` should be some of" in said("paper", "--preset", "our", "--out", str(tmp_path / "a"))
     assert "has no study.json" in said("status", str(tmp_path))
     (tmp_path / "empty.py").write_text("study = 3")
     assert "should make a `study`" in said("run", str(tmp_path / "empty.py"), "--out", str(tmp_path / "b"))
@@ -334,6 +344,75 @@ class Cluster:
         command = [sys.executable, "-m", "dask", *words, "--host", "127.0.0.1"]
         quiet: dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         return subprocess.Popen(command, env=self.environment, **quiet)  # type: ignore[return-value]
+
+
+def late(item: int) -> int:
+    if item == 1:
+        raise TimeoutError("the storage did not answer")
+    return item
+
+
+def test_a_task_that_timed_out_is_not_lost() -> None:
+    with engine.connect(workers=1) as client, pytest.raises(TimeoutError, match="did not answer"):
+        list(engine.each(client, late, [0, 1, 2]))
+
+
+def test_a_failed_cell_that_succeeds_has_failed_no_more(tmp_path: Path) -> None:
+    study = small(1)
+    key = study.cells[0].key
+    bad = replace(study.cells[0], predictor=Use(broken_predictor))
+    campaign.run(Study("bad", [bad], write_page), tmp_path, progress=False)
+    assert campaign.status(tmp_path).failed.keys() == {bad.key}
+    assert list((tmp_path / "trainings").iterdir()), "its network is kept for another try"
+    (tmp_path / "failed" / f"{bad.key}.json").rename(tmp_path / "failed" / f"{key}.json")
+    status = campaign.run(study, tmp_path, progress=False)
+    assert str(status) == "2 done, 0 failed, 0 running, 0 to do" and not list((tmp_path / "failed").iterdir())
+
+
+def test_failures_of_another_study_stay(tmp_path: Path) -> None:
+    study = small(1)
+    bad = replace(study.cells[0], predictor=Use(broken_predictor))
+    campaign.run(Study("bad", [bad], write_page), tmp_path, progress=False)
+    campaign.run(study, tmp_path, progress=False)
+    assert campaign.status(tmp_path).failed.keys() == {bad.key}
+
+
+@pytest.mark.parametrize("rubbish", [b"", b"\0" * 120, b'{"machin', b"\xff\xfe", b"[]"])
+def test_an_old_lease_that_cannot_be_read_is_taken_over(rubbish: bytes, tmp_path: Path) -> None:
+    key = small(1).cells[0].key
+    lease = tmp_path / "leases" / f"{key}.0"
+    lease.parent.mkdir()
+    lease.write_bytes(rubbish)
+    assert not campaign._Lease(tmp_path, key).take(campaign._now(tmp_path)), "it may be being written"
+    os.utime(lease, (0, 0))
+    assert campaign._Lease(tmp_path, key).take(campaign._now(tmp_path))
+
+
+def test_a_heart_outlives_a_stumbling_file_system(tmp_path: Path, monkeypatch: Any) -> None:
+    lease = campaign._Lease(tmp_path, "key")
+    assert lease.take(0.0)
+    beats = []
+
+    def stumble(path: Path) -> None:
+        beats.append(path)
+        raise OSError(errno.ESTALE, "Stale file handle")
+
+    monkeypatch.setattr(campaign, "BEAT", 0.01)
+    monkeypatch.setattr(os, "utime", stumble)
+    with campaign._heart([lease]):
+        while len(beats) < 3:
+            time.sleep(0.01)
+
+
+def test_who_may_only_look_may_look(tmp_path: Path, monkeypatch: Any) -> None:
+    (tmp_path / "leases").mkdir()
+    (tmp_path / "leases" / "key.0").write_text("{}")
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "touch", refuse)
+    assert campaign.status(tmp_path).running == 1
 
 
 @pytest.fixture

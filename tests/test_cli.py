@@ -139,6 +139,58 @@ def test_a_band_that_does_not_hold_is_the_exit_code(folder: Path, tmp_path: Path
     assert "NOT consistent" in run("verify", folder, "--data", tmp_path / "worse.csv", code=1)
 
 
+def test_training_rows_are_refused_whatever_the_scale(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    source = """
+import torch
+import guardband as gb
+
+drop = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.1), torch.nn.Linear(8, 1))
+
+def own(x):
+    return gb.Prediction(x, 0 * x[:, :1], 1 + 0 * x[:, :1])
+"""
+    (tmp_path / "nets_of_mine.py").write_text(source)
+    for name, scale in (("drop", "dropout"), ("own", "own")):
+        words = ["--data", CAL, "--train", CAL, "--targets", "u", "--scale", scale, "--out", tmp_path / name]
+        assert "are training points" in run("calibrate", f"nets_of_mine:{name}", *words, code=2)
+
+
+def test_without_a_law_nothing_is_called_consistent(tmp_path: Path) -> None:
+    words = ["--calibrator", "weighted", "--query", QUERY, "--data", CAL, "--targets", "u"]
+    run("calibrate", MODEL, *words, "--out", tmp_path / "w")
+    table = tables.read(FRESH)
+    far = table.with_columns(u=table.column("u") + 100)
+    tables.write(tmp_path / "far.csv", far)
+    found = json.loads(run("verify", tmp_path / "w", "--data", tmp_path / "far.csv", "--json"))
+    assert found["consistent"] is None and found["coverage"] == 0
+    tables.write(tmp_path / "zero.csv", table.with_columns(u=0 * table.column("u")))
+    said = run("verify", tmp_path / "w", "--data", tmp_path / "zero.csv", "--json")
+    assert "NaN" not in said and json.loads(said)["relative_l2"] is None
+
+
+def test_a_sensor_has_one_name_in_all_files(tmp_path: Path) -> None:
+    table = tables.read(CAL)
+    names = np.array(["1", "2", "B"] * len(table))[: len(table)]
+    tables.write(tmp_path / "cal.csv", table.with_columns(sensor=names))
+    words = ["--targets", "u", "--groups", "sensor", "--calibrator", "grouped", "--out", tmp_path / "g"]
+    run("calibrate", MODEL, "--data", tmp_path / "cal.csv", *words)
+    query = tables.read(QUERY)
+    tables.write(tmp_path / "q.csv", query.with_columns(sensor=np.arange(len(query)) % 2 + 1.0))
+    run(
+        "predict",
+        tmp_path / "g",
+        "--data",
+        tmp_path / "q.csv",
+        "--out",
+        tmp_path / "bands.csv",
+        "--level",
+        "0.5",
+    )
+
+
 def test_errors_teach(folder: Path, tmp_path: Path) -> None:
     base = ["--data", CAL, "--out", tmp_path / "x"]
     assert "no file nowhere.onnx" in run("calibrate", "nowhere.onnx", *base, "--targets", "u", code=2)

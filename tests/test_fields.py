@@ -193,6 +193,24 @@ def test_infinite_bands_are_written_as_they_are(tmp_path: Path) -> None:
     assert np.isinf(gb.field(few, AXES).compute()["upper_0.95"]).all()
 
 
+def test_a_folder_with_other_files_is_not_touched(tmp_path: Path) -> None:
+    (tmp_path / "thesis.tex").write_text("everything")
+    with pytest.raises(ValueError, match="holds something else; nothing there is touched"):
+        small().to_zarr(tmp_path, progress=False)
+    with pytest.raises(ValueError, match="holds something else"):
+        small().to_zarr(tmp_path / "thesis.tex", progress=False)
+    assert (tmp_path / "thesis.tex").read_text() == "everything"
+
+
+def test_several_outputs_without_names_are_all_there() -> None:
+    x = np.linspace(0, 1, 40)[:, None]
+    both = gb.predictors.Constant(lambda x: np.hstack([x, 2 * x]))
+    made = gb.field(gb.calibrate(both, x, np.hstack([x, 2 * x + 0.1])), {"x": x[:, 0]})
+    assert made.variables == [f"y{j}_{part}" for j in (0, 1) for part in ("mean", "lower_0.95", "upper_0.95")]
+    assert np.allclose(made.compute()["y1_mean"], 2 * x[:, 0])
+    assert made.attributes("y1_mean")["ancillary_variables"] == "y1_lower_0.95 y1_upper_0.95"
+
+
 def test_errors_teach(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"what `gb.calibrate` returned, got int"):
         gb.field(3, AXES)  # type: ignore[arg-type]

@@ -1,5 +1,6 @@
 """The report: says what is promised and what was found, for any band, and escapes what came from outside."""
 
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -110,3 +111,29 @@ def test_regions_have_lines_of_their_own(tmp_path: Path) -> None:
     regions = {"late": lambda x: x[:, 0] > 0.5}
     page = gb.report(calibrated, x[100:], y[100:], path=tmp_path / "band.md", regions=regions)
     assert "this band, late" in page.read_text()
+
+
+@pytest.mark.parametrize("where", ["one sensor", "a diagonal", "one place", "few"])
+def test_points_that_span_no_plane_are_reported_too(where: str, tmp_path: Path) -> None:
+    calibrated = gb.calibrate(gb.predictors.Constant(zero), *drawn(2, 5 if where == "few" else 60))
+    x, y = drawn(2, 40)
+    if where == "one sensor":
+        x[:, 0] = 0.5
+    elif where == "a diagonal":
+        x[:, 1] = x[:, 0]
+    elif where == "one place":
+        x[:] = 0.5
+    with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+        path = report(calibrated, x, y, path=tmp_path / "page.html")
+    assert path.read_text().count("<img") >= 3
+
+
+def test_a_far_outlier_does_not_draw_a_million_bars() -> None:
+    import matplotlib.pyplot as plt
+
+    x, y = drawn(1, 200)
+    y[3] = -9999.0
+    _, ax = plt.subplots()
+    _misses(gb.calibrate(gb.predictors.Constant(zero), x, y), 0.9, ax)
+    assert len(ax.patches) <= 150 and "5 or more" in [text.get_text() for text in ax.texts]
+    plt.close("all")

@@ -3,6 +3,7 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from guardband.problems import Poisson1D, noise
 from guardband.studies import Cell, Result, Study, Training, Use, grid, paper
 from guardband.studies.base import describe
 from guardband.studies.experiments import EXPERIMENTS, METHODS
-from guardband.studies.tables import broken, rows, spread, write_page
+from guardband.studies.tables import broken, has_law, rows, spread, write_page
 from guardband.studies.workshop import Pool, Workshop, recalibrated
 
 QUICK = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
@@ -195,3 +196,20 @@ def test_a_page_of_a_part_of_the_paper_is_a_page_too(tmp_path: Path) -> None:
     running = paper(only=["oscillator"], presets=["ours"], seeds=2, draws=20).cells
     for some in (running[:-5], running[:3], [running[2], *running[7:9]]):
         study.write([made_up(cell, np.random.default_rng(0)) for cell in some], tmp_path)
+
+
+def test_a_study_without_95_percent_has_a_page(tmp_path: Path) -> None:
+    training = Training(Poisson1D(), (8,), n=30, noise=0.1, recipe=gb.Recipe(steps=5, finish=0))
+    options: dict[str, Any] = {"cal": 60, "test": 20, "draws": 50, "levels": ("0.8", "0.9")}
+    ways = {"split": gb.Split(), "near": gb.Localized(bandwidth=0.05), "even": gb.Weighted(even)}
+    study = grid("mine", [training], {"constant": Use(Constant)}, ways, **options)
+    assert gb.campaign.run(study, tmp_path, progress=False).done == 3
+    page = (tmp_path / "README.md").read_text()
+    assert "BROKEN" not in page and "highest level" in page
+    made = {row.method: row for row in rows(gb.campaign.results(tmp_path))}
+    assert [has_law(row.results[0]) for row in made.values()] == [True, False, False]
+    assert made["constant, split"].coverage()[0] == pytest.approx(made["constant, split"].curves()[0, 1])
+
+
+def even(x: np.ndarray) -> np.ndarray:
+    return np.ones(len(x))

@@ -18,7 +18,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -89,8 +89,6 @@ def run(
     1 done, 0 failed, 0 running, 0 to do
     """
     folder = Path(folder).resolve()  # workers may run elsewhere
-    for key in _names(folder / "failed"):
-        (folder / "failed" / f"{key}.json").unlink(missing_ok=True)
     left = [cell for cell in study.cells if not _path(folder, cell.key).exists()]
     with (
         nullcontext(client) if client is not None else engine.connect(workers, scheduler) as client,
@@ -135,9 +133,9 @@ def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status
     leased = {name.split(".")[0] for name in _names(folder / "leases", suffix="")} - done
     if wanted is not None:
         done, failed, leased = done & wanted, failed & wanted, leased & wanted
-    errors = {key: _trouble(folder, key) for key in sorted(failed)}
     now = _now(folder) if leased else 0.0
     running = {key for key in leased if _Lease(folder, key).alive(now)}
+    errors = {key: _trouble(folder, key) for key in sorted(failed - done - running)}
     missing = 0 if wanted is None else len(wanted - done - failed - running)
     return Status(len(done), errors, len(running), missing)
 
@@ -186,10 +184,10 @@ def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
                 _run(place, workshop, cell)
             leases[cell.key].give_back()
     for cell in cells:
-        failed = _path(place, cell.key, "failed").exists()
+        tried = leases[cell.key].path is not None and _path(place, cell.key, "failed").exists()
         done = _path(place, cell.key).exists()
-        outcomes[cell.key] = "done" if done else "failed" if failed else "busy"
-    if "busy" not in outcomes.values() and mine:
+        outcomes[cell.key] = "done" if done else "failed" if tried else "busy"
+    if mine and set(outcomes.values()) == {"done"}:
         workshop.forget(mine[0].training)
     return outcomes
 
@@ -205,6 +203,7 @@ def _run(folder: Path, workshop: Workshop, cell: Cell) -> None:
         _write(folder, cell.key, "failed", json.dumps(trouble, indent=1))
         return
     _write(folder, cell.key, "cells", text)
+    _path(folder, cell.key, "failed").unlink(missing_ok=True)  # what went wrong before
 
 
 def _write(folder: Path, key: str, kind: str, text: str) -> None:
@@ -245,7 +244,7 @@ def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dic
         if client is None:
             yield from engine.each(None, partial(work, folder), groups)
         else:
-            pack = _packer(groups)
+            pack = _packer()
             yield from engine.each(
                 client, partial(_unpack_and_work, folder), [pack(cells) for cells in groups]
             )
@@ -253,14 +252,12 @@ def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dic
         raise CampaignError(str(gone)) from gone
 
 
-def _packer(groups: Sequence[list[Cell]]) -> Callable[[list[Cell]], bytes]:
+def _packer() -> Callable[[list[Cell]], bytes]:
     """How cells are sent: what a study's own file defines goes along, since workers cannot import it."""
     cloudpickle = extras.load("cloudpickle", "scale")
-    used = {type(cells[0].training.problem).__module__ for cells in groups}
-    used |= {cell.predictor.make.__module__ for cells in groups for cell in cells}
-    for name in used:
-        if getattr(sys.modules[name], "__study_file__", None):
-            cloudpickle.register_pickle_by_value(sys.modules[name])
+    for module in list(sys.modules.values()):
+        if getattr(module, "__study_file__", None):
+            cloudpickle.register_pickle_by_value(module)
     return cloudpickle.dumps
 
 
@@ -297,18 +294,19 @@ class _Lease:
             return False
         path = self.folder / f"{self.key}.{last}"
         try:
-            touched, owner = path.stat().st_mtime, json.loads(path.read_text() or "{}")
-        except (FileNotFoundError, json.JSONDecodeError):
-            return path.exists()
-        me = _owner()
-        if owner and owner["machine"] == me["machine"] != "" and not _lives(owner["pid"], owner["born"]):
+            touched = path.stat().st_mtime
+        except FileNotFoundError:
+            return False
+        owner, machine = _read_owner(path), _machine()
+        if machine and owner.get("machine") == machine and not _lives(owner["pid"], owner["born"]):
             return False
         return now - touched < STALE
 
     def touch(self) -> None:
         """Say that the owner lives."""
-        if self.path is not None and self.path.exists():
-            os.utime(self.path)
+        if self.path is not None:
+            with suppress(OSError):  # it was given back, or the file system stumbles; the next beat comes
+                os.utime(self.path)
 
     def give_back(self) -> None:
         """Remove the lease and those of earlier owners."""
@@ -357,6 +355,15 @@ def _owner() -> dict[str, Any]:
     return {"machine": _machine(), "pid": os.getpid(), "born": _born(os.getpid())}
 
 
+def _read_owner(path: Path) -> dict[str, Any]:
+    """Who holds a lease; nobody known while it is being written, or if a power loss left rubbish."""
+    try:
+        owner = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return owner if isinstance(owner, dict) and owner.keys() >= {"machine", "pid", "born"} else {}
+
+
 def _born(pid: int) -> str:
     """When a process was started, so that a number used again is not mistaken for it; '' if it is dead."""
     try:
@@ -373,8 +380,11 @@ def _lives(pid: int, born: str) -> bool:
 def _now(folder: Path) -> float:
     """The time by the clock of the file system, which all workers share."""
     clock = folder / "leases" / ".clock"
-    clock.parent.mkdir(parents=True, exist_ok=True)
-    clock.touch()
+    try:
+        clock.parent.mkdir(parents=True, exist_ok=True)
+        clock.touch()
+    except PermissionError:  # somebody who may only look
+        return time.time()
     return clock.stat().st_mtime
 
 

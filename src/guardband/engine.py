@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -84,17 +84,23 @@ def each(client: Any, function: Callable[[Any], Any], items: Sequence[Any]) -> I
         distributed.client.FutureCancelledError,
         distributed.comm.CommClosedError,
     )
-    waiting = {client.submit(function, item, pure=False): item for item in items}
-    while waiting:
-        try:
-            for future in distributed.wait(list(waiting), timeout=1, return_when="FIRST_COMPLETED").done:
+    try:
+        waiting = {client.submit(function, item, pure=False): item for item in items}
+        while waiting:
+            for future in _finished(distributed, waiting):
                 item = waiting.pop(future)
                 if isinstance(future.exception(), distributed.KilledWorker):
                     waiting[client.submit(function, item, pure=False)] = item
                 else:
                     yield future.result()
-        except TimeoutError:
-            continue
-        except gone as lost:
-            message = "The scheduler is gone. Start one and run the same again; nothing is lost."
-            raise SchedulerGone(message) from lost
+    except gone as lost:
+        message = "The scheduler is gone. Start one and run the same again; nothing is lost."
+        raise SchedulerGone(message) from lost
+
+
+def _finished(distributed: Any, waiting: Collection[Any]) -> Collection[Any]:
+    """Those that are finished within a second; a task's own TimeoutError is not swallowed here."""
+    try:
+        return distributed.wait(list(waiting), timeout=1, return_when="FIRST_COMPLETED").done
+    except TimeoutError:
+        return ()

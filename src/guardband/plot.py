@@ -104,11 +104,21 @@ def field(
         colours = ax.pcolormesh(first, second, picture, shading="nearest", **style)
     else:
         good = ~np.ma.getmaskarray(shown)
-        colours = ax.tripcolor(x[good, 0], x[good, 1], values[good], shading="gouraud", **style)
+        colours = _triangles(ax, x[good], values[good], style)
     if colorbar:
         ax.figure.colorbar(colours, ax=ax, label=label)
     ax.set(xlabel="x0", ylabel="x1", aspect="equal")
     return ax
+
+
+def _triangles(ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any]) -> Any:
+    """Colours between scattered points, or dots where there is nothing between: few points, or a line."""
+    if len(x) and np.linalg.matrix_rank(x - x[0]) == 2:
+        try:
+            return ax.tripcolor(x[:, 0], x[:, 1], values, shading="gouraud", **style)
+        except RuntimeError:  # as good as on a line, in the eyes of the triangulation
+            pass
+    return ax.scatter(x[:, 0], x[:, 1], c=values, **style)
 
 
 def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) -> Axes:

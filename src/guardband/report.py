@@ -254,16 +254,24 @@ def _widths(band: Band, ax: Any) -> None:
     ax.set(xlabel="x0", ylabel="width", ylim=(0, None))
 
 
+FARTHEST = 5.0
+"""Misses beyond so many half widths of the band are drawn here."""
+
+
 def _misses(calibrated: Calibrated, level: Level, ax: Any) -> None:
     """Right for every calibrator: each calibration point is held against the threshold at its own place."""
     scores = to_numpy(calibrated.score(calibrated.prediction, calibrated.y)).astype(float)
     groups = calibrated.groups if isinstance(calibrated.calibrator, Grouped) else None
     q = np.asarray(calibrated.threshold(calibrated.prediction, level, groups), dtype=float)
     share = np.divide(scores, q, where=np.isfinite(scores) & (q > 0), out=np.full_like(scores, np.nan))
-    share = share[np.isfinite(share)]
+    share = np.minimum(share[np.isfinite(share)], FARTHEST)
     if len(share):
         step = 1 / max(3, min(20, len(share) // 8))  # an edge at 1, so that no bar is inside and outside
         ax.hist(share, bins=np.arange(0, share.max() + step, step).tolist(), color=plot.BLUE, alpha=0.6)
+        if share.max() == FARTHEST:
+            ax.text(
+                FARTHEST, 0, f"{FARTHEST:g} or more", ha="right", va="bottom", rotation=90, fontsize="small"
+            )
     inside = int((scores <= q).sum())
     ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {len(scores)} inside")
     ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1))

@@ -88,7 +88,7 @@ class Table:
         for name in names:
             if self.column(name).dtype.kind != "f":
                 cells = enumerate(self.column(name).tolist(), 1)
-                row, cell = next(((i, c) for i, c in cells if _number(c) is None), (1, "text"))
+                row, cell = next(((i, c) for i, c in cells if number(c) is None), (1, "text"))
                 raise _wrong(name, row, "hold numbers", repr(cell[:40]))
         return np.array([self.column(name) for name in names]).reshape(len(names), len(self)).T.copy()
 
@@ -230,7 +230,7 @@ def _text(name: str, cells: list[str]) -> np.ndarray:
     return np.array(cells, dtype=np.str_)
 
 
-def _number(cell: str) -> float | None:
+def number(cell: str) -> float | None:
     """The number a cell spells; 1_2 is one for Python but a label for everybody else."""
     try:
         return float(cell) if cell.isascii() and "_" not in cell else None
@@ -251,7 +251,7 @@ def _from_csv(data: bytes) -> Columns:
         raise TableError(
             f"Columns should be separated by commas, got the header {names[0][:40]!r}. Save it so."
         )
-    if all(_number(name) is not None for name in names):
+    if all(number(name) is not None for name in names):
         raise TableError(f"The first line should be a header of names, got {names[:5]}. Add one.")
     rows = list[list[str]]()
     for row in lines:
@@ -262,7 +262,7 @@ def _from_csv(data: bytes) -> Columns:
         _check_cells(len(rows), len(names))
     for j, name in enumerate(names):
         cells = [row[j] for row in rows]
-        numbers = [_number(cell) for cell in cells]
+        numbers = [number(cell) for cell in cells]
         yield name, cells if None in numbers else np.array(numbers, dtype=np.float64)
 
 

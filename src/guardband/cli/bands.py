@@ -13,7 +13,8 @@ from tqdm.auto import tqdm
 import guardband as gb
 from guardband import tables
 from guardband.cli.errors import note, taught
-from guardband.cli.models import SCALES, Artefact, matrix, own_model, predictor_of
+from guardband.cli.models import SCALES, Artefact, matrix, own_model, predictor_of, sensors
+from guardband.conformal.calibrate import refuse_training_rows
 from guardband.store import MANIFEST
 
 CHUNK = 100_000
@@ -73,10 +74,12 @@ def calibrate(
         predictor = predictor_of(own_model(model), scale, seen)
         options: dict[str, Any] = {
             "calibrator": _calibrator(calibrator, seen, x, query, names_x),
-            "groups": None if groups is None else _labels(table, groups),
+            "groups": None if groups is None else sensors(table, groups),
             "score": None if noise is None else gb.Total(noise=noise),
             "confidence": confidence,
         }
+        if getattr(predictor, "train", None) is not seen:  # it does not know its training rows, but we do
+            refuse_training_rows(seen, x, y)
         made = gb.calibrate(predictor, x, y, **options)
         Artefact.write(out, made, model, inputs=names_x, targets=names_y, groups=groups)
         needed = gb.points_needed(0.95, made.confidence)
@@ -113,7 +116,7 @@ def predict(
                 columns[f"{target}_{end}"] = np.concatenate(found) if found else np.empty(0)
         given = {name: table.column(name) for name in table.names}
         written = tables.Table(given | columns)
-        points = artefact.inputs[:3] if out.suffix in (".vtk", ".vtu") else None
+        points = artefact.inputs[:3] if out.suffix.lower() in (".vtk", ".vtu") else None
         tables.write(out, written, **({"points": points} if points else {}))
     _say({"rows": len(x), "file": str(out)}, f"{len(x)} rows written to {out}.", as_json)
 
@@ -187,16 +190,22 @@ def doctor(as_json: Json = False) -> None:
 
 
 def _measured(evaluation: gb.Evaluation) -> dict[str, Any]:
+    words = {"Consistent": True, "Covers more": True, "NOT": False}
+    held = [value for word, value in words.items() if evaluation.verdict.startswith(word)]
     return {
-        "consistent": not evaluation.verdict.startswith("NOT"),
+        "consistent": held[0] if held else None,
         "level": evaluation.level,
         "points": evaluation.n_test,
         "coverage": evaluation.coverage,
-        "mean_width": evaluation.sharpness if np.isfinite(evaluation.sharpness) else None,
+        "mean_width": _or_none(evaluation.sharpness),
         "acd": evaluation.acd,
-        "relative_l2": evaluation.relative_l2,
+        "relative_l2": _or_none(evaluation.relative_l2),
         "verdict": evaluation.verdict,
     }
+
+
+def _or_none(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def _names(text: str) -> list[str]:
@@ -206,13 +215,11 @@ def _names(text: str) -> list[str]:
     return names
 
 
-def _labels(table: tables.Table, column: str) -> np.ndarray:
-    return np.array([str(label) for label in table.column(column)])
-
-
 def _calibrator(
     word: str, train: gb.Observations | None, x: np.ndarray, query: Path | None, inputs: list[str]
 ) -> Any:
+    if query is not None and word != "weighted":
+        raise ValueError(f"--query is for --calibrator weighted, got {word!r}.")
     match word:
         case "split":
             return gb.Split()

@@ -17,7 +17,7 @@ from guardband import extras, store
 from guardband.adapters import from_onnx
 from guardband.arrays import shared_rows
 from guardband.files import sha256, write_bytes, write_text
-from guardband.tables import Table, TableError, read
+from guardband.tables import Table, TableError, number, read
 
 SCALES = ("constant", "distance", "latent-distance", "dropout", "laplace", "last-layer-laplace", "own")
 """Words for predictors; `own` is for an object that is a predictor already."""
@@ -33,6 +33,12 @@ def matrix(table: Table, columns: list[str], path: Path) -> np.ndarray:
     except TableError as error:
         text = " Choose columns with --inputs; a sensor's name goes to --groups."
         raise TableError(f"{path}: {error}{text if 'numbers' in str(error) else ''}") from error
+
+
+def sensors(table: Table, column: str) -> np.ndarray:
+    """Labels as text, the same in every file: 1, 1.0 and "1" are one sensor, whatever stands beside."""
+    cells = [(cell, number(str(cell))) for cell in table.column(column).tolist()]
+    return np.array([str(cell) if value is None else f"{value:.17g}" for cell, value in cells])
 
 
 def own_model(word: str) -> Any:
@@ -156,7 +162,7 @@ class Artefact:
         """The groups of a table's rows, where a band asks for them."""
         if not isinstance(self.calibrated.calibrator, gb.Grouped) or self.groups is None:
             return None
-        return np.array([str(label) for label in table.column(self.groups)])
+        return sensors(table, self.groups)
 
     def evaluate(self, path: Path, level: str) -> gb.Evaluation:
         """Coverage on fresh rows, held against the exact law; rows that were calibrated on are refused."""

@@ -52,7 +52,7 @@ def study_run(
 ) -> None:
     """Run your own study: a Python file that makes a `study`, for example by `gb.studies.grid(...)`."""
     out.mkdir(parents=True, exist_ok=True)
-    _campaign({"study": os.path.relpath(file, out)}, out, workers, scheduler)
+    _campaign({"study": os.path.relpath(file.resolve(), out.resolve())}, out, workers, scheduler)
 
 
 @app.command("status")
@@ -89,7 +89,7 @@ def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler
             fail(f"stopped: {campaign.status(out, study)}. The same command goes on.", code=130)
     except (ValueError, TypeError, ImportError, OSError, campaign.CampaignError) as error:
         fail(str(error))
-    typer.echo(f"{status}\n{out / 'README.md'}")
+    typer.echo(status if not status.done else f"{status}\n{out / 'README.md'}")
     if status.failed:
         raise typer.Exit(1)
 
@@ -107,7 +107,9 @@ def _study(made_of: dict[str, Any], folder: Path) -> Any:
 
     if made_of["study"] == "paper":
         return studies.paper(**made_of["options"])
-    path = (folder / made_of["study"]).resolve()
+    path = (folder.resolve() / made_of["study"]).resolve()
+    if not path.is_file():
+        fail(f"{path.name}, the file of this study, is not where it was; `guardband study run FILE` goes on.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         fail(f"{path.name} cannot be read as Python: its name should end in .py.")

@@ -140,7 +140,7 @@ def calibrate(
         raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
     prediction = _ask(predictor, x)
     for owner in (predictor, calibrator):
-        _refuse_training_rows(_training_rows(owner), x, y)
+        refuse_training_rows(_training_rows(owner), x, y)
     held_out = getattr(calibrator, "held_out", None)
     if held_out is not None and shared_rows([x, y], [held_out.x, held_out.y]).any():
         raise ValueError("Some calibration points are among the held-out rows. Hold out others.")
@@ -239,7 +239,7 @@ def _training_rows(owner: Predictor | Calibrator | None) -> Observations | None:
     return train
 
 
-def _refuse_training_rows(train: Observations | None, x: Array, y: Array) -> None:
+def refuse_training_rows(train: Observations | None, x: Array, y: Array) -> None:
     """A network is better at points it was trained on, so their scores promise too much."""
     if train is None or x.shape[1:] != train.x.shape[1:]:
         return

@@ -18,7 +18,7 @@ from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.fields import store
 from guardband.fields.base import CHUNK, PARTS, USUAL, Chunked
-from guardband.fields.mesh import mesh_of, write_variables
+from guardband.fields.mesh import mesh_of, output_names, write_variables
 
 
 def field(
@@ -55,6 +55,7 @@ def field(
     m = int(calibrated.prediction.mean.shape[-1])
     if names and len(names) != m:
         raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
+    names = names or output_names(m)
     mesh = None
     if isinstance(grid, str | os.PathLike):
         mesh = mesh_of(grid)
@@ -62,7 +63,7 @@ def field(
         grid = mesh.points[:, :d]
     if isinstance(grid, Mapping):
         axes = {name: to_numpy(floats(values, name)).astype(dtype) for name, values in grid.items()}
-        if not axes or any(values.ndim != 1 for values in axes.values()):
+        if not axes or any(values.ndim != 1 or not len(values) for values in axes.values()):
             shapes = {name: values.shape for name, values in axes.items()}
             raise ValueError(f"`grid` should map names to coordinates (n,), one axis each, got {shapes}.")
     else:

@@ -160,7 +160,9 @@ class Chunked:
         about: dict[str, Any] = {"units": self.units[output]} if output in self.units else {}
         of = f" of {output}" if output else ""
         if part == "mean":
-            ends = [other for other in self.variables if other != variable and other.startswith(output)]
+            each = len(self.variables) // max(1, len(self.names))  # those of one output stand together
+            first = self.variables.index(variable)
+            ends = self.variables[first + 1 : first + each]
             return about | {"long_name": f"prediction{of}", "ancillary_variables": " ".join(ends)}
         what = "width" if part == "width" else f"{part} end"
         return about | {

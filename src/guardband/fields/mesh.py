@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def write_mesh(
     m = int(band.mean.shape[-1])
     if names and len(names) != m:
         raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
-    labels = names or (("",) if m == 1 else tuple(f"y{j}" for j in range(m)))
+    labels = names or output_names(m) or ("",)
     ends = {"mean": band.mean, f"lower_{band.level:g}": band.lower, f"upper_{band.level:g}": band.upper}
     variables: dict[str, np.ndarray] = {}
     if band.mean.ndim > 2 and len(band.mean) != 1:
@@ -52,6 +53,11 @@ def write_mesh(
     for (j, label), (part, values) in itertools.product(enumerate(labels), ends.items()):
         variables[f"{label}_{part}" if label else part] = to_numpy(values)[..., j].reshape(-1)
     return write_variables(mesh, variables, path)
+
+
+def output_names(m: int) -> tuple[str, ...]:
+    """Names for several outputs that were given none; a single one needs no name."""
+    return () if m == 1 else tuple(f"y{j}" for j in range(m))
 
 
 def write_variables(mesh: Any, variables: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> Path:
@@ -62,16 +68,23 @@ def write_variables(mesh: Any, variables: Mapping[str, np.ndarray], path: str | 
             raise ValueError(
                 f"`{name}` should have a value for each of {len(mesh.points)} nodes, got {len(values)}."
             )
-    found = {name: values.astype(float) for name, values in variables.items()}
-    meshio.write(path, meshio.Mesh(mesh.points, mesh.cells, point_data={**mesh.point_data, **found}))
-    return Path(path)
+    data = {**mesh.point_data, **{name: values.astype(float) for name, values in variables.items()}}
+    path = Path(path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:  # all of it, or nothing
+        whole = Path(folder) / path.name
+        meshio.write(whole, meshio.Mesh(mesh.points, mesh.cells, data, mesh.cell_data))
+        os.replace(whole, path)
+    return path
 
 
 def mesh_of(grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str]) -> Any:
     """A mesh file as it is; a grid with the cells between its points; points by themselves."""
     meshio = extras.load("meshio", "mesh")
     if isinstance(grid, str | os.PathLike):
-        return meshio.read(grid)
+        try:
+            return meshio.read(grid)
+        except SystemExit as error:  # its readers leave so
+            raise ValueError(f"{grid} cannot be read as a mesh.") from error
     if isinstance(grid, Mapping):
         axes = [to_numpy(floats(values, name)).astype(float) for name, values in grid.items()]
         x = np.stack([part.reshape(-1) for part in np.meshgrid(*axes, indexing="ij")], axis=1)

@@ -46,6 +46,8 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
         _check(band, group, folder, probes)
         group.attrs["complete"] = "no"
     else:
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            raise ValueError(f"{folder} holds something else; nothing there is touched. Write elsewhere.")
         batch = batch or band.tuned_batch()
         about = band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
         group = zarr.open_group(folder, mode="w", attributes=about)

@@ -33,6 +33,8 @@ def paper(
         raise ValueError(
             f"`only` should name some of {', '.join(sorted(known))}, got {sorted(wanted - known)}."
         )
+    if set(presets) - set(PRESETS):
+        raise ValueError(f"`presets` should be some of {', '.join(PRESETS)}, got {list(presets)}.")
     if smoke:
         seeds, draws = seeds or 1, min(draws, 20)
     made = [

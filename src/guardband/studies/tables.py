@@ -53,8 +53,8 @@ class Row:
         return np.array([np.array(part["covered"]) / part["points"] for part in parts])
 
     def coverage(self, *path: str) -> np.ndarray:
-        """Coverage at 95 % for each seed."""
-        return self.curves(*path)[:, self.levels.index(AT)]
+        """Coverage for each seed at 95 %, or at the highest level where that is not among them."""
+        return self.curves(*path)[:, self.levels.index(AT) if AT in self.levels else -1]
 
     @cached_property
     def seconds(self) -> dict[str, float]:
@@ -97,7 +97,8 @@ def broken(results: Sequence[Result]) -> dict[str, float]:
 def has_law(result: Result) -> bool:
     """Whether the coverage of a cell follows the Beta-binomial law."""
     calibrator = result["cell"]["calibrator"]
-    return "localized" not in str(calibrator.get("use", "")).lower()
+    name = str(calibrator.get("use", calibrator.get("kind", "")))
+    return name.rpartition(".")[2] in ("Split", "Local")
 
 
 def spread(values: np.ndarray, digits: str = ".3f") -> str:
@@ -111,7 +112,8 @@ def write_page(results: Sequence[Result], folder: Path) -> None:
     lines = [
         "# Results",
         "",
-        "Medians over training seeds (and their range), means over recalibrations, at 95 %.",
+        "Medians over training seeds (and their range), means over recalibrations, at 95 % (or at the "
+        "highest level, where that is not among those asked).",
     ]
     bad = broken(results)
     for experiment in dict.fromkeys(row.experiment for row in rows(results)):
