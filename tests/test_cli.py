@@ -179,16 +179,8 @@ def test_a_sensor_has_one_name_in_all_files(tmp_path: Path) -> None:
     run("calibrate", MODEL, "--data", tmp_path / "cal.csv", *words)
     query = tables.read(QUERY)
     tables.write(tmp_path / "q.csv", query.with_columns(sensor=np.arange(len(query)) % 2 + 1.0))
-    run(
-        "predict",
-        tmp_path / "g",
-        "--data",
-        tmp_path / "q.csv",
-        "--out",
-        tmp_path / "bands.csv",
-        "--level",
-        "0.5",
-    )
+    words = ["--data", tmp_path / "q.csv", "--out", tmp_path / "bands.csv", "--level", "0.5"]
+    assert "rows written" in run("predict", tmp_path / "g", *words)
 
 
 def test_errors_teach(folder: Path, tmp_path: Path) -> None:

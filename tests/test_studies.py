@@ -206,7 +206,7 @@ def test_a_study_without_95_percent_has_a_page(tmp_path: Path) -> None:
     assert gb.campaign.run(study, tmp_path, progress=False).done == 3
     page = (tmp_path / "README.md").read_text()
     assert "BROKEN" not in page and "highest level" in page
-    made = {row.method: row for row in rows(gb.campaign.results(tmp_path))}
+    made = {row.method: row for row in rows(gb.campaign.results(tmp_path, study))}
     assert [has_law(row.results[0]) for row in made.values()] == [True, False, False]
     assert made["constant, split"].coverage()[0] == pytest.approx(made["constant, split"].curves()[0, 1])
 
