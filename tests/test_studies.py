@@ -213,3 +213,12 @@ def test_a_study_without_95_percent_has_a_page(tmp_path: Path) -> None:
 
 def even(x: np.ndarray) -> np.ndarray:
     return np.ones(len(x))
+
+
+def test_a_grid_tells_seeds_from_other_trainings() -> None:
+    wide, narrow = (
+        [Training(Poisson1D(), widths, n=30, seed=seed) for seed in range(2)] for widths in ((8,), (4,))
+    )
+    for trainings, names in ((wide, ["Poisson1D"]), (wide + narrow, ["Poisson1D 1", "Poisson1D 2"])):
+        study = grid("mine", trainings, {"constant": Use(Constant)})
+        assert list(dict.fromkeys(cell.experiment for cell in study.cells)) == names

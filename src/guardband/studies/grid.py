@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from guardband.conformal import Calibrator, Split
@@ -19,6 +20,9 @@ def grid(
 ) -> Study:
     """Every predictor with every calibrator on every training; options are those of `Cell`.
 
+    Trainings that differ in their seed alone are one experiment; others of the same problem are told apart by
+    a number.
+
     >>> import guardband as gb
     >>> from guardband.studies import Training, Use, grid
     >>> trainings = [Training(gb.problems.Poisson1D(), (16, 16), n=60, noise=0.1, seed=s) for s in range(5)]
@@ -26,17 +30,32 @@ def grid(
     >>> len(study.cells), study.cells[0].key == study.cells[1].key
     (5, False)
     """
+    trainings = list(trainings)
+    names = _experiments(trainings)
     cells = [
         Cell(
-            type(training.problem).__name__,
+            experiment,
             f"{method}, {how}" if calibrators else method,
             training,
             predictor,
             calibrator=calibrator,
             **options,
         )
-        for training in trainings
+        for training, experiment in zip(trainings, names, strict=True)
         for method, predictor in predictors.items()
         for how, calibrator in (calibrators or {"split": Split()}).items()
     ]
     return Study(name, cells, write_page)
+
+
+def _experiments(trainings: Sequence[Training]) -> list[str]:
+    """The problem's name, with a number where there are several trainings of it beside other seeds."""
+    kinds: dict[str, list[str]] = {}
+    found = []
+    for training in trainings:
+        name, kind = type(training.problem).__name__, replace(training, seed=0).key
+        known = kinds.setdefault(name, [])
+        if kind not in known:
+            known.append(kind)
+        found.append((name, known.index(kind) + 1))
+    return [f"{name} {number}" if len(kinds[name]) > 1 else name for name, number in found]
