@@ -32,7 +32,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
-    cells = equal_cells(6 if quick else 16, 250 if quick else 2200)
+    cells = equal_cells(6 if quick else 16, 250 if quick else 2700)
     one, two, pool = on_dask(cells, 1), on_dask(cells, 2), on_pool(cells, 2)
     print(f"{len(cells)} trainings: 1 worker {one:.1f} s, 2 workers {two:.1f} s, bare pool of 2 {pool:.1f} s")
     claims = [
