@@ -74,7 +74,9 @@ HEAD = (
     "",
     "Made by `guardband study paper`. Every experiment of "
     "[arXiv:2509.13717](https://arxiv.org/abs/2509.13717) in two presets: *ours* trains by the library's "
-    "defaults, *paper* with the paper's steps, weights and full batches. The paper's faults are corrected in "
+    "defaults (its likelihood knows the noise of most points; on the oscillator, a quarter of whose points "
+    "are noisier, the root mean square), *paper* with the paper's steps, weights and full batches. The "
+    "paper's faults are corrected in "
     "both: exact ranks, noise applied once, root mean square distances, the penultimate layer as latent "
     "space, a proper posterior for VI and HMC, positive local shapes, the same predictor before and after. "
     "*Vanilla* calibrates |y - mean|, *scaled* |y - mean| / scale, *local* learns a shape from training "
