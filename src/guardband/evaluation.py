@@ -92,6 +92,12 @@ class Evaluation:
     ties: bool = field(default=False, repr=False)
 
     @property
+    def consistent(self) -> bool | None:
+        """Whether the guarantee allows what was seen; None where there is no law, or nothing to be seen."""
+        words = {"Consistent": True, "Covers more": True, "NOT": False}
+        return next((held for word, held in words.items() if self.verdict.startswith(word)), None)
+
+    @property
     def coverage(self) -> float:
         """The share of test points covered at the level."""
         return self.rows[0].coverage

@@ -128,7 +128,7 @@ def _claim(calibrated: Calibrated, band: Band, level: Level, found: Evaluation |
     )
     if found is None:
         return Section("The claim", [claim])
-    if found.verdict.startswith("NOT"):
+    if found.consistent is False:
         return Section("The claim does not hold on these data", [found.verdict, f"The claim was: {claim}"])
     return Section("The claim", [claim, found.verdict])
 
@@ -162,7 +162,7 @@ def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluatio
     rows = [["", "what was looked at", "what was found"]]
     for finding in sorted(findings.findings, key=lambda one: not one.alarm):
         rows.append([words[finding.alarm] if finding.known else "not known", finding.name, finding.text])
-    failed = found is not None and found.verdict.startswith("NOT")
+    failed = found is not None and found.consistent is False
     if failed:
         rows.insert(1, ["ALARM", "fresh data", "They are not covered as promised; see what was measured."])
     fine = findings.ok and not failed

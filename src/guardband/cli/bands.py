@@ -190,10 +190,8 @@ def doctor(as_json: Json = False) -> None:
 
 
 def _measured(evaluation: gb.Evaluation) -> dict[str, Any]:
-    words = {"Consistent": True, "Covers more": True, "NOT": False}
-    held = [value for word, value in words.items() if evaluation.verdict.startswith(word)]
     return {
-        "consistent": held[0] if held else None,
+        "consistent": evaluation.consistent,
         "level": evaluation.level,
         "points": evaluation.n_test,
         "coverage": evaluation.coverage,
