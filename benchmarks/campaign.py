@@ -2,8 +2,9 @@
 
     python benchmarks/campaign.py [--quick]
 
-Sixteen equal trainings of some 20 s each (with `--quick`, six of 3 s). Workers are started and have imported
-torch before the clock starts, in all three. Wall-clock seconds: run it on a quiet machine.
+Sixteen equal trainings of some 20 s each (with `--quick`, six of 3 s), by each of the three in turn, four
+at a time: a machine that slows down for a minute slows all of them. Workers are started and have imported
+torch before the clock starts. Wall-clock seconds: run it on a quiet machine.
 """
 
 import argparse
@@ -12,8 +13,9 @@ import multiprocessing
 import os
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -25,6 +27,11 @@ from guardband import engine
 from guardband.studies import Cell, Study, Training, Use
 from guardband.studies.workshop import Workshop
 
+Contender = Callable[[Sequence[Cell]], object]
+
+TURN = 4
+"""How many trainings one does before it is the next one's turn."""
+
 RESULTS = Path(__file__).parent.parent / "results" / "campaign.json"
 
 
@@ -33,7 +40,16 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     quick = parser.parse_args().quick
     cells = equal_cells(6 if quick else 16, 250 if quick else 2700)
-    one, two, pool = on_dask(cells, 1), on_dask(cells, 2), on_pool(cells, 2)
+    spent: dict[str, list[float]] = {}
+    with on_dask(1) as one_worker, on_dask(2) as two_workers, on_pool(2) as bare_pool:
+        contenders = {"one": one_worker, "two": two_workers, "pool": bare_pool}
+        for first in range(0, len(cells), TURN):
+            for name, contender in contenders.items():
+                start = time.perf_counter()
+                contender(cells[first : first + TURN])
+                spent.setdefault(name, []).append(time.perf_counter() - start)
+            print("  ".join(f"{name} {times[-1]:.1f} s" for name, times in spent.items()), flush=True)
+    one, two, pool = (sum(times) for times in spent.values())
     print(f"{len(cells)} trainings: 1 worker {one:.1f} s, 2 workers {two:.1f} s, bare pool of 2 {pool:.1f} s")
     claims = [
         claim("two_workers_vs_one", two / one, 0.6),
@@ -57,21 +73,21 @@ def equal_cells(n: int, steps: int) -> list[Cell]:
     return [Cell("bench", "constant", t, Use(gb.predictors.Constant), draws=5) for t in trainings]
 
 
-def on_dask(cells: Sequence[Cell], workers: int) -> float:
+@contextmanager
+def on_dask(workers: int) -> Iterator[Contender]:
     with tempfile.TemporaryDirectory() as folder, engine.connect(workers) as client:
         client.run(warm)
-        start = time.perf_counter()
-        gb.campaign.run(Study("bench", cells, lambda *_: None), folder, client=client, progress=False)
-        return time.perf_counter() - start
+        yield lambda cells: gb.campaign.run(
+            Study("bench", cells, lambda *_: None), folder, client=client, progress=False
+        )
 
 
-def on_pool(cells: Sequence[Cell], workers: int) -> float:
+@contextmanager
+def on_pool(workers: int) -> Iterator[Contender]:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=spawn, initializer=warm) as pool:
         list(pool.map(time.sleep, [1] * workers))
-        start = time.perf_counter()
-        list(pool.map(bare, cells))
-        return time.perf_counter() - start
+        yield lambda cells: list(pool.map(bare, cells))
 
 
 def bare(cell: Cell) -> float:

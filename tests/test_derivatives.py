@@ -11,16 +11,23 @@ from torch.nn import functional as F
 from guardband.pinn import jets
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
-from guardband.pinn.jets import CHUNK
+from guardband.pinn.jets import CHUNK, Jet
+from guardband.pinn.likelihood import MeanSquares, fixed_points
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.problems import (
     AllenCahn2D,
     AutogradField,
     Box,
+    Condition,
     DampedOscillator,
+    Dirichlet,
+    Face,
     Field,
     Helmholtz3D,
+    Initial,
+    Neumann,
     Poisson1D,
+    Problem,
 )
 
 LAPLACIAN = Needs(laplacian=True)
@@ -194,3 +201,52 @@ def test_the_third_derivatives_of_activations_are_right() -> None:
         for order, part in enumerate((value, first, second, third)):
             assert (u.derivative(*[0] * order) - part).abs().max() < 1e-12, (function, order)
     assert F.gelu in ACTIVATIONS
+
+
+class Rod(Problem):
+    """A rod held at one end, with heat through both: ends with a value, with a slope, and with both."""
+
+    domain = Box((0,), (2,))
+
+    def residual(self, x: Tensor, u: Any) -> Tensor:
+        return u.laplacian + u.value
+
+    def conditions(self) -> list[Condition]:
+        left, right = Face(axis=0, side=-1), Face(axis=0, side=1)
+        return [Neumann(0.5, on=right), Dirichlet(1.0, on=left), Initial(0.0, velocity=2.0)]
+
+
+@pytest.mark.parametrize("problem", [Rod(), DampedOscillator(), Poisson1D()])
+def test_ends_of_a_line_that_ride_with_the_inside_miss_by_the_same(problem: Problem) -> None:
+    net = mlp(1, [8, 8]).double()
+    x = torch.linspace(0, 1, 7, dtype=torch.float64)[:, None]
+    where = fixed_points(problem, net, (x, x**2), 11, 1, None)
+    squares = MeanSquares(problem, net, where)(where)
+
+    def mean_square(residual: Any, x: Tensor) -> Tensor:
+        return residual(x, AutogradField(net, x)).square().sum(1).mean()
+
+    faces = zip(problem.conditions(), where.faces, strict=True)
+    by_hand = [
+        (net(x) - x**2).square().mean(),
+        mean_square(problem.residual, where.inside),
+        sum(mean_square(condition.residual, face) for condition, face in faces),
+    ]
+    for one, other in zip(squares, by_hand, strict=True):
+        assert torch.allclose(one, other, rtol=1e-10)
+        weights = list(net.parameters())
+        slopes = [
+            torch.autograd.grad(total, weights, retain_graph=True, materialize_grads=True)
+            for total in (one, other)
+        ]
+        assert all(torch.allclose(a, b, rtol=1e-10, atol=1e-12) for a, b in zip(*slopes, strict=True))
+
+
+def test_the_start_of_a_line_takes_no_pass_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem, net, passes = DampedOscillator(), mlp(1, [8, 8]), []
+    where = fixed_points(problem, net, (torch.zeros(2, 1), torch.zeros(2, 1)), 11, 1, None)
+    squares = MeanSquares(problem, net, where)
+    apply = Jet.apply
+    monkeypatch.setattr(Jet, "apply", lambda x, *rest: passes.append(len(x)) or apply(x, *rest))
+    squares(where)
+    assert passes == [12]

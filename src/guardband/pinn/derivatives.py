@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
 from torch import Tensor, nn
@@ -35,6 +36,11 @@ class Needs:
     def only_value(self) -> bool:
         """Whether no derivative was asked for."""
         return not (self.first or self.second or self.laplacian or self.higher)
+
+    def cover(self, other: Needs, d: int) -> bool:
+        """Whether the jet for these carries the first derivatives that are all the other asks for."""
+        mine, others = self.channels(d), other.channels(d)
+        return mine is not None and others is not None and not others.sums and {*others.axes} <= {*mine.axes}
 
     def channels(self, d: int) -> Channels | None:
         """The jet that carries all this, or None where only autograd can."""
@@ -163,6 +169,31 @@ class ConstrainedField(Field):
         cross = sum(mask.first(i).detach() * inner.first(i) for i in range(self.x.shape[1]))
         mixed = mask.laplacian.detach() * inner.value + 2 * cross + mask.value.detach() * inner.laplacian
         return self._lift.laplacian.detach() + mixed
+
+
+def split(field: Field, *points: Tensor) -> list[Field]:
+    """A field at many points as fields at these, in which its own are listed."""
+    if len(points) == 1:
+        return [field]
+    ends = pairwise(accumulate((len(x) for x in points), initial=0))
+    return [_Rows(field, x, slice(*rows)) for x, rows in zip(points, ends, strict=True)]
+
+
+class _Rows(Field):
+    """Some of the points of a field."""
+
+    def __init__(self, whole: Field, x: Tensor, rows: slice) -> None:
+        super().__init__(x)
+        self._whole, self._rows = whole, rows
+
+    def derivative(self, *axes: int) -> Tensor:
+        """The partial derivative along these axes in turn, (n, m)."""
+        return self._whole.derivative(*axes)[self._rows]
+
+    @property
+    def laplacian(self) -> Tensor:
+        """The sum of the second derivatives along each axis, (n, m)."""
+        return self._whole.laplacian[self._rows]
 
 
 class _Recorder(AutogradField):

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from guardband.models import evaluating
-from guardband.pinn.derivatives import Residual, differentiate, needs_of
+from guardband.pinn.derivatives import Residual, differentiate, needs_of, split
 from guardband.pinn.networks import Constrained
 from guardband.problems import AutogradField, Condition, Problem
 
@@ -134,7 +134,8 @@ def fixed_points(
 class MeanSquares:
     """The mean square of each miss of a network, (3,) in the order of `TERMS`, at given points.
 
-    All points where only the value of u is needed go through the network together.
+    All points where only the value of u is needed go through the network together. The end of a line, a
+    single point, goes with those inside if they have its slope anyway: most of what it costs is the call.
     """
 
     problem: Problem
@@ -144,22 +145,27 @@ class MeanSquares:
     def __init__(self, problem: Problem, net: nn.Module, sample: Points, *, compiled: bool = False) -> None:
         self.problem, self.net = problem, net
         self.conditions = conditions_of(problem, net)
-        self._field = differentiate(net, needs_of(problem.residual, net, sample.inside), compiled=compiled)
+        inside = needs_of(problem.residual, net, sample.inside)
         needs = [needs_of(c.residual, net, x) for c, x in zip(self.conditions, sample.faces, strict=True)]
+        self._field = differentiate(net, inside, compiled=compiled)
         self._slopes = [None if need.only_value else differentiate(net, need) for need in needs]
+        line = problem.domain.d == 1
+        self._rides = [line and not need.only_value and inside.cover(need, 1) for need in needs]
 
     def __call__(self, points: Points) -> Tensor:
         """The three mean squares; zero for a term without points."""
-        plain = [x for x, slope in zip(points.faces, self._slopes, strict=True) if slope is None]
-        values = self.net(torch.cat([points.x, *plain])).split([len(x) for x in (points.x, *plain)])
+        faces = list(zip(self.conditions, points.faces, self._slopes, self._rides, strict=True))
+        plain = [x for _, x, slope, _ in faces if slope is None]
+        riders = [x for _, x, _, rides in faces if rides]
+        values = iter(self.net(torch.cat([points.x, *plain])).split([len(x) for x in (points.x, *plain)]))
+        fields = iter(split(self._field(torch.cat([points.inside, *riders])), points.inside, *riders))
         zero = points.inside.new_zeros(())
-        data = _mean_square(values[0] - points.y) if len(points.x) else zero
-        inside = self._field(points.inside)
-        physics = _mean_square(self.problem.residual(points.inside, inside))
-        waiting = iter(values[1:])
+        value = next(values)
+        data = _mean_square(value - points.y) if len(points.x) else zero
+        physics = _mean_square(self.problem.residual(points.inside, next(fields)))
         boundary = zero
-        for condition, x, slope in zip(self.conditions, points.faces, self._slopes, strict=True):
-            field = _Values(x, next(waiting)) if slope is None else slope(x)
+        for condition, x, slope, rides in faces:
+            field = next(fields) if rides else _Values(x, next(values)) if slope is None else slope(x)
             boundary = boundary + _mean_square(condition.residual(x, field))  # type: ignore[arg-type]
         return torch.stack([data, physics, boundary])
 
