@@ -220,6 +220,10 @@ def test_onnx_refuses_what_it_cannot_answer() -> None:
         from_onnx(graph(rows=1))
     with pytest.raises(TypeError, match=r"floating-point numbers, `x0` is a tensor\(int64\)"):
         from_onnx(graph(kind="INT64"))
+    with pytest.raises(ValueError, match="These bytes are no ONNX graph"):
+        from_onnx(b"not a graph")
+    with pytest.raises(ValueError, match=r"nowhere\.onnx is no ONNX graph that onnxruntime can run: "):
+        from_onnx("nowhere.onnx")
 
 
 @quiet

@@ -5,6 +5,7 @@ import random
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,17 @@ def test_a_band_that_does_not_hold_is_the_exit_code(folder: Path, tmp_path: Path
     assert "NOT consistent" in run("verify", folder, "--data", tmp_path / "worse.csv", code=1)
 
 
+def test_an_input_is_not_overwritten_by_a_result(tmp_path: Path) -> None:
+    table = tables.read(CAL)
+    columns = {"u_mean": table.column("x"), "y": table.column("y"), "u": table.column("u")}
+    tables.write(tmp_path / "named.csv", tables.Table(columns))
+    words = ["--data", tmp_path / "named.csv", "--targets", "u", "--out", tmp_path / "named"]
+    run("calibrate", MODEL, *words)
+    bands = ["--data", tmp_path / "named.csv", "--out", tmp_path / "bands.csv"]
+    assert "The input `u_mean` has the name of a result" in run("predict", tmp_path / "named", *bands, code=2)
+    assert not (tmp_path / "bands.csv").exists()
+
+
 def test_training_rows_are_refused_whatever_the_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,6 +253,15 @@ def test_few_rows_are_noted(tmp_path: Path) -> None:
 def test_doctor_says_what_is_here() -> None:
     found = json.loads(run("doctor", "--json"))
     assert found["exact law"] == "holds" and found["guardband"] == gb.__version__ and "threads" in found
+
+
+def test_doctor_knows_every_extra() -> None:
+    from guardband.cli.doctor import EXTRAS
+
+    declared = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
+    for extra, packages in EXTRAS.items():
+        names = [re.split(r"[^\w-]", line)[0] for line in declared[extra]]
+        assert {*names} | ({"distributed"} if "dask" in names else set()) == {*packages}
 
 
 def test_doctor_says_what_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:

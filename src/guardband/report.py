@@ -117,15 +117,13 @@ def _claim(calibrated: Calibrated, band: Band, level: Level, found: Evaluation |
     infinite = float(np.mean(np.isinf(width)))
     if infinite:
         size += f" It is infinite at {infinite:.0%} of the points: too few calibration points to say more."
-    confidence = (
-        ""
-        if calibrated.confidence is None
-        else f" With confidence {float(exact(calibrated.confidence)):g} over calibration sets."
-    )
     claim = (
         f"A new measurement lies in this band with probability at least {percent}, "
-        f"by calibration on {len(calibrated.y)} held-out points.{confidence} {size}"
+        f"by calibration on {len(calibrated.y)} held-out points. "
     )
+    if calibrated.confidence is not None:
+        claim += f"With confidence {float(exact(calibrated.confidence)):g} over calibration sets. "
+    claim += size
     if found is None:
         return Section("The claim", [claim])
     if found.consistent is False:
@@ -203,13 +201,9 @@ def _measured(found: Evaluation | None) -> Section:
         return Section("What was measured", ["No fresh measurements were given, so nothing was measured."])
     rows = [["band", "points", "coverage", "mean width", "interval score", "ACD"]]
     for row in found.rows:
-        numbers = (
-            f"{row.coverage:.3f}",
-            f"{row.sharpness:.4g}",
-            f"{row.interval_score:.4g}",
-            f"{row.acd:.4f}",
-        )
-        rows.append([f"{row.name}, {row.region}" if row.region else row.name, str(row.points), *numbers])
+        name = f"{row.name}, {row.region}" if row.region else row.name
+        widths = [f"{row.sharpness:.4g}", f"{row.interval_score:.4g}"]
+        rows.append([name, str(row.points), f"{row.coverage:.3f}", *widths, f"{row.acd:.4f}"])
     lines = [f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}."]
     if found.acd_floor is not None:
         floor = found.acd_floor

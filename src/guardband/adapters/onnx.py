@@ -29,7 +29,11 @@ def from_onnx(path_or_bytes: str | PathLike[str] | bytes, *, train: Observations
            [1.]])
     """
     runtime = load("onnxruntime", "export")
-    session = runtime.InferenceSession(path_or_bytes, providers=["CPUExecutionProvider"])
+    try:
+        session = runtime.InferenceSession(path_or_bytes, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        name = "These bytes are" if isinstance(path_or_bytes, bytes) else f"{path_or_bytes} is"
+        raise ValueError(f"{name} no ONNX graph that onnxruntime can run: {error}") from error
     given = _only(session.get_inputs(), "input")
     answer = _only(session.get_outputs(), "output")
     if given.type not in DTYPES:

@@ -20,6 +20,9 @@ from guardband.store import MANIFEST
 CHUNK = 100_000
 """How many points are predicted at a time."""
 
+ENDS = ("mean", "lower", "upper")
+"""What is written of a band: the column of `u` becomes `u_mean`, `u_lower` and `u_upper`."""
+
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="The model again, if it was given as module:object.")
 ]
@@ -104,6 +107,9 @@ def predict(
         table = tables.read(data)
         x = matrix(table, artefact.inputs, data)
         labels = artefact.labels(table)
+        results = [f"{target}_{end}" for target in artefact.targets for end in ENDS]
+        if clash := {*results} & {*artefact.inputs}:
+            raise ValueError(f"The input `{min(clash)}` has the name of a result; give it another name.")
         parts = []
         for start in tqdm(range(0, len(x), CHUNK), disable=len(x) <= CHUNK, desc="predict", unit="chunk"):
             some = slice(start, start + CHUNK)
@@ -111,7 +117,7 @@ def predict(
             parts.append(artefact.calibrated(x[some], level, groups=given))
         columns: dict[str, np.ndarray] = {}
         for j, target in enumerate(artefact.targets):
-            for end in ("mean", "lower", "upper"):
+            for end in ENDS:
                 found = [getattr(part, end)[:, j] for part in parts]
                 columns[f"{target}_{end}"] = np.concatenate(found) if found else np.empty(0)
         given = {name: table.column(name) for name in table.names}
