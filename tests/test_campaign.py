@@ -195,7 +195,7 @@ def test_engines_refuse_what_makes_no_sense() -> None:
 def test_a_scheduler_without_workers_is_waited_for_aloud() -> None:
     distributed = pytest.importorskip("distributed")
     with (
-        distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address=None) as cluster,
+        distributed.LocalCluster(n_workers=0, host="127.0.0.1", dashboard_address="127.0.0.1:0") as cluster,
         pytest.warns(UserWarning, match="No worker is at tcp://127.0.0.1:.* yet: waiting for the first"),
         engine.connect(scheduler=cluster.scheduler_address),
     ):
