@@ -85,6 +85,7 @@ def test_shifted_test_points_are_called_out() -> None:
     calibrated = gb.calibrate(MODEL, *world(100))
     harder = gb.evaluate(calibrated, *world(1000, spread=3))
     assert harder.verdict.startswith("NOT consistent with the guarantee") and "harder" in harder.verdict
+    assert harder.consistent is False
     easier = gb.evaluate(calibrated, *world(1000, spread=0.1), level=0.5)
     assert easier.verdict.startswith("Covers more than the law allows")
 

@@ -70,8 +70,9 @@ class Evaluation:
     """What a calibrated band did on test points, beside what the law allows. Prints as a table.
 
     `rows` holds the band itself first, then each region, then its rivals: the constant width, and
-    the band before calibration. `laws` are those of scores without `ties`; with ties, a valid band may
-    cover more.
+    the band before calibration. `consistent` says whether the guarantee allows what was seen, None where
+    there is no law or nothing to be seen; `verdict` says it in words. `laws` are those of scores without
+    `ties`; with ties, a valid band may cover more.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -87,15 +88,10 @@ class Evaluation:
     n_test: int
     relative_l2: float
     verdict: str
+    consistent: bool | None = field(repr=False)
     rows: tuple[Row, ...]
     laws: tuple[Pieces, ...] | None = field(repr=False)
     ties: bool = field(default=False, repr=False)
-
-    @property
-    def consistent(self) -> bool | None:
-        """Whether the guarantee allows what was seen; None where there is no law, or nothing to be seen."""
-        words = {"Consistent": True, "Covers more": True, "NOT": False}
-        return next((held for word, held in words.items() if self.verdict.startswith(word)), None)
 
     @property
     def coverage(self) -> float:
@@ -227,16 +223,17 @@ def evaluate(
         if target == "truth"
         else _all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels)
     )
+    if target == "truth":
+        consistent, verdict = None, _truth_verdict(level, table[0], median_zero)
+    else:
+        consistent, verdict = _verdict(calibrated, level, table[0], groups)
     return Evaluation(
         level=float(exact(level)),
         n_cal=len(calibrated.y),
         n_test=len(y),
         relative_l2=relative_l2(prediction.mean, y),
-        verdict=(
-            _truth_verdict(level, table[0], median_zero)
-            if target == "truth"
-            else _verdict(calibrated, level, table[0], groups)
-        ),
+        verdict=verdict,
+        consistent=consistent,
         rows=tuple(table),
         laws=laws,
         ties=laws is not None
@@ -297,38 +294,43 @@ def _truth_verdict(level: Level, row: Row, median_zero: bool) -> str:
     )
 
 
-def _verdict(calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray | None) -> str:
-    """Whether so many covered points are what the guarantee allows, in one sentence."""
+def _verdict(
+    calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray | None
+) -> tuple[bool | None, str]:
+    """Whether so many covered points are what the guarantee allows, None if it cannot be told; in words."""
     m, covered = row.points, round(row.coverage * row.points)
     pieces = calibrated.threshold.laws(level, m, groups)
     if pieces is None:
-        return (
+        return None, (
             f"{covered} of {m} covered. {type(calibrated.calibrator).__name__}() promises "
             f"{float(exact(level)):g} on average; one test set has no exact law to be held against."
         )
     if math.isinf(row.sharpness) and covered == m:
-        return "The band is infinite, somewhere or everywhere, and covers everything: it proves nothing."
+        return (
+            None,
+            "The band is infinite, somewhere or everywhere, and covers everything: it proves nothing.",
+        )
     probabilities = total_counts(pieces)
     low, high = central_range(probabilities, MASS)
     at_most, at_least = tails(probabilities, covered)
     seen = f"{covered} of {m} covered, a valid band covers {low} to {high} in 99 % of cases"
     if covered < low:
-        return (
+        return False, (
             f"NOT consistent with the guarantee: {seen} (p = {at_most:.2g}). The test points are "
             "harder than the calibration points; were both drawn alike?"
         )
     tied = _with_ties(calibrated, level, pieces, groups)
     if high < covered <= central_range(total_counts(tied), MASS)[1]:
-        return (
+        return True, (
             f"Consistent with the guarantee: {covered} of {m} covered, a valid band covers at least "
             f"{low} in 99 % of cases; scores tie, so it may cover more."
         )
     if covered > high:
-        return (
+        return True, (
             f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The band is safe but "
             "wider than needed, and the test points are easier than the calibration points."
         )
-    return f"Consistent with the guarantee: {seen}."
+    return True, f"Consistent with the guarantee: {seen}."
 
 
 def _with_ties(calibrated: Calibrated, level: Level, pieces: Pieces, groups: np.ndarray | None) -> Pieces:
