@@ -1,9 +1,9 @@
 """The installed wheel, as a user meets it: it imports quickly, is typed, and the README runs."""
 
 import re
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import guardband
@@ -13,17 +13,22 @@ assert (Path(guardband.__file__).parent / "py.typed").exists()
 
 
 def seconds(statement: str) -> float:
-    """The best of several fresh interpreters."""
+    """CPU seconds, the best of several fresh interpreters."""
+
+    def spent() -> float:
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)
+        return used.ru_utime + used.ru_stime
+
     best = float("inf")
     for _ in range(5):
-        start = time.perf_counter()
+        start = spent()
         subprocess.run([sys.executable, "-c", statement], check=True)
-        best = min(best, time.perf_counter() - start)
+        best = min(best, spent() - start)
     return best
 
 
 extra = seconds("import torch, guardband") - seconds("import torch")
-print(f"guardband {guardband.__version__}: import costs {extra:.2f} s over torch")
+print(f"guardband {guardband.__version__}: import costs {extra:.2f} CPU s over torch")
 assert extra < 0.5, extra
 
 blocks = re.findall(r"```python\n(.*?)```", Path("README.md").read_text(), re.DOTALL)

@@ -21,7 +21,6 @@ from ledger import Ledger
 
 import guardband as gb
 from guardband import files
-from guardband.pinn import paper_likelihood
 from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
 
 torch.set_num_threads(1)
@@ -56,8 +55,7 @@ def main() -> None:
 def run(name: str, recipe: str, seed: int) -> dict[str, object]:
     """One training and its error."""
     problem = PROBLEMS[name]
-    settings = problem.paper
-    assert settings is not None
+    settings = gb.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1000 + seed)
     net = gb.mlp(problem.domain.d, settings.widths, seed=seed)
     start = time.process_time()
@@ -70,8 +68,8 @@ def run(name: str, recipe: str, seed: int) -> dict[str, object]:
             problem,
             net,
             data,
-            likelihood=paper_likelihood(problem),
-            recipe=gb.Recipe.paper(problem),
+            likelihood=gb.paper.likelihood(problem),
+            recipe=gb.paper.recipe(problem),
             seed=seed,
             progress=False,
         )

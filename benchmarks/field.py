@@ -23,6 +23,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from claims import claim, finish
+
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import numpy as np
@@ -54,12 +56,12 @@ def main() -> None:
     side = round((1e6 if options.quick else options.points) ** (1 / 3))
     calibrated = trained_elsewhere()
     claims, measured = (on_a_cluster if options.workers else here)(calibrated, side, options.quick)
-    print(json.dumps({"claims": claims}))
     if not options.quick:
         known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"claims": []}
         names = {found["name"] for found in claims}
-        claims += [found for found in known["claims"] if found["name"] not in names]
-        RESULTS.write_text(json.dumps(known | measured | {"claims": claims}, indent=1) + "\n")
+        all_of_them = claims + [found for found in known["claims"] if found["name"] not in names]
+        RESULTS.write_text(json.dumps(known | measured | {"claims": all_of_them}, indent=1) + "\n")
+    finish(claims)
 
 
 def here(calibrated: gb.Calibrated, side: int, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
@@ -76,8 +78,8 @@ def here(calibrated: gb.Calibrated, side: int, quick: bool) -> tuple[list[dict[s
     print(f"{rate:.3g} points/s; 1e9 points take {hours:.2f} h by a sample of their chunks")
     print(f"peak of memory {peak:.2f} GiB over an interpreter with torch")
     claims = [
-        claim("rate_vs_bare_network", bare / ours, ">= 0.85", bare / ours >= 0.85),
-        claim("peak_gib", peak, "< 2", peak < 2),
+        claim("rate_vs_bare_network", bare / ours, ">= 0.2" if quick else ">= 0.85"),
+        claim("peak_gib", peak, "< 2"),
     ]
     return claims, {
         "points": len(band),
@@ -101,7 +103,7 @@ def on_a_cluster(
     one, two, theirs = seconds
     print(f"{len(part):.3g} points: 1 worker {one:.1f} s, 2 workers {two:.1f} s")
     print(f"2 workers with Dask's allocator setting {theirs:.1f} s, {theirs / two:.2f}x")
-    return [claim("two_workers_vs_one", one / two, ">= 1.6", one / two >= 1.6)], {
+    return [claim("two_workers_vs_one", one / two, ">= 0.4" if quick else ">= 1.6")], {
         "worker_points": len(part),
         "one_worker": round(one, 1),
         "two_workers": round(two, 1),
@@ -109,16 +111,12 @@ def on_a_cluster(
     }
 
 
-def claim(name: str, value: float, bound: str, holds: bool) -> dict[str, Any]:
-    return {"name": name, "value": round(value, 3), "bound": bound, "holds": holds}
-
-
 def helmholtz() -> gb.Calibrated:
     problem = gb.problems.Helmholtz3D()
-    assert problem.paper is not None
     train, cal = problem.observe(600, noise=0.05, seed=0), problem.observe(200, noise=0.05, seed=1)
     recipe = gb.Recipe(steps=100, finish=50)
-    fitted = gb.fit(problem, gb.mlp(3, problem.paper.widths), train, recipe=recipe, progress=False)
+    net = gb.mlp(3, gb.paper.settings(problem).widths)
+    fitted = gb.fit(problem, net, train, recipe=recipe, progress=False)
     return gb.calibrate(gb.predictors.LastLayerLaplace(fitted, layers=1), cal.x, cal.y)
 
 
@@ -132,7 +130,7 @@ def trained_elsewhere() -> gb.Calibrated:
 def cube(calibrated: gb.Calibrated, side: int, slabs: int | None = None) -> gb.FieldBand:
     """So many points along each axis; only the first slabs of them if asked for."""
     axis = np.linspace(0, 1, side)
-    return gb.field(calibrated, {"x": axis[:slabs], "y": axis, "z": axis}, levels=LEVELS)
+    return gb.band_over(calibrated, {"x": axis[:slabs], "y": axis, "z": axis}, levels=LEVELS)
 
 
 def race(band: gb.FieldBand, folder: Path, batch: int) -> tuple[float, float]:

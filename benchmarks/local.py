@@ -29,7 +29,7 @@ from ledger import Ledger
 
 import guardband as gb
 from guardband import files
-from guardband.conformal.local import at_level, best_shape
+from guardband.conformal.local.shape import at_level, best_shape
 from guardband.conformal.rank import rank
 from guardband.metrics import acd, acd_floor
 from guardband.problems import AllenCahn2D, DampedOscillator, Problem, noise
@@ -53,8 +53,7 @@ class Bench:
 
     def __init__(self, name: str, seed: int) -> None:
         self.problem, self.noise, self.test, _ = FIELDS[name]
-        settings = self.problem.paper
-        assert settings is not None
+        settings = gb.paper.settings(self.problem)
         self.name, self.seed, self.cal = name, seed, settings.cal
         self.train = self.problem.observe(settings.train, noise=self.noise, seed=1000 + seed)
         net = gb.mlp(self.problem.domain.d, settings.widths, seed=seed)
@@ -64,7 +63,7 @@ class Bench:
         self.x, self.truth = x.numpy(), self.problem.solution(x).numpy()[:, 0]
         self.mean = self.fitted(self.x)[:, 0]
         self.sd = self.noise(x).numpy()[:, 0]
-        self.mask, self.region = self.noise.mask(x).numpy(), self.noise.region(x).numpy()
+        self.authors_region, self.region = self.noise.authors_region(x).numpy(), self.noise.region(x).numpy()
         self.residuals = np.abs(np.asarray(self.fitted(self.train.x) - self.train.y, dtype=float))[:, 0]
         self.points = np.asarray(self.train.x, dtype=float)
 
@@ -85,8 +84,8 @@ def oracle(bench: Bench) -> Callable[[str], np.ndarray]:
 
 
 def distance(bench: Bench) -> Callable[[str], np.ndarray]:
-    neighbours = 20 if bench.name == "oscillator" else 30
-    scale = gb.predictors.Distance(bench.fitted, neighbours=neighbours)(bench.x).scale
+    n_neighbors = 20 if bench.name == "oscillator" else 30
+    scale = gb.predictors.Distance(bench.fitted, n_neighbors=n_neighbors)(bench.x).scale
     assert scale is not None
     return lambda level: scale[:, 0]
 
@@ -158,7 +157,7 @@ def recalibrated(bench: Bench, shapes: dict[str, np.ndarray]) -> dict[str, float
             inside[i] = scores[n:] <= q
             if level == LEVEL:
                 width += 2 * q * float(shapes[level][test].mean())
-        places = {"all": np.ones(m, bool), "mask": bench.mask[test], "region": bench.region[test]}
+        places = {"all": np.ones(m, bool), "mask": bench.authors_region[test], "region": bench.region[test]}
         for place, chosen in places.items():
             sums[place] += [inside[:, chosen].sum(axis=1), np.full(len(gb.LEVELS), chosen.sum())]
             if place in deviations and chosen.any():
@@ -189,7 +188,7 @@ def tails(covered: int, n: int, m: int) -> tuple[float, float]:
 def localized(bench: Bench) -> dict[str, float]:
     """Randomly localized conformal prediction at 95 %, over 100 draws."""
     generator = np.random.default_rng(bench.seed)
-    calibrator = gb.Localized(inputs=bench.points)
+    calibrator = gb.RandomlyLocalized(inputs=bench.points)
     counts, infinite, width, finite = np.zeros((3, 2)), 0, 0.0, 0
     n, m = bench.cal, bench.test
     for _ in range(100):
@@ -201,7 +200,9 @@ def localized(bench: Bench) -> dict[str, float]:
             calibrated = gb.calibrate_arrays(mean[:n], y[:n], x_cal=x[:n], calibrator=calibrator)
             band = calibrated.band(gb.Prediction(x[n:], mean[n:]), LEVEL)
         inside = band.contains(y[n:])
-        for k, chosen in enumerate((np.ones(m, bool), bench.mask[rows[n:]], bench.region[rows[n:]])):
+        for k, chosen in enumerate(
+            (np.ones(m, bool), bench.authors_region[rows[n:]], bench.region[rows[n:]])
+        ):
             counts[k] += inside[chosen].sum(), chosen.sum()
         wide = band.width[:, 0]
         infinite += int(np.isinf(wide).sum())
@@ -221,7 +222,7 @@ def draw(bench: Bench) -> None:
     test = problem.observe(bench.test, noise=model, seed=3000 + bench.seed)
     predictor = gb.predictors.Distance(bench.fitted)
     plain = gb.calibrate(predictor, cal.x, cal.y)
-    local = gb.calibrate(gb.predictors.Constant(bench.fitted), cal.x, cal.y, calibrator=gb.Local(bench.train))
+    local = gb.calibrate(gb.predictors.MeanOnly(bench.fitted), cal.x, cal.y, calibrator=gb.Local(bench.train))
     if problem.domain.d == 1:
         figure, axes = plt.subplots(2, 1, figsize=(8, 6), sharex=True, sharey=True, layout="constrained")
         x = problem.domain.grid(600)
@@ -233,14 +234,14 @@ def draw(bench: Bench) -> None:
     else:
         figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
         x = problem.domain.grid(70)
-        gb.plot.field(x, 2 * 1.96 * model(x), ax=axes[0])
+        gb.plot.heatmap(x, 2 * 1.96 * model(x), ax=axes[0])
         gb.plot.width(plain(x), ax=axes[1])
         gb.plot.width(local(x), ax=axes[2])
         for ax, title in zip(axes, ("3.92 noise", "CP on the distance", "local CP"), strict=True):
             ax.set_title(f"{bench.name}: width at 95 %, {title}", fontsize="medium")
             ax.contour(
                 *np.meshgrid(np.linspace(-1, 1, 70), np.linspace(-1, 1, 70)),
-                model.mask(x).double().reshape(70, 70).T,
+                model.authors_region(x).double().reshape(70, 70).T,
                 levels=[0.5],
                 colors="white",
                 linestyles="dashed",
@@ -249,8 +250,8 @@ def draw(bench: Bench) -> None:
     figure.savefig(IMAGES / f"local-{bench.name.lower()}.png", dpi=90)
     plt.close(figure)
     figure, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained", sharey=True)
-    inside = model.mask(test.x).numpy()
-    for calibrated, label, colour in (
+    inside = model.authors_region(test.x).numpy()
+    for calibrated, label, color in (
         (plain, "CP on the distance", gb.plot.ORANGE),
         (local, "local CP", gb.plot.BLUE),
     ):
@@ -261,7 +262,7 @@ def draw(bench: Bench) -> None:
                 row.coverages,
                 "o-",
                 ms=3,
-                color=colour,
+                color=color,
                 label=f"{label}, ACD {row.acd:.3f}",
             )
     for ax, title in zip(axes, ("in the noisy region", "everywhere"), strict=True):
@@ -290,8 +291,7 @@ def page() -> str:
     for name, (problem, _, test, _) in FIELDS.items():
         mine = LEDGER.rows(field=name)
         if mine:
-            assert problem.paper is not None
-            floor = acd_floor(problem.paper.cal, test)
+            floor = acd_floor(gb.paper.settings(problem).cal, test)
             lines += ["", f"## {name}", "", *table(mine, floor.mean)]
     return "\n".join(lines) + "\n"
 

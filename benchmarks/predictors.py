@@ -56,9 +56,7 @@ class Bench:
 
     def __init__(self, name: str, seed: int) -> None:
         self.problem, self.seed = PROBLEMS[name], seed
-        settings = self.problem.paper
-        assert settings is not None
-        self.settings = settings
+        self.settings = settings = gb.paper.settings(self.problem)
         self.noise = float(settings.noise)
         self.train = self.problem.observe(settings.train, noise=self.noise, seed=1000 + seed)
         self.seconds: dict[int, float] = {}
@@ -93,12 +91,12 @@ class Bench:
 
 Method = Callable[[Bench], Any]
 METHODS: dict[str, Method] = {
-    "constant width": lambda b: gb.predictors.Constant(b.fitted),
+    "constant width": lambda b: gb.predictors.MeanOnly(b.fitted),
     "distance": lambda b: gb.predictors.Distance(
-        b.fitted, neighbours=NEIGHBOURS[type(b.problem).__name__][0]
+        b.fitted, n_neighbors=NEIGHBOURS[type(b.problem).__name__][0]
     ),
     "latent distance": lambda b: gb.predictors.LatentDistance(
-        b.fitted, neighbours=NEIGHBOURS[type(b.problem).__name__][1]
+        b.fitted, n_neighbors=NEIGHBOURS[type(b.problem).__name__][1]
     ),
     "dropout": lambda b: gb.predictors.Dropout(b.fit(b.seed, dropout=0.05)),
     "dropout, the paper's": lambda b: gb.predictors.Dropout(b.fit(b.seed, dropout=0.1, where="all")),
@@ -225,7 +223,7 @@ def draw(bench: Bench, predictors: dict[str, Any]) -> None:
         panels = {f"{name}: mean": prediction.mean, "|error|": error, "scale": prediction.scale}
         figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
         for ax, (title, values) in zip(axes, panels.items(), strict=True):
-            gb.plot.field(x[:, :2], values, ax=ax)
+            gb.plot.heatmap(x[:, :2], values, ax=ax)
             ax.set_title(title, fontsize="medium")
         figure.savefig(IMAGES / f"{slug(bench, name)}.png", dpi=90)
         plt.close(figure)

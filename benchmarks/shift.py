@@ -17,7 +17,7 @@ import guardband as gb
 from guardband import files
 
 DRAWS, N, LEVEL = 2000, 100, 0.95
-ZERO = gb.predictors.Constant(lambda x: 0 * x[:, :1])
+ZERO = gb.predictors.MeanOnly(lambda x: 0 * x[:, :1])
 
 
 def crowded(generator: np.random.Generator, n: int) -> np.ndarray:

@@ -60,7 +60,7 @@ def renew(page: Path, after: Callable[[int], object] = lambda number: None) -> N
 
 
 def save(path: Path) -> None:
-    """Write the newest picture, if there is one, with 256 colours to keep it small."""
+    """Write the newest picture, if there is one, with 256 colors to keep it small."""
     import matplotlib.pyplot as plt
     from PIL import Image
 

@@ -17,7 +17,7 @@ import guardband as gb
 FOLDER = Path(__file__).parent
 RNG = np.random.default_rng(0)
 GRID = np.linspace(0, 1, 400)[:, None]
-PREDICTOR = gb.predictors.Constant(lambda x: np.sin(3 * x))
+PREDICTOR = gb.predictors.MeanOnly(lambda x: np.sin(3 * x))
 
 
 def noise(x: np.ndarray) -> np.ndarray:
@@ -52,7 +52,7 @@ def pictures() -> None:
     for name, calibrator in (
         ("split", gb.Split()),
         ("local", gb.Local(train)),
-        ("localized", gb.Localized(inputs=x_train)),
+        ("localized", gb.RandomlyLocalized(inputs=x_train)),
     ):
         figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
         calibrated = gb.calibrate(PREDICTOR, cal.x, cal.y, calibrator=calibrator)
@@ -108,9 +108,9 @@ def simultaneous() -> None:
     band, truth = names["band"], names["truth"]
     t = np.linspace(0, 2, 60)
     figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
-    for i, colour in enumerate((gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY)):
-        ax.fill_between(t, band.lower[i, :, 0], band.upper[i, :, 0], color=colour, alpha=0.3, lw=0)
-        ax.plot(t, truth[i, :, 0], color=colour, lw=1)
+    for i, color in enumerate((gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY)):
+        ax.fill_between(t, band.lower[i, :, 0], band.upper[i, :, 0], color=color, alpha=0.3, lw=0)
+        ax.plot(t, truth[i, :, 0], color=color, lw=1)
     ax.set(xlabel="t", ylabel="u", title="Simultaneous: 90 % of curves lie wholly in their band")
     ax.title.set_fontsize("medium")
     save(figure, "simultaneous")

@@ -22,7 +22,7 @@ EXAMPLES = ROOT / "examples" / "gallery"
 PAGES = ROOT / "docs" / "gallery"
 IMAGES = PAGES / "images"
 THUMB = (480, 300)
-COVERAGE = Image.Quantize.MAXCOVERAGE  # the palette that keeps colour scales smooth
+COVERAGE = Image.Quantize.MAXCOVERAGE  # the palette that keeps color scales smooth
 
 SECTIONS = {
     "Where is it wide?": "noise_islands noisy_regions widest_where own_equation",
@@ -164,7 +164,7 @@ def run(name: str, python: str, out: Path, smoke: bool = False) -> None:
 
 
 def keep(name: str, picture: Path) -> None:
-    """Put a picture and its thumbnail into the docs, in few enough colours to be small."""
+    """Put a picture and its thumbnail into the docs, in few enough colors to be small."""
     (IMAGES / "thumbs").mkdir(parents=True, exist_ok=True)
     whole = Image.open(picture).convert("RGB")
     whole.quantize(256, COVERAGE).save(IMAGES / f"{name}.png", optimize=True)

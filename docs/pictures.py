@@ -16,8 +16,7 @@ FOLDER = Path(__file__).parent / "images"
 
 def fitted(problem: Problem) -> gb.Fitted:
     """The default training at the paper's sizes."""
-    settings = problem.paper
-    assert settings is not None
+    settings = gb.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1010)
     net = gb.mlp(problem.domain.d, settings.widths, seed=10)
     return gb.fit(problem, net, data, likelihood=gb.Likelihood(data=settings.noise), seed=10)
@@ -31,8 +30,10 @@ def line(problem: Problem, name: str) -> None:
     figure, (above, below) = plt.subplots(
         2, 1, sharex=True, figsize=(6, 4.5), height_ratios=[3, 1], layout="constrained"
     )
-    assert model.train is not None
-    above.plot(model.train.x, model.train.y, ".", color=gb.plot.GREY, ms=3, alpha=0.6, label="data")
+    assert model.training_data is not None
+    above.plot(
+        model.training_data.x, model.training_data.y, ".", color=gb.plot.GREY, ms=3, alpha=0.6, label="data"
+    )
     above.plot(x, truth, "--", color=gb.plot.ORANGE, label="truth")
     above.plot(x, mean, color=gb.plot.BLUE, label="PINN")
     error = gb.metrics.relative_l2(mean, truth)
@@ -53,10 +54,10 @@ def plane(problem: Problem, name: str) -> None:
     truth, mean = problem.solution(x), model(x)
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     limits = (float(truth.min()), float(truth.max()))
-    gb.plot.field(x[:, :2], truth, limits=limits, ax=axes[0])
-    gb.plot.field(x[:, :2], mean, limits=limits, ax=axes[1])
+    gb.plot.heatmap(x[:, :2], truth, limits=limits, ax=axes[0])
+    gb.plot.heatmap(x[:, :2], mean, limits=limits, ax=axes[1])
     largest = float((mean - truth).abs().max())
-    gb.plot.field(x[:, :2], mean - truth, limits=(-largest, largest), cmap="RdBu_r", ax=axes[2])
+    gb.plot.heatmap(x[:, :2], mean - truth, limits=(-largest, largest), cmap="RdBu_r", ax=axes[2])
     inside = problem.domain.uniform(10_000, torch.Generator().manual_seed(0))
     error = gb.metrics.relative_l2(model(inside), problem.solution(inside))
     where = "" if d == 2 else ", slice through the middle"

@@ -5,8 +5,10 @@
     50 times<!-- definition -->
 
 A source is a file of the repository and a key of its JSON (the claims by their names), or a row and a column
-of the first table in it that has them. It may hold more digits than the page quotes. `python docs/quoted.py`
-puts today's numbers in; a number without a source is an error, unless it is in code, a level, or a date.
+of the first table in it that has them; of the first below a heading, if one is named before them, as in
+`A, paper > distance, scaled | width after`. It may hold more digits than the page quotes.
+`python docs/quoted.py` puts today's numbers in; a number without a source is an error, unless it is in code,
+a level, or a date.
 """
 
 import json
@@ -49,7 +51,9 @@ def looked_up(file: str, key: str) -> float:
             inside = found[part]
             found = {claim["name"]: claim["value"] for claim in inside} if part == "claims" else inside
         return float(found)
-    row, _, column = (part.strip() for part in key.partition(" | "))
+    heading, _, rest = key.rpartition(" > ")
+    row, _, column = (part.strip() for part in rest.partition(" | "))
+    text = text.partition(f"\n## {heading}\n")[2] if heading else text
     for table in re.findall(r"(?:^\|.*\|\n)+", text, re.MULTILINE):
         head, _, *lines = [
             [cell.strip() for cell in line.strip("|\n").split("|")] for line in table.splitlines()

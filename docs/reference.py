@@ -19,23 +19,25 @@ stands: the tests run them all.
 """
 
 SECTIONS = {
-    "Calibrate": "calibrate calibrate_arrays Calibrated points_needed raw_band InfiniteBandWarning",
+    "Calibrate": """
+        calibrate calibrate_arrays partition Calibrated points_needed raw_band InfiniteBandWarning
+    """,
     "Scores and calibrators": """
         Scaled Absolute Total Simultaneous
-        Split Grouped Clustered Weighted density_ratio Localized
+        Split Grouped Clustered Weighted density_ratio RandomlyLocalized
         Local LogScale PinballNetwork OverfittedWarning
     """,
-    "Values": "Observations Prediction Predictor Band LEVELS",
+    "Values": "Observations Prediction Predictor Band NormBand LEVELS",
     "Predictors": """
-        predictors.Constant predictors.Given predictors.Distance predictors.LatentDistance predictors.Dropout
+        predictors.MeanOnly predictors.Given predictors.Distance predictors.LatentDistance predictors.Dropout
         predictors.Ensemble predictors.LastLayerLaplace predictors.Laplace predictors.MeanFieldVI
-        predictors.HMC predictors.Draws
+        predictors.HMC predictors.Draws predictors.PredictionFunction
     """,
     "Problems and training": """
         problems.Problem problems.Box problems.Face problems.Dirichlet problems.Neumann problems.Initial
         problems.Condition problems.Field problems.AutogradField
         problems.Poisson1D problems.AllenCahn2D problems.Helmholtz3D problems.DampedOscillator
-        problems.Settings problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.Disc
+        problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.Disc
         problems.noise.Ring problems.noise.DiscAndCorner problems.noise.Front
         mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged
     """,
@@ -43,11 +45,11 @@ SECTIONS = {
         evaluate Evaluation evaluation.Row check Findings
         metrics.coverage metrics.sharpness metrics.interval_score metrics.relative_l2 metrics.acd
         metrics.acd_floor metrics.Floor
-        plot.band plot.width plot.field plot.coverage_curve plot.trace
+        plot.band plot.width plot.heatmap plot.coverage_curve plot.trace
     """,
     "Keep and show": """
-        save load ArtefactError store.manifest report export_onnx
-        field FieldBand write_mesh conformal.order_statistics conformal.calibrate_shards
+        save load kept ArtifactError store.manifest report export_onnx
+        band_over FieldBand write_mesh conformal.order_statistics conformal.calibrate_shards
         tables.Table tables.read tables.write tables.TableError
     """,
     "Adapters": """
@@ -55,15 +57,18 @@ SECTIONS = {
         adapters.from_pina
     """,
     "Studies": """
-        studies.Use studies.Training studies.Cell studies.Study studies.grid studies.paper studies.Result
-        campaign.run campaign.status campaign.Status campaign.results
+        studies.Factory studies.Training studies.Cell studies.Study studies.grid studies.Result
+        campaign.run campaign.status campaign.Status campaign.results campaign.pack
     """,
+    "The paper": "paper.study paper.settings paper.Settings paper.recipe paper.likelihood",
     "For authors of methods": """
-        testing.check_predictor testing.check_score testing.check_calibrator testing.exchangeable
+        testing.check_predictor testing.check_score testing.check_threshold testing.check_calibrator
+        testing.check_problem testing.exchangeable
         testing.two_groups testing.new_sensors testing.World testing.Draw testing.untouched
-        conformal.Score conformal.Symmetric conformal.Calibrator conformal.Threshold conformal.CoverageLaw
+        conformal.Score conformal.Symmetric conformal.Calibrator conformal.Learned conformal.Threshold
+        conformal.Size conformal.ScoreCalibrated conformal.CoverageLaw
         conformal.quantile conformal.rank conformal.confident_rank
-        pinn.MLP pinn.differentiate pinn.Potential pinn.Prior pinn.paper_likelihood
+        pinn.MLP pinn.differentiate pinn.Potential pinn.Prior
     """,
 }
 """The sections in order, each with its names, to be read behind `guardband.`."""
@@ -130,7 +135,7 @@ def found(name: str) -> tuple[ModuleType, Any]:
 def _origins(module: ModuleType, word: str) -> Iterator[ModuleType]:
     """The module itself, and those in it or below it from which it has a name."""
     yield module
-    for node in ast.parse(inspect.getsource(module)).body:
+    for node in ast.walk(ast.parse(inspect.getsource(module))):
         if isinstance(node, ast.ImportFrom) and node.module and word in [part.name for part in node.names]:
             yield from _origins(importlib.import_module(node.module), word)
 

@@ -22,6 +22,11 @@ PAGES = {
         "every scale, its worth and cost",
         "python benchmarks/predictors.py",
     ),
+    "again.md": (
+        "Local cells, made again",
+        "the paper's study, trained anew",
+        "python benchmarks/again.py",
+    ),
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),

@@ -41,7 +41,7 @@ def check_law(mean: Any, y: Any, level: float = 0.9, score: Score | None = None)
     assert min(below, above) >= 1e-4
 
 
-def check(predictor: gb.predictors.Constant, engine: SimpleNamespace, *, error: float, seed: int) -> None:
+def check(predictor: gb.predictors.MeanOnly, engine: SimpleNamespace, *, error: float, seed: int) -> None:
     """A fixed function that learnt something, takes both kinds of arrays, refuses its data, obeys the law."""
     x, y = engine.measured(DRAWS * (N + M), seed=seed)
     truth = engine.truth(x)
@@ -61,10 +61,10 @@ def check(predictor: gb.predictors.Constant, engine: SimpleNamespace, *, error: 
     np.testing.assert_allclose(band.upper, arrays.upper, rtol=1e-4, atol=1e-4)  # float32
 
 
-def refuses_its_training_points(predictor: gb.predictors.Constant) -> None:
-    assert predictor.train is not None
+def refuses_its_training_points(predictor: gb.predictors.MeanOnly) -> None:
+    assert predictor.training_data is not None
     with pytest.raises(ValueError, match="are training points"):
-        gb.calibrate(predictor, *predictor.train)
+        gb.calibrate(predictor, *predictor.training_data)
 
 
 def state(net: torch.nn.Module) -> list[Any]:
@@ -87,8 +87,8 @@ def test_deepxde(monkeypatch: pytest.MonkeyPatch) -> None:
         from_deepxde(model)(engine.measured(50, 0).x)
         assert state(model.net) == before
     check(from_deepxde(model), engine, error=0.02, seed=11)
-    refuses_its_training_points(from_deepxde(model, train=engine.measured(50, seed=3)))
-    with pytest.raises(TypeError, match=r"should be a deepxde.Model, got FNN.*Constant"):
+    refuses_its_training_points(from_deepxde(model, training_data=engine.measured(50, seed=3)))
+    with pytest.raises(TypeError, match=r"should be a deepxde.Model, got FNN.*gb.calibrate"):
         from_deepxde(model.net)
     with pytest.raises(ValueError, match="not compiled"):
         from_deepxde(dde.Model(model.data, model.net))
@@ -104,7 +104,7 @@ def test_pina() -> None:
         from_pina(solver)(engine.measured(50, 0).x)
         assert state(solver) == before
     check(from_pina(solver), engine, error=0.05, seed=12)
-    refuses_its_training_points(from_pina(solver, train=engine.measured(50, seed=3)))
+    refuses_its_training_points(from_pina(solver, training_data=engine.measured(50, seed=3)))
     with pytest.raises(ValueError, match=r"one column for each of \['x', 'y'\].*\(5, 3\)"):
         from_pina(solver)(np.zeros((5, 3)))
     with pytest.raises(TypeError, match=r"should be a PINA solver, got FeedForward"):
@@ -120,7 +120,7 @@ def test_pina_ensembles_and_plain_tensors() -> None:
     members = [torch.nn.Linear(2, 1), torch.nn.Linear(2, 1)]
     with pytest.raises(TypeError, match=r"has several.*Ensemble\(list\(solver.models\)\)"):
         from_pina(PhysicsInformedEnsembleSolver(Poisson2DSquareProblem(), members))
-    x = torch.rand(9, 2)
+    x = torch.rand(9, 2, generator=torch.Generator().manual_seed(0))
     unlabelled = SupervisedSingleModelSolver(SupervisedProblem(x, x[:, :1]), members[0], use_lt=False)
     assert torch.equal(from_pina(unlabelled)(x).mean, members[0](x).detach())
 
@@ -143,9 +143,9 @@ def test_neuralop() -> None:
     for score in (gb.Simultaneous(), gb.Simultaneous.fitted(residuals)):
         check_law(prediction.mean, y, score=score)
     check_law(prediction.mean[:, 7], y[:, 7])
-    probe = gb.predictors.Constant(lambda x: predictor(x).mean[:, 7])
+    probe = gb.predictors.MeanOnly(lambda x: predictor(x).mean[:, 7])
     assert gb.calibrate(probe, x[:N], y[:N, 7])(x[N : N + M], level=0.9).upper.shape == (M, 1)
-    refuses_its_training_points(from_neuralop(model, train=engine.measured(50, seed=3)))
+    refuses_its_training_points(from_neuralop(model, training_data=engine.measured(50, seed=3)))
 
 
 def test_fields_become_rows_of_nodes_and_back() -> None:
@@ -172,7 +172,7 @@ def test_onnx(tmp_path: Path) -> None:
     engine = example("onnx")
     graph = engine.trained()
     check(from_onnx(graph), engine, error=0.1, seed=14)
-    refuses_its_training_points(from_onnx(graph, train=engine.measured(50, seed=3)))
+    refuses_its_training_points(from_onnx(graph, training_data=engine.measured(50, seed=3)))
     (tmp_path / "model.onnx").write_bytes(graph)
     x = engine.measured(50, seed=3).x
     for path in (tmp_path / "model.onnx", str(tmp_path / "model.onnx")):
@@ -232,7 +232,7 @@ def test_jax() -> None:
     engine = example("jax")
     function = engine.trained()
     check(from_jax(function), engine, error=0.02, seed=15)
-    refuses_its_training_points(from_jax(function, train=engine.measured(50, seed=3)))
+    refuses_its_training_points(from_jax(function, training_data=engine.measured(50, seed=3)))
     with pytest.raises(TypeError, match=r"should be callable, got dict.*apply"):
         from_jax({})  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="returned a tuple"):

@@ -19,6 +19,7 @@ WHOLE = (
     "problems.noise",
     "adapters",
     "studies",
+    "paper",
     "conformal",
     "pinn",
     "plot",
@@ -103,3 +104,5 @@ def test_nothing_is_importable_by_accident() -> None:
 def test_all_lists_what_is_there_in_order() -> None:
     assert [name for name in gb.__all__ if not hasattr(gb, name)] == []
     assert len(set(gb.__all__)) == len(gb.__all__)
+    in_order = sorted(gb.__all__, key=lambda name: (not name.isupper(), not name[0].isupper(), name))
+    assert gb.__all__ == in_order, "constants, then classes, then functions and modules; each by the alphabet"

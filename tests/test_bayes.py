@@ -21,7 +21,7 @@ from guardband.testing import untouched
 from helpers import posterior, scale, simulate
 
 THETA = torch.tensor([0.7, -0.4], dtype=torch.float64)
-LINE: dict[str, Any] = dict(inside=8, progress=False)
+LINE: dict[str, Any] = dict(n_interior=8, progress=False)
 
 
 def ranks(repetitions: int, draws: int, thin: int = 3) -> np.ndarray:
@@ -113,7 +113,7 @@ def test_verdicts_are_plain() -> None:
     assert diagnostics().verdict.startswith("The chains agree")
     apart = np.random.default_rng(1).normal(size=(2, 400)) + np.array([[18.0], [28.0]])
     assert diagnostics(norm=apart).verdict == (
-        "The chains have not left the neighbourhood of their starting points: "
+        "The chains have not left the neighborhood of their starting points: "
         "|theta| 22.9, prior-typical 117; use as a local scale only."
     )
     assert "R-hat of |theta| is" in diagnostics(norm=apart, prior_norm=20.0).verdict

@@ -1,4 +1,5 @@
 import warnings
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -7,13 +8,14 @@ import torch
 
 import guardband as gb
 from guardband.conformal import confident_rank, quantile, rank
+from helpers import Shaped
 
 
 def zero(x: np.ndarray) -> np.ndarray:
     return 0 * x[:, :1]
 
 
-ZERO = gb.predictors.Constant(zero)
+ZERO = gb.predictors.MeanOnly(zero)
 
 
 def data(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -73,11 +75,11 @@ def test_torch_gives_torch_and_numpy_gives_numpy() -> None:
         (torch.Tensor, torch.tensor(x)),
         (torch.Tensor, torch.tensor(x).float()),
     ):
-        band = gb.calibrate(gb.predictors.Constant(net), x_new, y)(x_new, 0.9)
+        band = gb.calibrate(gb.predictors.MeanOnly(net), x_new, y)(x_new, 0.9)
         for part in (band.x, band.mean, band.lower, band.upper, band.width):
             assert isinstance(part, kind) and part.dtype == x_new.dtype
         assert not isinstance(band.mean, torch.Tensor) or not band.mean.requires_grad
-    numpy_calibrated = gb.calibrate(gb.predictors.Constant(net), x, y)
+    numpy_calibrated = gb.calibrate(gb.predictors.MeanOnly(net), x, y)
     assert isinstance(numpy_calibrated(torch.tensor(x), 0.9).upper, torch.Tensor)
     assert np.array_equal(
         numpy_calibrated(torch.tensor(x), 0.9).upper.numpy(), numpy_calibrated(x, 0.9).upper
@@ -96,10 +98,11 @@ def test_a_sweep_over_levels_asks_the_predictor_once() -> None:
         calls.append(len(x))
         return zero(x)
 
-    calibrated = gb.calibrate(gb.predictors.Constant(counted), *data(50))
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(counted), *data(50))
     prediction = calibrated.predict(data(7)[0])
     widths = [float(calibrated.band(prediction, level).width[0, 0]) for level in gb.LEVELS]
-    assert calls == [50, 7] and widths == sorted(widths)
+    assert calls == [50, 8, 8, 7]  # twice at eight points, to see that it is a fixed function
+    assert widths == sorted(widths)
 
 
 def test_the_array_door_is_the_same_calibration() -> None:
@@ -162,11 +165,10 @@ SEEN = gb.Observations(*data(20, seed=5))
             "`confidence` .* Did you mean 0.9",
         ),
         (
-            lambda x, y: gb.calibrate(gb.predictors.Constant(zero, train=SEEN), *SEEN),
+            lambda x, y: gb.calibrate(gb.predictors.MeanOnly(zero, training_data=SEEN), *SEEN),
             ValueError,
             "20 of 20 calibration points are training points, the first in row 0. .* Hold out others",
         ),
-        (lambda x, y: gb.calibrate(cast(Any, zero), x, y), TypeError, "zero returned ndarray.*Constant"),
         (
             lambda x, y: gb.calibrate(lambda x: gb.Prediction(None, [1.0]), x, y),
             ValueError,
@@ -193,14 +195,9 @@ SEEN = gb.Observations(*data(20, seed=5))
             r"should not be given to Split",
         ),
         (
-            lambda x, y: gb.calibrate(cast(Any, torch.nn.Linear(2, 1).double()), torch.tensor(x), y),
+            lambda x, y: gb.calibrate(gb.predictors.MeanOnly(zero, training_data=cast(Any, (x, y))), x, y),
             TypeError,
-            "Linear returned Tensor. .*Constant",
-        ),
-        (
-            lambda x, y: gb.calibrate(gb.predictors.Constant(zero, train=cast(Any, (x, y))), x, y),
-            TypeError,
-            r"`train` should be gb.Observations\(x, y\), got tuple",
+            r"`training_data` should be gb.Observations\(x, y\), got tuple",
         ),
         (
             lambda x, y: gb.calibrate(ZERO, x, y, score=cast(Any, gb.Scaled)),
@@ -218,12 +215,12 @@ SEEN = gb.Observations(*data(20, seed=5))
             "takes a gb.Prediction.* ndarray",
         ),
         (
-            lambda x, y: gb.calibrate(gb.predictors.Constant(cast(Any, lambda x: (x, x))), x, y),
+            lambda x, y: gb.calibrate(gb.predictors.MeanOnly(cast(Any, lambda x: (x, x))), x, y),
             TypeError,
             "A model should return one array, this one returned a tuple",
         ),
         (
-            lambda x, y: gb.calibrate(gb.predictors.Constant(lambda x: np.nan * zero(x)), x, y),
+            lambda x, y: gb.calibrate(gb.predictors.MeanOnly(lambda x: np.nan * zero(x)), x, y),
             ValueError,
             "`mean` should be finite, but row 0 is NaN. It is what the model answered there",
         ),
@@ -237,7 +234,7 @@ def test_mistakes_are_errors_that_teach(call: Any, error: type[Exception], text:
 def test_training_rows_are_found_among_others_and_across_dtypes() -> None:
     x, y = data(40)
     train = gb.Observations(torch.tensor(x[:10]).float(), torch.tensor(y[:10]).float())
-    seen = gb.predictors.Constant(zero, train=train)
+    seen = gb.predictors.MeanOnly(zero, training_data=train)
     with pytest.raises(
         ValueError, match="3 of 33 calibration points are training points, the first in row 0"
     ):
@@ -245,16 +242,11 @@ def test_training_rows_are_found_among_others_and_across_dtypes() -> None:
     gb.calibrate(seen, x[10:], y[10:])
 
 
-def test_a_sensor_read_again_is_a_warning() -> None:
+def test_a_sensor_read_again_is_no_leak() -> None:
     x, y = data(40)
-    seen = gb.predictors.Constant(zero, train=gb.Observations(x, y))
-    with pytest.warns(
-        UserWarning, match="5 of 5 calibration points lie exactly at training inputs"
-    ) as caught:
-        gb.calibrate(seen, x[:5], y[:5] + 1)
-    assert caught[0].filename == __file__
-    with pytest.warns(UserWarning, match="fixed sensors that were read again"):
-        gb.calibrate(gb.predictors.Constant(lambda x: x, train=gb.Observations(x, y)), x[:5], x[:5])
+    seen = gb.predictors.MeanOnly(zero, training_data=gb.Observations(x, y))
+    again = gb.calibrate(seen, x[:5], y[:5] + 1)
+    assert "5 of 5 calibration points lie at training inputs, with other" in gb.check(again, x)["leak"].text
 
 
 def test_a_torch_module_can_be_a_predictor() -> None:
@@ -268,9 +260,9 @@ def test_a_torch_module_can_be_a_predictor() -> None:
 
 def test_coarse_sensors_that_repeat_themselves_are_no_leak() -> None:
     x, y = np.repeat(np.arange(4.0), 20), np.tile([0.1, 0.2], 40)
-    coarse = gb.predictors.Constant(lambda x: 0 * x, train=gb.Observations(x, y))
-    with pytest.warns(UserWarning, match="fine for fixed sensors"):
-        gb.calibrate(coarse, x, y)
+    coarse = gb.predictors.MeanOnly(lambda x: 0 * x, training_data=gb.Observations(x, y))
+    made = gb.calibrate(coarse, x, y)
+    assert "as chance allows: readings are coarse" in gb.check(made, x)["leak"].text
 
 
 def test_what_was_calibrated_on_stays_whatever_becomes_of_the_arrays() -> None:
@@ -314,11 +306,12 @@ def test_the_confidence_is_part_of_what_is_printed() -> None:
     assert repr(gb.calibrate(ZERO, *data(20), confidence="0.9")).endswith("n=20, confidence=0.9)")
 
 
-def test_a_bare_network_is_told_how_to_become_a_predictor() -> None:
-    x = np.linspace(0, 1, 30)[:, None]
+def test_a_bare_network_or_function_is_calibrated_as_it_is() -> None:
+    x, net = np.linspace(0, 1, 30)[:, None], gb.mlp(1, [4])
     for points in (x, torch.tensor(x).float()):
-        with pytest.raises(TypeError, match=r"becomes a predictor by `gb.predictors.Constant\(net\)`"):
-            gb.calibrate(gb.mlp(1, [4]), points, x)  # type: ignore[arg-type]
+        bare, wrapped = (gb.calibrate(model, points, x) for model in (net, gb.predictors.MeanOnly(net)))
+        assert bool((bare(points).upper == wrapped(points).upper).all())
+    assert repr(gb.calibrate(np.sin, x, x)) == repr(gb.calibrate(gb.predictors.MeanOnly(np.sin), x, x))
     with pytest.raises(TypeError, match="unhashable"):
         gb.calibrate(lambda x: {[]: x}, x, x)  # type: ignore[dict-item]
 
@@ -327,12 +320,11 @@ def test_what_was_calibrated_on_stays_whatever_becomes_of_x() -> None:
     def shape(x: np.ndarray) -> np.ndarray:
         return 0.1 + x[:, 0]
 
-    train = gb.Observations(*data(100, 1))
     bands = []
     for spoil in (False, True):
         x, y = data(99)
-        calibrated = gb.calibrate(ZERO, x, y, calibrator=gb.Local(train, shape=shape))
-        arrays = gb.calibrate_arrays(zero(x), y, x_cal=x, calibrator=gb.Local(train, shape=shape))
+        calibrated = gb.calibrate(ZERO, x, y, calibrator=Shaped(shape))
+        arrays = gb.calibrate_arrays(zero(x), y, x_cal=x, calibrator=Shaped(shape))
         if spoil:
             x *= 100
         new = gb.Prediction([[0.5, 0.5]], [0.0])
@@ -343,14 +335,14 @@ def test_what_was_calibrated_on_stays_whatever_becomes_of_x() -> None:
 def test_a_repeated_training_row_does_not_hide_a_leak() -> None:
     x, y = data(100)
     x, y = np.vstack([x, x[:1]]), np.append(y, y[0])
-    model = gb.predictors.Distance(zero, gb.Observations(x, y), neighbours=3)
+    model = gb.predictors.Distance(zero, gb.Observations(x, y), n_neighbors=3)
     with pytest.raises(ValueError, match="101 of 101 calibration points are training points"):
         gb.calibrate(model, x, y)
 
 
 def test_points_of_other_coordinates_are_refused_in_predictions_too() -> None:
     x, y = data(50)
-    calibrated = gb.calibrate(ZERO, x, y, calibrator=gb.Localized(bandwidth=1.0))
+    calibrated = gb.calibrate(ZERO, x, y, calibrator=gb.RandomlyLocalized(bandwidth=1.0))
     with pytest.raises(ValueError, match=r"like the calibration points, \(n, 2\), got shape \(3, 1\)"):
         calibrated.band(gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
 
@@ -362,3 +354,103 @@ def test_confidence_is_promised_of_each_group_by_itself() -> None:
         "this holds of each group by itself for the calibration set"
         in gb.calibrate(ZERO, x, y, **options).promise
     )
+
+
+class Regressor:
+    """What a fitted regressor of scikit-learn looks like from outside."""
+
+    def predict(self, x: np.ndarray) -> np.ndarray:
+        return x[:, 0]
+
+
+class Classifier(Regressor):
+    classes_ = (0, 1)
+
+
+class Caller(torch.nn.Module):
+    """A network that has a `predict` of its own, for other purposes."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x[:, :1]
+
+    def predict(self, x: object) -> None:
+        raise AssertionError("a network is called, not asked to predict")
+
+
+def test_what_predicts_is_asked_to() -> None:
+    x, y = data(30)
+    for model in (Regressor(), Caller(), lambda x: x[:, 0]):
+        assert np.array_equal(gb.calibrate(model, x, y)(x).mean, x[:, :1])
+
+
+@pytest.mark.parametrize(
+    ("model", "text"),
+    [
+        ("net.onnx", r"got the path 'net.onnx'. Load it first: gb.adapters.from_onnx\(path\)"),
+        (Path("net.pt"), r"got the path 'net.pt'. Load it first"),
+        (Regressor, "should be a fitted Regressor, got the class itself. Make and fit one first"),
+        (gb.Split, "got the class itself"),
+        (Classifier(), r"Classifier is a classifier; .* model.predict_proba\(x\)\[:, 1\]"),
+        (3, "an object with `predict` or a function of x, got int"),
+        (np.zeros(20), "got ndarray"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_is_no_model_is_named(model: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        gb.calibrate(model, *data(20))
+
+
+@pytest.mark.parametrize(
+    ("option", "text"),
+    [
+        ({"level": 0.9}, r"no `level`. A level is asked of the result, .* calibrated\(x, level=0.95\)"),
+        ({"alpha": 0.1}, r"no `alpha`. A level, 1 - alpha, is asked of the result"),
+        ({"training_data": SEEN}, r"belong to the predictor: gb.predictors.MeanOnly\(model, training_data"),
+        ({"train": SEEN}, "no `train`. Training data belong to the predictor"),
+        ({"cv": 5}, r"takes no `cv`. See help\(gb.calibrate\)"),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_options_that_have_their_place_elsewhere_are_shown_it(option: dict[str, Any], text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        gb.calibrate(ZERO, *data(20), **option)
+
+
+def test_a_predictor_that_draws_anew_at_every_call_is_refused() -> None:
+    x, y = data(40)
+    generator = np.random.default_rng(0)
+
+    def noisy(x: np.ndarray) -> np.ndarray:
+        return x[:, :1] + 0.1 * generator.normal(size=(len(x), 1))
+
+    def unsure(x: np.ndarray) -> gb.Prediction:
+        return gb.Prediction(x, x[:, :1], generator.uniform(0.9, 1.1, size=(len(x), 1)))
+
+    with pytest.raises(ValueError, match=r"MeanOnly gave two answers .* its mean differs by up to 0\.\d+"):
+        gb.calibrate(noisy, x, y)
+    with pytest.raises(ValueError, match=r"unsure gave two answers .* its scale differs"):
+        gb.calibrate(unsure, x, y)
+    dropout = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)).train()
+    gb.calibrate(dropout, x, y)  # a network is called in eval mode
+    with pytest.raises(ValueError, match="switch dropout off, or draw once"):
+        gb.calibrate(lambda x: dropout(torch.tensor(x).float()), x, y)
+    assert dropout.training
+
+
+def test_answers_that_differ_by_rounding_are_one_answer() -> None:
+    x, y = data(40)
+    calls = iter(range(100))
+
+    def rounded(x: np.ndarray) -> np.ndarray:
+        return x[:, :1] * (1 + 1e-12 * next(calls))
+
+    assert np.isfinite(gb.calibrate(rounded, x, y)(x, 0.9).upper).all()
+
+
+def test_the_door_and_its_rooms_ask_for_several_outputs_of_one_kind() -> None:
+    x, y = data(20)
+    training_data: Any = (x, np.c_[y, y])
+    two = gb.predictors.MeanOnly(lambda x: 0 * x, training_data=training_data)
+    with pytest.raises(TypeError, match=r"`training_data` should be gb.Observations\(x, y\), got tuple"):
+        gb.calibrate(two, x, np.c_[y, y])

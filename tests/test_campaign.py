@@ -21,9 +21,10 @@ from typer.testing import CliRunner
 
 import guardband as gb
 from guardband import campaign, cli, engine
-from guardband.predictors import Constant, Distance
+from guardband.predictors import Distance, MeanOnly
 from guardband.problems import Poisson1D
-from guardband.studies import Study, Training, Use, grid, paper
+from guardband.studies import Factory, Study, Training, grid, records
+from guardband.studies.base import key_of
 from guardband.studies.tables import write_page
 
 # A cluster that is torn down may leave a socket to the garbage collector; that is Dask's, and harmless.
@@ -31,14 +32,14 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-QUICK = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
+QUICK = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=4)
 
 
 def small(trainings: int = 2) -> Study:
     made = [
         Training(Poisson1D(), (8, 8), n=40, noise=0.1, recipe=QUICK, seed=seed) for seed in range(trainings)
     ]
-    predictors = {"constant": Use(Constant), "distance": Use(Distance, neighbours=5)}
+    predictors = {"constant": Factory(MeanOnly), "distance": Factory(Distance, n_neighbors=5)}
     return grid("small", made, predictors, cal=30, test=20, draws=5)
 
 
@@ -74,7 +75,7 @@ def broken_predictor(fitted: Any) -> Any:
 
 def test_a_failing_cell_is_recorded_and_the_others_go_on(tmp_path: Path) -> None:
     study = small(1)
-    bad = replace(study.cells[0], predictor=Use(broken_predictor))
+    bad = replace(study.cells[0], predictor=Factory(broken_predictor))
     status = campaign.run(Study("mixed", [bad, study.cells[1]], write_page), tmp_path, progress=False)
     assert status.done == 1 and list(status.failed.values()) == ["Poisson1D, constant, seed 0: ran away"]
     assert f"failed {bad.key}: Poisson1D, constant, seed 0: ran away" in str(status)
@@ -90,7 +91,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path, monkeyp
         patched.setattr(campaign, "write_text", full)
         with pytest.raises(campaign.CampaignError, match=r"is full\. Make room and run the same again"):
             campaign.run(small(1), tmp_path, progress=False)
-        patched.setattr("guardband.studies.workshop.write_bytes", full)
+        patched.setattr("guardband.studies.runner.write_bytes", full)
         with pytest.raises(campaign.CampaignError, match="is full"):
             campaign.run(small(2), tmp_path, progress=False)
     assert not _names(tmp_path / "cells") and not _names(tmp_path / "leases")
@@ -171,6 +172,167 @@ class TestLeases:
         campaign._machine.cache_clear()
 
 
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from guardband import campaign
+
+Path.unlink = lambda *_, **__: os.kill(os.getpid(), signal.SIGKILL)
+campaign.pack(sys.argv[1])
+"""
+
+
+class TestPacks:
+    def made(self, folder: Path) -> tuple[Study, list[Any]]:
+        study = small()
+        campaign.run(study, folder, progress=False)
+        return study, list(campaign.results(folder))
+
+    def test_a_pack_is_the_same_results_in_one_sorted_file(self, tmp_path: Path) -> None:
+        _, results = self.made(tmp_path)
+        run = CliRunner().invoke(cli.app, ["study", "pack", str(tmp_path)])
+        assert run.exit_code == 0 and "4 results: " in run.output
+        text = (tmp_path / "cells.jsonl").read_text()
+        lines = [json.loads(line) for line in text.splitlines()]
+        assert sorted(line["key"] for line in lines) == [result["key"] for result in results]
+        assert [line["cell"]["method"] for line in lines] == ["constant"] * 2 + ["distance"] * 2
+        assert [line["cell"]["training"]["seed"] for line in lines] == [0, 1, 0, 1]
+        assert list(campaign.results(tmp_path)) == results and not cells(tmp_path)
+        assert campaign.pack(tmp_path) == 4 and (tmp_path / "cells.jsonl").read_text() == text
+        assert campaign.status(tmp_path).running == 0, "the lease of packing is not one of a cell"
+
+    def test_a_campaign_goes_on_from_a_pack(self, tmp_path: Path, monkeypatch: Any) -> None:
+        study, results = self.made(tmp_path)
+        gone = results.pop()["key"]
+        (tmp_path / "cells" / f"{gone}.json").unlink()
+        assert campaign.pack(tmp_path) == 3 and campaign.status(tmp_path, study).missing == 1
+        assert campaign.run(study, tmp_path, progress=False).done == 4
+        assert list(cells(tmp_path)) == [f"{gone}.json"] and len(list(campaign.results(tmp_path))) == 4
+        assert campaign.pack(tmp_path) == 4
+        monkeypatch.setattr("guardband.studies.runner.CellRunner.run", lambda *_: 1 / 0)
+        assert campaign.work(str(tmp_path), list(study.cells)) == {cell.key: "done" for cell in study.cells}
+
+    def test_a_file_counts_more_than_a_line(self, tmp_path: Path) -> None:
+        _, results = self.made(tmp_path)
+        campaign.pack(tmp_path)
+        again = results[0] | {"threads": 7}
+        (tmp_path / "cells" / f"{again['key']}.json").write_text(json.dumps(again))
+        for _ in range(2):
+            assert list(campaign.results(tmp_path)) == [again, *results[1:]]
+            assert campaign.status(tmp_path).done == campaign.pack(tmp_path) == 4
+
+    def test_killed_before_the_files_are_removed_it_loses_nothing(self, tmp_path: Path) -> None:
+        study, results = self.made(tmp_path)
+        killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
+        assert killed.returncode == -signal.SIGKILL
+        assert len(cells(tmp_path)) == 4 and (tmp_path / "cells.jsonl").exists()
+        assert list(campaign.results(tmp_path)) == results and campaign.status(tmp_path, study).done == 4
+        assert campaign.pack(tmp_path) == 4, "its lease is taken over at once"
+        assert list(campaign.results(tmp_path)) == results and not cells(tmp_path)
+
+    def test_a_full_disk_leaves_files_and_pack_as_they_were(self, tmp_path: Path, monkeypatch: Any) -> None:
+        def full(*_: Any) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        _, results = self.made(tmp_path)
+        monkeypatch.setattr("guardband.studies.records.write_text", full)
+        with pytest.raises(OSError, match="No space left"):
+            campaign.pack(tmp_path)
+        run = CliRunner().invoke(cli.app, ["study", "pack", str(tmp_path)])
+        assert run.exit_code == 2 and "No space left" in run.output
+        assert list(campaign.results(tmp_path)) == results and not (tmp_path / "cells.jsonl").exists()
+
+    def test_what_the_disk_did_not_keep_is_not_removed(self, tmp_path: Path, monkeypatch: Any) -> None:
+        _, results = self.made(tmp_path)
+
+        def cut(path: Path, text: str) -> None:
+            path.write_text(text[:-20])
+
+        monkeypatch.setattr("guardband.studies.records.write_text", cut)
+        with pytest.raises(ValueError, match=r"cells\.jsonl is damaged: line 4 \(not JSON\)"):
+            campaign.pack(tmp_path)
+        (tmp_path / "cells.jsonl").unlink()
+        assert list(campaign.results(tmp_path)) == results
+
+    def test_damaged_lines_are_named(self, tmp_path: Path) -> None:
+        study, _ = self.made(tmp_path)
+        (tmp_path / "study.json").write_text('{"study": "paper", "options": {"smoke": true}}')
+        campaign.pack(tmp_path)
+        file = tmp_path / "cells.jsonl"
+        lines = file.read_text().splitlines()
+        other = lines[2].replace('"draws": 5', '"draws": 6')
+        for bad, said in (
+            ([lines[0][:50], *lines[1:]], r"line 1 \(not JSON\)"),
+            ([lines[0], "[]", lines[2], "\0"], r"line 2 \(not a result\), line 4 \(not JSON\)"),
+            ([*lines[:2], other, lines[3]], r"line 3 \(its cell has the key [0-9a-f]{16}\)"),
+            ([*lines, lines[0]], r"line 5 \([0-9a-f]{16} is there twice\)"),
+        ):
+            file.write_text("\n".join(bad) + "\n")
+            with pytest.raises(ValueError, match=rf"cells\.jsonl is damaged: {said}\. Take an intact"):
+                list(campaign.results(tmp_path))
+            with pytest.raises(ValueError, match=said):
+                campaign.run(study, tmp_path, progress=False)
+            for command in ("status", "table", "pack"):
+                run = CliRunner().invoke(cli.app, ["study", command, str(tmp_path)])
+                assert run.exit_code == 2 and "is damaged: line" in run.output
+
+    @pytest.mark.parametrize("rubbish", ["", "{", '{"key": "0", "cell": 1, "found": 2}'])
+    def test_a_damaged_file_is_named_and_not_packed(self, rubbish: str, tmp_path: Path) -> None:
+        _, results = self.made(tmp_path)
+        file = tmp_path / "cells" / f"{results[0]['key']}.json"
+        file.write_text(rubbish)
+        for look in (campaign.pack, lambda folder: list(campaign.results(folder))):
+            with pytest.raises(ValueError, match=rf"{file.name} is damaged: .*Remove it, and the study"):
+                look(tmp_path)
+        assert not (tmp_path / "cells.jsonl").exists()
+
+    def test_of_two_at_once_one_is_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
+        _, results = self.made(tmp_path)
+        original = records.write_pack
+
+        def interrupted(folder: Path, lines: Any) -> None:
+            with pytest.raises(campaign.CampaignError, match=r"Another process packs .*\. Wait for it"):
+                campaign.pack(tmp_path)
+            original(folder, lines)
+
+        monkeypatch.setattr(records, "write_pack", interrupted)
+        assert campaign.pack(tmp_path) == 4 and list(campaign.results(tmp_path)) == results
+        sleeping = campaign._Lease(tmp_path, ".pack")
+        assert sleeping.take(0.0) and sleeping.path is not None
+        os.utime(sleeping.path, (0, 0))
+        with pytest.raises(campaign.CampaignError, match="Another process packs"):
+            campaign.pack(tmp_path)
+
+    def test_many_at_once_beside_a_running_campaign_lose_nothing(self, tmp_path: Path) -> None:
+        _, results = self.made(tmp_path / "made")
+        many = []
+        for number in range(60):
+            cell = json.loads(json.dumps(results[0]["cell"]))
+            cell["training"]["seed"] = number
+            many.append(results[0] | {"key": key_of(cell), "cell": cell})
+        stop = threading.Event()
+
+        def packing(_: int) -> None:
+            while not stop.is_set():
+                with suppress(campaign.CampaignError):
+                    campaign.pack(tmp_path)
+
+        with ThreadPoolExecutor(4) as pool:
+            work = pool.map(packing, range(4))
+            for number, result in enumerate(many, start=1):
+                campaign._write(tmp_path, result["key"], "cells", json.dumps(result))
+                assert all(records.exists(tmp_path, earlier["key"]) for earlier in many[:number])
+                assert campaign.status(tmp_path).done == number
+            stop.set()
+            list(work)
+        assert campaign.pack(tmp_path) == 60 and not cells(tmp_path)
+        assert list(campaign.results(tmp_path)) == sorted(many, key=lambda result: result["key"])
+
+    def test_without_results_there_is_nothing_to_pack(self, tmp_path: Path) -> None:
+        run = CliRunner().invoke(cli.app, ["study", "pack", str(tmp_path)])
+        assert run.exit_code == 2 and "There are no results" in run.output
+
+
 def test_dask_gives_the_same_bytes(tmp_path: Path) -> None:
     study = small(3)
     campaign.run(study, tmp_path / "here", progress=False)
@@ -220,7 +382,7 @@ def test_an_interrupted_study_says_how_to_go_on(tmp_path: Path, monkeypatch: Any
     monkeypatch.setattr(campaign, "run", stop)
     words = ["study", "run", str(tmp_path / "own.py"), "--out", str(tmp_path / "out")]
     run = CliRunner().invoke(cli.app, words)
-    assert run.exit_code == 130 and "The same command goes on" in run.output
+    assert run.exit_code == 130 and "The same command resumes it" in run.output
 
 
 OWN = """
@@ -229,7 +391,7 @@ from dataclasses import dataclass
 import torch
 
 import guardband as gb
-from guardband.studies import Training, Use, grid
+from guardband.studies import Training, Factory, grid
 
 
 @dataclass(frozen=True)
@@ -244,17 +406,17 @@ class Decay(gb.problems.Problem):
 
 
 def near(fitted):
-    return gb.predictors.Distance(fitted, neighbours=3)
+    return gb.predictors.Distance(fitted, n_neighbors=3)
 
 
 def own_split(train):
     return gb.Split()
 
 
-recipe = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
+recipe = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=4)
 trainings = [Training(Decay(), (8,), n=30, recipe=recipe, seed=seed) for seed in range(2)]
-predictors = {"constant": Use(gb.predictors.Constant), "near": Use(near)}
-study = grid("own", trainings, predictors, {"": Use(own_split)}, cal=30, draws=5)
+predictors = {"constant": Factory(gb.predictors.MeanOnly), "near": Factory(near)}
+study = grid("own", trainings, predictors, {"": Factory(own_split)}, cal=30, draws=5)
 """
 
 
@@ -270,7 +432,7 @@ def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     assert "4 done" in CliRunner().invoke(cli.app, ["study", "status", out]).output
     assert "4 results" in CliRunner().invoke(cli.app, ["study", "table", out]).output
     (tmp_path / "own.py").unlink()
-    assert "is not where it was" in CliRunner().invoke(cli.app, ["study", "status", out]).output
+    assert "was moved" in CliRunner().invoke(cli.app, ["study", "status", out]).output
 
 
 def test_the_study_of_the_docs_runs_as_written(tmp_path: Path) -> None:
@@ -300,10 +462,10 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
 
 
 def test_the_command_line_reports_failures_by_its_exit_code(tmp_path: Path) -> None:
-    (tmp_path / "bad.py").write_text(OWN.replace("neighbours=3", "neighbours=300"))
+    (tmp_path / "bad.py").write_text(OWN.replace("n_neighbors=3", "n_neighbors=300"))
     out = str(tmp_path / "out")
     run = CliRunner().invoke(cli.app, ["study", "run", str(tmp_path / "bad.py"), "--out", out])
-    assert run.exit_code == 1 and "2 done, 2 failed" in run.output and "`neighbours` should be" in run.output
+    assert run.exit_code == 1 and "2 done, 2 failed" in run.output and "`n_neighbors` should be" in run.output
 
 
 class Cluster:
@@ -360,7 +522,7 @@ def test_a_task_that_timed_out_is_not_lost() -> None:
 def test_a_failed_cell_that_succeeds_has_failed_no_more(tmp_path: Path) -> None:
     study = small(1)
     key = study.cells[0].key
-    bad = replace(study.cells[0], predictor=Use(broken_predictor))
+    bad = replace(study.cells[0], predictor=Factory(broken_predictor))
     campaign.run(Study("bad", [bad], write_page), tmp_path, progress=False)
     assert campaign.status(tmp_path).failed.keys() == {bad.key}
     assert list((tmp_path / "trainings").iterdir()), "its network is kept for another try"
@@ -371,7 +533,7 @@ def test_a_failed_cell_that_succeeds_has_failed_no_more(tmp_path: Path) -> None:
 
 def test_failures_of_another_study_stay(tmp_path: Path) -> None:
     study = small(1)
-    bad = replace(study.cells[0], predictor=Use(broken_predictor))
+    bad = replace(study.cells[0], predictor=Factory(broken_predictor))
     campaign.run(Study("bad", [bad], write_page), tmp_path, progress=False)
     campaign.run(study, tmp_path, progress=False)
     assert campaign.status(tmp_path).failed.keys() == {bad.key}
@@ -425,7 +587,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 @pytest.mark.long
 @pytest.mark.filterwarnings("ignore:No worker is at")
 def test_twenty_killed_workers_and_a_killed_scheduler_lose_nothing(tmp_path: Path, cluster: Cluster) -> None:
-    whole = paper(smoke=True, presets=["ours"])
+    whole = gb.paper.study(smoke=True, presets=["ours"])
     study = Study("paper", whole.cells[:40], lambda *_: None)
     campaign.run(study, tmp_path / "serial", progress=False)
     generator, killed, stop = random.Random(0), 0, threading.Event()
@@ -457,9 +619,10 @@ COUNTING = """
 import sys
 from pathlib import Path
 from guardband import campaign
-from guardband.studies import Study, paper, workshop
+from guardband import paper
+from guardband.studies import Study, runner
 
-original = workshop.Workshop.run
+original = runner.CellRunner.run
 
 
 def counted(self, cell):
@@ -467,8 +630,8 @@ def counted(self, cell):
     return original(self, cell)
 
 
-workshop.Workshop.run = counted
-study = Study("paper", paper(smoke=True, presets=["ours"]).cells[:40], lambda *_: None)
+runner.CellRunner.run = counted
+study = Study("paper", paper.study(smoke=True, presets=["ours"]).cells[:40], lambda *_: None)
 print(campaign.run(study, sys.argv[1], progress=False))
 """
 

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import guardband as gb
 from guardband import tables
 from guardband.cli import app
+from helpers import forget_foreign_kinds
 
 pytest.importorskip("onnxruntime")
 EXAMPLE = Path(__file__).parent.parent / "examples" / "bring_your_model"
@@ -34,7 +35,7 @@ def run(*words: str | Path, code: int = 0) -> str:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     out = tmp_path / "band"
-    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--train", TRAIN, "--out", out)
+    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--training-data", TRAIN, "--out", out)
     return out
 
 
@@ -79,7 +80,7 @@ def test_programs_get_json(folder: Path, tmp_path: Path) -> None:
 )
 def test_every_word_makes_a_band(options: list[str], tmp_path: Path) -> None:
     out = tmp_path / "band"
-    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--train", TRAIN, "--out", out, *options)
+    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--training-data", TRAIN, "--out", out, *options)
     run("verify", out, "--data", FRESH)
 
 
@@ -128,10 +129,46 @@ def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "No module named" in run("calibrate", "nowhere:x", *words, code=2)
     for scale, said in (
         ("laplace", "it needs the result of `gb.fit`"),
-        ("distance", "--train FILE"),
+        ("distance", "--training-data FILE"),
         ("wide", "--scale should be one of"),
     ):
         assert said in run("calibrate", "surrogate:wave", *words, "--scale", scale, code=2)
+
+
+def test_a_function_that_predicts_is_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path("guesses.py").write_text(
+        "import guardband as gb\n"
+        "def flat(x):\n    return gb.Prediction(x, 0 * x[:, :1], 1 + x[:, :1] ** 2)\n"
+        "def other(x):\n    return gb.Prediction(x, 1 + x[:, :1], 1 + x[:, :1] ** 2)\n"
+    )
+    run("calibrate", "guesses:flat", "--scale", "own", "--data", CAL, "--targets", "u", "--out", "band")
+    assert "give it again" in run("verify", "band", code=2)
+    assert "every hash is right" in run("verify", "band", "--model", "guesses:flat")
+    assert "is not the one that was saved" in run("verify", "band", "--model", "guesses:other", code=2)
+
+
+@pytest.mark.usefixtures("only_our_kinds")
+@pytest.mark.parametrize("how", ["file", "module"])
+def test_methods_of_your_own_are_imported(how: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    name = f"methods_in_a_{how}"
+    Path(f"{name}.py").write_text(
+        "from dataclasses import dataclass\nimport guardband as gb\n"
+        f"@gb.kept\n@dataclass(frozen=True)\nclass Careful{how}(gb.conformal.Calibrator):\n"
+        "    def threshold(self, scores, prediction, *, groups=None, confidence=None):\n"
+        "        return gb.Split().threshold(scores, prediction, confidence=confidence)\n"
+    )
+    asked = ["--import", f"{name}.py" if how == "file" else name]
+    words = ["--data", CAL, "--targets", "u", "--out", "band", "--calibrator", f"careful{how}"]
+    assert "marked with @gb.kept and imported with --import" in run("calibrate", MODEL, *words, code=2)
+    run("calibrate", MODEL, *words, *asked)
+    assert "Consistent" in run("verify", "band", "--data", FRESH, *asked)
+    forget_foreign_kinds()  # as in a new process
+    assert "pass --import FILE_OR_MODULE" in run("verify", "band", code=2)
+    assert "There is no file nowhere.py" in run("verify", "band", "--import", "nowhere.py", code=2)
 
 
 def test_a_band_that_does_not_hold_is_the_exit_code(folder: Path, tmp_path: Path) -> None:
@@ -166,7 +203,18 @@ def own(x):
 """
     (tmp_path / "nets_of_mine.py").write_text(source)
     for name, scale in (("drop", "dropout"), ("own", "own")):
-        words = ["--data", CAL, "--train", CAL, "--targets", "u", "--scale", scale, "--out", tmp_path / name]
+        words = [
+            "--data",
+            CAL,
+            "--training-data",
+            CAL,
+            "--targets",
+            "u",
+            "--scale",
+            scale,
+            "--out",
+            tmp_path / name,
+        ]
         assert "are training points" in run("calibrate", f"nets_of_mine:{name}", *words, code=2)
 
 
@@ -201,7 +249,11 @@ def test_errors_teach(folder: Path, tmp_path: Path) -> None:
     assert "or module:object, got 'x'" in run("calibrate", "x", *base, "--targets", "u", code=2)
     assert "names separated by commas" in run("calibrate", MODEL, *base, "--targets", "u,", code=2)
     assert "`v`" in run("calibrate", MODEL, *base, "--targets", "v", code=2)
-    for word, said in (("local", "--train FILE"), ("weighted", "--query FILE"), ("magic", "should be split")):
+    for word, said in (
+        ("local", "--training-data FILE"),
+        ("weighted", "--query FILE"),
+        ("magic", "clustered, grouped, local"),
+    ):
         words = ["--targets", "u", "--calibrator", word]
         assert said in run("calibrate", MODEL, *base, *words, code=2)
     assert "There is no calibration in" in run("verify", tmp_path, code=2)
@@ -223,7 +275,9 @@ def test_the_settings_belong_to_their_calibration(folder: Path, tmp_path: Path) 
 
 
 def test_rows_that_were_calibrated_on_prove_nothing(folder: Path) -> None:
-    assert "100 of 100 rows were calibrated on" in run("verify", folder, "--data", CAL, code=2)
+    assert "100 of 100 rows are calibration rows, which prove nothing" in run(
+        "verify", folder, "--data", CAL, code=2
+    )
 
 
 def test_columns_are_named_with_their_file(tmp_path: Path) -> None:
@@ -236,8 +290,16 @@ def test_columns_are_named_with_their_file(tmp_path: Path) -> None:
     tables.write(tmp_path / "text.csv", table.with_columns(x=np.array(["a"] * 100)))
     said = run("calibrate", MODEL, "--data", tmp_path / "text.csv", *out, code=2)
     assert "text.csv: Column" in said and "--groups" in said
-    (tmp_path / "semi.csv").write_text("x;y;u\n1;2;3\n")
-    assert "separated by commas" in run("calibrate", MODEL, "--data", tmp_path / "semi.csv", *out, code=2)
+    (tmp_path / "mixed.csv").write_text("x;y;u\n0,5;2.5;3\n")
+    assert "one decimal mark" in run("calibrate", MODEL, "--data", tmp_path / "mixed.csv", *out, code=2)
+
+
+def test_a_file_of_a_european_spreadsheet_gives_the_same_band(tmp_path: Path) -> None:
+    european = "\ufeff" + Path(CAL).read_text().replace(",", ";").replace(".", ",").replace("\n", "\r\n")
+    (tmp_path / "cal.csv").write_bytes(european.encode("utf-8"))
+    for name, data in (("a", CAL), ("b", tmp_path / "cal.csv")):
+        run("calibrate", MODEL, "--data", data, "--targets", "u", "--out", tmp_path / name)
+    assert (tmp_path / "a/manifest.json").read_bytes() == (tmp_path / "b/manifest.json").read_bytes()
 
 
 def test_the_version_is_known() -> None:
@@ -247,7 +309,9 @@ def test_the_version_is_known() -> None:
 def test_few_rows_are_noted(tmp_path: Path) -> None:
     (tmp_path / "few.csv").write_text("\n".join(Path(CAL).read_text().splitlines()[:8]) + "\n")
     words = ["--data", tmp_path / "few.csv", "--targets", "u", "--out", tmp_path / "x"]
-    assert "7 rows are too few for a finite band at 95 %; 19 are needed" in run("calibrate", MODEL, *words)
+    assert "7 calibration points are too few for a finite band at 95 %; 19 are needed" in run(
+        "calibrate", MODEL, *words
+    )
 
 
 def test_doctor_says_what_is_here() -> None:

@@ -6,7 +6,7 @@ from scipy.stats import binom
 
 import guardband as gb
 
-ZERO = gb.predictors.Constant(lambda x: 0 * x)
+ZERO = gb.predictors.MeanOnly(lambda x: 0 * x)
 
 
 def reference(scores: np.ndarray, groups: np.ndarray, level: str) -> float:
@@ -82,5 +82,5 @@ def test_what_has_no_meaning_here_is_refused() -> None:
     with pytest.raises(ValueError, match=r"Clustered\(\) needs `groups=`, the sensor of each"):
         gb.calibrate(ZERO, y, y, calibrator=gb.Clustered())
     calibrated = gb.calibrate(ZERO, y, y, calibrator=gb.Clustered(), groups=list(range(20)))
-    with pytest.raises(ValueError, match="it speaks of readings of new sensors"):
+    with pytest.raises(ValueError, match="it covers readings of new sensors"):
         calibrated(y, groups=list(range(20)))

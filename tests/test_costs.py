@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from guardband.studies.costs import AUTHORS, CURVE, costs
+from guardband.paper.costs import AUTHORS, CURVE, costs
 
 
 def result(preset: str, method: str, seed: int, seconds: tuple[float, float, float], l2: float) -> Any:

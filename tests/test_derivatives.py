@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from guardband.pinn import jets
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
-from guardband.pinn.jets import CHUNK, Jet
+from guardband.pinn.jets import TILE, Jet
 from guardband.pinn.likelihood import MeanSquares, fixed_points
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.problems import (
@@ -86,7 +86,7 @@ def test_jets_equal_autograd(d: int, activation: Any, dropout: Any) -> None:
 
 @pytest.mark.parametrize("widths", [[3], [16] * 6, [1, 40, 2]])
 def test_jets_equal_autograd_whatever_the_depth_and_width(widths: list[int]) -> None:
-    for n in (1, 5, CHUNK, CHUNK + 1, 2 * CHUNK + 7):
+    for n in (1, 5, TILE, TILE + 1, 2 * TILE + 7):
         net = mlp(2, widths).double()
         assert gap(net, points(n, 2), LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
 
@@ -187,9 +187,9 @@ def test_fused_jets_equal_autograd(really: bool, monkeypatch: pytest.MonkeyPatch
         plain = jets.fused_forward, jets.fused_reverse
         monkeypatch.setattr(jets, "compiled_passes", lambda: plain)
     net = mlp(2, [6, 5], dropout=0.2).double()
-    assert gap(net, points(20, 2), LAPLACIAN, lambda u: [u.value, u.laplacian], compiled=True) < 1e-10
+    assert gap(net, points(20, 2), LAPLACIAN, lambda u: [u.value, u.laplacian], compile=True) < 1e-10
     some = Needs(first=frozenset({0}), second=frozenset({(1, 1)}))
-    assert gap(net, points(20, 2), some, lambda u: [u.first(0), u.second(1, 1)], compiled=True) < 1e-10
+    assert gap(net, points(20, 2), some, lambda u: [u.first(0), u.second(1, 1)], compile=True) < 1e-10
 
 
 def test_the_third_derivatives_of_activations_are_right() -> None:

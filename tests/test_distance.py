@@ -21,19 +21,19 @@ def brute(train: np.ndarray, new: np.ndarray, k: int) -> np.ndarray:
 
 
 def test_the_distance_is_a_root_mean_square() -> None:
-    assert scale(Distance(lambda x: x[:, :1], X, neighbours=5), NEW)[:, 0] == pytest.approx(brute(X, NEW, 5))
+    assert scale(Distance(lambda x: x[:, :1], X, n_neighbors=5), NEW)[:, 0] == pytest.approx(brute(X, NEW, 5))
 
 
-def test_a_training_point_is_not_its_own_neighbour() -> None:
-    predictor = Distance(lambda x: x[:, :1], X, neighbours=5)
-    left_out = scale(lambda x: predictor.at_training(x), X)[:, 0]
+def test_a_training_point_is_not_its_own_neighbor() -> None:
+    predictor = Distance(lambda x: x[:, :1], X, n_neighbors=5)
+    left_out = np.asarray(predictor.at_training(X).scale)[:, 0]
     assert left_out == pytest.approx([brute(np.delete(X, i, 0), X[i : i + 1], 5)[0] for i in range(50)])
     assert predictor.at_training(NEW).scale == pytest.approx(predictor(NEW).scale)
 
 
 def test_one_of_two_equal_training_points_stays() -> None:
     twice = np.vstack([X, X[:1]])
-    predictor = Distance(lambda x: x[:, :1], twice, neighbours=1)
+    predictor = Distance(lambda x: x[:, :1], twice, n_neighbors=1)
     assert predictor.at_training(X[:1]).scale == 0
     assert predictor(X[:1]).scale == 0
 
@@ -64,7 +64,7 @@ def test_training_points_come_from_fit() -> None:
     data = problem.observe(30, noise=0.1)
     fitted = gb.fit(problem, gb.mlp(1, [4]), data, recipe=gb.Recipe(steps=2, finish=0), progress=False)
     for kind in (Distance, LatentDistance):
-        assert kind(fitted).train is data
+        assert kind(fitted).training_data is data
         with pytest.raises(ValueError, match="30 of 30 calibration points are training points"):
             gb.calibrate(kind(fitted), data.x, data.y)
 
@@ -73,7 +73,7 @@ def test_errors_teach() -> None:
     with pytest.raises(ValueError, match="give `x_train`"):
         Distance(np.sin)
     with pytest.raises(ValueError, match=r"below the number of training points \(50\)"):
-        Distance(np.sin, X, neighbours=50)
+        Distance(np.sin, X, n_neighbors=50)
     with pytest.raises(ValueError, match="'input' or 'latent'"):
         LatentDistance(gb.mlp(2, [3]), X, search="output")  # type: ignore[arg-type]
 
@@ -81,6 +81,6 @@ def test_errors_teach() -> None:
 def test_observations_bring_points_and_training_data() -> None:
     train = gb.Observations(np.arange(30.0), np.zeros(30))
     by_data = gb.predictors.Distance(np.sin, train, 5)
-    assert by_data.train is train
+    assert by_data.training_data is train
     x = np.array([[0.3]])
     assert by_data(x).scale == gb.predictors.Distance(np.sin, train.x, 5)(x).scale

@@ -21,6 +21,7 @@ def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.usefixtures("only_our_kinds")
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=named)
 def test_every_block_runs_and_prints_what_is_shown(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

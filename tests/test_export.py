@@ -14,18 +14,18 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 import guardband as gb
-from guardband.conformal.local import Flat
+from guardband.conformal.local.shape import Flat
 from guardband.export import export_onnx
-from guardband.export.graph import Graph
-from guardband.predictors import Constant, Dropout, Ensemble, Given, LastLayerLaplace
+from guardband.predictors import Dropout, Ensemble, Given, LastLayerLaplace, MeanOnly
 from guardband.problems import Box, Condition, Field, Problem
+from helpers import Shaped
 
 onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
 
 Make = Callable[[int, int], gb.Predictor]
-RECIPE = gb.Recipe(steps=20, finish=0, inside=32, faces=8)
+RECIPE = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=8)
 
 
 @dataclass(frozen=True)
@@ -71,12 +71,8 @@ def quantiles(per_level: bool) -> Any:
     return learner.fit(x, abs(y[:, 0] - np.exp(-x.sum(1))))
 
 
-def calibrated(predictor: gb.Predictor, d: int, m: int, **options: Any) -> gb.Calibrated:
+def calibrated(predictor: gb.Predictor, d: int, m: int, **options: Any) -> gb.conformal.ScoreCalibrated:
     return gb.calibrate(predictor, *measured(100, d, m, 2), **options)
-
-
-def local(d: int, m: int, shape: Any) -> gb.Local:
-    return gb.Local(measured(40, d, m, 0), shape=shape)
 
 
 def session(path: Path) -> Any:
@@ -103,11 +99,14 @@ def assert_same(
 
 
 PREDICTORS: dict[str, Make] = {
-    "constant": lambda d, m: Constant(gb.mlp(d, [16, 16], outputs=m)),
+    "constant": lambda d, m: MeanOnly(gb.mlp(d, [16, 16], outputs=m)),
     "ensemble": lambda d, m: Ensemble([fitted(d, m), *(gb.mlp(d, [8], outputs=m, seed=s) for s in (1, 2))]),
     "dropout": lambda d, m: Dropout(gb.mlp(d, [16, 16], outputs=m, dropout=0.1)),
     "dropout everywhere": lambda d, m: Dropout(
         gb.mlp(d, [8, 8], outputs=m, dropout=0.1, where="all"), draws=30
+    ),
+    "dropout in between": lambda d, m: Dropout(
+        nn.Sequential(gb.mlp(d, [8], outputs=8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, m)), draws=20
     ),
     "one layer": lambda d, m: LastLayerLaplace(fitted(d, m, activation=gelu), layers=1),
     "two layers": lambda d, m: LastLayerLaplace(fitted(d, m, (12, 4 if d == 1 else 12), hard=True)),
@@ -120,7 +119,7 @@ def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path:
     number = list(PREDICTORS).index(name)
     turn = number % 2 == 0  # every predictor meets one and two, inputs and outputs
     d, m = (1, 2) if split == turn else (2, 1)
-    calibrator = gb.Split() if split else local(d, m, bumpy(d) if turn or d == 1 else Flat())
+    calibrator = gb.Split() if split else Shaped(bumpy(d) if turn or d == 1 else Flat())
     there = calibrated(PREDICTORS[name](d, m), d, m, calibrator=calibrator)
     if name == "two layers":  # both ways to a variance
         assert (there.predictor.posterior.rows is None) == (d == 1)  # type: ignore[union-attr]
@@ -137,7 +136,7 @@ def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path:
 )
 def test_every_shape_and_score_can_leave(shape: Any, score: gb.conformal.Score, tmp_path: Path) -> None:
     predictor = Dropout(gb.mlp(2, [8], outputs=2, dropout=0.2), draws=10)
-    there = calibrated(predictor, 2, 2, calibrator=local(2, 2, shape), score=score)
+    there = calibrated(predictor, 2, 2, calibrator=Shaped(shape), score=score)
     assert_same(there, export_onnx(there, tmp_path / "band.onnx", level=0.83), 2, level=0.83)
 
 
@@ -151,15 +150,19 @@ def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("score", [gb.Absolute(), gb.Total(noise=(0.1, 0.3))], ids=["absolute", "total"])
+@pytest.mark.parametrize(
+    "score",
+    [gb.Absolute(), gb.Absolute(units=(1, 3)), gb.Scaled(units=7), gb.Total(noise=(0.1, 0.3))],
+    ids=["absolute", "units", "one unit", "total"],
+)
 def test_the_ends_are_rounded_outwards_as_in_the_library(
     dtype: torch.dtype, score: gb.conformal.Score
 ) -> None:
-    there = calibrated(Constant(fitted(2, 2)), 2, 2, score=score, calibrator=local(2, 2, Flat()))
+    there = calibrated(MeanOnly(fitted(2, 2)), 2, 2, score=score, calibrator=Shaped(Flat()))
     x = torch.rand(200, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
     band = there(x, 0.9)
     with torch.no_grad():
-        graph = Graph(there, 0.9)(x)
+        graph = there.as_module(0.9)(x)
     assert all(map(torch.equal, graph, (band.mean, band.lower, band.upper)))
 
 
@@ -167,15 +170,47 @@ def test_a_file_says_what_it_is_and_export_leaves_no_trace(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     net = gb.mlp(1, [8], dropout=0.1).train()
-    there = calibrated(Constant(net), 1, 1, confidence="0.9")
+    there = calibrated(MeanOnly(net), 1, 1, confidence="0.9")
     path = export_onnx(there, tmp_path / "new" / "band.onnx", level="0.85")
     assert capfd.readouterr() == ("", "")
     assert net.training and all(p.requires_grad for p in net.parameters())
     assert [file.name for file in path.parent.iterdir()] == ["band.onnx"]
     about = {prop.key: prop.value for prop in onnx.load(path).metadata_props}
     assert about["level"] == "0.85" and about["guardband"] == gb.__version__
-    assert about["guarantee"].startswith("At level 0.85 with confidence 0.9: a new measurement")
-    assert "Constant" in about["calibrated"] and str(Path.cwd()).encode() not in path.read_bytes()
+    assert about["guarantee"].startswith("At level 0.85 with confidence 0.9: If the calibration points")
+    assert "MeanOnly" in about["calibrated"] and str(Path.cwd()).encode() not in path.read_bytes()
+
+
+def test_a_score_and_a_threshold_of_your_own_can_leave(tmp_path: Path) -> None:
+    """Whatever has an `as_module` is exported, whoever wrote it."""
+
+    class Doubled(nn.Module):
+        def forward(self, mean: Tensor, scale: Tensor | None, q: Tensor | float) -> tuple[Tensor, Tensor]:
+            return mean - 2 * q, mean + 2 * q
+
+    class Own(Relative):
+        def unit(self, prediction: gb.Prediction) -> float:
+            return 2.0
+
+        def as_module(self) -> nn.Module:
+            return Doubled()
+
+    there = calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1, score=Own())
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx"), 1)
+
+
+def test_a_calibration_on_a_frame_can_leave(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    x, y = measured(100, 2, 1, 2)
+    there = gb.calibrate(gb.mlp(2, [8]), pandas.DataFrame(x, columns=["t", "z"]), y)
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx"), 2)
+
+
+class Relative(gb.conformal.Symmetric):
+    """A score of a user's own."""
+
+    def unit(self, prediction: gb.Prediction) -> Any:
+        return abs(prediction.mean)
 
 
 class Branching(nn.Module):
@@ -204,16 +239,14 @@ def unlike_mlp() -> gb.Predictor:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
+        (lambda: Given(np.sin, np.cos), "Given cannot be exported: it has no `as_module`"),
+        (lambda: lambda x: gb.Prediction(x, x), "PredictionFunction cannot be exported"),
         (
-            lambda: Given(np.sin, np.cos),
-            "predictor should be Constant, Ensemble, Dropout or LastLayerLaplace, got",
-        ),
-        (
-            lambda: Constant(np.sin),
+            lambda: MeanOnly(np.sin),
             "model should be a torch module or the result of `gb.fit`, got <ufunc 'sin'>",
         ),
         (lambda: Ensemble([np.sin, np.cos]), "model should be a torch module"),
-        (lambda: Constant(Branching()), "The network could not be traced"),
+        (lambda: MeanOnly(Branching()), "The network could not be traced"),
         (mixing, "would differ from the library's band"),
         (kinked, "one of tanh, sin, sigmoid, softplus, silu, gelu, got"),
         (unlike_mlp, re.escape("should be made by gb.mlp(...), got Sequential")),
@@ -228,21 +261,20 @@ def test_what_cannot_be_a_graph_is_refused(make: Callable[[], Any], message: str
 @pytest.mark.parametrize(
     ("options", "message"),
     [
+        ({"calibrator": gb.Weighted(lambda x: 1 + x[:, 0])}, "WeightedThreshold cannot be exported"),
+        ({"calibrator": gb.Grouped(), "groups": [0, 1] * 50}, r"thresholds of Split\(\) and Local\(\) have"),
+        ({"score": gb.Absolute(joint=False)}, r"one for each \(joint=False\)"),
+        ({"score": Relative()}, r"Relative\(\) cannot be exported: it has no `as_module`"),
         (
-            {"calibrator": gb.Weighted(lambda x: 1 + x[:, 0])},
-            r"calibrator should be Split\(\) or Local\(train\)",
-        ),
-        ({"calibrator": gb.Grouped(), "groups": [0, 1] * 50}, r"or Local\(train\), got Grouped"),
-        (
-            {"calibrator": local(1, 1, lambda x: 1 + x[:, 0])},
-            r"learnt by LogScale\(\) or PinballNetwork\(\), got",
+            {"calibrator": Shaped(lambda x: 1 + x[:, 0])},
+            r"shape function cannot be exported: it has no `as_module`. Those that LogScale\(\)",
         ),
     ],
 )
 def test_other_scores_and_calibrators_are_refused(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    there = calibrated(Constant(gb.mlp(1, [4])), 1, 1, **options)
+    there = calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1, **options)
     with pytest.raises(TypeError, match=message):
         export_onnx(there, tmp_path / "band.onnx")
 
@@ -256,19 +288,17 @@ def test_whole_fields_are_refused(tmp_path: Path) -> None:
     net = nn.Sequential(nn.Linear(1, 6), nn.Unflatten(1, (3, 2)))
     x, y = np.linspace(0, 1, 50), np.zeros((50, 3, 2))
     with pytest.raises(TypeError, match=r"fields \(50, 3, 2\)"):
-        export_onnx(gb.calibrate(Constant(net), x, y), tmp_path / "band.onnx")
-    with pytest.raises(
-        TypeError, match=r"score should be Absolute\(\), Scaled\(\) or Total\(noise\), got Simul"
-    ):
-        export_onnx(gb.calibrate(Constant(net), x, y, score=gb.Simultaneous()), tmp_path / "band.onnx")
+        export_onnx(gb.calibrate(MeanOnly(net), x, y), tmp_path / "band.onnx")
+    with pytest.raises(TypeError, match=r"Simultaneous\(\) cannot be exported"):
+        gb.Simultaneous().as_module()
 
 
 def test_an_infinite_band_is_refused_and_the_points_needed_are_named(tmp_path: Path) -> None:
     net = gb.mlp(1, [4])
     with pytest.raises(ValueError, match=r"level 0.995 needs 199 calibration points, there are 100"):
-        export_onnx(calibrated(Constant(net), 1, 1), tmp_path / "band.onnx", level=0.995)
+        export_onnx(calibrated(MeanOnly(net), 1, 1), tmp_path / "band.onnx", level=0.995)
     with pytest.raises(ValueError, match=r"with confidence 0.9 needs 230 calibration points, there are 100"):
-        export_onnx(calibrated(Constant(net), 1, 1, confidence=0.9), tmp_path / "band.onnx", level=0.99)
+        export_onnx(calibrated(MeanOnly(net), 1, 1, confidence=0.9), tmp_path / "band.onnx", level=0.99)
     sure = calibrated(Ensemble([net, net]), 1, 1)
     with pytest.raises(ValueError, match="too many calibration scores are infinite"):
         export_onnx(sure, tmp_path / "band.onnx")
@@ -276,10 +306,10 @@ def test_an_infinite_band_is_refused_and_the_points_needed_are_named(tmp_path: P
 
 def test_half_precision_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"should be torch.float64 or torch.float32, got torch.float16"):
-        export_onnx(calibrated(Constant(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx", dtype=torch.float16)
+        export_onnx(calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx", dtype=torch.float16)
 
 
 def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r'needs onnxscript: pip install "guardband\[export\]"'):
-        export_onnx(calibrated(Constant(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx")
+        export_onnx(calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx")

@@ -8,7 +8,7 @@ import torch
 import guardband as gb
 from guardband.conformal import quantile
 
-ZERO = gb.predictors.Constant(lambda x: 0 * x)
+ZERO = gb.predictors.MeanOnly(lambda x: 0 * x)
 LABELS = np.array(["wet", "dry"])[np.arange(60) % 2]
 X = np.linspace(0, 1, 60)
 Y = np.where(LABELS == "wet", 10.0, 1.0) * np.random.default_rng(0).normal(size=60)

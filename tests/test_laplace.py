@@ -49,7 +49,7 @@ def test_the_prior_of_largest_evidence_is_found() -> None:
 
 def test_equation_and_conditions_add_knowledge() -> None:
     problem = AllenCahn2D()
-    recipe = gb.Recipe(steps=50, finish=0, inside=64, faces=32)
+    recipe = gb.Recipe(steps=50, finish=0, n_interior=64, n_boundary=32)
     net = gb.mlp(2, [10, 8], seed=0)
     fitted = gb.fit(problem, net, problem.observe(20, noise=0.05), recipe=recipe, progress=False)
     x = problem.domain.uniform(50, torch.Generator().manual_seed(0))
@@ -58,7 +58,7 @@ def test_equation_and_conditions_add_knowledge() -> None:
         assert (scale(with_physics, x) < scale(without, x)).all()
         assert torch.equal(with_physics(x).mean, fitted(x))
     sizes = dict(fitted.net.named_parameters())
-    names = [LastLayerLaplace(fitted, layers=k)._names for k in (1, 2, 9)]
+    names = [LastLayerLaplace(fitted, layers=k).names for k in (1, 2, 9)]
     assert [sum(sizes[name].numel() for name in some) for some in names] == [9, 97, 127]
     with pytest.raises(ValueError, match="at least 1"):
         LastLayerLaplace(fitted, layers=0)

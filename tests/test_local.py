@@ -9,8 +9,9 @@ import torch
 
 import guardband as gb
 from guardband.conformal import Local, LogScale, OverfittedWarning, PinballNetwork
-from guardband.conformal.local import Flat, LocalThreshold, best_shape, log_score
+from guardband.conformal.local.shape import Flat, LocalShape, LocalThreshold, best_shape, log_score
 from guardband.testing import HETEROSKEDASTIC, check_calibrator
+from helpers import Shaped
 
 QUICK = LogScale(draws=10)
 
@@ -23,7 +24,7 @@ def noisy(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 TRAIN = gb.Observations(*noisy(300, 0))
-ZERO = gb.predictors.Constant(np.zeros_like)
+ZERO = gb.predictors.MeanOnly(np.zeros_like)
 
 
 def steep(x: np.ndarray) -> np.ndarray:
@@ -32,13 +33,12 @@ def steep(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize("confidence", [None, 0.9])
 def test_any_shape_obeys_the_exact_law(confidence: float | None) -> None:
-    local = Local(TRAIN, shape=steep)
-    check_calibrator(local, worlds=[HETEROSKEDASTIC], confidence=confidence, sizes=(9, 30, 100))
+    check_calibrator(Shaped(steep), worlds=[HETEROSKEDASTIC], confidence=confidence, sizes=(9, 30, 100))
 
 
 def test_a_shape_per_level_obeys_the_exact_law() -> None:
     shape = PinballNetwork(per_level=True, steps=40).fit(*learnt())
-    check_calibrator(Local(TRAIN, shape=shape), worlds=[HETEROSKEDASTIC], sizes=(19, 100), draws=200)
+    check_calibrator(Shaped(shape), worlds=[HETEROSKEDASTIC], sizes=(19, 100), draws=200)
 
 
 def learnt() -> tuple[np.ndarray, np.ndarray]:
@@ -46,7 +46,7 @@ def learnt() -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_an_unclipped_shape_is_caught() -> None:
-    class Unclipped(Local):
+    class Unclipped(LocalShape):
         """The paper's fault: a shape that may be negative, clipped at prediction only."""
 
         def threshold(self, scores: Any, prediction: Any, **options: Any) -> LocalThreshold:
@@ -62,11 +62,11 @@ def test_an_unclipped_shape_is_caught() -> None:
         return np.where(x[:, 0] < 0.1, -1.0, 1.0)
 
     with pytest.raises(AssertionError, match="coverage is too low"):
-        check_calibrator(Unclipped(TRAIN, shape=crossing), worlds=[HETEROSKEDASTIC], sizes=[100])
+        check_calibrator(Shaped(crossing, Unclipped), worlds=[HETEROSKEDASTIC], sizes=[100])
 
 
 def test_a_shape_fitted_on_the_calibration_set_is_caught() -> None:
-    class Leaking(Local):
+    class Leaking(LocalShape):
         def threshold(self, scores: Any, prediction: Any, **options: Any) -> LocalThreshold:
             x = np.asarray(prediction.x)
 
@@ -77,7 +77,7 @@ def test_a_shape_fitted_on_the_calibration_set_is_caught() -> None:
             return LocalThreshold(nearest, np.asarray(scores), x)
 
     with pytest.raises(AssertionError, match="coverage is too low"):
-        check_calibrator(Leaking(TRAIN, shape=steep), worlds=[HETEROSKEDASTIC], sizes=[30])
+        check_calibrator(Shaped(steep, Leaking), worlds=[HETEROSKEDASTIC], sizes=[30])
 
 
 @pytest.mark.parametrize("learner", [LogScale(), PinballNetwork()])
@@ -96,12 +96,12 @@ def test_bands_are_nested_and_follow_the_noise() -> None:
     evaluation = gb.evaluate(calibrated, x, y, regions={"middle": middle})
     ours, constant = evaluation.rows[1], evaluation.rows[3]
     assert ours.coverage > 0.88 > constant.coverage and evaluation.sharpness < evaluation.rows[2].sharpness
-    assert "shape=LogScaleShape" in repr(calibrated) and "Consistent" in evaluation.verdict
+    assert "LocalShape(LogScaleShape)" in repr(calibrated) and "Consistent" in evaluation.verdict
 
 
 def test_tensors_give_tensors() -> None:
     x, y = (torch.tensor(part) for part in noisy(100, 1))
-    band = gb.calibrate(gb.predictors.Constant(lambda x: 0 * x), x, y, calibrator=Local(TRAIN, QUICK))(
+    band = gb.calibrate(gb.predictors.MeanOnly(lambda x: 0 * x), x, y, calibrator=Local(TRAIN, QUICK))(
         x + 0.1
     )
     assert isinstance(band.upper, torch.Tensor) and band.upper.dtype == torch.float64
@@ -175,7 +175,7 @@ def test_a_network_trained_too_long_is_no_wider_than_plain_conformal_prediction(
         for seen in (train, held_out)
     )
     assert known < 0.5 * fresh
-    predictor, local = gb.predictors.Constant(net), Local(train, QUICK, held_out=held_out)
+    predictor, local = gb.predictors.MeanOnly(net), Local(train, QUICK, held_out=held_out)
     with pytest.warns(OverfittedWarning):
         band = gb.calibrate(predictor, *noisy(100, 1), calibrator=local)(noisy(50, 9)[0])
     assert np.array_equal(band.width, gb.calibrate(predictor, *noisy(100, 1))(noisy(50, 9)[0]).width)
@@ -186,8 +186,7 @@ def test_a_good_network_passes_the_guard() -> None:
         Local(TRAIN, QUICK, held_out=gb.Observations(*noisy(200, 7))),
         Local(TRAIN, QUICK, refit=lambda _: ZERO),
     ):
-        prepared = local.prepared(ZERO, gb.Scaled())
-        assert not isinstance(prepared.shape, Flat) and prepared.prepared(ZERO, gb.Scaled()) is prepared
+        assert not isinstance(local.learn(ZERO, gb.Scaled()).shape, Flat)
 
 
 def test_arrays_alone_will_do() -> None:
@@ -197,7 +196,7 @@ def test_arrays_alone_will_do() -> None:
     assert calibrated.band(gb.Prediction(x, 0 * y), 0.9).contains(y).mean() >= 0.9
     with pytest.raises(ValueError, match="looks at the points"):
         calibrated.band(gb.Prediction(None, 0 * y))
-    with pytest.raises(ValueError, match="Local\\(train, prediction="):
+    with pytest.raises(ValueError, match="Local\\(training_data, prediction="):
         gb.calibrate_arrays(0 * y, y, x_cal=x, calibrator=Local(TRAIN, QUICK))
     fresh = gb.Observations(*noisy(30, 7))
     with pytest.raises(ValueError, match="give `held_out_prediction`"):
@@ -208,22 +207,24 @@ def test_arrays_alone_will_do() -> None:
 
 def test_errors_teach() -> None:
     with pytest.raises(ValueError, match="held-out rows are training rows"):
-        Local(TRAIN, held_out=TRAIN).prepared(ZERO, gb.Scaled())
+        Local(TRAIN, held_out=TRAIN).learn(ZERO, gb.Scaled())
     with pytest.raises(ValueError, match="300 of 300 calibration points are training points"):
         gb.calibrate(ZERO, TRAIN.x, TRAIN.y, calibrator=Local(TRAIN))
     fresh = gb.Observations(*noisy(30, 7))
-    with pytest.raises(ValueError, match="among the held-out rows"):
-        gb.calibrate(ZERO, fresh.x, fresh.y, calibrator=Local(TRAIN, shape=steep, held_out=fresh))
+    with pytest.raises(ValueError, match="30 of 30 calibration points are held-out points"):
+        gb.calibrate(ZERO, fresh.x, fresh.y, calibrator=Local(TRAIN, held_out=fresh))
     with pytest.raises(TypeError, match=r"gb.Observations\(x, y\)"):
-        Local(TRAIN.x).prepared(ZERO, gb.Scaled())  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"`train` should have 2 coordinates like the .* points, got 1"):
-        Local(TRAIN, shape=steep).threshold(np.ones(3), gb.Prediction(np.zeros((3, 2)), np.zeros(3)))
-    with pytest.raises(ValueError, match="`calibrate` prepares it"):
+        Local(TRAIN.x)  # type: ignore[arg-type]
+    with pytest.raises(
+        ValueError, match=r"`training_data` should have 2 coordinates like the .* points, got 1"
+    ):
+        LocalShape(steep, 1).threshold(np.ones(3), gb.Prediction(np.zeros((3, 2)), np.zeros(3)))
+    with pytest.raises(ValueError, match="`calibrate` lets it learn"):
         Local(TRAIN).threshold(np.ones(3), gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
     with pytest.raises(ValueError, match="treats all points alike"):
-        gb.calibrate(ZERO, *noisy(20, 1), calibrator=Local(TRAIN, shape=steep), groups=np.zeros(20, int))
+        gb.calibrate(ZERO, *noisy(20, 1), calibrator=Shaped(steep), groups=np.zeros(20, int))
     with pytest.warns(gb.InfiniteBandWarning):
-        band = gb.calibrate(ZERO, *noisy(9, 1), calibrator=Local(TRAIN, shape=steep))(np.zeros((1, 1)), 0.95)
+        band = gb.calibrate(ZERO, *noisy(9, 1), calibrator=Shaped(steep))(np.zeros((1, 1)), 0.95)
     assert np.isinf(band.upper).all()
 
 
@@ -252,7 +253,7 @@ def test_a_network_that_learnt_nothing_is_not_called_overfitted(m: int) -> None:
     fell_back = 0
     for _ in range(100):
         local = Local(draw(300), learner=Never(), held_out=draw(m))
-        fell_back += isinstance(local.prepared(ZERO, gb.Absolute()).shape, Flat)
+        fell_back += isinstance(local.learn(ZERO, gb.Absolute()).shape, Flat)
     assert fell_back <= 5
 
 

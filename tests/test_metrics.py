@@ -7,7 +7,6 @@ import torch
 import guardband as gb
 from guardband.metrics import acd, coverage, interval_score, relative_l2, sharpness
 
-GENERATOR = np.random.default_rng(0)
 BAND = gb.Band([0.0, 1.0, 2.0, 3.0], [0.0] * 4, [-1.0] * 4, [1.0, 1.0, 1.0, 3.0], 0.9)
 Y = [0.0, 2.0, 0.5, 4.0]
 
@@ -48,17 +47,18 @@ def test_an_infinite_band_has_infinite_sharpness() -> None:
     assert sharpness(gb.Band(None, [0.0], [-np.inf], [np.inf], 0.9)) == np.inf
 
 
-def world(n: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
-    x = GENERATOR.uniform(size=n)
-    return x, np.sin(x) + spread * (0.1 + x) * GENERATOR.normal(size=n)
+def world(n: int, seed: int, spread: float = 1.0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    x = generator.uniform(size=n)
+    return x, np.sin(x) + spread * (0.1 + x) * generator.normal(size=n)
 
 
 MODEL = gb.predictors.Given(np.sin, lambda x: 0.1 + x)
 
 
 def test_an_evaluation_says_what_it_saw_and_prints_as_a_table() -> None:
-    calibrated = gb.calibrate(MODEL, *world(100))
-    evaluation = gb.evaluate(calibrated, *world(1000), regions={"left": lambda x: x[:, 0] < 0.5})
+    calibrated = gb.calibrate(MODEL, *world(100, 0))
+    evaluation = gb.evaluate(calibrated, *world(1000, 1), regions={"left": lambda x: x[:, 0] < 0.5})
     names = [(row.name, row.region) for row in evaluation.rows]
     assert names == [
         (name, region)
@@ -82,45 +82,45 @@ def test_an_evaluation_says_what_it_saw_and_prints_as_a_table() -> None:
 
 
 def test_shifted_test_points_are_called_out() -> None:
-    calibrated = gb.calibrate(MODEL, *world(100))
-    harder = gb.evaluate(calibrated, *world(1000, spread=3))
+    calibrated = gb.calibrate(MODEL, *world(100, 0))
+    harder = gb.evaluate(calibrated, *world(1000, 1, spread=3))
     assert harder.verdict.startswith("NOT consistent with the guarantee") and "harder" in harder.verdict
     assert harder.consistent is False
-    easier = gb.evaluate(calibrated, *world(1000, spread=0.1), level=0.5)
+    easier = gb.evaluate(calibrated, *world(1000, 2, spread=0.1), level=0.5)
     assert easier.verdict.startswith("Covers more than the law allows")
 
 
 def test_ties_may_cover_more() -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), np.zeros(20), np.ones(20))
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(np.zeros_like), np.zeros(20), np.ones(20))
     assert gb.evaluate(calibrated, np.zeros(100), np.ones(100), level=0.5).verdict.startswith("Consistent")
 
 
 def test_an_infinite_band_proves_nothing() -> None:
-    calibrated = gb.calibrate(MODEL, *world(10))
-    evaluation = gb.evaluate(calibrated, *world(50), level=0.95)
+    calibrated = gb.calibrate(MODEL, *world(10, 0))
+    evaluation = gb.evaluate(calibrated, *world(50, 1), level=0.95)
     assert "infinite" in evaluation.verdict and evaluation.sharpness == np.inf
 
 
 def test_groups_travel_through_an_evaluation() -> None:
-    x, y = world(100)
+    x, y = world(100, 0)
     calibrated = gb.calibrate(MODEL, x, y, calibrator=gb.Grouped(), groups=x > 0.5)
-    x, y = world(400)
+    x, y = world(400, 1)
     evaluation = gb.evaluate(calibrated, x, y, groups=x > 0.5)
     assert evaluation.verdict.startswith("Consistent") and evaluation.acd_floor is not None
 
 
 def test_a_calibrator_without_an_exact_law_says_so() -> None:
-    x, y = world(100)
+    x, y = world(100, 0)
     calibrated = gb.calibrate(MODEL, x, y, calibrator=gb.Clustered(), groups=np.arange(100) // 2)
-    evaluation = gb.evaluate(calibrated, *world(50))
+    evaluation = gb.evaluate(calibrated, *world(50, 1))
     assert "no exact law" in evaluation.verdict
     assert evaluation.acd_floor is None and evaluation.ranges is None
     assert "perfectly valid" not in str(evaluation)
 
 
 def test_the_rival_of_constant_width_makes_the_same_promise() -> None:
-    model = gb.predictors.Constant(np.sin)
-    x, y = world(200)
+    model = gb.predictors.MeanOnly(np.sin)
+    x, y = world(200, 0)
     labels = np.arange(200) // 4
     settings: list[dict[str, Any]] = [
         dict(confidence=0.99),
@@ -129,22 +129,24 @@ def test_the_rival_of_constant_width_makes_the_same_promise() -> None:
     ]
     for options in settings:
         calibrated = gb.calibrate(model, x, y, **options)
-        x_test, y_test = world(100)
+        x_test, y_test = world(100, 1)
         groups = x_test > 0.5 if isinstance(calibrated.calibrator, gb.Grouped) else None
         rows = gb.evaluate(calibrated, x_test, y_test, groups=groups).rows
-        assert rows[0].sharpness == rows[1].sharpness
+        assert [row.name for row in rows] == ["this band"]
+        rival = calibrated.constant_width()
+        assert rival is not None and rival.promise == calibrated.promise
 
 
 def test_arrays_alone_can_be_evaluated() -> None:
-    x, y = world(100)
+    x, y = world(100, 0)
     calibrated = gb.calibrate_arrays(np.sin(x), y, 0.1 + x)
-    x, y = world(500)
+    x, y = world(500, 1)
     evaluation = gb.evaluate(calibrated, gb.Prediction(None, np.sin(x), 0.1 + x), y)
     assert evaluation.verdict.startswith("Consistent") and repr(evaluation) == str(evaluation)
 
 
 def test_testing_on_calibration_points_is_called_out() -> None:
-    x, y = world(50)
+    x, y = world(50, 0)
     with pytest.warns(UserWarning, match="50 of 50 test points are calibration points") as caught:
         gb.evaluate(gb.calibrate(MODEL, x, y), x, y)
     assert caught[0].filename == __file__
@@ -160,7 +162,7 @@ def test_half_precision_neither_overflows_nor_broadcasts() -> None:
 def test_the_truth_is_another_target() -> None:
     generator = np.random.default_rng(0)
     x, y = generator.uniform(size=100), generator.normal(size=100)
-    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x, y)
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(np.zeros_like), x, y)
     new, truth = generator.uniform(size=200), np.zeros(200)
     plain = gb.evaluate(calibrated, new, truth, target="truth")
     assert (
@@ -184,36 +186,41 @@ def test_before_calibration_the_noise_is_added_where_the_score_knows_it() -> Non
         gb.check(sure, x)  # type: ignore[arg-type]
 
 
-def three_values(n: int) -> np.ndarray:
-    return np.sign(GENERATOR.normal(size=(n, 1))) * (GENERATOR.uniform(size=(n, 1)) < 0.7)
+def normal(n: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).normal(size=(n, 1))
+
+
+def three_values(n: int, seed: int) -> np.ndarray:
+    generator = np.random.default_rng(seed)
+    return np.sign(generator.normal(size=(n, 1))) * (generator.uniform(size=(n, 1)) < 0.7)
 
 
 def test_tied_scores_are_not_held_against_the_band() -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), np.arange(200.0), three_values(200))
-    evaluation = gb.evaluate(calibrated, np.arange(500.0) + 0.5, three_values(500))
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(np.zeros_like), np.arange(200.0), three_values(200, 0))
+    evaluation = gb.evaluate(calibrated, np.arange(500.0) + 0.5, three_values(500, 1))
     assert evaluation.ties and "if no scores tied; here some do" in str(evaluation)
     assert "Over all levels" not in str(evaluation) and evaluation.verdict.startswith("Consistent")
 
 
 def test_one_tie_excuses_nothing() -> None:
-    y = GENERATOR.normal(size=(200, 1))
+    y = normal(200, 0)
     y[1] = y[0]
-    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), np.arange(200.0), y)
-    easy = gb.evaluate(calibrated, np.arange(500.0) + 0.5, GENERATOR.normal(size=(500, 1)) / 10, level=0.5)
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(np.zeros_like), np.arange(200.0), y)
+    easy = gb.evaluate(calibrated, np.arange(500.0) + 0.5, normal(500, 1) / 10, level=0.5)
     assert easy.verdict.startswith("Covers more than the law allows")
 
 
 def test_ties_are_looked_for_in_each_group() -> None:
     groups = ["a"] * 200 + ["b"] * 200
-    y = np.vstack([three_values(200), GENERATOR.normal(size=(200, 1))])
-    zero = gb.predictors.Constant(np.zeros_like)
+    y = np.vstack([three_values(200, 0), normal(200, 1)])
+    zero = gb.predictors.MeanOnly(np.zeros_like)
     calibrated = gb.calibrate(zero, np.arange(400.0), y, calibrator=gb.Grouped(), groups=groups)
     assert gb.evaluate(calibrated, np.arange(400.0) + 0.5, y, groups=groups).ties
     assert not gb.evaluate(calibrated, np.arange(200.0) + 0.5, y[200:], groups=groups[200:]).ties
 
 
 def test_nothing_to_evaluate_is_refused() -> None:
-    zero = gb.predictors.Constant(np.zeros_like)
+    zero = gb.predictors.MeanOnly(np.zeros_like)
     calibrated = gb.calibrate(zero, np.arange(20.0), np.arange(20.0))
     with pytest.raises(ValueError, match="at least one test point"):
         gb.evaluate(calibrated, np.empty((0, 1)), np.empty((0, 1)))
@@ -225,8 +232,8 @@ def test_nothing_to_evaluate_is_refused() -> None:
 
 
 def test_reuse_is_noticed_in_spite_of_a_repeated_row() -> None:
-    x, y = np.arange(50.0), GENERATOR.normal(size=50)
+    x, y = np.arange(50.0), normal(50, 0)[:, 0]
     x, y = np.append(x, x[0]), np.append(y, y[0])
-    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x, y)
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(np.zeros_like), x, y)
     with pytest.warns(UserWarning, match="51 of 51 test points are calibration points"):
         gb.evaluate(calibrated, x, y)

@@ -58,7 +58,7 @@ def test_dropout_acts_in_training_only_where_it_should_and_from_its_own_generato
 
 def test_a_constrained_network_meets_its_conditions() -> None:
     problem = AllenCahn2D()
-    net = Constrained(mlp(2, [8]), problem.lift, problem.mask)
+    net = Constrained(mlp(2, [8]), problem.lift, problem.bubble)
     (condition,) = problem.conditions()
     x = condition.points(problem.domain, 40)
     assert (net(x) - problem.solution(x)).abs().max() < 1e-6

@@ -37,7 +37,7 @@ def test_the_scenarios_have_the_documented_sizes() -> None:
     )
     assert at(corner, 0.6, 0.35) == pytest.approx(0.55 / (1 + 2.718281828**-0.5), rel=0.01)
     for model in (noise.Disc(), noise.Ring(), corner, noise.Front()):
-        region, mask = model.region(X), model.mask(X)
+        region, mask = model.region(X), model.authors_region(X)
         assert 0 < region.double().mean() < 0.25 and (mask | ~region).all()
         assert model.extra(X)[region].mean() > 4 * model.extra(X)[~mask].mean()
 

@@ -49,9 +49,9 @@ def test_an_infinite_band_fills_the_height() -> None:
 @pytest.mark.parametrize("order", [np.arange(35), np.random.default_rng(0).permutation(35)])
 def test_a_grid_becomes_a_picture_whatever_its_order(order: np.ndarray) -> None:
     values = (GRID[:, 0] + 10 * GRID[:, 1])[order]
-    alone = gb.plot.field(GRID[order], values, colorbar=False)
+    alone = gb.plot.heatmap(GRID[order], values, colorbar=False)
     assert len(alone.figure.axes) == 1
-    ax = gb.plot.field(GRID[order], values, label="u", limits=(0, 12))
+    ax = gb.plot.heatmap(GRID[order], values, label="u", limits=(0, 12))
     mesh = ax.collections[0]
     assert mesh.get_clim() == (0, 12)
     assert np.allclose(np.asarray(mesh.get_array()), AXIS[None, :] + 10 * AXIS[:5, None])
@@ -67,14 +67,92 @@ def test_scattered_points_become_triangles_and_infinite_widths_stay_blank() -> N
     gb.plot.width(everywhere)
 
 
+def constant(x: np.ndarray, kind: str, mean: float = 10.0, half: float = 0.0658) -> gb.Band:
+    """A calibrated band of one width around a mean that is large beside it, rounded as in `kind`."""
+    at = torch.tensor(x, dtype=torch.float32) if kind == "float32" else x
+    wave = mean * np.sin(7 * x[:, :1])
+    y = torch.tensor(wave, dtype=torch.float32) if kind == "float32" else wave
+    ends = (at, y, y - half, y + half)
+    return gb.Band(*ends, level=0.9)
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+@pytest.mark.parametrize("points", [GRID, np.random.default_rng(0).uniform(size=(50, 2))])
+def test_a_constant_width_is_drawn_in_one_color_and_said(points: np.ndarray, kind: str) -> None:
+    band = constant(points, kind)
+    assert len(np.unique(np.asarray(band.width))) > 1  # by rounding
+    ax = gb.plot.width(band)
+    colors = ax.collections[0]
+    drawn = np.unique(np.asarray(colors.get_array()))
+    assert drawn.size == 1 and abs(drawn[0] - 0.1316) < 1e-5
+    low, high = colors.get_clim()
+    assert low < 0.94 * high and low < drawn[0] < high
+    bar = colors.colorbar
+    assert bar is not None and bar.ax.get_ylabel() == "width of the 0.9 band: 0.1316 everywhere"
+    ax.figure.canvas.draw()
+    assert [text.get_text() for text in bar.ax.get_yticklabels()] == ["0.1316"]
+    assert bar.ax.yaxis.get_offset_text().get_text() == ""
+
+
+@pytest.mark.parametrize("kind", ["float32", "float64"])
+def test_a_constant_width_over_a_line_is_a_level_line_in_the_picture(kind: str) -> None:
+    ax = gb.plot.width(constant(X[:, None], kind))
+    drawn = np.unique(np.asarray(ax.get_lines()[0].get_ydata()))
+    assert drawn.size == 1 and ax.get_ylabel() == "width of the 0.9 band: 0.1316 everywhere"
+    assert ax.get_ylim()[0] == 0 and 1.2 * drawn[0] < ax.get_ylim()[1] < 2 * drawn[0]
+    ax = gb.plot.width(gb.Band([0.0, 1.0], [0.0, 1.0], [0.0, 1.0], [0.0, 1.0], 0.9))
+    assert ax.get_ylabel().endswith(": 0 everywhere") and ax.get_ylim() == (0, 1)
+
+
+def test_a_width_that_varies_is_drawn_as_it_is() -> None:
+    half = 0.0658 * (1 + 1e-3 * GRID[:, :1])
+    mean = np.sin(7 * GRID[:, :1])
+    ax = gb.plot.width(gb.Band(GRID, mean, mean - half, mean + half, 0.9))
+    colors = ax.collections[0]
+    assert colors.get_clim() == (np.asarray(colors.get_array()).min(), np.asarray(colors.get_array()).max())
+    assert colors.colorbar is not None and colors.colorbar.ax.get_ylabel() == "width of the 0.9 band"
+    line = gb.plot.width(gb.Band(GRID[:, :1], mean, mean - half, mean + half, 0.9))
+    assert np.ptp(np.asarray(line.get_lines()[0].get_ydata())) > 0 and "everywhere" not in line.get_ylabel()
+
+
+def test_a_constant_field_with_holes_or_given_limits_says_so() -> None:
+    values = np.where(GRID[:, 0] > 0.5, np.inf, 2.0)
+    bar = gb.plot.heatmap(GRID, values, label="u").collections[0].colorbar
+    assert bar is not None and bar.ax.get_ylabel() == "u: 2 where it is finite"
+    colors = gb.plot.heatmap(GRID, 2 + 1e-9 * GRID[:, 0], limits=(0, 4)).collections[0]
+    assert colors.get_clim() == (0, 4) and len(np.unique(np.asarray(colors.get_array()))) == 1
+    assert colors.colorbar is not None and colors.colorbar.ax.get_ylabel() == "2 everywhere"
+    assert len(colors.colorbar.get_ticks()) > 2
+
+
 def test_the_coverage_curve_shades_what_a_valid_band_may_show() -> None:
-    model = gb.predictors.Given(np.sin, np.ones_like)
+    model = gb.predictors.Given(np.sin, lambda x: 1 + x)
     y = np.sin(X) + np.random.default_rng(1).normal(size=30)
     ax = gb.plot.coverage_curve(gb.evaluate(gb.calibrate(model, X, y), X + 1, y, regions={"a": X > 0.5}))
     labels = [text.get_text() for text in ax.get_legend().get_texts()]  # type: ignore[union-attr]
     assert labels == ["valid (99 %)", "this band", "constant width", "before calibration"]
     clustered = gb.calibrate(model, X, y, calibrator=gb.Clustered(), groups=np.arange(30))
     gb.plot.coverage_curve(gb.evaluate(clustered, X + 1, y))
+    alone = gb.calibrate(np.sin, X, y)
+    ax = gb.plot.coverage_curve(gb.evaluate(alone, X + 1, y))
+    assert ax.get_legend_handles_labels()[1] == ["valid (99 %)", "this band"]
+
+
+def test_outputs_that_are_covered_each_by_itself_have_curves_of_their_own() -> None:
+    def two(x: np.ndarray) -> gb.Prediction:
+        return gb.Prediction(x, np.c_[x, x], 1 + np.c_[x, x])
+
+    y = np.random.default_rng(1).normal(size=(30, 2))
+    made = gb.calibrate(two, X, y, score=gb.Scaled(joint=False))
+    ax = gb.plot.coverage_curve(gb.evaluate(made, X + 1, y))
+    lines = {
+        str(line.get_label()): line for line in ax.get_lines() if not str(line.get_label()).startswith("_")
+    }
+    kinds = ("this band", "constant width", "before calibration")
+    assert list(lines) == [f"{kind}, y{j}" for kind in kinds for j in (0, 1)]
+    for kind in kinds:
+        first, second = (lines[f"{kind}, y{j}"] for j in (0, 1))
+        assert first.get_color() == second.get_color() and first.get_linestyle() != second.get_linestyle()
 
 
 def test_plots_say_which_shape_they_want() -> None:
@@ -83,4 +161,4 @@ def test_plots_say_which_shape_they_want() -> None:
     with pytest.raises(ValueError, match="came from arrays without points"):
         gb.plot.band(gb.Band(None, [0.0], [0.0], [0.0], 0.9))
     with pytest.raises(ValueError, match=r"should be \(30, 2\) for a field, got \(30, 1\)"):
-        gb.plot.field(X, X)
+        gb.plot.heatmap(X, X)

@@ -16,7 +16,7 @@ PROBLEMS = [Poisson1D(), AllenCahn2D(), Helmholtz3D(), DampedOscillator()]
 
 def fitted(problem: Problem, *, steps: int = 5, **options: object) -> gb.Fitted:
     net = mlp(problem.domain.d, [8, 6], seed=1).double()
-    recipe = gb.Recipe(steps=steps, finish=0, inside=20, faces=12)
+    recipe = gb.Recipe(steps=steps, finish=0, n_interior=20, n_boundary=12)
     data = problem.observe(15, noise=0.05, seed=1)
     return gb.fit(problem, net, data, recipe=recipe, progress=False)
 
@@ -50,7 +50,7 @@ def test_value_and_gradient_equal_autograd(problem: Problem) -> None:
 
 
 def test_the_number_of_points_is_accuracy_and_not_evidence() -> None:
-    few, many = (Potential(fitted(AllenCahn2D()), inside=n, faces=n) for n in (500, 4000))
+    few, many = (Potential(fitted(AllenCahn2D()), n_interior=n, n_boundary=n) for n in (500, 4000))
     assert float(few.misfit(few.start)) == pytest.approx(float(many.misfit(many.start)), rel=0.1)
 
 
@@ -87,7 +87,7 @@ def test_a_posterior_needs_data() -> None:
 @pytest.mark.parametrize("hard", [False, True])
 def test_a_jacobian_is_the_gradient_of_each_miss(problem: Problem, hard: bool) -> None:
     net = mlp(problem.domain.d, [7, 5], seed=3).double()
-    net = Constrained(net, problem.lift, problem.mask) if hard else net
+    net = Constrained(net, problem.lift, problem.bubble) if hard else net
     x = problem.domain.uniform(6, torch.Generator().manual_seed(0)).double()
     misses, slopes = jacobian(problem.residual, net, x)
     assert misses.shape == (6, 1) and slopes.shape == (6, 1, len(flat_weights(net)))
@@ -102,7 +102,8 @@ def test_a_jacobian_is_the_gradient_of_each_miss(problem: Problem, hard: bool) -
 
 
 def test_a_jacobian_in_some_weights_is_a_part_of_the_whole() -> None:
-    net, x = mlp(2, [5, 4], outputs=2).double(), torch.rand(300, 2, dtype=torch.float64)
+    net = mlp(2, [5, 4], outputs=2).double()
+    x = torch.rand(300, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     _, whole = jacobian(value, net, x)
     _, last = jacobian(value, net, x, ["layers.2.weight", "layers.2.bias"])
     assert last.shape == (300, 2, 10) and torch.allclose(whole[..., -10:], last)

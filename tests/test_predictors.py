@@ -24,20 +24,24 @@ def positive(x: np.ndarray) -> np.ndarray:
 @cache
 def fitted(seed: int = 0, dropout: float = 0.0) -> gb.Fitted:
     problem = gb.problems.AllenCahn2D()
-    recipe = gb.Recipe(steps=20, finish=10, inside=32, faces=16)
+    recipe = gb.Recipe(steps=20, finish=10, n_interior=32, n_boundary=16)
     net = gb.mlp(2, [8, 8], seed=seed, dropout=dropout)
     return gb.fit(problem, net, problem.observe(40, noise=0.05), recipe=recipe, seed=seed, progress=False)
 
 
 NETWORK = network()
-BAYES: dict[str, Any] = dict(inside=32, faces=16, progress=False)
+BAYES: dict[str, Any] = dict(n_interior=32, n_boundary=16, progress=False)
 MAKERS: dict[str, Callable[[], Any]] = {
-    "Constant": lambda: gb.predictors.Constant(NETWORK),
+    "MeanOnly": lambda: gb.predictors.MeanOnly(NETWORK),
     "Given": lambda: gb.predictors.Given(NETWORK, positive),
+    "PredictionFunction": lambda: gb.predictors.PredictionFunction(gb.predictors.Given(NETWORK, positive)),
     "Distance": lambda: gb.predictors.Distance(fitted()),
     "LatentDistance": lambda: gb.predictors.LatentDistance(fitted()),
-    "LatentDistance, by latent neighbours": lambda: gb.predictors.LatentDistance(fitted(), search="latent"),
+    "LatentDistance, by latent neighbors": lambda: gb.predictors.LatentDistance(fitted(), search="latent"),
     "Dropout": lambda: gb.predictors.Dropout(fitted(dropout=0.1)),
+    "Dropout, in any network": lambda: gb.predictors.Dropout(
+        torch.nn.Sequential(NETWORK, torch.nn.Tanh()), training_data=fitted().training_data
+    ),
     "Ensemble": lambda: gb.predictors.Ensemble([fitted(0), fitted(1)]),
     "LastLayerLaplace": lambda: gb.predictors.LastLayerLaplace(fitted()),
     "Laplace": lambda: gb.predictors.Laplace(fitted()),
@@ -57,15 +61,15 @@ def test_every_predictor_obeys_the_laws(name: str) -> None:
     for x in (X, X.astype(np.float32), torch.tensor(X), torch.tensor(X).float()):
         check_predictor(predictor, x)
         scale = predictor(x).scale
-        if name not in ("Constant", "Given"):
-            assert bool((scale > 0).all()) and predictor.train is not None
+        if name not in ("MeanOnly", "Given", "PredictionFunction"):
+            assert bool((scale > 0).all()) and predictor.training_data is not None
 
 
 def test_the_mode_of_each_part_of_a_network_is_restored() -> None:
     net = network()
     net.get_submodule("3").eval()
     before = [module.training for module in net.modules()]
-    gb.predictors.Constant(net)(X)
+    gb.predictors.MeanOnly(net)(X)
     assert [module.training for module in net.modules()] == before
     assert len(set(before)) == 2
 
@@ -73,25 +77,25 @@ def test_the_mode_of_each_part_of_a_network_is_restored() -> None:
 def test_the_mode_is_restored_after_an_error() -> None:
     net = network()
     with pytest.raises(RuntimeError):
-        gb.predictors.Constant(net)(X[:, :1])
+        gb.predictors.MeanOnly(net)(X[:, :1])
     assert all(module.training for module in net.modules())
 
 
 def test_a_module_without_parameters_and_a_function_of_tensors_work() -> None:
     x = torch.tensor(X)
-    assert torch.equal(gb.predictors.Constant(torch.nn.Tanh())(x).mean, torch.tanh(x))
-    assert torch.equal(gb.predictors.Constant(torch.sin)(x).mean, torch.sin(x))
+    assert torch.equal(gb.predictors.MeanOnly(torch.nn.Tanh())(x).mean, torch.tanh(x))
+    assert torch.equal(gb.predictors.MeanOnly(torch.sin)(x).mean, torch.sin(x))
 
 
 def test_at_training_is_the_prediction_itself() -> None:
     given = gb.predictors.Given(np.sin, positive)
     with pytest.raises(ValueError, match="as many outputs"):
         given(X)
-    constant = gb.predictors.Constant(positive)
+    constant = gb.predictors.MeanOnly(positive)
     assert np.array_equal(constant.at_training(X).mean, constant(X).mean)
     given = gb.predictors.Given(positive, positive)
     assert np.array_equal(given.at_training(X).scale, given(X).scale)  # type: ignore[arg-type]
 
 
 def test_a_list_will_do() -> None:
-    assert gb.predictors.Constant(np.sin)([0.5]).mean.shape == (1, 1)  # type: ignore[arg-type]
+    assert gb.predictors.MeanOnly(np.sin)([0.5]).mean.shape == (1, 1)  # type: ignore[arg-type]

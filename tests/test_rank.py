@@ -43,6 +43,32 @@ def test_a_level_is_the_decimal_that_was_written(level: Any) -> None:
     assert exact(level) == Fraction(19, 20)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("fraction", ["2/3", "1/3", "6/7", "5/6", "1/7", "8/9"])
+def test_a_float_that_is_a_simple_fraction_means_it(fraction: str, dtype: type) -> None:
+    value = Fraction(fraction)
+    assert exact(dtype(value.numerator / value.denominator)) == value
+    assert exact(value.numerator / value.denominator) == value
+    n = value.denominator - 1  # the smallest n at which (n + 1) level is whole
+    assert rank(n, dtype(value.numerator / value.denominator)) == value.numerator
+
+
+def test_a_decimal_is_never_taken_for_a_fraction_nearby() -> None:
+    for digits in (1, 2, 3, 4):
+        for i in range(1, 10**digits, max(1, 10**digits // 997)):
+            assert exact(i / 10**digits) == Fraction(i, 10**digits)
+    for i in range(1, 1000):
+        assert exact(np.float32(i / 1000)) == Fraction(i, 1000)  # type: ignore[arg-type]
+    assert exact(0.666) == Fraction(333, 500) and exact(0.6667) == Fraction(6667, 10000)
+    assert exact(0.123456789012345) == Fraction("0.123456789012")
+
+
+def test_bfloat16_is_the_shortest_decimal_that_rounds_to_it() -> None:
+    for level in ("0.5", "0.8", "0.9", "0.95", "0.99", "0.75"):
+        assert exact(torch.tensor(float(level), dtype=torch.bfloat16)) == Fraction(level)  # type: ignore[arg-type]
+        assert exact(torch.tensor(float(level), dtype=torch.float16)) == Fraction(level)  # type: ignore[arg-type]
+
+
 def test_a_grid_of_float_levels_means_what_it_says() -> None:
     for grid in (np.arange(1, 20) * 0.05, np.linspace(0.05, 0.95, 19), np.arange(0.05, 1, 0.05)[:19]):
         for dtype in (np.float64, np.float32):

@@ -2,6 +2,7 @@
 
 import warnings
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,11 +10,10 @@ import pytest
 import guardband as gb
 from guardband.report import _misses, report, sections
 
-GENERATOR = np.random.default_rng(0)
 
-
-def drawn(d: int, n: int = 60, m: int = 1) -> tuple[np.ndarray, np.ndarray]:
-    return GENERATOR.uniform(size=(n, d)), GENERATOR.normal(size=(n, m))
+def drawn(d: int, n: int = 60, m: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
+    generator = np.random.default_rng(seed)
+    return generator.uniform(size=(n, d)), generator.normal(size=(n, m))
 
 
 def zero(x: np.ndarray) -> np.ndarray:
@@ -22,8 +22,8 @@ def zero(x: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(("d", "pictures"), [(1, 4), (2, 4), (3, 4)])
 def test_every_dimension_has_its_pictures(d: int, pictures: int, tmp_path: Path) -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(zero), *drawn(d))
-    path = report(calibrated, *drawn(d, 200), path=tmp_path / "page.html", facts={"data": "<b>"})
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(d))
+    path = report(calibrated, *drawn(d, 200, seed=1), path=tmp_path / "page.html", facts={"data": "<b>"})
     text = path.read_text()
     assert text.count("<img") == pictures and "&lt;b&gt;" in text and "<b>" not in text
     assert "lies between 0." in text and "Beta law" in text and "constant width" in text
@@ -31,21 +31,21 @@ def test_every_dimension_has_its_pictures(d: int, pictures: int, tmp_path: Path)
 
 
 def test_without_measurements_nothing_is_claimed_to_be_measured(tmp_path: Path) -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(zero), *drawn(2), confidence=0.9)
-    text = report(calibrated, drawn(2, 50)[0], path=tmp_path / "page.md", level=0.8).read_text()
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(2), confidence=0.9)
+    text = report(calibrated, drawn(2, 50, seed=1)[0], path=tmp_path / "page.md", level=0.8).read_text()
     assert "nothing was measured" in text and "at least 80 %" in text and "With confidence 0.9" in text
     assert text.startswith("# A prediction band")
 
 
 def test_an_infinite_band_is_said_to_be_one() -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(zero), *drawn(1, 10))
-    claim = sections(calibrated, *drawn(1, 20))[0].paragraphs[0]
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(1, 10))
+    claim = sections(calibrated, *drawn(1, 20, seed=1))[0].paragraphs[0]
     assert "infinite at 100% of the points" in claim
 
 
 def test_what_may_void_the_guarantee_comes_first() -> None:
     x, y = drawn(1, 60)
-    calibrated = gb.calibrate(gb.predictors.Constant(zero), x, y)
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), x, y)
     checks = sections(calibrated, x + 5)[2]
     assert checks.table[1][0] == "ALARM" and "speaks against it" in checks.paragraphs[0]
 
@@ -53,32 +53,35 @@ def test_what_may_void_the_guarantee_comes_first() -> None:
 def test_calibrations_without_a_law_say_so() -> None:
     x, y = drawn(1, 60)
     calibrated = gb.calibrate(
-        gb.predictors.Constant(zero), x, y, calibrator=gb.Clustered(), groups=np.arange(60)
+        gb.predictors.MeanOnly(zero), x, y, calibrator=gb.Clustered(), groups=np.arange(60)
     )
     assert "no exact law" in sections(calibrated, x + 0.001)[3].paragraphs[1]
     grouped = gb.calibrate(
-        gb.predictors.Constant(zero), x, y, calibrator=gb.Grouped(), groups=np.arange(60) % 2
+        gb.predictors.MeanOnly(zero), x, y, calibrator=gb.Grouped(), groups=np.arange(60) % 2
     )
-    made = sections(grouped, *drawn(1, 30), groups=np.arange(30) % 2)
+    made = sections(grouped, *drawn(1, 30, seed=1), groups=np.arange(30) % 2)
     assert "in every group" in made[1].paragraphs[0]
 
 
 def test_several_outputs_are_covered_jointly() -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(lambda x: np.zeros((len(x), 2))), *drawn(1, 40, 2))
-    assert "2 outputs each, covered jointly" in sections(calibrated, *drawn(1, 40, 2))[3].paragraphs[0]
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 2))), *drawn(1, 40, 2))
+    assert (
+        "2 outputs each, covered jointly" in sections(calibrated, *drawn(1, 40, 2, seed=1))[3].paragraphs[0]
+    )
 
 
 def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
-    fields = GENERATOR.normal(size=(40, 6, 1))
-    predictor = gb.predictors.Constant(lambda x: np.zeros((len(x), 6, 1)))
-    calibrated = gb.calibrate(predictor, GENERATOR.normal(size=(40, 2)), fields, score=gb.Simultaneous())
-    text = report(calibrated, GENERATOR.normal(size=(9, 2)), path=tmp_path / "page.html").read_text()
+    generator = np.random.default_rng(0)
+    fields = generator.normal(size=(40, 6, 1))
+    predictor = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 1)))
+    calibrated = gb.calibrate(predictor, generator.normal(size=(40, 2)), fields, score=gb.Simultaneous())
+    text = report(calibrated, generator.normal(size=(9, 2)), path=tmp_path / "page.html").read_text()
     assert "Whole fields were calibrated" in text
 
 
 def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(zero), *drawn(1, 100))
-    x, y = drawn(1, 100)
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(1, 100))
+    x, y = drawn(1, 100, seed=1)
     made = sections(calibrated, x, y + 5)
     assert made[0].title == "The claim does not hold on these data" and made[0].paragraphs[0].startswith(
         "NOT"
@@ -92,12 +95,14 @@ def test_misses_are_held_against_the_threshold_at_their_place(tmp_path: Path) ->
     rng = np.random.default_rng(0)
     x, noise = rng.uniform(size=100), rng.normal(size=100)
     groups = x > 0.5
-    model = gb.predictors.Constant(np.zeros_like)
+    model = gb.predictors.MeanOnly(np.zeros_like)
     calibrated = gb.calibrate(model, x, noise * (1 + 9 * groups), calibrator=gb.Grouped(), groups=groups)
     import matplotlib.pyplot as plt
 
     ax = plt.figure().gca()
-    _misses(calibrated, 0.9, ax)
+    share = calibrated.misses(0.9)
+    assert share is not None
+    _misses(share, ax)
     legend = ax.get_legend()
     assert legend is not None
     inside = int(legend.get_texts()[0].get_text().split(": ")[1].split()[0])
@@ -107,16 +112,56 @@ def test_misses_are_held_against_the_threshold_at_their_place(tmp_path: Path) ->
 def test_regions_have_lines_of_their_own(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=(2, 200))
-    calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x[:100], y[:100])
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(np.zeros_like), x[:100], y[:100])
     regions = {"late": lambda x: x[:, 0] > 0.5}
     page = gb.report(calibrated, x[100:], y[100:], path=tmp_path / "band.md", regions=regions)
     assert "this band, late" in page.read_text()
 
 
+def test_each_output_by_itself_has_its_lines_and_no_common_miss(tmp_path: Path) -> None:
+    model = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 2)))
+    calibrated = gb.calibrate(model, *drawn(1, 99, 2), score=gb.Absolute(joint=False))
+    x, y = drawn(1, 100, 2)
+    page = report(calibrated, x, y, path=tmp_path / "page.md", level=0.9).read_text()
+    assert "2 outputs each, covered each by itself" in page and "y1: Consistent" in page
+    assert "this band, y1" in page and "calibration points missed" not in page
+
+
+def test_balls_and_sets_that_cannot_be_shown_are_reported_too(tmp_path: Path) -> None:
+    class Largest(gb.conformal.Score):
+        def __call__(self, prediction: gb.Prediction, y: np.ndarray) -> np.ndarray:
+            return largest(y - prediction.mean)
+
+    class Ball(Largest):
+        def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
+            return gb.NormBand(prediction.x, prediction.mean, q, largest, level)
+
+    def largest(difference: np.ndarray) -> np.ndarray:
+        return abs(difference).max(axis=(1, 2))
+
+    generator = np.random.default_rng(0)
+    fields, x = generator.normal(size=(80, 6, 1)), generator.normal(size=(80, 2))
+    predictor = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 1)))
+    for score in (Largest(), Ball()):
+        calibrated = gb.calibrate(predictor, x[:40], fields[:40], score=score)
+        page = report(calibrated, x[40:], fields[40:], path=tmp_path / "page.md", level=0.9).read_text()
+        assert ("Its diameter in its norm is" in page) == isinstance(score, Ball) and "Consistent" in page
+
+
+def test_a_calibration_on_a_frame_is_reported(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    generator = np.random.default_rng(0)
+    frame = pandas.DataFrame({"x": generator.uniform(size=80), "site": ["a", "b"] * 40})
+    y = generator.normal(size=80)
+    calibrated = gb.calibrate(lambda frame: np.zeros(len(frame)), frame[:40], y[:40])
+    page = report(calibrated, frame[40:], y[40:], path=tmp_path / "page.md", level=0.9).read_text()
+    assert "not by site" in page and page.count("![") >= 3
+
+
 @pytest.mark.parametrize("where", ["one sensor", "a diagonal", "one place", "few"])
 def test_points_that_span_no_plane_are_reported_too(where: str, tmp_path: Path) -> None:
-    calibrated = gb.calibrate(gb.predictors.Constant(zero), *drawn(2, 5 if where == "few" else 60))
-    x, y = drawn(2, 40)
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(2, 5 if where == "few" else 60))
+    x, y = drawn(2, 40, seed=1)
     if where == "one sensor":
         x[:, 0] = 0.5
     elif where == "a diagonal":
@@ -134,6 +179,8 @@ def test_a_far_outlier_does_not_draw_a_million_bars() -> None:
     x, y = drawn(1, 200)
     y[3] = -9999.0
     _, ax = plt.subplots()
-    _misses(gb.calibrate(gb.predictors.Constant(zero), x, y), 0.9, ax)
+    share = gb.calibrate(gb.predictors.MeanOnly(zero), x, y).misses(0.9)
+    assert share is not None
+    _misses(share, ax)
     assert len(ax.patches) <= 150 and "5 or more" in [text.get_text() for text in ax.texts]
     plt.close("all")

@@ -1,12 +1,28 @@
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 
 import guardband as gb
+from guardband.conformal.laws import CoverageLaw, tails, total_counts
+from guardband.conformal.rank import quantile, rank
 from guardband.conformal.scores import Score, Symmetric
 from guardband.testing import check_score
 
-SCORES = [gb.Absolute(), gb.Scaled(), gb.Total(0.1), gb.Total(0)]
+SCORES = [
+    gb.Absolute(),
+    gb.Scaled(),
+    gb.Total(0.1),
+    gb.Total(0),
+    gb.Absolute(units=3.0),
+    gb.Absolute(joint=False),
+    gb.Scaled(joint=False),
+    gb.Total(0.1, joint=False),
+]
 
 
 @pytest.mark.parametrize("outputs", [1, 2, 5])
@@ -98,3 +114,209 @@ def test_a_score_never_broadcasts() -> None:
     assert gb.Scaled()(prediction, np.array([3.0, 1.0])).tolist() == [3.0, 1.0]
     with pytest.raises(ValueError, match=r"the shape of the predictions, \(2, 1\), got \(3, 1\)"):
         gb.Scaled()(prediction, np.ones(3))
+
+
+def test_nan_is_in_no_set() -> None:
+    prediction, y = gb.Prediction(None, np.zeros((3, 2))), np.array([[0.0, np.nan], [0.0, 0.0], [np.nan] * 2])
+    for score in (gb.Absolute(), gb.Scaled(), gb.Total(1.0)):
+        for q in (1.0, np.inf):
+            assert score.contains(prediction, y, q).tolist() == [False, True, False]
+    in_torch = gb.Prediction(None, torch.zeros(3, 2))
+    assert gb.Scaled().contains(in_torch, torch.tensor(y), 1.0).tolist() == [False, True, False]
+    made = gb.calibrate_arrays(np.zeros(30), np.arange(30.0))
+    assert made.contains(gb.Prediction(None, [0.0, 0.0]), [np.nan, 1.0], 0.9).tolist() == [False, True]
+
+
+@gb.kept
+@dataclass(frozen=True, repr=False)
+class SignedMiss(Score):
+    """y - mean: one-sided, and negative for half of all targets."""
+
+    def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
+        return (y - prediction.mean)[:, 0]
+
+    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.Band:
+        mean = prediction.mean
+        q = np.asarray(q, mean.dtype).reshape(-1, 1)
+        upper = mean + q + 4 * np.finfo(mean.dtype).eps * (abs(q) + abs(mean))
+        return gb.Band(prediction.x, prediction.mean, np.full_like(upper, -np.inf), upper, level)
+
+
+def test_scores_may_be_negative(tmp_path: Path) -> None:
+    check_score(SignedMiss())
+    y = np.linspace(-5, 1, 99)
+    made = gb.calibrate_arrays(np.zeros(99), y, score=SignedMiss())
+    assert made.threshold(made.prediction, 0.5) == quantile(y, 0.5) == y[49] < 0
+    assert made.band(made.prediction, 0.5).contains(y).sum() == 50
+    again = gb.load(gb.save(made, tmp_path))
+    assert np.array_equal(again.band(made.prediction, 0.5).upper, made.band(made.prediction, 0.5).upper)
+    with pytest.raises(ValueError, match="`scores` should be numbers, but row 0 is NaN"):
+        quantile([np.nan, 1.0], 0.5)
+    with pytest.raises(ValueError, match=r"learns from scores >= 0, one per row, which SignedMiss\(\)"):
+        gb.calibrate(
+            np.zeros_like, y, y, score=SignedMiss(), calibrator=gb.Local(gb.Observations(y + 0.03, y))
+        )
+
+
+def root_mean_square(difference: Any) -> Any:
+    return (difference**2).mean(axis=(1, 2)) ** 0.5
+
+
+@gb.kept
+@dataclass(frozen=True, repr=False)
+class InTheMean(Score):
+    """The root mean square over a field: its sets are balls, no boxes."""
+
+    def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
+        return root_mean_square(y - prediction.mean)
+
+    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
+        return gb.NormBand(prediction.x, prediction.mean, q, root_mean_square, level)
+
+
+@dataclass(frozen=True, repr=False)
+class Shapeless(InTheMean):
+    """A score whose sets cannot be shown."""
+
+    band = Score.band  # type: ignore[assignment]
+
+
+def test_a_ball_is_a_set_too(tmp_path: Path) -> None:
+    check_score(InTheMean(), nodes=5)
+    check_score(InTheMean(), nodes=5, outputs=2)
+    check_score(Shapeless(), nodes=5)
+    fields = np.random.default_rng(0).normal(size=(150, 5, 1))
+    for score in (InTheMean(), Shapeless()):
+        made = gb.calibrate_arrays(0 * fields[:99], fields[:99], score=score)
+        new = gb.Prediction(None, 0 * fields[99:])
+        inside = made.contains(new, fields[99:], 0.9)
+        found = gb.evaluate(made, new, fields[99:], level=0.9)
+        assert found.coverage == inside.mean() and found.consistent is not None
+        assert np.isnan(found.interval_score) and [row.name for row in found.rows][1:] == ["constant width"]
+        if isinstance(score, Shapeless):
+            assert np.isnan(found.sharpness)
+            with pytest.raises(TypeError, match=r"set of Shapeless\(\) is no box, .* calibrated.contains"):
+                made.band(new, 0.9)
+            continue
+        ball = made.band(new, 0.9)
+        assert isinstance(ball, gb.NormBand) and np.array_equal(ball.contains(fields[99:]), inside)
+        assert found.sharpness == pytest.approx(2 * ball.radius[0])
+        assert np.array_equal(gb.load(gb.save(made, tmp_path)).band(new, 0.9).radius, ball.radius)
+
+
+SIZES = np.array([1.0, 1e5])
+"""Two outputs, one of which is a hundred thousand times as large."""
+
+
+def two_outputs(n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    x = generator.uniform(size=(n, 1))
+    return x, SIZES * (np.sin(3 * x) + 0.1 * generator.normal(size=(n, 2)))
+
+
+def flat_model(training_data: gb.Observations | None = None) -> gb.predictors.MeanOnly:
+    return gb.predictors.MeanOnly(lambda x: 0 * x + 0 * SIZES, training_data=training_data)
+
+
+def test_each_output_has_the_unit_that_its_training_data_show() -> None:
+    generator = np.random.default_rng(0)
+    train = gb.Observations(*two_outputs(200, generator))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        made = gb.calibrate(flat_model(train), *two_outputs(99, generator))
+    spread = train.y.std(axis=0)
+    width = made([0.5], 0.9).width[0]
+    assert width / width[0] == pytest.approx(spread / spread[0])
+    assert made.score == gb.Scaled(units=spread)
+    found = gb.evaluate(made, *two_outputs(100, generator), level=0.9)
+    assert found.rows[0].name == "this band"
+    assert found.rows[0].widths == pytest.approx(width) and "y1 " in str(found)
+    given = gb.calibrate(flat_model(), train.x, train.y, score=gb.Absolute(units=SIZES))([0.5], 0.9).width[0]
+    assert given / given[0] == pytest.approx(SIZES)
+
+
+def test_outputs_of_very_different_size_without_a_unit_are_a_warning() -> None:
+    x, y = two_outputs(99, np.random.default_rng(0))
+    with pytest.warns(
+        UserWarning, match=r"by a factor of 9.9e\+04, .* Scaled\(units=\[...\]\).*joint=False"
+    ) as seen:
+        made = gb.calibrate(flat_model(), x, y)
+    assert seen[0].filename == __file__
+    assert np.ptp(made(x, 0.9).width) == pytest.approx(0, abs=1e-6)
+    with pytest.warns(UserWarning, match=r"Absolute\(units="):
+        gb.calibrate_arrays(0 * y, y, score=gb.Absolute())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gb.calibrate_arrays(0 * y, y, 1 + abs(y))  # a scale is a unit
+        gb.calibrate_arrays(0 * y, y, score=gb.Scaled(units=SIZES))
+        gb.calibrate_arrays(0 * y, y, score=gb.Scaled(joint=False))
+        gb.calibrate_arrays(0 * y, y * [1, 0])  # one output is always the same
+        gb.calibrate_arrays(0 * y, y / SIZES)
+
+
+@pytest.mark.parametrize("units", [0.0, -1.0, [1.0, 0.0], [1.0, np.nan], [[1.0]], np.inf])
+def test_units_should_be_positive(units: Any) -> None:
+    with pytest.raises(ValueError, match="`units` should be positive numbers, one per output, got"):
+        gb.Scaled(units=units)
+
+
+def test_there_should_be_as_many_units_as_outputs() -> None:
+    with pytest.raises(ValueError, match=r"`units` should be one number or one per output \(2\), got 3"):
+        gb.calibrate_arrays(np.zeros((9, 2)), np.ones((9, 2)), score=gb.Absolute(units=[1, 2, 3]))
+
+
+@pytest.mark.parametrize("joint", [True, False])
+def test_outputs_with_units_obey_the_exact_law(joint: bool) -> None:
+    """Jointly, all outputs of a row at once; each by itself, every single output."""
+    generator, draws, n, m, level = np.random.default_rng(0), 300, 30, 40, 0.8
+    train = gb.Observations(*two_outputs(100, generator))
+    covered: Any = 0
+    for _ in range(draws):
+        x, y = two_outputs(n + m, generator)
+        made = gb.calibrate(flat_model(train), x[:n], y[:n], score=gb.Scaled(joint=joint))
+        covered += made.contains(x[n:], y[n:], level).sum(axis=0)
+    law = total_counts([(CoverageLaw(rank(n, level), n), m)], repeats=draws)
+    for count in np.atleast_1d(covered):
+        assert min(tails(law, int(count))) > 1e-3 / 4
+    assert made.joint is joint and np.shape(covered) == (() if joint else (2,))  # type: ignore
+
+
+def test_each_output_by_itself_has_its_own_threshold_law_and_verdict() -> None:
+    generator = np.random.default_rng(1)
+    x, y = two_outputs(99, generator)
+    made = gb.calibrate(flat_model(), x, y, score=gb.Absolute(joint=False))
+    band = made(x[:3], 0.9)
+    for j in range(2):
+        assert band.upper[:, j] == pytest.approx(quantile(abs(y[:, j]), 0.9))
+        assert (made.contains(x, y, 0.9)[:, j]).sum() == 90
+    assert "each output by itself, not for all at once" in made.promise
+    found = gb.evaluate(made, *two_outputs(200, generator), level=0.9)
+    own = [row for row in found.rows if row.name.startswith("this band")]
+    assert [row.name for row in own] == [f"this band, y{j}" for j in range(2)]
+    assert [row.sharpness for row in own] == pytest.approx(band.width[0])
+    assert (
+        own[1].widths == pytest.approx((band.width[0, 1],)) and own[0].interval_score < own[1].interval_score
+    )
+    assert found.consistent and [line[:3] for line in found.verdict.splitlines()] == ["y0:", "y1:"]
+    missed = gb.evaluate(made, x + 1e-9, y + np.array([0.0, 1e9]), level=0.9)
+    assert missed.consistent is False and "y1: NOT consistent" in missed.verdict
+    with pytest.raises(ValueError, match=r"a threshold for each of them \(joint=False\) takes Split\(\)"):
+        gb.calibrate(
+            flat_model(), x, y, score=gb.Absolute(joint=False), calibrator=gb.Grouped(), groups=["a"] * 99
+        )
+
+
+def test_before_calibration_each_output_by_itself_is_counted_by_itself() -> None:
+    draw = np.random.default_rng(2).normal
+    y = draw(size=(300, 2)) * [1.0, 3.0]
+    made = gb.calibrate_arrays(0 * y[:99], y[:99], 1 + 0 * y[:99], score=gb.Scaled(joint=False))
+    found = gb.evaluate(made, gb.Prediction(None, 0 * y[99:], 1 + 0 * y[99:]), y[99:], level=0.9)
+    raw = {row.name: row.coverage for row in found.rows if row.name.startswith("before")}
+    assert raw["before calibration, y0"] > 0.8 and raw["before calibration, y1"] < 0.6
+
+
+def test_outputs_of_a_scale_of_zero_that_miss_are_infinite_with_a_warning() -> None:
+    y, scale = np.ones((30, 2)), np.tile([1.0, 0.0], (30, 1))
+    made = gb.calibrate_arrays(0 * y, y, scale, score=gb.Scaled(joint=False))
+    with pytest.warns(gb.InfiniteBandWarning, match="too many calibration scores are infinite"):
+        band = made.band(made.prediction, 0.9)
+    assert np.isfinite(band.upper[:, 0]).all() and np.isinf(band.upper[:, 1]).all()

@@ -24,6 +24,7 @@ def agree(cases: int) -> None:
             scores = np.round(scores / scores.max() * 5)
         scores[generator.uniform(size=n) < 0.1] = np.inf
         scores[generator.uniform(size=n) < 0.1] = generator.choice([0.0, -0.0])
+        scores = scores * generator.choice([1.0, -1.0], size=n)
         scores = scores.astype(np.float32 if generator.uniform() < 0.5 else np.float64)
         ranks = [int(k) for k in generator.integers(1, n + 3, size=5)]
         found = order_statistics(split(scores, generator), ranks)
@@ -60,15 +61,14 @@ def test_shards_of_different_kinds_are_compared_as_they_are() -> None:
 
 
 def test_what_is_no_score_is_refused() -> None:
-    for bad in (np.nan, -1.0):
-        with pytest.raises(ValueError, match=f"numbers >= 0, but one is {bad:g}"):
-            order_statistics([np.array([1.0, bad])], [1])
+    with pytest.raises(ValueError, match="numbers, but one is NaN"):
+        order_statistics([np.array([1.0, np.nan])], [1])
     with pytest.raises(ValueError, match="one number per point, got shape"):
         order_statistics([np.ones((2, 2))], [1])
     with pytest.raises(ValueError, match="counted from 1, got 0"):
         order_statistics([np.ones(2)], [0])
     with pytest.raises(ValueError, match="at least one score"):
-        calibrate_shards(gb.predictors.Constant(np.sin), [np.empty(0)], [0.9], x=[0.0])
+        calibrate_shards(gb.predictors.MeanOnly(np.sin), [np.empty(0)], [0.9], x=[0.0])
 
 
 def test_a_calibration_from_shards_is_that_of_split() -> None:

@@ -1,7 +1,7 @@
 """Studies: cells have stable keys, and their numbers are what the library would give by hand."""
 
 import json
-from dataclasses import replace
+from dataclasses import field, fields, make_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,31 +9,89 @@ import numpy as np
 import pytest
 
 import guardband as gb
-from guardband.predictors import Constant, Distance
+from guardband.conformal import CoverageLaw
+from guardband.conformal.laws import total_counts
+from guardband.conformal.local.shape import KnownShape
+from guardband.predictors import Distance, MeanOnly
 from guardband.problems import Poisson1D, noise
-from guardband.studies import Cell, Result, Study, Training, Use, grid, paper
-from guardband.studies.base import describe
-from guardband.studies.experiments import EXPERIMENTS, METHODS
+from guardband.studies import Cell, Factory, Result, Study, Training, grid
+from guardband.studies.base import describe, key_of
+from guardband.studies.runner import CellRunner, Pool
 from guardband.studies.tables import broken, has_law, rows, spread, write_page
-from guardband.studies.workshop import Pool, Workshop, recalibrated
+from helpers import ROOT, Shaped, script
 
-QUICK = gb.Recipe(steps=20, finish=0, inside=32, faces=4)
+QUICK = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=4)
 TRAINING = Training(Poisson1D(), (8, 8), n=40, noise=0.1, recipe=QUICK)
-CELL = Cell("mine", "distance", TRAINING, Use(Distance, neighbours=5), cal=30, test=50, draws=40)
+CELL = Cell("mine", "distance", TRAINING, Factory(Distance, n_neighbors=5), cal=30, test=50, draws=40)
 
 
 def test_keys_are_stable_and_see_every_input() -> None:
-    assert CELL.key == "56b9b018ba19165b"
+    assert CELL.key == "f018aa27a2d06a08"
     assert TRAINING.key == replace(TRAINING).key
-    changes = [{"draws": 41}, {"method": "other"}, {"predictor": Use(Distance, neighbours=6)}, {"grid": 3}]
+    changes = [
+        {"draws": 41},
+        {"method": "other"},
+        {"predictor": Factory(Distance, n_neighbors=6)},
+        {"grid": 3},
+    ]
     keys = {replace(CELL, **change).key for change in changes}  # type: ignore[arg-type]
     keys |= {replace(CELL, training=replace(TRAINING, seed=1)).key, CELL.key}
     assert len(keys) == len(changes) + 2
 
 
+def grown(value: Any, **options: Any) -> Any:
+    """The value as a later release would make it, whose class has one more field."""
+    kind = type(value)
+    extra = field(default=3.0, metadata={"neutral": 1.0})
+    later = make_dataclass(kind.__name__, [("extra", float, extra)], bases=(kind,), frozen=True)
+    later.__module__, later.__qualname__ = kind.__module__, kind.__qualname__
+    return later(**{part.name: getattr(value, part.name) for part in fields(value)}, **options)
+
+
+@pytest.mark.parametrize("part", ["recipe", "likelihood", "problem", "noise", "training", "cell"])
+def test_a_field_added_later_orphans_no_cell(part: str) -> None:
+    """Left out of the key at its neutral value, whatever its default is; seen at every other."""
+    training = replace(TRAINING, likelihood=gb.Likelihood(data=0.1), noise=noise.Islands())
+    before = replace(CELL, training=training)
+
+    def after(**options: Any) -> Cell:
+        if part == "cell":
+            return grown(before, **options)
+        if part == "training":
+            return replace(before, training=grown(training, **options))
+        new = grown(getattr(training, part), **options)
+        return replace(before, training=replace(training, **{part: new}))
+
+    assert after(extra=1.0).key == before.key and after(extra=1.0).training.key == training.key
+    assert len({before.key, after().key, after(extra=2.0).key}) == 3
+
+
+@pytest.mark.parametrize("is_packed", [False, True])
+def test_stored_results_get_todays_names(is_packed: bool, tmp_path: Path) -> None:
+    tool = script("tools/rename_cells.py")
+    new = describe(replace(CELL, predictor=Factory(MeanOnly)))
+    old = json.loads(json.dumps(new).replace("guardband.MeanOnly", "guardband.Constant"))
+    recipe = old["training"]["recipe"]
+    for now, then in (("n_interior", "inside"), ("n_boundary", "faces"), ("min_improvement", "patience")):
+        recipe[then] = recipe.pop(now)
+    rest = {"found": {"inside": 1}, "versions": {"guardband": "0.1.0"}, "seconds": {}}
+    (tmp_path / "cells").mkdir()
+    file = tmp_path / "cells" / f"{key_of(old)}.json"
+    file.write_text(json.dumps({"key": key_of(old), "cell": old, **rest}))
+    if is_packed:
+        assert gb.campaign.pack(tmp_path) == 1
+    assert tool.rename(tmp_path) == 1 and tool.rename(tmp_path) == 0
+    assert list(gb.campaign.results(tmp_path)) == [{"key": key_of(new), "cell": new, **rest}]
+    assert [path.stem for path in (tmp_path / "cells").iterdir()] == [] if is_packed else [key_of(new)]
+    assert tool.renamed({"use": "guardband.Distance", "neighbours": 3}) == {
+        "use": "guardband.Distance",
+        "n_neighbors": 3,
+    }
+
+
 def test_what_has_no_name_cannot_be_a_part_of_a_cell() -> None:
     with pytest.raises(TypeError, match="named functions, got <function"):
-        _ = replace(CELL, predictor=Use(lambda fitted: fitted)).key
+        _ = replace(CELL, predictor=Factory(lambda fitted: fitted)).key
     assert describe({"a": (1, noise.Islands)}) == {"a": [1, "guardband.Islands"]}
 
 
@@ -42,34 +100,17 @@ def test_a_study_refuses_what_makes_no_sense() -> None:
         Study("empty", [], write_page)
     with pytest.raises(ValueError, match="1 cells of the study 'twice' are there twice"):
         Study("twice", [CELL, CELL], write_page)
-    with pytest.raises(ValueError, match="`only` should name some of A, B, C, allen-cahn"):
-        paper(only=["table7"])
-
-
-def test_the_paper_has_the_seeds_that_it_needs() -> None:
-    study = paper()
-    seeds: dict[tuple[str, str], int] = {}
-    for cell in study.cells:
-        seeds[cell.experiment, cell.method] = seeds.get((cell.experiment, cell.method), 0) + 1
-    assert all(n == 20 for (experiment, _), n in seeds.items() if experiment.endswith("ours"))
-    assert (
-        seeds["allen-cahn, paper", "HMC, scaled"] == 3 and seeds["helmholtz, paper", "dropout, scaled"] == 2
-    )
-    trainings = {cell.training.key for cell in study.cells if cell.experiment == "helmholtz, paper"}
-    assert len(trainings) == 4  # distances share theirs; dropout has its own
-    assert {name for name in METHODS} == set(EXPERIMENTS)
-    assert {c.experiment for c in paper(only=["table2"]).cells} == {"helmholtz, ours", "helmholtz, paper"}
 
 
 @pytest.fixture(scope="module")
 def result() -> Result:
-    return Workshop().run(CELL)
+    return CellRunner().run(CELL)
 
 
 def test_a_result_is_what_calibrations_by_hand_give(result: Result) -> None:
     fitted = TRAINING.fit()
     pool = Pool(TRAINING)
-    prediction = Distance(fitted, neighbours=5)(pool.x)
+    prediction = Distance(fitted, n_neighbors=5)(pool.x)
     generator = np.random.default_rng(0)
     covered, width, raw = 0, 0.0, 0
     for _ in range(40):
@@ -89,44 +130,95 @@ def test_a_result_is_what_calibrations_by_hand_give(result: Result) -> None:
     assert json.loads(json.dumps(result)) == result
 
 
-def test_a_local_band_is_the_same_whether_its_shape_is_part_of_the_scale_or_not() -> None:
-    train = TRAINING.observe()
-    local = replace(CELL, predictor=Use(Constant), calibrator=Use(gb.Local, learner=gb.LogScale(draws=5)))
-    by_scale = Workshop().run(local)["found"]
-    fitted, pool = TRAINING.fit(), Pool(TRAINING)
-    predictor = Constant(fitted)
-    calibrator = gb.Local(train, gb.LogScale(draws=5)).prepared(predictor, gb.Scaled())
-    by_shape = recalibrated(local, pool, predictor(pool.x), gb.Scaled(), calibrator)
-    assert by_scale["covered"] == by_shape["covered"]
-    assert by_scale["width"] == pytest.approx(by_shape["width"])
+LEARNERS = {
+    "one shape": gb.LogScale(draws=5),
+    "one network": gb.PinballNetwork(steps=20, widths=(8,)),
+    "a shape per level": gb.PinballNetwork(steps=20, widths=(8,), per_level=True),
+}
+
+
+@pytest.mark.parametrize("name", LEARNERS)
+def test_a_local_cell_runs_the_local_calibrator_itself(name: str, monkeypatch: Any) -> None:
+    """Its numbers are those of `calibrate` with a `Local` by hand, which evaluates its shape every time."""
+    learner = LEARNERS[name]
+    cell = replace(CELL, calibrator=Factory(gb.Local, learner=learner), levels=("0.5", "0.9"), grid=9)
+    learnt = []
+    original = gb.Local.learn
+    monkeypatch.setattr(gb.Local, "learn", lambda *asked: learnt.append(1) or original(*asked))
+    found = CellRunner().run(cell)["found"]
+    assert len(learnt) == 1, "the shape is learnt once, though the cell has a field"
+    predictor = Distance(TRAINING.fit(), n_neighbors=5)
+    local = Shaped(gb.Local(TRAINING.observe(), learner).learn(predictor, gb.Scaled()).shape)
+    pool, generator = Pool(TRAINING), np.random.default_rng(0)
+    covered, width = np.zeros(2, dtype=int), 0.0
+    for _ in range(40):
+        chosen = generator.integers(len(pool.x), size=80)
+        y = pool.truth[chosen] + 0.1 * generator.normal(size=(80, 1))
+        x_cal, x_new = np.split(pool.x[chosen], [30])
+        calibrated = gb.calibrate(predictor, x_cal, y[:30], calibrator=local)
+        bands = [calibrated(x_new, level) for level in (0.5, 0.9)]
+        covered += [int(band.contains(y[30:]).sum()) for band in bands]
+        width += float(bands[1].width.mean()) / 40
+    assert found["covered"] == covered.tolist()
+    assert found["width"] == pytest.approx(width, rel=1e-6)
+
+
+def test_a_known_shape_is_the_shape() -> None:
+    def shape(x: np.ndarray, level: float = 1.0) -> np.ndarray:
+        asked.append(len(x))
+        return level * x.sum(axis=1)
+
+    asked: list[int] = []
+    x = np.random.default_rng(0).uniform(size=(100, 3))
+    for level in ((), (0.5,), (0.9,)):
+        known = KnownShape(shape, x)
+        asked.clear()
+        for some in (x[:7], x[[5, 5, 99]], x[60:]):
+            assert (known(some, *level) == shape(some, *level)).all()
+        assert asked.count(100) == 1
+        new = np.vstack([x[:3], [[0.1, 0.2, 0.3]]])
+        assert (known(new, *level) == shape(new, *level)).all()
+    assert not known.per_level
+
+
+def test_the_two_sample_law_is_that_of_all_pairs(monkeypatch: Any) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    again = script("benchmarks/again.py")
+    monkeypatch.setattr(again, "FURTHEST", 6)
+    law = total_counts([(CoverageLaw(8, 9), 3)], repeats=2)  # k = 8 of 9 scores, 3 test points, twice
+    pairs = np.outer(law, law)
+    apart = abs(np.subtract.outer(np.arange(7), np.arange(7)))
+    for difference in range(7):
+        assert again.two_sample(9, 3, 2, "0.8", difference) == pytest.approx(pairs[apart >= difference].sum())
+    assert again.two_sample(9, 3, 2, "0.8", 1000) == pytest.approx(pairs[apart >= 6].sum())
 
 
 def test_a_kept_network_gives_the_same_result(tmp_path: Path, result: Result) -> None:
     for _ in range(2):  # trained, then read
-        again = Workshop(tmp_path).run(CELL)
+        again = CellRunner(tmp_path).run(CELL)
         assert again["found"] == result["found"] and again["key"] == result["key"]
     assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"]
-    Workshop(tmp_path).forget(TRAINING)
+    CellRunner(tmp_path).forget(TRAINING)
     assert not list(tmp_path.iterdir())
-    Workshop().forget(TRAINING)
+    CellRunner().forget(TRAINING)
 
 
 def test_regions_fields_and_infinite_bands_are_kept() -> None:
     training = replace(TRAINING, noise=noise.Islands(centers=(0.5,)))
     few = replace(CELL, training=training, cal=10, draws=5, grid=7)
-    found = Workshop().run(few)["found"]
+    found = CellRunner().run(few)["found"]
     assert set(found["regions"]) == {"mask", "region"} and found["regions"]["mask"]["points"] < 250
     assert found["infinite"] == 1 and found["width"] is None and found["field"]["width"] == [None] * 7
     assert set(found["field"]) == {"mean", "error", "width", "before"}
-    half = Workshop().run(replace(few, levels=("0.5",), score=gb.Absolute()))["found"]
+    half = CellRunner().run(replace(few, levels=("0.5",), score=gb.Absolute()))["found"]
     assert half["width"] > 0 and "before" not in half
 
 
 def test_a_grid_is_every_predictor_with_every_calibrator() -> None:
     trainings = [replace(TRAINING, seed=seed) for seed in range(2)]
-    predictors = {"constant": Use(Constant), "distance": Use(Distance)}
+    predictors = {"constant": Factory(MeanOnly), "distance": Factory(Distance)}
     assert len(grid("mine", trainings, predictors).cells) == 4
-    both = grid("mine", trainings, predictors, {"split": gb.Split(), "local": Use(gb.Local)}, cal=50)
+    both = grid("mine", trainings, predictors, {"split": gb.Split(), "local": Factory(gb.Local)}, cal=50)
     assert [cell.method for cell in both.cells[:2]] == ["constant, split", "constant, local"]
     assert both.cells[0].cal == 50
 
@@ -153,56 +245,11 @@ def test_rows_gather_seeds(result: Result) -> None:
     assert row.coverage().shape == (2,) and row.has_before and row.seconds["training"] >= 0
 
 
-def made_up(cell: Cell, generator: np.random.Generator) -> Result:
-    """A result as a campaign would write it, its numbers made up but lawful."""
-    levels = np.array([float(level) for level in cell.levels])
-    n = cell.draws * cell.test
-
-    def part(lift: float) -> Result:
-        covered = np.clip(levels + lift, 0, 1)
-        return {"covered": [int(c * n) for c in covered], "points": n, "acd": abs(lift) + 0.03}
-
-    found = {**part(0.0), "width": 0.5, "infinite": 0.0, "truth": 0.99, "l2": 0.5, "regions": {}}
-    if isinstance(cell.training.noise, noise.Noise):
-        found["regions"] = {"mask": part(0.0 if "local" in cell.method else -0.2), "region": part(-0.1)}
-    if "scaled" in cell.method:
-        found["before"] = part(-0.3 if cell.training.seed % 2 else 0.3) | {"width": 2.0}
-    if cell.grid:
-        size = cell.grid**cell.training.problem.domain.d
-        found["field"] = {
-            name: generator.uniform(0.1, 1, size=size).tolist()
-            for name in ("mean", "error", "width", "before")
-        }
-    seconds = {"training": 10.0, "predictor": 1.0, "evaluation": 1.0}
-    return {"key": cell.key, "cell": describe(cell), "found": found, "seconds": seconds}
-
-
-def test_the_page_on_the_paper_has_verdicts_tables_costs_and_figures(tmp_path: Path) -> None:
-    generator, study = np.random.default_rng(0), paper(seeds=2, draws=20)
-    results = [made_up(cell, generator) for cell in study.cells]
-    study.write(results, tmp_path)
-    page = (tmp_path / "README.md").read_text()
-    for word in ("holds", "does not hold", "cannot be told at this size", "What it cost"):
-        assert word in page
-    drawn = {path.name for path in tmp_path.glob("*.png")}
-    assert drawn == {f"figure{i}-{preset}.png" for i in range(2, 10) for preset in ("ours", "paper")}
-    assert page.count("](figure") == len(drawn)
-
-
-def test_a_page_of_a_part_of_the_paper_is_a_page_too(tmp_path: Path) -> None:
-    study = paper(only=["helmholtz"], presets=["ours"], seeds=1, draws=20)
-    study.write([made_up(cell, np.random.default_rng(0)) for cell in study.cells], tmp_path)
-    assert "## helmholtz, ours" in (tmp_path / "README.md").read_text()
-    running = paper(only=["oscillator"], presets=["ours"], seeds=2, draws=20).cells
-    for some in (running[:-5], running[:3], [running[2], *running[7:9]]):
-        study.write([made_up(cell, np.random.default_rng(0)) for cell in some], tmp_path)
-
-
 def test_a_study_without_95_percent_has_a_page(tmp_path: Path) -> None:
     training = Training(Poisson1D(), (8,), n=30, noise=0.1, recipe=gb.Recipe(steps=5, finish=0))
     options: dict[str, Any] = {"cal": 60, "test": 20, "draws": 50, "levels": ("0.8", "0.9")}
-    ways = {"split": gb.Split(), "near": gb.Localized(bandwidth=0.05), "even": gb.Weighted(even)}
-    study = grid("mine", [training], {"constant": Use(Constant)}, ways, **options)
+    ways = {"split": gb.Split(), "near": gb.RandomlyLocalized(bandwidth=0.05), "even": gb.Weighted(even)}
+    study = grid("mine", [training], {"constant": Factory(MeanOnly)}, ways, **options)
     assert gb.campaign.run(study, tmp_path, progress=False).done == 3
     page = (tmp_path / "README.md").read_text()
     assert "BROKEN" not in page and "highest level" in page
@@ -220,5 +267,5 @@ def test_a_grid_tells_seeds_from_other_trainings() -> None:
         [Training(Poisson1D(), widths, n=30, seed=seed) for seed in range(2)] for widths in ((8,), (4,))
     )
     for trainings, names in ((wide, ["Poisson1D"]), (wide + narrow, ["Poisson1D 1", "Poisson1D 2"])):
-        study = grid("mine", trainings, {"constant": Use(Constant)})
+        study = grid("mine", trainings, {"constant": Factory(MeanOnly)})
         assert list(dict.fromkeys(cell.experiment for cell in study.cells)) == names

@@ -2,6 +2,7 @@ import io
 import pickle
 import random
 import sys
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
@@ -162,6 +163,100 @@ def test_csv_of_other_people_is_understood(tmp_path: Path) -> None:
     assert table.matrix(["x", "y"]).tolist() == [[1, 2500], [-3, 0.5]]
     assert table.column("sensor").tolist() == ['a "b"', "c"]
     assert table.column("part").tolist() == ["1_2", "1_3"]
+
+
+NUMBERS_OF_TWO = {"x": [0.5, -1.25], "u": [1250.0, 3.0]}
+
+
+@pytest.mark.parametrize(
+    ("content", "columns"),
+    [
+        ("x;u\n0,5;1,25e3\n-1,25;3\n", NUMBERS_OF_TWO),
+        ("x;u\n0.5;1250\n-1.25;3.\n", NUMBERS_OF_TWO),
+        ("x\tu\n0,5\t1250\n-1,25\t3\n", NUMBERS_OF_TWO),
+        ("\ufeffx;u\r\n,5;1250\r\n-1,25;+3,0\r\n", NUMBERS_OF_TWO),
+        ('"x";"u"\n"0,5";"1250"\n"-1,25";" 3,0 "\n', NUMBERS_OF_TWO),
+        ("x;u\r0,5;1250\r-1,25;3\r", NUMBERS_OF_TWO),
+        ("x;u, m\n0,5;1,25\n-1,25;3\n", {"x": [0.5, -1.25], "u, m": [1.25, 3.0]}),
+        ("x;u, m\n1;2\n3;4\n", {"x": [1.0, 3.0], "u, m": [2.0, 4.0]}),
+        ("x,u;v\n1,2\n3,4\n", {"x": [1.0, 3.0], "u;v": [2.0, 4.0]}),
+        ('x,"u;v"\n1,2;3\n3,4;5\n', {"x": [1.0, 3.0], "u;v": ["2;3", "4;5"]}),
+        ('"u;v",x\n2;3,1\n4;5,3\n', {"u;v": ["2;3", "4;5"], "x": [1.0, 3.0]}),
+        ('"a,b";"c;d"\n"1,5";"e;f,g"\n2;h\n', {"a,b": [1.5, 2.0], "c;d": ["e;f,g", "h"]}),
+        ('"a;b","c,d"\n"1;5","e;f,g"\n2,h\n', {"a;b": ["1;5", "2"], "c,d": ["e;f,g", "h"]}),
+        ('"a ""b;c""",x\n1;1,2\n', {'a "b;c"': ["1;1"], "x": [2.0]}),
+        ('"two\nlines; really",x\n1;1,2\n', {"two\nlines; really": ["1;1"], "x": [2.0]}),
+        ('5" pipe;x\n1,5;2\n', {'5" pipe': [1.5], "x": [2.0]}),
+        ("u\n1\n2\n", {"u": [1.0, 2.0]}),
+        ('"u;v"\n1\n2\n', {"u;v": [1.0, 2.0]}),
+        ('"u,v"\n1\n2\n', {"u,v": [1.0, 2.0]}),
+        ("sensor;x\n1,2,3;0,5\n1.2.3;1\n", {"sensor": ["1,2,3", "1.2.3"], "x": [0.5, 1.0]}),
+        ("sensor;x\na,1;0,5\n1,2;1\n", {"sensor": ["a,1", "1,2"], "x": [0.5, 1.0]}),
+        ("sensor;x\nrev 1.2;0,5\n1.3;1\n", {"sensor": ["rev 1.2", "1.3"], "x": [0.5, 1.0]}),
+        ('x,u\n"0,5",1\n"1,5",2\n', {"x": ["0,5", "1,5"], "u": [1.0, 2.0]}),
+        ("größe;µm\n1,5;2\n", {"größe": [1.5], "µm": [2.0]}),
+    ],
+)
+def test_columns_are_separated_by_commas_semicolons_or_tabs(
+    tmp_path: Path, content: str, columns: dict[str, Any]
+) -> None:
+    table = read(text(tmp_path, content))
+    assert {name: table.column(name).tolist() for name in table.names} == columns
+    assert same(read(write(tmp_path / "again.csv", table)), table)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            "x;u\n0,5;1.5\n",
+            r"one decimal mark throughout a file, got '0,5' in row 1 of `x` and '1.5' in row 1",
+        ),
+        ("x;u\n1;0,5\n2;0.5\n", r"got '0,5' in row 1 of `u` and '0.5' in row 2 of `u`. Write all with"),
+        ("x;u\n1.5;0,5\n2;0,6\n", r"got '0,5' in row 1 of `u` and '1.5' in row 1 of `x`"),
+        ("x;u\n999,5;1\n1.234,5;1\n", r"`x` should hold numbers without marks between thousands.*'1.234,5'"),
+        ("x;u\n999.5;1\n1,234.5;1\n", r"`x` should hold numbers without marks between thousands.*'1,234.5'"),
+        (
+            "x;u, m\n0,5;1250\n-1,25;3\n",
+            "the rows do not tell which it is. Put names with such a mark in quo",
+        ),
+        ("a,b;c\n1,2;3\n", "the header has commas and semicolons, and the rows do not tell which it is"),
+        ("a;b\tc\n1;2\t3\n", "the header has semicolons and tabs"),
+        ("a,b;c\n1\n", "the rows do not tell"),
+        ('a,b;c\n"1,2\n', "the rows do not tell"),
+        ("0,5;1,25\n0,7;1,5\n", r"should be a header of names, got \['0,5', '1,25'\]"),
+        ("0,5;1\n", r"should be a header of names, got \['0,5', '1'\]"),
+        ("1;2\n3;4\n", r"should be a header of names, got \['1', '2'\]"),
+        ("x\n0,5\n1,25\n", r"Row 1 \(line 2\) should have 1 cells like the header, got 2"),
+        ("x;u\n1;2\n\n3;4\n", r"Row 2 \(line 3\) should have 2 cells like the header, got 0"),
+        ("x;u\r\n1;2\r\n\r\n", r"Row 2 \(line 3\) should have 2 cells like the header, got 0"),
+        ("x;u\n1;2;3\n", r"Row 1 \(line 2\) should have 2 cells like the header, got 3"),
+        ("x;u\n0,5;\n", "`u` should be complete, but row 1 is blank"),
+        ("x;u;\n1;2;\n", "Column 3 should have a name, got ''"),
+        ("x;x\n1;2\n", "`x` occurs twice"),
+        ("x;u\n1;1e999\n", "`u` should be finite, but row 1 is inf"),
+        ("x;u\n1;1,5e999\n", "`u` should be finite, but row 1 is inf"),
+        ('x;u\n"0,5"1;2\n', "not a sound file of its kind.*';' expected"),
+        ('x;"u\n1;2\n', "not a sound file of its kind.*unexpected end"),
+        ("größe;u\n1,5;2\n".encode("latin-1"), "should be UTF-8, but byte 2 is not"),
+        ("x\tu\n1\t2\n".encode("utf-16"), "should be UTF-8, but byte 0 is not"),
+    ],
+)
+def test_marks_that_could_mean_two_things_are_refused(
+    tmp_path: Path, content: str | bytes, message: str
+) -> None:
+    with pytest.raises(TableError, match=message):
+        read(text(tmp_path, content))
+
+
+@pytest.mark.parametrize("header", ['"' * 10**6, ',"' * 10**6, '""' * 10**6, ";," * 10**6, '"a;' * 10**6])
+def test_a_header_of_marks_alone_is_refused_in_time_that_grows_like_its_length(
+    tmp_path: Path, header: str
+) -> None:
+    start = time.process_time()
+    with pytest.raises(TableError):
+        read(text(tmp_path, f"{header}\n1;2\n"))
+    assert time.process_time() - start < 20
 
 
 @pytest.mark.parametrize(

@@ -104,7 +104,7 @@ def test_a_predictor_that_breaks_a_law_is_named(predictor: Any, text: str) -> No
 
 
 def test_flat_points_are_points() -> None:
-    testing.check_predictor(gb.predictors.Constant(np.sin), X[:, 0])
+    testing.check_predictor(gb.predictors.MeanOnly(np.sin), X[:, 0])
 
 
 class Broken(gb.Scaled):
@@ -118,8 +118,8 @@ class Broken(gb.Scaled):
         match getattr(self, "fault"):  # noqa: B009
             case "shape":
                 return scores[:, None]
-            case "negative":
-                return scores - 1
+            case "nan":
+                return scores * np.nan
             case "torch":
                 return scores * (2 if isinstance(scores, torch.Tensor) else 1)
         return scores
@@ -146,7 +146,7 @@ class Broken(gb.Scaled):
     ("fault", "text"),
     [
         ("shape", "one score per row, got shape"),
-        ("negative", "numbers >= 0"),
+        ("nan", "numbers, never NaN"),
         ("torch", "numpy and torch should give the same scores"),
         ("narrow", "lies outside its own band"),
         ("wide", "scores more than q lies inside"),
@@ -182,3 +182,140 @@ def test_groups_are_drawn_for_single_test_points_too() -> None:
     draw = testing.two_groups(testing.HOMOSKEDASTIC, np.random.default_rng(0), 9, 1, 1)
     assert len(draw.y) == 2 and draw.groups is not None and draw.groups.tolist() == ["left", "right"]
     testing.check_calibrator(gb.Grouped(), sampler=testing.two_groups, draws=50, sizes=[9])
+
+
+X_CAL = np.random.default_rng(0).uniform(size=(80, 1))
+TRAIN = gb.Observations(X_CAL, np.sin(3 * X_CAL) + 0.1 * np.random.default_rng(1).normal(size=(80, 1)))
+THRESHOLDS: dict[str, dict[str, Any]] = {
+    "split": dict(calibrator=gb.Split()),
+    "absolute": dict(calibrator=gb.Split(), score=gb.Absolute()),
+    "few points": dict(calibrator=gb.Split(), n=5),
+    "grouped": dict(calibrator=gb.Grouped(), sampler=testing.two_groups),
+    "clustered": dict(calibrator=gb.Clustered(), sampler=testing.new_sensors),
+    "weighted": dict(calibrator=gb.Weighted(lambda x: 1 + x[:, 0])),
+    "localized": dict(calibrator=gb.RandomlyLocalized(bandwidth=0.5)),
+    "local": dict(calibrator=gb.Local(TRAIN, gb.LogScale(draws=5))),
+    "local, per level": dict(calibrator=gb.Local(TRAIN, gb.PinballNetwork(steps=20))),
+}
+
+
+@pytest.mark.parametrize("name", THRESHOLDS)
+def test_every_threshold_obeys_the_laws(name: str) -> None:
+    testing.check_threshold(**THRESHOLDS[name])
+
+
+class Faulty(gb.conformal.Calibrator):
+    """Split with one thing wrong."""
+
+    def __init__(self, fault: str) -> None:
+        self.fault = fault
+
+    def threshold(self, scores: Any, prediction: Prediction, **options: Any) -> gb.conformal.Threshold:
+        return FaultyThreshold(gb.Split().threshold(scores, prediction), self.fault)
+
+
+class FaultyThreshold(gb.conformal.Threshold):
+    def __init__(self, right: gb.conformal.Threshold, fault: str) -> None:
+        self.right, self.fault = right, fault
+        self.needs_groups = fault == "groups"  # type: ignore[misc]
+
+    def __call__(self, prediction: Prediction, level: Any, groups: Any = None) -> Any:
+        q, n = self.right(prediction, level), len(prediction)
+        match self.fault:
+            case "shape":
+                return np.full((n, 2), q)
+            case "nan":
+                return np.nan
+            case "shrinks":
+                return 1 / q
+            case "neighbors":
+                return q * (1 + np.arange(n))
+            case "clipped":
+                return min(q, 1e6)
+            case "low":
+                return 0.5 * q
+            case "random":
+                np.random.uniform()
+        return q
+
+    def size(self, level: Any) -> Any:
+        return self.right.size(level)
+
+    def laws(self, level: Any, m: int, groups: Any = None) -> Any:
+        return self.right.laws(level, m - (self.fault == "laws"))
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("shape", r"one threshold, or one per row, got shape \(40, 2\)"),
+        ("nan", "a number, never NaN"),
+        ("shrinks", "a higher level should not give a lower threshold"),
+        ("neighbors", "should not depend on other rows"),
+        ("clipped", "60 of 99 points, and yet a finite threshold"),
+        ("laws", "the laws should count all test points"),
+        ("low", "its law says that 7 points lie inside, 2 do"),
+        ("random", "numpy's global random state was changed"),
+        ("groups", "needs groups, and yet answers without"),
+    ],
+)
+def test_a_threshold_that_breaks_a_law_is_named(fault: str, text: str) -> None:
+    with pytest.raises(AssertionError, match=text):
+        testing.check_threshold(Faulty(fault))
+    if fault == "shape":
+        testing.check_threshold(Faulty("none"))
+
+
+PROBLEMS = [
+    getattr(gb.problems, name)() for name in ("Poisson1D", "DampedOscillator", "AllenCahn2D", "Helmholtz3D")
+]
+
+
+@pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
+def test_the_problems_here_obey_the_laws(problem: gb.problems.Problem) -> None:
+    testing.check_problem(problem)
+
+
+class Wave(gb.problems.Problem):
+    """u_tt = u_xx, with one thing wrong."""
+
+    domain = gb.problems.Box((0, 0), (1, 1))
+
+    def __init__(self, fault: str = "none") -> None:
+        self.fault = fault
+
+    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+        if self.fault == "random":
+            torch.rand(1)
+        miss = u.second(1, 1) - (4 if self.fault == "equation" else 1) * u.second(0, 0)
+        return miss[:, 0] if self.fault == "shape" else miss / (0 if self.fault == "infinite" else 1)
+
+    def conditions(self) -> list[gb.problems.Condition]:
+        return [gb.problems.Dirichlet(1.0 if self.fault == "walls" else 0.0, on=gb.problems.Face(0, -1))]
+
+    def solution(self, x: torch.Tensor) -> torch.Tensor:
+        if self.fault in ("unknown", "unknown, random"):
+            raise NotImplementedError
+        u = 1e-5 * torch.sin(torch.pi * x[:, 0]) * torch.cos(torch.pi * x[:, 1])
+        return u if self.fault == "flat" else u[:, None]
+
+
+@pytest.mark.parametrize(
+    ("fault", "text"),
+    [
+        ("equation", "should make the residual vanish, it leaves 0.00029"),
+        ("walls", "should make the residual vanish, it leaves 1"),
+        ("shape", r"a residual should be \(n, equations\), got \(200,\) for 200 points"),
+        ("infinite", "a residual should be finite"),
+        ("flat", r"solution should be \(n, 1\), got \(200,\) for 200 points"),
+        ("random", "torch's global random state was changed"),
+    ],
+)
+def test_a_problem_that_breaks_a_law_is_named(fault: str, text: str) -> None:
+    with pytest.raises(AssertionError, match=text):
+        testing.check_problem(Wave(fault))
+
+
+@pytest.mark.parametrize("fault", ["none", "unknown"])
+def test_a_sound_problem_passes_with_or_without_a_solution(fault: str) -> None:
+    testing.check_problem(Wave(fault))

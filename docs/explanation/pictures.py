@@ -24,7 +24,7 @@ from scipy.stats import beta
 
 import guardband as gb
 from guardband.conformal import CoverageLaw, rank
-from guardband.studies.pages import PAPER
+from guardband.paper.verdicts import PAPER
 
 FOLDER = Path(__file__).parent
 BLOCKS = runpy.run_path(str(FOLDER.parent / "blocks.py"))
@@ -53,7 +53,7 @@ def promise() -> None:
         left.plot([0, scores[:19].max()], [row, row], color=BLUE, alpha=0.25, lw=6, solid_capstyle="butt")
         left.plot(scores[:19], [row] * 19, ".", color=GREY, ms=4)
         left.plot(scores[19], row, "o" if inside else "X", color=ORANGE, ms=7)
-    left.set(title="19 scores (grey) and a new one (orange)", xlabel="score", ylabel="experiment", yticks=[])
+    left.set(title="19 scores (gray) and a new one (orange)", xlabel="score", ylabel="experiment", yticks=[])
     left.set_xlim(0, None)
     many = rng.exponential(size=(20_000, 20))
     ranks = 1 + (many[:, :19] < many[:, 19:]).sum(axis=1)
@@ -66,10 +66,10 @@ def promise() -> None:
 
     (ax,) = panels(1, width=6.5)
     shares = np.linspace(0.75, 1, 800)
-    for n, colour in ((19, GREY), (100, BLUE), (1000, ORANGE)):
+    for n, color in ((19, GREY), (100, BLUE), (1000, ORANGE)):
         k = rank(n, 0.95)
-        ax.fill_between(shares, beta.pdf(shares, k, n + 1 - k), color=colour, alpha=0.35, lw=0)
-        ax.plot(shares, beta.pdf(shares, k, n + 1 - k), color=colour, label=f"{n} calibration points")
+        ax.fill_between(shares, beta.pdf(shares, k, n + 1 - k), color=color, alpha=0.35, lw=0)
+        ax.plot(shares, beta.pdf(shares, k, n + 1 - k), color=color, label=f"{n} calibration points")
     ax.axvline(0.95, color="black", ls="--", lw=1)
     ax.set(title="the coverage that a 95 % band really has", xlabel="coverage", yticks=[], xlim=(0.75, 1))
     ax.set_ylim(0, None)
@@ -91,7 +91,7 @@ def not_promised(rng: np.random.Generator) -> None:
     def growing(x: np.ndarray) -> np.ndarray:
         return 0.02 + 0.3 * x**2
 
-    model = gb.predictors.Constant(wave)
+    model = gb.predictors.MeanOnly(wave)
     axes = panels(3, width=4, sharey=True)
     x = rng.uniform(size=(150, 1))
     _band(axes[0], model, x, wave(x) + middle(x) * rng.normal(size=x.shape), x, grid, middle, rng)
@@ -101,7 +101,7 @@ def not_promised(rng: np.random.Generator) -> None:
     y = wave(left) + growing(left) * rng.normal(size=left.shape)
     _band(axes[1], model, left, y, right, grid, growing, rng)
     axes[1].set_title("not elsewhere")
-    high = gb.predictors.Constant(lambda x: wave(x) + 0.4)
+    high = gb.predictors.MeanOnly(lambda x: wave(x) + 0.4)
     y = wave(x) + 0.4 + 0.08 * rng.normal(size=x.shape)
     band = gb.calibrate(high, x, y)(grid)
     gb.plot.band(band, truth=wave(grid), data=gb.Observations(x, y), ax=axes[2])
@@ -141,7 +141,7 @@ def coverage_alone() -> None:
     grid = problem.domain.grid(200)
     axes = panels(3, width=4, sharey=True)
     for ax, (name, network) in zip(axes, networks.items(), strict=True):
-        band = gb.calibrate(gb.predictors.Constant(network), cal.x, cal.y)(grid)
+        band = gb.calibrate(gb.predictors.MeanOnly(network), cal.x, cal.y)(grid)
         gb.plot.band(band, truth=problem.solution(grid), data=cal, ax=ax)
         covered = names["evaluations"][name].coverage
         ax.set(title=f"{name}: {covered:.1%} covered", ylabel="", ylim=(-3.5, 3.5))
@@ -151,14 +151,14 @@ def coverage_alone() -> None:
 
     axes = panels(3, width=3.8, height=3.8)
     levels = np.array(gb.LEVELS, dtype=float)
-    colours = (BLUE, ORANGE, GREY)
+    colors = (BLUE, ORANGE, GREY)
     low, high = names["evaluations"]["trained"].ranges.T
     axes[0].fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="valid (99 %)")
     for i, (name, found) in enumerate(names["evaluations"].items()):
-        axes[0].plot(levels, found.rows[0].coverages, "o-", ms=3, color=colours[i], label=name)
+        axes[0].plot(levels, found.rows[0].coverages, "o-", ms=3, color=colors[i], label=name)
         error = gb.metrics.relative_l2(networks[name](grid), problem.solution(grid))
-        axes[1].bar(i, found.sharpness, color=colours[i])
-        axes[2].bar(i, error, color=colours[i])
+        axes[1].bar(i, found.sharpness, color=colors[i])
+        axes[2].bar(i, error, color=colors[i])
     axes[0].plot([0, 1], [0, 1], ":", color=GREY, lw=1)
     axes[0].set(title="coverage", xlabel="level asked", ylabel="coverage measured", aspect="equal")
     axes[0].legend(frameon=False, fontsize="small")
@@ -195,11 +195,11 @@ def acd() -> None:
 
     (ax,) = panels(1, width=6.5)
     sizes = [20, 50, 100, 200, 500, 1000, 2000]
-    for name, of, colour in (("as many test points", 1, BLUE), ("ten times as many", 10, ORANGE)):
+    for name, of, color in (("as many test points", 1, BLUE), ("ten times as many", 10, ORANGE)):
         floors = [gb.metrics.acd_floor(n, of * n) for n in sizes]
-        ax.loglog(sizes, [floor.mean for floor in floors], "o-", ms=4, color=colour, label=name)
+        ax.loglog(sizes, [floor.mean for floor in floors], "o-", ms=4, color=color, label=name)
         low, high = [floor.low for floor in floors], [floor.high for floor in floors]
-        ax.fill_between(sizes, low, high, color=colour, alpha=0.15, lw=0)
+        ax.fill_between(sizes, low, high, color=color, alpha=0.15, lw=0)
     ax.set(
         title="the floor of ACD, and the range of 95 % of cases", xlabel="calibration points", ylabel="ACD"
     )
@@ -236,7 +236,7 @@ def paper() -> None:
     def twice(x: torch.Tensor) -> torch.Tensor:
         return torch.hypot(once(x), once.extra(x))
 
-    perfect = gb.predictors.Constant(problem.solution)
+    perfect = gb.predictors.MeanOnly(problem.solution)
     cal = problem.observe(20_000, noise=once, seed=0)
     calibrated = gb.calibrate(perfect, cal.x, cal.y)
     grid = problem.domain.grid(600)
@@ -245,17 +245,17 @@ def paper() -> None:
         data = problem.observe(600, noise=noise, seed=1)
         gb.plot.band(calibrated(grid), ax=ax)
         inside = calibrated(data.x).contains(data.y)
-        for mask, mark, colour in ((inside, ".", GREY), (~inside, "x", ORANGE)):
+        for mask, mark, color in ((inside, ".", GREY), (~inside, "x", ORANGE)):
             ax.plot(
                 data.x[mask],
                 data.y[mask],
                 mark,
-                color=colour,
+                color=color,
                 ms=4,
                 label="missed" if mark == "x" else "new data",
             )
-        for centre in once.centers:
-            ax.axvspan(centre - once.half_width, centre + once.half_width, color=GREY, alpha=0.12, lw=0)
+        for center in once.centers:
+            ax.axvspan(center - once.half_width, center + once.half_width, color=GREY, alpha=0.12, lw=0)
         ax.set(title=f"test points with the island noise {name}", xlabel="t", ylabel="", ylim=(-2, 2.6))
         ax.legend(
             frameon=False, fontsize="small", loc="upper center", ncols=4, columnspacing=1, handlelength=1.2

@@ -63,11 +63,11 @@ for _ in range(1500):
 # %% [markdown]
 # ## A band in two lines
 #
-# A model becomes a *predictor*. `Constant` says nothing about where it is unsure, so the band has constant
+# A model becomes a *predictor*. `MeanOnly` says nothing about where it is unsure, so the band has constant
 # width. `gb.calibrate` needs points that the model has **not** seen.
 
 # %%
-calibrated = gb.calibrate(gb.predictors.Constant(net), cal.x, cal.y)
+calibrated = gb.calibrate(net, cal.x, cal.y)
 grid = np.linspace(0, 1, 400)
 ax = gb.plot.band(calibrated(grid, level=0.95), truth=truth(grid), data=cal)
 
@@ -103,7 +103,7 @@ print(gb.evaluate(calibrated, fresh.x, fresh.y, regions=middle))
 # promise stays the same.
 
 # %%
-local = gb.calibrate(gb.predictors.Constant(net), cal.x, cal.y, calibrator=gb.Local(train))
+local = gb.calibrate(net, cal.x, cal.y, calibrator=gb.Local(train))
 ax = gb.plot.band(local(grid, level=0.95), truth=truth(grid), data=cal)
 print(gb.evaluate(local, fresh.x, fresh.y, regions=middle))
 

@@ -51,10 +51,10 @@ def main() -> None:
     left.set_title("Plain band: new sensors fall out as a whole", fontsize="medium")
 
     counts = [4, 6, 9, 14, 19, 30, 50]
-    for calibrator, colour in ((gb.Split(), gb.plot.GREY), (gb.Clustered(), gb.plot.BLUE)):
+    for calibrator, color in ((gb.Split(), gb.plot.GREY), (gb.Clustered(), gb.plot.BLUE)):
         with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
             shares = [covered(calibrator, n, 10 if smoke else 1000) for n in counts]
-        right.plot(counts, shares, "o-", ms=4, color=colour, label=f"{type(calibrator).__name__}()")
+        right.plot(counts, shares, "o-", ms=4, color=color, label=f"{type(calibrator).__name__}()")
     right.axhline(0.95, color=gb.plot.ORANGE, ls=":", lw=1)
     right.axvspan(3, 18.5, color=gb.plot.GREY, alpha=0.12, lw=0)
     right.text(3.4, 0.985, "Clustered: infinite", fontsize="small", color=gb.plot.BLUE)

@@ -1,10 +1,10 @@
 """A band over a whole field, written by two processes and opened with xarray
 
-`gb.field` is a band over a grid that is not computed yet. `to_zarr` computes it in chunks, here with two Dask
-workers, on a cluster with as many as there are; a run that was killed goes on where it was, and the numbers
-do not depend on who computed them. What comes out is plain Zarr: the picture is drawn by xarray, which knows
-nothing of guardband. The band is that of a PINN whose scale is the Laplace approximation, and is calibrated
-on points drawn alike.
+`gb.band_over` is a band over a grid that is not computed yet. `to_zarr` computes it in chunks, here with two
+Dask workers, on a cluster with as many as there are; a run that was killed goes on where it was, and the
+numbers do not depend on who computed them. What comes out is plain Zarr: the picture is drawn by xarray,
+which knows nothing of guardband. The band is that of a PINN whose scale is the Laplace approximation, and is
+calibrated on points drawn alike.
 """
 
 import tempfile
@@ -31,7 +31,7 @@ def main() -> None:
 
     side = 64 if smoke else 400
     grid = {"x": np.linspace(-1, 1, side), "y": np.linspace(-1, 1, side)}
-    band = gb.field(calibrated, grid, levels=[0.95], units={"x": "m", "y": "m"}, chunk=side * side // 8)
+    band = gb.band_over(calibrated, grid, levels=[0.95], units={"x": "m", "y": "m"}, chunk=side * side // 8)
     with tempfile.TemporaryDirectory() as folder:
         store = band.to_zarr(Path(folder, "band.zarr"), workers=None if smoke else 2, progress=False)
         field = xarray.open_zarr(store).load()

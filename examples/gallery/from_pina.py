@@ -60,14 +60,14 @@ def main() -> None:
     grid = gb.problems.Box((0, 0), (1, 1)).grid(60).numpy()
     band = calibrated(grid, level=0.95)
     picture = band.mean.reshape(60, 60).T
-    colours = axes[0].imshow(picture, extent=(0, 1, 0, 1), origin="lower", vmin=-1.1, vmax=0.1)
+    colors = axes[0].imshow(picture, extent=(0, 1, 0, 1), origin="lower", vmin=-1.1, vmax=0.1)
     axes[0].set_title(f"PINA: u, known to ±{band.width[0, 0] / 2:.2f}", fontsize="medium")
     axes[0].set(xlabel="x", ylabel="y")
     axes[1].scatter(*x.T, c=y[:, 0], s=12, vmin=-1.1, vmax=0.1)
     axes[1].plot(*x[missed].T, "x", ms=9, mew=2, color=gb.plot.ORANGE)
     axes[1].set_title(f"{missed.sum()} of 400 fresh readings missed", fontsize="medium")
     axes[1].set(xlabel="x", aspect="equal")
-    figure.colorbar(colours, ax=axes, label="u")
+    figure.colorbar(colors, ax=axes, label="u")
     figure.savefig(out, dpi=120)
 
 

@@ -28,7 +28,7 @@ def main() -> None:
         oscillator, net, train, likelihood=gb.Likelihood(data=0.05), recipe=recipe, progress=False
     )
 
-    predictor = gb.predictors.Constant(fitted)
+    predictor = gb.predictors.MeanOnly(fitted)
     bands = {
         "Plain": gb.calibrate(predictor, cal.x, cal.y),
         "Local": gb.calibrate(predictor, cal.x, cal.y, calibrator=gb.Local(train)),

@@ -25,7 +25,7 @@ def square(values: torch.Tensor) -> torch.Tensor:
 
 
 def main() -> None:
-    """Train a PINN, calibrate it in both ways, and draw three widths in one colour scale."""
+    """Train a PINN, calibrate it in both ways, and draw three widths in one color scale."""
     smoke, out = options()
     problem, noise = gb.problems.AllenCahn2D(), gb.problems.noise.DiscAndCorner()
     sizes = (60, 50, 200) if smoke else (600, 300, 3000)
@@ -35,7 +35,7 @@ def main() -> None:
     net = gb.mlp(2, [32, 32, 32])
     fitted = gb.fit(problem, net, train, likelihood=gb.Likelihood(data=0.2), recipe=recipe, progress=False)
 
-    predictor = gb.predictors.Constant(fitted)
+    predictor = gb.predictors.MeanOnly(fitted)
     plain = gb.calibrate(predictor, cal.x, cal.y)
     local = gb.calibrate(predictor, cal.x, cal.y, calibrator=gb.Local(train))
 

@@ -71,11 +71,11 @@ def main() -> None:
     found = gb.evaluate(calibrated, *readings(2000, seed=2))
     above.set_title(f"95 % asked, {100 * found.coverage:.0f} % covered, through the gap", fontsize="medium")
     above.set(xlabel="", ylabel="angle")
-    for predictor, colour, label in (
+    for predictor, color, label in (
         (knowing, gb.plot.BLUE, "readings, equation and start"),
         (ignorant, gb.plot.ORANGE, "readings alone"),
     ):
-        below.plot(times, predictor(times[:, None]).scale, color=colour, label=label)
+        below.plot(times, predictor(times[:, None]).scale, color=color, label=label)
     below.set(xlabel="time t", ylabel="scale", yscale="log")
     below.legend(frameon=False, fontsize="small")
     for ax in (above, below):

@@ -40,7 +40,7 @@ def main() -> None:
     """One width for all regimes beside one for each, and the coverage of each below."""
     smoke, out = options()
     cal, test = measured(400, seed=1), measured(500 if smoke else 20_000, seed=2)
-    predictor = gb.predictors.Constant(friction)
+    predictor = gb.predictors.MeanOnly(friction)
     plain = gb.calibrate(predictor, cal.x, cal.y)
     grouped = gb.calibrate(predictor, cal.x, cal.y, calibrator=gb.Grouped(), groups=regime(cal.x))
 

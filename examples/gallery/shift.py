@@ -34,7 +34,7 @@ def main() -> None:
     smoke, out = options()
     x_cal, x_new = RNG.beta(1, 2, size=(400, 1)), RNG.beta(3, 1, size=(500 if smoke else 5000, 1))
     y_cal, y_new = read(x_cal), read(x_new)
-    predictor = gb.predictors.Constant(lambda x: np.sin(3 * x))
+    predictor = gb.predictors.MeanOnly(lambda x: np.sin(3 * x))
     plain = gb.calibrate(predictor, x_cal, y_cal)
     weighted = gb.calibrate(predictor, x_cal, y_cal, calibrator=gb.Weighted(ratio))
 

@@ -1,6 +1,6 @@
 """A joint band holds the whole curve, a pointwise one does not
 
-One network has learnt a family of oscillators, with the frequency as second input; the grey lines are its
+One network has learnt a family of oscillators, with the frequency as second input; the gray lines are its
 errors on new frequencies. Calibrated at every instant by itself, a 90 % band is left somewhere by far more
 than a tenth of the curves. `gb.Simultaneous` makes one score of a whole curve, its largest miss, and the band
 holds nine curves in ten from beginning to end. What must be drawn alike is the curves, here by their
@@ -60,12 +60,12 @@ def main() -> None:
 
     figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
     ax.plot(TIMES, (truth - mean)[:40, :, 0].T, color=gb.plot.GREY, lw=0.6)
-    for name, colour, half in (
+    for name, color, half in (
         ("joint", gb.plot.BLUE, band.width[0, :, 0] / 2),
         ("pointwise", gb.plot.ORANGE, np.array(instants)),
     ):
-        ax.plot(TIMES, half, color=colour, lw=2, label=f"{name}: holds {100 * held[name].mean():.0f} %")
-        ax.plot(TIMES, -half, color=colour, lw=2)
+        ax.plot(TIMES, half, color=color, lw=2, label=f"{name}: holds {100 * held[name].mean():.0f} %")
+        ax.plot(TIMES, -half, color=color, lw=2)
     ax.set(xlabel="time t", ylabel="truth minus prediction", xlim=(0, 2))
     ax.set_title("How many new curves lie wholly in their 90 % band?", fontsize="medium")
     ax.legend(frameon=False, loc="upper left")

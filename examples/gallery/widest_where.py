@@ -19,7 +19,7 @@ NOISE = 0.005
 
 
 def main() -> None:
-    """Train with a gap, calibrate three predictors, and draw their widths in one colour scale."""
+    """Train with a gap, calibrate three predictors, and draw their widths in one color scale."""
     smoke, out = options()
     problem = gb.problems.AllenCahn2D()
     every, cal, test = (problem.observe(n, noise=NOISE, seed=seed) for seed, n in enumerate((150, 150, 3000)))
@@ -32,8 +32,8 @@ def main() -> None:
         problem, gb.mlp(2, [32, 32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False
     )
     predictors = {
-        "Constant": gb.predictors.Constant(fitted),
-        "Distance": gb.predictors.Distance(fitted, neighbours=5),
+        "MeanOnly": gb.predictors.MeanOnly(fitted),
+        "Distance": gb.predictors.Distance(fitted, n_neighbors=5),
         "LastLayerLaplace": gb.predictors.LastLayerLaplace(fitted),
     }
 

@@ -23,7 +23,7 @@ def main() -> None:
 
     figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.8), sharey=True, layout="constrained")
     for ax, (name, model) in zip(axes, {"A PINN": fitted, "Zero": lambda x: 0 * x}.items(), strict=True):
-        calibrated = gb.calibrate(gb.predictors.Constant(model), cal.x, cal.y)
+        calibrated = gb.calibrate(gb.predictors.MeanOnly(model), cal.x, cal.y)
         found = gb.evaluate(calibrated, test.x, test.y)
         gb.plot.band(calibrated(np.linspace(0, 1, 200)), data=cal, ax=ax)
         ax.legend().remove()

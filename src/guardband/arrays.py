@@ -6,7 +6,6 @@ The arithmetic of this library uses only what numpy and torch spell alike, so on
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -20,6 +19,7 @@ ArrayLike: TypeAlias = Any
 """An `Array`, or anything `numpy.asarray` turns into one (lists, pandas columns, JAX arrays)."""
 
 
+_FLOATS = frozenset((np.dtype(np.float64), np.dtype(np.float32)))
 _CONVERT = "Turn text and dates into numbers, and complex numbers into two columns."
 
 
@@ -48,6 +48,8 @@ def floats(a: ArrayLike, name: str) -> Array:
 
 def rows(a: ArrayLike, name: str) -> Array:
     """`a` as one row per point: (n,) is made (n, 1), here and nowhere else."""
+    if type(a) is np.ndarray and a.ndim > 1 and a.dtype in _FLOATS and a.dtype.isnative:
+        return a  # as most arrays are; the rest takes its time
     a = floats(a, name)
     if a.ndim == 0:
         raise ValueError(
@@ -58,6 +60,8 @@ def rows(a: ArrayLike, name: str) -> Array:
 
 def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -> Array:
     """`a` itself, or an error that names the first row that is NaN or infinite."""
+    if type(a) is np.ndarray and np.logical_and.reduce(np.isfinite(a), axis=None):
+        return a
     good = namespace(a).isfinite(a)
     if not bool(good.all()):
         row = int(np.argwhere(~to_numpy(good))[0][0])
@@ -73,6 +77,8 @@ def flat(a: Array) -> Array:
 
 def kind_of(reference: Array, a: Array) -> Array:
     """`a` as the kind of array (and on the device) that `reference` is, its own dtype kept."""
+    if type(a) is np.ndarray and type(reference) is np.ndarray:
+        return a
     if isinstance(reference, torch.Tensor):
         return to_torch(a).to(reference.device)
     return to_numpy(a)
@@ -80,6 +86,8 @@ def kind_of(reference: Array, a: Array) -> Array:
 
 def like(reference: Array, a: Array) -> Array:
     """`a` as the kind, device and dtype of `reference`."""
+    if type(a) is np.ndarray and type(reference) is np.ndarray and a.dtype == reference.dtype:
+        return a
     if isinstance(reference, torch.Tensor):
         return to_torch(a).to(reference)
     return to_numpy(a).astype(reference.dtype, copy=False)
@@ -104,43 +112,3 @@ def to_torch(a: Array) -> torch.Tensor:
         return a
     shareable = a.flags.writeable and all(stride >= 0 for stride in a.strides)
     return torch.from_numpy(a if shareable else a.copy())
-
-
-def shared_rows(a: Sequence[Array], b: Sequence[Array]) -> np.ndarray:
-    """Which rows of the arrays `a`, side by side, stand in `b` too: (n,) booleans.
-
-    Numbers are compared in the coarser of their two dtypes.
-
-    >>> shared_rows([np.array([[1.0], [2.0]])], [np.array([[2.0], [3.0]])])
-    array([False,  True])
-    """
-    a, b = [to_numpy(part) for part in a], [to_numpy(part) for part in b]
-    dtypes = [min(p.dtype, q.dtype, key=lambda d: d.itemsize) for p, q in zip(a, b, strict=True)]
-    return np.isin(_row_keys(a, dtypes), _row_keys(b, dtypes))
-
-
-def more_than_repeats(same: np.ndarray, known: Sequence[Array]) -> bool:
-    """Whether so many rows that stand among the known ones, (n,) booleans, must have been taken from them.
-
-    Coarse sensors repeat themselves. Where known rows do so, new ones of their kind coincide with them about
-    as often; twice that and five more are let pass.
-
-    >>> known = np.array([[1.0], [1.0], [2.0], [3.0]])
-    >>> more_than_repeats(np.array([True] * 6 + [False] * 4), [known])
-    False
-    """
-    arrays = [to_numpy(part) for part in known]
-    keys = _row_keys(arrays, [part.dtype for part in arrays])
-    _, counts = np.unique(keys, return_counts=True)
-    expected = len(same) * counts[counts > 1].sum() / max(1, len(keys))
-    return bool(same.sum() > (2 * expected + 5 if expected else 0))
-
-
-def _row_keys(parts: Sequence[np.ndarray], dtypes: Sequence[np.dtype]) -> np.ndarray:
-    """The bytes of each row as one key; adding 0 turns -0.0 into 0.0, so that equal is equal."""
-    columns = [
-        np.ascontiguousarray(flat(part).astype(dtype) + dtype.type(0))
-        for part, dtype in zip(parts, dtypes, strict=True)
-    ]
-    data = np.ascontiguousarray(np.hstack([column.view(np.uint8) for column in columns]))
-    return data.view(np.dtype((np.void, data.shape[1]))).ravel()

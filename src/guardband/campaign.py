@@ -1,15 +1,17 @@
 """Campaigns: run the cells of a study anywhere, lose nothing, and do nothing twice.
 
-A campaign is a folder. `cells/` holds one small file per finished cell, `failed/` the errors of those that
-failed, `leases/` who works on what. A lease is a file that its owner touches every few seconds; when it is no
-longer touched, or its owner is known to be dead, another process takes over by creating the next one. So any
-number of processes may work in one folder, and any of them may be killed at any time.
+A campaign is a folder. `cells/` holds one small file per finished cell, `cells.jsonl` those that are packed,
+`failed/` the errors of those that failed, `leases/` who works on what. A lease is a file that its owner
+touches every few seconds; when it is no longer touched, or its owner is known to be dead, another process
+takes over by creating the next one. So any number of processes may work in one folder, and any of them may be
+killed at any time.
 """
 
 from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import pickle
 import socket
@@ -28,8 +30,8 @@ from tqdm.auto import tqdm
 
 from guardband import engine, extras
 from guardband.files import write_text
-from guardband.studies import Cell, Result, Study
-from guardband.studies.workshop import Workshop
+from guardband.studies import Cell, Result, Study, records
+from guardband.studies.runner import CellRunner
 
 BEAT, STALE = 5.0, 60.0
 """Seconds between two touches of a lease, and after how many without one its owner is taken for dead."""
@@ -82,14 +84,14 @@ def run(
 
     >>> import tempfile
     >>> import guardband as gb
-    >>> from guardband.studies import Training, Use, grid
+    >>> from guardband.studies import Training, Factory, grid
     >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
-    >>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)}, cal=30, draws=10)
+    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
     >>> print(gb.campaign.run(study, tempfile.mkdtemp(), progress=False))
     1 done, 0 failed, 0 running, 0 to do
     """
     folder = Path(folder).resolve()  # workers may run elsewhere
-    left = [cell for cell in study.cells if not _path(folder, cell.key).exists()]
+    left = [cell for cell in study.cells if not records.exists(folder, cell.key)]
     with (
         nullcontext(client) if client is not None else engine.connect(workers, scheduler) as client,
         tqdm(
@@ -121,15 +123,15 @@ def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status
 
     >>> import tempfile
     >>> import guardband as gb
-    >>> from guardband.studies import Training, Use, grid
+    >>> from guardband.studies import Training, Factory, grid
     >>> training = Training(gb.problems.Poisson1D(), (8,), n=30)
-    >>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)})
+    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)})
     >>> print(gb.campaign.status(tempfile.mkdtemp(), study))
     0 done, 0 failed, 0 running, 1 to do
     """
     folder = Path(folder)
     wanted = None if study is None else {cell.key for cell in study.cells}
-    done, failed = (_names(folder / name) for name in ("cells", "failed"))
+    done, failed = records.keys(folder), _names(folder / "failed")
     leased = {name.split(".")[0] for name in _names(folder / "leases", suffix="")} - done
     if wanted is not None:
         done, failed, leased = done & wanted, failed & wanted, leased & wanted
@@ -153,19 +155,51 @@ def results(folder: str | os.PathLike[str], study: Study | None = None) -> Itera
 
     >>> import tempfile
     >>> import guardband as gb
-    >>> from guardband.studies import Training, Use, grid
+    >>> from guardband.studies import Training, Factory, grid
     >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
-    >>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)}, cal=30, draws=10)
+    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
     >>> folder = tempfile.mkdtemp()
     >>> status = gb.campaign.run(study, folder, progress=False)
     >>> [result["cell"]["method"] for result in gb.campaign.results(folder)]
     ['constant']
     """
     folder = Path(folder)
-    keys = sorted(_names(folder / "cells")) if study is None else [cell.key for cell in study.cells]
+    keys = sorted(records.keys(folder)) if study is None else [cell.key for cell in study.cells]
     for key in keys:
-        if _path(folder, key).exists():
-            yield json.loads(_path(folder, key).read_text())
+        result = records.read(folder, key)
+        if result is not None:
+            yield result
+
+
+def pack(folder: str | os.PathLike[str]) -> int:
+    """Put all results of a folder into one file, `cells.jsonl`, a line each; how many it then holds.
+
+    For a study that is finished: the file is plain text, which any program can read. A study that is not goes
+    on from it as from single files, and packing again takes in what has come since. A result that has both a
+    line and a file of its own counts as in the file, which replaces the line.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband.studies import Training, Factory, grid
+    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
+    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
+    >>> folder = tempfile.mkdtemp()
+    >>> status = gb.campaign.run(study, folder, progress=False)
+    >>> gb.campaign.pack(folder)
+    1
+    >>> print(gb.campaign.status(folder, study))
+    1 done, 0 failed, 0 running, 0 to do
+    """
+    place = Path(folder)
+    lease = _Lease(place, ".pack", stale=math.inf)  # an owner who sleeps must not find the pack replaced
+    if not lease.take(0.0):
+        raise CampaignError(
+            f"Another process packs {place}. Wait for it; if there is none, remove .pack.* in {lease.folder}."
+        )
+    try:
+        return records.pack(place)
+    finally:
+        lease.give_back()
 
 
 def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
@@ -174,27 +208,27 @@ def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
     outcomes: dict[str, Outcome] = {}
     now = _now(place)
     leases = {cell.key: _Lease(place, cell.key) for cell in cells}
-    mine = [cell for cell in cells if not _path(place, cell.key).exists() and leases[cell.key].take(now)]
+    mine = [cell for cell in cells if not records.exists(place, cell.key) and leases[cell.key].take(now)]
     held = [leases[cell.key] for cell in mine]
-    workshop = Workshop(place / "trainings")
+    runner = CellRunner(place / "trainings")
     with engine.one_thread(), _heart(held):
         for cell in mine:
             # Somebody may have finished it between our look and our lease.
-            if not _path(place, cell.key).exists():
-                _run(place, workshop, cell)
+            if not records.exists(place, cell.key):
+                _run(place, runner, cell)
             leases[cell.key].give_back()
     for cell in cells:
         tried = leases[cell.key].path is not None and _path(place, cell.key, "failed").exists()
-        done = _path(place, cell.key).exists()
+        done = records.exists(place, cell.key)
         outcomes[cell.key] = "done" if done else "failed" if tried else "busy"
     if mine and set(outcomes.values()) == {"done"}:
-        workshop.forget(mine[0].training)
+        runner.forget(mine[0].training)
     return outcomes
 
 
-def _run(folder: Path, workshop: Workshop, cell: Cell) -> None:
+def _run(folder: Path, runner: CellRunner, cell: Cell) -> None:
     try:
-        text = json.dumps(workshop.run(cell), allow_nan=False)
+        text = json.dumps(runner.run(cell), allow_nan=False)
     except Exception as error:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             raise CampaignError(_full(folder)) from error
@@ -230,7 +264,7 @@ def _groups(cells: Sequence[Cell]) -> list[list[Cell]]:
 def _check_seen(folder: Path, outcomes: Mapping[str, Outcome]) -> None:
     """Workers that write somewhere else must not look as if all were well."""
     for key, outcome in outcomes.items():
-        seen = any(_path(folder, key, kind).exists() for kind in ("cells", "failed"))
+        seen = _path(folder, key, "failed").exists() or records.exists(folder, key)
         if outcome != "busy" and not seen:
             raise CampaignError(
                 f"A worker finished the cell {key}, but {folder} does not hold it: the workers do not see "
@@ -244,15 +278,13 @@ def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dic
         if client is None:
             yield from engine.each(None, partial(work, folder), groups)
         else:
-            pack = _packer()
-            yield from engine.each(
-                client, partial(_unpack_and_work, folder), [pack(cells) for cells in groups]
-            )
+            send = _sender()
+            yield from engine.each(client, partial(_receive, folder), [send(cells) for cells in groups])
     except engine.SchedulerGone as gone:
         raise CampaignError(str(gone)) from gone
 
 
-def _packer() -> Callable[[list[Cell]], bytes]:
+def _sender() -> Callable[[list[Cell]], bytes]:
     """How cells are sent: what a study's own file defines goes along, since workers cannot import it."""
     cloudpickle = extras.load("cloudpickle", "scale")
     for module in list(sys.modules.values()):
@@ -261,15 +293,18 @@ def _packer() -> Callable[[list[Cell]], bytes]:
     return cloudpickle.dumps
 
 
-def _unpack_and_work(folder: str, cells: bytes) -> dict[str, Outcome]:
+def _receive(folder: str, cells: bytes) -> dict[str, Outcome]:
     return work(folder, pickle.loads(cells))
 
 
 class _Lease:
-    """The right to run a cell: files key.0, key.1, ..., of which the last counts."""
+    """The right to run a cell: files key.0, key.1, ..., of which the last counts.
 
-    def __init__(self, folder: Path, key: str) -> None:
-        self.folder, self.key = folder / "leases", key
+    Its owner is taken for dead after `stale` seconds without a touch, or at once if it is known to be.
+    """
+
+    def __init__(self, folder: Path, key: str, stale: float = STALE) -> None:
+        self.folder, self.key, self.stale = folder / "leases", key, stale
         self.path: Path | None = None
 
     def take(self, now: float) -> bool:
@@ -300,7 +335,7 @@ class _Lease:
         owner, machine = _read_owner(path), _machine()
         if machine and owner.get("machine") == machine and not _lives(owner["pid"], owner["born"]):
             return False
-        return now - touched < STALE
+        return now - touched < self.stale
 
     def touch(self) -> None:
         """Say that the owner lives."""
@@ -320,7 +355,7 @@ class _Lease:
 
 @contextmanager
 def _heart(leases: Sequence[_Lease]) -> Iterator[None]:
-    """Touch leases while the work goes on; they are left to go stale if it ends by an error."""
+    """Touch leases while the work lasts, and give them back if it ends by an error; a kill leaves them."""
     stop = threading.Event()
 
     def beat() -> None:

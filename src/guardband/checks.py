@@ -7,30 +7,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, flat, shared_rows
-from guardband.conformal import Calibrated, Clustered, Grouped, Local, Weighted, points_needed
-from guardband.conformal.base import places
-from guardband.conformal.clustered import ClusteredThreshold
-from guardband.conformal.grouped import GroupedThreshold
+from guardband.arrays import ArrayLike, flat, rows, to_numpy
+from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
-from guardband.conformal.weighted import WeightedThreshold
-from guardband.values import Observations
+from guardband.extrapolation import energy_test, extrapolates
+from guardband.frames import is_frame, numbers
+from guardband.leaks import find_copies
 
 SIGNIFICANT = 0.01
 """Below this p-value calibration points and queries are said to come from different places."""
 
-PERMUTATIONS, AT_MOST = 999, 500
-"""Permutations of the two-sample test, and how many points of each sample it looks at."""
+AT_MOST = 500
+"""How many points of each sample the two-sample test looks at."""
 
 FEW = 10
 """With fewer queries than this, that no shift was seen says nothing."""
-
-FAR = 0.05
-"""The share of queries far from every calibration point above which there is an alarm.
-
-Far is half again as far as the loneliest calibration point is from its nearest neighbour; without the half,
-points drawn alike would raise the alarm too often.
-"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +44,7 @@ class Findings:
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 50)
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), x, np.cos(50 * x))
+    >>> calibrated = gb.calibrate(np.zeros_like, x, np.cos(50 * x))
     >>> findings = gb.check(calibrated, x + 5)
     >>> findings.ok, [finding.name for finding in findings.alarms]
     (False, ['shift', 'far'])
@@ -99,102 +90,107 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0)
-    >>> model = gb.predictors.Constant(np.zeros_like)
+    >>> model = np.zeros_like
     >>> calibrated = gb.calibrate(model, draw.uniform(size=100), draw.normal(size=100))
     >>> print(gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"].text.partition(" (")[0])
     The queries come from other places than the calibration points
     """
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    queries = flat(places(x))
-    if len(queries) == 0:
+    if is_frame(x):
+        columns = calibrated.columns
+        x = numbers(x[list(columns.numeric)] if columns is not None else x)
+    queries = None if x is None else flat(np.asarray(to_numpy(rows(x, "x")), dtype=float))
+    if queries is not None and len(queries) == 0:
         raise ValueError("`x` should hold at least one query, got none.")
     return Findings(tuple(_findings(calibrated, queries, level, np.random.default_rng(seed))))
 
 
 def _findings(
-    calibrated: Calibrated, queries: np.ndarray, level: Level, generator: np.random.Generator
+    calibrated: Calibrated, queries: np.ndarray | None, level: Level, generator: np.random.Generator
 ) -> Iterator[Finding]:
     yield _size(calibrated, level)
     yield _guard(calibrated)
-    if calibrated.prediction.x is None:
-        yield Finding(
-            "places",
-            False,
-            "The calibration points were not given; their places cannot be checked.",
-            known=False,
-        )
+    x = None if calibrated.prediction is None else calibrated.prediction.x
+    if x is None or queries is None or not len(x):
+        text = "The calibration points were not given; their places cannot be checked."
+        yield Finding("places", False, text, known=False)
         return
-    sites = flat(places(calibrated.prediction.x))
+    sites = flat(np.asarray(to_numpy(x), dtype=float))
     if queries.shape[1] != sites.shape[1]:
         raise ValueError(
             f"`x` should have {sites.shape[1]} coordinates like the calibration points, got "
             f"{queries.shape[1]}."
         )
-    yield _leak(calibrated, sites)
-    yield _sensors(calibrated, sites)
+    yield from _columns(calibrated, sites, queries)
+    whole = np.isfinite(sites).all(axis=1)
+    sites, queries = sites[whole], queries[np.isfinite(queries).all(axis=1)]
+    yield _leak(calibrated)
+    yield _sensors(calibrated, sites, whole)
+    if not len(sites) or not len(queries):
+        text = "No row has all its numbers, so places cannot be compared."
+        yield Finding("places", False, text, known=False)
+        return
     spread = np.maximum(sites.std(axis=0), 1e-12)
     yield _shift(calibrated, sites / spread, queries / spread, generator)
-    yield _far(sites / spread, queries / spread)
+    yield _far(sites, queries)
+
+
+def _columns(calibrated: Calibrated, sites: np.ndarray, queries: np.ndarray) -> Iterator[Finding]:
+    """What of x the other checks look at, where it is not all."""
+    columns = calibrated.columns
+    text = ""
+    if columns is not None and len(columns.numeric) < len(columns.names):
+        others = [str(name) for name in columns.names if name not in columns.numeric]
+        text = f"Places are compared by the columns that hold numbers; not by {', '.join(others)}. "
+    missing = int((~np.isfinite(sites)).any(axis=1).sum()), int((~np.isfinite(queries)).any(axis=1).sum())
+    if any(missing):
+        text += f"{missing[0]} calibration rows and {missing[1]} queries lack a number and are left out."
+    if text:
+        yield Finding("columns", False, text.strip(), known=False)
 
 
 def _size(calibrated: Calibrated, level: Level) -> Finding:
-    needed = points_needed(level, calibrated.confidence)
-    threshold, percent = calibrated.threshold, f"{100 * float(exact(level)):g} %"
-    if isinstance(threshold, WeightedThreshold):
-        n, worth = len(threshold.scores), threshold.effective
-        text = f"{n} calibration points, weighted, are worth {worth:.1f}; {needed} are needed."
-        return Finding("size", round(worth, 6) < needed, text)
-    if isinstance(threshold, ClusteredThreshold):
-        n, what = threshold.clusters, "sensors (groups)"
-    elif isinstance(threshold, GroupedThreshold):
-        n, what = min(map(len, threshold.scores)), "calibration points in the smallest group"
-    else:
-        n, what = getattr(threshold, "n", len(calibrated.y)), "calibration points"
-    if n < needed:
-        text = f"{n} {what} are too few for {percent}: the band is infinite. {needed} are needed."
+    size, percent = calibrated.size(level), f"{100 * float(exact(level)):g} %"
+    if size is None:
+        text = f"{calibrated.name} does not say how many points a finite band needs."
+        return Finding("size", False, text, known=False)
+    seen = f"{size.have:.4g} {size.what}"
+    if size.have < size.need:
+        text = f"{seen} are too few for {percent}: the band is infinite. {size.need:g} are needed."
         return Finding("size", True, text)
-    return Finding("size", False, f"{n} {what} are enough for {percent} ({needed} are needed).")
+    return Finding("size", False, f"{seen} are enough for {percent} ({size.need:g} are needed).")
 
 
 def _guard(calibrated: Calibrated) -> Finding:
-    calibrator = calibrated.calibrator
-    if isinstance(calibrator, Local) and not calibrator.guarded:
-        text = (
-            "Nothing guards Local() against an overfitted network; coverage is safe, but the shape may be "
-            "poor. Give `held_out` or `refit`."
-        )
-        return Finding("guard", False, text, known=False)
-    if isinstance(calibrator, Local):
-        return Finding("guard", False, "Local() was guarded: an overfitted network would have been noticed.")
-    return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
+    if calibrated.guarded is None:
+        return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
+    if calibrated.guarded:
+        return Finding("guard", False, "An overfitted network would have been noticed by the guard.")
+    text = (
+        f"Nothing guards {calibrated.name} against an overfitted network; coverage is safe, but the shape "
+        "may be poor. Give `held_out` or `refit`."
+    )
+    return Finding("guard", False, text, known=False)
 
 
-def _leak(calibrated: Calibrated, sites: np.ndarray) -> Finding:
-    owners = (calibrated.predictor, calibrated.calibrator)
-    known = (getattr(owner, "train", None) for owner in owners)
-    train = next((data for data in known if isinstance(data, Observations)), None)
-    if train is None:
-        return Finding(
-            "leak", False, "The training points are not known, so a leak cannot be looked for.", False
-        )
-    same = int(shared_rows([calibrated.prediction.x], [train.x]).sum())
-    if same:
-        text = (
-            f"{same} of {len(sites)} calibration points lie at training inputs. If they are the same "
-            "readings, the band is too narrow: hold out others."
-        )
-        return Finding("leak", True, text)
-    return Finding("leak", False, "No calibration point lies at a training input.")
+def _leak(calibrated: Calibrated) -> Finding:
+    known = calibrated.used.get("training")
+    if known is None:
+        text = "The training points are not known, so a leak cannot be looked for."
+        return Finding("leak", False, text, known=False)
+    assert calibrated.prediction is not None and calibrated.prediction.x is not None
+    found = find_copies(known.x, known.y, calibrated.prediction.x, calibrated.y)
+    return Finding("leak", found.verdict != "fine", found.text)
 
 
-def _sensors(calibrated: Calibrated, sites: np.ndarray) -> Finding:
-    if isinstance(calibrated.calibrator, Grouped):
+def _sensors(calibrated: Calibrated, sites: np.ndarray, whole: np.ndarray) -> Finding:
+    if calibrated.needs_groups:
         text = "Each group has its own threshold; readings of different groups are not pooled."
         return Finding("sensors", False, text)
-    labels = calibrated.groups if calibrated.groups is not None else sites
+    labels = calibrated.groups[whole] if calibrated.groups is not None else sites
     distinct, n = len(np.unique(labels, axis=0)), len(sites)
-    if distinct <= n // 2 and not isinstance(calibrated.calibrator, Clustered):
+    if distinct <= n // 2 and not calibrated.covers_new_groups:
         text = (
             f"{n} calibration readings come from {distinct} places only. Readings of one sensor share its "
             f"bias, so they count as {distinct}, not {n}: use Clustered() with the sensors as groups."
@@ -211,53 +207,18 @@ def _shift(
     if p >= SIGNIFICANT and len(queries) < FEW:
         text = f"{len(queries)} queries are too few to tell whether they come from the same places."
         return Finding("shift", False, text, known=False)
-    if p < SIGNIFICANT and isinstance(calibrated.calibrator, Weighted):
-        text = (
-            f"The queries come from other places than the calibration points (energy distance, p = {p:.3g}); "
-            "the weights account for it, if they are right."
-        )
+    if p >= SIGNIFICANT:
+        text = f"Calibration points and queries look alike (energy distance, p = {p:.2g})."
         return Finding("shift", False, text)
-    if p < SIGNIFICANT:
-        text = (
-            f"The queries come from other places than the calibration points (energy distance, p = {p:.3g}): "
-            "the level need not hold. Use Weighted() with the ratio of the densities, or calibrate there."
-        )
-        return Finding("shift", True, text)
-    return Finding(
-        "shift", False, f"Calibration points and queries look alike (energy distance, p = {p:.2g})."
-    )
-
-
-def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) -> float:
-    """The p-value of "both samples come from one distribution", by permutations of the energy distance."""
-    from scipy.spatial.distance import cdist
-
-    both = np.vstack([a, b])
-    distances = cdist(both, both)
-    n, m = len(a), len(b)
-    member = np.zeros((PERMUTATIONS + 1, n + m))
-    member[0, :n] = 1
-    for row in member[1:]:
-        row[generator.permutation(n + m)[:n]] = 1
-    inner = member @ distances
-    within_a = (inner * member).sum(axis=1)
-    across = inner.sum(axis=1) - within_a
-    within_b = distances.sum() - within_a - 2 * across
-    energy = 2 * across / (n * m) - within_a / n**2 - within_b / m**2
-    return float(np.mean(energy >= energy[0] - 1e-12 * abs(energy[0])))
+    seen = f"The queries come from other places than the calibration points (energy distance, p = {p:.3g})"
+    if calibrated.answers_shift:
+        text = f"{seen}; {calibrated.name} accounts for it, if what its promise assumes is right."
+        return Finding("shift", False, text)
+    cure = "Use Weighted() with the ratio of the densities, or calibrate there."
+    text = f"{seen}: the level need not hold. {cure}"
+    return Finding("shift", True, text)
 
 
 def _far(sites: np.ndarray, queries: np.ndarray) -> Finding:
-    from scipy.spatial.distance import cdist
-
-    between = cdist(sites, sites)
-    np.fill_diagonal(between, np.inf)
-    usual = 1.5 * between.min(axis=1).max() if len(sites) > 1 else 0.0
-    share = float(np.mean(cdist(queries, sites).min(axis=1) > usual)) if len(queries) else 0.0
-    if share > FAR:
-        text = (
-            f"{share:.0%} of the queries are farther from every calibration point than those are from each "
-            "other: there the band extrapolates. Calibrate there, or say so."
-        )
-        return Finding("far", True, text)
-    return Finding("far", False, f"{share:.1%} of the queries lie far from every calibration point.")
+    found = extrapolates(sites, queries)
+    return Finding("far", found.alarm, str(found), known=found.known)

@@ -29,7 +29,7 @@ def one_thread() -> Iterator[None]:
 
 @contextmanager
 def connect(workers: int | None = None, scheduler: str | None = None) -> Iterator[Any]:
-    """A Dask client for so many processes here, or for the scheduler at an address; None for neither.
+    """A Dask client for `workers` processes here, or for the scheduler at an address; None for neither.
 
     Processes started here have one thread each, and not the allocator setting that Dask gives them, which
     slows torch down. Workers of a scheduler that was started elsewhere are taken as they are:

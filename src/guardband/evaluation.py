@@ -4,33 +4,33 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, kind_of, more_than_repeats, rows, shared_rows, to_numpy
+from guardband.arrays import Array, ArrayLike, finite, flat, kind_of, rows, to_numpy
+from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, Pieces, labels
-from guardband.conformal.calibrate import Calibrated, calibrate_arrays
 from guardband.conformal.laws import LEVELS, CoverageLaw, central_range, tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
-from guardband.conformal.scores import Absolute, Scaled, Total, raw_band
+from guardband.leaks import Copies, find_copies
 from guardband.metrics import (
     Floor,
     Region,
     acd,
-    coverage,
     floor_of,
     interval_score,
-    mask_of,
     mean_over,
     relative_l2,
-    sharpness,
+    rows_in,
 )
-from guardband.values import Band, Prediction
+from guardband.values import Band, NormBand, Observations, Prediction
+
+THIS, RIVAL = "this band", "constant width"
 
 MASS = 0.99
 """The share of cases in which a valid band falls inside the ranges shown here."""
@@ -40,10 +40,12 @@ MASS = 0.99
 class Row:
     """One line of an evaluation: one band, everywhere or in one region, and its coverage curve.
 
+    `sharpness` is the mean width over all outputs, `widths` that of each output by itself, in its own units.
+
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), draw(size=100), draw(size=100))
+    >>> calibrated = gb.calibrate(np.zeros_like, draw(size=100), draw(size=100))
     >>> regions = {"left": lambda x: x[:, 0] < 0}
     >>> evaluation = gb.evaluate(calibrated, draw(size=50), draw(size=50), regions=regions)
     >>> [(row.name, row.region, row.points) for row in evaluation.rows[:2]]
@@ -56,6 +58,7 @@ class Row:
     coverage: float
     sharpness: float
     interval_score: float
+    widths: tuple[float, ...] = field(repr=False)
     levels: tuple[Level, ...] = field(repr=False)
     coverages: tuple[float, ...] = field(repr=False)
 
@@ -69,15 +72,16 @@ class Row:
 class Evaluation:
     """What a calibrated band did on test points, beside what the law allows. Prints as a table.
 
-    `rows` holds the band itself first, then each region, then its rivals: the constant width, and
-    the band before calibration. `consistent` says whether the guarantee allows what was seen, None where
-    there is no law or nothing to be seen; `verdict` says it in words. `laws` are those of scores without
-    `ties`; with ties, a valid band may cover more.
+    `rows` holds the band itself first, then each region, then its rivals: the constant width, and the band
+    before calibration; a band of constant width has no such rival. Where outputs are covered each by itself,
+    each has rows of its own. `consistent` says whether the guarantee allows what was seen, None where there
+    is no law or nothing to be seen; `verdict` says it in words. `laws` are those of scores without `ties`;
+    with ties, a valid band may cover more.
 
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), draw(size=100), draw(size=100))
+    >>> calibrated = gb.calibrate(np.zeros_like, draw(size=100), draw(size=100))
     >>> evaluation = gb.evaluate(calibrated, draw(size=500), draw(size=500), level=0.9)
     >>> evaluation.coverage, round(evaluation.sharpness, 1), round(evaluation.acd, 2)
     (0.888, 3.0, 0.02)
@@ -92,6 +96,7 @@ class Evaluation:
     rows: tuple[Row, ...]
     laws: tuple[Pieces, ...] | None = field(repr=False)
     ties: bool = field(default=False, repr=False)
+    of_constant_width: bool = field(default=False, repr=False)
 
     @property
     def coverage(self) -> float:
@@ -132,6 +137,8 @@ class Evaluation:
             f"Band at level {self.level:g}: {self.n_cal} calibration, {self.n_test} test points",
             f"{'':{width}}  points  coverage  sharpness  interval score     ACD",
             *(_line(row, width) for row in self.rows),
+            *self._widths(),
+            *(["This band is the one of constant width."] if self.of_constant_width else []),
             f"Relative L2 error of the mean against these targets: {self.relative_l2:.4g}",
         ]
         if self.acd_floor is not None:
@@ -146,6 +153,13 @@ class Evaluation:
                     f"{self.acd:.4f} by chance."
                 )
         return "\n".join([*lines, self.verdict])
+
+    def _widths(self) -> Iterable[str]:
+        """The mean width of each output, where there are several."""
+        main = self.rows[0]
+        if len(main.widths) > 1:
+            each = ", ".join(f"y{j} {width:.4g}" for j, width in enumerate(main.widths))
+            yield f"Mean width of each output, in its own units: {each}"
 
     __repr__ = __str__
 
@@ -175,7 +189,7 @@ def evaluate(
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
-    >>> model = gb.predictors.Constant(np.zeros_like)
+    >>> model = np.zeros_like
     >>> calibrated = gb.calibrate(model, draw(size=100), draw(size=100))
     >>> evaluation = gb.evaluate(calibrated, draw(size=500), draw(size=500))
     >>> print(evaluation.verdict)
@@ -185,7 +199,7 @@ def evaluate(
         raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`evaluate` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    if len(calibrated.y) == 0:
+    if calibrated.y is not None and len(calibrated.y) == 0:
         raise ValueError(
             "`evaluate` compares with a constant width calibrated on the same points; scores read from "
             "shards leave none. Use `gb.metrics.coverage` and `gb.metrics.sharpness` of the band."
@@ -196,89 +210,172 @@ def evaluate(
         raise ValueError("`y` should hold at least one test point, got none.")
     groups = None if groups is None else labels(groups, len(y))
     _warn_of_reuse(calibrated, prediction, y)
-    masks = {name: mask_of(region, prediction) for name, region in (regions or {}).items()}
-    levels = sorted(levels, key=exact)
-    table: list[Row] = []
+    chosen = {name: rows_in(region, prediction) for name, region in (regions or {}).items()}
+    levels = tuple(sorted(levels, key=exact))
     with warnings.catch_warnings():
         # Infinite bands are part of the result here: sharpness and the verdict say so.
         warnings.simplefilter("ignore", InfiniteBandWarning)
-        for name, band_at in _contenders(calibrated, prediction, groups).items():
-            curves = [to_numpy(band_at(at).contains(y)) for at in levels]
-            band = band_at(level)
-            for place, mask in {"": None, **masks}.items():
-                table.append(
-                    Row(
-                        name=name,
-                        region=place,
-                        points=len(y) if mask is None else int(mask.sum()),
-                        coverage=coverage(band, y, region=mask),
-                        sharpness=sharpness(band, region=mask),
-                        interval_score=interval_score(band, y, region=mask),
-                        coverages=tuple(mean_over(inside, mask) for inside in curves),
-                        levels=tuple(levels),
-                    )
-                )
-    laws = (
-        None
-        if target == "truth"
-        else _all_or_none(calibrated.threshold.laws(at, len(y), groups) for at in levels)
-    )
-    if target == "truth":
-        consistent, verdict = None, _truth_verdict(level, table[0], median_zero)
-    else:
-        consistent, verdict = _verdict(calibrated, level, table[0], groups)
+        contenders = list(_contenders(calibrated, prediction, y, level, levels, groups))
+        table = [row for one in contenders for row in one.rows(y, {"": None, **chosen}, levels)]
+        mine = [row for row in table if not row.region and row.name.startswith(THIS)]
+        laws = None
+        if target == "measurement":
+            laws = _all_or_none(calibrated.laws_for(prediction, at, groups) for at in levels)
+        if target == "truth":
+            consistent, verdict = None, _truth_verdict(calibrated, level, mine[0], median_zero)
+        else:
+            consistent, verdict = _verdict(calibrated, prediction, level, mine, groups)
+        ties = laws is not None and bool((_excess(calibrated, levels, groups) > 0).any())
     return Evaluation(
         level=float(exact(level)),
-        n_cal=len(calibrated.y),
+        n_cal=calibrated.n,
         n_test=len(y),
         relative_l2=relative_l2(prediction.mean, y),
         verdict=verdict,
         consistent=consistent,
         rows=tuple(table),
         laws=laws,
-        ties=laws is not None
-        and any(_with_ties(calibrated, at, law, groups) != law for at, law in zip(levels, laws, strict=True)),
+        ties=ties,
+        of_constant_width=contenders[0].alike and _constant(contenders[0].band),
     )
 
 
-def _contenders(
-    calibrated: Calibrated, prediction: Prediction, groups: np.ndarray | None
-) -> dict[str, Callable[[Level], Band]]:
-    """The bands to be compared, each as a function of the level."""
-    contenders = {"this band": lambda at: calibrated.band(prediction, at, groups=groups)}
-    rival = calibrate_arrays(
-        calibrated.prediction.mean,
-        calibrated.y,
-        x_cal=calibrated.prediction.x,
-        score=Absolute(),
-        calibrator=calibrated.calibrator.plain,
-        groups=calibrated.groups,
-        confidence=calibrated.confidence,
-    )
-    bare = Prediction(prediction.x, prediction.mean)
-    contenders["constant width"] = lambda at: rival.band(bare, at, groups=groups)
-    if prediction.scale is not None:
-        # With Total() the noise belongs to what the scale promises; it is added before calibration too.
-        score = calibrated.score if isinstance(calibrated.score, Total) else Scaled()
-        contenders["before calibration"] = lambda at: raw_band(prediction, at, score=score)
-    return contenders
+@dataclass(frozen=True, eq=False)
+class _Contender:
+    """A band to be compared: its set at the level, and who is inside at the level and at all levels."""
 
+    name: str
+    band: Band | NormBand | None
+    inside: np.ndarray
+    curves: np.ndarray
+    output: int | None = None
+    alike: bool = False  # the same as its rival, which is left out then
 
-def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> None:
-    """Points that were calibrated on are covered by construction, and prove nothing."""
-    x_cal, x = calibrated.prediction.x, prediction.x
-    if x_cal is None or x is None:
-        return
-    same = shared_rows([x, y], [x_cal, calibrated.y])
-    if more_than_repeats(same, [x_cal, calibrated.y]):
-        warnings.warn(
-            f"{int(same.sum())} of {len(y)} test points are calibration points, which are covered by "
-            "construction. Test on others.",
-            stacklevel=3,
+    def rows(
+        self, y: Array, regions: Mapping[str, np.ndarray | None], levels: tuple[Level, ...]
+    ) -> Iterable[Row]:
+        """One row for each region; where outputs are covered each by itself, one for each output too."""
+        for part in self._parts():
+            target = y if part.output is None else y[..., [part.output]]
+            for region, chosen in regions.items():
+                yield part._row(target, region, chosen, levels)
+
+    def _parts(self) -> Iterable[_Contender]:
+        """Itself; or what it says of each output, where that is promised of each by itself."""
+        if self.inside.ndim == 1:
+            yield self
+            return
+        for j in range(self.inside.shape[1]):
+            named = replace(
+                self, name=f"{self.name}, y{j}", inside=self.inside[:, j], curves=self.curves[..., j]
+            )
+            if isinstance(self.band, Band) and self.band.mean.shape[1:] == self.inside.shape[1:]:
+                mean, lower, upper = (
+                    part[:, [j]] for part in (self.band.mean, self.band.lower, self.band.upper)
+                )
+                named = replace(named, band=Band(self.band.x, mean, lower, upper, self.band.level), output=j)
+            yield named
+
+    def _row(self, y: Array, region: str, chosen: np.ndarray | None, levels: tuple[Level, ...]) -> Row:
+        some = slice(None) if chosen is None else chosen
+        inside, curves = self.inside[some], self.curves[:, some]
+        wide = np.full((1, 1), math.nan) if self.band is None else to_numpy(self.band.width)[some]
+        each = wide.reshape(-1, wide.shape[-1])
+        return Row(
+            name=self.name,
+            region=region,
+            points=len(inside),
+            coverage=mean_over(self.inside, chosen),
+            sharpness=float(wide.mean()) if wide.size else math.nan,
+            interval_score=interval_score(self.band, y, region=chosen)
+            if isinstance(self.band, Band)
+            else math.nan,
+            widths=tuple(each.mean(axis=0).tolist()) if each.size else (math.nan,) * each.shape[1],
+            coverages=tuple(curves.mean(axis=1).tolist()) if len(inside) else (math.nan,) * len(levels),
+            levels=levels,
         )
 
 
-def _truth_verdict(level: Level, row: Row, median_zero: bool) -> str:
+def _contenders(
+    calibrated: Calibrated,
+    prediction: Prediction,
+    y: Array,
+    level: Level,
+    levels: tuple[Level, ...],
+    groups: np.ndarray | None,
+) -> Iterable[_Contender]:
+    """The bands to be compared; constant width only where it is another one."""
+    asked = (level, *levels)
+    inside = calibrated.contains_at(prediction, y, asked, groups=groups)
+    mine = shown(calibrated, prediction, level, groups)
+    rival = calibrated.constant_width()
+    bare = Prediction(prediction.x, prediction.mean)
+    flat = None if rival is None else shown(rival, bare, level, groups)
+    alike = isinstance(mine, Band) and isinstance(flat, Band) and _alike(mine, flat)
+    name = f"{THIS}, a ball by its diameter" if isinstance(mine, NormBand) else THIS
+    yield _Contender(name, mine, inside[0], inside[1:], alike=alike)
+    if rival is not None and not alike:
+        inside = rival.contains_at(bare, y, asked, groups=groups)
+        yield _Contender(RIVAL, flat, inside[0], inside[1:])
+    before = [calibrated.before(prediction, at) for at in asked]
+    if all(isinstance(band, Band) for band in before):
+        raw = np.stack([_within(band, y, calibrated.joint) for band in before])
+        yield _Contender("before calibration", before[0], raw[0], raw[1:])
+
+
+def _within(band: Band | None, y: Array, joint: bool) -> np.ndarray:
+    """Which rows lie in a band (n,), or which of their outputs do (n, m)."""
+    assert band is not None
+    if joint:
+        return to_numpy(band.contains(y))
+    return flat(to_numpy((band.lower <= y) & (y <= band.upper)))
+
+
+def shown(
+    calibrated: Calibrated, prediction: Prediction, level: Level, groups: np.ndarray | None
+) -> Band | NormBand | None:
+    """The set at a level, None where it cannot be shown."""
+    try:
+        return calibrated.band(prediction, level, groups=groups)
+    except TypeError:
+        return None
+
+
+def _constant(band: Band | NormBand | None) -> bool:
+    """Whether a band is equally wide everywhere, but for rounding."""
+    assert isinstance(band, Band)
+    width, mean = (to_numpy(part).astype(float) for part in (band.width, band.mean))
+    slack = 1e-6 * width[:1] + 32 * np.finfo(to_numpy(band.mean).dtype).eps * abs(mean).max()
+    with np.errstate(invalid="ignore"):
+        return bool(((width == width[:1]) | (abs(width - width[:1]) <= slack)).all())
+
+
+def _alike(a: Band, b: Band) -> bool:
+    return all(
+        np.array_equal(to_numpy(getattr(a, end)), to_numpy(getattr(b, end))) for end in ("lower", "upper")
+    )
+
+
+def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[str, Copies]]:
+    """What of test rows was used before: for calibration, for training, as held-out rows."""
+    if x is None:
+        return
+    known = dict(calibrated.used)
+    if calibrated.prediction is not None and calibrated.prediction.x is not None and calibrated.y is not None:
+        known = {"calibration": Observations(calibrated.prediction.x, calibrated.y), **known}
+    for what, data in known.items():
+        found = find_copies(data.x, data.y, x, y, points="test", known=what)
+        if found.verdict == "refuse":
+            yield what, found
+
+
+def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> None:
+    """Points that were calibrated on are covered by construction, those trained on too easily."""
+    for _, found in reused(calibrated, prediction.x, y):
+        warnings.warn(found.text, stacklevel=3)
+
+
+def _truth_verdict(calibrated: Calibrated, level: Level, row: Row, median_zero: bool) -> str:
     """What can be said of the noise-free truth: nothing without an assumption on the noise."""
     seen = f"{round(row.coverage * row.points)} of {row.points} noise-free values covered. "
     if not median_zero:
@@ -286,24 +383,51 @@ def _truth_verdict(level: Level, row: Row, median_zero: bool) -> str:
             seen + "The guarantee is about new measurements; about the truth it says nothing unless the "
             "noise is known to have median zero (biased sensors would mislead model and band alike)."
         )
-    promise = max(Fraction(0), 2 * exact(level) - 1)
+    promised = calibrated.promised(level)
+    if promised is None:
+        return seen + "No probability is promised for measurements, so none follows for the truth."
+    promise = max(Fraction(0), 2 * promised - 1)
+    what = "level" if promised == exact(level) else f"{float(promised):.4g}"
     return (
         seen
         + f"With independent noise of median zero, as declared, the truth is covered with probability at "
-        f"least {float(promise):g} = 1 - 2 (1 - level), and usually far more."
+        f"least {float(promise):g} = 1 - 2 (1 - {what}), and usually far more."
     )
 
 
 def _verdict(
-    calibrated: Calibrated, level: Level, row: Row, groups: np.ndarray | None
+    calibrated: Calibrated,
+    prediction: Prediction,
+    level: Level,
+    mine: Sequence[Row],
+    groups: np.ndarray | None,
 ) -> tuple[bool | None, str]:
     """Whether so many covered points are what the guarantee allows, None if it cannot be told; in words."""
+    mass = 1 - (1 - MASS) / len(mine)
+    found = [_judged(calibrated, prediction, level, row, groups, mass) for row in mine]
+    if len(found) == 1:
+        return found[0]
+    known = [consistent for consistent, _ in found]
+    consistent = None if None in known else all(known)
+    return consistent, "\n".join(f"y{j}: {text}" for j, (_, text) in enumerate(found))
+
+
+def _judged(
+    calibrated: Calibrated,
+    prediction: Prediction,
+    level: Level,
+    row: Row,
+    groups: np.ndarray | None,
+    mass: float,
+) -> tuple[bool | None, str]:
     m, covered = row.points, round(row.coverage * row.points)
-    pieces = calibrated.threshold.laws(level, m, groups)
+    pieces = calibrated.laws_for(prediction, level, groups)
     if pieces is None:
+        promised = calibrated.promised(level)
+        what = "no probability" if promised is None else f"{float(promised):.4g} on average"
         return None, (
-            f"{covered} of {m} covered. {type(calibrated.calibrator).__name__}() promises "
-            f"{float(exact(level)):g} on average; one test set has no exact law to be held against."
+            f"{covered} of {m} covered. {calibrated.name} promises {what}; one test set has no exact law to "
+            "be held against."
         )
     if math.isinf(row.sharpness) and covered == m:
         return (
@@ -311,43 +435,68 @@ def _verdict(
             "The band is infinite, somewhere or everywhere, and covers everything: it proves nothing.",
         )
     probabilities = total_counts(pieces)
-    low, high = central_range(probabilities, MASS)
+    low, high = central_range(probabilities, mass)
     at_most, at_least = tails(probabilities, covered)
-    seen = f"{covered} of {m} covered, a valid band covers {low} to {high} in 99 % of cases"
+    seen = f"{covered} of {m} covered, a valid band covers {low} to {high} in {100 * mass:.4g} % of cases"
     if covered < low:
         return False, (
             f"NOT consistent with the guarantee: {seen} (p = {at_most:.2g}). The test points are "
             "harder than the calibration points; were both drawn alike?"
         )
-    tied = _with_ties(calibrated, level, pieces, groups)
-    if high < covered <= central_range(total_counts(tied), MASS)[1]:
+    if covered <= high:
+        return True, f"Consistent with the guarantee: {seen}."
+    tied = _with_ties(calibrated, prediction, level, groups)
+    if covered <= central_range(total_counts(tied), mass)[1]:
         return True, (
             f"Consistent with the guarantee: {covered} of {m} covered, a valid band covers at least "
-            f"{low} in 99 % of cases; scores tie, so it may cover more."
+            f"{low} in {100 * mass:.4g} % of cases; scores tie, so it may cover more."
         )
-    if covered > high:
-        return True, (
-            f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The band is safe but "
-            "wider than needed, and the test points are easier than the calibration points."
-        )
-    return True, f"Consistent with the guarantee: {seen}."
+    return True, (
+        f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The band is safe but "
+        "wider than needed, and the test points are easier than the calibration points."
+    )
 
 
-def _with_ties(calibrated: Calibrated, level: Level, pieces: Pieces, groups: np.ndarray | None) -> Pieces:
-    """The laws at best: where scores tie at the threshold, more calibration points than k lie in the band.
+def _with_ties(
+    calibrated: Calibrated, prediction: Prediction, level: Level, groups: np.ndarray | None
+) -> Pieces:
+    """The law at best: where scores tie at the threshold, more calibration points than k lie in the band.
 
     If k' of n do, a new point is covered at most as often as by the (k'+1)-th score of n that do not tie.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InfiniteBandWarning)
-        band = calibrated.band(calibrated.prediction, level, groups=calibrated.groups)
-    inside = to_numpy(band.contains(calibrated.y))
-    parts = [inside] if groups is None else [inside[calibrated.groups == name] for name in np.unique(groups)]
-    within = [int(part.sum()) for part in parts]
-    return [
-        (CoverageLaw(k + 1, law.n), m) if k > law.k else (law, m)
-        for k, (law, m) in zip(within, pieces, strict=True)
-    ]
+    found: list[tuple[CoverageLaw, int]] = []
+    groups = groups if calibrated.needs_groups else None
+    for mine, (more,) in zip(_parts(groups, groups), _excess(calibrated, (level,), groups).T, strict=True):
+        pieces = calibrated.laws_for(prediction.take(mine), level, None if groups is None else groups[mine])
+        for law, m in pieces or ():
+            k = min(law.k + int(more) + 1, law.n + 1)
+            found.append((CoverageLaw(k, law.n) if more > 0 else law, m))
+    return found
+
+
+def _excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray | None) -> np.ndarray:
+    """By how many calibration points more than the ranks say lie in their own sets: (levels, groups)."""
+    prediction, y = calibrated.prediction, calibrated.y
+    known = calibrated.groups if calibrated.needs_groups else None
+    parts = _parts(groups, known)
+    if prediction is None or y is None:
+        return np.zeros((len(levels), len(parts)), dtype=int)
+    inside = calibrated.contains_at(prediction, y, levels, groups=known)
+    inside = inside if inside.ndim == 2 else np.asarray(inside.all(axis=2))
+    found = np.zeros((len(levels), len(parts)), dtype=int)
+    for j, rows_of in enumerate(parts):
+        some, labelled = prediction.take(rows_of), None if known is None else known[rows_of]
+        for i, level in enumerate(levels):
+            pieces = calibrated.laws_for(some, level, labelled) or ()
+            found[i, j] = inside[i, rows_of].sum() - sum(min(law.k, m) for law, m in pieces)
+    return found
+
+
+def _parts(groups: np.ndarray | None, labelled: np.ndarray | None) -> list[Any]:
+    """The rows of each group that occurs, among labelled ones; all rows where there are no groups."""
+    if groups is None or labelled is None:
+        return [slice(None)]
+    return [np.flatnonzero(labelled == name) for name in np.unique(groups)]
 
 
 def _all_or_none(laws: Iterable[Pieces | None]) -> tuple[Pieces, ...] | None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import random
+import sys
 from typing import Any
 
 
@@ -12,8 +14,12 @@ def load(module: str, extra: str | None = None, *, package: str | None = None) -
     >>> load("math", "none").pi > 3
     True
     """
+    before = None if module in sys.modules else random.getstate()
     try:
         return importlib.import_module(module)
     except ImportError as error:
         install = package or f'"guardband[{extra}]"'
         raise ImportError(f"This needs {module.partition('.')[0]}: pip install {install}") from error
+    finally:
+        if before is not None:  # some packages draw from Python's generator when they are imported
+            random.setstate(before)

@@ -30,7 +30,7 @@ def coverage(band: Band, y: ArrayLike, *, region: Region | None = None) -> float
     >>> gb.metrics.coverage(band, [0.5, 3.0])
     0.5
     """
-    return mean_over(to_numpy(band.contains(y)), mask_of(region, band))
+    return mean_over(to_numpy(band.contains(y)), rows_in(region, band))
 
 
 def sharpness(band: Band, *, region: Region | None = None) -> float:
@@ -41,14 +41,14 @@ def sharpness(band: Band, *, region: Region | None = None) -> float:
     >>> gb.metrics.sharpness(band)
     3.0
     """
-    return mean_over(to_numpy(band.width), mask_of(region, band))
+    return mean_over(to_numpy(band.width), rows_in(region, band))
 
 
 def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) -> float:
     """Width plus 2 / (1 - level) times the distance by which y misses, on average; less is better.
 
     It rewards narrow bands and punishes misses in one number. (Gneiting and Raftery 2007) It judges each
-    output by itself, so beside a joint band over several outputs it favours narrower ones.
+    output by itself, so beside a joint band over several outputs it favors narrower ones.
 
     >>> import guardband as gb
     >>> gb.metrics.interval_score(gb.Band(None, [0.0], [-1.0], [1.0], level=0.5), [1.5])
@@ -58,7 +58,8 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
     if y.shape != lower.shape:
         raise ValueError(f"`y` should have the shape of the band, {lower.shape}, got {y.shape}.")
     below, above = (lower - y).clip(min=0), (y - upper).clip(min=0)
-    return mean_over(upper - lower + 2 / (1 - band.level) * (below + above), mask_of(region, band))
+    width = to_numpy(band.width).astype(float)
+    return mean_over(width + 2 / (1 - band.level) * (below + above), rows_in(region, band))
 
 
 def relative_l2(mean: ArrayLike, truth: ArrayLike) -> float:
@@ -129,7 +130,7 @@ def floor_of(laws: Sequence[Pieces], levels: Sequence[Level]) -> Floor:
     return Floor(float(mean), float(low), float(high))
 
 
-def mask_of(region: Region | None, at: Band | Prediction) -> np.ndarray | None:
+def rows_in(region: Region | None, at: Band | Prediction) -> np.ndarray | None:
     """A region as booleans (n,), or None for everywhere."""
     if region is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from guardband.predictors.diagnostics import Diagnostics
 
 BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#5f6670"
+KINDS = {"this band": BLUE, "constant width": ORANGE, "before calibration": GREY}
+"""The colors of bands that are compared, by how the names of their rows start."""
 
 
 def band(
@@ -33,7 +36,7 @@ def band(
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 50)
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.sin), x, np.sin(x) + 0.1 * np.cos(50 * x))
+    >>> calibrated = gb.calibrate(np.sin, x, np.sin(x) + 0.1 * np.cos(50 * x))
     >>> ax = gb.plot.band(calibrated(x, level=0.9), truth=np.sin(x))
     >>> ax.get_legend_handles_labels()[1]
     ['truth', 'prediction', '0.9 band']
@@ -65,7 +68,7 @@ def band(
     return ax
 
 
-def field(
+def heatmap(
     x: ArrayLike,
     values: ArrayLike,
     *,
@@ -77,12 +80,13 @@ def field(
 ) -> Axes:
     """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
 
-    `limits` fixes the colours, so that fields can be compared; infinite values stay blank. Without its own
-    `colorbar`, several can share one: `figure.colorbar(ax.collections[0], ax=axes)`.
+    `limits` fixes the colors, so that fields can be compared; infinite values stay blank. Without its own
+    `colorbar`, several can share one: `figure.colorbar(ax.collections[0], ax=axes)`. Values that are the same
+    everywhere, but for rounding, are drawn in one color, and the label says the value.
 
     >>> import guardband as gb
     >>> x = gb.problems.Box((-1, -1), (1, 1)).grid(20)
-    >>> ax = gb.plot.field(x, gb.problems.AllenCahn2D().solution(x), label="u", limits=(-1, 1))
+    >>> ax = gb.plot.heatmap(x, gb.problems.AllenCahn2D().solution(x), label="u", limits=(-1, 1))
     >>> ax.get_xlabel(), ax.get_ylabel()
     ('x0', 'x1')
     """
@@ -90,29 +94,32 @@ def field(
     if x.shape != (len(values), 2):
         raise ValueError(f"`x` should be ({len(values)}, 2) for a field, got {x.shape}.")
     ax = _axes(ax)
+    same = _constant(values)
+    if same is not None:
+        values, label = np.where(np.isfinite(values), same, values), _everywhere(label, same, values)
     shown = np.ma.masked_invalid(values)
     low, high = limits or (shown.min(), shown.max()) if shown.count() else (0.0, 1.0)
-    if limits is None and high - low <= 1e-6 * max(
-        abs(low), abs(high)
-    ):  # the same everywhere, but for rounding
+    if low == high:
         low, high = low - 0.05 * abs(low) - 1e-12, high + 0.05 * abs(high) + 1e-12
     style = {"cmap": "viridis", "vmin": low, "vmax": high, **style}
     grid = _grid(x)
     if grid is not None:
         (first, second), order = grid
         picture = shown[order].reshape(len(first), len(second)).T
-        colours = ax.pcolormesh(first, second, picture, shading="nearest", **style)
+        colors = ax.pcolormesh(first, second, picture, shading="nearest", **style)
     else:
         good = ~np.ma.getmaskarray(shown)
-        colours = _triangles(ax, x[good], values[good], style)
+        colors = _triangles(ax, x[good], values[good], style)
     if colorbar:
-        ax.figure.colorbar(colours, ax=ax, label=label)
+        bar = ax.figure.colorbar(colors, ax=ax, label=label)
+        if same is not None and limits is None:
+            bar.set_ticks([same], labels=[f"{same:.4g}"])
     ax.set(xlabel="x0", ylabel="x1", aspect="equal")
     return ax
 
 
 def _triangles(ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any]) -> Any:
-    """Colours between scattered points, or dots where there is nothing between: few points, or a line."""
+    """Colors between scattered points, or dots where there is nothing between: few points, or a line."""
     if len(x) and np.linalg.matrix_rank(x - x[0]) == 2:
         try:
             return ax.tripcolor(x[:, 0], x[:, 1], values, shading="gouraud", **style)
@@ -121,23 +128,49 @@ def _triangles(ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any
     return ax.scatter(x[:, 0], x[:, 1], c=values, **style)
 
 
+def _constant(values: np.ndarray, rounding: float = 0.0) -> float | None:
+    """The one value of a field that varies by rounding alone, among those that are finite; else None."""
+    finite = values[np.isfinite(values)]
+    if not finite.size:
+        return None
+    low, high = float(finite.min()), float(finite.max())
+    return (low + high) / 2 if high - low <= max(rounding, 1e-6 * max(abs(low), abs(high))) else None
+
+
+def _everywhere(label: str, value: float, values: np.ndarray) -> str:
+    where = "everywhere" if np.isfinite(values).all() else "where it is finite"
+    return f"{label}{': ' if label else ''}{value:.4g} {where}"
+
+
 def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) -> Axes:
     """The width of a band over x: a line in one dimension, a field in two.
+
+    A width that is the same everywhere is drawn so, and the label says the value: the ends of a band are
+    rounded, and their difference is rounding where the band is narrow and the mean is large.
 
     >>> import guardband as gb
     >>> band = gb.Band([0.0, 1.0], [0.0, 0.0], [-1.0, -2.0], [1.0, 2.0], level=0.9)
     >>> gb.plot.width(band).get_ylabel()
     'width of the 0.9 band'
     """
-    values = to_numpy(band.width)[:, output]
+    mean, values = (to_numpy(part)[:, output] for part in (band.mean, band.width))
+    finite = np.isfinite(values)
+    largest = float((abs(mean[finite]) + values[finite]).max(initial=0))
+    ulp = float(np.finfo(np.result_type(values, np.float16)).eps) * largest
+    same = _constant(values, 32 * ulp)  # either end may be off by some
     label = f"width of the {band.level:.4g} band"
+    if same is not None:
+        values = np.where(finite, same, values.astype(float))
     if band.x is not None and band.x.shape[-1] == 2:
-        return field(band.x, values, label=label, ax=ax, **style)
+        return heatmap(band.x, values, label=label, ax=ax, **style)
     x = _points(band, 1)[:, 0]
     order = np.argsort(x)
     ax = _axes(ax)
     ax.plot(x[order], values[order], **{"color": BLUE, "lw": 1.6, **style})
-    ax.set(xlabel="x", ylabel=label, ylim=(0, None))
+    top = None
+    if same is not None:
+        label, top = _everywhere(label, same, values), 1.5 * same or 1.0
+    ax.set(xlabel="x", ylabel=label, ylim=(0, top))
     return ax
 
 
@@ -150,10 +183,10 @@ def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.zeros_like), draw(size=100), draw(size=100))
+    >>> calibrated = gb.calibrate(np.zeros_like, draw(size=100), draw(size=100))
     >>> ax = gb.plot.coverage_curve(gb.evaluate(calibrated, draw(size=500), draw(size=500)))
     >>> ax.get_legend_handles_labels()[1]
-    ['valid (99 %)', 'this band', 'constant width']
+    ['valid (99 %)', 'this band']
     """
     ax = _axes(ax)
     main = evaluation.rows[0]
@@ -162,9 +195,14 @@ def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
         low, high = evaluation.ranges.T
         ax.fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="valid (99 %)")
     ax.plot([0, 1], [0, 1], ":", color=GREY, lw=1)
-    everywhere = [row for row in evaluation.rows if not row.region]
-    for row, colour in zip(everywhere, (BLUE, ORANGE, GREY), strict=False):
-        ax.plot(levels, row.coverages, "o-", ms=3, lw=1.4, color=colour, label=row.name)
+    drawn: Counter[str] = Counter()
+    for row in evaluation.rows:
+        if row.region:
+            continue
+        color = next((color for kind, color in KINDS.items() if row.name.startswith(kind)), GREY)
+        style = ("o-", "o--", "o-.", "o:")[drawn[color] % 4]  # outputs that are covered each by itself
+        ax.plot(levels, row.coverages, style, ms=3, lw=1.4, color=color, label=row.name)
+        drawn[color] += 1
     ax.set(xlabel="level asked", ylabel="coverage measured", xlim=(0, 1), ylim=(0, 1.01))
     ax.set_aspect("equal")
     ax.legend(frameon=False, fontsize="small", loc="lower right")
@@ -208,7 +246,7 @@ def _points(band: Band, d: int) -> np.ndarray:
     if band.x.ndim != 2 or band.x.shape[1] != d:
         raise ValueError(
             f"This plot is for {d}-dimensional x, got shape {tuple(band.x.shape)}. "
-            "`plot.width` and `plot.field` draw two dimensions; of a slice, give "
+            "`plot.width` and `plot.heatmap` draw two dimensions; of a slice, give "
             "the band with the one coordinate that varies: gb.Band(x[:, :1], mean, lower, upper, level)."
         )
     return to_numpy(band.x)

@@ -21,15 +21,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from guardband import plot
-from guardband.arrays import ArrayLike, flat, to_numpy
+from guardband.arrays import ArrayLike, to_numpy
 from guardband.checks import check
-from guardband.conformal import Calibrated, Grouped, InfiniteBandWarning
+from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
-from guardband.evaluation import Evaluation, evaluate
+from guardband.evaluation import Evaluation, evaluate, shown
 from guardband.files import write_text
 from guardband.metrics import Region
-from guardband.values import Band
+from guardband.values import Band, NormBand
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,7 +69,7 @@ def report(
     >>> import tempfile
     >>> from pathlib import Path
     >>> import guardband as gb
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(lambda x: 0 * x), range(30), range(30))
+    >>> calibrated = gb.calibrate(lambda x: 0 * x, range(30), range(30))
     >>> path = gb.report(calibrated, [3.5, 7.5, 9.5], path=Path(tempfile.mkdtemp(), "band.md"), level=0.9)
     >>> path.read_text().splitlines()[0]
     '# A prediction band, and what it promises'
@@ -94,13 +94,14 @@ def sections(
     """What the report says, before it is written as HTML or Markdown."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
-        band = calibrated(x, level, groups=groups)
+        prediction = calibrated.predict(x)
+        band = shown(calibrated, prediction, level, groups)
         found = None
         if y is not None:
-            found = evaluate(calibrated, x, y, level=level, groups=groups, regions=regions)
+            found = evaluate(calibrated, prediction, y, level=level, groups=groups, regions=regions)
         return [
             _claim(calibrated, band, level, found),
-            _promise(calibrated),
+            _promise(calibrated, level),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
             _measured(found),
@@ -109,18 +110,29 @@ def sections(
         ]
 
 
-def _claim(calibrated: Calibrated, band: Band, level: Level, found: Evaluation | None) -> Section:
+def _claim(
+    calibrated: Calibrated, band: Band | NormBand | None, level: Level, found: Evaluation | None
+) -> Section:
     percent = f"{float(100 * exact(level)):g} %"
-    width = to_numpy(band.width).astype(float)
+    width = np.empty(0) if band is None else to_numpy(band.width).astype(float)
     finite = width[np.isfinite(width)]
-    size = _size(finite) if finite.size else ""
-    infinite = float(np.mean(np.isinf(width)))
+    what = "diameter in its norm" if isinstance(band, NormBand) else "width"
+    size = _size(finite, what) if finite.size else ""
+    infinite = float(np.mean(np.isinf(width))) if width.size else 0.0
     if infinite:
         size += f" It is infinite at {infinite:.0%} of the points: too few calibration points to say more."
+    empty = float(np.mean(band.empty)) if isinstance(band, Band) else 0.0
+    if empty:
+        size += f" It is empty at {empty:.0%} of the points: nothing lies in it there."
+    promised = calibrated.promised(level)
     claim = (
-        f"A new measurement lies in this band with probability at least {percent}, "
-        f"by calibration on {len(calibrated.y)} held-out points. "
+        f"A new measurement lies in this band with probability at least {float(100 * promised):.4g} %, "
+        f"by calibration on {calibrated.n} points. "
+        if promised is not None
+        else f"No probability is promised for a new measurement. {calibrated.promise} "
     )
+    if promised not in (None, exact(level)):
+        claim += f"The level asked for is {percent}. "
     if calibrated.confidence is not None:
         claim += f"With confidence {float(exact(calibrated.confidence)):g} over calibration sets. "
     claim += size
@@ -131,19 +143,22 @@ def _claim(calibrated: Calibrated, band: Band, level: Level, found: Evaluation |
     return Section("The claim", [claim, found.verdict])
 
 
-def _size(width: np.ndarray) -> str:
+def _size(width: np.ndarray, what: str) -> str:
     low, high = float(width.min()), float(width.max())
     if high - low <= 1e-6 * high:
-        return f"Its width is {high:.4g} everywhere."
-    return f"Its width is {width.mean():.4g} on average ({low:.4g} to {high:.4g})."
+        return f"Its {what} is {high:.4g} everywhere."
+    return f"Its {what} is {width.mean():.4g} on average ({low:.4g} to {high:.4g})."
 
 
-def _promise(calibrated: Calibrated) -> Section:
+def _promise(calibrated: Calibrated, level: Level) -> Section:
+    average = (
+        " This holds for any model, any noise and any number of points, as an average over new points and "
+        "over calibration sets."
+    )
     return Section(
         "What is guaranteed, and what is not",
         [
-            f"Guaranteed. {calibrated.promise} This holds for any model, any noise and any number "
-            "of points, as an average over new points and over calibration sets.",
+            f"Guaranteed. {calibrated.promise}{'' if calibrated.promised(level) is None else average}",
             "Not guaranteed. Coverage at every single point; coverage of points drawn differently from the "
             "calibration points (other places, other sensors, another regime); coverage of the noise-free "
             "truth behind the measurements. And coverage alone proves nothing: a model that predicts zero is "
@@ -153,7 +168,7 @@ def _promise(calibrated: Calibrated) -> Section:
 
 
 def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluation | None) -> Section:
-    if flat(to_numpy(calibrated.prediction.mean)).ndim != 2 or calibrated.prediction.mean.ndim != 2:
+    if calibrated.prediction is not None and calibrated.prediction.mean.ndim != 2:
         return Section("Is the guarantee void?", ["Whole fields were calibrated; points are not checked."])
     findings = check(calibrated, x, level=level)
     words = {True: "ALARM", False: "fine"}
@@ -172,19 +187,20 @@ def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluatio
 
 
 def _data(calibrated: Calibrated, level: Level) -> Section:
-    n = len(calibrated.y)
+    n = calibrated.n
     lines = [f"{n} calibration points, {_outputs(calibrated)}."]
     pieces = None
     if calibrated.groups is None:
-        pieces = calibrated.threshold.laws(level, 1)
+        pieces = calibrated.laws(level, 1)
     if pieces:
         law = pieces[0][0]
         low, high = law.interval(0.95)
         lines.append(
             f"Every calibration set of this size gives another coverage: with {n} points it lies between "
             f"{low:.3f} and {high:.3f} in 95 % of cases, {law.mean:.4f} on average, and falls below "
-            f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law). For less scatter take "
-            "more points, or ask for a confidence when calibrating."
+            f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law, for points drawn "
+            "independently of each other). For less scatter take more points, or ask for a confidence when "
+            "calibrating."
         )
     else:
         lines.append("How coverage scatters over calibration sets has no exact law for this calibration.")
@@ -192,8 +208,9 @@ def _data(calibrated: Calibrated, level: Level) -> Section:
 
 
 def _outputs(calibrated: Calibrated) -> str:
-    m = calibrated.prediction.mean.shape[-1]
-    return "one output each" if m == 1 else f"{m} outputs each, covered jointly"
+    m = 1 if calibrated.prediction is None else calibrated.prediction.mean.shape[-1]
+    how = "jointly" if calibrated.joint else "each by itself"
+    return "one output each" if m == 1 else f"{m} outputs each, covered {how}"
 
 
 def _measured(found: Evaluation | None) -> Section:
@@ -205,6 +222,8 @@ def _measured(found: Evaluation | None) -> Section:
         widths = [f"{row.sharpness:.4g}", f"{row.interval_score:.4g}"]
         rows.append([name, str(row.points), f"{row.coverage:.3f}", *widths, f"{row.acd:.4f}"])
     lines = [f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}."]
+    if found.of_constant_width:
+        lines.append("This band is the one of constant width, so there is no rival beside it.")
     if found.acd_floor is not None:
         floor = found.acd_floor
         lines.append(
@@ -215,30 +234,40 @@ def _measured(found: Evaluation | None) -> Section:
 
 
 def _pictures(
-    calibrated: Calibrated, band: Band, y: ArrayLike | None, level: Level, found: Evaluation | None
+    calibrated: Calibrated,
+    band: Band | NormBand | None,
+    y: ArrayLike | None,
+    level: Level,
+    found: Evaluation | None,
 ) -> Section:
     drawn: list[tuple[str, Callable[[Any], Any]]] = []
-    x = None if band.x is None else to_numpy(band.x)
-    if x is not None and x.ndim == 2:
+    if isinstance(band, Band) and band.x is not None and band.x.ndim == 2 and band.mean.ndim == 2:
+        x = to_numpy(band.x)
         some = slice(None, None, -(-len(x) // MOST_POINTS))
         mean, lower, upper = (to_numpy(part)[some] for part in (band.mean, band.lower, band.upper))
-        shown = Band(x[some], mean, lower, upper, band.level)
+        some_band = Band(x[some], mean, lower, upper, band.level)
         if x.shape[1] == 1:
-            drawn.append(("The band.", lambda ax: plot.band(shown, ax=ax)))
-        if x.shape[1] == 2 and len(shown) > 3:
-            drawn.append(("How wide the band is.", lambda ax: plot.width(shown, ax=ax)))
+            drawn.append(("The band.", lambda ax: plot.band(some_band, ax=ax)))
+        if x.shape[1] == 2 and len(some_band) > 3:
+            drawn.append(("How wide the band is.", lambda ax: plot.width(some_band, ax=ax)))
         if x.shape[1] > 2:
-            drawn.append(("How wide the band is, over the first coordinate.", lambda ax: _widths(shown, ax)))
-    drawn.append(("How far the calibration points missed.", lambda ax: _misses(calibrated, level, ax)))
+            drawn.append(
+                ("How wide the band is, over the first coordinate.", lambda ax: _widths(some_band, ax))
+            )
+    share = calibrated.misses(level)
+    if share is not None:
+        drawn.append(("How far the calibration points missed.", lambda ax: _misses(share, ax)))
     if found is not None:
         drawn.append(
             (
-                "Coverage at every level; grey is what a valid band shows.",
+                "Coverage at every level"
+                + ("." if found.laws is None else "; gray is what a valid band shows."),
                 lambda ax: plot.coverage_curve(found, ax=ax),
             )
         )
-    at = calibrated.prediction.x
-    if at is not None and at.ndim == 2:
+    at = None if calibrated.prediction is None else calibrated.prediction.x
+    points = at is not None and at.ndim == 2 and calibrated.prediction.mean.ndim == 2  # type: ignore[union-attr]
+    if points:
         drawn.append(("Where the model errs: calibration points.", lambda ax: _residuals(calibrated, ax)))
     return Section("Pictures", pictures=[(caption, _png(draw)) for caption, draw in drawn])
 
@@ -252,12 +281,9 @@ FARTHEST = 5.0
 """Misses beyond so many half widths of the band are drawn here."""
 
 
-def _misses(calibrated: Calibrated, level: Level, ax: Any) -> None:
+def _misses(share: np.ndarray, ax: Any) -> None:
     """Right for every calibrator: each calibration point is held against the threshold at its own place."""
-    scores = to_numpy(calibrated.score(calibrated.prediction, calibrated.y)).astype(float)
-    groups = calibrated.groups if isinstance(calibrated.calibrator, Grouped) else None
-    q = np.asarray(calibrated.threshold(calibrated.prediction, level, groups), dtype=float)
-    share = np.divide(scores, q, where=np.isfinite(scores) & (q > 0), out=np.full_like(scores, np.nan))
+    inside, n = int((share <= 1).sum()), len(share)
     share = np.minimum(share[np.isfinite(share)], FARTHEST)
     if len(share):
         step = 1 / max(3, min(20, len(share) // 8))  # an edge at 1, so that no bar is inside and outside
@@ -266,14 +292,14 @@ def _misses(calibrated: Calibrated, level: Level, ax: Any) -> None:
             ax.text(
                 FARTHEST, 0, f"{FARTHEST:g} or more", ha="right", va="bottom", rotation=90, fontsize="small"
             )
-    inside = int((scores <= q).sum())
-    ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {len(scores)} inside")
+    ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {n} inside")
     ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1))
     ax.set(xlabel="miss, as a share of the band's half width there", ylabel="calibration points")
 
 
 def _residuals(calibrated: Calibrated, ax: Any) -> None:
-    x = to_numpy(calibrated.prediction.x)  # type: ignore[arg-type]
+    assert calibrated.prediction is not None
+    x = to_numpy(calibrated.prediction.x)
     miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]
     if x.shape[1] == 1:
         ax.plot(x[:, 0], miss, ".", color=plot.GREY, ms=4)

@@ -24,6 +24,11 @@ LARGEST, CELLS, WIDEST = 2 * 1024**3, 10**8, 10**4
 """The most a table may have: bytes in a file or a column of text, rows times columns, columns."""
 
 NO_TEXT = re.compile("[\0\ud800-\udfff]")  # the null, and halves of characters
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+QUOTED = r'(?<![^,;\t])"(?:[^"]++|"")*+"'  # a quote that does not open a cell is a letter like others
+FIRST_LINE = re.compile(rf'(?:{QUOTED}|[^",;\t\r\n]++|[^\r\n])*+')
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*", re.ASCII)
+THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:(?:\.\d{3})+,\d+|(?:,\d{3})+\.\d+)\s*", re.ASCII)
 Columns: TypeAlias = Iterator[tuple[str, ArrayLike]]
 
 
@@ -100,7 +105,9 @@ class Table:
 def read(path: str | os.PathLike[str]) -> Table:
     """The table in a .csv, .parquet, .nc or .npz file, complete and finite; otherwise a `TableError`.
 
-    A .csv has a header and commas, in UTF-8; a column whose cells are all numbers is one of numbers.
+    A .csv has a header and is in UTF-8; commas, semicolons or tabs separate its columns. Where it is
+    semicolons or tabs, numbers may have decimal commas, all of them: 0,5;1,25 is what a European
+    Excel writes. A column whose cells are all numbers is one of numbers.
     A .nc holds variables over one dimension, or over a grid whose coordinates become columns too,
     the last dimension running fastest; times stay numbers in the file's own units. A .npz holds
     arrays (n,), or (n, k), which become columns name0, name1, ...
@@ -240,18 +247,15 @@ def number(cell: str) -> float | None:
 
 def _from_csv(data: bytes) -> Columns:
     try:
-        text = io.StringIO(data.decode("utf-8-sig"), newline="")
+        text = data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise TableError(
             f"A .csv should be UTF-8, but byte {error.start} is not. Save it as UTF-8."
         ) from error
-    lines = csv.reader(text, strict=True)
+    delimiter = _delimiter(text)
+    lines = _lines(text, delimiter)
     names = [name.strip() for name in next(lines, [])]
-    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-        raise TableError(
-            f"Columns should be separated by commas, got the header {names[0][:40]!r}. Save it so."
-        )
-    if all(number(name) is not None for name in names):
+    if _all_numbers(names):
         raise TableError(f"The first line should be a header of names, got {names[:5]}. Add one.")
     rows = list[list[str]]()
     for row in lines:
@@ -260,16 +264,83 @@ def _from_csv(data: bytes) -> Columns:
             raise TableError(f"{where} should have {wanted} like the header, got {len(row)}. Repair it.")
         rows.append(row)
         _check_cells(len(rows), len(names))
+    marks = dict[str, str]()
     for j, name in enumerate(names):
         cells = [row[j] for row in rows]
         numbers = [number(cell) for cell in cells]
+        if delimiter != ",":
+            numbers = _european(name, cells, numbers, marks)
         yield name, cells if None in numbers else np.array(numbers, dtype=np.float64)
+
+
+def _lines(text: str, delimiter: str) -> Any:
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+
+
+def _delimiter(text: str) -> str:
+    """What separates the columns: what stands in the header, outside quotes.
+
+    Where two do, as in `x;u, m`, it is the one by which every row has as many cells as the header.
+    """
+    header = FIRST_LINE.match(text)
+    outside = re.sub(QUOTED, "", header[0] if header else "")
+    found = [mark for mark in DELIMITERS if mark in outside]
+    if len(found) > 1:
+        fitting = [mark for mark in found if _fits(text, mark)]
+        if ";" in fitting and _all_numbers(outside.split(";")):
+            return ";"  # and the header is refused
+        if len(fitting) != 1:
+            both = " and ".join(DELIMITERS[mark] for mark in found)
+            raise TableError(
+                f"One kind of mark should separate the columns, but the header has {both}, and the rows do "
+                "not tell which it is. Put names with such a mark in quotes."
+            )
+        return fitting[0]
+    return found[0] if found else ","
+
+
+def _all_numbers(names: Sequence[str]) -> bool:
+    return all(number(name) is not None or DECIMAL_COMMA.fullmatch(name) is not None for name in names)
+
+
+def _fits(text: str, delimiter: str) -> bool:
+    lines = _lines(text, delimiter)
+    try:
+        width = len(next(lines, []))
+        return all(len(row) == width for row in lines)
+    except csv.Error:
+        return False
+
+
+def _european(
+    name: str, cells: list[str], numbers: list[float | None], marks: dict[str, str]
+) -> list[float | None]:
+    """The numbers of a column with decimal commas; `marks` knows a cell with a comma and one with a point."""
+    found = list[float | None]()
+    seen = dict[str, str]()
+    for row, (cell, value) in enumerate(zip(cells, numbers, strict=True), 1):
+        if value is None and THOUSANDS.fullmatch(cell):
+            raise _wrong(name, row, "hold numbers without marks between thousands", repr(cell[:40]))
+        comma = value is None and DECIMAL_COMMA.fullmatch(cell) is not None
+        found.append(float(cell.replace(",", ".")) if comma else value)
+        if comma or "." in cell:
+            seen.setdefault("comma" if comma else "point", f"{cell[:40]!r} in row {row} of `{name[:40]}`")
+    if None not in found:
+        marks |= {mark: place for mark, place in seen.items() if mark not in marks}
+    if len(marks) == 2:
+        raise TableError(
+            f"Numbers should have one decimal mark throughout a file, got {marks['comma']} and "
+            f"{marks['point']}. Write all with a point."
+        )
+    return found
 
 
 def _to_csv(table: Table, *_: Any) -> bytes:
     text = io.StringIO(newline="")
+    marked = any(mark in name for name in table.names for mark in DELIMITERS)
+    header = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if marked else csv.QUOTE_MINIMAL)
+    header.writerow(table.names)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(table.names)
     writer.writerows(zip(*(column.tolist() for column in table.columns.values()), strict=True))
     return text.getvalue().encode("utf-8")
 

@@ -1,15 +1,17 @@
-"""Values: what is observed, what is predicted, and the band around it; checked where they are born."""
+"""Values: what is observed, what is predicted, and the set around it; validated on construction."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
 from guardband.arrays import Array, finite, flat, kind_of, like, namespace, rows, to_numpy
+from guardband.kept import kept
 
 if TYPE_CHECKING:
     import pandas
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 MODEL = "It is what the model answered there; look at the model, or leave that point out."
 
 
+@kept
 @dataclass(frozen=True, eq=False)
 class Observations:
     """Points x (n, d) and what was measured there, y (n, m).
@@ -47,6 +50,7 @@ class Observations:
         return f"Observations({len(self)} points, x {tuple(self.x.shape)}, y {tuple(self.y.shape)})"
 
 
+@kept
 @dataclass(frozen=True, eq=False)
 class Prediction:
     """What a predictor believes at x (n, d): the mean (n, m) and how unsure it is, the scale (n, m).
@@ -66,25 +70,53 @@ class Prediction:
     scale: Array | None = None
 
     def __post_init__(self) -> None:
-        mean = finite(rows(self.mean, "mean"), "mean", MODEL)
-        _set(self, mean=mean)
-        if self.x is not None:
-            _set(self, x=kind_of(mean, rows(self.x, "x")))
-            _same_length("x", self.x, "mean", mean)
-        if self.scale is not None:
-            scale = finite(like(mean, rows(self.scale, "scale")), "scale", MODEL)
+        mean, x, scale = finite(rows(self.mean, "mean"), "mean", MODEL), self.x, self.scale
+        if x is not None:
+            x = kind_of(mean, rows(x, "x"))
+            if len(x) != len(mean):
+                _same_length("x", x, "mean", mean)
+        if scale is not None:
+            scale = finite(like(mean, rows(scale, "scale")), "scale", MODEL)
             _same_shape("scale", scale, "mean", mean)
             if bool((scale < 0).any()):
                 row = int(np.argwhere(to_numpy(scale) < 0)[0][0])
                 raise ValueError(f"`scale` should not be negative, but row {row} is. Use its size.")
-            _set(self, scale=scale)
+        vars(self).update(x=x, mean=mean, scale=scale)  # it is frozen for everybody else
 
     def __len__(self) -> int:
         return len(self.mean)
 
+    @property
+    def parts(self) -> dict[str, Array]:
+        """What is believed, by name: the mean, the scale if there is one, and what a subclass adds."""
+        known = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        return {name: values for name, values in known.items() if name != "x" and values is not None}
+
+    def take(self, rows: Any) -> Self:
+        """The same at some rows: a slice, indices or booleans."""
+        parts = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
+        return type(self)(**{name: None if v is None else v[rows] for name, v in parts.items()})
+
+    @classmethod
+    def joined(cls, parts: Sequence[Self]) -> Self:
+        """Predictions one after the other as a single one, in numpy."""
+        names = [part.name for part in fields(cls) if part.init]
+        columns = {name: [getattr(part, name) for part in parts] for name in names}
+        return cls(
+            **{
+                name: None if column[0] is None else np.concatenate([to_numpy(v) for v in column])
+                for name, column in columns.items()
+            }
+        )
+
     def __repr__(self) -> str:
         scale = "no scale" if self.scale is None else "with a scale"
         return f"Prediction({len(self)} points, mean {tuple(self.mean.shape)}, {scale})"
+
+    @cached_property
+    def remembered(self) -> dict[int, tuple[Any, Any]]:
+        """What was computed of this prediction, by the id of the object that did so, and that object."""
+        return {}
 
     @cached_property
     def outward(self) -> tuple[Array, Array]:
@@ -101,13 +133,13 @@ class Prediction:
         return low, slack
 
 
-@runtime_checkable
-class Predictor(Protocol):
+class Predictor(ABC):
     """Anything that says what it believes and how unsure it is: `predictor(x) -> Prediction`.
 
-    It must be a fixed function: the same x gives the same answer, alone or among others. A
-    predictor that knows its training data carries them as `train` (`Observations` or None), so
-    that calibration can refuse rows the network has already seen.
+    It must be a fixed function: the same x gives the same answer, alone or among others. A predictor that
+    knows what it was trained on carries it as `training_data`, so that calibration can refuse rows it has
+    seen. A function that returns a `Prediction` will do in its place. Of a DataFrame it is given the numbers,
+    unless `takes_frames`.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -118,9 +150,23 @@ class Predictor(Protocol):
     Band(level=0.9, 1 points)
     """
 
+    takes_frames: ClassVar[bool] = False
+    training_data: Observations | None = None
+
+    @abstractmethod
     def __call__(self, x: Array) -> Prediction:
         """Predict at x (n, d)."""
-        ...
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """Predict at training points, as if each had been left out where that can be told; else as it is."""
+        return self(x_train)
+
+    def as_module(self) -> Any:
+        """The same as a torch module for `gb.export_onnx`: x -> (mean, scale or None), the mean first."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be exported: it has no `as_module`, which gives mean and scale as "
+            "a torch module. MeanOnly, Ensemble, Dropout and LastLayerLaplace have one."
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -152,18 +198,32 @@ class Band:
             _set(self, x=kind_of(mean, rows(self.x, "x")))
             _same_length("x", self.x, "mean", mean)
 
+    @classmethod
+    def around(cls, prediction: Prediction, lower: Array, upper: Array, level: float) -> Band:
+        """The band around a prediction, whose arrays are known to fit: nothing is checked again."""
+        band = object.__new__(cls)
+        band.__dict__.update(x=prediction.x, mean=prediction.mean, lower=lower, upper=upper, level=level)
+        return band
+
     def __len__(self) -> int:
         return len(self.mean)
 
     def __repr__(self) -> str:
         infinite = int((flat(to_numpy(self.width)) == np.inf).any(axis=-1).sum())
         note = f", {infinite} of them infinite" if infinite else ""
+        empty = int(self.empty.sum())
+        note += f", {empty} of them empty" if empty else ""
         return f"Band(level={self.level:g}, {len(self)} points{note})"
 
     @property
     def width(self) -> Array:
-        """Upper minus lower, (n, m)."""
-        return self.upper - self.lower
+        """Upper minus lower, (n, m); 0 where the interval is empty."""
+        return (self.upper - self.lower).clip(min=0)
+
+    @property
+    def empty(self) -> np.ndarray:
+        """Where nothing lies in the band, since an upper end lies below its lower one: (n,) booleans."""
+        return flat(to_numpy(self.upper < self.lower)).any(axis=-1)
 
     def contains(self, y: Array) -> Array:
         """Which rows of y (n, m) lie inside, all outputs at once: (n,) booleans.
@@ -192,9 +252,9 @@ class Band:
 
         band = self.numpy()
         dims = ("point", "node", "output")[:: 1 if band.mean.ndim == 3 else 2]
-        fields = {name: (dims, getattr(band, name)) for name in ("mean", "lower", "upper")}
+        ends = {name: (dims, getattr(band, name)) for name in ("mean", "lower", "upper")}
         coords = {name: ("point", values) for name, values in band._coordinates()}
-        return xarray.Dataset(fields, coords=coords, attrs={"level": self.level})
+        return xarray.Dataset(ends, coords=coords, attrs={"level": self.level})
 
     def _coordinates(self) -> Iterator[tuple[str, np.ndarray]]:
         if self.x is not None and self.x.ndim == 2:
@@ -211,10 +271,68 @@ class Band:
                 yield (name if values.shape[1] == 1 else f"{name}{j}"), values[:, j]
 
 
-def _set(value: Any, **fields: Any) -> None:
-    """Fill fields of a frozen value while it is being born."""
-    for name, field in fields.items():
-        object.__setattr__(value, name, field)
+@dataclass(frozen=True, eq=False)
+class NormBand:
+    """The answer where it is no box: all fields whose distance to the mean, in a norm, is at most a radius.
+
+    `norm` takes differences (n, ...) to their norms (n,). A ball in a norm has no ends at a point: a field
+    inside may leave any band there, so ask `contains`.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> def largest(difference):
+    ...     return abs(difference).max(axis=(1, 2))
+    >>> ball = gb.NormBand(None, np.zeros((1, 5, 1)), np.array([2.0]), largest, level=0.9)
+    >>> ball.contains(np.full((1, 5, 1), 1.5))
+    array([ True])
+    """
+
+    x: Array | None
+    mean: Array
+    radius: Array
+    norm: Callable[[Array], Array]
+    level: float
+
+    def __post_init__(self) -> None:
+        mean = rows(self.mean, "mean")
+        radius = np.broadcast_to(np.asarray(to_numpy(self.radius), dtype=float), (len(mean),))
+        _set(self, mean=mean, radius=radius)
+        if self.x is not None:
+            _set(self, x=kind_of(mean, rows(self.x, "x")))
+            _same_length("x", self.x, "mean", mean)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        infinite = int(np.isinf(self.radius).sum())
+        note = f", {infinite} of them infinite" if infinite else ""
+        return f"NormBand(level={self.level:g}, {len(self)} fields{note})"
+
+    @property
+    def width(self) -> Array:
+        """The diameter in the norm, (n, 1)."""
+        return 2 * self.radius[:, None]
+
+    def contains(self, y: Array) -> Array:
+        """Which rows of y lie within the radius: (n,) booleans. NaN is in no ball."""
+        y = kind_of(self.mean, rows(y, "y"))
+        _same_shape("y", y, "band", self.mean)
+        return to_numpy(self.norm(y - self.mean)) <= self.radius
+
+    def to_xarray(self) -> xarray.Dataset:
+        """A dataset over `point` with the mean and the radius, and the level."""
+        import xarray
+
+        dims = ("point", "node", "output")[:: 1 if self.mean.ndim == 3 else 2]
+        parts = {"mean": (dims, to_numpy(self.mean)), "radius": (("point",), self.radius)}
+        return xarray.Dataset(parts, attrs={"level": self.level})
+
+
+def _set(value: Any, **parts: Any) -> None:
+    """Fill fields of a frozen value while it is being made."""
+    for name, part in parts.items():
+        object.__setattr__(value, name, part)
 
 
 def _same_length(a_name: str, a: Array, b_name: str, b: Array) -> None:

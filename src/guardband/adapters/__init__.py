@@ -1,6 +1,6 @@
 """Adapters: models trained elsewhere become predictors, one small file per engine.
 
-A torch module needs none, PhysicsNeMo's included: `gb.predictors.Constant(module)`. Nor does a function of
+A torch module needs none, PhysicsNeMo's included: `gb.calibrate(module, x, y)`. Nor does a function of
 numpy arrays. An adapter translates arrays and names, and leaves the model in the mode it was in; what it
 returns has no scale, so the band has constant width until a calibrator such as `gb.Local` shapes it.
 """

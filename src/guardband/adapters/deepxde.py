@@ -10,16 +10,16 @@ import torch
 from guardband.arrays import Array, to_numpy
 from guardband.extras import load
 from guardband.models import evaluating
-from guardband.predictors import Constant
+from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 
-def from_deepxde(model: Any, *, train: Observations | None = None) -> Constant:
+def from_deepxde(model: Any, *, training_data: Observations | None = None) -> MeanOnly:
     """A trained `deepxde.Model`, equally unsure everywhere: `model.predict` at x (n, d).
 
     Any backend of DeepXDE will do. It computes in DeepXDE's own dtype, float32 unless you changed it. A
     DeepONet takes a pair of arrays instead of points: wrap it in a function of one array, which splits it,
-    and give that to `gb.predictors.Constant`.
+    and give that to `gb.predictors.MeanOnly`.
 
     >>> import guardband as gb
     >>> from guardband.adapters import from_deepxde
@@ -30,7 +30,7 @@ def from_deepxde(model: Any, *, train: Observations | None = None) -> Constant:
     if not isinstance(model, deepxde.Model):
         raise TypeError(
             f"`model` should be a deepxde.Model, got {type(model).__name__}. Its bare network, if it is a "
-            "torch module, goes to gb.predictors.Constant(net)."
+            "torch module, goes to gb.calibrate(net, x, y)."
         )
     if model.opt_name is None:
         raise ValueError(
@@ -43,4 +43,4 @@ def from_deepxde(model: Any, *, train: Observations | None = None) -> Constant:
         with evaluating(net) if isinstance(net, torch.nn.Module) else nullcontext():
             return model.predict(to_numpy(x))
 
-    return Constant(predict, train=train)
+    return MeanOnly(predict, training_data=training_data)

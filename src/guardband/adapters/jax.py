@@ -7,16 +7,16 @@ from typing import Any
 
 from guardband.arrays import to_numpy
 from guardband.extras import load
-from guardband.predictors import Constant
+from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 
-def from_jax(function: Callable[[Any], Any], *, train: Observations | None = None) -> Constant:
+def from_jax(function: Callable[[Any], Any], *, training_data: Observations | None = None) -> MeanOnly:
     """A function of jax arrays, equally unsure everywhere: x (n, d) to outputs (n, m).
 
     `lambda x: net.apply(params, x)` for flax, `jax.vmap(net)` for equinox. JAX computes in float32 unless
     `jax_enable_x64` is set, and a jitted function is compiled anew for every number of rows. A function of
-    numpy arrays needs no adapter: `gb.predictors.Constant(function)`.
+    numpy arrays needs no adapter: `gb.calibrate(function, x, y)`.
 
     >>> import guardband as gb
     >>> from guardband.adapters import from_jax
@@ -29,4 +29,4 @@ def from_jax(function: Callable[[Any], Any], *, train: Observations | None = Non
             f"`function` should be callable, got {type(function).__name__}. Bind the parameters first: "
             "lambda x: net.apply(params, x)."
         )
-    return Constant(lambda x: function(jnp.asarray(to_numpy(x))), train=train)
+    return MeanOnly(lambda x: function(jnp.asarray(to_numpy(x))), training_data=training_data)

@@ -5,21 +5,21 @@ from __future__ import annotations
 import math
 
 from guardband.arrays import Array, ArrayLike, floats
-from guardband.models import Model, evaluate
-from guardband.predictors import Constant
+from guardband.models import Model, call_model
+from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 
-def from_neuralop(model: Model, *, train: Observations | None = None) -> Constant:
+def from_neuralop(model: Model, *, training_data: Observations | None = None) -> MeanOnly:
     """A trained operator from fields x (N, channels, *grid) to fields, each answer (N, points, m).
 
-    One row is one field, so y_cal is `nodes(fields)`, and so is the y of `train`. What is exchangeable is
-    fields: `score=gb.Simultaneous()` holds a new field everywhere at once. For one node j alone, a probe,
-    calibrate `Constant(lambda x: predictor(x).mean[:, j])` on y[:, j]; for a random node of a new field,
-    flatten the rows and let `gb.Clustered()` know which field each came from.
+    One row is one field, so y_cal is `nodes(fields)`, and so is the y of `training_data`. What is
+    exchangeable is fields: `score=gb.Simultaneous()` holds a new field everywhere at once. For one node j
+    alone, a probe, calibrate `MeanOnly(lambda x: predictor(x).mean[:, j])` on y[:, j]; for a random node of
+    a new field, flatten the rows and let `gb.Clustered()` know which field each came from.
 
     `model` is the torch module itself, of neuralop or of any other library; nothing is imported. If it was
-    trained on normalised data, give a function that undoes that.
+    trained on normalized data, give a function that undoes that.
 
     >>> import numpy as np
     >>> import torch
@@ -28,7 +28,7 @@ def from_neuralop(model: Model, *, train: Observations | None = None) -> Constan
     >>> from_neuralop(operator)(np.zeros((5, 1, 8, 8))).mean.shape
     (5, 64, 2)
     """
-    return Constant(lambda x: nodes(evaluate(model, x)), train=train)
+    return MeanOnly(lambda x: nodes(call_model(model, x)), training_data=training_data)
 
 
 def nodes(fields: ArrayLike) -> Array:

@@ -7,14 +7,16 @@ from typing import Any
 
 from guardband.arrays import Array, to_numpy
 from guardband.extras import load
-from guardband.predictors import Constant
+from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 DTYPES = {"tensor(float16)": "float16", "tensor(float)": "float32", "tensor(double)": "float64"}
-WRAP = "Export one with a single x and a single answer, or wrap your session in a function for Constant(...)."
+WRAP = "Export one with a single x and a single answer, or wrap your session in a function for MeanOnly(...)."
 
 
-def from_onnx(path_or_bytes: str | PathLike[str] | bytes, *, train: Observations | None = None) -> Constant:
+def from_onnx(
+    path_or_bytes: str | PathLike[str] | bytes, *, training_data: Observations | None = None
+) -> MeanOnly:
     """An ONNX graph, equally unsure everywhere, run on the CPU in the dtype of its input.
 
     The graph takes one array x (n, d) with any number of rows, and returns one; export it with a dynamic
@@ -56,7 +58,7 @@ def from_onnx(path_or_bytes: str | PathLike[str] | bytes, *, train: Observations
             )
         return session.run([answer.name], {given.name: to_numpy(x).astype(DTYPES[given.type])})[0]
 
-    return Constant(predict, train=train)
+    return MeanOnly(predict, training_data=training_data)
 
 
 def _only(ends: list[Any], kind: str) -> Any:

@@ -9,11 +9,11 @@ import torch
 from guardband.arrays import Array, to_torch
 from guardband.extras import load
 from guardband.models import evaluating
-from guardband.predictors import Constant
+from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 
-def from_pina(solver: Any, *, train: Observations | None = None) -> Constant:
+def from_pina(solver: Any, *, training_data: Observations | None = None) -> MeanOnly:
     """A trained PINA solver, equally unsure everywhere: `solver(x)` with plain arrays in and out.
 
     The columns of x (n, d) are `solver.problem.input_variables`, in that order: first space, in the
@@ -30,7 +30,7 @@ def from_pina(solver: Any, *, train: Observations | None = None) -> Constant:
     if not isinstance(solver, solvers.SolverInterface):
         raise TypeError(
             f"`solver` should be a PINA solver, got {type(solver).__name__}. A bare model is a torch module: "
-            "gb.predictors.Constant(model)."
+            "gb.calibrate(model, x, y)."
         )
     if isinstance(solver, solvers.EnsembleSolver):
         raise TypeError(
@@ -49,4 +49,4 @@ def from_pina(solver: Any, *, train: Observations | None = None) -> Constant:
             values = solver(pina.LabelTensor(points, names) if solver.use_lt else points)
         return values.as_subclass(torch.Tensor)
 
-    return Constant(predict, train=train)
+    return MeanOnly(predict, training_data=training_data)

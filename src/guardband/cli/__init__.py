@@ -1,10 +1,10 @@
 """The command line: a thin shell over the library."""
 
-from importlib import metadata
 from typing import Annotated
 
 import typer
 
+from guardband import __version__
 from guardband.cli import bands, study
 
 app: typer.Typer = typer.Typer(
@@ -16,7 +16,7 @@ app: typer.Typer = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(metadata.version("guardband"))
+        typer.echo(__version__)
         raise typer.Exit
 
 

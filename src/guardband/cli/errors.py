@@ -17,7 +17,7 @@ def fail(message: str, code: int = 2) -> NoReturn:
 
 
 @contextmanager
-def taught(*more: type[Exception]) -> Iterator[None]:
+def in_one_line(*more: type[Exception]) -> Iterator[None]:
     """Errors and warnings that teach are enough for a person; where they were raised is not of interest."""
     try:
         with warnings.catch_warnings():

@@ -3,27 +3,33 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import json
 import os
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 import guardband as gb
 from guardband import extras, store
 from guardband.adapters import from_onnx
-from guardband.arrays import shared_rows
+from guardband.cli.words import SCALES
+from guardband.conformal import Calibrator, Score
+from guardband.conformal.base import made_of_nothing
+from guardband.evaluation import reused
 from guardband.files import sha256, write_bytes, write_text
+from guardband.kept import classes_of
 from guardband.tables import Table, TableError, number, read
 
-SCALES = ("constant", "distance", "latent-distance", "dropout", "laplace", "last-layer-laplace", "own")
-"""Words for predictors; `own` is for an object that is a predictor already."""
+T = TypeVar("T", bound=type)
 
 MODEL, SETTINGS = "model.onnx", "settings.json"
 LARGEST = 2**31
+HOLES = ("model", "predictor", "function")
+"""Under which names a calibration on disk wants its model back."""
 
 
 def matrix(table: Table, columns: list[str], path: Path) -> np.ndarray:
@@ -78,22 +84,79 @@ def _whole(path: Path) -> bytes:
         raise ValueError(f"{path} cannot be read as ONNX: {type(error).__name__}: {error}") from error
 
 
-def predictor_of(model: Any, scale: str, train: gb.Observations | None) -> Any:
+def import_code(names: list[str] | None) -> None:
+    """Run Python that a person names on the command line, such as methods of their own."""
+    for name in names or ():
+        if os.getcwd() not in sys.path:
+            sys.path.insert(0, os.getcwd())
+        if not name.endswith(".py"):
+            importlib.import_module(name)
+            continue
+        path = Path(name)
+        if not path.is_file():
+            raise ValueError(f"There is no file {name}.")
+        known = sys.modules.get(path.stem)
+        if known is not None:
+            if _same_file(getattr(known, "__file__", None), path):
+                continue
+            raise ValueError(f"A module `{path.stem}` is there already; give the file {name} another name.")
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        assert spec is not None and spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+
+
+def _same_file(known: str | None, path: Path) -> bool:
+    return known is not None and Path(known).exists() and path.samefile(known)
+
+
+def calibrator_of(
+    word: str, training_data: gb.Observations | None, x: np.ndarray, queries: np.ndarray | None
+) -> Calibrator:
+    """The calibrator that a word names."""
+    made = _kept_class(Calibrator, word, "--calibrator")
+    return made.for_files(x=x, queries=queries, training_data=training_data)
+
+
+def score_of(word: str | None, noise: float | None) -> Score | None:
+    """The score that a word names, or that with noise added to the scale; None for the usual one."""
+    if word is None:
+        return None if noise is None else gb.Total(noise=noise)
+    if noise is not None:
+        raise ValueError("--noise belongs to the score total; give it or --score, not both.")
+    return made_of_nothing(_kept_class(Score, word, "--score"))
+
+
+def _kept_class(base: T, word: str, option: str) -> T:
+    """The kept class that a word names, in small letters or as it is written."""
+    known = {name.lower(): cls for name, cls in classes_of(base).items()}
+    if word.lower() not in known:
+        raise ValueError(
+            f"{option} should be {', '.join(sorted(known))}, got {word!r}. One of your own is marked "
+            "with @gb.kept and imported with --import."
+        )
+    return known[word.lower()]
+
+
+def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) -> Any:
     """The predictor that a word for a scale makes of a model."""
-    x_train = None if train is None else train.x
+    x_train = None if training_data is None else training_data.x
     match scale:
         case "own":
             return model
         case "constant":
-            return gb.predictors.Constant(model, train=train)
-        case "distance" | "latent-distance" if train is None and not isinstance(model, gb.Fitted):
-            raise ValueError(f"--scale {scale} measures the distance to the training rows: --train FILE.")
+            return gb.predictors.MeanOnly(model, training_data=training_data)
+        case "distance" | "latent-distance" if training_data is None and not isinstance(model, gb.Fitted):
+            raise ValueError(
+                f"--scale {scale} measures the distance to the training rows: --training-data FILE."
+            )
         case "distance":
-            return gb.predictors.Distance(model, x_train, train=train)
+            return gb.predictors.Distance(model, x_train, training_data=training_data)
         case "latent-distance":
-            return gb.predictors.LatentDistance(model, x_train, train=train)
+            return gb.predictors.LatentDistance(model, x_train, training_data=training_data)
         case "dropout":
-            return gb.predictors.Dropout(model)
+            return gb.predictors.Dropout(model, training_data=training_data)
         case "laplace" | "last-layer-laplace":
             if not isinstance(model, gb.Fitted):
                 raise ValueError(f"--scale {scale} knows the equation: it needs the result of `gb.fit`.")
@@ -102,7 +165,7 @@ def predictor_of(model: Any, scale: str, train: gb.Observations | None) -> Any:
 
 
 @dataclass(frozen=True)
-class Artefact:
+class Artifact:
     """A calibration on disk with the names of its columns and, if it is an ONNX file, its model."""
 
     calibrated: gb.Calibrated
@@ -131,36 +194,36 @@ class Artefact:
         write_text(folder / SETTINGS, json.dumps(settings, indent=1) + "\n")
 
     @classmethod
-    def read(cls, folder: Path, model: str | None = None) -> Artefact:
+    def read(cls, folder: Path, model: str | None = None) -> Artifact:
         """Load what `write` wrote; a model that was given as module:object has to be named again."""
         settings = _settings(folder)
         hashes = {name: value for name, value in store.manifest(folder)["files"].items()}
         found = {name: about["sha256"] for name, about in hashes.items()}
         found[store.MANIFEST] = sha256(folder / store.MANIFEST)
         if settings["manifest"] != found[store.MANIFEST]:
-            raise store.ArtefactError(f"{folder / SETTINGS} belongs to another calibration. {store.AGAIN}")
+            raise store.ArtifactError(f"{folder / SETTINGS} belongs to another calibration. {store.AGAIN}")
         if "model" in settings:
             found[MODEL] = sha256(folder / MODEL)
             if found[MODEL] != settings["model"]:
-                raise store.ArtefactError(
+                raise store.ArtifactError(
                     f"{folder / MODEL} was changed after it was saved: its SHA-256 differs. {store.AGAIN}"
                 )
-        wanted = store.manifest(folder)["handed_in_at_load"]
+        wanted = [name for name in store.manifest(folder)["passed_at_load"] if name in HOLES]
         yours = {}
-        if any(name in ("model", "predictor") for name in wanted):
+        if wanted:
             if model is None and "model" not in settings:
                 raise ValueError(
                     "A model given as module:object is not kept in the folder; "
                     "give it again, such as --model net:model."
                 )
             given = own_model(model if model is not None else str(folder / MODEL))
-            yours = {name: given for name in wanted if name in ("model", "predictor")}
+            yours = dict.fromkeys(wanted, given)
         calibrated = gb.load(folder, **yours)
         return cls(calibrated, settings["inputs"], settings["targets"], settings["groups"], found)
 
     def labels(self, table: Table) -> np.ndarray | None:
         """The groups of a table's rows, where a band asks for them."""
-        if not isinstance(self.calibrated.calibrator, gb.Grouped) or self.groups is None:
+        if not self.calibrated.needs_groups or self.groups is None:
             return None
         return sensors(table, self.groups)
 
@@ -168,11 +231,11 @@ class Artefact:
         """Coverage on fresh rows, held against the exact law; rows that were calibrated on are refused."""
         table = read(path)
         x, y = matrix(table, self.inputs, path), matrix(table, self.targets, path)
-        known = self.calibrated.prediction.x
-        if known is not None and x.shape[1:] == known.shape[1:]:
-            same = int(shared_rows([x, y], [known, self.calibrated.y]).sum())
-            if same:
-                raise ValueError(f"{path}: {same} of {len(y)} rows were calibrated on; test on fresh ones.")
+        for what, found in reused(self.calibrated, x, y):
+            raise ValueError(
+                f"{path}: {found.exact + found.near} of {len(y)} rows are {what} rows, which prove nothing; "
+                "test on others."
+            )
         return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table))
 
 
@@ -188,13 +251,13 @@ def _settings(folder: Path) -> dict[str, Any]:
             and isinstance(found.get("model", ""), str)
         )
     except FileNotFoundError as error:
-        raise store.ArtefactError(
+        raise store.ArtifactError(
             f"There is no calibration in {folder}. `guardband calibrate MODEL ... --out {folder}` makes one."
         ) from error
     except (OSError, ValueError, KeyError) as error:
-        raise store.ArtefactError(
+        raise store.ArtifactError(
             f"{folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."
         ) from error
     if not sound:
-        raise store.ArtefactError(f"{folder / SETTINGS} is damaged. {store.AGAIN}")
+        raise store.ArtifactError(f"{folder / SETTINGS} is damaged. {store.AGAIN}")
     return found

@@ -14,7 +14,7 @@ import typer
 from guardband.cli.errors import fail
 
 app: typer.Typer = typer.Typer(
-    help="Compare methods over many trainings; killed studies go on.", no_args_is_help=True
+    help="Compare methods over many trainings; killed studies are resumed.", no_args_is_help=True
 )
 
 Out = Annotated[Path, typer.Option(help="Where results go; running again does only what is missing.")]
@@ -60,7 +60,10 @@ def study_status(folder: Folder) -> None:
     """How far a study is."""
     from guardband import campaign
 
-    typer.echo(campaign.status(folder, _study(_saved(folder), folder)))
+    try:
+        typer.echo(campaign.status(folder, _study(_saved(folder), folder)))
+    except ValueError as error:
+        fail(str(error))
 
 
 @app.command("table")
@@ -69,11 +72,28 @@ def study_table(folder: Folder) -> None:
     from guardband import campaign
 
     study = _study(_saved(folder), folder)
-    found = list(campaign.results(folder, study))
+    try:
+        found = list(campaign.results(folder, study))
+    except ValueError as error:
+        fail(str(error))
     if not found:
         fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
     study.write(found, folder)
     typer.echo(f"{len(found)} results: {folder / 'README.md'}")
+
+
+@app.command("pack")
+def study_pack(folder: Folder) -> None:
+    """Put the results of a study, a file for each cell, into one file, cells.jsonl."""
+    from guardband import campaign
+
+    try:
+        found = campaign.pack(folder)
+    except (ValueError, OSError, campaign.CampaignError) as error:
+        fail(str(error))
+    if not found:
+        fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
+    typer.echo(f"{found} results: {folder / 'cells.jsonl'}")
 
 
 def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler: str | None) -> None:
@@ -86,7 +106,7 @@ def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler
         try:
             status = campaign.run(study, out, workers=workers, scheduler=scheduler)
         except KeyboardInterrupt:
-            fail(f"stopped: {campaign.status(out, study)}. The same command goes on.", code=130)
+            fail(f"stopped: {campaign.status(out, study)}. The same command resumes it.", code=130)
     except (ValueError, TypeError, ImportError, OSError, campaign.CampaignError) as error:
         fail(str(error))
     typer.echo(status if not status.done else f"{status}\n{out / 'README.md'}")
@@ -103,19 +123,21 @@ def _saved(folder: Path) -> dict[str, Any]:
 
 def _study(made_of: dict[str, Any], folder: Path) -> Any:
     """The study that a folder belongs to: the paper's, or that of a file."""
-    from guardband import studies
+    from guardband import paper, studies
 
     if made_of["study"] == "paper":
-        return studies.paper(**made_of["options"])
+        return paper.study(**made_of["options"])
     path = (folder.resolve() / made_of["study"]).resolve()
     if not path.is_file():
-        fail(f"{path.name}, the file of this study, is not where it was; `guardband study run FILE` goes on.")
+        fail(f"{path.name}, the file of this study, was moved; `guardband study run FILE` resumes it.")
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         fail(f"{path.name} cannot be read as Python: its name should end in .py.")
     module = importlib.util.module_from_spec(spec)
     module.__study_file__ = str(path)  # type: ignore[attr-defined]
     sys.modules[path.stem] = module
+    if str(path.parent) not in sys.path:  # methods of one's own lie beside it, as beside any script
+        sys.path.insert(0, str(path.parent))
     spec.loader.exec_module(module)
     study = getattr(module, "study", None)
     if not isinstance(study, studies.Study):

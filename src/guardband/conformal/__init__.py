@@ -1,14 +1,13 @@
 """The guarantee: exact ranks, the laws they obey, scores, calibrators. Knows arrays, never a network."""
 
-from guardband.conformal.base import Calibrator, Threshold
-from guardband.conformal.calibrate import Calibrated, calibrate, calibrate_arrays
+from guardband.conformal.base import Calibrator, Learned, Size, Threshold
+from guardband.conformal.calibrate import calibrate_arrays
+from guardband.conformal.calibrated import Calibrated, ScoreCalibrated
 from guardband.conformal.clustered import Clustered
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
-from guardband.conformal.local import Local, OverfittedWarning
-from guardband.conformal.localized import Localized
-from guardband.conformal.logscale import LogScale
-from guardband.conformal.pinball import PinballNetwork
+from guardband.conformal.local import Local, LogScale, OverfittedWarning, PinballNetwork
+from guardband.conformal.randomly_localized import RandomlyLocalized
 from guardband.conformal.rank import (
     InfiniteBandWarning,
     confident_rank,
@@ -31,20 +30,22 @@ __all__ = [
     "CoverageLaw",
     "Grouped",
     "InfiniteBandWarning",
+    "Learned",
     "Local",
-    "Localized",
     "LogScale",
     "OverfittedWarning",
     "PinballNetwork",
+    "RandomlyLocalized",
     "Scaled",
     "Score",
+    "ScoreCalibrated",
     "Simultaneous",
+    "Size",
     "Split",
     "Symmetric",
     "Threshold",
     "Total",
     "Weighted",
-    "calibrate",
     "calibrate_arrays",
     "calibrate_shards",
     "confident_rank",

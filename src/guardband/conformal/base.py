@@ -1,19 +1,26 @@
-"""Calibrators turn scores into a threshold; a threshold says how large a new score may be."""
+"""Calibrators turn scores into a threshold; a threshold says how large a new score may be.
+
+What other rooms have to know of a method is said here, as traits with defaults; a method says otherwise in
+its own file. Nobody asks which class it is.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, TypeAlias
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
 import torch
+from torch import nn
 
 from guardband.arrays import Array, finite, rows, to_numpy
 from guardband.conformal.laws import CoverageLaw
-from guardband.conformal.rank import Level
+from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
-from guardband.values import Prediction, Predictor
+from guardband.values import Observations, Prediction, Predictor
 
 Groups: TypeAlias = Any
 """One label per row, strings or whole numbers: a sequence, numpy array, tensor or pandas column."""
@@ -22,8 +29,26 @@ Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
 """Independent parts of a test set: the law of each, and how many test points it holds."""
 
 
+@dataclass(frozen=True)
+class Size:
+    """How many calibration points count, how many a finite band needs, and what is counted.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated.size(0.95)
+    Size(have=9, need=19, what='calibration points')
+    """
+
+    have: float
+    need: float
+    what: str = "calibration points"
+
+
 class Threshold(ABC):
     """q(x, level): a new score exceeds it with probability at most 1 - level. Any level at call time.
+
+    `needs_groups` says that a query must come with its group; `covers_new_groups` that the promise is about
+    groups not seen before; `answers_shift` that queries may come from other places.
 
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
@@ -33,33 +58,54 @@ class Threshold(ABC):
     [(CoverageLaw(k=9, n=9), 100)]
     """
 
+    needs_groups: ClassVar[bool] = False
+    covers_new_groups: ClassVar[bool] = False
+    answers_shift: ClassVar[bool] = False
+
     @abstractmethod
     def __call__(
         self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
     ) -> float | np.ndarray:
         """The threshold, one number or one per row (n,); infinite where no finite one is valid."""
 
-    @abstractmethod
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
-        """The exact law of how many of m new points are covered; None where only a bound is known."""
+        """The exact law of how many of m new points are covered, if points are independent and alike.
+
+        None where only a bound is known.
+        """
+        return None
+
+    def laws_for(
+        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
+    ) -> Pieces | None:
+        """The exact law of how many of these new points are covered; for laws that depend on the places."""
+        return self.laws(level, len(prediction), groups)
+
+    def count(self) -> int | None:
+        """How many scores it was made of, where that is not the number of calibration points kept."""
+        return None
+
+    def size(self, level: Level) -> Size | None:
+        """How many points stand behind a band at this level, and how many are needed; None if unknown."""
+        return None
+
+    def as_module(self, level: Level) -> nn.Module | float:
+        """The threshold as a number or as a torch module x -> q (n,) in float64, for `gb.export_onnx`."""
+        raise TypeError(
+            f"{type(self).__name__} cannot be exported: it has no `as_module`. The thresholds of Split() and "
+            "Local() have one."
+        )
 
 
-class Calibrator(ABC):
-    """A way to turn calibration scores into a threshold. A value: it holds settings, never data.
+class Learned(ABC):
+    """All that a calibrator knows before it sees scores: ready to turn them into a threshold.
+
+    A calibrator that has nothing to learn is its own `Learned`.
 
     >>> import guardband as gb
-    >>> class Cautious(gb.conformal.Calibrator):
-    ...     def threshold(self, scores, prediction, *, groups=None, confidence=None):
-    ...         return gb.Split().threshold(scores, prediction, confidence=confidence or "0.9")
-    >>> calibrated = gb.calibrate_arrays([0.0] * 99, range(99), calibrator=Cautious())
-    >>> float(calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)[0, 0])
-    93.0
+    >>> gb.Split().learn(None, gb.Scaled())
+    Split()
     """
-
-    @property
-    def plain(self) -> Calibrator:
-        """The same promise without a shape of its own: what a rival of constant width is calibrated by."""
-        return self
 
     @property
     def promise(self) -> str:
@@ -69,8 +115,27 @@ class Calibrator(ABC):
             "with the same noise), a new measurement lies in the band with probability at least the level."
         )
 
-    def prepared(self, predictor: Predictor | None, score: Score) -> Calibrator:
-        """The same, with whatever it has to learn beforehand learnt; most have nothing to learn."""
+    def promised(self, level: Level) -> Fraction | None:
+        """The probability that is promised at a level: the level itself, for most. None if none is."""
+        return exact(level)
+
+    @property
+    @abstractmethod
+    def plain(self) -> Calibrator:
+        """The same promise without a shape of its own: what a rival of constant width is calibrated by."""
+
+    @property
+    def guarded(self) -> bool | None:
+        """Whether a shape learnt from an overfitted model would be noticed; None if none is learnt."""
+        return None
+
+    @property
+    def used(self) -> Mapping[str, Observations]:
+        """The observations it has learnt from, by what they are; calibration points must be others."""
+        return {}
+
+    def at_points(self, x: np.ndarray) -> Learned:
+        """The same, prepared for many calls at these points (n, d); most have nothing to prepare."""
         return self
 
     @abstractmethod
@@ -83,6 +148,51 @@ class Calibrator(ABC):
         confidence: Level | None = None,
     ) -> Threshold:
         """The threshold that these scores (n,), of these predictions, give."""
+
+
+class Calibrator(Learned):
+    """A way to turn calibration scores into a threshold. A value: it holds settings only.
+
+    >>> import guardband as gb
+    >>> class Cautious(gb.conformal.Calibrator):
+    ...     def threshold(self, scores, prediction, *, groups=None, confidence=None):
+    ...         return gb.Split().threshold(scores, prediction, confidence=confidence or "0.9")
+    >>> calibrated = gb.calibrate_arrays([0.0] * 99, range(99), calibrator=Cautious())
+    >>> float(calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)[0, 0])
+    93.0
+    """
+
+    @property
+    def plain(self) -> Calibrator:
+        """Itself: it has no shape."""
+        return self
+
+    def learn(self, predictor: Predictor | None, score: Score) -> Learned:
+        """What it has to learn off the calibration set; most have nothing to learn."""
+        return self
+
+    @classmethod
+    def for_files(
+        cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
+    ) -> Calibrator:
+        """One for the command line, which knows calibration points, queries and training data at most."""
+        if queries is not None:
+            raise ValueError(f"--query means nothing to {cls.__name__}; leave it out.")
+        return made_of_nothing(cls)
+
+
+T = TypeVar("T")
+
+
+def made_of_nothing(cls: type[T]) -> T:
+    """An object with its default settings, or an error that says where they would come from."""
+    try:
+        return cls()
+    except TypeError as error:
+        raise ValueError(
+            f"{cls.__name__} has settings without a default, which a command line cannot give. Write "
+            "`for_files` in its class if it is a calibrator, or use it in Python."
+        ) from error
 
 
 def labels(groups: Groups, n: int) -> np.ndarray:

@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from guardband.arrays import Array
-from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups
+from guardband.conformal.base import Calibrator, Size, Threshold, no_confidence, no_groups
 from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, points_needed, warn_infinite
+from guardband.kept import kept
 from guardband.values import Prediction
 
 
+@kept
 @dataclass(frozen=True)
 class Clustered(Calibrator):
     """Hierarchical conformal prediction: a reading of a new sensor is covered with probability >= level.
@@ -71,10 +74,11 @@ class ClusteredThreshold(Threshold):
     scores: np.ndarray
     readings: np.ndarray
     clusters: int
+    covers_new_groups: ClassVar[bool] = True
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
         """The smallest score that carries the level; infinite where there are too few sensors."""
-        no_groups(groups, "Clustered() at the call", "it speaks of readings of new sensors.")
+        no_groups(groups, "Clustered() at the call", "it covers readings of new sensors.")
         needed = exact(level) * (self.clusters + 1)
         if needed > self.clusters:
             warn_infinite(
@@ -96,6 +100,6 @@ class ClusteredThreshold(Threshold):
         readings = self.readings if fits else self.readings.astype(object)
         return sensor, np.cumsum(sensor // readings)
 
-    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> None:
-        """None: how readings of one sensor hang together is not known, only the bound is."""
-        return None
+    def size(self, level: Level) -> Size:
+        """Sensors count, not readings."""
+        return Size(self.clusters, points_needed(level), "sensors (groups)")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from guardband.arrays import Array
-from guardband.conformal.base import Calibrator, Pieces, Threshold
+from guardband.conformal.base import Calibrator, Pieces, Size, Threshold
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import (
     INFINITE_SCORES,
@@ -19,9 +20,11 @@ from guardband.conformal.rank import (
     warn_infinite,
 )
 from guardband.conformal.split import asked
+from guardband.kept import kept
 from guardband.values import Prediction
 
 
+@kept
 @dataclass(frozen=True)
 class Grouped(Calibrator):
     """Split conformal prediction within each group: coverage >= level in every one of them.
@@ -72,6 +75,7 @@ class GroupedThreshold(Threshold):
     names: np.ndarray
     scores: tuple[np.ndarray, ...]
     confidence: Level | None = None
+    needs_groups: ClassVar[bool] = True
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """The threshold of each row's own group, (n,)."""
@@ -91,6 +95,11 @@ class GroupedThreshold(Threshold):
         elif np.isinf(q[present]).any():
             warn_infinite(INFINITE_SCORES)
         return q[which]
+
+    def size(self, level: Level) -> Size:
+        """The smallest group decides."""
+        what = "calibration points in the smallest group"
+        return Size(min(map(len, self.scores)), points_needed(level, self.confidence), what)
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
         """One piece for each group that occurs: BetaBinomial with its own n, k and share of m."""

@@ -13,6 +13,7 @@ import sys
 import warnings
 from decimal import Decimal
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -40,13 +41,24 @@ class InfiniteBandWarning(UserWarning):
 def exact(level: Level, name: str = "level") -> Fraction:
     """The decimal the user wrote, as a fraction strictly between 0 and 1.
 
-    Strings, decimals and fractions are taken as they are, a float as the nearest decimal of 12
-    digits, and a float32 or float16 scalar as its own shortest decimal.
+    Strings, decimals and fractions are taken as they are. A float is the decimal of at most 12 digits that
+    it stands for; where there is none, a simple fraction such as 2/3 if it is one to the last bit, else the
+    nearest decimal of 12 digits. A scalar of lower precision is its own shortest decimal, or such a fraction.
 
     >>> import numpy as np
     >>> exact(0.95), exact("0.95"), exact(np.float32(0.95)), exact((np.arange(1, 20) * 0.05)[18])
     (Fraction(19, 20), Fraction(19, 20), Fraction(19, 20), Fraction(19, 20))
+    >>> exact(2 / 3), exact(np.float32(6 / 7))
+    (Fraction(2, 3), Fraction(6, 7))
     """
+    if type(level) in (float, str):
+        return _exact(level, name)
+    return _exact.__wrapped__(level, name)
+
+
+@lru_cache(maxsize=1024)
+def _exact(level: Any, name: str) -> Fraction:
+    """`exact`, which remembers floats and words: a sweep asks for the same levels again and again."""
     value = _fraction(level, name)
     if not 0 < value < 1:
         hint = f" Did you mean {float(value / 100):g}?" if 1 < value < 100 else ""
@@ -119,21 +131,28 @@ def quantile(scores: ArrayLike, level: Level, *, confidence: Level | None = None
 
 
 def checked(scores: ArrayLike) -> np.ndarray:
-    """Scores (n,) as float64, or an error: they are numbers >= 0, one per point, possibly infinite."""
+    """Scores (n,) as float64, or an error: they are numbers, one per point, possibly infinite, never NaN."""
     scores = np.asarray(to_numpy(scores), dtype=np.float64)
     if scores.ndim != 1:
         raise ValueError(
-            f"`scores` should be one number per point, got shape {scores.shape}. "
-            "Several outputs make one score per point, their maximum."
+            f"`scores` should be one number per point, got shape {scores.shape}. Several outputs make one "
+            "score per point, their maximum; a threshold for each of them (joint=False) takes Split()."
         )
-    if not (scores >= 0).all():
-        row = int((~(scores >= 0)).argmax())
-        raise ValueError(f"`scores` should be numbers >= 0, but row {row} is {scores[row]:g}.")
+    wrong = np.isnan(scores)
+    if wrong.any():
+        raise ValueError(f"`scores` should be numbers, but row {int(wrong.argmax())} is NaN.")
     return scores
 
 
 def rank_for(n: int, level: Level, confidence: Level | None) -> int:
-    """`rank`, or `confident_rank` where a confidence is asked."""
+    """`rank`, or `confident_rank` where a confidence is asked; words and floats are remembered."""
+    if type(level) in (float, str):
+        return _rank_for(n, level, confidence)
+    return _rank_for.__wrapped__(n, level, confidence)
+
+
+@lru_cache(maxsize=1024)
+def _rank_for(n: int, level: Level, confidence: Level | None) -> int:
     return rank(n, level) if confidence is None else confident_rank(n, level, confidence)
 
 
@@ -156,7 +175,13 @@ def warn_infinite(reason: str) -> None:
     warnings.warn(f"The band is infinite: {reason}", InfiniteBandWarning, stacklevel=depth)
 
 
+SIMPLE = 1000
+"""The largest denominator of a fraction that a float is taken for, if it is that fraction to the last bit."""
+
+
 def _fraction(level: Any, name: str) -> Fraction:
+    if isinstance(level, torch.Tensor) and level.ndim == 0 and level.dtype == torch.bfloat16:
+        return _of_bfloat16(level)
     if isinstance(level, torch.Tensor | np.ndarray) and level.ndim == 0:
         level = to_numpy(level)[()]
     if isinstance(level, bool | np.bool_):
@@ -165,12 +190,34 @@ def _fraction(level: Any, name: str) -> Fraction:
         if isinstance(level, str | Decimal | Fraction):
             return Fraction(level)
         if isinstance(level, np.floating) and level.itemsize < 8:
-            return Fraction(str(level))
+            written = str(level).partition(".")[2].rstrip("0")
+            short = len(written) < np.finfo(level.dtype).precision
+            return (None if short else _simple(level)) or Fraction(str(level))
         if isinstance(level, float | int | np.floating | np.integer):
-            return Fraction(f"{float(level):.12g}")
+            value = float(level)
+            decimal = f"{value:.12g}"
+            simple = None if float(decimal) == value else _simple(np.float64(value))
+            return simple or Fraction(decimal)
     except (ValueError, OverflowError, ZeroDivisionError) as error:
         raise ValueError(f"`{name}` should be a number strictly between 0 and 1, got {level!r}.") from error
     raise TypeError(f"`{name}` should be one number between 0 and 1, got {type(level).__name__}.")
+
+
+def _simple(value: np.floating) -> Fraction | None:
+    """A fraction of small denominator that is at most an ulp away, if there is one."""
+    digits = np.finfo(value.dtype).precision
+    most = min(SIMPLE, round(10 ** (digits / 2)))  # else every number would be near one
+    near = Fraction(float(value)).limit_denominator(most)
+    return near if abs(near - Fraction(float(value))) <= Fraction(float(np.spacing(value))) else None
+
+
+def _of_bfloat16(level: torch.Tensor) -> Fraction:
+    """The shortest decimal that is this number in bfloat16: what the user wrote before it was rounded."""
+    for digits in (1, 2, 3, 4):
+        decimal = f"{float(level):.{digits}g}"
+        if torch.tensor(float(decimal), dtype=torch.bfloat16) == level:
+            return Fraction(decimal)
+    return Fraction(float(level))
 
 
 def _binomial_tail_at_most(n: int, k: int, p: Fraction, bound: Fraction) -> bool:

@@ -1,50 +1,105 @@
-"""Scores: how badly a prediction missed, and the band of all targets that miss less.
+"""Scores: how badly a prediction missed, and the set of all targets that miss no more.
 
-A score is large where y lies far from the prediction. Calibration finds the threshold q that a new
-score exceeds only rarely; the band at x is then the set of all y whose score is at most q.
+A score is large where y lies far from the prediction. Calibration finds the threshold q that a new score
+exceeds only rarely; the set at x is then all y whose score is at most q, `contains(prediction, y, q)`. Where
+that set is a box, `band` gives its ends.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from statistics import NormalDist
+from typing import Any, Self
 
 import numpy as np
+import torch
+from torch import Tensor, nn
 
-from guardband.arrays import Array, flat, floats, kind_of, like, namespace, rows, to_numpy
+from guardband.arrays import Array, ArrayLike, flat, floats, kind_of, like, namespace, rows, to_numpy
 from guardband.conformal.rank import Level, exact
-from guardband.values import Band, Prediction
+from guardband.kept import kept
+from guardband.values import Band, Observations, Prediction
+
+ULPS = 4
+"""By how many units in the last place a mean and a threshold are rounded outwards."""
+
+APART = 100.0
+"""Outputs whose spreads differ by more than this factor hardly share a unit."""
 
 
 class Score(ABC):
-    """One number >= 0 per row: how badly y missed the prediction. A fixed function of both.
+    """One number per row: how badly y missed the prediction. A fixed function of both; it may be negative.
+
+    With `joint=False` it is one number per row and part (n, k), and every part has its own threshold.
 
     >>> import numpy as np
     >>> from guardband import Prediction, Scaled
     >>> score, prediction = Scaled(), Prediction(None, [0.0, 0.0], [1.0, 2.0])
-    >>> score(prediction, np.array([[3.0], [-3.0]]))
-    array([3. , 1.5])
+    >>> y = np.array([[3.0], [-3.0]])
+    >>> score(prediction, y), score.contains(prediction, y, 1.5)
+    (array([3. , 1.5]), array([False,  True]))
     >>> score.band(prediction, 1.5, level=0.9).upper.ravel().round(6)
     array([1.5, 3. ])
     """
+
+    joint: bool = True
+
+    @property
+    def plain(self) -> Score:
+        """The score of a rival of constant width, in the same units."""
+        return Absolute(joint=self.joint)
+
+    def __repr__(self) -> str:
+        parts = fields(self) if is_dataclass(self) else ()  # only what was chosen
+        chosen = [f"{p.name}={getattr(self, p.name)!r}" for p in parts if getattr(self, p.name) != p.default]
+        return f"{type(self).__name__}({', '.join(chosen)})"
 
     @abstractmethod
     def __call__(self, prediction: Prediction, y: Array) -> Array:
         """The scores (n,) of targets y (n, m)."""
 
-    @abstractmethod
-    def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
-        """All targets whose score is at most q, one number or one per row (n,)."""
+    def contains(self, prediction: Prediction, y: Array, q: float | Array) -> np.ndarray:
+        """Which targets score at most q, one number or one per row (n,): (n,) booleans, or (n, k)."""
+        return to_numpy(self(prediction, y)) <= to_numpy(q)
+
+    def band(self, prediction: Prediction, q: float | Array, level: float) -> Any:
+        """All targets whose score is at most q, as a value; only some scores have sets that can be shown."""
+        raise TypeError(
+            f"The set of {type(self).__name__}() is no box, so it has no ends. Ask which targets it holds: "
+            "calibrated.contains(x, y, level)."
+        )
+
+    def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
+        """The same with what it has to learn off the calibration set, such as units; most have nothing."""
+        return self
+
+    def caution(self, prediction: Prediction, y: Array) -> str | None:
+        """What should be known before these targets are calibrated on, in a sentence; None if nothing."""
+        return None
+
+    def before(self, prediction: Prediction, level: Level) -> Band | None:
+        """The band that the predictor's own scale would promise, were it Gaussian; None without a scale."""
+        return None if prediction.scale is None else raw_band(prediction, level)
+
+    def as_module(self) -> nn.Module:
+        """The band as a torch module, for `gb.export_onnx`: (mean, scale, q) -> (lower, upper).
+
+        In place of mean and scale it takes what the predictor's own module gives.
+        """
+        raise TypeError(
+            f"{type(self).__name__}() cannot be exported: it has no `as_module`. Absolute(), Scaled() and "
+            "Total(noise) have one."
+        )
 
 
 class Symmetric(Score):
     """max_j |y_j - mean_j| / unit_j, and the band mean +- q unit.
 
-    Several outputs make one score, their maximum, so the band is joint: all outputs lie inside at
-    once with the probability asked. A unit of zero is a claim of certainty: missing at all then
-    scores infinity, and hitting exactly scores zero.
+    Several outputs make one score, their maximum, so the band is joint: all outputs lie inside at once with
+    the probability asked. With `joint=False` each output has a score and a threshold of its own. A unit of
+    zero is a claim of certainty: missing at all then scores infinity, and hitting exactly scores zero.
 
     >>> import guardband as gb
     >>> class Relative(gb.conformal.Symmetric):
@@ -57,10 +112,10 @@ class Symmetric(Score):
 
     @abstractmethod
     def unit(self, prediction: Prediction) -> Array | float:
-        """The miss that scores 1, (n, m) or a number, in the units of the mean."""
+        """The miss that scores 1, (n, m), (m,) or a number, in the units of the mean."""
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
-        """The scores (n,) of targets y (n, m)."""
+        """The scores (n,) of targets y (n, m), or (n, m) where they are not joint."""
         if tuple(y.shape) != tuple(prediction.mean.shape):
             y = rows(y, "y")  # (n,) beside (n, 1) would broadcast to (n, n)
             if y.shape != prediction.mean.shape:
@@ -74,8 +129,8 @@ class Symmetric(Score):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             scores = (miss / self.unit(prediction)).clip(min=smallest)
         xp = namespace(miss)
-        scores = xp.where(miss > 0, scores, xp.zeros_like(scores))
-        return xp.amax(flat(scores), -1)
+        scores = flat(xp.where(miss == 0, xp.zeros_like(scores), scores))  # NaN stays NaN: it is in no set
+        return xp.amax(scores, -1) if self.joint else scores
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
         """All targets whose score is at most q, one number or one per row (n,).
@@ -90,12 +145,72 @@ class Symmetric(Score):
             # `half` is ours alone: its memory becomes the lower end, which spares a large array.
             ours = getattr(half, "shape", None) == low.shape
             lower = namespace(low).subtract(low, half, out=half) if ours else low - half
-        return Band(prediction.x, prediction.mean, lower, upper, level)
+        return Band.around(prediction, lower, upper, level)
 
 
-@dataclass(frozen=True)
-class Absolute(Symmetric):
+@dataclass(frozen=True, repr=False)
+class _Plain(Symmetric):
+    """What `Absolute` and `Scaled` share: a unit per output, given or learnt, where nothing else has one."""
+
+    units: ArrayLike = field(default=None, metadata={"neutral": None})
+    joint: bool = field(default=True, metadata={"neutral": True})  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        if self.units is not None:
+            object.__setattr__(self, "units", _sizes(self.units, "units", "positive numbers, one per output"))
+
+    @property
+    def plain(self) -> Score:
+        """Constant width in these units."""
+        return Absolute(self.units, self.joint)
+
+    def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
+        """With several outputs and no unit, the spread of each over the training targets is its unit."""
+        m = prediction.mean.shape[-1]
+        if not self._lacks_units(prediction) or training_data is None or training_data.y.shape[-1] != m:
+            return self
+        spread = to_numpy(training_data.y).astype(float).reshape(-1, m).std(axis=0)
+        return replace(self, units=tuple(np.where(spread > 0, spread, 1.0).tolist()))
+
+    def caution(self, prediction: Prediction, y: Array) -> str | None:
+        """A warning where outputs of very different size share one width."""
+        if not (self.joint and self._lacks_units(prediction)):
+            return None
+        spread = np.ptp(to_numpy(y).astype(float).reshape(-1, y.shape[-1]), axis=0)
+        spread = spread[spread > 0]
+        if not len(spread) or spread.max() <= APART * spread.min():
+            return None
+        return (
+            f"The outputs differ in size by a factor of {spread.max() / spread.min():.2g}, and "
+            f"no unit of theirs is known, so all get one width. Give {type(self).__name__}(units=[...]), one "
+            "per output; or the predictor's `training_data`, whose spread then is the unit; or "
+            f"{type(self).__name__}(joint=False), for a threshold and a promise for each output by itself."
+        )
+
+    def as_module(self) -> nn.Module:
+        """mean +- q unit."""
+        return _SymmetricModule(self.units)
+
+    def _lacks_units(self, prediction: Prediction) -> bool:
+        return self.units is None and prediction.mean.shape[-1] > 1
+
+    def _unit(self, prediction: Prediction) -> Array | float:
+        if self.units is None:
+            return 1.0
+        units = np.asarray(self.units, dtype=float)
+        m = prediction.mean.shape[-1]
+        if units.ndim and len(units) != m:
+            raise ValueError(f"`units` should be one number or one per output ({m}), got {len(units)}.")
+        return like(prediction.mean, units)
+
+
+@kept
+@dataclass(frozen=True, repr=False)
+class Absolute(_Plain):
     """|y - mean|: a band of constant width, the yardstick for every cleverer one.
+
+    Several outputs are measured in `units`, one per output: by default the spread of each over the
+    predictor's training data, where those are known.
 
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
@@ -106,12 +221,13 @@ class Absolute(Symmetric):
 
     def unit(self, prediction: Prediction) -> Array | float:
         """One unit of the output, everywhere."""
-        return 1.0
+        return self._unit(prediction)
 
 
-@dataclass(frozen=True)
-class Scaled(Symmetric):
-    """|y - mean| / scale: wide where the predictor is unsure. Without a scale, constant width.
+@kept
+@dataclass(frozen=True, repr=False)
+class Scaled(_Plain):
+    """|y - mean| / scale: wide where the predictor is unsure. Without a scale, constant width in `units`.
 
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
@@ -121,11 +237,19 @@ class Scaled(Symmetric):
     """
 
     def unit(self, prediction: Prediction) -> Array | float:
-        """The scale, or 1 where the predictor has none."""
-        return 1.0 if prediction.scale is None else prediction.scale
+        """The scale, or the unit of the output where the predictor has none."""
+        return self._unit(prediction) if prediction.scale is None else prediction.scale
+
+    def as_module(self) -> nn.Module:
+        """mean +- q scale."""
+        return _SymmetricModule(self.units, scaled=True)
+
+    def _lacks_units(self, prediction: Prediction) -> bool:
+        return prediction.scale is None and super()._lacks_units(prediction)
 
 
-@dataclass(frozen=True)
+@kept
+@dataclass(frozen=True, repr=False)
 class Total(Symmetric):
     """|y - mean| / sqrt(scale^2 + noise^2): for noisy targets and a scale that knows only the model.
 
@@ -140,12 +264,10 @@ class Total(Symmetric):
     """
 
     noise: float | Sequence[float]
+    joint: bool = field(default=True, metadata={"neutral": True})  # type: ignore[misc]
 
     def __post_init__(self) -> None:
-        noise = to_numpy(floats(self.noise, "noise"))
-        if noise.ndim > 1 or not (np.isfinite(noise) & (noise >= 0)).all():
-            raise ValueError(f"`noise` should be a standard deviation >= 0, got {self.noise}.")
-        object.__setattr__(self, "noise", tuple(noise.tolist()) if noise.ndim else float(noise))
+        object.__setattr__(self, "noise", _sizes(self.noise, "noise", "a standard deviation >= 0", zero=True))
 
     def unit(self, prediction: Prediction) -> Array | float:
         """Model and measurement uncertainty, added in quadrature."""
@@ -158,6 +280,14 @@ class Total(Symmetric):
         if prediction.scale is None:
             return noise
         return namespace(mean).hypot(prediction.scale, noise)
+
+    def before(self, prediction: Prediction, level: Level) -> Band | None:
+        """The noise belongs to what the scale promises; it is added before calibration too."""
+        return None if prediction.scale is None else raw_band(prediction, level, score=self)
+
+    def as_module(self) -> nn.Module:
+        """mean +- q sqrt(scale^2 + noise^2)."""
+        return _SymmetricModule(None, scaled=True, noise=self.noise)
 
 
 def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | None = None) -> Band:
@@ -180,19 +310,55 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     return (score or Scaled()).band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
 
 
-def _limits(prediction: Prediction) -> np.finfo:
+class _SymmetricModule(nn.Module):
+    """(mean, scale, q) -> mean -+ q unit, rounded outwards as `Symmetric.band` does."""
+
+    def __init__(self, units: Any, scaled: bool = False, noise: Any = None) -> None:
+        super().__init__()
+        self.scaled = scaled
+        self.units = None if units is None else torch.tensor(units, dtype=torch.float64)
+        self.noise = None if noise is None else torch.tensor(noise, dtype=torch.float64)
+
+    def forward(self, mean: Tensor, scale: Tensor | None, q: Tensor | float) -> tuple[Tensor, Tensor]:
+        """The lower and the upper end."""
+        limits = torch.finfo(mean.dtype)
+        half = self._unit(mean, scale) * (q * (1 + ULPS * limits.eps))
+        slack = mean.abs() * (ULPS * limits.eps) + limits.tiny
+        return (mean - slack) - half, (mean + slack) + half
+
+    def _unit(self, mean: Tensor, scale: Tensor | None) -> Tensor:
+        if self.noise is not None:
+            model = torch.zeros_like(mean) if scale is None else scale
+            return (model.double().square() + self.noise.square()).sqrt().to(mean.dtype)
+        if self.scaled and scale is not None:
+            return scale
+        unit = torch.ones_like(mean)
+        return unit if self.units is None else unit * self.units.to(mean.dtype)
+
+
+def _sizes(given: Any, name: str, what: str, *, zero: bool = False) -> float | tuple[float, ...]:
+    """One number or one per output, checked to be finite and positive, or not negative."""
+    sizes = to_numpy(floats(given, name))
+    if sizes.ndim > 1 or not (np.isfinite(sizes) & (sizes >= 0 if zero else sizes > 0)).all():
+        raise ValueError(f"`{name}` should be {what}, got {given}.")
+    return tuple(sizes.tolist()) if sizes.ndim else float(sizes)
+
+
+def _limits(prediction: Prediction) -> Any:
     return namespace(prediction.mean).finfo(prediction.mean.dtype)
 
 
-def _times(unit: Array | float, q: float | Array, prediction: Prediction) -> Array | float:
-    """q unit, infinite where q is, whatever the unit; q is rounded up by 4 ulp."""
+def _times(unit: Array | float, q: Array, prediction: Prediction) -> Array | float:
+    """q unit, infinite where q is, whatever the unit; q is (), (n,) or (n, m), rounded up by some ulp."""
     limits = _limits(prediction)
-    grown = 1 + 4 * float(limits.eps)
-    if np.ndim(q) == 0:
+    grown = 1 + ULPS * float(limits.eps)
+    if isinstance(q, float) or np.ndim(q) == 0:
         q = float(q) * grown
         return unit * q if q <= float(limits.max) else float("inf")
     mean = prediction.mean
-    q = kind_of(mean, q).reshape(-1, *[1] * (mean.ndim - 1)) * grown
+    q = kind_of(mean, q)
+    shape = (-1, *[1] * (mean.ndim - 1)) if q.ndim == 1 else (len(q), *mean.shape[1:])
+    q = q.reshape(shape) * grown
     xp = namespace(mean)
     infinite = q > float(limits.max)
     half = like(mean, xp.where(infinite, xp.zeros_like(q), q)) * unit

@@ -1,8 +1,8 @@
 """Shards: exact ranks of scores that lie in many files, from counts alone.
 
-Floats >= 0 are ordered as their bits are. So the k-th smallest of any number of scores is found by counting
-how many have the same leading bits: the first pass counts sixteen of them, the next ones go on where a wanted
-rank lies. Shards are counted one by one, anywhere; what travels is counters.
+Floats are ordered as whole numbers made of their bits are. So the k-th smallest of any number of scores is
+found by counting how many have the same leading bits: the first pass counts sixteen of them, the next ones
+continue where a wanted rank lies. Shards are counted one by one, anywhere; what travels is counters.
 """
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, TypeAlias
 
 import numpy as np
 
 from guardband.arrays import ArrayLike, to_numpy
-from guardband.conformal.base import Pieces, Threshold, no_groups
-from guardband.conformal.calibrate import Calibrated
+from guardband.conformal.base import Pieces, Size, Threshold, no_groups
+from guardband.conformal.calibrated import ScoreCalibrated
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
 from guardband.conformal.scores import Scaled, Score
@@ -31,7 +31,7 @@ Shard: TypeAlias = np.ndarray | str | os.PathLike[str] | Callable[[], Iterable[n
 Run: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
 """How a function is applied to all shards: `map`, or a cluster's."""
 
-CHUNK = 2**18
+SCORES_AT_ONCE = 2**18
 """How many scores are looked at together; they fit in the cache."""
 
 DIGIT = 16
@@ -69,7 +69,7 @@ def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run 
             digit = int(np.searchsorted(mine, rest))
             left[k] = (prefix << DIGIT | digit, rest - (int(mine[digit - 1]) if digit else 0))
     for k, (key, _) in left.items():
-        values[k] = float(np.array([key], dtype=f"u{dtype.itemsize}").view(dtype)[0])
+        values[k] = _value(key, dtype)
     return np.array([values[k] for k in ranks])
 
 
@@ -86,7 +86,7 @@ def calibrate_shards(
     x: ArrayLike,
     score: Score | None = None,
     run: Run = map,
-) -> Calibrated:
+) -> ScoreCalibrated:
     """Calibrate from scores in many files, for levels that are fixed beforehand.
 
     The scores are those of `score` at calibration points that the predictor has not seen, one per point. `x`
@@ -96,7 +96,7 @@ def calibrate_shards(
     >>> import numpy as np
     >>> import guardband as gb
     >>> shards = [np.arange(50.0), np.arange(50.0, 99.0)]
-    >>> calibrated = gb.conformal.calibrate_shards(gb.predictors.Constant(np.sin), shards, [0.9], x=[0.5])
+    >>> calibrated = gb.conformal.calibrate_shards(gb.predictors.MeanOnly(np.sin), shards, [0.9], x=[0.5])
     >>> float(calibrated([0.0], 0.9).upper.round(6).item())
     89.0
     """
@@ -108,8 +108,10 @@ def calibrate_shards(
     threshold = ShardThreshold(n, dict(zip(wanted, found.tolist(), strict=True)))
     points = np.atleast_1d(to_numpy(np.asarray(x) if isinstance(x, list) else x))
     asked = predictor(points if points.ndim > 1 else points[:, None])
-    nothing = Prediction(None, asked.mean[:0], None if asked.scale is None else asked.scale[:0])
-    return Calibrated(predictor, score or Scaled(), Split(), threshold, nothing, asked.mean[:0])
+    if asked.x is None:
+        asked = replace(asked, x=points if points.ndim > 1 else points[:, None])
+    nothing = asked.take(slice(0))  # no calibration point, but how many coordinates and outputs it would have
+    return ScoreCalibrated(predictor, score or Scaled(), Split(), Split(), threshold, nothing, asked.mean[:0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,6 +120,10 @@ class ShardThreshold(Threshold):
 
     n: int
     thresholds: dict[Any, float]
+
+    def count(self) -> int:
+        """The scores stayed in their files."""
+        return self.n
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
         """The k-th smallest score, if this level was asked for."""
@@ -137,6 +143,10 @@ class ShardThreshold(Threshold):
                 else "too many scores are infinite."
             )
         return q
+
+    def size(self, level: Level) -> Size:
+        """Each score counts as one."""
+        return Size(self.n, points_needed(level))
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
         """One piece: BetaBinomial(m, k, n+1-k)."""
@@ -175,13 +185,24 @@ def _count(shard: Shard, dtype: np.dtype, prefixes: np.ndarray, shift: int) -> n
 
 
 def _keys(chunk: np.ndarray, dtype: np.dtype, checked: bool) -> np.ndarray:
-    """The bits of scores, which are ordered as the scores are; a score that is none is refused."""
-    scores = np.ascontiguousarray(chunk, dtype=dtype)
-    if not checked and not (scores >= 0).all():
-        row = int((~(scores >= 0)).argmax())
-        raise ValueError(f"Scores should be numbers >= 0, but one is {scores[row]:g}.")
+    """Whole numbers that are ordered as the scores are; a score that is NaN raises.
+
+    The bits of floats >= 0 are ordered as they are, behind those of negative ones, whose order is reversed.
+    """
+    scores = np.ascontiguousarray(chunk, dtype=dtype) + dtype.type(0)  # minus zero is zero
+    if not checked and np.isnan(scores).any():
+        raise ValueError("Scores should be numbers, but one is NaN.")
     bits = scores.view(f"u{dtype.itemsize}")
-    return bits & bits.dtype.type(2 ** (8 * dtype.itemsize - 1) - 1)  # minus zero is zero
+    number = bits.dtype.type
+    top = number(1 << (8 * dtype.itemsize - 1))
+    return bits ^ ((number(0) - (bits >> number(8 * dtype.itemsize - 1))) | top)
+
+
+def _value(key: int, dtype: np.dtype) -> float:
+    """The score that a key stands for."""
+    top = 1 << (8 * dtype.itemsize - 1)
+    bits = key ^ top if key & top else ~key & (2 * top - 1)
+    return float(np.array([bits], dtype=f"u{dtype.itemsize}").view(dtype)[0])
 
 
 def _chunks(shard: Shard) -> Iterator[np.ndarray]:
@@ -190,8 +211,8 @@ def _chunks(shard: Shard) -> Iterator[np.ndarray]:
         part = np.asarray(part)
         if part.ndim != 1:
             raise ValueError(f"A shard should hold one number per point, got shape {part.shape}.")
-        for start in range(0, len(part), CHUNK):
-            yield part[start : start + CHUNK]
+        for start in range(0, len(part), SCORES_AT_ONCE):
+            yield part[start : start + SCORES_AT_ONCE]
 
 
 def _array(shard: Any) -> np.ndarray:

@@ -13,10 +13,12 @@ import numpy as np
 
 from guardband.arrays import Array, ArrayLike, finite, floats, like, to_numpy
 from guardband.conformal.scores import Symmetric
+from guardband.kept import kept
 from guardband.values import Prediction
 
 
-@dataclass(frozen=True, eq=False)
+@kept
+@dataclass(frozen=True, eq=False, repr=False)
 class Simultaneous(Symmetric):
     """The largest miss over all nodes and outputs of a field, for predictions (N, points, m).
 
@@ -58,6 +60,9 @@ class Simultaneous(Symmetric):
             raise ValueError(f"`residuals` should be two fields or more, (N, points, m), got {fields.shape}.")
         shape = np.sqrt(np.mean(fields.astype(float) ** 2, axis=0))
         return cls(np.maximum(shape, 1e-2 * shape.max()))
+
+    def __repr__(self) -> str:
+        return "Simultaneous()" if self.shape is None else f"Simultaneous(shape {self.shape.shape})"
 
     def unit(self, prediction: Prediction) -> Array | float:
         """The shape, the same for every field."""

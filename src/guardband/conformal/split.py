@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 
 from guardband.arrays import Array
-from guardband.conformal.base import Calibrator, Pieces, Threshold, no_groups
+from guardband.conformal.base import Calibrator, Pieces, Size, Threshold, no_groups
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import (
     INFINITE_SCORES,
@@ -19,9 +20,11 @@ from guardband.conformal.rank import (
     rank_for,
     warn_infinite,
 )
+from guardband.kept import kept
 from guardband.values import Prediction
 
 
+@kept
 @dataclass(frozen=True)
 class Split(Calibrator):
     """Split conformal prediction: q is the k-th smallest of n scores, k = ceil((n+1) level).
@@ -44,34 +47,62 @@ class Split(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> SplitThreshold:
-        """Sort the scores; every level is then one look-up."""
+        """Sort the scores; every level is then one look-up. Scores (n, k) are sorted part by part."""
         no_groups(groups, "Split()", "it treats all points alike. Did you mean Grouped()?")
+        if np.ndim(scores) == 2:
+            parts = [np.sort(checked(part)) for part in np.asarray(scores).T]
+            return SplitThreshold(np.stack(parts, axis=1), confidence)
         return SplitThreshold(np.sort(checked(scores)), confidence)
 
 
 @dataclass(frozen=True, eq=False)
 class SplitThreshold(Threshold):
-    """The sorted calibration scores, and the confidence asked if there is one."""
+    """The sorted calibration scores (n,), or (n, k) of each part, and the confidence asked, if any."""
 
     scores: np.ndarray
     confidence: Level | None = None
 
-    def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
-        """The k-th smallest score; infinite, with a warning, where n is too small for the level."""
-        no_groups(groups, "Split()", "it treats all points alike. Did you mean Grouped()?")
-        k = self.rank(level)
-        if k > len(self.scores):
+    def __call__(
+        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
+    ) -> float | np.ndarray:
+        """The k-th smallest score, or that of each part (1, k); infinite, with a warning, if n is small."""
+        if groups is not None:
+            no_groups(groups, "Split()", "it treats all points alike. Did you mean Grouped()?")
+        n = len(self.scores)
+        k = rank_for(n, level, self.confidence)
+        if k > n:
             warn_infinite(
                 f"{asked(level, self.confidence)} needs {points_needed(level, self.confidence)} "
-                f"calibration points, there are {len(self.scores)}."
+                f"calibration points, there are {n}."
             )
-        elif np.isinf(self.scores[k - 1]):
+            return math.inf if self.scores.ndim == 1 else np.full((1, self.scores.shape[1]), np.inf)
+        q = self.scores[k - 1]
+        if np.any(q == math.inf):
             warn_infinite(INFINITE_SCORES)
-        return kth(self.scores, k)
+        return float(q) if self.scores.ndim == 1 else q[None]
 
     def rank(self, level: Level) -> int:
         """Which score is taken, counted from 1; n + 1 for none."""
         return rank_for(len(self.scores), level, self.confidence)
+
+    def size(self, level: Level) -> Size:
+        """Each point counts as one."""
+        return Size(len(self.scores), points_needed(level, self.confidence))
+
+    def as_module(self, level: Level) -> float:
+        """The k-th smallest score, or an error that says what would make it finite."""
+        k, n = self.rank(level), len(self.scores)
+        if self.scores.ndim == 2:
+            raise TypeError("A graph has one threshold for all outputs; this has one for each (joint=False).")
+        if k > n:
+            raise ValueError(
+                f"A graph of an infinite band is of no use: {asked(level, self.confidence)} needs "
+                f"{points_needed(level, self.confidence)} calibration points, there are {n}."
+            )
+        q = kth(self.scores, k)
+        if np.isinf(q):
+            raise ValueError(f"A graph of an infinite band is of no use: {INFINITE_SCORES}")
+        return q
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
         """One piece: BetaBinomial(m, k, n+1-k)."""

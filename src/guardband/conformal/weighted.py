@@ -11,19 +11,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from guardband.arrays import Array, ArrayLike, to_numpy
-from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, places, places_of
-from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, warn_infinite
-from guardband.values import Prediction
+from guardband.conformal.base import (
+    Calibrator,
+    Size,
+    Threshold,
+    no_confidence,
+    no_groups,
+    places,
+    places_of,
+)
+from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, points_needed, warn_infinite
+from guardband.kept import kept
+from guardband.values import Observations, Prediction
 
 MOST = 50.0
 """The largest logarithm of an estimated ratio, and minus the smallest: beyond, weights are all or nothing."""
 
 
+@kept
 @dataclass(frozen=True, eq=False)
 class Weighted(Calibrator):
     """Weighted conformal prediction for covariate shift: places differ, the noise at each place does not.
@@ -34,7 +44,7 @@ class Weighted(Calibrator):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> x, zero = np.linspace(0, 1, 100), gb.predictors.Constant(np.zeros_like)
+    >>> x, zero = np.linspace(0, 1, 100), np.zeros_like
     >>> plain = gb.calibrate(zero, x, x)
     >>> shifted = gb.calibrate(zero, x, x, calibrator=gb.Weighted(lambda x: x**4))  # queries lie near 1
     >>> bool(shifted([0.9], level=0.8).width > plain([0.9], level=0.8).width)
@@ -52,8 +62,20 @@ class Weighted(Calibrator):
         return (
             "If new points differ from the calibration points only in where they lie, and the density ratio "
             "is the true one, a new measurement lies in the band with probability at least the level. With "
-            "an estimated ratio this holds approximately."
+            "an estimated ratio the probability is at least the level minus half the mean absolute error of "
+            "the estimate (both ratios of mean 1 over the calibration points), which is not known."
         )
+
+    @classmethod
+    def for_files(
+        cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
+    ) -> Weighted:
+        """With a ratio estimated from queries and training points, or calibration points if need be."""
+        if queries is None:
+            raise ValueError(
+                "--calibrator weighted needs to know where bands will be asked for: --query FILE."
+            )
+        return cls(density_ratio(x if training_data is None else training_data.x, queries))
 
     def threshold(
         self,
@@ -93,6 +115,7 @@ class WeightedThreshold(Threshold):
     scores: np.ndarray
     weights: np.ndarray
     weight_of: Callable[[Prediction], np.ndarray]
+    answers_shift: ClassVar[bool] = True
 
     @property
     def effective(self) -> float:
@@ -115,9 +138,10 @@ class WeightedThreshold(Threshold):
             f"{self.effective:.0f} of {len(self.scores)}.",
         )
 
-    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> None:
-        """None: coverage given the calibration set depends on the densities."""
-        return None
+    def size(self, level: Level) -> Size:
+        """What the weights leave of the points."""
+        what = f"calibration points, which is what {len(self.scores)} are worth with their weights,"
+        return Size(round(self.effective, 6), points_needed(level), what)
 
 
 def weighted_rank(weights: np.ndarray, own: np.ndarray, level: Level) -> np.ndarray:
@@ -212,6 +236,7 @@ def density_ratio(
     return LogisticRatio(center, spread, w, len(old) / len(new))
 
 
+@kept
 @dataclass(frozen=True, eq=False)
 class LogisticRatio:
     """odds exp(w . (1, z, z z)) with z = (x - center) / spread: what a logistic classifier says."""
@@ -227,6 +252,7 @@ class LogisticRatio:
         return self.odds * np.exp(np.clip(_quadratic(z) @ self.weights, -MOST, MOST))
 
 
+@kept
 @dataclass(frozen=True, eq=False)
 class KernelRatio:
     """The kernel density estimate of some points over that of others."""

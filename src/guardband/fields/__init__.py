@@ -4,7 +4,7 @@
 `mesh.py` writes for ParaView; `band.py` is what users hold.
 """
 
-from guardband.fields.band import FieldBand, field
+from guardband.fields.band import FieldBand, band_over
 from guardband.fields.mesh import write_mesh
 
-__all__ = ["FieldBand", "field", "write_mesh"]
+__all__ = ["FieldBand", "band_over", "write_mesh"]

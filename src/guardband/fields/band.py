@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as part_of
@@ -14,14 +15,15 @@ from tqdm.auto import tqdm
 
 from guardband import engine, extras
 from guardband.arrays import ArrayLike, floats, rows, to_numpy
-from guardband.conformal import Calibrated
+from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.rank import Level, exact
 from guardband.fields import store
-from guardband.fields.base import CHUNK, PARTS, USUAL, Chunked
+from guardband.fields.base import PARTS, POINTS_PER_CHUNK, USUAL, Chunked
 from guardband.fields.mesh import mesh_of, output_names, write_variables
+from guardband.values import Band
 
 
-def field(
+def band_over(
     calibrated: Calibrated,
     grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str],
     *,
@@ -30,7 +32,7 @@ def field(
     names: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
     dtype: str = "float32",
-    chunk: int = CHUNK,
+    chunk: int = POINTS_PER_CHUNK,
 ) -> FieldBand:
     """The band over a whole field, computed when it is asked for.
 
@@ -42,16 +44,34 @@ def field(
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 50)
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.sin), x, np.sin(x) + 0.1 * np.cos(50 * x))
-    >>> gb.field(calibrated, {"x": np.linspace(0, 1, 1000)}, levels=[0.9, 0.95])
+    >>> calibrated = gb.calibrate(np.sin, x, np.sin(x) + 0.1 * np.cos(50 * x))
+    >>> gb.band_over(calibrated, {"x": np.linspace(0, 1, 1000)}, levels=[0.9, 0.95])
     FieldBand(x=1000: mean, lower_0.9, upper_0.9, lower_0.95, upper_0.95)
     """
     if not isinstance(calibrated, Calibrated):
-        raise TypeError(f"`field` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
+        raise TypeError(f"`band_over` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
     several = (
         [levels] if isinstance(levels, str | float | int) or not isinstance(levels, Sequence) else levels
     )
     decimals = tuple(f"{float(exact(level)):.12g}" for level in several)
+    if calibrated.needs_groups:
+        raise ValueError(f"{calibrated.name} wants the group of every point, which a grid does not have.")
+    if calibrated.prediction is None:
+        raise ValueError(
+            f"{calibrated.name} does not say what it was calibrated on; call it at points instead."
+        )
+    if calibrated.prediction.mean.ndim != 2:
+        raise ValueError(
+            f"A band over a field is computed point by point; {calibrated.name} was calibrated on whole "
+            f"fields {tuple(calibrated.prediction.mean.shape)}. Call it on inputs instead."
+        )
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", InfiniteBandWarning)
+        shown = calibrated.band(calibrated.prediction.take(slice(1)), several[0])
+    if not isinstance(shown, Band):
+        raise TypeError(
+            f"A field has a lower and an upper end at each point; the sets of {calibrated.name} are no boxes."
+        )
     m = int(calibrated.prediction.mean.shape[-1])
     if names and len(names) != m:
         raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
@@ -59,8 +79,12 @@ def field(
     mesh = None
     if isinstance(grid, str | os.PathLike):
         mesh = mesh_of(grid)
-        d = m if calibrated.prediction.x is None else calibrated.prediction.x.shape[1]
-        grid = mesh.points[:, :d]
+        if calibrated.prediction.x is None:
+            raise ValueError(
+                "How many of a mesh's coordinates the model takes is not known: the calibration points were "
+                "not given. Give the points as an array (n, d)."
+            )
+        grid = mesh.points[:, : calibrated.prediction.x.shape[1]]
     if isinstance(grid, Mapping):
         axes = {name: to_numpy(floats(values, name)).astype(dtype) for name, values in grid.items()}
         if not axes or any(values.ndim != 1 or not len(values) for values in axes.values()):
@@ -82,8 +106,8 @@ class FieldBand(Chunked):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> calibrated = gb.calibrate(gb.predictors.Constant(np.sin), np.arange(20.0), np.ones(20))
-    >>> gb.field(calibrated, {"x": np.linspace(0, 1, 4)}, levels=0.9).compute()["mean"].shape
+    >>> calibrated = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
+    >>> gb.band_over(calibrated, {"x": np.linspace(0, 1, 4)}, levels=0.9).compute()["mean"].shape
     (4,)
     """
 
@@ -113,13 +137,13 @@ class FieldBand(Chunked):
         scheduler: str | None = None,
         progress: bool = True,
     ) -> Path:
-        """Write the field to a Zarr store, here or on Dask; a killed run goes on when called again.
+        """Write the field to a Zarr store, here or on Dask; a killed run is resumed when called again.
 
         What is there is verified by its hashes and not computed again; variables and levels that are not
         there yet are added. The micro-batch is chosen by a short measurement, once, and kept in the store:
         results do not depend on who computed them. Until all is written, the attribute `complete` is "no"
         and missing chunks read as NaN. Beside the store lies `<path>.notes` with the hashes; without it the
-        store is whole, but cannot be gone on with.
+        store is whole, but cannot be resumed.
         """
         folder = Path(path).resolve()  # workers may run elsewhere
         batch = store.create(self, folder, batch)
@@ -129,7 +153,7 @@ class FieldBand(Chunked):
                 for points in store.write_all(self, folder, batch, client):
                     bar.update(points)
             except KeyboardInterrupt as stopped:
-                stopped.add_note(f"{bar.n} of {len(self)} points are there; the same call goes on.")
+                stopped.add_note(f"{bar.n} of {len(self)} points are there; the same call resumes it.")
                 raise
         store.finish(folder)
         return folder

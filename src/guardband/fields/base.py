@@ -18,10 +18,10 @@ from guardband.arrays import to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.values import Prediction
 
-Region: TypeAlias = tuple[slice, ...]
+Block: TypeAlias = tuple[slice, ...]
 """A part of a field: a slice per axis."""
 
-CHUNK = 2**18
+POINTS_PER_CHUNK = 2**18
 """How many points a chunk holds at most; it is computed and written as a whole."""
 
 Coordinate: TypeAlias = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
@@ -50,7 +50,7 @@ class Chunked:
     names: tuple[str, ...] = ()
     units: dict[str, str] = part_of(default_factory=dict)
     parts: tuple[str, ...] = PARTS
-    chunk: int = CHUNK
+    chunk: int = POINTS_PER_CHUNK
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -73,7 +73,7 @@ class Chunked:
             room = max(1, room // n)
         return tuple(reversed(sizes))
 
-    def regions(self) -> Iterator[Region]:
+    def regions(self) -> Iterator[Block]:
         """The chunks in order, each as a slice per axis."""
         starts = [range(0, n, size) for n, size in zip(self.shape, self.chunks, strict=True)]
         for corner in itertools.product(*starts):
@@ -87,14 +87,14 @@ class Chunked:
         shape = ", ".join(f"{name}={n}" for name, n in zip(self.axes, self.shape, strict=True))
         return f"{type(self).__name__}({shape}: {', '.join(self.variables)})"
 
-    def points(self, region: Region) -> np.ndarray:
+    def points(self, region: Block) -> np.ndarray:
         """The points (n, d) of a region, in the order of a flattened array."""
         if not self.is_grid:
             return self.axes["point"][region[0]]
         parts = [values[part] for values, part in zip(self.axes.values(), region, strict=True)]
         return np.stack([axis.reshape(-1) for axis in np.meshgrid(*parts, indexing="ij")], axis=1)
 
-    def compute(self, region: Region | None = None, *, batch: int = USUAL) -> dict[str, np.ndarray]:
+    def compute(self, region: Block | None = None, *, batch: int = USUAL) -> dict[str, np.ndarray]:
         """The variables in a region (everywhere by default), as arrays of its shape."""
         if region is None:
             whole = {name: np.empty(self.shape, self.dtype) for name in self.variables}
@@ -183,6 +183,4 @@ class Chunked:
 def _predicted(calibrated: Calibrated, x: np.ndarray, batch: int) -> Prediction:
     """The prediction at x, in micro-batches."""
     parts = [calibrated.predict(x[start : start + batch]) for start in range(0, len(x), batch)]
-    scales = [part.scale for part in parts if part.scale is not None]
-    mean = np.concatenate([to_numpy(part.mean) for part in parts])
-    return Prediction(x, mean, np.concatenate([to_numpy(scale) for scale in scales]) if scales else None)
+    return type(parts[0]).joined(parts)

@@ -1,4 +1,4 @@
-"""The store: a field on disk, written piece by piece, by many, and gone on with after any interruption.
+"""The store: a field on disk, written piece by piece, by many, and resumed after any interruption.
 
 A chunk is written with all its variables; beside the store lies a note with their hashes. What is noted and
 whole is not computed again, so any process may be killed at any time and workers need not know of each other.
@@ -21,10 +21,10 @@ import numpy as np
 
 from guardband import engine, extras
 from guardband.arrays import to_numpy
-from guardband.fields.base import Chunked, Region
+from guardband.fields.base import Block, Chunked
 from guardband.files import write_bytes, write_text
 
-Chunk: TypeAlias = tuple[int, Region]
+Chunk: TypeAlias = tuple[int, Block]
 """A chunk's number and where it lies."""
 
 NOTES = ".notes"
@@ -40,7 +40,7 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
         known = int(group.attrs.get("batch", 0))
         if batch is not None and batch != known:
             raise ValueError(
-                f"{folder} was begun with batch={known}, got {batch}. Leave `batch` out to go on with it."
+                f"{folder} was begun with batch={known}, got {batch}. Leave `batch` out to resume it."
             )
         batch = known
         _check(band, group, folder, probes)
@@ -102,7 +102,8 @@ def _identity(band: Chunked) -> str:
     digest = hashlib.sha256(repr((band.shape, band.chunks, band.dtype.str)).encode())
     for name, values in band.axes.items():
         digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
-    digest.update(np.ascontiguousarray(to_numpy(band.calibrated.y)).tobytes())
+    if band.calibrated.y is not None:
+        digest.update(np.ascontiguousarray(to_numpy(band.calibrated.y)).tobytes())
     return digest.hexdigest()[:32]
 
 
@@ -178,7 +179,7 @@ def write(band: Chunked, folder: Path, batch: int, chunks: Sequence[Chunk]) -> I
 
 def _store(
     arrays: Mapping[str, Any],
-    region: Region,
+    region: Block,
     found: Mapping[str, np.ndarray],
     missing: Mapping[str, Path],
     note: Path,
@@ -208,7 +209,7 @@ def _whole(file: Path, known: str | None) -> bool:
     return known is not None and file.exists() and _hash(file.read_bytes()) == known
 
 
-def _chunk_file(band: Chunked, folder: Path, name: str, region: Region) -> Path:
+def _chunk_file(band: Chunked, folder: Path, name: str, region: Block) -> Path:
     place = [str(part.start // size) for part, size in zip(region, band.chunks, strict=True)]
     return Path(folder, name, "c", *place)
 

@@ -4,7 +4,7 @@ from guardband.pinn.derivatives import differentiate
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.pinn.potential import Potential, Prior
-from guardband.pinn.recipe import Recipe, paper_likelihood
+from guardband.pinn.recipe import Recipe
 from guardband.pinn.train import Fitted, TrainingDiverged, fit
 
 __all__ = [
@@ -19,5 +19,4 @@ __all__ = [
     "differentiate",
     "fit",
     "mlp",
-    "paper_likelihood",
 ]

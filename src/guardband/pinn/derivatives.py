@@ -73,7 +73,7 @@ def needs_of(residual: Residual, net: nn.Module, x: Tensor) -> Needs:
     )
 
 
-def differentiate(net: nn.Module, needs: Needs, *, compiled: bool = False) -> Callable[[Tensor], Field]:
+def differentiate(net: nn.Module, needs: Needs, *, compile: bool = False) -> Callable[[Tensor], Field]:
     """A function from points x (n, d) to the field of the network there, by the fastest way known.
 
     >>> import torch
@@ -84,8 +84,8 @@ def differentiate(net: nn.Module, needs: Needs, *, compiled: bool = False) -> Ca
     torch.Size([5, 1])
     """
     if isinstance(net, Constrained):
-        inner = differentiate(net.net, needs, compiled=compiled)
-        return lambda x: ConstrainedField(inner(x), net.lift, net.mask, x)
+        inner = differentiate(net.net, needs, compile=compile)
+        return lambda x: ConstrainedField(inner(x), net.lift, net.bubble, x)
     if needs.only_value:
         return lambda x: JetField(net, x, net(x)[None], Channels())
     pool: list[dict[Any, Tensor]] = []
@@ -95,7 +95,7 @@ def differentiate(net: nn.Module, needs: Needs, *, compiled: bool = False) -> Ca
         if plan is None or channels is None:
             return AutogradField(net, x)
         points, layers = plan
-        jet = Jet.apply(points, layers, channels, pool, compiled, *layers.weights, *layers.biases)
+        jet = Jet.apply(points, layers, channels, pool, compile, *layers.weights, *layers.biases)
         return JetField(net, x, jet, channels)
 
     return jet_field
@@ -141,17 +141,17 @@ class JetField(Field):
 
 
 class ConstrainedField(Field):
-    """u = lift + mask net, by the product rule."""
+    """u = lift + bubble net, by the product rule."""
 
     def __init__(
         self,
         inner: Field,
         lift: Callable[[Tensor], Tensor],
-        mask: Callable[[Tensor], Tensor],
+        bubble: Callable[[Tensor], Tensor],
         x: Tensor,
     ) -> None:
         super().__init__(x)
-        self._inner, self._lift, self._mask = inner, AutogradField(lift, x), AutogradField(mask, x)
+        self._inner, self._lift, self._mask = inner, AutogradField(lift, x), AutogradField(bubble, x)
 
     def derivative(self, *axes: int) -> Tensor:
         """The partial derivative along these axes in turn, (n, m)."""
@@ -165,9 +165,9 @@ class ConstrainedField(Field):
     @property
     def laplacian(self) -> Tensor:
         """The sum of the second derivatives along each axis, (n, m)."""
-        mask, inner = self._mask, self._inner
-        cross = sum(mask.first(i).detach() * inner.first(i) for i in range(self.x.shape[1]))
-        mixed = mask.laplacian.detach() * inner.value + 2 * cross + mask.value.detach() * inner.laplacian
+        bubble, inner = self._mask, self._inner
+        cross = sum(bubble.first(i).detach() * inner.first(i) for i in range(self.x.shape[1]))
+        mixed = bubble.laplacian.detach() * inner.value + 2 * cross + bubble.value.detach() * inner.laplacian
         return self._lift.laplacian.detach() + mixed
 
 

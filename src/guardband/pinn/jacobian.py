@@ -15,7 +15,7 @@ from torch.func import functional_call, vmap
 from guardband.pinn.derivatives import Residual
 from guardband.problems import AutogradField, Field
 
-CHUNK = 128
+POINTS_AT_ONCE = 128
 """How many points are differentiated at a time; each holds some ten copies of the weights."""
 
 
@@ -36,7 +36,7 @@ def jacobian(
     >>> slopes.tolist()  # of w1 x1 + w2 x2 + b
     [[[3.0, 4.0, 1.0]]]
     """
-    parts = [_part(residual, net, chunk, names) for chunk in x.split(CHUNK)]
+    parts = [_part(residual, net, chunk, names) for chunk in x.split(POINTS_AT_ONCE)]
     misses, slopes = zip(*parts, strict=True)
     return torch.cat(misses), torch.cat(slopes)
 

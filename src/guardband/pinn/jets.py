@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from guardband.pinn.activations import Activation
 
-CHUNK = 1024
+TILE = 1024
 """How many points go through the network at a time: enough to keep a core busy, few enough for its cache."""
 
 
@@ -65,7 +65,7 @@ class Workspace:
         self._pool.append(self._held)
 
     def take(self, key: Any, like: Tensor, *shape: int) -> Tensor:
-        """An uninitialised tensor of this shape, the same one at every call with the same key."""
+        """An uninitialized tensor of this shape, the same one at every call with the same key."""
         held = self._held.get(key)
         if held is None or held.shape != shape or held.dtype != like.dtype or held.device != like.device:
             held = self._held[key] = like.new_empty(shape)
@@ -225,7 +225,7 @@ def compiled_passes() -> tuple[Callable[..., Any], Callable[..., Any]]:
 class Jet(torch.autograd.Function):
     """The jet of an MLP as one differentiable function of its weights and biases.
 
-    `Jet.apply(x, layers, channels, pool, compiled, *weights, *biases) -> (channels, n, m)`. It can be
+    `Jet.apply(x, layers, channels, pool, compile, *weights, *biases) -> (channels, n, m)`. It can be
     differentiated once; torch says so when asked for more. `pool` keeps workspaces between steps.
     """
 
@@ -236,7 +236,7 @@ class Jet(torch.autograd.Function):
         layers: Layers,
         channels: Channels,
         pool: list[dict[Any, Tensor]],
-        compiled: bool,
+        compile: bool,
         *parameters: Tensor,
     ) -> Tensor:
         """Points in chunks, so that what a chunk touches stays in the cache."""
@@ -247,28 +247,28 @@ class Jet(torch.autograd.Function):
         pieces, kept = [], []
         for piece, part in _chunks(x, layers):
             space = Workspace(pool)
-            if compiled:
+            if compile:
                 outputs, saved = compiled_passes()[0](piece, part, channels)
                 outputs = torch.stack(outputs)
             else:
                 outputs, saved = forward_pass(piece, part, channels, space)
             pieces.append(outputs)
             kept.append((piece, part, saved, space))
-        ctx.kept = kept, channels, compiled
+        ctx.kept = kept, channels, compile
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients of all weights and biases, summed over the chunks."""
-        kept, channels, compiled = ctx.kept
+        kept, channels, compile = ctx.kept
         (grad,) = grads
         totals: list[Tensor] = []
         start = 0
         for piece, part, saved, space in kept:
             outer = grad[:, start : start + len(piece)].contiguous()
             start += len(piece)
-            if compiled:
+            if compile:
                 terms = compiled_passes()[1](list(outer.unbind()), piece, part, channels, saved)
             else:
                 terms = reverse_pass(outer, piece, part, channels, saved, space)
@@ -278,11 +278,11 @@ class Jet(torch.autograd.Function):
 
 def _chunks(x: Tensor, layers: Layers) -> list[tuple[Tensor, Layers]]:
     """The points and the dropout masks, cut alike."""
-    starts = range(0, max(1, len(x)), CHUNK)
+    starts = range(0, max(1, len(x)), TILE)
     return [
         (
-            x[s : s + CHUNK],
-            layers._replace(masks=[None if m is None else m[s : s + CHUNK] for m in layers.masks]),
+            x[s : s + TILE],
+            layers._replace(masks=[None if m is None else m[s : s + TILE] for m in layers.masks]),
         )
         for s in starts
     ]

@@ -7,7 +7,7 @@ log-likelihood of a network is
 
 where the means are over measurements, over the domain and over its faces. Equation and conditions thus count
 as much as all measurements together, however many points are used to average them: the points stand for a
-continuum and are not so many pieces of evidence. Training minimises U; Bayesian predictors sample exp(-U).
+continuum and are not so many pieces of evidence. Training minimizes U; Bayesian predictors sample exp(-U).
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from guardband.kept import kept
 from guardband.models import evaluating
 from guardband.pinn.derivatives import Residual, differentiate, needs_of, split
 from guardband.pinn.networks import Constrained
@@ -29,6 +30,7 @@ TERMS = ("data", "physics", "boundary")
 """The terms of the loss, in the order in which they are listed everywhere."""
 
 
+@kept
 @dataclass(frozen=True)
 class Likelihood:
     """Noise scales: how far data (in the units of y), equation and conditions may be off.
@@ -56,7 +58,7 @@ class Likelihood:
 
     @classmethod
     def from_weights(cls, *, data: float, physics: float, boundary: float) -> Likelihood:
-        """The scales under which training minimises a sum of mean squares with these weights."""
+        """The scales under which training minimizes a sum of mean squares with these weights."""
         return cls(data**-0.5, physics**-0.5, boundary**-0.5)
 
     def completed(self, problem: Problem, size: float) -> Likelihood:
@@ -113,8 +115,8 @@ def fixed_points(
     problem: Problem,
     net: nn.Module,
     data: tuple[Tensor, Tensor],
-    inside: int | tuple[int, ...] | None,
-    faces: int,
+    n_interior: int | tuple[int, ...] | None,
+    n_boundary: int,
     generator: torch.Generator | None,
 ) -> Points:
     """Points that stay: all data, quasi-random points inside and random ones on the faces.
@@ -124,10 +126,10 @@ def fixed_points(
     """
     x, y = data
     domain = problem.domain
-    counts = inside or (256 if domain.d == 1 else 768)
+    counts = n_interior or (256 if domain.d == 1 else 768)
     whole = counts if isinstance(counts, int) else math.prod(counts)
     within = domain.grid(counts) if generator is None else domain.quasi(whole, seed=generator.initial_seed())
-    on_faces = [c.points(domain, faces, generator) for c in conditions_of(problem, net)]
+    on_faces = [c.points(domain, n_boundary, generator) for c in conditions_of(problem, net)]
     return Points(x, y, within.to(x), tuple(points.to(x) for points in on_faces))
 
 
@@ -142,12 +144,12 @@ class MeanSquares:
     net: nn.Module
     conditions: Sequence[Condition]
 
-    def __init__(self, problem: Problem, net: nn.Module, sample: Points, *, compiled: bool = False) -> None:
+    def __init__(self, problem: Problem, net: nn.Module, sample: Points, *, compile: bool = False) -> None:
         self.problem, self.net = problem, net
         self.conditions = conditions_of(problem, net)
         inside = needs_of(problem.residual, net, sample.inside)
         needs = [needs_of(c.residual, net, x) for c, x in zip(self.conditions, sample.faces, strict=True)]
-        self._field = differentiate(net, inside, compiled=compiled)
+        self._field = differentiate(net, inside, compile=compile)
         self._slopes = [None if need.only_value else differentiate(net, need) for need in needs]
         line = problem.domain.d == 1
         self._rides = [line and not need.only_value and inside.cover(need, 1) for need in needs]

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Sequence
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
 
+from guardband.kept import kept
+from guardband.pinn.activations import ACTIVATIONS
 from guardband.problems import Box
-
-Function: TypeAlias = Callable[[Tensor], Tensor]
-"""A function of tensors."""
+from guardband.problems.conditions import Function
 
 
 class MLP(nn.Module):
@@ -55,7 +55,7 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairs)
         self.register_buffer("center", torch.zeros(sizes[0]))
         self.register_buffer("reach", torch.ones(sizes[0]))
-        self._initialise()
+        self._initialize()
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs (n, m) at points x (n, d)."""
@@ -91,7 +91,7 @@ class MLP(nn.Module):
         self.reach.copy_(torch.tensor(domain.reach))
 
     @torch.no_grad()
-    def _initialise(self) -> None:
+    def _initialize(self) -> None:
         """Xavier-uniform weights with the gain of tanh, biases uniform in +-1 / sqrt(fan in)."""
         for layer in self.linears:
             n_out, n_in = layer.weight.shape
@@ -127,31 +127,57 @@ def mlp(
     return MLP([d, *widths, outputs], activation, dropout, where, seed)
 
 
-class Constrained(nn.Module):
-    """u = lift(x) + mask(x) net(x): conditions met exactly, whatever the weights.
+LARGEST = 100_000
+"""The widest layer of a network that is made of a file."""
 
-    `lift` meets the conditions and `mask` vanishes where they hold (to second order where they speak of
-    derivatives); a problem may bring both: `Constrained(net, problem.lift, problem.mask)`.
+
+def _parts(net: MLP) -> dict[str, Any] | None:
+    if net.activation not in ACTIVATIONS:
+        return None  # a function of somebody's own
+    settings = {"sizes": list(net.sizes), "dropout": net.dropout, "where": net.where}
+    return {**settings, "activation": net.activation.__name__, "weights": dict(net.state_dict())}
+
+
+def _made(parts: dict[str, Any]) -> MLP:
+    sizes, weights = parts["sizes"], parts["weights"]
+    if not all(isinstance(size, int) and 0 < size <= LARGEST for size in sizes):
+        raise ValueError(f"Layers should have 1 to {LARGEST} neurons, got {str(sizes)[:80]}.")
+    if sum(a * b for a, b in itertools.pairwise(sizes)) > sum(w.numel() for w in weights.values()):
+        raise ValueError("Layers should be as large as their weights, these are larger.")
+    known = {function.__name__: function for function in ACTIVATIONS}
+    net = MLP(sizes, known[parts["activation"]], parts["dropout"], parts["where"])
+    net.to(next(iter(weights.values())).dtype).load_state_dict(weights)
+    return net.eval()
+
+
+kept(parts=_parts, made=_made)(MLP)
+
+
+class Constrained(nn.Module):
+    """u = lift(x) + bubble(x) net(x): conditions met exactly, whatever the weights.
+
+    `lift` meets the conditions and `bubble` vanishes where they hold (to second order where they speak of
+    derivatives); a problem may bring both: `Constrained(net, problem.lift, problem.bubble)`.
 
     >>> import torch
     >>> import guardband as gb
     >>> problem = gb.problems.Poisson1D()
-    >>> net = gb.Constrained(gb.mlp(1, [16, 16]), problem.lift, problem.mask)
+    >>> net = gb.Constrained(gb.mlp(1, [16, 16]), problem.lift, problem.bubble)
     >>> bool((net(torch.tensor([[0.0], [1.0]])) == 0).all())
     True
     """
 
     net: nn.Module
     lift: Function
-    mask: Function
+    bubble: Function
 
-    def __init__(self, net: nn.Module, lift: Function, mask: Function) -> None:
+    def __init__(self, net: nn.Module, lift: Function, bubble: Function) -> None:
         super().__init__()
-        self.net, self.lift, self.mask = net, lift, mask
+        self.net, self.lift, self.bubble = net, lift, bubble
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs (n, m) at points x (n, d)."""
-        return self.lift(x) + self.mask(x) * self.net(x)
+        return self.lift(x) + self.bubble(x) * self.net(x)
 
     def features(self, x: Tensor) -> Tensor:
         """The penultimate layer of the network inside."""

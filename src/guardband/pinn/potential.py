@@ -20,7 +20,7 @@ from torch.func import functional_call
 from guardband.pinn.derivatives import Residual
 from guardband.pinn.jacobian import jacobian, value
 from guardband.pinn.likelihood import Likelihood, MeanSquares, Points, conditions_of, fixed_points
-from guardband.pinn.train import Fitted, training_data
+from guardband.pinn.train import Fitted, tensors_of
 from guardband.problems import Problem
 
 
@@ -55,8 +55,8 @@ class Prior:
 class Potential:
     """U(theta) of a fitted network and its derivatives: `potential(theta)` is a scalar to differentiate.
 
-    `start` is theta of the fitted network. Equation and conditions are averaged over fixed points, `inside`
-    and `faces` many; both default to what the training used.
+    `start` is theta of the fitted network. Equation and conditions are averaged over fixed points,
+    `n_interior` and `n_boundary` many; both default to what the training used.
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
@@ -81,8 +81,8 @@ class Potential:
         fitted: Fitted,
         prior: Prior | None = None,
         *,
-        inside: int | tuple[int, ...] | None = None,
-        faces: int | None = None,
+        n_interior: int | tuple[int, ...] | None = None,
+        n_boundary: int | None = None,
         seed: int = 0,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -93,15 +93,18 @@ class Potential:
             )
         self.problem, self.likelihood, self.prior = fitted.problem, fitted.likelihood, prior or Prior()
         net = copy.deepcopy(fitted.net).to(dtype).eval()
-        x, y = training_data(fitted.problem, fitted.train, net)
+        x, y = tensors_of(fitted.problem, fitted.training_data, net)
         if not len(x):
             raise ValueError(
                 "A posterior needs the observations the network was trained on; it has none. Train it with "
                 "some: gb.fit(problem, net, observations)."
             )
         generator = torch.Generator().manual_seed(seed)
-        inside, faces = inside or fitted.recipe.inside, faces or fitted.recipe.faces
-        self.points = fixed_points(fitted.problem, net, (x, y), inside, faces, generator)
+        n_interior, n_boundary = (
+            n_interior or fitted.recipe.n_interior,
+            n_boundary or fitted.recipe.n_boundary,
+        )
+        self.points = fixed_points(fitted.problem, net, (x, y), n_interior, n_boundary, generator)
         self.n = len(x)
         self._misses = _Misses(MeanSquares(fitted.problem, net, self.points))
         self.start = flat_weights(net)
@@ -126,7 +129,7 @@ class Potential:
     def gradients(self, names: Sequence[str] | None = None, *, physics: bool = True) -> Tensor:
         """The gradient of every miss at the start, over its noise: (misses, weights).
 
-        G of the generalised Gauss-Newton matrix G^T G, the curvature of the misfit. `names` chooses weights,
+        G of the generalized Gauss-Newton matrix G^T G, the curvature of the misfit. `names` chooses weights,
         and `physics=False` leaves out equation and conditions.
         """
         points, scales = self.points, self.likelihood

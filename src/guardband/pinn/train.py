@@ -16,7 +16,8 @@ from torch import Tensor, nn
 from tqdm.auto import tqdm
 
 from guardband.arrays import Array, rows, to_torch
-from guardband.models import evaluate
+from guardband.kept import kept
+from guardband.models import call_model
 from guardband.pinn import checkpoint as checkpoints
 from guardband.pinn.likelihood import (
     TERMS,
@@ -33,6 +34,7 @@ from guardband.problems import Problem
 from guardband.values import Observations
 
 
+@kept(optional=("problem",))
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
     """A trained network with all that made it; called like its network, with numpy or torch.
@@ -48,18 +50,19 @@ class Fitted:
 
     net: nn.Module
     problem: Problem
-    train: Observations | None
+    training_data: Observations | None
     likelihood: Likelihood
     recipe: Recipe
     history: list[dict[str, float]]
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.net.parameters())
-        return f"Fitted({type(self.net).__name__} of {weights} weights, {self.problem!r}, {self.train!r})"
+        net = f"{type(self.net).__name__} of {weights} weights"
+        return f"Fitted({net}, {self.problem!r}, {self.training_data!r})"
 
     def __call__(self, x: Array) -> Array:
         """The outputs (n, m) at points x (n, d), as the kind of array x is."""
-        return evaluate(self.net, rows(x, "x"))
+        return call_model(self.net, rows(x, "x"))
 
 
 class TrainingDiverged(RuntimeError):
@@ -83,14 +86,14 @@ class TrainingDiverged(RuntimeError):
 def fit(
     problem: Problem,
     net: nn.Module,
-    train: Observations | None = None,
+    training_data: Observations | None = None,
     *,
     likelihood: Likelihood | None = None,
     recipe: Recipe | None = None,
     seed: int = 0,
     callback: Callable[[int, dict[str, float]], None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
-    compiled: bool | None = None,
+    compile: bool | None = None,
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
     progress: bool = True,
@@ -99,7 +102,7 @@ def fit(
 
     The loss is the likelihood's negative logarithm: squares over noise variances. `callback(step, row)` is
     called with each row of the history. With a `checkpoint` file a killed run goes on, bit for bit, when
-    called again in the same way; the file is removed at the end. `compiled` uses `torch.compile`, by default
+    called again in the same way; the file is removed at the end. `compile` uses `torch.compile`, by default
     where the run is long enough to pay for it; results then differ in the last digits.
 
     >>> import guardband as gb
@@ -113,9 +116,9 @@ def fit(
     likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
     if not isinstance(likelihood, Likelihood):
         raise TypeError(f"`likelihood` should be gb.Likelihood(data=...), got {likelihood!r}.")
-    if train is not None and not isinstance(train, Observations):
-        train = Observations(*train)
-    run = _Run(problem, net, train, likelihood, recipe, seed, compiled, device, dtype)
+    if training_data is not None and not isinstance(training_data, Observations):
+        training_data = Observations(*training_data)
+    run = _Run(problem, net, training_data, likelihood, recipe, seed, compile, device, dtype)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         run.load(checkpoints.read(path), path)
@@ -145,27 +148,27 @@ class _Run:
         self,
         problem: Problem,
         net: nn.Module,
-        train: Observations | None,
+        training_data: Observations | None,
         likelihood: Likelihood,
         recipe: Recipe,
         seed: int,
-        compiled: bool | None,
+        compile: bool | None,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
         _check_sizes(problem, net)
-        self.problem, self.recipe, self.train, self.seed = problem, recipe, train, seed
+        self.problem, self.recipe, self.training_data, self.seed = problem, recipe, training_data, seed
         self.net = _copied(net, problem, device, dtype).train()
         self.like = next(self.net.parameters())
         self.generator = torch.Generator().manual_seed(seed)
-        self.data = training_data(problem, train, self.net)
+        self.data = tensors_of(problem, training_data, self.net)
         placing = None if recipe.even else self.generator
-        self.full = fixed_points(problem, self.net, self.data, recipe.inside, recipe.faces, placing)
+        self.full = fixed_points(problem, self.net, self.data, recipe.n_interior, recipe.n_boundary, placing)
         check_shapes(problem, self.net, self.full)
         size = float(self.data[1].square().mean().sqrt()) if len(self.data[1]) else 1.0
         self.likelihood = likelihood.completed(problem, size or 1.0)
-        compiled = self._pays() if compiled is None else compiled
-        self.mean_squares = MeanSquares(problem, self.net, self.full, compiled=compiled)
+        compile = self._pays() if compile is None else compile
+        self.mean_squares = MeanSquares(problem, self.net, self.full, compile=compile)
         self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
         self.lbfgs = self._lbfgs()
         self.step, self.done, self.history = 0, False, []
@@ -196,7 +199,7 @@ class _Run:
         return squares.detach()
 
     def _lbfgs_steps(self) -> Tensor:
-        """EVERY iterations on the fixed points; done when the loss has fallen by less than `patience`."""
+        """EVERY iterations on the fixed points; done when they gain less than `min_improvement`."""
         seen: list[Tensor] = []
         weights = self._weights(1.0)
 
@@ -210,7 +213,7 @@ class _Run:
 
         self.lbfgs.step(closure)  # type: ignore[arg-type]
         before, after = (float(weights @ squares.detach()) for squares in (seen[0], seen[-1]))
-        self.done = not after < (1 - self.recipe.patience) * before
+        self.done = not after < (1 - self.recipe.min_improvement) * before
         self.step += EVERY
         return seen[-1].detach()
 
@@ -276,7 +279,7 @@ class _Run:
     def fitted(self) -> Fitted:
         """The result so far."""
         net = copy.deepcopy(self.net).eval()
-        return Fitted(net, self.problem, self.train, self.likelihood, self.recipe, list(self.history))
+        return Fitted(net, self.problem, self.training_data, self.likelihood, self.recipe, list(self.history))
 
     def state(self) -> dict[str, Any]:
         """All that changes, for a checkpoint."""
@@ -305,21 +308,21 @@ class _Run:
         self.net.load_state_dict(state["net"])
         self.adam.load_state_dict(state["adam"])
         self.lbfgs.load_state_dict(state["lbfgs"])
-        for generator, kept in zip(self._generators(), state["generators"], strict=True):
-            generator.set_state(kept)
+        for generator, stored in zip(self._generators(), state["generators"], strict=True):
+            generator.set_state(stored)
         self.good = copy.deepcopy(self.net.state_dict())
 
     def _generators(self) -> list[torch.Generator]:
         return [self.generator, *(m.generator for m in self.net.modules() if isinstance(m, MLP))]
 
 
-def training_data(problem: Problem, train: Observations | None, net: nn.Module) -> tuple[Tensor, Tensor]:
+def tensors_of(problem: Problem, training_data: Observations | None, net: nn.Module) -> tuple[Tensor, Tensor]:
     """The observations as tensors like the network's weights; none are two empty ones."""
     like = next(net.parameters())
     d, m = problem.domain.d, problem.outputs
-    if train is None:
+    if training_data is None:
         return like.new_zeros(0, d), like.new_zeros(0, m)
-    x, y = (to_torch(part).to(like) for part in train)
+    x, y = (to_torch(part).to(like) for part in training_data)
     if x.shape[1] != d or y.shape[1] != m:
         raise ValueError(
             f"Observations of this problem have {d} coordinates and {m} outputs, "

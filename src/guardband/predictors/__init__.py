@@ -1,18 +1,18 @@
 """How sure: predictors say what they believe and where they are unsure. All are fixed functions of x."""
 
-from guardband.predictors.constant import Constant
 from guardband.predictors.distance import Distance, LatentDistance
 from guardband.predictors.draws import Draws
 from guardband.predictors.dropout import Dropout
 from guardband.predictors.ensemble import Ensemble
+from guardband.predictors.function import PredictionFunction
 from guardband.predictors.given import Given
 from guardband.predictors.hmc import HMC
 from guardband.predictors.laplace import Laplace, LastLayerLaplace
+from guardband.predictors.mean_only import MeanOnly
 from guardband.predictors.variational import MeanFieldVI
 
 __all__ = [
     "HMC",
-    "Constant",
     "Distance",
     "Draws",
     "Dropout",
@@ -22,4 +22,6 @@ __all__ = [
     "LastLayerLaplace",
     "LatentDistance",
     "MeanFieldVI",
+    "MeanOnly",
+    "PredictionFunction",
 ]

@@ -9,15 +9,17 @@ from typing import Any
 import numpy as np
 
 from guardband import extras
+from guardband.kept import kept
 
 
+@kept
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
     """Chains of weights, told by a few numbers; the first axis counts chains, the second draws.
 
     `potential` is U, `norm` is |theta|, `predictions` (chains, draws, probes) are outputs at points of the
     domain. `prior_norm` is the |theta| that is typical of the prior.
-    R-hat and the effective sample size are ArviZ's rank-normalised split and bulk versions.
+    R-hat and the effective sample size are ArviZ's rank-normalized split and bulk versions.
     """
 
     acceptance: np.ndarray
@@ -56,7 +58,7 @@ class Diagnostics:
             norm = float(self.norm.mean())
             if norm < 0.5 * self.prior_norm:
                 return (
-                    "The chains have not left the neighbourhood of their starting points: "
+                    "The chains have not left the neighborhood of their starting points: "
                     f"|theta| {norm:.3g}, prior-typical {self.prior_norm:.3g}; use as a local scale only."
                 )
             return f"The chains do not agree yet: R-hat of {worst} is {self.rhat[worst]:.2f}; draw more."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from abc import abstractmethod
 from collections.abc import Iterator, Mapping
 
 import torch
@@ -10,14 +11,57 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from guardband.arrays import Array, like, to_torch
+from guardband.kept import kept
 from guardband.models import evaluating
-from guardband.values import Observations, Prediction
+from guardband.values import Observations, Prediction, Predictor
 
 AT_ONCE = 2_000_000
 """How many activations are held at a time: draws times points times the widest layer."""
 
 
-class Draws:
+class StackedWeights(Predictor):
+    """What `Draws`, `Dropout`, `MeanFieldVI` and `HMC` share: a network with stacked weights (draws, ...)."""
+
+    net: nn.Module
+    stacked: dict[str, Tensor]
+    training_data: Observations | None
+
+    def __init__(
+        self, net: nn.Module, stacked: Mapping[str, Tensor], training_data: Observations | None = None
+    ) -> None:
+        self.net = copy.deepcopy(net).eval()
+        self.stacked, self.training_data = dict(stacked), training_data
+
+    def __call__(self, x: Array) -> Prediction:
+        """Mean and standard deviation over the draws; memory does not grow with their number."""
+        parts = [torch.std_mean(part.double(), dim=0) for part in self._parts(x)]
+        spread, mean = (torch.cat(found) for found in zip(*parts, strict=True))
+        return Prediction(x, like(x, mean), like(x, spread))
+
+    def outputs(self, x: Array) -> Tensor:
+        """What each draw says at x: (draws, n, m)."""
+        return torch.cat(list(self._parts(x)), dim=1)
+
+    def __len__(self) -> int:
+        return len(next(iter(self.stacked.values())))
+
+    @abstractmethod
+    def __repr__(self) -> str:
+        """How many draws, and of what kind."""
+
+    def _parts(self, x: Array) -> Iterator[Tensor]:
+        """What each draw says at a few points at a time."""
+        points = to_torch(x).to(next(self.net.parameters()))
+        widest = max(p.shape[0] for p in self.net.parameters())
+        with evaluating(self.net), torch.no_grad():
+            for part in points.split(max(1, AT_ONCE // (len(self) * widest))):
+                yield vmap(lambda weights, part=part: functional_call(self.net, weights, (part,)))(
+                    self.stacked
+                )
+
+
+@kept
+class Draws(StackedWeights):
     """A network with stacked weights (draws, ...): the mean over them, and their standard deviation as scale.
 
     Parameters that are not in `stacked` are shared by all draws. The draws are kept, so the predictor is a
@@ -32,42 +76,5 @@ class Draws:
     (tensor([[2.]]), tensor([[1.]]))
     """
 
-    net: nn.Module
-    stacked: dict[str, Tensor]
-    train: Observations | None
-
-    def __init__(
-        self, net: nn.Module, stacked: Mapping[str, Tensor], train: Observations | None = None
-    ) -> None:
-        self.net = copy.deepcopy(net).eval()
-        self.stacked, self.train = dict(stacked), train
-
-    def __call__(self, x: Array) -> Prediction:
-        """Mean and standard deviation over the draws; memory does not grow with their number."""
-        parts = [torch.std_mean(part.double(), dim=0) for part in self._parts(x)]
-        spread, mean = (torch.cat(found) for found in zip(*parts, strict=True))
-        return Prediction(x, like(x, mean), like(x, spread))
-
-    def at_training(self, x_train: Array) -> Prediction:
-        """The prediction at training points, taken as it is."""
-        return self(x_train)
-
-    def outputs(self, x: Array) -> Tensor:
-        """What each draw says at x: (draws, n, m)."""
-        return torch.cat(list(self._parts(x)), dim=1)
-
-    def __len__(self) -> int:
-        return len(next(iter(self.stacked.values())))
-
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({len(self)} draws)"
-
-    def _parts(self, x: Array) -> Iterator[Tensor]:
-        """What each draw says at a few points at a time."""
-        points = to_torch(x).to(next(self.net.parameters()))
-        widest = max(p.shape[0] for p in self.net.parameters())
-        with evaluating(self.net), torch.no_grad():
-            for part in points.split(max(1, AT_ONCE // (len(self) * widest))):
-                yield vmap(lambda weights, part=part: functional_call(self.net, weights, (part,)))(
-                    self.stacked
-                )
+        return f"Draws({len(self)} draws)"

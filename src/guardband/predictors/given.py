@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from guardband.arrays import Array
-from guardband.models import Model, evaluate
-from guardband.values import Observations, Prediction
+from guardband.frames import is_frame, numbers
+from guardband.kept import kept
+from guardband.models import Model, call_model
+from guardband.values import Observations, Prediction, Predictor
 
 
+@kept
 @dataclass(frozen=True, eq=False)
-class Given:
+class Given(Predictor):
     """Your own mean and your own uncertainty: two torch modules or functions of x (n, d).
 
     `scale` says where the error is likely to be large, (n, m) and >= 0, in the units of the mean; a
@@ -24,14 +28,12 @@ class Given:
     array([[0.1]])
     """
 
+    takes_frames: ClassVar[bool] = True
     mean: Model
     scale: Model
-    train: Observations | None = field(default=None, kw_only=True)
+    training_data: Observations | None = field(default=None, kw_only=True)
 
     def __call__(self, x: Array) -> Prediction:
         """Both functions at x."""
-        return Prediction(x, evaluate(self.mean, x), evaluate(self.scale, x))
-
-    def at_training(self, x_train: Array) -> Prediction:
-        """The prediction at training points, taken as it is."""
-        return self(x_train)
+        at = numbers(x) if is_frame(x) else x
+        return Prediction(at, call_model(self.mean, x), call_model(self.scale, x))

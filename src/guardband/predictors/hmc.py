@@ -10,10 +10,11 @@ import torch
 from tqdm.auto import tqdm
 
 from guardband import extras
+from guardband.kept import kept
 from guardband.pinn import Fitted
 from guardband.pinn.potential import Potential, Prior, named
 from guardband.predictors.diagnostics import Diagnostics
-from guardband.predictors.draws import Draws
+from guardband.predictors.draws import StackedWeights
 
 TREE_DEPTH = 6
 """NUTS takes at most 2 to this power gradients per draw."""
@@ -22,12 +23,13 @@ PROBES = 16
 """At how many points of the domain predictions are followed along the chains."""
 
 
-class HMC(Draws):
+@kept
+class HMC(StackedWeights):
     """Draws from the posterior of the weights by Pyro: one chain from each fitted network.
 
     The posterior is that of the likelihood the networks were fitted with, under a normal `prior`. The step
     size adapts during `warmup`; each draw takes `leapfrog` gradients (with `sampler="nuts"`, as many as it
-    likes up to 2^6). For networks of thousands of weights no affordable run leaves the neighbourhood of its
+    likes up to 2^6). For networks of thousands of weights no affordable run leaves the neighborhood of its
     start: `diagnostics.verdict` says so, and the spread is then a local scale only.
     Cost: (warmup + draws) x leapfrog gradients per chain, some two trainings each by default; per point as
     many evaluations as there are draws in all. Needs `pip install "guardband[bayes]"`.
@@ -48,14 +50,17 @@ class HMC(Draws):
         leapfrog: int = 10,
         sampler: Literal["hmc", "nuts"] = "hmc",
         prior: Prior | None = None,
-        inside: int = 512,
-        faces: int = 256,
+        n_interior: int = 512,
+        n_boundary: int = 256,
         seed: int = 0,
         progress: bool = True,
     ) -> None:
         extras.load("pyro", "bayes")
         starts = (fitted, *others)
-        potentials = [Potential(start, prior, inside=inside, faces=faces, seed=seed) for start in starts]
+        potentials = [
+            Potential(start, prior, n_interior=n_interior, n_boundary=n_boundary, seed=seed)
+            for start in starts
+        ]
         sizes = sorted({len(potential.start) for potential in potentials})
         if len(sizes) > 1:
             raise ValueError(
@@ -71,7 +76,7 @@ class HMC(Draws):
         potential = potentials[0]
         weights = torch.stack([chain["theta"] for chain in chains])
         net = potential.net
-        super().__init__(net, named(net, weights.flatten(0, 1)), fitted.train)
+        super().__init__(net, named(net, weights.flatten(0, 1)), fitted.training_data)
         probes = fitted.problem.domain.quasi(PROBES, seed=seed)
         outputs = self.outputs(probes)[..., 0].reshape(len(chains), draws, PROBES)
         self.diagnostics: Diagnostics = Diagnostics(
@@ -84,6 +89,9 @@ class HMC(Draws):
             predictions=outputs.double().cpu().numpy(),
             prior_norm=float(potential.scales.norm()),
         )
+
+    def __repr__(self) -> str:
+        return f"HMC({len(self)} draws)"
 
 
 def _chain(

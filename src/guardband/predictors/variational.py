@@ -9,12 +9,14 @@ from torch import Tensor
 from tqdm.auto import tqdm
 
 from guardband import extras
+from guardband.kept import kept
 from guardband.pinn import Fitted
 from guardband.pinn.potential import Potential, Prior, named
-from guardband.predictors.draws import Draws
+from guardband.predictors.draws import StackedWeights
 
 
-class MeanFieldVI(Draws):
+@kept
+class MeanFieldVI(StackedWeights):
     """A diagonal normal over the weights that maximises the evidence lower bound, found by Pyro.
 
     It starts from the fitted network with small spreads. `kl` is the weight of the divergence from the
@@ -45,21 +47,23 @@ class MeanFieldVI(Draws):
         steps: int = 1000,
         learning_rate: float = 1e-4,
         draws: int = 100,
-        inside: int = 256,
-        faces: int = 256,
+        n_interior: int = 256,
+        n_boundary: int = 256,
         seed: int = 0,
         progress: bool = True,
     ) -> None:
         if not 0 < kl <= 1:
             raise ValueError(f"`kl` should lie in (0, 1], 1 being the evidence lower bound, got {kl}.")
         self.kl, self.steps = kl, steps
-        potential = Potential(fitted, prior or Prior(fan_in=True), inside=inside, faces=faces, seed=seed)
+        potential = Potential(
+            fitted, prior or Prior(fan_in=True), n_interior=n_interior, n_boundary=n_boundary, seed=seed
+        )
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self.mean, self.spread, self.history = _fit(potential, kl, steps, learning_rate, progress)
             noise = torch.randn(draws, len(self.mean))
         weights = self.mean + self.spread * noise.to(self.mean)
-        super().__init__(fitted.net, named(fitted.net, weights), fitted.train)
+        super().__init__(fitted.net, named(fitted.net, weights), fitted.training_data)
 
     def __repr__(self) -> str:
         kind = "evidence lower bound" if self.kl == 1 else f"tempered, kl={self.kl:g}"

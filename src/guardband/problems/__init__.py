@@ -2,7 +2,7 @@
 
 from guardband.problems import noise
 from guardband.problems.allen_cahn import AllenCahn2D
-from guardband.problems.base import Problem, Settings
+from guardband.problems.base import Problem
 from guardband.problems.box import Box, Face
 from guardband.problems.conditions import Condition, Dirichlet, Initial, Neumann
 from guardband.problems.field import AutogradField, Field
@@ -24,6 +24,5 @@ __all__ = [
     "Neumann",
     "Poisson1D",
     "Problem",
-    "Settings",
     "noise",
 ]

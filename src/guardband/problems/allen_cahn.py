@@ -6,12 +6,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.problems.base import Problem, Settings
+from guardband.kept import kept
+from guardband.problems.base import Problem
 from guardband.problems.box import Box
 from guardband.problems.conditions import Condition, Dirichlet
 from guardband.problems.field import Field
 
 
+@kept
 @dataclass(frozen=True)
 class AllenCahn2D(Problem):
     """lambda (u_xx + u_yy) + u (u^2 - 1) = f on [-1, 1]^2; the solution is sin(pi x) sin(pi y).
@@ -24,17 +26,6 @@ class AllenCahn2D(Problem):
     diffusion: float = 0.05
 
     domain: ClassVar[Box] = Box((-1, -1), (1, 1))
-    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
-        widths=(16, 32, 64, 64, 64, 32, 16),
-        train=300,
-        cal=100,
-        test=100,
-        noise=0.05,
-        collocation=32,
-        boundary=800,
-        steps=5000,
-        weights=(1, 5, 1),
-    )
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """lambda laplacian(u) + u (u^2 - 1) - f."""
@@ -57,6 +48,6 @@ class AllenCahn2D(Problem):
         """Zero, as on the sides."""
         return torch.zeros_like(x[:, :1])
 
-    def mask(self, x: Tensor) -> Tensor:
+    def bubble(self, x: Tensor) -> Tensor:
         """(1 - x^2) (1 - y^2)."""
         return (1 - x**2).prod(dim=1, keepdim=True)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -14,30 +13,6 @@ from guardband.problems.box import Box
 from guardband.problems.conditions import Condition
 from guardband.problems.field import Field
 from guardband.values import Observations
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The settings of an experiment in the paper (arXiv:2509.13717), as its authors ran it.
-
-    >>> import guardband as gb
-    >>> settings = gb.problems.Poisson1D.paper
-    >>> settings.widths, settings.train, settings.cal, settings.noise
-    ((25, 35, 35, 25), 60, 30, 0.15)
-    """
-
-    widths: tuple[int, ...]
-    train: int
-    cal: int
-    test: int
-    noise: float
-    collocation: int | tuple[int, ...]
-    boundary: int
-    steps: int
-    weights: tuple[float, float, float]
-    decay_every: int = 5000
-    decay: float = 0.7
-    neighbours: int = 20
 
 
 class Problem(ABC):
@@ -63,7 +38,6 @@ class Problem(ABC):
 
     domain: ClassVar[Box]
     outputs: ClassVar[int] = 1
-    paper: ClassVar[Settings | None] = None
 
     @abstractmethod
     def residual(self, x: Tensor, u: Field) -> Tensor:
@@ -78,12 +52,12 @@ class Problem(ABC):
         raise NotImplementedError(f"{type(self).__name__} has no known solution; write `solution(self, x)`.")
 
     def lift(self, x: Tensor) -> Tensor:
-        """A function (n, m) that meets the conditions; with `mask` it makes them hard constraints."""
-        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `mask`.")
+        """A function (n, m) that meets the conditions; with `bubble` it makes them hard constraints."""
+        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `bubble`.")
 
-    def mask(self, x: Tensor) -> Tensor:
-        """A function (n, 1) that vanishes where the conditions hold: u = lift + mask net meets them."""
-        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `mask`.")
+    def bubble(self, x: Tensor) -> Tensor:
+        """A function (n, 1) that vanishes where the conditions hold: u = lift + bubble net meets them."""
+        raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `bubble`.")
 
     def observe(
         self,

@@ -6,12 +6,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.problems.base import Problem, Settings
+from guardband.kept import kept
+from guardband.problems.base import Problem
 from guardband.problems.box import Box
 from guardband.problems.conditions import Condition, Dirichlet
 from guardband.problems.field import Field
 
 
+@kept
 @dataclass(frozen=True)
 class Helmholtz3D(Problem):
     """laplacian(u) + k^2 u = f in [0, 1]^3, u = 0 on all faces; the solution is a product of sines.
@@ -24,18 +26,6 @@ class Helmholtz3D(Problem):
     wavenumber: float = torch.pi
 
     domain: ClassVar[Box] = Box((0, 0, 0), (1, 1, 1))
-    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
-        widths=(32, 64, 128, 128, 128, 64, 32),
-        train=600,
-        cal=200,
-        test=200,
-        noise=0.05,
-        collocation=20,
-        boundary=6144,
-        steps=5000,
-        weights=(1, 5, 1),
-        neighbours=15,
-    )
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """laplacian(u) + k^2 u - f."""
@@ -57,6 +47,6 @@ class Helmholtz3D(Problem):
         """Zero, as on the faces."""
         return torch.zeros_like(x[:, :1])
 
-    def mask(self, x: Tensor) -> Tensor:
+    def bubble(self, x: Tensor) -> Tensor:
         """64 x (1 - x) y (1 - y) z (1 - z)."""
         return (4 * x * (1 - x)).prod(dim=1, keepdim=True)

@@ -2,7 +2,8 @@
 
 A noise model is a function from points x (n, d) to standard deviations (n, 1); give it to
 `problem.observe(n, noise=model)`, as you may give any function of your own. The models here also know the
-`region` in which they are noisy, and `mask`, the often wider one in which the paper's authors measured.
+`region` in which they are noisy, and `authors_region`, the often wider one in which the paper's authors
+measured.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
+
+from guardband.kept import kept
 
 
 @dataclass(frozen=True)
@@ -45,11 +48,12 @@ class Noise(ABC):
     def region(self, x: Tensor) -> Tensor:
         """Whether x lies where the noise is larger, (n,) booleans."""
 
-    def mask(self, x: Tensor) -> Tensor:
+    def authors_region(self, x: Tensor) -> Tensor:
         """The region in which the paper's authors measured coverage, (n,) booleans."""
         return self.region(x)
 
 
+@kept
 @dataclass(frozen=True)
 class Even(Noise):
     """The same noise everywhere.
@@ -70,6 +74,7 @@ class Even(Noise):
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
 
+@kept
 @dataclass(frozen=True)
 class Islands(Noise):
     """Three bumps of noise in time, cut off at their half-width: the paper's oscillator.
@@ -102,6 +107,7 @@ class Islands(Noise):
         return (x[:, :1] - centers).abs().amin(dim=1, keepdim=True)
 
 
+@kept
 @dataclass(frozen=True)
 class Disc(Noise):
     """A noisy disc around the origin: the paper's scenario A.
@@ -123,11 +129,12 @@ class Disc(Noise):
         """Inside the disc."""
         return _norm(x)[:, 0] <= self.radius
 
-    def mask(self, x: Tensor) -> Tensor:
+    def authors_region(self, x: Tensor) -> Tensor:
         """A disc wider by the square root of 3."""
         return _norm(x)[:, 0] < self.radius * 3**0.5
 
 
+@kept
 @dataclass(frozen=True)
 class Ring(Noise):
     """A thin noisy ring around an ellipse: the paper's scenario B.
@@ -160,6 +167,7 @@ class Ring(Noise):
         return (radius - 1).abs() / slope.clamp(min=1e-6) - self.half_thickness
 
 
+@kept
 @dataclass(frozen=True)
 class DiscAndCorner(Noise):
     """A noisy disc and a noisy L-shaped corner: the paper's scenario C.
@@ -185,7 +193,7 @@ class DiscAndCorner(Noise):
         """Inside the disc or the corner."""
         return ((self._distance(x) < self.radius) | (self._outside(x) <= 0))[:, 0]
 
-    def mask(self, x: Tensor) -> Tensor:
+    def authors_region(self, x: Tensor) -> Tensor:
         """A slightly wider disc and a corner wider by 0.1."""
         return ((self._distance(x) < 1.05 * self.radius) | (self._outside(x) < 0.1))[:, 0]
 
@@ -197,6 +205,7 @@ class DiscAndCorner(Noise):
         return torch.stack([_to_box(x, *bar) for bar in self.bars]).amin(0)
 
 
+@kept
 @dataclass(frozen=True)
 class Front(Noise):
     """A noisy band along the curve x1 = 0.5 sin(pi x0): a field that no setting was chosen on.

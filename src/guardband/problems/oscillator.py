@@ -7,12 +7,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.problems.base import Problem, Settings
+from guardband.kept import kept
+from guardband.problems.base import Problem
 from guardband.problems.box import Box
 from guardband.problems.conditions import Condition, Initial
 from guardband.problems.field import Field
 
 
+@kept
 @dataclass(frozen=True)
 class DampedOscillator(Problem):
     """u'' + 2 zeta omega u' + omega^2 u = 0 on [0, 5], released at `start` with `velocity`.
@@ -28,17 +30,6 @@ class DampedOscillator(Problem):
     velocity: float = 0.0
 
     domain: ClassVar[Box] = Box((0,), (5,))
-    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
-        widths=(16, 32, 64, 128, 128, 64, 32, 16),
-        train=300,
-        cal=150,
-        test=1000,
-        noise=0.05,
-        collocation=200,
-        boundary=1,
-        steps=20_000,
-        weights=(1, 10, 3),
-    )
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u'' + 2 zeta omega u' + omega^2 u."""
@@ -62,6 +53,6 @@ class DampedOscillator(Problem):
         """start + velocity t."""
         return self.start + self.velocity * x
 
-    def mask(self, x: Tensor) -> Tensor:
+    def bubble(self, x: Tensor) -> Tensor:
         """(t / 5)^2, flat at the start."""
         return (x / self.domain.upper[0]) ** 2

@@ -6,12 +6,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.problems.base import Problem, Settings
+from guardband.kept import kept
+from guardband.problems.base import Problem
 from guardband.problems.box import Box
 from guardband.problems.conditions import Condition, Dirichlet
 from guardband.problems.field import Field
 
 
+@kept
 @dataclass(frozen=True)
 class Poisson1D(Problem):
     """u'' = -pi^2 sin(pi x) on [0, 1] with u = 0 at both ends; the solution is sin(pi x).
@@ -26,19 +28,6 @@ class Poisson1D(Problem):
     """
 
     domain: ClassVar[Box] = Box((0,), (1,))
-    paper: ClassVar[Settings] = Settings(  # type: ignore[assignment]  # here it is never None
-        widths=(25, 35, 35, 25),
-        train=60,
-        cal=30,
-        test=75,
-        noise=0.15,
-        collocation=200,
-        boundary=2,
-        steps=5000,
-        weights=(3, 10, 1),
-        decay_every=3000,
-        decay=0.5,
-    )
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u'' - f."""
@@ -60,6 +49,6 @@ class Poisson1D(Problem):
         """Zero, as at the ends."""
         return torch.zeros_like(x)
 
-    def mask(self, x: Tensor) -> Tensor:
+    def bubble(self, x: Tensor) -> Tensor:
         """4 x (1 - x)."""
         return 4 * x * (1 - x)

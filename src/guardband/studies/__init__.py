@@ -1,7 +1,6 @@
-"""Studies: comparisons of methods over many trainings, and the paper's own."""
+"""Studies: comparisons of methods over many trainings."""
 
-from guardband.studies.base import Cell, Result, Study, Training, Use
+from guardband.studies.base import Cell, Factory, Result, Study, Training
 from guardband.studies.grid import grid
-from guardband.studies.paper import paper
 
-__all__ = ["Cell", "Result", "Study", "Training", "Use", "grid", "paper"]
+__all__ = ["Cell", "Factory", "Result", "Study", "Training", "grid"]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -24,9 +24,9 @@ Result: TypeAlias = dict[str, Any]
 
 >>> import tempfile
 >>> import guardband as gb
->>> from guardband.studies import Training, Use, grid
+>>> from guardband.studies import Training, Factory, grid
 >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
->>> study = grid("mine", [training], {"constant": Use(gb.predictors.Constant)}, cal=30, draws=10)
+>>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
 >>> folder = tempfile.mkdtemp()
 >>> status = gb.campaign.run(study, folder, progress=False)
 >>> [sorted(result) for result in gb.campaign.results(folder)]
@@ -34,14 +34,14 @@ Result: TypeAlias = dict[str, Any]
 """
 
 
-class Use:
+class Factory:
     """A class or function and its options, to be called when a network is there.
 
     It is known by its name, so it must be one that can be imported: not a lambda.
 
     >>> import guardband as gb
-    >>> gb.studies.Use(gb.predictors.Distance, neighbours=10)
-    Use(Distance, neighbours=10)
+    >>> gb.studies.Factory(gb.predictors.Distance, n_neighbors=10)
+    Factory(Distance, n_neighbors=10)
     """
 
     make: Callable[..., Any]
@@ -56,7 +56,7 @@ class Use:
 
     def __repr__(self) -> str:
         options = "".join(f", {name}={value!r}" for name, value in self.options.items())
-        return f"Use({self.make.__name__}{options})"
+        return f"Factory({self.make.__name__}{options})"
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class Training:
     @property
     def key(self) -> str:
         """A stable name: the same for the same inputs, on any machine."""
-        return _key(self)
+        return key_of(describe(self))
 
     def observe(self) -> Observations:
         """The training data."""
@@ -117,9 +117,9 @@ class Cell:
     the result also holds the band of one calibration on so many points per axis, for figures.
 
     >>> import guardband as gb
-    >>> from guardband.studies import Cell, Training, Use
+    >>> from guardband.studies import Cell, Training, Factory
     >>> training = Training(gb.problems.Poisson1D(), widths=(16, 16), n=60)
-    >>> cell = Cell("poisson", "constant", training, Use(gb.predictors.Constant), cal=30)
+    >>> cell = Cell("poisson", "constant", training, Factory(gb.predictors.MeanOnly), cal=30)
     >>> cell.cal, cell.test, cell.draws, cell.calibrator
     (30, 100, 1000, Split())
     """
@@ -127,19 +127,29 @@ class Cell:
     experiment: str
     method: str
     training: Training
-    predictor: Use
+    predictor: Factory
     score: Score = field(default_factory=Scaled)
-    calibrator: Use | Calibrator = field(default_factory=Split)
+    calibrator: Factory | Calibrator = field(default_factory=Split)
     cal: int = 100
     test: int = 100
     draws: int = 1000
     levels: tuple[str, ...] = LEVELS
     grid: int = 0
 
+    def __post_init__(self) -> None:
+        for name, value, kinds, what in (
+            ("predictor", self.predictor, Factory, "a Factory, called when a network is there"),
+            ("score", self.score, Score, "a score such as Scaled()"),
+        ):
+            if not isinstance(value, kinds):
+                raise TypeError(f"`{name}` of a cell should be {what}, got {value!r}.")
+        if not isinstance(self.calibrator, Factory):
+            refuse_whole(self.calibrator)
+
     @property
     def key(self) -> str:
         """A stable name: the same for the same inputs, on any machine."""
-        return _key(self)
+        return key_of(describe(self))
 
 
 @dataclass(frozen=True)
@@ -147,9 +157,9 @@ class Study:
     """Cells, and what becomes of their results: `write(results, folder)` makes pages and figures.
 
     >>> import guardband as gb
-    >>> from guardband.studies import Cell, Study, Training, Use
+    >>> from guardband.studies import Cell, Study, Training, Factory
     >>> training = Training(gb.problems.Poisson1D(), widths=(16, 16), n=60)
-    >>> cell = Cell("poisson", "constant", training, Use(gb.predictors.Constant))
+    >>> cell = Cell("poisson", "constant", training, Factory(gb.predictors.MeanOnly))
     >>> def write(results, folder):
     ...     (folder / "page.md").write_text(f"{len(results)} results")
     >>> len(Study("mine", [cell], write).cells)
@@ -173,19 +183,35 @@ class Study:
             )
 
 
+def refuse_whole(calibrator: Any) -> Calibrator:
+    """The calibrator, or an error: what trains or calibrates by itself cannot be calibrated again."""
+    if isinstance(calibrator, Calibrator):
+        return calibrator
+    raise TypeError(
+        "A study calibrates one trained network again and again, by a Calibrator such as Split() or a "
+        f"Factory of one; got {type(calibrator).__name__}. A method that trains models or calibrates by "
+        "itself cannot be a cell; compare it by gb.evaluate on fresh points."
+    )
+
+
 def describe(value: Any) -> Any:
-    """A value as plain JSON: dataclasses by their kind and fields, functions and classes by their names."""
+    """A value as plain JSON: dataclasses by their kind and fields, functions and classes by their names.
+
+    A field with `metadata={"neutral": value}` is left out where it has that value: what was described before
+    the field was there is described alike, and has the same key.
+    """
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, list | tuple):
         return [describe(item) for item in value]
     if isinstance(value, Mapping):
         return {str(name): describe(item) for name, item in value.items()}
-    if isinstance(value, Use):
+    if isinstance(value, Factory):
         return {"use": describe(value.make), **describe(value.options)}
     if is_dataclass(value) and not isinstance(value, type):
-        made = {part.name: describe(getattr(value, part.name)) for part in fields(value) if part.init}
-        return {"kind": describe(type(value)), **made}
+        parts = {part: describe(getattr(value, part.name)) for part in fields(value) if part.init}
+        said = {part.name: its for part, its in parts.items() if not _neutral(part, its)}
+        return {"kind": describe(type(value)), **said}
     name = getattr(value, "__qualname__", None)
     if name is None or "<" in name:
         raise TypeError(
@@ -195,6 +221,15 @@ def describe(value: Any) -> Any:
     return f"{value.__module__.partition('.')[0]}.{name}"  # files inside a package may move
 
 
-def _key(value: Training | Cell) -> str:
-    text = json.dumps(describe(value), sort_keys=True, allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
+def key_of(described: Any) -> str:
+    """The key of what `describe` gave: the start of the SHA-256 of its JSON with sorted names."""
+    return hashlib.sha256(_text(described).encode()).hexdigest()[:16]
+
+
+def _neutral(part: Field[Any], described: Any) -> bool:
+    """Whether a field is as if it were not there."""
+    return "neutral" in part.metadata and _text(described) == _text(describe(part.metadata["neutral"]))
+
+
+def _text(described: Any) -> str:
+    return json.dumps(described, sort_keys=True, allow_nan=False)

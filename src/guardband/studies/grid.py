@@ -7,15 +7,15 @@ from dataclasses import replace
 from typing import Any
 
 from guardband.conformal import Calibrator, Split
-from guardband.studies.base import Cell, Study, Training, Use
+from guardband.studies.base import Cell, Factory, Study, Training
 from guardband.studies.tables import write_page
 
 
 def grid(
     name: str,
     trainings: Iterable[Training],
-    predictors: Mapping[str, Use],
-    calibrators: Mapping[str, Use | Calibrator] | None = None,
+    predictors: Mapping[str, Factory],
+    calibrators: Mapping[str, Factory | Calibrator] | None = None,
     **options: Any,
 ) -> Study:
     """Every predictor with every calibrator on every training; options are those of `Cell`.
@@ -24,9 +24,9 @@ def grid(
     a number.
 
     >>> import guardband as gb
-    >>> from guardband.studies import Training, Use, grid
+    >>> from guardband.studies import Training, Factory, grid
     >>> trainings = [Training(gb.problems.Poisson1D(), (16, 16), n=60, noise=0.1, seed=s) for s in range(5)]
-    >>> study = grid("mine", trainings, {"constant": Use(gb.predictors.Constant)}, cal=30, test=100)
+    >>> study = grid("mine", trainings, {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, test=100)
     >>> len(study.cells), study.cells[0].key == study.cells[1].key
     (5, False)
     """

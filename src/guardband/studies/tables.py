@@ -6,13 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from guardband.conformal.laws import CoverageLaw, tails, total_counts
-from guardband.conformal.rank import rank
 from guardband.files import write_text
 from guardband.metrics import acd_floor
+from guardband.studies import format1
 from guardband.studies.base import Result
 
 AT = "0.95"
@@ -21,7 +22,7 @@ ALARM = 1e-3
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """One method in one experiment: its results over training seeds."""
 
     experiment: str
@@ -63,12 +64,12 @@ class Row:
         return {part: float(np.median([r["seconds"][part] for r in self.results])) for part in parts}
 
 
-def rows(results: Iterable[Result]) -> list[Row]:
+def rows(results: Iterable[Result]) -> list[MethodRow]:
     """Results gathered by experiment and method, in the order in which they come."""
     found: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         found.setdefault((result["cell"]["experiment"], result["cell"]["method"]), []).append(result)
-    return [Row(experiment, method, its) for (experiment, method), its in found.items()]
+    return [MethodRow(experiment, method, its) for (experiment, method), its in found.items()]
 
 
 def broken(results: Sequence[Result]) -> dict[str, float]:
@@ -76,17 +77,16 @@ def broken(results: Sequence[Result]) -> dict[str, float]:
 
     Of all valid studies one in a thousand has any. Cells without a law (localized) are left out.
     """
-    alike: dict[tuple[int, int, int, str], list[tuple[str, int]]] = {}
+    alike: dict[tuple[Any, int], list[tuple[str, int]]] = {}
     for result in results:
-        cell, found = result["cell"], result["found"]
-        if has_law(result):
-            for level, covered in zip(cell["levels"], found["covered"], strict=True):
-                sizes = (cell["cal"], cell["test"], cell["draws"], level)
-                alike.setdefault(sizes, []).append((result["key"], covered))
+        known = laws(result)
+        for pieces, covered in zip(known, result["found"]["covered"], strict=True) if known else ():
+            sizes = tuple(tuple(piece) for piece in pieces), result["cell"]["draws"]
+            alike.setdefault(sizes, []).append((result["key"], covered))
     bound = ALARM / max(1, 2 * sum(map(len, alike.values())))
     worst: dict[str, float] = {}
-    for (n, m, draws, level), counts in alike.items():
-        law = total_counts([(CoverageLaw(rank(n, level), n), m)], repeats=draws)
+    for (pieces, draws), counts in alike.items():
+        law = total_counts([(CoverageLaw(k, n), m) for k, n, m in pieces], repeats=draws)
         for key, covered in counts:
             p = min(tails(law, covered))
             if p < bound:
@@ -94,11 +94,14 @@ def broken(results: Sequence[Result]) -> dict[str, float]:
     return worst
 
 
+def laws(result: Result) -> Any:
+    """At each level the law of one draw of a cell, as k, n and m of its parts; None where there is none."""
+    return result["found"]["laws"] if "laws" in result["found"] else format1.laws(result["cell"])
+
+
 def has_law(result: Result) -> bool:
-    """Whether the coverage of a cell follows the Beta-binomial law."""
-    calibrator = result["cell"]["calibrator"]
-    name = str(calibrator.get("use", calibrator.get("kind", "")))
-    return name.rpartition(".")[2] in ("Split", "Local")
+    """Whether the coverage of a cell follows an exact law."""
+    return laws(result) is not None
 
 
 def spread(values: np.ndarray, digits: str = ".3f") -> str:
@@ -122,7 +125,7 @@ def write_page(results: Sequence[Result], folder: Path) -> None:
     write_text(folder / "README.md", "\n".join(lines) + "\n")
 
 
-def table(mine: Sequence[Row], bad: dict[str, float]) -> Iterator[str]:
+def table(mine: Sequence[MethodRow], bad: dict[str, float]) -> Iterator[str]:
     """One experiment as a Markdown table, under a line on its sizes."""
     cell = mine[0].cell
     floor = acd_floor(cell["cal"], cell["test"])
@@ -157,7 +160,7 @@ def table(mine: Sequence[Row], bad: dict[str, float]) -> Iterator[str]:
         )
 
 
-def verdict(row: Row, bad: dict[str, float]) -> str:
+def verdict(row: MethodRow, bad: dict[str, float]) -> str:
     """Whether the exact law holds for all seeds of a method."""
     if not has_law(row.results[0]):
         return "-"
@@ -165,7 +168,7 @@ def verdict(row: Row, bad: dict[str, float]) -> str:
     return f"BROKEN (p = {min(wrong):.1g})" if wrong else "holds"
 
 
-def acd_after(row: Row) -> str:
+def acd_after(row: MethodRow) -> str:
     """The ACD after calibration, where the whole curve was measured."""
     return spread(row.find("acd")) if len(row.levels) > 1 else "-"
 

@@ -1,0 +1,54 @@
+# What .ci/fast and .ci/run share: a folder for the run, environments in it, and lanes side by side.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+work=$(mktemp -d)
+declare -A lanes=()
+trap 'for pid in "${!lanes[@]}"; do kill -- "-$pid"; done; rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1 MPLBACKEND=Agg PIP_DISABLE_PIP_VERSION_CHECK=1
+
+step() { printf '== %s (%ss)\n' "$1" "$SECONDS"; }
+
+install() { # NAME, and what pip is told; a registry that does not answer is asked once more
+    local pip=("$work/$1/bin/pip" install -q --no-compile) # most of torch is never imported
+    "${pip[@]}" "${@:2}" || "${pip[@]}" "${@:2}"
+}
+
+environment() { # NAME, and what pip is to install after torch
+    python3 -m venv "$work/$1"
+    install "$1" torch==2.13.0
+    [ $# -eq 1 ] || install "$1" -c .ci/constraints.txt "${@:2}"
+}
+
+lint() { # needs neither torch nor our package: imports are read, not run
+    python3 -m venv "$work/lint"
+    install lint -c .ci/constraints.txt ruff import-linter
+    "$work/lint/bin/ruff" check .
+    "$work/lint/bin/ruff" format --check .
+    PYTHONPATH=src "$work/lint/bin/lint-imports"
+}
+
+lane() { # a function, to be run in the background, with a log and a process group of its own
+    set -m
+    ("$1") </dev/null >"$work/$1.log" 2>&1 &
+    set +m
+    lanes[$!]=$1
+}
+
+join() { # wait for all lanes; the first that fails shows its log and ends the others
+    local pid name
+    while [ ${#lanes[@]} -gt 0 ]; do
+        sleep 1
+        for pid in "${!lanes[@]}"; do
+            if kill -0 "$pid" 2>/dev/null; then continue; fi
+            name=${lanes[$pid]}
+            unset "lanes[$pid]"
+            if ! wait "$pid"; then
+                cat "$work/$name.log"
+                step "$name FAILED"
+                exit 1
+            fi
+            grep -E '^(==|TOTAL|Contracts:) |[0-9] passed' "$work/$name.log" || true
+            step "$name"
+        done
+    done
+}

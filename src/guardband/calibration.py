@@ -1,0 +1,186 @@
+"""Calibrate: the door. Any trained model and held-out measurements go in, a guarantee comes out."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+import torch
+
+from guardband.arrays import Array, ArrayLike, copy, finite, kind_of, rows, to_numpy
+from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Split
+from guardband.conformal.base import Groups
+from guardband.conformal.calibrated import ask, name_of, on_scores
+from guardband.conformal.rank import Level
+from guardband.frames import Columns, is_frame, take
+from guardband.leaks import find_copies
+from guardband.models import evaluating
+from guardband.predictors import MeanOnly, PredictionFunction
+from guardband.values import Observations, Prediction, Predictor
+
+TWICE = 8
+"""At how many points a model is asked twice, to see that it answers the same."""
+
+ROUNDING = {True: 1e-6, False: 1e-3}
+"""By how much of the output's spread two answers may differ: in float64, and in lower precision."""
+
+ELSEWHERE = {
+    "level": "A level is asked of the result, at any time: calibrated(x, level=0.95).",
+    "alpha": "A level, 1 - alpha, is asked of the result: calibrated(x, level=0.95) for alpha = 0.05.",
+    "train": "Training data belong to the predictor: gb.predictors.MeanOnly(model, training_data=...).",
+    "training_data": "They belong to the predictor: gb.predictors.MeanOnly(model, training_data=...).",
+}
+"""What people give to `calibrate` that has its place elsewhere."""
+
+
+def calibrate(
+    model: Any,
+    x_cal: ArrayLike,
+    y_cal: ArrayLike,
+    *,
+    score: Score | None = None,
+    calibrator: Calibrator | None = None,
+    groups: Groups = None,
+    confidence: Level | None = None,
+    **misplaced: Any,
+) -> ScoreCalibrated:
+    """Calibrate a model on points it has not seen: x_cal (n, d) and measured y_cal (n, m).
+
+    `model` is a predictor (anything that returns a `Prediction`), a torch module, an object with `predict`
+    such as a fitted scikit-learn regressor, or a function of x. x may be a DataFrame: its columns are known
+    by their names from then on, and a model that wants a frame gets one.
+
+    The guarantee holds if these points and the new ones are exchangeable: drawn alike, from the
+    same places with the same noise. They must not be training points, nor may the model, the score or the
+    level have been chosen by looking at them. What is covered is a new *measurement* y, noise included.
+
+    `score` is how misses are measured, `Scaled()` by default; `calibrator` how the threshold is
+    found, `Split()` by default; `groups` one label per point for calibrators that use them;
+    `confidence` asks for "coverage at least `level` with this probability over calibration sets",
+    for a level fixed beforehand, instead of on average over them.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> y = np.sin(3 * x) + 0.1 * np.cos(50 * x)
+    >>> calibrated = gb.calibrate(lambda x: np.sin(3 * x), x, y)
+    >>> calibrated([0.2, 0.4], level=0.9)
+    Band(level=0.9, 2 points)
+    """
+    for name in misplaced:
+        raise TypeError(f"`calibrate` takes no `{name}`. {ELSEWHERE.get(name, 'See help(gb.calibrate).')}")
+    columns = Columns.of(x_cal) if is_frame(x_cal) else None
+    # What was calibrated on stays, whatever becomes of the caller's arrays.
+    x = x_cal if columns is not None else copy(finite(rows(x_cal, "x_cal"), "x_cal"))
+    y = finite(rows(y_cal, "y_cal"), "y_cal")
+    if len(y) == 0:
+        raise ValueError("`y_cal` should hold at least one calibration point, got none.")
+    if len(x) != len(y):
+        raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
+    predictor = as_predictor(model, x)
+    prediction = ask(predictor, x)
+    _refuse_randomness(predictor, x, prediction)
+    y = copy(kind_of(prediction.mean, y))
+    refuse_leaks(_used(predictor, calibrator), prediction.x, y)
+    made = on_scores(
+        predictor,
+        prediction,
+        y,
+        score=score or Scaled(),
+        calibrator=calibrator or Split(),
+        groups=groups,
+        confidence=confidence,
+        columns=columns,
+    )
+    caution = made.score.caution(prediction, y)
+    if caution is not None:
+        warnings.warn(caution, stacklevel=2)
+    return made
+
+
+def as_predictor(model: Any, x: Any) -> Predictor:
+    """A predictor as it is, anything else that can be asked at x (n, d) as one."""
+    if isinstance(model, Predictor):
+        return model
+    if isinstance(model, str | os.PathLike):
+        raise TypeError(
+            f"`model` should be a model, got the path {os.fspath(model)!r}. Load it first: "
+            "gb.adapters.from_onnx(path), torch.load, joblib.load, ..."
+        )
+    if isinstance(model, type):
+        raise TypeError(
+            f"`model` should be a fitted {model.__name__}, got the class itself. Make and fit one first."
+        )
+    if callable(model) and not hasattr(model, "predict"):
+        made: Any = PredictionFunction if _predicts(model, x) else MeanOnly
+        return made(model)
+    if isinstance(model, torch.nn.Module):
+        return MeanOnly(model)
+    if not hasattr(model, "predict"):
+        raise TypeError(
+            "`model` should be a predictor, a torch module, an object with `predict` or a function of x, "
+            f"got {type(model).__name__}."
+        )
+    if hasattr(model, "classes_") or getattr(model, "_estimator_type", None) == "classifier":
+        raise TypeError(
+            f"{type(model).__name__} is a classifier; a band is for numbers. Wrap what you want to bound, "
+            "such as a probability, in a function: lambda x: model.predict_proba(x)[:, 1]."
+        )
+    return MeanOnly(model)
+
+
+def _predicts(model: Any, x: Any) -> bool:
+    """Whether a function returns predictions; a network that stumbles over numpy does not."""
+    few = take(x, slice(2)) if is_frame(x) else copy(x[:2])
+    if not isinstance(model, torch.nn.Module):
+        return isinstance(model(few), Prediction)
+    with evaluating(model), torch.no_grad(), suppress(Exception):
+        return isinstance(model(few), Prediction)
+    return False
+
+
+def _refuse_randomness(predictor: Predictor, x: Any, prediction: Prediction) -> None:
+    """A predictor that draws anew at every call is no fixed function: its scores are not its band's."""
+    few = take(x, slice(TWICE)) if is_frame(x) else x[:TWICE]
+    first, second = ask(predictor, few), ask(predictor, few)
+    for name, values in prediction.parts.items():
+        if name not in first.parts or name not in second.parts:
+            continue
+        whole, a, b = (
+            to_numpy(part).astype(float) for part in (values, first.parts[name], second.parts[name])
+        )
+        spread = whole.std(axis=0)
+        wide = str(prediction.mean.dtype).endswith("64")
+        if (abs(a - b) > ROUNDING[wide] * spread).any() and not np.array_equal(a, b):
+            raise ValueError(
+                f"{name_of(predictor)} gave two answers at the same points: its {name} differs by up to "
+                f"{abs(a - b).max():.3g}. A predictor should be a fixed function: switch dropout off, or "
+                "draw once and keep the draws, as gb.predictors.Dropout does."
+            )
+
+
+def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, Observations]:
+    """What predictor and calibrator have learnt from, or will."""
+    used = dict(calibrator.used) if isinstance(calibrator, Calibrator) else {}
+    if predictor.training_data is not None:
+        if not isinstance(predictor.training_data, Observations):
+            kind = type(predictor.training_data).__name__
+            raise TypeError(f"`training_data` should be gb.Observations(x, y), got {kind}.")
+        used["training"] = predictor.training_data
+    return used
+
+
+def refuse_leaks(used: Mapping[str, Observations], x: Array | None, y: Array) -> None:
+    """A model is better at points it has learnt from, so their scores promise too much."""
+    for what, data in used.items():
+        if x is None:
+            continue
+        found = find_copies(data.x, data.y, x, y, points="calibration", known=what)
+        if found.verdict == "refuse":
+            raise ValueError(found.text)
+        if found.verdict == "warn":
+            warnings.warn(found.text, stacklevel=3)

@@ -1,0 +1,7 @@
+"""The words that may be said on the command line for predictors and calibrators."""
+
+SCALES = ("constant", "distance", "latent-distance", "dropout", "laplace", "last-layer-laplace", "own")
+"""Words for predictors; `own` is for an object that is a predictor already."""
+
+CALIBRATORS = ("split", "grouped", "clustered", "local", "weighted", "randomlylocalized")
+"""Words for calibrators."""

@@ -1,0 +1,183 @@
+"""What the commands do, from a model and measurements to a band. Each returns what it found, and words."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+import guardband as gb
+from guardband import tables
+from guardband.calibration import refuse_leaks
+from guardband.cli.errors import note
+from guardband.cli.models import (
+    Artifact,
+    calibrator_of,
+    import_code,
+    matrix,
+    own_model,
+    predictor_of,
+    score_of,
+    sensors,
+)
+from guardband.store import MANIFEST
+
+ROWS_AT_ONCE = 100_000
+"""How many points are predicted at a time."""
+
+ENDS = ("mean", "lower", "upper")
+"""What is written of a band: the column of `u` becomes `u_mean`, `u_lower` and `u_upper`."""
+
+Found = tuple[dict[str, Any], str]
+"""What a command found, for programs, and the same in words."""
+
+
+def calibrate(
+    model: str,
+    data: Path,
+    out: Path,
+    *,
+    targets: str,
+    inputs: str | None,
+    training_data: Path | None,
+    scale: str,
+    calibrator: str,
+    groups: str | None,
+    query: Path | None,
+    score: str | None,
+    noise: float | None,
+    overwrite: bool,
+    confidence: str | None,
+    imports: list[str] | None,
+) -> Found:
+    """Calibrate a model, and write the folder."""
+    import_code(imports)
+    if (out / MANIFEST).exists() and not overwrite:
+        raise ValueError(f"{out} holds a calibration already; pass --overwrite, or write elsewhere.")
+    table = tables.read(data)
+    names_y = _names(targets)
+    names_x = _names(inputs) if inputs else [n for n in table.names if n not in (*names_y, groups)]
+    seen = None
+    if training_data is not None:
+        rows = tables.read(training_data)
+        seen = gb.Observations(matrix(rows, names_x, training_data), matrix(rows, names_y, training_data))
+    x, y = matrix(table, names_x, data), matrix(table, names_y, data)
+    predictor = predictor_of(own_model(model), scale, seen)
+    options: dict[str, Any] = {
+        "calibrator": calibrator_of(
+            calibrator, seen, x, None if query is None else matrix(tables.read(query), names_x, query)
+        ),
+        "groups": None if groups is None else sensors(table, groups),
+        "score": score_of(score, noise),
+        "confidence": confidence,
+    }
+    if getattr(predictor, "training_data", None) is not seen:  # it does not know them, but we do
+        refuse_leaks({} if seen is None else {"training": seen}, x, y)
+    made = gb.calibrate(predictor, x, y, **options)
+    Artifact.write(out, made, model, inputs=names_x, targets=names_y, groups=groups)
+    size = made.size(0.95)
+    if size is not None and size.have < size.need:
+        note(f"{size.have:g} {size.what} are too few for a finite band at 95 %; {size.need:g} are needed.")
+    found = {"folder": str(out), "inputs": names_x, "targets": names_y, "rows": len(y)}
+    columns = f"{', '.join(names_x)} -> {', '.join(names_y)}, {len(y)} rows"
+    return found | {"promise": made.promise}, f"{columns}\n{made.promise}\nWritten to {out}."
+
+
+def predict(
+    folder: Path, data: Path, out: Path, level: str, model: str | None, imports: list[str] | None
+) -> Found:
+    """Write the band at every row of a file."""
+    import_code(imports)
+    artifact = Artifact.read(folder, model)
+    table = tables.read(data)
+    x = matrix(table, artifact.inputs, data)
+    labels = artifact.labels(table)
+    results = [f"{target}_{end}" for target in artifact.targets for end in ENDS]
+    if clash := {*results} & {*artifact.inputs}:
+        raise ValueError(f"The input `{min(clash)}` has the name of a result; give it another name.")
+    parts = []
+    for start in tqdm(
+        range(0, len(x), ROWS_AT_ONCE), disable=len(x) <= ROWS_AT_ONCE, desc="predict", unit="chunk"
+    ):
+        some = slice(start, start + ROWS_AT_ONCE)
+        given = None if labels is None else labels[some]
+        parts.append(artifact.calibrated(x[some], level, groups=given))
+    columns: dict[str, np.ndarray] = {}
+    for j, target in enumerate(artifact.targets):
+        for end in ENDS:
+            found = [getattr(part, end)[:, j] for part in parts]
+            columns[f"{target}_{end}"] = np.concatenate(found) if found else np.empty(0)
+    given = {name: table.column(name) for name in table.names}
+    written = tables.Table(given | columns)
+    points = artifact.inputs[:3] if out.suffix.lower() in (".vtk", ".vtu") else None
+    tables.write(out, written, **({"points": points} if points else {}))
+    return {"rows": len(x), "file": str(out)}, f"{len(x)} rows written to {out}."
+
+
+def verify(
+    folder: Path, data: Path | None, level: str, model: str | None, imports: list[str] | None
+) -> Found:
+    """Check every hash, and the coverage on fresh rows."""
+    import_code(imports)
+    artifact = Artifact.read(folder, model)
+    found: dict[str, Any] = {"hashes": "right", "consistent": None}
+    text = f"{folder}: every hash is right, and the model gives the stored values."
+    if data is not None:
+        evaluation = artifact.evaluate(data, level)
+        found |= _measured(evaluation)
+        text += f"\n{evaluation}"
+    return found, text
+
+
+def report(
+    folder: Path, data: Path, out: Path, level: str, model: str | None, imports: list[str] | None
+) -> Found:
+    """Write the page for a reviewer."""
+    import_code(imports)
+    artifact = Artifact.read(folder, model)
+    table = tables.read(data)
+    labelled = all(target in table.names for target in artifact.targets)
+    measured = _measured(artifact.evaluate(data, level)) if labelled else {"consistent": None}
+    facts = {
+        "data": data.name,
+        "inputs": ", ".join(artifact.inputs),
+        "targets": ", ".join(artifact.targets),
+    }
+    gb.report(
+        artifact.calibrated,
+        matrix(table, artifact.inputs, data),
+        matrix(table, artifact.targets, data) if labelled else None,
+        path=out,
+        level=level,
+        groups=artifact.labels(table),
+        title=f"{', '.join(artifact.targets)}: a prediction band, and what it promises",
+        facts=facts | {f"sha256 of {name}": value for name, value in artifact.hashes.items()},
+    )
+    return {"file": str(out), **measured}, f"Written to {out}."
+
+
+def _measured(evaluation: gb.Evaluation) -> dict[str, Any]:
+    return {
+        "consistent": evaluation.consistent,
+        "level": evaluation.level,
+        "points": evaluation.n_test,
+        "coverage": evaluation.coverage,
+        "mean_width": _or_none(evaluation.sharpness),
+        "acd": evaluation.acd,
+        "relative_l2": _or_none(evaluation.relative_l2),
+        "verdict": evaluation.verdict,
+    }
+
+
+def _or_none(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _names(text: str) -> list[str]:
+    names = [name.strip() for name in text.split(",")]
+    if not all(names):
+        raise ValueError(f"Columns should be names separated by commas, got {text!r}.")
+    return names

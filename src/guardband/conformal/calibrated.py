@@ -1,0 +1,507 @@
+"""Calibrated: a predictor with a guarantee. The interface, and the one whose sets come from scores."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.conformal.base import Calibrator, Groups, Learned, Pieces, Size, Threshold, labels
+from guardband.conformal.rank import Level, exact
+from guardband.conformal.scores import Score
+from guardband.frames import Columns, is_frame, only_numbers
+from guardband.kept import attributes, kept
+from guardband.values import Band, Observations, Prediction, Predictor
+
+PROBES = 16
+"""How many calibration points are asked again when a calibration is loaded."""
+
+
+class Calibrated(ABC):
+    """A predictor with a guarantee: `calibrated(x, level=0.95)` is a set that holds a new y so often.
+
+    Any level at any time. `promise` says what is promised and under which assumption; `laws` gives the exact
+    law of coverage where there is one. What calibration points it keeps, it keeps as `prediction` and `y`.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated.contains(gb.Prediction(None, [10.0]), [18.0], level=0.9)
+    array([ True])
+    """
+
+    prediction: Prediction | None = None
+    y: Array | None = None
+    groups: np.ndarray | None = None
+    confidence: Level | None = None
+    columns: Columns | None = None
+    joint: bool = True
+
+    def __repr__(self) -> str:
+        return f"{self.name}(n={self.n})"
+
+    def __call__(self, x: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Any:
+        """The set at x (n, d), a `Band` where it is a box: a new y is inside with probability >= `level`."""
+        return self.band(self.predict(x), level, groups=groups)
+
+    @abstractmethod
+    def predict(self, x: ArrayLike) -> Prediction:
+        """What is believed at x (n, d), before calibration."""
+
+    @abstractmethod
+    def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
+        """The set around a prediction already made: a sweep over levels pays the predictor once."""
+
+    @property
+    @abstractmethod
+    def promise(self) -> str:
+        """What is promised, and under which assumption, in words for a person."""
+
+    def promised(self, level: Level) -> Fraction | None:
+        """The probability that is promised at a level: the level itself, for most. None if none is."""
+        return exact(level)
+
+    def contains(
+        self, x: ArrayLike | Prediction, y: ArrayLike, level: Level = 0.95, *, groups: Groups = None
+    ) -> np.ndarray:
+        """Whether each new y (n, m) lies in the set at x, a prediction or points: (n,) booleans."""
+        prediction = x if isinstance(x, Prediction) else self.predict(x)
+        return self.contains_at(prediction, y, [level], groups=groups)[0]
+
+    def contains_at(
+        self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
+    ) -> np.ndarray:
+        """`contains` at several levels: (levels, n), or (levels, n, parts) where it is not joint."""
+        return np.stack([to_numpy(self.band(prediction, at, groups=groups).contains(y)) for at in levels])
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
+        """The exact law of how many of m new points are covered, if points are independent and alike."""
+        return None
+
+    def laws_for(
+        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
+    ) -> Pieces | None:
+        """The exact law of how many of these new points are covered."""
+        return self.laws(level, len(prediction), groups)
+
+    def size(self, level: Level) -> Size | None:
+        """How many points stand behind a set at this level, and how many are needed; None if unknown."""
+        return None
+
+    @property
+    def n(self) -> int:
+        """The number of calibration points."""
+        return 0 if self.y is None else len(self.y)
+
+    @property
+    def name(self) -> str:
+        """What it is called in a sentence."""
+        return type(self).__name__
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether a query must come with its group."""
+        return False
+
+    @property
+    def covers_new_groups(self) -> bool:
+        """Whether the promise is about groups not seen before."""
+        return False
+
+    @property
+    def answers_shift(self) -> bool:
+        """Whether queries may come from other places than the calibration points."""
+        return False
+
+    @property
+    def guarded(self) -> bool | None:
+        """Whether a shape learnt from an overfitted model would be noticed; None if none is learnt."""
+        return None
+
+    @property
+    def used(self) -> Mapping[str, Observations]:
+        """Observations that were learnt from, by what they are: "training", "held-out"."""
+        return {}
+
+    def constant_width(self) -> Calibrated | None:
+        """The rival: constant width, calibrated on the same points with the same promise; None if unknown."""
+        return None
+
+    def before(self, prediction: Prediction, level: Level) -> Band | None:
+        """The band that the predictor's own scale would promise without calibration; None if it has none."""
+        return None
+
+    def misses(self, level: Level) -> np.ndarray | None:
+        """How far each calibration point missed, as a share of the set's size there; None if unknown."""
+        return None
+
+    def fingerprint(self) -> dict[str, np.ndarray]:
+        """Numbers that must be the same after saving and loading."""
+        return {}
+
+    def as_module(self, level: Level) -> nn.Module:
+        """The set at a level as a torch module, x -> (mean, lower, upper), for `gb.export_onnx`."""
+        raise TypeError(f"{self.name} cannot be exported: it has no `as_module`, x -> (mean, lower, upper).")
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCalibrated(Calibrated):
+    """A predictor, a score and a threshold: the set at x is all y that score at most the threshold there.
+
+    It keeps what it was calibrated on: the predictions and targets at the calibration points and, in the
+    threshold, their sorted scores. Nothing is fitted or drawn at the call.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated
+    Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
+    >>> prediction = gb.Prediction(None, [10.0])
+    >>> [float(calibrated.band(prediction, level).upper.round(6)[0, 0]) for level in (0.5, 0.9)]
+    [15.0, 19.0]
+    """
+
+    predictor: Predictor | None
+    score: Score
+    calibrator: Calibrator
+    learned: Learned
+    threshold: Threshold
+    prediction: Prediction  # type: ignore[assignment]
+    y: Array  # type: ignore[assignment]
+    groups: np.ndarray | None = None
+    confidence: Level | None = None
+    columns: Columns | None = None
+
+    def predict(self, x: ArrayLike) -> Prediction:
+        """What the predictor believes at x (n, d), before calibration."""
+        if self.predictor is None:
+            raise ValueError(
+                "This was calibrated from arrays and has no predictor to call at x: "
+                "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
+            )
+        if self.columns is not None or is_frame(x):
+            x = Columns.matched(self.columns, x)
+        else:
+            x = finite(rows(x, "x"), "x")
+            _same_places(x, self.prediction.x)
+        return ask(self.predictor, x)
+
+    def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
+        """The set around a prediction already made: a sweep over levels pays the predictor once."""
+        q = self.threshold(prediction, level, self._checked(prediction, groups))
+        return self.score.band(prediction, q, float(exact(level)))
+
+    def contains_at(
+        self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
+    ) -> np.ndarray:
+        """Which targets score at most the threshold, at several levels: scores are computed once."""
+        groups = self._checked(prediction, groups)
+        thresholds = [self.threshold(prediction, at, groups) for at in levels]
+        scores = to_numpy(self.score(prediction, kind_of(prediction.mean, rows(y, "y"))))
+        return np.stack([scores <= to_numpy(q) for q in thresholds])
+
+    def _checked(self, prediction: Prediction, groups: Groups) -> np.ndarray | None:
+        if not isinstance(prediction, Prediction):
+            raise TypeError(
+                f"`band` takes a gb.Prediction(x, mean, scale), got {type(prediction).__name__}. "
+                "Call `calibrated(x)` with points, or wrap your arrays in a Prediction."
+            )
+        known = self.prediction
+        if not isinstance(prediction, type(known)):
+            raise TypeError(
+                f"At calibration the prediction was a {type(known).__name__}, now it is a "
+                f"{type(prediction).__name__}. The score must be the same function at both ends."
+            )
+        if prediction.mean.shape[1:] != known.mean.shape[1:] or (prediction.scale is None) != (
+            known.scale is None
+        ):
+            _refuse_outputs(prediction, known)
+        if prediction.x is not None and self.columns is None:
+            _same_places(prediction.x, known.x)
+        return None if groups is None else labels(groups, len(prediction))
+
+    @property
+    def joint(self) -> bool:  # type: ignore[override]
+        """Whether all outputs are covered at once; otherwise each by itself."""
+        return self.score.joint
+
+    @property
+    def promise(self) -> str:
+        """What is promised, and under which assumption, in words for a person."""
+        parts = "" if self.joint else " This is promised for each output by itself, not for all at once."
+        if self.confidence is None:
+            return f"{self.learned.promise}{parts}"
+        alone = " of each group by itself" if self.threshold.needs_groups else ""
+        return (
+            f"{self.learned.promise}{parts} With confidence {float(exact(self.confidence)):g} this holds"
+            f"{alone} for the calibration set at hand, not only on average over such sets, if moreover all "
+            "points are drawn independently of each other from one distribution."
+        )
+
+    def promised(self, level: Level) -> Fraction | None:
+        """The probability that the calibrator promises at a level."""
+        return self.learned.promised(level)
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
+        """The exact law of how many of m new points are covered, if points are independent and alike."""
+        return self.threshold.laws(level, m, groups)
+
+    def laws_for(
+        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
+    ) -> Pieces | None:
+        """The exact law of how many of these new points are covered."""
+        return self.threshold.laws_for(prediction, level, groups)
+
+    def size(self, level: Level) -> Size | None:
+        """How many points stand behind a set at this level, and how many are needed; None if unknown."""
+        return self.threshold.size(level)
+
+    @property
+    def n(self) -> int:
+        """The number of calibration scores."""
+        count = self.threshold.count()
+        return len(self.y) if count is None else count
+
+    @property
+    def name(self) -> str:
+        """The calibrator's name."""
+        return f"{type(self.calibrator).__name__}()"
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether a query must come with its group."""
+        return self.threshold.needs_groups
+
+    @property
+    def covers_new_groups(self) -> bool:
+        """Whether the promise is about groups not seen before."""
+        return self.threshold.covers_new_groups
+
+    @property
+    def answers_shift(self) -> bool:
+        """Whether queries may come from other places than the calibration points."""
+        return self.threshold.answers_shift
+
+    @property
+    def guarded(self) -> bool | None:
+        """Whether a shape learnt from an overfitted model would be noticed; None if none is learnt."""
+        return self.learned.guarded
+
+    @property
+    def used(self) -> Mapping[str, Observations]:
+        """What the predictor was trained on, and what the calibrator has learnt from."""
+        known, used = _training_data(self.predictor), dict(self.learned.used)
+        if known is None:
+            return used
+        other = used.pop("training", known)
+        return {"training": known, **used} | ({} if other is known else {"further training": other})
+
+    def constant_width(self) -> Calibrated | None:
+        """Constant width, calibrated on the same points with the same promise."""
+        if len(self.y) == 0:
+            return None
+        bare = Prediction(self.prediction.x, self.prediction.mean)
+        score = self.score.plain.learn(self.used.get("training"), bare)
+        return on_scores(
+            None,
+            bare,
+            self.y,
+            score=score,
+            calibrator=self.learned.plain,
+            groups=self.groups,
+            confidence=self.confidence,
+        )
+
+    def before(self, prediction: Prediction, level: Level) -> Band | None:
+        """The band that the predictor's own scale would promise without calibration; None if it has none."""
+        return self.score.before(prediction, level)
+
+    def misses(self, level: Level) -> np.ndarray | None:
+        """Each calibration score over the threshold at its own place."""
+        if len(self.y) == 0 or not self.joint:
+            return None
+        scores = to_numpy(self.score(self.prediction, self.y)).astype(float)
+        groups = self.groups if self.needs_groups else None
+        q = np.asarray(self.threshold(self.prediction, level, groups), dtype=float)
+        if not (q > 0).all() or (scores < 0).any():
+            return None
+        with np.errstate(invalid="ignore"):
+            return scores / q
+
+    def fingerprint(self) -> dict[str, np.ndarray]:
+        """The scores, and what predictor and threshold say at some calibration points."""
+        some = self.prediction.take(slice(PROBES))
+        groups = self.groups[:PROBES] if self.needs_groups and self.groups is not None else None
+        found = {
+            **self._again(some).parts,
+            "thresholds": np.atleast_1d(self.threshold(some, "0.5", groups)) if len(self.y) else None,
+            "scores": self.score(self.prediction, self.y) if len(self.y) else None,
+        }
+        return {name: to_numpy(values) for name, values in found.items() if values is not None}
+
+    def _again(self, some: Prediction) -> Prediction:
+        """What the predictor says where it was asked before; of words in x none are kept."""
+        if self.predictor is None or some.x is None:
+            return some
+        if self.columns is None:
+            return self.predictor(some.x)
+        if not self.columns.all_numbers:
+            return some
+        return ask(self.predictor, self.columns.framed(to_numpy(some.x)))
+
+    def as_module(self, level: Level) -> nn.Module:
+        """Predictor, threshold and score in one, each as its own class says it."""
+        if self.predictor is None:
+            raise TypeError("This was calibrated from arrays and has no network. Use `gb.calibrate`.")
+        if self.prediction.mean.ndim != 2:
+            shape = tuple(self.prediction.mean.shape)
+            raise TypeError(f"A graph gives outputs (n, m), one row per point; this one has fields {shape}.")
+        parts = self.predictor.as_module(), self.threshold.as_module(level), self.score.as_module()
+        return BandModule(*parts)
+
+    def __repr__(self) -> str:
+        parts = [
+            "arrays" if self.predictor is None else name_of(self.predictor),
+            f"score={self.score!r}",
+            f"calibrator={self.learned!r}",
+            f"n={self.n}",
+        ]
+        if self.confidence is not None:
+            parts.append(f"confidence={float(exact(self.confidence)):g}")
+        return f"Calibrated({', '.join(parts)})"
+
+
+class BandModule(nn.Module):
+    """x -> mean, lower, upper: predictor, threshold and score as one torch module that can be traced."""
+
+    predictor: nn.Module
+    threshold: nn.Module | None
+    score: nn.Module
+    q: float
+
+    def __init__(self, predictor: nn.Module, threshold: nn.Module | float, score: nn.Module) -> None:
+        super().__init__()
+        self.predictor, self.score = predictor, score
+        self.threshold = threshold if isinstance(threshold, nn.Module) else None
+        self.q = 0.0 if isinstance(threshold, nn.Module) else threshold
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The band's mean, lower and upper end at x."""
+        mean, *others = self.predictor(x)
+        q: Tensor | float = self.q
+        if self.threshold is not None:
+            q = self.threshold(x.to(torch.float64)).to(x.dtype)[:, None]
+        return mean, *self.score(mean, *others, q)
+
+
+def _made(parts: dict[str, Any]) -> ScoreCalibrated:
+    """A calibration of its parts; the threshold is made anew of the scores."""
+    prediction, score, learned = parts["prediction"], parts["score"], parts["learned"]
+    prediction = type(prediction)(**attributes(prediction))  # validated as on construction
+    scores = to_numpy(score(prediction, parts["y"]))
+    options = {"groups": parts["groups"], "confidence": parts["confidence"]}
+    threshold = learned.threshold(scores, prediction, **options)
+    return ScoreCalibrated(**{**parts, "prediction": prediction, "threshold": threshold})
+
+
+kept(
+    name="Calibrated",
+    parts=lambda value: {part: item for part, item in attributes(value).items() if part != "threshold"},
+    made=_made,
+)(ScoreCalibrated)
+
+
+def on_scores(
+    predictor: Predictor | None,
+    prediction: Prediction,
+    y: Array,
+    *,
+    score: Score,
+    calibrator: Calibrator,
+    groups: Groups = None,
+    confidence: Level | None = None,
+    columns: Columns | None = None,
+    learned: Learned | None = None,
+) -> ScoreCalibrated:
+    """Calibrate on predictions already made: what is learnt elsewhere, then scores, then the threshold."""
+    for name, value, kind, example in (
+        ("score", score, Score, "Scaled()"),
+        ("calibrator", calibrator, Calibrator, "Split()"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"`{name}` should be an object such as {example}, got {value!r}.")
+    if y.shape != prediction.mean.shape:
+        raise ValueError(
+            "`y_cal` should have the shape of the predictions, "
+            f"got {tuple(y.shape)} beside {tuple(prediction.mean.shape)}."
+        )
+    if len(y) == 0:
+        raise ValueError("`y_cal` should hold at least one calibration point, got none.")
+    if groups is not None:
+        groups = labels(groups, len(y))
+    if confidence is not None:
+        confidence = exact(confidence, "confidence")
+    score = score.learn(_training_data(predictor), prediction)
+    learned = calibrator.learn(predictor, score) if learned is None else learned
+    scores = to_numpy(score(prediction, y))
+    threshold = learned.threshold(scores, prediction, groups=groups, confidence=confidence)
+    return ScoreCalibrated(
+        predictor, score, calibrator, learned, threshold, prediction, y, groups, confidence, columns
+    )
+
+
+def _training_data(predictor: Predictor | None) -> Observations | None:
+    known = None if predictor is None else predictor.training_data
+    if known is not None and not isinstance(known, Observations):
+        raise TypeError(f"`training_data` should be gb.Observations(x, y), got {type(known).__name__}.")
+    return known
+
+
+def ask(predictor: Predictor, x: Any) -> Prediction:
+    """What a predictor answers at x, one row per row of x."""
+    if is_frame(x) and not predictor.takes_frames:
+        x = only_numbers(x, name_of(predictor))
+    prediction = predictor(x)
+    if not isinstance(prediction, Prediction):
+        raise TypeError(
+            f"A predictor should return a Prediction, {name_of(predictor)} returned "
+            f"{type(prediction).__name__}."
+        )
+    if len(prediction.mean) != len(x):
+        raise ValueError(
+            f"A predictor should return one row per point, {name_of(predictor)} returned "
+            f"{len(prediction)} rows for {len(x)} points."
+        )
+    return prediction
+
+
+def name_of(predictor: object) -> str:
+    """A function by its name, anything else by its class's."""
+    inner = getattr(predictor, "function", predictor)
+    return getattr(inner, "__name__", type(inner).__name__)
+
+
+def _same_places(x: Array | None, known: Array | None) -> None:
+    if x is not None and known is not None and x.shape[1:] != known.shape[1:]:
+        raise ValueError(
+            f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
+            f"got shape {tuple(x.shape)}."
+        )
+
+
+def _refuse_outputs(prediction: Prediction, calibrated_on: Prediction) -> None:
+    if prediction.mean.shape[1:] != calibrated_on.mean.shape[1:]:
+        raise ValueError(
+            "The prediction should have the outputs it was calibrated with, "
+            f"{tuple(calibrated_on.mean.shape[1:])}, got {tuple(prediction.mean.shape[1:])}."
+        )
+    having = {True: "had no scale", False: "had a scale"}
+    raise ValueError(
+        f"At calibration the prediction {having[calibrated_on.scale is None]}, now it "
+        f"{having[prediction.scale is None]}. The score must be the same function at both ends."
+    )

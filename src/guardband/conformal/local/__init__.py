@@ -1,0 +1,8 @@
+"""Local conformal prediction: settings, what is learnt of them, and two ways to learn it."""
+
+from guardband.conformal.local.guard import OverfittedWarning
+from guardband.conformal.local.local import Local
+from guardband.conformal.local.logscale import LogScale
+from guardband.conformal.local.pinball import PinballNetwork
+
+__all__ = ["Local", "LogScale", "OverfittedWarning", "PinballNetwork"]

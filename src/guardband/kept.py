@@ -1,0 +1,135 @@
+"""Kept: what a class keeps of itself on disk, said in its own file.
+
+    @gb.kept
+    @dataclass(frozen=True)
+    class Thrifty(gb.conformal.Calibrator):
+        share: float = 0.5
+
+A class marked so can be saved and loaded. A file names kinds, never code: of a file only classes are made
+that this process has defined and marked, so a reader imports what it needs before it loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+T = TypeVar("T", bound=type)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class that is kept: its name in files, the parts of an object, and an object of parts.
+
+    `parts` may be None for an object that cannot be kept and has to be passed again at load. What an
+    `optional` part held need not be passed again; it is then None.
+    """
+
+    name: str
+    cls: type
+    parts: Callable[[Any], Mapping[str, Any] | None]
+    made: Callable[[dict[str, Any]], Any]
+    optional: tuple[str, ...] = ()
+
+
+_KINDS: dict[str, Kind] = {}
+
+
+@overload
+def kept(cls: T) -> T: ...
+@overload
+def kept(
+    cls: None = None,
+    *,
+    name: str | None = None,
+    parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
+    made: Callable[[dict[str, Any]], Any] | None = None,
+    optional: tuple[str, ...] = (),
+) -> Callable[[T], T]: ...
+def kept(
+    cls: Any = None,
+    *,
+    name: str | None = None,
+    parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
+    made: Callable[[dict[str, Any]], Any] | None = None,
+    optional: tuple[str, ...] = (),
+) -> Any:
+    """Mark a class whose objects `gb.save` keeps: its attributes, or what `parts` says and `made` undoes.
+
+    Attributes may be numbers, words, arrays, tensors, lists, dicts and objects of other kept classes.
+    Anything else, a network or function of your own, is passed again at load: `gb.load(folder, model=net)`.
+    In files the class goes by its `name`, which no other class may have.
+
+    >>> from dataclasses import dataclass
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> @gb.kept
+    ... @dataclass(frozen=True)
+    ... class Doubled(gb.conformal.Symmetric):
+    ...     def unit(self, prediction):
+    ...         return 2.0
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9], score=Doubled())
+    >>> gb.load(gb.save(calibrated, tempfile.mkdtemp() + "/band")).score
+    Doubled()
+    """
+
+    def mark(cls: T) -> T:
+        kind = Kind(name or cls.__name__, cls, parts or attributes, made or _of_attributes(cls), optional)
+        known = _KINDS.get(kind.name)
+        if known is not None and _place(known.cls) != _place(cls):
+            raise ValueError(
+                f"A class {_place(known.cls)} is kept as {kind.name!r} already. Give {_place(cls)} another "
+                "name: @gb.kept(name=...)."
+            )
+        _KINDS[kind.name] = kind
+        return cls
+
+    return mark if cls is None else mark(cls)
+
+
+def kind_of(value: object) -> Kind | None:
+    """How an object is kept, or None if its class is not marked; a subclass must be marked itself."""
+    return next((kind for kind in _KINDS.values() if kind.cls is type(value)), None)
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of this name, or an error that says what to import."""
+    if name not in _KINDS:
+        raise LookupError(
+            f"{name!r} is a kind of object that is not defined here. If it is of your own or of another "
+            "package, import its module before you load, or pass --import FILE_OR_MODULE on the command line."
+        )
+    return _KINDS[name]
+
+
+def classes_of(base: T) -> dict[str, T]:
+    """The kept classes that are a `base`, by their names in files."""
+    return {name: kind.cls for name, kind in _KINDS.items() if issubclass(kind.cls, base)}  # type: ignore[misc]
+
+
+def attributes(value: object) -> dict[str, Any]:
+    """The attributes of an object, without cached properties, which are found again when asked for."""
+    owners = type(value).__mro__
+    return {
+        part: item
+        for part, item in vars(value).items()
+        if not any(isinstance(vars(owner).get(part), cached_property) for owner in owners)
+    }
+
+
+def _of_attributes(cls: type) -> Callable[[dict[str, Any]], Any]:
+    def made(parts: dict[str, Any]) -> Any:
+        value = object.__new__(cls)
+        for part, item in parts.items():
+            if part.startswith("__"):
+                raise ValueError(f"An attribute should have an ordinary name, got {part!r}.")
+            object.__setattr__(value, part, item)
+        return value
+
+    return made
+
+
+def _place(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,50 @@
+"""MeanOnly: a model alone, with no idea of its own uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+from torch import nn
+
+from guardband.arrays import Array
+from guardband.frames import is_frame, numbers
+from guardband.kept import kept
+from guardband.models import Model, call_model
+from guardband.predictors.modules import Alone, network_of
+from guardband.values import Observations, Prediction, Predictor
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class MeanOnly(Predictor):
+    """Any trained model, equally unsure everywhere: calibration gives a band of constant width.
+
+    `model` is a torch module, an object with `predict` such as a scikit-learn regressor, or a function from
+    x (n, d) to outputs (n, m). With homoskedastic noise nothing beats this width, so it always stands beside
+    cleverer scales. Give `training_data`, the observations the model was trained on, and calibration will
+    refuse points it has seen; the result of `fit` brings its own.
+    Cost: one evaluation of the model per point.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> gb.predictors.MeanOnly(np.sin)(np.array([[0.0]])).mean
+    array([[0.]])
+    """
+
+    takes_frames: ClassVar[bool] = True
+    model: Model
+    training_data: Observations | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        known = getattr(self.model, "training_data", None)
+        if self.training_data is None and isinstance(known, Observations):
+            object.__setattr__(self, "training_data", known)
+
+    def __call__(self, x: Array) -> Prediction:
+        """The model's output as the mean, and no scale."""
+        return Prediction(numbers(x) if is_frame(x) else x, call_model(self.model, x))
+
+    def as_module(self) -> nn.Module:
+        """The network's output, and no scale."""
+        return Alone(network_of(self.model))

@@ -1,0 +1,139 @@
+"""Frames: a model keeps its column names, whatever order they come in later."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.frames import Columns
+
+pandas = pytest.importorskip("pandas")
+
+DRAW = np.random.default_rng(0)
+FRAME = pandas.DataFrame(
+    {"t": DRAW.uniform(size=60), "depth": DRAW.uniform(size=60), "site": ["a", "b", "c"] * 20}
+)
+Y = FRAME["t"] + 10 * FRAME["depth"] + DRAW.normal(size=60)
+NUMBERS = FRAME[["t", "depth"]]
+
+
+def of_names(frame: Any) -> Any:
+    return frame["t"] + 10 * frame["depth"]
+
+
+class Fitted:
+    """What a regressor of scikit-learn looks like from outside."""
+
+    feature_names_in_ = np.array(["t", "depth"])
+
+    def predict(self, frame: Any) -> Any:
+        assert list(frame.columns) == ["t", "depth"]
+        return of_names(frame).to_numpy()
+
+
+class FittedOnArrays:
+    def predict(self, x: Any) -> Any:
+        assert type(x) is np.ndarray
+        return x[:, 0] + 10 * x[:, 1]
+
+
+class Slope(gb.Predictor):
+    """A predictor that knows nothing of frames."""
+
+    def __call__(self, x: Any) -> gb.Prediction:
+        assert type(x) is np.ndarray
+        return gb.Prediction(x, x[:, 0] + 10 * x[:, 1], 1 + x[:, 0])
+
+
+def linear() -> torch.nn.Module:
+    net = torch.nn.Linear(2, 1)
+    with torch.no_grad():
+        net.weight.copy_(torch.tensor([[1.0, 10.0]]))
+        net.bias.zero_()
+    return net
+
+
+MODELS: dict[str, Callable[[], Any]] = {
+    "a function": lambda: of_names,
+    "a regressor fitted on a frame": Fitted,
+    "a regressor fitted on arrays": FittedOnArrays,
+    "a network": linear,
+    "two functions": lambda: gb.predictors.Given(of_names, lambda frame: 1 + frame["t"]),
+    "a predictor": Slope,
+    "a function that predicts": lambda: lambda frame: gb.Prediction(None, of_names(frame)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_columns_are_known_by_their_names(name: str) -> None:
+    calibrated = gb.calibrate(MODELS[name](), NUMBERS[:50], Y[:50])
+    expected = calibrated(NUMBERS[50:], 0.9)
+    assert len(expected) == 10 and np.isfinite(expected.upper).all()
+    for same in (NUMBERS[50:][["depth", "t"]], FRAME[50:], NUMBERS[50:].to_numpy()):
+        assert np.array_equal(calibrated(same, 0.9).upper, expected.upper)
+    with pytest.raises(ValueError, match="`x` has no column `depth`, which it had at calibration: t, depth"):
+        calibrated(FRAME[["t", "site"]])
+    with pytest.raises(ValueError, match="should have the 2 columns t, depth, got 3"):
+        calibrated(np.zeros((4, 3)))
+    with pytest.raises(ValueError, match="different names, `t` is there twice"):
+        calibrated(pandas.DataFrame(np.zeros((4, 3)), columns=["t", "depth", "t"]))
+
+
+def test_columns_that_are_no_numbers_go_to_models_that_take_them() -> None:
+    def of_site(frame: Any) -> Any:
+        return frame["t"] + (frame["site"] == "a")
+
+    calibrated = gb.calibrate(of_site, FRAME[:50], Y[:50])
+    assert calibrated.columns == Columns(("t", "depth", "site"), ("t", "depth"))
+    assert calibrated.prediction.x.shape == (50, 2)  # type: ignore[union-attr]
+    assert len(gb.evaluate(calibrated, FRAME[50:], Y[50:]).rows[0].levels) == 19
+    for model, who in ((linear(), "A torch module"), (Slope(), "Slope")):
+        with pytest.raises(TypeError, match=f"{who} takes numbers, and not all columns of x hold some: site"):
+            gb.calibrate(model, FRAME, Y)
+
+
+def test_names_are_different_and_plain() -> None:
+    with pytest.raises(ValueError, match="different names, `t` is there twice"):
+        gb.calibrate(of_names, pandas.concat([NUMBERS, NUMBERS[["t"]]], axis=1), Y)
+    with pytest.raises(TypeError, match="named by words or whole numbers, got"):
+        gb.calibrate(of_names, pandas.DataFrame({1.5: Y}), Y)
+
+
+def test_a_frame_without_names_has_numbers_for_names() -> None:
+    plain = pandas.DataFrame(NUMBERS.to_numpy())
+    calibrated = gb.calibrate(lambda frame: frame[0] + 10 * frame[1], plain, Y)
+    assert np.array_equal(calibrated(plain[[1, 0]]).upper, calibrated(plain.to_numpy()).upper)
+
+
+def test_missing_numbers_stay_missing() -> None:
+    holes = NUMBERS.assign(t=FRAME["t"].where(FRAME.index > 2)).convert_dtypes()
+    calibrated = gb.calibrate(lambda frame: frame["depth"].to_numpy(float), holes, Y)
+    assert np.isnan(calibrated.prediction.x[:3, 0]).all()  # type: ignore[index]
+    assert np.isfinite(calibrated.prediction.x[3:]).all()  # type: ignore[index]
+
+
+def test_a_frame_beside_a_calibration_on_arrays_is_an_array() -> None:
+    calibrated = gb.calibrate(FittedOnArrays(), NUMBERS.to_numpy(), Y)
+    assert np.array_equal(calibrated(NUMBERS).upper, calibrated(NUMBERS.to_numpy()).upper)
+
+
+def test_what_becomes_of_the_frame_does_not_matter() -> None:
+    mine = NUMBERS.copy()
+    calibrated = gb.calibrate(of_names, mine, Y)
+    before = calibrated.prediction.x.copy()  # type: ignore[union-attr]
+    mine.loc[:, "t"] = 7.0
+    mine["depth"] *= 3
+    assert np.array_equal(calibrated.prediction.x, before)  # type: ignore[arg-type]
+
+
+def test_names_are_saved_and_the_model_is_checked(tmp_path: Path) -> None:
+    calibrated = gb.calibrate(of_names, NUMBERS, Y)
+    gb.save(calibrated, tmp_path)
+    again = gb.load(tmp_path, model=of_names)
+    assert np.array_equal(again(NUMBERS[["depth", "t"]]).upper, calibrated(NUMBERS).upper)
+    with pytest.raises(gb.ArtifactError, match="not the one that was saved"):
+        gb.load(tmp_path, model=lambda frame: frame["t"])

@@ -1,0 +1,31 @@
+"""The root mean square of a whole field's error, written outside the package.
+
+The set is a ball: all fields whose distance to the mean is at most the threshold. The promise is that of the
+calibrator, about whole fields; at a single node a field in the ball may lie anywhere.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import guardband as gb
+
+
+def root_mean_square(difference: Any) -> Any:
+    """The norm (N,) of fields (N, nodes, m)."""
+    return (difference**2).mean((1, 2)) ** 0.5
+
+
+@gb.kept
+@dataclass(frozen=True, repr=False)
+class FieldNorm(gb.conformal.Score):
+    """The root mean square over the nodes and outputs of a field, for predictions (N, nodes, m)."""
+
+    def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
+        if prediction.mean.ndim != 3:
+            raise ValueError(
+                f"FieldNorm() is about whole fields (N, nodes, m), got {tuple(prediction.mean.shape)}."
+            )
+        return root_mean_square(y - prediction.mean)
+
+    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
+        return gb.NormBand(prediction.x, prediction.mean, q, root_mean_square, level)

@@ -1,0 +1,80 @@
+"""Give stored results today's names and keys: `python tools/rename_cells.py results/paper ...`.
+
+The key of a cell is a hash of its description, and the description names classes and fields. Where the
+library renames one, results made before have the old name, and no study finds them. This script puts the new
+names in, and the key that follows from them. It adds and drops no input, and what was measured, with which
+versions, on how many threads and how long, stays as it was. A second run changes nothing.
+
+A new name is one more line in `KINDS` or `FIELDS`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+from typing import Any
+
+from guardband.files import write_text
+from guardband.studies import records
+from guardband.studies.base import key_of
+
+KINDS = {
+    "guardband.Constant": "guardband.MeanOnly",
+}
+"""Classes and functions, by what they were called."""
+
+POINTS = {"inside": "n_interior", "faces": "n_boundary"}
+FIELDS = {
+    "guardband.Recipe": POINTS | {"patience": "min_improvement"},
+    "guardband.MeanFieldVI": POINTS,
+    "guardband.HMC": POINTS,
+    "guardband.Distance": {"neighbours": "n_neighbors"},
+    "guardband.LatentDistance": {"neighbours": "n_neighbors"},
+}
+"""Fields and options of a class, by its name today and by what they were called."""
+
+
+def renamed(described: Any) -> Any:
+    """A description with today's names."""
+    if isinstance(described, list):
+        return [renamed(item) for item in described]
+    if isinstance(described, dict):
+        kind = str(described.get("kind") or described.get("use"))
+        names = FIELDS.get(KINDS.get(kind, kind), {})
+        return {names.get(name, name): renamed(item) for name, item in described.items()}
+    return KINDS.get(described, described) if isinstance(described, str) else described
+
+
+def record(result: dict[str, Any]) -> dict[str, Any]:
+    """A stored result with today's names and key."""
+    cell = renamed(result["cell"])
+    return result | {"key": key_of(cell), "cell": cell}
+
+
+def rename(folder: Path) -> int:
+    """Rename all results of a study's folder, packed or not; how many were changed.
+
+    A file is removed once the one with the new key is on the disk, so that nothing is lost on the way.
+    """
+    changed = 0
+    for path in sorted((folder / records.CELLS).glob("*.json")):
+        old = json.loads(path.read_text())
+        new = record(old)
+        if new != old:
+            write_text(records.path(folder, new["key"]), json.dumps(new, allow_nan=False) + "\n")
+            if new["key"] != old["key"]:
+                path.unlink()
+            changed += 1
+    before = [json.loads(line) for line in records.packed(folder).values()]
+    after = [record(result) for result in before]
+    if after != before:
+        records.write_pack(folder, {new["key"]: json.dumps(new, allow_nan=False) for new in after})
+    return changed + sum(new != old for new, old in zip(after, before, strict=True))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("folders", nargs="+", type=Path)
+    for folder in parser.parse_args().folders:
+        print(f"{folder}: {rename(folder)} results renamed")
