@@ -21,7 +21,6 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples" / "gallery"
 PAGES = ROOT / "docs" / "gallery"
 IMAGES = PAGES / "images"
-THUMB = (480, 300)
 COVERAGE = Image.Quantize.MAXCOVERAGE  # the palette that keeps color scales smooth
 
 SECTIONS = {
@@ -120,7 +119,7 @@ def page(name: str) -> str:
 
 
 def index() -> str:
-    """The page of all examples: a card each, a thumbnail above its title."""
+    """The page of all examples: a card each, its picture above its title."""
     parts = [HEAD]
     for section, members in SECTIONS.items():
         cards = [_card(example(name)) for name in members.split()]
@@ -128,11 +127,12 @@ def index() -> str:
     return "\n".join(parts)
 
 
+FIT = '{ loading=lazy style="aspect-ratio: 8/5; object-fit: contain" }'
+"""Cards of one size, whatever the shape of the picture."""
+
+
 def _card(of: Example) -> str:
-    return (
-        f"-   [![{of.title}](images/thumbs/{of.name}.png){{ loading=lazy }}]({of.name}.md)\n\n"
-        f"    [{of.title}]({of.name}.md)\n"
-    )
+    return f"-   [![{of.title}](images/{of.name}.png){FIT}]({of.name}.md)\n\n    [{of.title}]({of.name}.md)\n"
 
 
 def interpreter(name: str, engines: str | None = None) -> str | None:
@@ -164,15 +164,10 @@ def run(name: str, python: str, out: Path, smoke: bool = False) -> None:
 
 
 def keep(name: str, picture: Path) -> None:
-    """Put a picture and its thumbnail into the docs, in few enough colors to be small."""
-    (IMAGES / "thumbs").mkdir(parents=True, exist_ok=True)
+    """Put a picture into the docs, in few enough colors to be small."""
+    IMAGES.mkdir(parents=True, exist_ok=True)
     whole = Image.open(picture).convert("RGB")
     whole.quantize(256, COVERAGE).save(IMAGES / f"{name}.png", optimize=True)
-    small = whole.copy()
-    small.thumbnail(THUMB, Image.Resampling.LANCZOS)
-    thumb = Image.new("RGB", THUMB, "white")
-    thumb.paste(small, ((THUMB[0] - small.width) // 2, (THUMB[1] - small.height) // 2))
-    thumb.quantize(128, COVERAGE).save(IMAGES / "thumbs" / f"{name}.png", optimize=True)
 
 
 def main() -> None:
