@@ -2,9 +2,9 @@
 
     python benchmarks/local.py [--only oscillator|A|B|C|front|even] [--seeds 10-19] [--pictures]
 
-One setting for all fields. Each training seed adds its lines to `results/local.jsonl`, and lines that are
-there are not computed again; `results/local.md` is made anew from all of them. With `--pictures` bands,
-widths and coverage curves of the first seed are drawn into `docs/images`.
+One setting for all fields. Each training seed adds its lines to `results/local.jsonl`, a line per method, and
+those that are there are not computed again; `results/local.md` is made anew from all of them. With
+`--pictures` bands, widths and coverage curves of the first seed are drawn into `docs/images`.
 
 The network is the default training on the paper's numbers of noisy observations. Its mean and every shape
 are evaluated once at POOL uniform points; calibration and test sets are then drawn from these with
@@ -111,21 +111,27 @@ def main() -> None:
     for name in options.only or FIELDS:
         first, last = map(int, (options.seeds or FIELDS[name][3]).split("-"))
         for seed in range(first, last + 1):
-            known, pictured = bool(LEDGER.rows(field=name, seed=seed)), options.pictures and seed == first
-            if known and not pictured:
+            missing = methods(name) - {row["method"] for row in LEDGER.rows(field=name, seed=seed)}
+            pictured = options.pictures and seed == first
+            if not missing and not pictured:
                 continue
             bench = Bench(name, seed)
-            if not known:
-                LEDGER.add(list(measure(bench)))  # all methods of a seed, or none
+            if missing:
+                LEDGER.add(list(measure(bench, missing)))
             if pictured:
                 draw(bench)
     files.write_text(LEDGER.page, page())
 
 
-def measure(bench: Bench) -> Iterator[dict[str, Any]]:
-    """One row per method."""
+def methods(name: str) -> set[str]:
+    """What is measured on a field."""
+    return {method for method in (*METHODS, "localized") if method not in COSTLY or name == "oscillator"}
+
+
+def measure(bench: Bench, missing: set[str]) -> Iterator[dict[str, Any]]:
+    """One row for each method that is missing."""
     for method, make in METHODS.items():
-        if method in COSTLY and bench.name != "oscillator":
+        if method not in missing:
             continue
         start = time.process_time()
         shape_at = make(bench)
@@ -135,7 +141,8 @@ def measure(bench: Bench) -> Iterator[dict[str, Any]]:
             "seconds": round(seconds, 2),
             "l2": gb.metrics.relative_l2(bench.mean, bench.truth),
         }
-    yield {"field": bench.name, "method": "localized", "seed": bench.seed, **localized(bench)}
+    if "localized" in missing:
+        yield {"field": bench.name, "method": "localized", "seed": bench.seed, **localized(bench)}
 
 
 def recalibrated(bench: Bench, shapes: dict[str, np.ndarray]) -> dict[str, float]:

@@ -110,7 +110,7 @@ def test_tensors_give_tensors() -> None:
 def test_even_noise_stays_nearly_even() -> None:
     x, _ = learnt()
     even = abs(np.random.default_rng(3).normal(size=300))
-    shape = best_shape(QUICK, x, even)(x)
+    shape = best_shape(LogScale(), x, even)(x)
     assert shape.max() < 1.7 * shape.min()
 
 
@@ -135,6 +135,24 @@ def test_many_rows_are_carried_by_inducing_points() -> None:
     x, y = noisy(900, 5)
     shape = LogScale(draws=5, inducing=60).fit(x, abs(y)[:, 0])
     assert shape.kernels[0].points.shape == (60, 1) and (shape(x) > 0).all()
+
+
+@pytest.mark.parametrize("learner", [QUICK, PinballNetwork(steps=40)])
+@pytest.mark.parametrize("zeros", [0.0, 0.5, 0.7, 0.9, 0.99, 1.0])
+def test_residuals_that_are_zero_are_small_ones(learner: Any, zeros: float) -> None:
+    """A model that interpolates, or readings in whole units: most residuals are 0 to the last digit."""
+    x, scores = learnt()
+    scores = np.where(np.random.default_rng(4).uniform(size=len(scores)) < zeros, 0, scores)
+    for shape in (learner.fit(x, scores)(x), best_shape(learner, x, scores)(x)):
+        assert np.isfinite(shape).all() and (shape > 0).all()
+
+
+def test_a_shape_has_no_size() -> None:
+    x, scores = learnt()
+    shape = QUICK.fit(x, scores)(x)
+    for unit in (1e-150, 1e150):
+        assert QUICK.fit(x, unit * scores)(x) == pytest.approx(shape)
+        assert log_score(shape, unit * scores) - np.log(unit) == pytest.approx(log_score(shape, scores))
 
 
 class Overfitted:

@@ -54,7 +54,7 @@ class PinballNetwork:
         generator = torch.Generator().manual_seed(self.seed)
         points = torch.tensor(x, dtype=torch.float32)
         low, high = points.amin(0), points.amax(0)
-        size = max(float(np.median(scores)), 1e-30)
+        size = float(np.median(scores[scores > 0])) if (scores > 0).any() else 1.0
         y = torch.tensor(scores / size, dtype=torch.float32)[:, None]
         net = Quantiles(self, (low + high) / 2, ((high - low) / 2).clamp(min=1e-12), generator)
         order = torch.randperm(len(y), generator=generator)

@@ -37,7 +37,11 @@ class Shape(Protocol):
 
 
 class Learner(Protocol):
-    """A way to learn a shape from residuals."""
+    """A way to learn a shape from residuals.
+
+    A costly one may have an attribute `rough`, a quicker learner of nearly the same shape, which stands for
+    it where it is compared with a flat one.
+    """
 
     def fit(self, x: np.ndarray, scores: np.ndarray) -> Any:
         """A `Shape`, or a function of x and a level, from scores (n,) >= 0 at x (n, d)."""
@@ -218,8 +222,9 @@ def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
     if len(scores) < 2 * FOLDS or not all((scores[fold != k] > 0).any() for k in range(FOLDS)):
         return Flat()
     held_out = np.empty((len(LEVELS), len(scores)))
+    rough: Learner = getattr(learner, "rough", learner)
     for k in range(FOLDS):
-        shape = learner.fit(x[fold != k], scores[fold != k])
+        shape = rough.fit(x[fold != k], scores[fold != k])
         for i, level in enumerate(LEVELS):
             if i and not per_level(shape):
                 held_out[i, fold == k] = held_out[0, fold == k]
@@ -234,7 +239,9 @@ def log_score(shape: np.ndarray, scores: np.ndarray) -> float:
 
     A difference of 0.01 is a per cent of width.
     """
-    return float(np.log(shape).mean() + 0.5 * np.log(np.mean((scores / shape) ** 2)))
+    normalized = scores / shape
+    most = normalized.max()  # squares must not overflow
+    return float(np.log(shape).mean() + np.log(most) + 0.5 * np.log(np.mean((normalized / most) ** 2)))
 
 
 def at_level(shape: Any, level: Level) -> Shape:
