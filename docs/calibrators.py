@@ -52,7 +52,7 @@ def pictures() -> None:
     for name, calibrator in (
         ("split", gb.Split()),
         ("local", gb.Local(train)),
-        ("localized", gb.RandomlyLocalized(inputs=x_train)),
+        ("randomly_localized", gb.RandomlyLocalized(inputs=x_train)),
     ):
         figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
         calibrated = gb.calibrate(PREDICTOR, cal.x, cal.y, calibrator=calibrator)
