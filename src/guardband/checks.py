@@ -11,7 +11,7 @@ from guardband.arrays import ArrayLike, flat, rows, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.extrapolation import energy_test, extrapolates
-from guardband.frames import is_frame, numbers
+from guardband.frames import Columns, is_frame, numbers
 from guardband.leaks import find_copies
 
 SIGNIFICANT = 0.01
@@ -99,7 +99,7 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
         raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
     if is_frame(x):
         columns = calibrated.columns
-        x = numbers(x[list(columns.numeric)] if columns is not None else x)
+        x = numbers(x if columns is None else Columns.matched(columns, x)[list(columns.numeric)])
     queries = None if x is None else flat(np.asarray(to_numpy(rows(x, "x")), dtype=float))
     if queries is not None and len(queries) == 0:
         raise ValueError("`x` should hold at least one query, got none.")

@@ -28,7 +28,7 @@ from guardband.metrics import (
     relative_l2,
     rows_in,
 )
-from guardband.values import Band, NormBand, Observations, Prediction
+from guardband.values import Band, NormBand, Prediction
 
 THIS, RIVAL = "this band", "constant width"
 
@@ -75,8 +75,8 @@ class Evaluation:
     `rows` holds the band itself first, then each region, then its rivals: the constant width, and the band
     before calibration; a band of constant width has no such rival. Where outputs are covered each by itself,
     each has rows of its own. `consistent` says whether the guarantee allows what was seen, None where there
-    is no law or nothing to be seen; `verdict` says it in words. `laws` are those of scores without `ties`;
-    with ties, a valid band may cover more.
+    is no law, nothing to be seen, or rows that were used before; `verdict` says it in words. `laws` are those
+    of scores without `ties`; with ties, a valid band may cover more.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -209,7 +209,7 @@ def evaluate(
     if len(y) == 0:
         raise ValueError("`y` should hold at least one test point, got none.")
     groups = None if groups is None else labels(groups, len(y))
-    _warn_of_reuse(calibrated, prediction, y)
+    doubts = _warn_of_reuse(calibrated, prediction, y)
     chosen = {name: rows_in(region, prediction) for name, region in (regions or {}).items()}
     levels = tuple(sorted(levels, key=exact))
     with warnings.catch_warnings():
@@ -225,6 +225,8 @@ def evaluate(
             consistent, verdict = None, _truth_verdict(calibrated, level, mine[0], median_zero)
         else:
             consistent, verdict = _verdict(calibrated, prediction, level, mine, groups)
+        if doubts:
+            verdict, consistent = " But ".join([verdict, *doubts]), None if consistent else consistent
         ties = laws is not None and bool((_excess(calibrated, levels, groups) > 0).any())
     return Evaluation(
         level=float(exact(level)),
@@ -360,19 +362,21 @@ def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[
     """What of test rows was used before: for calibration, for training, as held-out rows."""
     if x is None:
         return
-    known = dict(calibrated.used)
+    known = {what: (data.x, data.y) for what, data in calibrated.used.items()}
     if calibrated.prediction is not None and calibrated.prediction.x is not None and calibrated.y is not None:
-        known = {"calibration": Observations(calibrated.prediction.x, calibrated.y), **known}
-    for what, data in known.items():
-        found = find_copies(data.x, data.y, x, y, points="test", known=what)
+        known = {"calibration": (calibrated.prediction.x, calibrated.y), **known}
+    for what, (known_x, known_y) in known.items():
+        found = find_copies(known_x, known_y, x, y, points="test", known=what)
         if found.verdict == "refuse":
             yield what, found
 
 
-def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> None:
+def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> list[str]:
     """Points that were calibrated on are covered by construction, those trained on too easily."""
-    for _, found in reused(calibrated, prediction.x, y):
-        warnings.warn(found.text, stacklevel=3)
+    texts = [found.text for _, found in reused(calibrated, prediction.x, y)]
+    for text in texts:
+        warnings.warn(text, stacklevel=3)
+    return texts
 
 
 def _truth_verdict(calibrated: Calibrated, level: Level, row: Row, median_zero: bool) -> str:
@@ -485,18 +489,18 @@ def _excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray 
     inside = inside if inside.ndim == 2 else np.asarray(inside.all(axis=2))
     found = np.zeros((len(levels), len(parts)), dtype=int)
     for j, rows_of in enumerate(parts):
-        some, labelled = prediction.take(rows_of), None if known is None else known[rows_of]
+        some, labeled = prediction.take(rows_of), None if known is None else known[rows_of]
         for i, level in enumerate(levels):
-            pieces = calibrated.laws_for(some, level, labelled) or ()
+            pieces = calibrated.laws_for(some, level, labeled) or ()
             found[i, j] = inside[i, rows_of].sum() - sum(min(law.k, m) for law, m in pieces)
     return found
 
 
-def _parts(groups: np.ndarray | None, labelled: np.ndarray | None) -> list[Any]:
-    """The rows of each group that occurs, among labelled ones; all rows where there are no groups."""
-    if groups is None or labelled is None:
+def _parts(groups: np.ndarray | None, labeled: np.ndarray | None) -> list[Any]:
+    """The rows of each group that occurs, among labeled ones; all rows where there are no groups."""
+    if groups is None or labeled is None:
         return [slice(None)]
-    return [np.flatnonzero(labelled == name) for name in np.unique(groups)]
+    return [np.flatnonzero(labeled == name) for name in np.unique(groups)]
 
 
 def _all_or_none(laws: Iterable[Pieces | None]) -> tuple[Pieces, ...] | None:

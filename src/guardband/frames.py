@@ -94,6 +94,11 @@ def all_numbers(frame: Any) -> bool:
     return all(_holds_numbers(frame[name]) for name in frame.columns)
 
 
+def ordered(frame: Any, names: Sequence[Any]) -> Any:
+    """These columns in this order, if all of them are there; some models go by the order and do not look."""
+    return frame[list(names)] if set(names) <= set(frame.columns) else frame
+
+
 def take(frame: Any, index: Sequence[int] | slice) -> Any:
     """Some rows of a frame."""
     return frame.iloc[index] if hasattr(frame, "iloc") else frame[index]

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import torch
 
 from guardband.arrays import Array, copy, floats, like, rows, to_torch
-from guardband.frames import all_numbers, is_frame, only_numbers
+from guardband.frames import all_numbers, is_frame, only_numbers, ordered
 
 Model: TypeAlias = Any
 """A torch module, an object with `.predict`, or any function from x (n, d) to outputs (n, m)."""
@@ -45,11 +45,13 @@ def call_model(model: Model, x: Array) -> Array:
 
 
 def _call_on_frame(model: Model, frame: Any) -> Array:
-    fitted_on_frame = getattr(model, "feature_names_in_", None) is not None
+    fitted_on: Any = getattr(model, "feature_names_in_", None)
     wants_numbers = isinstance(model, torch.nn.Module) or (
-        hasattr(model, "predict") and not fitted_on_frame and all_numbers(frame)
+        hasattr(model, "predict") and fitted_on is None and all_numbers(frame)
     )
     if not wants_numbers:
+        if fitted_on is not None:
+            frame = ordered(frame, fitted_on)
         return floats(
             getattr(model, "predict", model)(frame.copy() if hasattr(frame, "copy") else frame),
             "the model's output",

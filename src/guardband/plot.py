@@ -93,6 +93,8 @@ def heatmap(
     x, values = to_numpy(rows(x, "x")), np.asarray(to_numpy(values), float).reshape(-1)
     if x.shape != (len(values), 2):
         raise ValueError(f"`x` should be ({len(values)}, 2) for a field, got {x.shape}.")
+    known = np.isfinite(x).all(axis=1)  # of a frame, some numbers may be missing
+    x, values = x[known], values[known]
     ax = _axes(ax)
     same = _constant(values)
     if same is not None:

@@ -106,9 +106,7 @@ def predict(
 
 def verify(
     folder: Folder,
-    data: Annotated[
-        Path | None, typer.Option("--data", help="Fresh labelled rows, used nowhere yet.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option("--data", help="Fresh labeled rows, used nowhere yet.")] = None,
     level: LevelOption = "0.95",
     model: ModelOption = None,
     imports: Import = None,

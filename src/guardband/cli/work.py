@@ -139,8 +139,8 @@ def report(
     import_code(imports)
     artifact = Artifact.read(folder, model)
     table = tables.read(data)
-    labelled = all(target in table.names for target in artifact.targets)
-    measured = _measured(artifact.evaluate(data, level)) if labelled else {"consistent": None}
+    labeled = all(target in table.names for target in artifact.targets)
+    measured = _measured(artifact.evaluate(data, level)) if labeled else {"consistent": None}
     facts = {
         "data": data.name,
         "inputs": ", ".join(artifact.inputs),
@@ -149,7 +149,7 @@ def report(
     gb.report(
         artifact.calibrated,
         matrix(table, artifact.inputs, data),
-        matrix(table, artifact.targets, data) if labelled else None,
+        matrix(table, artifact.targets, data) if labeled else None,
         path=out,
         level=level,
         groups=artifact.labels(table),

@@ -1,4 +1,4 @@
-"""ONNX: the graph is traced, held against the library, labelled and written.
+"""ONNX: the graph is traced, held against the library, labeled and written.
 
 It repeats the road of one point, x -> mean and scale -> threshold -> band, in the dtypes the library uses.
 What does not depend on x (the rank, the factors of covariances, dropout masks) is a constant in it.

@@ -224,7 +224,7 @@ class _Run:
                 module.generator.manual_seed(self.seed)
 
     def _weights(self, physics_factor: float) -> Tensor:
-        """The weights of the mean squares, scaled to sum to 1; no optimiser here minds the scale."""
+        """The weights of the mean squares, scaled to sum to 1; no optimizer here minds the scale."""
         weights = self.likelihood.weights(physics_factor)
         return (weights / weights.sum()).to(self.like)
 

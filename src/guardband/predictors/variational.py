@@ -17,7 +17,7 @@ from guardband.predictors.draws import StackedWeights
 
 @kept
 class MeanFieldVI(StackedWeights):
-    """A diagonal normal over the weights that maximises the evidence lower bound, found by Pyro.
+    """A diagonal normal over the weights that maximizes the evidence lower bound, found by Pyro.
 
     It starts from the fitted network with small spreads. `kl` is the weight of the divergence from the
     prior: 1 is the evidence lower bound itself, which for networks of thousands of weights fits badly; the

@@ -222,7 +222,8 @@ def _probes(calibrated: Calibrated, yours: dict[str, Any]) -> dict[str, np.ndarr
         return {}
     found = {}
     for name, function in yours.items():
-        with contextlib.suppress(Exception):  # what is no function of x is checked by the bands it makes
+        # What is no function of an array is checked by the bands it makes.
+        with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
             found[name] = to_numpy(call_model(function, x[:PROBES]))
     return found
 
