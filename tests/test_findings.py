@@ -59,26 +59,20 @@ def test_4_training_rows_moved_by_a_hair_or_rounded_are_refused(moved: Callable[
         gb.calibrate(by_heart(seen), moved(seen.x), moved(seen.y))
 
 
-def test_4_a_coarser_copy_of_a_few_training_rows_is_an_alarm() -> None:
-    seen, fresh = readings(100, 0), readings(60, 1)
-    x, y = np.vstack([fresh.x, seen.x[:40].round(3)]), np.vstack([fresh.y, seen.y[:40].round(3)])
-    made = gb.calibrate_arrays(np.zeros((100, 1)), y, x_cal=x, calibrator=Known(seen))
-    leak = gb.check(made, readings(50, 2).x)["leak"]
-    assert leak.alarm and "40 of 100 calibration points are training points" in leak.text
+def test_4_training_rows_are_refused_from_arrays_too() -> None:
+    seen = readings(100, 0)
+    zero = gb.Prediction(seen.x, 0 * seen.y)
+    local = gb.Local(seen, gb.LogScale(draws=1), prediction=zero)
+    with pytest.raises(ValueError, match="100 of 100 calibration points are training points"):
+        gb.calibrate_arrays(zero, seen.y, calibrator=local)
 
 
-@dataclass(frozen=True)
-class Known(Calibrator):
-    """Split, by somebody who knows the training rows and does not look."""
-
-    seen: gb.Observations
-
-    @property
-    def used(self) -> dict[str, gb.Observations]:
-        return {"training": self.seen}
-
-    def threshold(self, scores: Any, prediction: gb.Prediction, **_: Any) -> Threshold:
-        return gb.Split().threshold(scores, prediction)
+def test_4_where_a_copy_cannot_be_told_for_sure_there_is_a_warning_and_an_alarm() -> None:
+    tiny = gb.Observations(*(1e-6 * part for part in readings(100, 0)))
+    x = tiny.x[:30] + 1e-9 * np.random.default_rng(1).uniform(-1, 1, size=(30, 2))
+    with pytest.warns(UserWarning, match="30 of 30 calibration points look like training points"):
+        made = gb.calibrate(by_heart(tiny), x, tiny.y[:30])
+    assert gb.check(made, 1e-6 * readings(50, 2).x)["leak"].alarm
 
 
 @pytest.mark.parametrize("hair", [0, 1e-9])

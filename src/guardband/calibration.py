@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from guardband.arrays import Array, ArrayLike, copy, finite, kind_of, rows, to_numpy
+from guardband.arrays import ArrayLike, copy, finite, kind_of, rows, to_numpy
 from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Split
 from guardband.conformal.base import Groups
 from guardband.conformal.calibrated import ask, name_of, on_scores
 from guardband.conformal.rank import Level
 from guardband.frames import Columns, is_frame, take
-from guardband.leaks import find_copies
+from guardband.leaks import refuse_leaks
 from guardband.models import evaluating
 from guardband.predictors import MeanOnly, PredictionFunction
 from guardband.values import Observations, Prediction, Predictor
@@ -172,15 +172,3 @@ def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, O
             raise TypeError(f"`training_data` should be gb.Observations(x, y), got {kind}.")
         used["training"] = predictor.training_data
     return used
-
-
-def refuse_leaks(used: Mapping[str, Observations], x: Array | None, y: Array) -> None:
-    """A model is better at points it has learnt from, so their scores promise too much."""
-    for what, data in used.items():
-        if x is None:
-            continue
-        found = find_copies(data.x, data.y, x, y, points="calibration", known=what)
-        if found.verdict == "refuse":
-            raise ValueError(found.text)
-        if found.verdict == "warn":
-            warnings.warn(found.text, stacklevel=3)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal
@@ -125,6 +126,18 @@ has seen them, so they are covered too easily and prove nothing. Test on others.
     first = int(kept[(same | moved).argmax()])
     text = words.of(worst.verdict, n, exact, near, first)
     return Copies(n, exact, near, first, places, worst.chance, worst.verdict, text)
+
+
+def refuse_leaks(used: Mapping[str, Iterable[Array]], x: Array | None, y: Array) -> None:
+    """A model is better at points it has learnt from, so their scores promise too much."""
+    for what, (known_x, known_y) in used.items():
+        if x is None:
+            continue
+        found = find_copies(known_x, known_y, x, y, points="calibration", known=what)
+        if found.verdict == "refuse":
+            raise ValueError(found.text)
+        if found.verdict == "warn":
+            warnings.warn(found.text, stacklevel=3)
 
 
 def shared_rows(a: Sequence[Array], b: Sequence[Array]) -> np.ndarray:

@@ -11,7 +11,6 @@ from tqdm.auto import tqdm
 
 import guardband as gb
 from guardband import tables
-from guardband.calibration import refuse_leaks
 from guardband.cli.errors import note
 from guardband.cli.models import (
     Artifact,
@@ -23,6 +22,7 @@ from guardband.cli.models import (
     score_of,
     sensors,
 )
+from guardband.leaks import refuse_leaks
 from guardband.store import MANIFEST
 
 ROWS_AT_ONCE = 100_000

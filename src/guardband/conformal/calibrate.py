@@ -10,6 +10,7 @@ from guardband.conformal.calibrated import ScoreCalibrated, on_scores
 from guardband.conformal.rank import Level
 from guardband.conformal.scores import Scaled, Score
 from guardband.conformal.split import Split
+from guardband.leaks import refuse_leaks
 from guardband.values import Prediction
 
 
@@ -41,6 +42,8 @@ def calibrate_arrays(
         x = None if x_cal is None else copy(rows(x_cal, "x_cal"))
         prediction = Prediction(x, copy(rows(mean_cal, "mean_cal")), scale)
     y = copy(kind_of(prediction.mean, finite(rows(y_cal, "y_cal"), "y_cal")))
+    if isinstance(calibrator, Calibrator):
+        refuse_leaks(calibrator.used, prediction.x, y)
     made = on_scores(
         None,
         prediction,
