@@ -158,7 +158,6 @@ def test_15_a_clustered_calibrator_from_elsewhere_is_reported_and_saved(tmp_path
     assert "no exact law" in page and "calibrator=PerSensor()" in page
 
 
-@pytest.mark.xfail(strict=False, reason="The learners divide by a spread that is zero.")
 @pytest.mark.parametrize("learner", [gb.LogScale(draws=5), PinballNetwork(steps=20)], ids=["log", "pinball"])
 @pytest.mark.parametrize("zeros", [0, 0.5, 0.7, 0.9, 0.99])
 def test_16_shapes_are_positive_where_most_residuals_are_zero(learner: Any, zeros: float) -> None:

@@ -9,7 +9,6 @@ import pytest
 import torch
 
 import guardband as gb
-from guardband.frames import Columns
 
 pandas = pytest.importorskip("pandas")
 
@@ -88,7 +87,8 @@ def test_columns_that_are_no_numbers_go_to_models_that_take_them() -> None:
         return frame["t"] + (frame["site"] == "a")
 
     calibrated = gb.calibrate(of_site, FRAME[:50], Y[:50])
-    assert calibrated.columns == Columns(("t", "depth", "site"), ("t", "depth"))
+    assert calibrated.columns is not None and str(calibrated.columns) == "t, depth, site"
+    assert calibrated.columns.numeric == ("t", "depth")
     assert calibrated.prediction.x.shape == (50, 2)  # type: ignore[union-attr]
     assert len(gb.evaluate(calibrated, FRAME[50:], Y[50:]).rows[0].levels) == 19
     for model, who in ((linear(), "A torch module"), (Slope(), "Slope")):
@@ -137,3 +137,33 @@ def test_names_are_saved_and_the_model_is_checked(tmp_path: Path) -> None:
     assert np.array_equal(again(NUMBERS[["depth", "t"]]).upper, calibrated(NUMBERS).upper)
     with pytest.raises(gb.ArtifactError, match="not the one that was saved"):
         gb.load(tmp_path, model=lambda frame: frame["t"])
+
+
+def test_a_model_of_words_is_asked_again_at_load(tmp_path: Path) -> None:
+    frame = FRAME.assign(soil=pandas.Categorical(FRAME["site"].map({"a": "sand", "b": None})))
+    when = frame.assign(when=pandas.date_range("2026-01-01", periods=len(frame)))
+
+    def of_words(factor: float) -> Any:
+        return lambda x: factor * x["t"] + (x["site"] == "a") + (x["soil"] == "sand")
+
+    for seen in (frame, frame[["t", "soil", "site"]]):
+        gb.save(gb.calibrate(of_words(1.0), seen, Y), tmp_path / str(len(seen.columns)))
+        again = gb.load(tmp_path / str(len(seen.columns)), model=of_words(1.0))
+        assert again.columns is not None and again.columns.others[-1].categories in (None, ("sand",))
+        with pytest.raises(gb.ArtifactError, match="its mean differs at stored points"):
+            gb.load(tmp_path / str(len(seen.columns)), model=of_words(2.0))
+    dated = gb.load(gb.save(gb.calibrate(of_words(1.0), when, Y), tmp_path / "dated"), model=of_words(2.0))
+    assert dated.columns is not None and dated.columns.others[-1].values == ()  # of dates nothing is kept
+
+
+def test_training_rows_have_the_columns_of_the_calibration_rows() -> None:
+    def seen(frame: Any) -> gb.predictors.MeanOnly:
+        return gb.predictors.MeanOnly(of_names, training_data=gb.Observations(frame, Y))
+
+    assert gb.Observations(FRAME[["t", "depth"]], Y).names == ("t", "depth")
+    with pytest.raises(ValueError, match="60 calibration points are training points"):
+        gb.calibrate(seen(FRAME[["t", "depth"]]), FRAME[["t", "depth"]], Y)
+    with pytest.raises(ValueError, match="training rows have the columns depth, t, those of `x_cal`"):
+        gb.calibrate(seen(FRAME[["depth", "t"]]), FRAME[["t", "depth"]], Y)
+    with pytest.raises(TypeError, match=r"gb.Observations takes numbers, .* hold some: site"):
+        gb.Observations(FRAME, Y)

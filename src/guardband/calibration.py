@@ -85,7 +85,9 @@ def calibrate(
     prediction = ask(predictor, x)
     _refuse_randomness(predictor, x, prediction)
     y = copy(kind_of(prediction.mean, y))
-    refuse_leaks(_used(predictor, calibrator), prediction.x, y)
+    used = _used(predictor, calibrator)
+    _refuse_other_columns(used, columns)
+    refuse_leaks(used, prediction.x, y)
     made = on_scores(
         predictor,
         prediction,
@@ -172,3 +174,14 @@ def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, O
             raise TypeError(f"`training_data` should be gb.Observations(x, y), got {kind}.")
         used["training"] = predictor.training_data
     return used
+
+
+def _refuse_other_columns(used: Mapping[str, Observations], columns: Columns | None) -> None:
+    """Rows that are compared, or learnt from, should have the columns of x_cal in the same order."""
+    for what, data in used.items():
+        if columns is not None and data.names not in (None, columns.numeric):
+            theirs, ours = (", ".join(map(str, names)) for names in (data.names or (), columns.numeric))
+            raise ValueError(
+                f"The {what} rows have the columns {theirs}, those of `x_cal` that hold numbers are {ours}: "
+                "give both the same, in one order."
+            )

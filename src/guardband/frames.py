@@ -11,6 +11,9 @@ import numpy as np
 from guardband.arrays import finite, rows
 from guardband.kept import kept
 
+PROBES = 16
+"""How many calibration points are asked again when a calibration is loaded."""
+
 
 def is_frame(x: Any) -> bool:
     """Whether x is a table with named columns."""
@@ -19,24 +22,46 @@ def is_frame(x: Any) -> bool:
 
 @kept
 @dataclass(frozen=True)
+class Words:
+    """The first values of a column of words or categories, so that a model can be asked there again."""
+
+    name: str | int
+    values: tuple[str | None, ...]
+    categories: tuple[str, ...] | None = None
+
+    @classmethod
+    def of(cls, name: str | int, column: Any) -> Words:
+        """Those of a column; none where it holds something else, such as dates."""
+        values = tuple(None if _missing(value) else value for value in take(column, slice(PROBES)))
+        known = getattr(column.dtype, "categories", None)
+        if str(column.dtype) == "Categorical":  # polars, whose categories are numbered as they come
+            known = column.cast(str).unique(maintain_order=True).drop_nulls()
+        categories = None if known is None else tuple(known)
+        if all(isinstance(value, str | None) for value in (*values, *(categories or ()))):
+            return cls(name, values, categories)
+        return cls(name, ())
+
+
+@kept
+@dataclass(frozen=True)
 class Columns:
-    """The names of the columns of x, in the order of calibration, and which of them hold numbers."""
+    """The names of the columns of x, in the order of calibration, and which of them hold numbers.
+
+    Of the `others` the first values are known, `polars` says which kind of frame it was.
+    """
 
     names: tuple[str | int, ...]
     numeric: tuple[str | int, ...]
     polars: bool = False
+    others: tuple[Words, ...] = ()
 
     @classmethod
     def of(cls, frame: Any) -> Columns:
         """Those of a frame."""
         names = _names(frame)
         numeric = tuple(name for name in names if _holds_numbers(frame[name]))
-        return cls(names, numeric, type(frame).__module__.startswith("polars"))
-
-    @property
-    def all_numbers(self) -> bool:
-        """Whether every column holds numbers."""
-        return self.numeric == self.names
+        others = tuple(Words.of(name, frame[name]) for name in names if name not in numeric)
+        return cls(names, numeric, type(frame).__module__.startswith("polars"), others)
 
     @staticmethod
     def matched(known: Columns | None, x: Any) -> Any:
@@ -61,16 +86,42 @@ class Columns:
 
     def framed(self, x: Any) -> Any:
         """An array (n, d) as a frame with these names."""
+        return self._frame(dict(zip(self.names, np.asarray(x).T, strict=True)))
+
+    def first(self, x: Any) -> Any | None:
+        """The first rows of the frame of calibration, of whose numbers x are the first; None if not known."""
+        if any(len(other.values) != len(x) for other in self.others):
+            return None
+        known: dict[str | int, Any] = dict(zip(self.numeric, np.asarray(x).T, strict=True))
+        return self._frame(known | {other.name: self._column(other) for other in self.others})
+
+    def _frame(self, columns: dict[str | int, Any]) -> Any:
         if self.polars:
             import polars  # type: ignore[import-not-found]
 
-            return polars.DataFrame(np.asarray(x), schema=list(self.names))
+            return polars.DataFrame({str(name): columns[name] for name in self.names})
         import pandas
 
-        return pandas.DataFrame(np.asarray(x), columns=list(self.names))
+        return pandas.DataFrame({name: columns[name] for name in self.names})
+
+    def _column(self, words: Words) -> Any:
+        if self.polars:
+            import polars  # type: ignore[import-not-found]
+
+            kind = polars.String if words.categories is None else polars.Enum(words.categories)
+            return polars.Series(list(words.values), dtype=kind)
+        if words.categories is None:
+            return list(words.values)
+        import pandas
+
+        return pandas.Categorical(list(words.values), categories=list(words.categories))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.names))
+
+
+def _missing(value: Any) -> bool:
+    return value is None or isinstance(value, float) or type(value).__name__ == "NAType"
 
 
 def numbers(frame: Any) -> np.ndarray | None:

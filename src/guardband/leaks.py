@@ -250,10 +250,9 @@ class _Suspicion:
 class _Compared:
     """Known rows and new ones as float64, (n, columns); columns that never change are left out.
 
-    `place` numbers the inputs and is -1 for new ones, `row` numbers rows; equal ones have the same number.
-    `same_x` and `same` say which new rows equal known ones in x, and in x and y; `telling` ones are not of
-    dead sensors. `steps` hold the `_resolution` of each column. From the known rows of the `sample` it is
-    learnt how near rows lie by chance.
+    `place` numbers the inputs and is -1 for new ones, `value` numbers the readings, `row` is place times
+    `width` plus value; equal ones have the same number. `same_x` and `same` say which new rows equal known
+    ones in x, and in x and y. From the known rows of the `sample` it is learnt how near rows lie by chance.
     """
 
     known_x: np.ndarray
@@ -264,10 +263,9 @@ class _Compared:
     known_row: np.ndarray
     place: np.ndarray
     same: np.ndarray
-    telling: np.ndarray
+    value: np.ndarray
+    width: int
     repeated: int
-    steps_x: np.ndarray
-    steps_y: np.ndarray
     precision: tuple[float, float]
     sample: np.ndarray
 
@@ -287,15 +285,6 @@ class _Compared:
         known_x, x = _varying(known_x, x)
         known_y, y = _varying(known_y, y)
         sample = np.random.default_rng(0).permutation(len(known_x))[:SAMPLE]
-        steps_x, steps_y = (
-            np.array([_resolution(column, eps) for column in a[sample].T])
-            for a, eps in ((known_x, precision[0]), (known_y, precision[1]))
-        )
-        same = np.isin(row, known_row)
-        telling = np.ones(len(x), bool)
-        if same.any() and not (steps_y != 0).all():  # a dead sensor says nothing, wherever it stands
-            values, places = np.unique(np.unique(known_row) % width, return_counts=True)
-            telling = ~(same & np.isin(value, values[places > 1]))
         _, counts = np.unique(known_row, return_counts=True)
         return cls(
             known_x,
@@ -305,14 +294,31 @@ class _Compared:
             known_place,
             known_row,
             np.where(np.isin(place, known_place), place, -1),
-            same,
-            telling,
+            np.isin(row, known_row),
+            value,
+            width,
             int(counts[counts > 1].sum()),
-            steps_x,
-            steps_y,
             precision,
             sample,
         )
+
+    @cached_property
+    def telling(self) -> np.ndarray:
+        """The new rows that are not of dead sensors, which say nothing wherever they stand."""
+        if not self.same.any() or (self.steps_y != 0).all():
+            return np.ones(len(self.x), bool)
+        values, places = np.unique(np.unique(self.known_row) % self.width, return_counts=True)
+        return ~(self.same & np.isin(self.value, values[places > 1]))
+
+    @cached_property
+    def steps_x(self) -> np.ndarray:
+        """The `_resolution` of each column of x."""
+        return np.array([_resolution(column, self.precision[0]) for column in self.known_x[self.sample].T])
+
+    @cached_property
+    def steps_y(self) -> np.ndarray:
+        """The `_resolution` of each column of y."""
+        return np.array([_resolution(column, self.precision[1]) for column in self.known_y[self.sample].T])
 
     @property
     def same_x(self) -> np.ndarray:
@@ -402,7 +408,7 @@ def _nearly(compared: _Compared) -> Iterator[_Suspicion]:
     if len(compared.known_x) <= FEW or compared.same.all():
         return
     by_spread = _Ruler(compared, _spreads(compared))
-    for near in NEAR:
+    for near in NEAR if (by_spread.nearest <= NEAR[-1]).any() else ():
         among = ~compared.same if near <= HAIR else ~compared.same_x
         yield by_spread.suspicion(near, among, certain=near <= HAIR)
     for rounding, among in _roundings(compared):
@@ -414,20 +420,27 @@ def _roundings(compared: _Compared) -> Iterator[tuple[_Rounding, np.ndarray]]:
     """How new rows may have been rounded, where known rows are not, and which rows have so few digits."""
     for significant in (True, False):
         before = 0
+        if _digits(compared, _Rounding(DIGITS[-1], significant)).sum() < FEW:
+            continue
         for digits in DIGITS:
             rounding = _Rounding(digits, significant)
-            among = rounding.has(compared.x, compared.precision[0]) & rounding.has(
-                compared.y, compared.precision[1]
-            )
-            among &= ~compared.same
+            among = _digits(compared, rounding)
             count = int(among.sum())
             if count >= FEW and count > 1.1 * before and 2 * rounding.share(compared) < 1:
                 yield rounding, among
             before = count
 
 
+def _digits(compared: _Compared, rounding: _Rounding) -> np.ndarray:
+    """Which new rows are written with no more digits than rounding leaves, and are not known as they are."""
+    in_x, in_y = compared.precision
+    return rounding.has(compared.x, in_x) & rounding.has(compared.y, in_y) & ~compared.same
+
+
 def _equal(compared: _Compared) -> _Suspicion:
     """Rows that are equal to known ones: copies, unless known rows repeat themselves as often."""
+    if not compared.same.any():
+        return _Suspicion(compared.same, 1.0)
     close, at_known = compared.same & compared.telling, compared.same_x & compared.telling
     if not close.any():
         return _Suspicion(close, 1.0)
@@ -462,7 +475,7 @@ class _Ruler:
 
     def suspicion(self, near: float, among: np.ndarray, *, certain: bool) -> _Suspicion:
         """Rows so near to known ones in x and y, unless they lie there, or agree there, by chance."""
-        close = (self._distances[0] <= near) & among
+        close = (self.nearest <= near) & among
         if not close.any():
             return _Suspicion(close, 1.0)
         chance = self.by_chance(near)
@@ -486,7 +499,7 @@ class _Ruler:
         Known rows show it themselves, each left out in turn; where too few of them do, the density of rows
         around them does, smoothly continued to small distances.
         """
-        between = self._distances[1]
+        between = self._between
         seen, n = int((between[:, 0] <= near).sum()), len(between)
         at_most = _at_most(seen, n)
         if seen >= 5 and not self._regular:
@@ -552,19 +565,24 @@ class _Ruler:
         return parts if self.rounding is None else tuple(self.rounding.round(a) for a in parts)  # type: ignore
 
     @cached_property
-    def _distances(self) -> tuple[np.ndarray, np.ndarray]:
-        """From each new row to the nearest known one (n,), and from known rows to their neighbors."""
-        compared, (in_x, in_y) = self.compared, self.units
-        first, number, repeated = self._distinct
-        looked_x, looked_y = self._looked
-        known = np.hstack([in_x(compared.known_x[first]), in_y(compared.known_y[first])])
-        new = np.hstack([in_x(np.vstack([compared.x, looked_x])), in_y(np.vstack([compared.y, looked_y]))])
-        n = len(compared.x)
-        left_out = np.concatenate([np.full(n, -1), number[compared.sample]])
-        distances, _ = _search(known, new, max(1, min(NEIGHBORS, len(known) - 1)), left_out)
-        between = np.where(repeated[compared.sample, None], np.roll(distances[n:], 1, axis=1), distances[n:])
-        between[repeated[compared.sample], 0] = 0.0
-        return distances[:n, 0], between
+    def nearest(self) -> np.ndarray:
+        """From each new row to the nearest known one, (n,)."""
+        return self._search(self.compared.x, self.compared.y, 1)[:, 0]
+
+    @cached_property
+    def _between(self) -> np.ndarray:
+        """From known rows of the sample to their neighbors, (rows, neighbors)."""
+        sample, (_, number, repeated) = self.compared.sample, self._distinct
+        distances = self._search(*self._looked, NEIGHBORS, number[sample])
+        between = np.where(repeated[sample, None], np.roll(distances, 1, axis=1), distances)
+        between[repeated[sample], 0] = 0.0
+        return between
+
+    def _search(self, x: np.ndarray, y: np.ndarray, k: int, left_out: np.ndarray | None = None) -> np.ndarray:
+        """From rows x and y to the k nearest different known ones."""
+        (in_x, in_y), first = self.units, self._distinct[0]
+        known = np.hstack([in_x(self.compared.known_x[first]), in_y(self.compared.known_y[first])])
+        return _search(known, np.hstack([in_x(x), in_y(y)]), max(1, min(k, len(known) - 1)), left_out)[0]
 
     @cached_property
     def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -577,7 +595,7 @@ class _Ruler:
     @cached_property
     def _dimension(self) -> float:
         """In how many dimensions known rows spread around each other, cautiously: at least 1."""
-        between = self._distances[1]
+        between = self._between
         between = between[between[:, 0] > 0]
         most = max(1, self.compared.x.shape[1] if self._regular else self.compared.continuous)
         growth = np.log(between[:, -1:] / between[:, :-1]).mean() if between[:, :-1].size else 0.0

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import numpy as np
 
 from guardband.arrays import Array, finite, flat, kind_of, like, namespace, rows, to_numpy
+from guardband.frames import Columns, is_frame, only_numbers
 from guardband.kept import kept
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ MODEL = "It is what the model answered there; look at the model, or leave that p
 @kept
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Points x (n, d) and what was measured there, y (n, m).
+    """Points x (n, d) and what was measured there, y (n, m); of a DataFrame x the `names` of its columns too.
 
     >>> import guardband as gb
     >>> data = gb.Observations([0.0, 0.5, 1.0], [1.0, 0.2, 0.1])
@@ -34,8 +35,11 @@ class Observations:
 
     x: Array
     y: Array
+    names: tuple[str | int, ...] | None = None
 
     def __post_init__(self) -> None:
+        if is_frame(self.x):
+            _set(self, names=Columns.of(self.x).names, x=only_numbers(self.x, "gb.Observations"))
         _set(self, x=finite(rows(self.x, "x"), "x"), y=finite(rows(self.y, "y"), "y"))
         _same_length("x", self.x, "y", self.y)
 

@@ -16,12 +16,9 @@ from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
 from guardband.conformal.base import Calibrator, Groups, Learned, Pieces, Size, Threshold, labels
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
-from guardband.frames import Columns, is_frame, only_numbers
+from guardband.frames import PROBES, Columns, is_frame, only_numbers
 from guardband.kept import attributes, kept
 from guardband.values import Band, Observations, Prediction, Predictor
-
-PROBES = 16
-"""How many calibration points are asked again when a calibration is loaded."""
 
 
 class Calibrated(ABC):
@@ -345,14 +342,13 @@ class ScoreCalibrated(Calibrated):
         return {name: to_numpy(values) for name, values in found.items() if values is not None}
 
     def _again(self, some: Prediction) -> Prediction:
-        """What the predictor says where it was asked before; of words in x none are kept."""
-        if self.predictor is None or some.x is None:
+        """What the predictor says where it was asked before."""
+        if self.predictor is None or (some.x is None and self.columns is None):
             return some
         if self.columns is None:
             return self.predictor(some.x)
-        if not self.columns.all_numbers:
-            return some
-        return ask(self.predictor, self.columns.framed(to_numpy(some.x)))
+        frame = self.columns.first(np.empty((len(some), 0)) if some.x is None else to_numpy(some.x))
+        return some if frame is None else ask(self.predictor, frame)
 
     def as_module(self, level: Level) -> nn.Module:
         """Predictor, threshold and score in one, each as its own class says it."""

@@ -26,8 +26,8 @@ from safetensors.torch import save as save_arrays
 
 from guardband.arrays import to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning
-from guardband.conformal.calibrated import PROBES
 from guardband.files import write_bytes, write_text
+from guardband.frames import PROBES
 from guardband.models import call_model
 from guardband.store import format1
 from guardband.store.codec import Decoder, Encoder
