@@ -19,8 +19,6 @@ APART = ("paper/",)
 """The paper names the methods that it compares."""
 OF_THE_PAST = {"store/format1.py", "studies/format1.py"}
 """Names in files that 0.1 wrote, which never change; they are not today's classes."""
-LEFT = {"studies/runner.py": {"Split", "Absolute"}}
-"""Whether a study shows a band before calibration is still asked of the classes: `_has_before`."""
 
 
 def concrete() -> dict[str, set[str]]:
@@ -105,7 +103,7 @@ def test_no_room_asks_who_a_method_is(file: str) -> None:
         return
     others = {name for name, homes in CONCRETE.items() if file not in homes}
     found = {(line, name) for line, name in offenders(FILES[file].read_text(), others)}
-    assert {name for _, name in found} == LEFT.get(file, set()), sorted(found)
+    assert not found, sorted(found)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, flat, kind_of, rows, to_numpy
+from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.laws import LEVELS, CoverageLaw, central_range, tails, total_counts
@@ -319,18 +319,16 @@ def _contenders(
     if rival is not None and not alike:
         inside = rival.contains_at(bare, y, asked, groups=groups)
         yield _Contender(RIVAL, flat, inside[0], inside[1:])
-    before = [calibrated.before(prediction, at) for at in asked]
-    if all(isinstance(band, Band) for band in before):
-        raw = np.stack([_within(band, y, calibrated.joint) for band in before])
+    before = [band for at in asked if isinstance(band := calibrated.before(prediction, at), Band)]
+    if len(before) == len(asked):
+        lower, upper = (np.stack([to_numpy(end) for end in ends]) for ends in _ends(before))
+        inside = np.reshape((lower <= to_numpy(y)) & (to_numpy(y) <= upper), (len(asked), len(y), -1))
+        raw = np.asarray(inside.all(axis=2)) if calibrated.joint else inside
         yield _Contender("before calibration", before[0], raw[0], raw[1:])
 
 
-def _within(band: Band | None, y: Array, joint: bool) -> np.ndarray:
-    """Which rows lie in a band (n,), or which of their outputs do (n, m)."""
-    assert band is not None
-    if joint:
-        return to_numpy(band.contains(y))
-    return flat(to_numpy((band.lower <= y) & (y <= band.upper)))
+def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:
+    return [band.lower for band in bands], [band.upper for band in bands]
 
 
 def shown(

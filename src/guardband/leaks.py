@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -111,6 +112,8 @@ has seen them, so they are covered too easily and prove nothing. Test on others.
         return Copies(n, 0, 0, None, 0, 1.0, "fine", words.fine(n, 0, 0))
     precision = (max(eps[0], eps[2]), max(eps[1], eps[3]))
     old, new = [a[known_ones] for a in arrays[:2]], [a[kept] for a in arrays[2:]]
+    if _far(old, new, precision):
+        return Copies(n, 0, 0, None, 0, 1.0, "fine", words.fine(n, 0, 0))
     compared = _Compared.of(old[0], old[1], new[0], new[1], precision)
     same, places = compared.same, int(compared.same_x.sum())
     worst, moved, more = _equal(compared), same & False, 0.0
@@ -327,6 +330,42 @@ class _Compared:
     @property
     def continuous(self) -> int:
         return int((self.steps_x == 0).sum() + (self.steps_y == 0).sum())
+
+
+QUICK = 50_000
+"""Numbers that are compared with each other at once, where tables are small."""
+
+
+def _far(known: Sequence[np.ndarray], new: Sequence[np.ndarray], precision: tuple[float, float]) -> bool:
+    """Whether small tables are seen at once to have nothing in common: no place, no near row, no rounded one.
+
+    Most have not. A column's spread is less than 2.2 of its standard deviations, whatever it holds.
+    """
+    columns = [
+        (old, fresh, eps)
+        for a, b, eps in zip(known, new, precision, strict=True)
+        for old, fresh in zip(flat(a).astype(float).T, flat(b).astype(float).T, strict=True)
+    ]
+    if len(known[0]) * len(new[0]) * len(columns) > QUICK:
+        return False
+    near = there = np.ones((len(new[0]), len(known[0])), bool)
+    for number, (old, fresh, eps) in enumerate(columns):
+        with np.errstate(over="ignore", invalid="ignore"):
+            spread, apart = old.std(), np.abs(fresh[:, None] - old)
+        dust = 4 * eps * np.abs(old).max()
+        if not dust < 1e-4 * spread < math.inf:  # hardly more than one number, or beyond all measure
+            return False
+        near = near & (apart <= 2.2 * NEAR[-1] * spread)
+        if number < math.prod(known[0].shape[1:]):
+            there = there & (apart <= dust)
+    return not (near.any() or there.any() or any(_rounded(new, precision, kind) for kind in (True, False)))
+
+
+def _rounded(new: Sequence[np.ndarray], precision: tuple[float, float], significant: bool) -> bool:
+    """Whether more than a few rows are written with few digits."""
+    rounding, (x, y) = _Rounding(DIGITS[-1], significant), map(flat, new)
+    short = rounding.has(y, precision[1])
+    return bool(short.sum() >= FEW and rounding.has(x[short], precision[0]).sum() >= FEW)
 
 
 def _numbered(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

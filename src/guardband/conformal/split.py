@@ -77,7 +77,7 @@ class SplitThreshold(Threshold):
             )
             return math.inf if self.scores.ndim == 1 else np.full((1, self.scores.shape[1]), np.inf)
         q = self.scores[k - 1]
-        if np.any(q == math.inf):
+        if q.max() == math.inf:
             warn_infinite(INFINITE_SCORES)
         return float(q) if self.scores.ndim == 1 else q[None]
 

@@ -22,7 +22,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save
 
 from guardband.arrays import to_numpy
-from guardband.conformal import Absolute, Calibrated, InfiniteBandWarning, Learned, Split, raw_band
+from guardband.conformal import Calibrated, InfiniteBandWarning, Learned, raw_band
 from guardband.conformal.calibrated import on_scores
 from guardband.files import write_bytes
 from guardband.metrics import relative_l2
@@ -161,7 +161,7 @@ def recalibrated(
         infinite += float(np.isinf(wide).mean())
         width += float(wide[np.isfinite(wide)].sum())
         finite += int(np.isfinite(wide).sum())
-        if scale is not None and _has_before(cell):
+        if scale is not None and _has_before(cell, learnt):
             tally["before"].add(scores <= normal)
             raw_width += float(raw_band(query, cell.levels[at], score=score).width.mean())  # type: ignore[arg-type]
     found: Result = tally.pop("after").result()
@@ -220,9 +220,9 @@ class Tally:
         }
 
 
-def _has_before(cell: Cell) -> bool:
+def _has_before(cell: Cell, learnt: Learned) -> bool:
     """Whether the predictor's own scale is what is calibrated, so that there is a band before it."""
-    return isinstance(cell.calibrator, Split) and not isinstance(cell.score, Absolute)
+    return learnt.plain == learnt and cell.score.plain != cell.score
 
 
 def _field(cell: Cell, predictor: Predictor, learnt: Learned) -> Result:
