@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from guardband.leaks import Copies, find_copies, more_than_repeats, shared_rows
+from guardband.leaks import Copies, find_copies
 
 Arrays = tuple[Any, Any, Any, Any]
 """Known x and y, new x and y."""
@@ -402,14 +402,6 @@ def test_threads_agree() -> None:
     with ThreadPoolExecutor(8) as threads:
         found = threads.map(lambda _: find_copies(x, y, x[:30] + 1e-9, y[:30]), range(16))
     assert len(set(found)) == 1
-
-
-def test_shared_rows_and_repeats() -> None:
-    x = np.array([[0.1, 0.0], [0.2, -0.0]])
-    assert shared_rows([x], [np.array([[0.1, 0.0]], np.float32)]).tolist() == [True, False]
-    assert shared_rows([x, x], [x, x[::-1]]).tolist() == [False, False]
-    assert more_than_repeats(np.array([True, False]), [x])
-    assert not more_than_repeats(np.array([True, False]), [np.vstack([x, x])])
 
 
 def test_many_rows_take_about_a_second() -> None:

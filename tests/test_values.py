@@ -6,7 +6,6 @@ import torch
 
 import guardband as gb
 from guardband.arrays import kind_of, to_torch
-from guardband.leaks import shared_rows
 
 
 def test_a_single_column_may_come_flat() -> None:
@@ -127,13 +126,6 @@ def test_a_band_says_how_much_of_it_is_infinite() -> None:
     assert repr(infinite) == "Band(level=0.95, 2 points, 1 of them infinite)"
 
 
-def test_shared_rows_compare_in_the_coarser_dtype() -> None:
-    x = np.array([[0.1, -0.0], [0.2, 1.0]])
-    assert shared_rows([x], [np.array([[0.1, 0.0]], np.float32)]).tolist() == [True, False]
-    assert shared_rows([x], [x + 1e-16]).tolist() == [False, False]
-    assert shared_rows([x, x], [x, x[::-1]]).tolist() == [False, False]
-
-
 def test_arrays_change_kind_without_warnings() -> None:
     frozen = np.arange(3.0)
     frozen.flags.writeable = False
@@ -164,7 +156,6 @@ def test_values_print_in_one_short_line() -> None:
 def test_no_points_at_all_are_no_error() -> None:
     empty = np.zeros((0, 2))
     assert gb.Band(None, empty, empty, empty, 0.9).contains(empty).shape == (0,)
-    assert shared_rows([empty], [empty]).shape == (0,)
 
 
 def largest(difference: Any) -> Any:

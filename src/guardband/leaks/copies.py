@@ -1,0 +1,165 @@
+"""Rows that are known already: how many, how sure that is, and what is said of it."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from guardband.arrays import Array, ArrayLike, namespace, rows, to_numpy
+from guardband.leaks.glance import far
+from guardband.leaks.suspicions import Verdict, equal, nearly
+from guardband.leaks.tables import Compared, finite
+
+
+@dataclass(frozen=True)
+class Copies:
+    """How many rows are known already, exactly or nearly, and what to do about it. Prints as a sentence.
+
+    `exact` rows are equal to known ones and `near` rows are so but for a hair, or for rounding; `first` is
+    the first of both. `places` counts the rows whose inputs are known, whatever was measured there. `chance`
+    is how often honest rows look so much like known ones, or more; the `verdict` follows from it.
+
+    >>> import numpy as np
+    >>> draw = np.random.default_rng(0)
+    >>> x, y = draw.uniform(size=(100, 2)), draw.normal(size=100)
+    >>> found = find_copies(x, y, x[:30] + 1e-9, y[:30])
+    >>> found.verdict, found.exact, found.near, found.first
+    ('refuse', 0, 30, 0)
+    >>> find_copies(x, y, x[:30], draw.normal(size=30)).verdict
+    'fine'
+    """
+
+    n: int
+    exact: int
+    near: int
+    first: int | None
+    places: int
+    chance: float
+    verdict: Verdict
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+def find_copies(
+    known_x: ArrayLike,
+    known_y: ArrayLike,
+    x: ArrayLike,
+    y: ArrayLike,
+    *,
+    points: str = "calibration",
+    known: str = "training",
+) -> Copies:
+    """Which rows of x (n, d) and y (n, m) are known rows, exactly or nearly; whole fields are rows too.
+
+    Honest rows are assumed to be of one of two kinds. Either they are drawn as the known rows were (at
+    random, or between them), and then lie no nearer to those than those lie to each other; or they are new
+    readings at known places, and then agree no better than readings that differ do, with noise that is not
+    far below the last digit. Only what neither explains is a copy. Rows that are noise-free count as copies
+    where x and y both agree. Where known rows lie closer together than rounding moves them, a rounded copy
+    cannot be told from a fresh row.
+
+    `points` and `known` are what the sentence calls them: "calibration", "test", "training", "held-out".
+
+    >>> import numpy as np
+    >>> draw = np.random.default_rng(0)
+    >>> x, y = draw.uniform(size=(100, 2)), draw.normal(size=100)
+    >>> print(find_copies(x, y, x[:30].round(3), y[:30].round(3), points="test"))
+    30 of 30 test points are training points but for a hair or for rounding, the first in row 0. The network \
+has seen them, so they are covered too easily and prove nothing. Test on others.
+    """
+    names = ("known_x", "known_y", "x", "y")
+    given = [rows(a, name) for a, name in zip((known_x, known_y, x, y), names, strict=True)]
+    arrays, eps = [to_numpy(a) for a in given], [float(namespace(a).finfo(a.dtype).eps) for a in given]
+    words = _Words(points, known)
+    n = len(arrays[2])
+    if any(arrays[i].shape[1:] != arrays[i + 2].shape[1:] for i in (0, 1)):
+        text = f"The {known} points have another shape, so {points} points cannot be compared with them."
+        return Copies(n, 0, 0, None, 0, 1.0, "fine", text)
+    if any(len(arrays[i]) != len(arrays[i + 1]) for i in (0, 2)):
+        raise ValueError(
+            f"Rows of x and y should pair up, got {', '.join(str(len(a)) for a in arrays)} rows."
+        )
+    known_ones, kept = (np.flatnonzero(finite(*arrays[i : i + 2])) for i in (0, 2))
+    if len(known_ones) == 0 or len(kept) == 0:
+        return Copies(n, 0, 0, None, 0, 1.0, "fine", words.fine(n, 0, 0))
+    precision = (max(eps[0], eps[2]), max(eps[1], eps[3]))
+    old, new = [a[known_ones] for a in arrays[:2]], [a[kept] for a in arrays[2:]]
+    if far(old, new, precision):
+        return Copies(n, 0, 0, None, 0, 1.0, "fine", words.fine(n, 0, 0))
+    compared = Compared.of(old[0], old[1], new[0], new[1], precision)
+    same, places = compared.same, int(compared.same_x.sum())
+    worst, moved, more = equal(compared), same & False, 0.0
+    for found in nearly(compared):
+        worst = max(worst, found, key=lambda suspicion: suspicion.weight)
+        if found.verdict != "fine" and found.more > more:
+            moved, more = found.copied, found.more
+        if worst.verdict == "refuse" and (moved | same).all():
+            break
+    exact, near = int(same.sum()), int(moved.sum())
+    if worst.verdict == "fine":
+        return Copies(n, exact, 0, None, places, worst.chance, "fine", words.fine(n, places, exact))
+    first = int(kept[(same | moved).argmax()])
+    text = words.of(worst.verdict, n, exact, near, first)
+    return Copies(n, exact, near, first, places, worst.chance, worst.verdict, text)
+
+
+def refuse_leaks(used: Mapping[str, Iterable[Array]], x: Array | None, y: Array) -> None:
+    """A model is better at points it has learnt from, so their scores promise too much."""
+    for what, (known_x, known_y) in used.items():
+        if x is None:
+            continue
+        found = find_copies(known_x, known_y, x, y, points="calibration", known=what)
+        if found.verdict == "refuse":
+            raise ValueError(found.text)
+        if found.verdict == "warn":
+            warnings.warn(found.text, stacklevel=3)
+
+
+@dataclass(frozen=True)
+class _Words:
+    """What is said, of points that should not be known."""
+
+    points: str
+    known: str
+
+    def fine(self, n: int, places: int, same: int) -> str:
+        points, known = f"{self.points} point", f"{self.known} point"
+        if same:
+            return (
+                f"{same} of {n} {points}s coincide with {known}s, as chance allows: readings are coarse, or "
+                "rows repeat themselves."
+            )
+        if places:
+            return (
+                f"{places} of {n} {points}s lie at {self.known} inputs, with other readings, as of sensors "
+                "that were read again."
+            )
+        return f"No {points} is a {known}, exactly or nearly."
+
+    def of(self, verdict: Verdict, n: int, exact: int, near: int, first: int) -> str:
+        but = "" if not near else " but for a hair or for rounding" if not exact else ", exactly or nearly"
+        points, known = f"{self.points} points", f"{self.known} points"
+        if verdict == "warn":
+            return (
+                f"{exact + near} of {n} {points} look like {known}{but}, the first in row {first}. If they "
+                f"are the same readings: {self._harm[0].lower()}{self._harm[1:]}"
+            )
+        return f"{exact + near} of {n} {points} are {known}{but}, the first in row {first}. {self._harm}"
+
+    @property
+    def _harm(self) -> str:
+        if self.known == "calibration":
+            return "They are covered by construction and prove nothing. Test on others."
+        if self.points == "test":
+            return (
+                "The network has seen them, so they are covered too easily and prove nothing. Test on others."
+            )
+        return (
+            "The network has seen them, so their scores are too small and the band would cover too little. "
+            "Hold out others."
+        )

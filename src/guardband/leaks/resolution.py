@@ -1,0 +1,58 @@
+"""The resolution of a column: its step, or its significant digits, where it is coarse."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from guardband.leaks.rounding import DIGITS, Rounding, exponents
+
+
+def resolution(column: np.ndarray, eps: float) -> float:
+    """How coarse a column is: its step, such as 0.01; minus its significant digits; 0 if it is continuous."""
+    if eps > 1e-5:
+        return float(np.floor(np.log10(eps)))
+    values = np.unique(column)
+    size = float(np.abs(values).max())
+    if len(values) == 1:
+        return max(size, 1.0) if len(column) > 1 else 0.0
+    step = _even_step(values, len(column), eps * size)
+    for digits in DIGITS:
+        if Rounding(digits, True).has(values[:, None], eps).all():
+            last = 10.0 ** (exponents(np.array(size)) + 1 - digits)
+            return float(-digits) if step < 0.5 * last else step
+    return step
+
+
+def _even_step(values: np.ndarray, n: int, dust: float) -> float:
+    """The step between the ascending values of a column; 0 if there is none."""
+    gaps, reach = np.diff(values), float(values[-1] - values[0])
+    for decimals in range(-9, 10):
+        step = 10.0**-decimals
+        if reach <= 1e5 * step and dust < 0.01 * step:
+            if (np.abs(values - np.rint(values / step) * step) <= 4 * dust).all():
+                return step
+    if 2 * len(values) <= n:
+        return float(gaps.min())
+    return _common_step(values - values[0], gaps, dust) if len(values) >= 10 else 0.0
+
+
+def _common_step(offsets: np.ndarray, gaps: np.ndarray, dust: float) -> float:
+    """The step all offsets (ascending from 0) are multiples of, as readings of a converter are; or 0."""
+    step = float(gaps.min())
+    for gap in np.sort(gaps[gaps <= 20 * step])[:200]:
+        rest = abs(gap - round(gap / step) * step)
+        while rest > 0.05 * step:
+            step, rest = rest, abs(step - round(step / rest) * rest)
+        if step <= 20 * dust:
+            return 0.0
+    limit = 16 * step
+    while True:
+        near = offsets[(offsets > 0) & (offsets <= limit)]
+        if len(near):
+            k = np.maximum(np.rint(near / step), 1)
+            if (np.abs(near - k * step) > 0.05 * step).any():
+                return 0.0
+            step = float((near * k).sum() / (k * k).sum())
+        if limit > offsets[-1]:
+            return step if offsets[-1] <= 1e5 * step else 0.0
+        limit *= 4

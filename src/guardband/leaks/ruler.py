@@ -1,0 +1,192 @@
+"""The ruler: how near rows lie to known ones, and how near they would by chance."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from guardband.leaks.chances import agreement, at_most
+from guardband.leaks.rounding import Rounding
+from guardband.leaks.search import search
+from guardband.leaks.tables import SAMPLE, Compared
+from guardband.leaks.units import HAIR, Units
+
+NEIGHBORS = 4
+"""From so many neighbors of known rows it is learnt how near rows lie by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Ruler:
+    """Distances between rows, the largest over columns, each column in its own units."""
+
+    compared: Compared
+    units: tuple[Units, Units]
+    rounding: Rounding | None = None
+
+    def by_chance(self, near: float) -> float:
+        """The probability that a row drawn as the known ones were comes so near to one of them.
+
+        Known rows show it themselves, each left out in turn; where too few of them do, the density of rows
+        around them does, smoothly continued to small distances.
+        """
+        between = self._between
+        seen, n = int((between[:, 0] <= near).sum()), len(between)
+        bound = at_most(seen, n)
+        if seen >= 5 and not self._regular:
+            return bound
+        farthest = np.maximum(between[:, -1], 1e-300)
+        share = 2 * max(1, between.shape[1] - 1) * (near / farthest).clip(0, 1) ** self._dimension
+        smooth = float(share.clip(0, 1).mean()) + (bound if seen else 0.0)
+        return min(1.0, smooth if self._regular else min(smooth, bound))
+
+    @property
+    def last_bit(self) -> float:
+        """How far apart inputs must lie to be different numbers."""
+        compared = self.compared
+        size = np.abs(self.units[0](compared.known_x[compared.sample])).max(axis=0)
+        return compared.precision[0] * float(size.min(initial=1.0))
+
+    def agree_again(
+        self, near: float, at_known: np.ndarray, close: np.ndarray, place: np.ndarray, *, certain: bool
+    ) -> tuple[float, bool]:
+        """The probability that a new reading at a known place agrees with an old one, and if that is sure.
+
+        Readings that were repeated show it: among the known rows, or among the new ones at known places that
+        are not close. Without such, readings at neighboring places must do.
+        """
+        compared, found = self.compared, []
+        _, number, counts = np.unique(compared.known_place, return_inverse=True, return_counts=True)
+        repeated = compared.sample[counts[number[compared.sample]] > 1]
+        next_door = compared.sample[self._next_places[0] <= near]
+        if len(repeated) >= 10:
+            distances, _ = self._readings(
+                compared.known_place[repeated], compared.known_y[repeated], repeated
+            )
+            often = counts[number[repeated]]
+            found.append(1 - (1 - agreement(distances / near)) ** float(np.mean(often / (often - 1))))
+        elif len(next_door) >= 10:
+            place_there = self._next_places[1][self._next_places[0] <= near]
+            found.append(agreement(self._readings(place_there, compared.known_y[next_door])[0] / near))
+        others = np.flatnonzero(at_known & ~close)
+        apart, nearest = self._readings(place[others], compared.y[others])
+        apart /= near
+        if len(apart) >= (20 if found else 5):
+            found.append(agreement(apart, apart=True))
+            found.append(self._agreement_by_size(near, compared.y[at_known], compared.y[others] - nearest))
+        if found:
+            return min(1.0, max(found)), True
+        if len(apart) and np.median(apart) < 3:
+            return 0.95, False
+        distances, _ = self._readings(self._next_places[1], compared.known_y[compared.sample])
+        return agreement(distances / near), certain and (len(apart) == 0 or near <= HAIR)
+
+    def _agreement_by_size(self, near: float, y: np.ndarray, differences: np.ndarray) -> float:
+        """The same if readings differ alike everywhere, but their last digit is not of one size."""
+        if not self.units[1].floating.any():
+            return 0.0
+        enough = near * self.units[1].size(y[:200])
+        differences = np.abs(differences[:200])
+        return float(np.mean([agreement((differences / size).max(axis=1), apart=True) for size in enough]))
+
+    @property
+    def _looked(self) -> tuple[np.ndarray, np.ndarray]:
+        """The known rows that are left out in turn, rounded as new rows are."""
+        parts = (self.compared.known_x[self.compared.sample], self.compared.known_y[self.compared.sample])
+        return parts if self.rounding is None else tuple(self.rounding.round(a) for a in parts)  # type: ignore
+
+    @cached_property
+    def nearest(self) -> np.ndarray:
+        """From each new row to the nearest known one, (n,)."""
+        return self._search(self.compared.x, self.compared.y, 1)[:, 0]
+
+    @cached_property
+    def _between(self) -> np.ndarray:
+        """From known rows of the sample to their neighbors, (rows, neighbors)."""
+        sample, (_, number, repeated) = self.compared.sample, self._distinct
+        distances = self._search(*self._looked, NEIGHBORS, number[sample])
+        between = np.where(repeated[sample, None], np.roll(distances, 1, axis=1), distances)
+        between[repeated[sample], 0] = 0.0
+        return between
+
+    def _search(self, x: np.ndarray, y: np.ndarray, k: int, left_out: np.ndarray | None = None) -> np.ndarray:
+        """From rows x and y to the k nearest different known ones."""
+        (in_x, in_y), first = self.units, self._distinct[0]
+        known = np.hstack([in_x(self.compared.known_x[first]), in_y(self.compared.known_y[first])])
+        return search(known, np.hstack([in_x(x), in_y(y)]), max(1, min(k, len(known) - 1)), left_out)[0]
+
+    @cached_property
+    def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Where each different known row stands first, which of them each row is, and if it is repeated."""
+        _, first, number, counts = np.unique(
+            self.compared.known_row, return_index=True, return_inverse=True, return_counts=True
+        )
+        return first, number, counts[number] > 1
+
+    @cached_property
+    def _dimension(self) -> float:
+        """In how many dimensions known rows spread around each other, cautiously: at least 1."""
+        between = self._between
+        between = between[between[:, 0] > 0]
+        most = max(1, self.compared.x.shape[1] if self._regular else self.compared.continuous)
+        growth = np.log(between[:, -1:] / between[:, :-1]).mean() if between[:, :-1].size else 0.0
+        return float(np.clip(0.8 / growth, 1, most)) if growth > 0 else float(most)
+
+    @cached_property
+    def _regular(self) -> bool:
+        """Whether known places lie on a grid, so that new ones may lie nearer to them than they do.
+
+        At random the two nearest neighbors in d dimensions differ in distance by a factor exp(1 / d).
+        """
+        compared, in_x = self.compared, self.units[0]
+        _, first = np.unique(compared.known_place, return_index=True)
+        d = compared.x.shape[1]
+        if len(first) < 3 or d == 0:
+            return True
+        known, looked = (
+            in_x(compared.known_x[first]),
+            np.random.default_rng(0).permutation(len(first))[:SAMPLE],
+        )
+        distances, _ = search(known, known[looked], 2, looked)
+        apart = distances[distances[:, 0] > 0]
+        return len(apart) == 0 or float(np.log(apart[:, 1] / apart[:, 0]).mean()) < 0.3 / d
+
+    @cached_property
+    def places(self) -> tuple[np.ndarray, np.ndarray]:
+        """From each new row to the nearest known place: how far in x, and which place."""
+        compared, in_x = self.compared, self.units[0]
+        places, first = np.unique(compared.known_place, return_index=True)
+        distances, nearest = search(in_x(compared.known_x[first]), in_x(compared.x), 1)
+        return distances[:, 0], places[nearest[:, 0]]
+
+    @cached_property
+    def _next_places(self) -> tuple[np.ndarray, np.ndarray]:
+        """From each known row of the sample to the nearest other place: how far in x, and which place."""
+        compared, in_x = self.compared, self.units[0]
+        places, first, number = np.unique(compared.known_place, return_index=True, return_inverse=True)
+        number = number[compared.sample]
+        if len(places) == 1:
+            return np.full(len(number), np.inf), places[number]
+        known = in_x(compared.known_x[first])
+        distances, nearest = search(known, known[number], 1, number)
+        return distances[:, 0], places[nearest[:, 0]]
+
+    def _readings(
+        self, place: np.ndarray, y: np.ndarray, left_out: np.ndarray | None = None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """How far y is from the nearest known reading at that place, and that reading."""
+        in_y, (first, number, repeated) = self.units[1], self._distinct
+        known_y = self.compared.known_y[first]
+        if len(place) == 0:
+            return np.zeros(0), known_y[:0]
+        known, new = in_y(known_y), in_y(y)
+        both = np.vstack([known, new])
+        apart = 4 * float(np.ptp(both)) + 1.0 if both.size else 1.0
+        known = np.hstack([self.compared.known_place[first, None] * apart, known])
+        new = np.hstack([place[:, None] * apart, new])
+        if left_out is None:
+            distances, nearest = search(known, new, 1)
+            return distances[:, 0], known_y[nearest[:, 0]]
+        distances, nearest = search(known, new, 1, number[left_out])
+        return np.where(repeated[left_out], 0.0, distances[:, 0]), known_y[nearest[:, 0]]

@@ -1,0 +1,129 @@
+"""Tables: known rows and new ones side by side, as they are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from guardband.arrays import flat
+from guardband.leaks.resolution import resolution
+
+SAMPLE = 2000
+"""From so many known rows it is learnt how near rows lie by chance."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """Known rows and new ones as float64, (n, columns); columns that never change are left out.
+
+    `place` numbers the inputs and is -1 for new ones, `value` numbers the readings, `row` is place times
+    `width` plus value; equal ones have the same number. `same_x` and `same` say which new rows equal known
+    ones in x, and in x and y. From the known rows of the `sample` it is learnt how near rows lie by chance.
+    """
+
+    known_x: np.ndarray
+    known_y: np.ndarray
+    x: np.ndarray
+    y: np.ndarray
+    known_place: np.ndarray
+    known_row: np.ndarray
+    place: np.ndarray
+    same: np.ndarray
+    value: np.ndarray
+    width: int
+    repeated: int
+    precision: tuple[float, float]
+    sample: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        known_x: np.ndarray,
+        known_y: np.ndarray,
+        x: np.ndarray,
+        y: np.ndarray,
+        precision: tuple[float, float],
+    ) -> Compared:
+        """Finite rows, with the precision of x and that of y."""
+        known_place, place = _numbered(known_x, x)
+        known_value, value = _numbered(known_y, y)
+        width = int(max(known_value.max(), value.max())) + 1
+        known_row, row = known_place * width + known_value, place * width + value
+        known_x, x = _varying(known_x, x)
+        known_y, y = _varying(known_y, y)
+        sample = np.random.default_rng(0).permutation(len(known_x))[:SAMPLE]
+        _, counts = np.unique(known_row, return_counts=True)
+        return cls(
+            known_x,
+            known_y,
+            x,
+            y,
+            known_place,
+            known_row,
+            np.where(np.isin(place, known_place), place, -1),
+            np.isin(row, known_row),
+            value,
+            width,
+            int(counts[counts > 1].sum()),
+            precision,
+            sample,
+        )
+
+    @cached_property
+    def telling(self) -> np.ndarray:
+        """The new rows that are not of dead sensors, which say nothing wherever they stand."""
+        if not self.same.any() or (self.steps_y != 0).all():
+            return np.ones(len(self.x), bool)
+        values, places = np.unique(np.unique(self.known_row) % self.width, return_counts=True)
+        return ~(self.same & np.isin(self.value, values[places > 1]))
+
+    @cached_property
+    def steps_x(self) -> np.ndarray:
+        """The `resolution` of each column of x."""
+        return np.array([resolution(column, self.precision[0]) for column in self.known_x[self.sample].T])
+
+    @cached_property
+    def steps_y(self) -> np.ndarray:
+        """The `resolution` of each column of y."""
+        return np.array([resolution(column, self.precision[1]) for column in self.known_y[self.sample].T])
+
+    @property
+    def same_x(self) -> np.ndarray:
+        """Which new rows lie at known inputs."""
+        return self.place >= 0
+
+    @property
+    def continuous(self) -> int:
+        """How many columns of x and y have no step."""
+        return int((self.steps_x == 0).sum() + (self.steps_y == 0).sum())
+
+
+def finite(*parts: np.ndarray) -> np.ndarray:
+    """Which rows can be compared."""
+    return np.all([np.isfinite(flat(part)).all(axis=1) for part in parts], axis=0)
+
+
+def _numbered(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Numbers for the rows of two arrays, the same number for equal rows, in the coarser of their dtypes."""
+    dtype = min(a.dtype, b.dtype, key=lambda d: d.itemsize)
+    keys = np.concatenate([_row_keys(part, dtype) for part in (a, b)])
+    _, numbers = np.unique(keys, return_inverse=True)
+    return numbers[: len(a)], numbers[len(a) :]
+
+
+def _row_keys(a: np.ndarray, dtype: np.dtype) -> np.ndarray:
+    """The bytes of each row as one key; adding 0 turns -0.0 into 0.0, so that equal is equal."""
+    data = np.ascontiguousarray(flat(a).astype(dtype) + dtype.type(0)).view(np.uint8)
+    return data.view(np.dtype((np.void, data.shape[1]))).ravel()
+
+
+def _varying(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """The columns that change; those with numbers beyond all measure in other units."""
+    a, b = (flat(part).astype(float) for part in (a, b))
+    varies = (a != a[0]).any(axis=0) | (b != a[0]).any(axis=0)
+    a, b = a[:, varies], b[:, varies]
+    size = np.maximum(np.abs(a).max(axis=0, initial=0.0), np.abs(b).max(axis=0, initial=0.0))
+    unit = np.where((size < 1e-100) | (size > 1e100), size, 1.0)
+    return a / unit, b / unit
