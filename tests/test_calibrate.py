@@ -1,4 +1,5 @@
 import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, cast
 
@@ -454,3 +455,69 @@ def test_the_door_and_its_rooms_ask_for_several_outputs_of_one_kind() -> None:
     two = gb.predictors.MeanOnly(lambda x: 0 * x, training_data=training_data)
     with pytest.raises(TypeError, match=r"`training_data` should be gb.Observations\(x, y\), got tuple"):
         gb.calibrate(two, x, np.c_[y, y])
+
+
+@pytest.mark.parametrize(
+    "model",
+    [lambda x: (x - x.mean()) / x.std(), lambda x: np.sort(np.sin(9 * x), axis=0), lambda x: x[::-1]],
+    ids=["standardizes", "sorts", "turns around"],
+)
+def test_a_model_that_looks_at_the_points_beside_is_refused(model: Any) -> None:
+    x = np.random.default_rng(0).normal(size=(50, 1))
+    with pytest.raises(ValueError, match="depends on the points beside it: its mean differs by up"):
+        gb.calibrate(model, x, x)
+
+
+def test_threads_share_a_network_in_training_mode() -> None:
+    """It is put into eval mode by the first and back by the last, and its running statistics stay."""
+    parts = torch.nn.Linear(1, 64), torch.nn.BatchNorm1d(64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 1)
+    net, x = torch.nn.Sequential(*parts), np.random.default_rng(0).uniform(size=(2000, 1))
+    calibrated = gb.calibrate(net, x[:100], np.sin(3 * x[:100]))
+    expected = calibrated(x).mean
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: calibrated(x).mean, range(200)))
+    assert all(np.array_equal(mean, expected) for mean in found)
+    assert net.training and all(part.training for part in parts)
+    assert int(parts[1].num_batches_tracked) == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        (None, "returned None: is a `return` missing"),
+        (iter([1.0]), "returned a list_iterator"),
+        (0.5, "the single number 0.5. For the same answer everywhere"),
+        ([0.5], "np.asarray of a list"),
+    ],
+)
+def test_what_is_no_answer_is_named(answer: Any, text: str) -> None:
+    with pytest.raises(TypeError, match=text):
+        gb.calibrate(lambda x: answer, np.arange(5.0), np.arange(5.0))
+
+
+def test_labels_are_no_numbers() -> None:
+    cluster = pytest.importorskip("sklearn.cluster")
+    linear = pytest.importorskip("sklearn.linear_model")
+    x = np.random.default_rng(0).normal(size=(40, 1))
+    with pytest.raises(TypeError, match="KMeans gives labels of clusters"):
+        gb.calibrate(cluster.KMeans(2, n_init=1).fit(x), x, x)
+    with pytest.raises(TypeError, match="LogisticRegression is a classifier"):
+        gb.calibrate(linear.LogisticRegression().fit(x, x[:, 0] > 0).predict, x, x)
+
+
+def test_nonsense_is_refused_where_it_is_said() -> None:
+    x = np.random.default_rng(0).uniform(size=(40, 1))
+    with pytest.raises(TypeError, match="`joint` should be True or False, got 'no'"):
+        gb.Absolute(joint="no")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"belongs to the score: score=gb.Scaled\(joint=False\)"):
+        gb.calibrate(np.sin, x, x, joint=False)
+    with pytest.raises(ValueError, match=r"`inputs` should have 1 coordinates like the .* points, got 3"):
+        gb.calibrate(np.sin, x, x, calibrator=gb.RandomlyLocalized(inputs=np.zeros((5, 3))))
+    fields = np.random.default_rng(0).normal(size=(30, 20, 2))
+    with pytest.raises(ValueError, match=r"places take points \(n, d\), and here x is \(30, 20, 2\)"):
+        gb.calibrate(np.sin, fields, fields, calibrator=gb.Local(gb.Observations(fields + 1, fields)))
+    made = gb.calibrate(np.sin, x, x)
+    with pytest.raises(ValueError, match="needs target='truth'"):
+        gb.evaluate(made, x + 1, x, median_zero=True)
+    with pytest.raises(TypeError, match="`regions` should be a dict of names and regions, got list"):
+        gb.evaluate(made, x + 1, x, regions=[x > 0])  # type: ignore[arg-type]

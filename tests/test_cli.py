@@ -411,3 +411,14 @@ def test_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
 @pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning", "ignore::UserWarning")
 def test_many_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
     survive(tmp_path, 10_000)
+
+
+def test_columns_and_files_are_what_they_are_called(folder: Path, tmp_path: Path) -> None:
+    words = ["--data", CAL, "--out", tmp_path / "other"]
+    said = run("calibrate", MODEL, *words, "--targets", "u", "--inputs", "x,u", code=2)
+    assert "Column `u` is a target; leave it out of --inputs" in " ".join(said.split())
+    assert "named once each" in run("calibrate", MODEL, *words, "--targets", "u,u", code=2)
+    query = shutil.copy(QUERY, tmp_path / "query.csv")
+    said = run("predict", folder, "--data", query, "--out", query, code=2)
+    assert "is the file that is read" in " ".join(said.split())
+    assert Path(query).read_text() == Path(QUERY).read_text()

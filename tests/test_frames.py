@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import guardband as gb
+from guardband.frames import Columns
 
 pandas = pytest.importorskip("pandas")
 
@@ -152,8 +153,9 @@ def test_a_model_of_words_is_asked_again_at_load(tmp_path: Path) -> None:
         assert again.columns is not None and again.columns.others[-1].categories in (None, ("sand",))
         with pytest.raises(gb.ArtifactError, match="its mean differs at stored points"):
             gb.load(tmp_path / str(len(seen.columns)), model=of_words(2.0))
-    dated = gb.load(gb.save(gb.calibrate(of_words(1.0), when, Y), tmp_path / "dated"), model=of_words(2.0))
-    assert dated.columns is not None and dated.columns.others[-1].values == ()  # of dates nothing is kept
+    gb.save(gb.calibrate(of_words(1.0), when, Y), tmp_path / "dated")
+    with pytest.raises(gb.ArtifactError, match="its mean differs at stored points"):
+        gb.load(tmp_path / "dated", model=of_words(2.0))
 
 
 def test_training_rows_have_the_columns_of_the_calibration_rows() -> None:
@@ -167,3 +169,71 @@ def test_training_rows_have_the_columns_of_the_calibration_rows() -> None:
         gb.calibrate(seen(FRAME[["depth", "t"]]), FRAME[["t", "depth"]], Y)
     with pytest.raises(TypeError, match=r"gb.Observations takes numbers, .* hold some: site"):
         gb.Observations(FRAME, Y)
+
+
+@pytest.mark.parametrize("kind", ["datetime64[ns]", "datetime64[us, UTC]", "timedelta64[s]", "int", "float"])
+def test_dates_and_numbered_categories_come_back(kind: str) -> None:
+    numbers = pandas.Series(np.arange(20) * 10**9)
+    column = numbers.astype(kind) if "64" in kind else numbers.astype(kind).astype("category")
+    frame = pandas.DataFrame({"t": np.arange(20.0), 7: column})
+    again = Columns.of(frame).first(frame[["t"]].to_numpy()[:16])
+    assert (
+        again is not None and (again[7] == frame[7][:16]).all() and str(again[7].dtype) == str(column.dtype)
+    )
+
+
+def test_what_cannot_be_kept_is_not_asked_again() -> None:
+    frame = pandas.DataFrame(
+        {"t": [1.0, 2.0], "odd": [object(), 2], "when": pandas.to_datetime(["2026", None])}
+    )
+    assert Columns.of(frame).first(frame[["t"]].to_numpy()) is None
+    assert [other.values for other in Columns.of(frame).others] == [(), ()]
+
+
+def test_categories_keep_their_numbers() -> None:
+    frame = FRAME.assign(soil=pandas.Categorical(["clay", "sand"] * 30))[["t", "soil"]]
+    calibrated = gb.calibrate(lambda x: x["t"] + x["soil"].cat.codes, frame, Y)
+    for column in (pandas.Categorical(["sand", "sand"]), ["sand", "sand"]):
+        asked = pandas.DataFrame({"t": [0.0, 1.0], "soil": column})
+        assert calibrated(asked, 0.9).mean.ravel().tolist() == [1.0, 2.0]
+    strange = pandas.DataFrame({"t": [0.0], "soil": pandas.Categorical(["peat"])})
+    with pytest.raises(
+        ValueError, match="`soil` holds 'peat', which was no category of it at calibration: clay"
+    ):
+        calibrated(strange, 0.9)
+
+
+def test_rows_are_known_by_their_labels() -> None:
+    mixed = NUMBERS.sample(frac=1, random_state=0)
+    sorting = gb.calibrate(lambda x: of_names(x).sort_values(), NUMBERS, Y)
+    assert np.array_equal(sorting(mixed).mean, gb.calibrate(of_names, NUMBERS, Y)(mixed).mean)
+    with pytest.raises(ValueError, match=r"labels of `x_cal` in another order: y.loc\[x.index\]"):
+        gb.calibrate(of_names, NUMBERS, Y.sort_values())
+    assert len(gb.calibrate(of_names, mixed, Y.loc[mixed.index].to_numpy()).y) == 60
+
+
+def test_each_library_has_a_name_for_the_columns_it_was_fitted_on() -> None:
+    class Booster:
+        def feature_name(self) -> list[str]:
+            return ["t", "depth"]
+
+        def predict(self, x: Any) -> Any:
+            return np.asarray(x)[:, 0] + 10 * np.asarray(x)[:, 1]
+
+    swapped = gb.calibrate(Booster(), NUMBERS[["depth", "t"]], Y)
+    assert np.array_equal(swapped(NUMBERS).mean, of_names(NUMBERS).to_numpy()[:, None])
+
+
+def test_rows_that_lack_a_number_are_known_again() -> None:
+    frame = NUMBERS.assign(rain=np.where(np.arange(60) % 2, np.nan, 1.5))
+    calibrated = gb.calibrate(of_names, frame[:40], Y[:40])
+    with pytest.warns(UserWarning, match="40 of 40 test points are calibration points"):
+        found = gb.evaluate(calibrated, frame[:40], Y[:40])
+    assert found.consistent is None and "Consistent" not in found.verdict
+    assert gb.evaluate(calibrated, frame[40:], Y[40:]).consistent is not None
+
+
+def test_a_table_that_is_not_computed_yet_is_refused() -> None:
+    LazyFrame = type("LazyFrame", (), {})
+    with pytest.raises(TypeError, match=r"holds no rows yet: give x.collect\(\)"):
+        gb.calibrate(of_names, LazyFrame(), Y)

@@ -16,7 +16,7 @@ from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Spli
 from guardband.conformal.base import Groups
 from guardband.conformal.calibrated import ask, name_of, on_scores
 from guardband.conformal.rank import Level
-from guardband.frames import Columns, is_frame, take
+from guardband.frames import Columns, in_order, is_frame, take
 from guardband.leaks import refuse_leaks
 from guardband.models import evaluating
 from guardband.predictors import MeanOnly, PredictionFunction
@@ -28,10 +28,15 @@ TWICE = 8
 ROUNDING = {True: 1e-6, False: 1e-3}
 """By how much of the output's spread two answers may differ: in float64, and in lower precision."""
 
+TOGETHER, HALF = 1e-3, 1e-4
+"""By how much an answer may change with the points beside it: of the spread, and of itself, by rounding."""
+
 ELSEWHERE = {
     "level": "A level is asked of the result, at any time: calibrated(x, level=0.95).",
     "alpha": "A level, 1 - alpha, is asked of the result: calibrated(x, level=0.95) for alpha = 0.05.",
     "train": "Training data belong to the predictor: gb.predictors.MeanOnly(model, training_data=...).",
+    "joint": "It belongs to the score: score=gb.Scaled(joint=False).",
+    "units": "They belong to the score: score=gb.Absolute(units=[...]).",
     "training_data": "They belong to the predictor: gb.predictors.MeanOnly(model, training_data=...).",
 }
 """What people give to `calibrate` that has its place elsewhere."""
@@ -79,6 +84,8 @@ def calibrate(
     y = finite(rows(y_cal, "y_cal"), "y_cal")
     if len(y) == 0:
         raise ValueError("`y_cal` should hold at least one calibration point, got none.")
+    if columns is not None and not in_order(y_cal, x_cal):
+        raise ValueError("The rows of `y_cal` have the labels of `x_cal` in another order: y.loc[x.index].")
     if len(x) != len(y):
         raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
     predictor = as_predictor(model, x)
@@ -117,6 +124,8 @@ def as_predictor(model: Any, x: Any) -> Predictor:
         raise TypeError(
             f"`model` should be a fitted {model.__name__}, got the class itself. Make and fit one first."
         )
+    if getattr(model, "__name__", None) == "predict":  # a method of a model
+        _refuse_labels(getattr(model, "__self__", None))
     if callable(model) and not hasattr(model, "predict"):
         made: Any = PredictionFunction if _predicts(model, x) else MeanOnly
         return made(model)
@@ -127,12 +136,20 @@ def as_predictor(model: Any, x: Any) -> Predictor:
             "`model` should be a predictor, a torch module, an object with `predict` or a function of x, "
             f"got {type(model).__name__}."
         )
-    if hasattr(model, "classes_") or getattr(model, "_estimator_type", None) == "classifier":
+    _refuse_labels(model)
+    return MeanOnly(model)
+
+
+def _refuse_labels(model: Any) -> None:
+    """What predicts classes or clusters has no band."""
+    kind = getattr(model, "_estimator_type", None)
+    if hasattr(model, "cluster_centers_") or hasattr(model, "labels_") or kind == "clusterer":
+        raise TypeError(f"{type(model).__name__} gives labels of clusters; a band is for numbers.")
+    if hasattr(model, "classes_") or kind == "classifier":
         raise TypeError(
             f"{type(model).__name__} is a classifier; a band is for numbers. Wrap what you want to bound, "
             "such as a probability, in a function: lambda x: model.predict_proba(x)[:, 1]."
         )
-    return MeanOnly(model)
 
 
 def _predicts(model: Any, x: Any) -> bool:
@@ -147,7 +164,8 @@ def _predicts(model: Any, x: Any) -> bool:
 
 def _refuse_randomness(predictor: Predictor, x: Any, prediction: Prediction) -> None:
     """A predictor that draws anew at every call is no fixed function: its scores are not its band's."""
-    few = take(x, slice(TWICE)) if is_frame(x) else x[:TWICE]
+    some = slice(min(TWICE, max(1, len(x) // 2)))
+    few = take(x, some) if is_frame(x) else x[some]
     first, second = ask(predictor, few), ask(predictor, few)
     for name, values in prediction.parts.items():
         if name not in first.parts or name not in second.parts:
@@ -162,6 +180,13 @@ def _refuse_randomness(predictor: Predictor, x: Any, prediction: Prediction) -> 
                 f"{name_of(predictor)} gave two answers at the same points: its {name} differs by up to "
                 f"{abs(a - b).max():.3g}. A predictor should be a fixed function: switch dropout off, or "
                 "draw once and keep the draws, as gb.predictors.Dropout does."
+            )
+        among = whole[some]
+        if (abs(a - among) > TOGETHER * spread + HALF * abs(among)).any():
+            raise ValueError(
+                f"What {name_of(predictor)} answers at a point depends on the points beside it: its {name} "
+                f"differs by up to {abs(a - among).max():.3g} when fewer are asked. A predictor should treat "
+                "each row by itself, in its order: no statistics of the batch, no sorting."
             )
 
 

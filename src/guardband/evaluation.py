@@ -197,6 +197,10 @@ def evaluate(
     """
     if target not in ("measurement", "truth"):
         raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
+    if median_zero and target != "truth":
+        raise ValueError("`median_zero` says something of the noise, and so needs target='truth'.")
+    if regions is not None and not isinstance(regions, Mapping):
+        raise TypeError(f"`regions` should be a dict of names and regions, got {type(regions).__name__}.")
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`evaluate` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
     if calibrated.y is not None and len(calibrated.y) == 0:
@@ -226,7 +230,8 @@ def evaluate(
         else:
             consistent, verdict = _verdict(calibrated, prediction, level, mine, groups)
         if doubts:
-            verdict, consistent = " But ".join([verdict, *doubts]), None if consistent else consistent
+            verdict = " ".join(doubts if consistent else [verdict, *doubts])
+            consistent = None if consistent else consistent
         ties = laws is not None and bool((_excess(calibrated, levels, groups) > 0).any())
     return Evaluation(
         level=float(exact(level)),

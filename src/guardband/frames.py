@@ -16,8 +16,14 @@ PROBES = 16
 
 
 def is_frame(x: Any) -> bool:
-    """Whether x is a table with named columns."""
+    """Whether x is a table with named columns; one that is not computed yet is refused."""
+    if type(x).__name__ == "LazyFrame":
+        raise TypeError("A LazyFrame holds no rows yet: give x.collect().")
     return type(x) is not np.ndarray and hasattr(x, "columns") and hasattr(x, "dtypes")
+
+
+Value = str | int | float
+"""What a column of words or categories may hold, to be kept."""
 
 
 @kept
@@ -26,18 +32,23 @@ class Words:
     """The first values of a column of words or categories, so that a model can be asked there again."""
 
     name: str | int
-    values: tuple[str | None, ...]
-    categories: tuple[str, ...] | None = None
+    values: tuple[Value, ...]
+    categories: tuple[Value, ...] | None = None
+    kind: str | None = None
 
     @classmethod
     def of(cls, name: str | int, column: Any) -> Words:
-        """Those of a column; none where it holds something else, such as dates."""
-        values = tuple(None if _missing(value) else value for value in take(column, slice(PROBES)))
+        """Those of a column; none where they cannot be kept, such as objects of other kinds."""
+        first = take(column, slice(PROBES))
+        if getattr(column.dtype, "kind", None) in ("m", "M"):  # dates and times, as whole numbers
+            whole = () if first.isna().any() else tuple(first.astype("int64").tolist())
+            return cls(name, whole, kind=str(column.dtype))
+        values = tuple(_plain(value) for value in first)
         known = getattr(column.dtype, "categories", None)
         if str(column.dtype) == "Categorical":  # polars, whose categories are numbered as they come
             known = column.cast(str).unique(maintain_order=True).drop_nulls()
-        categories = None if known is None else tuple(known)
-        if all(isinstance(value, str | None) for value in (*values, *(categories or ()))):
+        categories = None if known is None else tuple(_plain(value) for value in known)
+        if all(isinstance(value, Value | None) for value in (*values, *(categories or ()))):
             return cls(name, values, categories)
         return cls(name, ())
 
@@ -82,7 +93,28 @@ class Columns:
         if missing:
             listed = ", ".join(f"`{name}`" for name in missing)
             raise ValueError(f"`x` has no column {listed}, which it had at calibration: {known}.")
-        return x[list(known.names)]
+        return known._as_known(x[list(known.names)])
+
+    def _as_known(self, frame: Any) -> Any:
+        """Categories as they were at calibration: models go by their numbers."""
+        if self.polars or not hasattr(frame, "iloc"):
+            return frame
+        known = {other.name: other.categories for other in self.others if other.categories is not None}
+        for name, categories in known.items():
+            column = frame[name]
+            if tuple(getattr(column.dtype, "categories", ())) == categories:
+                continue
+            strange = column[column.notna() & ~column.isin(list(categories))]
+            if len(strange):
+                raise ValueError(
+                    f"Column `{name}` holds {strange.iloc[0]!r}, which was no category of it at calibration: "
+                    f"{', '.join(map(str, categories))}."
+                )
+            import pandas
+
+            frame = frame.copy()
+            frame[name] = column.astype(pandas.CategoricalDtype(list(categories)))
+        return frame
 
     def framed(self, x: Any) -> Any:
         """An array (n, d) as a frame with these names."""
@@ -108,20 +140,24 @@ class Columns:
         if self.polars:
             import polars  # type: ignore[import-not-found]
 
-            kind = polars.String if words.categories is None else polars.Enum(words.categories)
+            kind = polars.String if words.categories is None else polars.Enum(words.categories)  # type: ignore[arg-type]
             return polars.Series(list(words.values), dtype=kind)
-        if words.categories is None:
-            return list(words.values)
         import pandas
 
+        if words.kind is not None:
+            return pandas.Series(list(words.values), dtype="int64").astype(words.kind)
+        if words.categories is None:
+            return list(words.values)
         return pandas.Categorical(list(words.values), categories=list(words.categories))
 
     def __str__(self) -> str:
         return ", ".join(map(str, self.names))
 
 
-def _missing(value: Any) -> bool:
-    return value is None or isinstance(value, float) or type(value).__name__ == "NAType"
+def _plain(value: Any) -> Any:
+    """A value as Python's own; what is missing as None."""
+    value = value.item() if isinstance(value, np.generic) else value
+    return None if type(value).__name__ in ("NAType", "NaTType") or value != value else value
 
 
 def numbers(frame: Any) -> np.ndarray | None:
@@ -148,6 +184,20 @@ def all_numbers(frame: Any) -> bool:
 def ordered(frame: Any, names: Sequence[Any]) -> Any:
     """These columns in this order, if all of them are there; some models go by the order and do not look."""
     return frame[list(names)] if set(names) <= set(frame.columns) else frame
+
+
+def aligned(output: Any, frame: Any) -> Any:
+    """What was answered for a frame, in the order of its rows, where both say which row is which."""
+    return output if in_order(output, frame) else output.loc[frame.index]
+
+
+def in_order(a: Any, b: Any) -> bool:
+    """Whether the rows of two tables go together as they stand: not the same labels in another order."""
+    ours: Any = getattr(a, "index", None)
+    theirs: Any = getattr(b, "index", None)
+    if not (hasattr(ours, "equals") and hasattr(theirs, "equals")) or len(ours) != len(theirs):
+        return True
+    return ours.equals(theirs) or not (ours.is_unique and ours.isin(theirs).all())
 
 
 def take(frame: Any, index: Sequence[int] | slice) -> Any:

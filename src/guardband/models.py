@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TypeAlias
+from weakref import WeakKeyDictionary
 
 import torch
 
 from guardband.arrays import Array, copy, floats, like, rows, to_torch
-from guardband.frames import all_numbers, is_frame, only_numbers, ordered
+from guardband.frames import aligned, all_numbers, is_frame, only_numbers, ordered
 
 Model: TypeAlias = Any
 """A torch module, an object with `.predict`, or any function from x (n, d) to outputs (n, m)."""
@@ -36,38 +38,79 @@ def call_model(model: Model, x: Array) -> Array:
             output = model(given if parameter is None else given.to(parameter))
     else:
         output = getattr(model, "predict", model)(given)
+    return like(x, _array(output))
+
+
+def _array(output: Any) -> Array:
+    """What a model returned, if it is one array."""
     if isinstance(output, tuple | list):
         raise TypeError(
             f"A model should return one array, this one returned a {type(output).__name__}. Wrap it in a "
-            "function that picks the part you want; a mean and a scale go to Given(mean, scale)."
+            "function: np.asarray of a list of numbers, or the part you want; a mean and a scale go to "
+            "Given(mean, scale)."
         )
-    return like(x, floats(output, "the model's output"))
+    if output is None or hasattr(output, "__next__") or hasattr(output, "__await__"):
+        kind = "None: is a `return` missing?" if output is None else f"a {type(output).__name__}."
+        raise TypeError(f"A model should return one array, this one returned {kind}")
+    found = floats(output, "the model's output")
+    if found.ndim == 0:
+        raise TypeError(
+            f"A model should return one row per point, this one returned the single number {found}. For the "
+            "same answer everywhere: lambda x: np.full(len(x), number)."
+        )
+    return found
 
 
 def _call_on_frame(model: Model, frame: Any) -> Array:
-    fitted_on: Any = getattr(model, "feature_names_in_", None)
+    fitted_on = _columns_of(model)
     wants_numbers = isinstance(model, torch.nn.Module) or (
         hasattr(model, "predict") and fitted_on is None and all_numbers(frame)
     )
     if not wants_numbers:
         if fitted_on is not None:
             frame = ordered(frame, fitted_on)
-        return floats(
-            getattr(model, "predict", model)(frame.copy() if hasattr(frame, "copy") else frame),
-            "the model's output",
-        )
+        output = getattr(model, "predict", model)(frame.copy() if hasattr(frame, "copy") else frame)
+        return _array(aligned(output, frame))
     return call_model(model, only_numbers(frame, "A torch module"))
+
+
+def _columns_of(model: Model) -> Any:
+    """The columns a model was fitted on, in their order, if it knows them; each library has a word for it."""
+    for name in ("feature_names_in_", "feature_name_", "feature_names_", "feature_name", "feature_names"):
+        found = getattr(model, name, None)
+        found = found() if callable(found) else found
+        if found is not None:
+            return found
+    return None
+
+
+_EVALUATED: WeakKeyDictionary[torch.nn.Module, tuple[int, list[tuple[torch.nn.Module, bool]]]]
+_EVALUATED = WeakKeyDictionary()
+"""Networks that are being evaluated: by how many threads, and which of their parts were in another mode."""
+
+_TURN = threading.Lock()
 
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
-    """Eval mode for the length of a block; afterwards every submodule is in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    busy = any(training for _, training in modes)
-    if busy:
-        model.eval()
+    """Eval mode for the length of a block; afterwards every submodule is in the mode it was in.
+
+    Where several threads evaluate one network, the first of them switches and the last one switches back.
+    """
+    with _TURN:
+        count, modes = _EVALUATED.get(model, (0, []))
+        if count == 0:
+            modes = [(module, True) for module in model.modules() if module.training]
+            for module, _ in modes:
+                module.training = False
+        _EVALUATED[model] = count + 1, modes
     try:
         yield
     finally:
-        for module, training in modes if busy else ():
-            module.training = training
+        with _TURN:
+            count, modes = _EVALUATED.pop(model)
+            if count > 1:
+                _EVALUATED[model] = count - 1, modes
+            else:
+                for module, training in modes:
+                    module.training = training

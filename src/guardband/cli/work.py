@@ -60,6 +60,10 @@ def calibrate(
     table = tables.read(data)
     names_y = _names(targets)
     names_x = _names(inputs) if inputs else [n for n in table.names if n not in (*names_y, groups)]
+    if both := [name for name in names_x if name in names_y]:
+        raise ValueError(f"Column `{both[0]}` is a target; leave it out of --inputs.")
+    if not names_x:
+        raise ValueError(f"{data} has no column left to predict from, beside targets and groups.")
     seen = None
     if training_data is not None:
         rows = tables.read(training_data)
@@ -91,6 +95,8 @@ def predict(
 ) -> Found:
     """Write the band at every row of a file."""
     import_code(imports)
+    if out.exists() and data.exists() and out.samefile(data):
+        raise ValueError(f"{out} is the file that is read; write the bands to another one.")
     artifact = Artifact.read(folder, model)
     table = tables.read(data)
     x = matrix(table, artifact.inputs, data)
@@ -180,4 +186,6 @@ def _names(text: str) -> list[str]:
     names = [name.strip() for name in text.split(",")]
     if not all(names):
         raise ValueError(f"Columns should be names separated by commas, got {text!r}.")
+    if len(set(names)) < len(names):
+        raise ValueError(f"Columns should be named once each, got {text!r}.")
     return names

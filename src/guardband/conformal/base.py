@@ -219,6 +219,11 @@ def labels(groups: Groups, n: int) -> np.ndarray:
 
 def places(x: Array) -> np.ndarray:
     """Points (n, d) as float64 numpy, checked."""
+    if getattr(x, "ndim", 2) > 2:
+        raise ValueError(
+            f"Methods that look at places take points (n, d), and here x is {tuple(x.shape)}: whole fields "
+            "have no place. Use Split(), Grouped() or Clustered()."
+        )
     return np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
 
 

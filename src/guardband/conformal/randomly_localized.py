@@ -98,6 +98,11 @@ class RandomlyLocalized(Calibrator):
                 "level holds on average over seeds, not for the one at hand.",
                 stacklevel=4,
             )
+        if self.inputs is not None and places(self.inputs).shape[1] != x.shape[1]:
+            raise ValueError(
+                f"`inputs` should have {x.shape[1]} coordinates like the calibration points, got "
+                f"{places(self.inputs).shape[1]}."
+            )
         order = np.argsort(scores, kind="stable")
         bandwidth = self.bandwidth if self.bandwidth is not None else self._choose(len(x))
         return RandomlyLocalizedThreshold(scores[order], x[order], bandwidth, self.kernel, self.seed)

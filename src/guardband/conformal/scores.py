@@ -156,6 +156,8 @@ class _Plain(Symmetric):
     joint: bool = field(default=True, metadata={"neutral": True})  # type: ignore[misc]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.joint, bool):
+            raise TypeError(f"`joint` should be True or False, got {self.joint!r}.")
         if self.units is not None:
             object.__setattr__(self, "units", _sizes(self.units, "units", "positive numbers, one per output"))
 

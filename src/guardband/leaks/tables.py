@@ -100,6 +100,19 @@ class Compared:
         return int((self.steps_x == 0).sum() + (self.steps_y == 0).sum())
 
 
+def without_gaps(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows in which NaN, a number that is missing, is a value like any other, and equal to itself."""
+    gaps = [np.isnan(flat(part)) for part in (a, b)]
+    missing = gaps[0].any(axis=0) | gaps[1].any(axis=0)
+    if not missing.any():
+        return a, b
+    a, b = (
+        np.hstack([np.where(gap, 0, flat(part)), gap[:, missing].astype(part.dtype)])
+        for part, gap in zip((a, b), gaps, strict=True)
+    )
+    return a, b
+
+
 def finite(*parts: np.ndarray) -> np.ndarray:
     """Which rows can be compared."""
     return np.all([np.isfinite(flat(part)).all(axis=1) for part in parts], axis=0)
