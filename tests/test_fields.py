@@ -358,7 +358,59 @@ def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
 
 def test_workers_without_the_folder_say_so(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="Write to a folder that all workers share"):
-        store._unpacked(tmp_path / "gone" / "field.pickle", "")
+        store._write_task(tmp_path / "gone", 64, (small(), []))
+
+
+class Client:
+    """What stands for a Dask client: tasks are run at once, after a trip through Dask's own pickle."""
+
+    def scheduler_info(self) -> dict[str, Any]:
+        return {"workers": {"one": {}}}
+
+    def submit(self, function: Any, item: Any, **_: Any) -> Any:
+        from distributed.protocol.pickle import dumps, loads
+
+        return loads(dumps(function(item)))
+
+
+def own_function(x: np.ndarray) -> np.ndarray:
+    return x[:, :1] ** 2
+
+
+@pytest.mark.parametrize("function", [own_function, lambda x: x[:, :1] ** 2])
+def test_workers_are_sent_the_field_and_no_file_holds_code(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, function: Any
+) -> None:
+    pytest.importorskip("distributed")
+    seen: set[str] = set()
+
+    def each(client: Any, function: Any, items: Any) -> Any:
+        for item in items:
+            yield function(item)
+            seen.update(path.name for path in tmp_path.rglob("*") if path.is_file())
+
+    monkeypatch.setattr("guardband.engine.each", each)
+    made = gb.band_over(gb.calibrate(function, CAL.x, CAL.y), AXES, chunk=200)
+    folder = tmp_path / "f.zarr"
+    batch = store.create(made, folder, 64)
+    assert sum(store.write_all(made, folder, batch, Client())) == len(made)
+    assert all(name.isdigit() or name.endswith(".json") for name in seen), seen
+    for module in Path(store.__file__).parent.glob("*.py"):
+        assert "import pickle" not in module.read_text() and "cloudpickle" not in module.read_text()
+
+
+def test_what_cannot_be_sent_says_so(tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    lock = threading.Lock()
+
+    def locked(x: np.ndarray) -> np.ndarray:
+        with lock:
+            return x[:, :1] ** 2
+
+    made = gb.band_over(gb.calibrate(locked, CAL.x, CAL.y), AXES, chunk=200)
+    batch = store.create(made, tmp_path / "f.zarr", 64)
+    with pytest.raises(TypeError, match=r"cannot be pickled .* write the field without `workers`"):
+        list(store.write_all(made, tmp_path / "f.zarr", batch, Client()))
 
 
 def test_a_stopped_call_says_how_far_it_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,9 @@ from __future__ import annotations
 import math
 import sys
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
@@ -167,8 +170,23 @@ INFINITE_SCORES = (
 )
 
 
+_SILENT: ContextVar[bool] = ContextVar("_SILENT", default=False)
+
+
+@contextmanager
+def infinite_unsaid() -> Iterator[None]:
+    """No warning of infinite bands in a block, and in this thread only, which a filter cannot do."""
+    before = _SILENT.set(True)
+    try:
+        yield
+    finally:
+        _SILENT.reset(before)
+
+
 def warn_infinite(reason: str) -> None:
     """Warn, at the caller's own line, that a band is infinite and what would make it finite."""
+    if _SILENT.get():
+        return
     frame, depth = sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("guardband"):
         frame, depth = frame.f_back, depth + 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as part_of
@@ -15,8 +14,8 @@ from tqdm.auto import tqdm
 
 from guardband import engine, extras
 from guardband.arrays import ArrayLike, floats, rows, to_numpy
-from guardband.conformal import Calibrated, InfiniteBandWarning
-from guardband.conformal.rank import Level, exact
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.fields import store
 from guardband.fields.base import PARTS, POINTS_PER_CHUNK, USUAL, Chunked
 from guardband.fields.mesh import mesh_of, output_names, write_variables
@@ -65,8 +64,7 @@ def band_over(
             f"A band over a field is computed point by point; {calibrated.name} was calibrated on whole "
             f"fields {tuple(calibrated.prediction.mean.shape)}. Call it on inputs instead."
         )
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", InfiniteBandWarning)
+    with infinite_unsaid():
         shown = calibrated.band(calibrated.prediction.take(slice(1)), several[0])
     if not isinstance(shown, Band):
         raise TypeError(
@@ -139,11 +137,17 @@ class FieldBand(Chunked):
     ) -> Path:
         """Write the field to a Zarr store, here or on Dask; a killed run is resumed when called again.
 
-        What is there is verified by its hashes and not computed again; variables and levels that are not
-        there yet are added. The micro-batch is chosen by a short measurement, once, and kept in the store:
-        results do not depend on who computed them. Until all is written, the attribute `complete` is "no"
-        and missing chunks read as NaN. Beside the store lies `<path>.notes` with the hashes; without it the
-        store is whole, but cannot be resumed.
+        What is there is verified by its hashes and not computed again; what is damaged or missing is made
+        again, and variables and levels that are not there yet are added. Every chunk holds a checksum, so
+        that any reader notices a changed bit; `guardband.fields.verify(path)` looks at all of them. The
+        micro-batch is chosen by a short measurement, once, and kept in the store: results do not depend on
+        who computed them. Until all is written, the attribute `complete` is "no" and missing chunks read as
+        NaN. Beside the store lies `<path>.notes` with the hashes; without it the store is whole, but cannot
+        be resumed.
+
+        `workers` are processes here, `scheduler` is the address of a Dask scheduler. Dask sends them the
+        calibration, your own functions in it too, from memory to memory by pickle, so a scheduler must be
+        trusted; nothing that can be run is written to a file. All must see the folder.
         """
         folder = Path(path).resolve()  # workers may run elsewhere
         batch = store.create(self, folder, batch)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 import time
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field as part_of
@@ -15,7 +14,8 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from guardband.arrays import to_numpy
-from guardband.conformal import Calibrated, InfiniteBandWarning
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import infinite_unsaid
 from guardband.values import Prediction
 
 Block: TypeAlias = tuple[slice, ...]
@@ -104,8 +104,7 @@ class Chunked:
             return whole
         prediction = _predicted(self.calibrated, self.points(region), batch)
         ends = [prediction.mean] if "mean" in self.parts else []
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", InfiniteBandWarning)
+        with infinite_unsaid():
             for level in self.levels:
                 made = self.calibrated.band(prediction, level)
                 ends += [getattr(made, part) for part in self.parts if part != "mean"]

@@ -1,19 +1,23 @@
 """The store: a field on disk, written piece by piece, by many, and resumed after any interruption.
 
-A chunk is written with all its variables; beside the store lies a note with their hashes. What is noted and
-whole is not computed again, so any process may be killed at any time and workers need not know of each other.
+A chunk is written with all its variables and reaches the disk; then a note with their hashes is put beside
+the store. What is noted and whole is not computed again, so any process may be killed at any time and
+workers need not know of each other. Each chunk ends with its own checksum, which every reader of Zarr checks.
 """
 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
-import pickle
+import os
+import re
+import stat
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -22,7 +26,7 @@ import numpy as np
 from guardband import engine, extras
 from guardband.arrays import to_numpy
 from guardband.fields.base import Block, Chunked
-from guardband.files import write_bytes, write_text
+from guardband.files import write_text
 
 Chunk: TypeAlias = tuple[int, Block]
 """A chunk's number and where it lies."""
@@ -30,11 +34,25 @@ Chunk: TypeAlias = tuple[int, Block]
 NOTES = ".notes"
 """What is added to the name of a Zarr store for the folder of notes on finished chunks."""
 
+ABOUT = "store.json"
+"""The note on what is no chunk of a variable: attributes, metadata and coordinates."""
+
+FORMAT = 2
+"""Of the notes. Those of guardband 0.1, format 1, have no note on the store, and its chunks no checksum."""
+
+METADATA = re.compile(r"(?!\.)[^/\\]+/zarr\.json")
+"""The metadata of an array, as its note names them; a note must not lead elsewhere."""
+
+UNFINISHED = re.compile(r"(\d+|zarr)\.[0-9a-f]{32}\.partial")
+"""What a writer that was killed leaves behind."""
+
 
 def create(band: Chunked, folder: Path, batch: int | None) -> int:
-    """Make the store, or check that it belongs to this field; the micro-batch to use."""
+    """Make the store, or check that it belongs to this field and mend what is no chunk; the micro-batch."""
     zarr = extras.load("zarr", "scale")
     probes = _probes(band)
+    about = about_store(folder)
+    _mend_metadata(band, folder, about)
     if (folder / "zarr.json").exists():
         group = zarr.open_group(folder, mode="r+", use_consolidated=False)
         known = int(group.attrs.get("batch", 0))
@@ -49,13 +67,10 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
         if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
             raise ValueError(f"{folder} holds something else; nothing there is touched. Write elsewhere.")
         batch = batch or band.tuned_batch()
-        about = band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
-        group = zarr.open_group(folder, mode="w", attributes=about)
+        attributes = band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
+        group = zarr.open_group(folder, mode="w", attributes=attributes)
     for name, (dims, values, attributes) in band.coordinates().items():
-        if name not in group:
-            options = {"dimension_names": dims, "attributes": attributes}
-            group.create_array(name, shape=values.shape, dtype=values.dtype, **options)
-        group[name][...] = values  # a run may have been killed between the two
+        _place(group, folder, name, values, about, dimension_names=dims, attributes=attributes)
     for name in band.variables:
         if name not in group:
             group.create_array(
@@ -63,27 +78,51 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
                 shape=band.shape,
                 chunks=band.chunks,
                 dtype=band.dtype,
-                fill_value=math.nan,
-                compressors=compression(),
                 dimension_names=band.dims,
                 attributes=band.attributes(name) | {"probe": probes[name]},
-                config={"write_empty_chunks": True},
+                **_settings(),
             )
+    _note_store(band, group, folder, about)
     return batch
 
 
 def finish(folder: Path) -> None:
-    """Say that everything is there, and gather the metadata for readers."""
+    """Say that everything is there, gather the metadata for readers, and take away what was left behind."""
     zarr = extras.load("zarr", "scale")
     zarr.open_group(folder, mode="r+", use_consolidated=False).attrs["complete"] = "yes"
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Consolidated metadata")
         zarr.consolidate_metadata(folder)
+    for file in folder.rglob("*.partial"):
+        if UNFINISHED.fullmatch(file.name):
+            file.unlink(missing_ok=True)
+    _sync(folder / "zarr.json", folder)
 
 
-def compression() -> Any:
-    """Bytes of equal weight side by side, then LZ4: smooth fields shrink by a third, fast."""
-    return extras.load("zarr.codecs", "scale").BloscCodec(cname="lz4", clevel=3, shuffle="shuffle")
+def compression() -> list[Any]:
+    """Bytes of equal weight side by side, then LZ4: smooth fields shrink by a third, fast; a checksum."""
+    codecs = extras.load("zarr.codecs", "scale")
+    return [codecs.BloscCodec(cname="lz4", clevel=3, shuffle="shuffle"), codecs.Crc32cCodec()]
+
+
+def _settings() -> dict[str, Any]:
+    """What all arrays of a store have in common: what is missing reads as NaN, and all else is a file."""
+    return {
+        "fill_value": math.nan,
+        "compressors": compression(),
+        "config": {"write_empty_chunks": True},
+    }
+
+
+def _place(
+    group: Any, folder: Path, name: str, values: np.ndarray, about: Mapping[str, Any], **options: Any
+) -> None:
+    """Write a coordinate, unless it is noted and whole."""
+    if name not in group:
+        group.create_array(name, shape=values.shape, dtype=values.dtype, **options, **_settings())
+    files = about.get("files", {})
+    if not all(whole(folder / file, files.get(file)) for file, _ in places(name, group[name])):
+        group[name][...] = values
 
 
 def _check(band: Chunked, group: Any, folder: Path, probes: Mapping[str, list[str]]) -> None:
@@ -114,6 +153,70 @@ def _probes(band: Chunked) -> dict[str, list[str]]:
     return {name: [f"{value:.4g}" for value in values.reshape(-1)] for name, values in found.items()}
 
 
+def _note_store(band: Chunked, group: Any, folder: Path, about: Mapping[str, Any]) -> None:
+    """Note attributes, metadata and coordinates, once they have reached the disk."""
+    files = [f"{name}/zarr.json" for name in (*band.coordinates(), *band.variables)]
+    for name in band.coordinates():
+        files += [file for file, _ in places(name, group[name])]
+    for file in ("zarr.json", *files):
+        _sync(folder / file, folder)
+    attributes = {name: value for name, value in group.attrs.items() if name != "complete"}
+    hashes = about.get("files", {}) | {file: digest((folder / file).read_bytes()) for file in files}
+    note = {"format": FORMAT, "attributes": attributes, "files": hashes}
+    write_text(notes_of(folder) / ABOUT, json.dumps(note | {"sha256": _seal(note)}, indent=1) + "\n")
+
+
+def about_store(folder: Path) -> dict[str, Any]:
+    """The note on a store; empty where there is none, where it is damaged, or beside a store of 0.1."""
+    try:
+        note = json.loads(regular(notes_of(folder) / ABOUT))
+        version, seal = int(note["format"]), note.pop("sha256")
+        sound = seal == _seal(note) and isinstance(note["attributes"], dict)
+        sound = sound and all(isinstance(known, str) for known in note["files"].values())
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return {}
+    if version > FORMAT:
+        raise ValueError(
+            f"The notes beside {folder} have format {version}, of a newer guardband; this one reads up to "
+            f"format {FORMAT}. Upgrade: pip install -U guardband."
+        )
+    return note if sound else {}
+
+
+def _seal(note: Mapping[str, Any]) -> str:
+    return digest(json.dumps(note, sort_keys=True).encode())
+
+
+def _mend_metadata(band: Chunked, folder: Path, about: Mapping[str, Any]) -> None:
+    """Take away metadata that are not as they were noted, to be written anew, and write the attributes."""
+    files = about.get("files", {})
+    if not any(whole(folder / file, known) for file, known in files.items()):
+        return  # a store that is not the one of these notes
+    damaged = {file for file in files if METADATA.fullmatch(file) and not whole(folder / file, files[file])}
+    own = {f"{name}/zarr.json" for name in (*band.coordinates(), *band.variables)}
+    for file in sorted(damaged & own):
+        (folder / file).unlink(missing_ok=True)
+    for file in sorted(damaged - own):
+        raise ValueError(
+            f"{folder / file} is damaged, and this call does not write it. Run the call that made it first, "
+            "with its levels and parts, or remove its folder."
+        )
+    if attributes_of(folder) != about["attributes"]:
+        group = {"zarr_format": 3, "node_type": "group", "attributes": about["attributes"]}
+        write_text(folder / "zarr.json", json.dumps(group, indent=2))
+
+
+def attributes_of(folder: Path) -> dict[str, Any] | None:
+    """The attributes of a store, but for whether it is complete; None if they cannot be read."""
+    try:
+        found = json.loads(regular(folder / "zarr.json"))
+        if (found["zarr_format"], found["node_type"]) != (3, "group"):
+            return None
+        return {name: value for name, value in found["attributes"].items() if name != "complete"}
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return None
+
+
 def write_all(band: Chunked, folder: Path, batch: int, client: Any) -> Iterator[int]:
     """Write all chunks, here or on a client's workers; yields how many points were finished, as they are."""
     numbered = list(enumerate(band.regions()))
@@ -123,33 +226,31 @@ def write_all(band: Chunked, folder: Path, batch: int, client: Any) -> Iterator[
     workers = max(1, len(client.scheduler_info()["workers"]))
     size = max(1, min(16, len(numbered) // (4 * workers)))
     tasks = [numbered[start : start + size] for start in range(0, len(numbered), size)]
-    # The network travels once, as a file that every worker reads; with the user's own functions in it.
-    packed = extras.load("cloudpickle", "scale").dumps(band)
-    parcel = _notes(folder) / "field.pickle"
-    write_bytes(parcel, packed)
+    sent = _sent(client, band)
+    yield from engine.each(client, partial(_write_task, folder, batch), [(sent, task) for task in tasks])
+
+
+def _sent(client: Any, band: Chunked) -> Any:
+    """The field in the memory of workers, as a future: it travels once to each, and outlives any of them."""
+    dask = extras.load("dask", "scale")
     try:
-        yield from engine.each(
-            client, partial(_unpack_and_write, parcel, _hash(packed), folder, batch), tasks
-        )
-    finally:
-        parcel.unlink()
+        with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+            return client.submit(_itself, band, pure=False)
+    except Exception as error:
+        raise TypeError(
+            "This field cannot be sent to workers: Dask sends it by pickle, and a part of it, such as a "
+            f"function of your own, cannot be pickled ({error}). Define that part at the top of a module, or "
+            "write the field without `workers` and `scheduler`."
+        ) from error
 
 
-def _unpack_and_write(parcel: Path, known: str, folder: Path, batch: int, chunks: Sequence[Chunk]) -> int:
-    return sum(write(_unpacked(parcel, known), folder, batch, chunks))
+def _itself(band: Chunked) -> Chunked:
+    return band
 
 
-@lru_cache(maxsize=1)
-def _unpacked(parcel: Path, known: str) -> Chunked:
-    """Once per worker, however many tasks it gets; only what the sender packed."""
-    if not parcel.exists():
-        raise FileNotFoundError(
-            f"This worker does not see {parcel.parent}. Write to a folder that all workers share."
-        )
-    packed = parcel.read_bytes()
-    if _hash(packed) != known:
-        raise RuntimeError(f"{parcel} was changed while a field was being written. Write it again.")
-    return pickle.loads(packed)
+def _write_task(folder: Path, batch: int, task: tuple[Chunked, Sequence[Chunk]]) -> int:
+    band, chunks = task
+    return sum(write(band, folder, batch, chunks))
 
 
 def write(band: Chunked, folder: Path, batch: int, chunks: Sequence[Chunk]) -> Iterator[int]:
@@ -157,22 +258,26 @@ def write(band: Chunked, folder: Path, batch: int, chunks: Sequence[Chunk]) -> I
 
     While a chunk is computed the one before is being written.
     """
+    if not (folder / "zarr.json").exists():
+        raise FileNotFoundError(
+            f"This worker does not see {folder}. Write to a folder that all workers share."
+        )
     group = extras.load("zarr", "scale").open_group(folder, mode="r+", use_consolidated=False)
     arrays = {name: group[name] for name in band.variables}
     before: Future[int] | None = None
     with ThreadPoolExecutor(1) as writer:
         for number, region in chunks:
-            note = _notes(folder) / f"{number}.json"
-            known = _noted(note)
+            note = notes_of(folder) / f"{number}.json"
+            known = noted(note)
             files = {name: _chunk_file(band, folder, name, region) for name in band.variables}
-            missing = {name: file for name, file in files.items() if not _whole(file, known.get(name))}
+            missing = {name: file for name, file in files.items() if not whole(file, known.get(name))}
             found: dict[str, np.ndarray] = {}
             if missing:
                 with engine.one_thread():
                     found = band.compute(region, batch=batch)
             if before is not None:
                 yield before.result()
-            before = writer.submit(_store, arrays, region, found, missing, note, known)
+            before = writer.submit(_store, arrays, region, found, missing, note, known, folder)
         if before is not None:
             yield before.result()
 
@@ -184,35 +289,72 @@ def _store(
     missing: Mapping[str, Path],
     note: Path,
     known: dict[str, str],
+    folder: Path,
 ) -> int:
-    """Write what is missing of a chunk, and then the note that it is there."""
+    """Write what is missing of a chunk, see it reach the disk, and then note that it is there."""
     for name, file in missing.items():
         arrays[name][region] = found[name]
-        known[name] = _hash(file.read_bytes())
+        known[name] = digest(file.read_bytes())
+        _sync(file, folder)
     if missing:
         write_text(note, json.dumps(known, sort_keys=True) + "\n")
     return math.prod(part.stop - part.start for part in region)
 
 
-def _notes(folder: Path) -> Path:
+def _sync(file: Path, folder: Path) -> None:
+    """Make a file durable, and its name in all folders up to that of the store; not needed on Windows."""
+    if os.name != "posix":
+        return
+    depth = len(file.relative_to(folder).parts)
+    for path in (file, *itertools.islice(file.parents, depth + 1)):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def notes_of(folder: Path) -> Path:
+    """The folder of notes beside a store."""
     return folder.with_name(folder.name + NOTES)
 
 
-def _noted(note: Path) -> dict[str, str]:
+def noted(note: Path) -> dict[str, str]:
+    """The hashes of a chunk's variables, as noted; none where there is no note that can be read."""
     try:
-        return json.loads(note.read_text())
-    except (FileNotFoundError, ValueError):
+        found = json.loads(regular(note))
+        return {str(name): str(known) for name, known in found.items()}
+    except (OSError, ValueError, AttributeError):
         return {}
 
 
-def _whole(file: Path, known: str | None) -> bool:
-    return known is not None and file.exists() and _hash(file.read_bytes()) == known
+def whole(file: Path, known: str | None) -> bool:
+    """Whether a file is there, as it was noted."""
+    try:
+        return known is not None and digest(regular(file)) == known
+    except OSError:
+        return False
+
+
+def places(name: str, array: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The files of an array's chunks in order, each with its place among them."""
+    counts = [-(-n // size) for n, size in zip(array.shape, array.chunks, strict=True)]
+    for place in itertools.product(*map(range, counts)):
+        yield "/".join([name, "c", *map(str, place)]), place
+
+
+def digest(content: bytes) -> str:
+    """The first half of a SHA-256, which no accident repeats."""
+    return hashlib.sha256(content).hexdigest()[:32]
+
+
+def regular(file: Path) -> bytes:
+    """The bytes of a regular file; a pipe would block, and a link may lead anywhere."""
+    if not stat.S_ISREG(os.lstat(file).st_mode):
+        raise FileNotFoundError(f"{file} is no regular file.")
+    return file.read_bytes()
 
 
 def _chunk_file(band: Chunked, folder: Path, name: str, region: Block) -> Path:
     place = [str(part.start // size) for part, size in zip(region, band.chunks, strict=True)]
     return Path(folder, name, "c", *place)
-
-
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:32]
