@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import MethodType
 from typing import Any, TypeAlias
-from weakref import WeakKeyDictionary
 
 import torch
 
@@ -74,43 +74,54 @@ def _call_on_frame(model: Model, frame: Any) -> Array:
     return call_model(model, only_numbers(frame, "A torch module"))
 
 
-def _columns_of(model: Model) -> Any:
-    """The columns a model was fitted on, in their order, if it knows them; each library has a word for it."""
-    for name in ("feature_names_in_", "feature_name_", "feature_names_", "feature_name", "feature_names"):
-        found = getattr(model, name, None)
-        found = found() if callable(found) else found
-        if found is not None:
-            return found
-    return None
-
-
-_EVALUATED: WeakKeyDictionary[torch.nn.Module, tuple[int, list[tuple[torch.nn.Module, bool]]]]
-_EVALUATED = WeakKeyDictionary()
-"""Networks that are being evaluated: by how many threads, and which of their parts were in another mode."""
-
-_TURN = threading.Lock()
+_MODES: dict[torch.nn.Module, tuple[int, bool]] = {}
+_MODES_LOCK = threading.Lock()
 
 
 @contextmanager
 def evaluating(model: torch.nn.Module) -> Iterator[None]:
     """Eval mode for the length of a block; afterwards every submodule is in the mode it was in.
 
-    Where several threads evaluate one network, the first of them switches and the last one switches back.
+    Blocks of several threads may overlap: the last one to leave restores the modes.
     """
-    with _TURN:
-        count, modes = _EVALUATED.get(model, (0, []))
-        if count == 0:
-            modes = [(module, True) for module in model.modules() if module.training]
-            for module, _ in modes:
-                module.training = False
-        _EVALUATED[model] = count + 1, modes
+    with _MODES_LOCK:
+        changed = [module for module in model.modules() if module.training or module in _MODES]
+        for module in changed:
+            users, before = _MODES.get(module, (0, module.training))
+            _MODES[module] = users + 1, before
+        if any(module.training for module in changed):
+            model.eval()
     try:
         yield
     finally:
-        with _TURN:
-            count, modes = _EVALUATED.pop(model)
-            if count > 1:
-                _EVALUATED[model] = count - 1, modes
-            else:
-                for module, training in modes:
-                    module.training = training
+        with _MODES_LOCK:
+            for module in changed:
+                users, before = _MODES.pop(module)
+                if users > 1:
+                    _MODES[module] = users - 1, before
+                else:
+                    module.training = before
+
+
+def own_modules(net: torch.nn.Module) -> torch.nn.Module:
+    """A copy of a network with modules of its own and the same weights.
+
+    `torch.func.functional_call` exchanges weights in the modules themselves for the length of a call, where
+    other threads would see them. So a call has modules of its own, made as those of DataParallel are.
+    """
+    return _own(net, {})
+
+
+def _own(module: torch.nn.Module, made: dict[torch.nn.Module, torch.nn.Module]) -> torch.nn.Module:
+    if module in made or isinstance(module, torch.jit.ScriptModule):
+        return made.get(module, module)
+    copied = made[module] = module.__new__(type(module))
+    parts = dict(vars(module))
+    for name in ("_parameters", "_buffers"):
+        parts[name] = dict(parts[name])
+    parts["_modules"] = {name: part and _own(part, made) for name, part in parts["_modules"].items()}
+    for name, part in parts.items():
+        if isinstance(part, MethodType) and part.__self__ is module:
+            parts[name] = MethodType(part.__func__, copied)
+    vars(copied).update(parts)
+    return copied

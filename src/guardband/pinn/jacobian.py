@@ -1,7 +1,8 @@
 """Jacobians: how every miss at every point changes with every weight.
 
 Each point is given its own copy of the weights, so one backward pass over all points at once gives one
-gradient per point. It works for any residual and any module that `torch.func` can call.
+gradient per point. It works for any residual and any module that `torch.func` can call, in any thread and
+whatever mode of torch is on.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from guardband.models import own_modules
 from guardband.pinn.derivatives import Residual
 from guardband.problems import AutogradField, Field
 
@@ -36,7 +38,9 @@ def jacobian(
     >>> slopes.tolist()  # of w1 x1 + w2 x2 + b
     [[[3.0, 4.0, 1.0]]]
     """
-    parts = [_part(residual, net, chunk, names) for chunk in x.split(POINTS_AT_ONCE)]
+    with torch.inference_mode(False), torch.enable_grad():
+        net, x = own_modules(net), _ordinary(x)
+        parts = [_part(residual, net, chunk, names) for chunk in x.split(POINTS_AT_ONCE)]
     misses, slopes = zip(*parts, strict=True)
     return torch.cat(misses), torch.cat(slopes)
 
@@ -44,7 +48,7 @@ def jacobian(
 def _part(
     residual: Residual, net: nn.Module, x: Tensor, names: Sequence[str] | None
 ) -> tuple[Tensor, Tensor]:
-    weights = {name: p.detach() for name, p in net.named_parameters()}
+    weights = {name: _ordinary(p.detach()) for name, p in net.named_parameters()}
     chosen = [name for name in weights if names is None or name in names]
     copies = {name: weights[name].expand(len(x), *weights[name].shape).clone() for name in chosen}
     leaves = [copy.requires_grad_() for copy in copies.values()]
@@ -61,3 +65,8 @@ def _part(
         )
         slopes.append(torch.cat([gradient.flatten(1) for gradient in gradients], dim=1))
     return misses.detach(), torch.stack(slopes, dim=1)
+
+
+def _ordinary(a: Tensor) -> Tensor:
+    """The same numbers as a tensor that derivatives may be taken of: one of inference mode is copied."""
+    return a.clone() if a.is_inference() else a

@@ -12,7 +12,7 @@ from torch.func import functional_call, vmap
 
 from guardband.arrays import Array, like, to_torch
 from guardband.kept import kept
-from guardband.models import evaluating
+from guardband.models import own_modules
 from guardband.values import Observations, Prediction, Predictor
 
 AT_ONCE = 2_000_000
@@ -53,11 +53,10 @@ class StackedWeights(Predictor):
         """What each draw says at a few points at a time."""
         points = to_torch(x).to(next(self.net.parameters()))
         widest = max(p.shape[0] for p in self.net.parameters())
-        with evaluating(self.net), torch.no_grad():
+        net = own_modules(self.net).eval()  # weights are exchanged in it
+        with torch.no_grad():
             for part in points.split(max(1, AT_ONCE // (len(self) * widest))):
-                yield vmap(lambda weights, part=part: functional_call(self.net, weights, (part,)))(
-                    self.stacked
-                )
+                yield vmap(lambda weights, part=part: functional_call(net, weights, (part,)))(self.stacked)
 
 
 @kept

@@ -41,6 +41,8 @@ class HMC(StackedWeights):
     HMC(5 draws)
     """
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def __init__(
         self,
         fitted: Fitted,
@@ -77,7 +79,7 @@ class HMC(StackedWeights):
         weights = torch.stack([chain["theta"] for chain in chains])
         net = potential.net
         super().__init__(net, named(net, weights.flatten(0, 1)), fitted.training_data)
-        probes = fitted.problem.domain.quasi(PROBES, seed=seed)
+        probes = fitted.problem.domain.quasi(PROBES, seed=seed, dtype=torch.float32)
         outputs = self.outputs(probes)[..., 0].reshape(len(chains), draws, PROBES)
         self.diagnostics: Diagnostics = Diagnostics(
             acceptance=np.array([chain["acceptance"] for chain in chains]),

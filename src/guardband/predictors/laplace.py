@@ -47,6 +47,8 @@ class _Linearized(Predictor):
     net: nn.Module = field(init=False, repr=False)
     names: list[str] = field(init=False, repr=False)
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def __post_init__(self) -> None:
         potential = Potential(
             self.fitted,
@@ -154,6 +156,10 @@ class LastLayerLaplace(_Linearized):
         The inverse of the factor, turned so that it has as many rows as there are features, and one that sees
         the bias alone. As exact as the features that it gets.
         """
+        with torch.inference_mode(False):  # it is kept for calls in other modes
+            return self._whitened()
+
+    def _whitened(self) -> tuple[Tensor, Tensor, Tensor]:
         factor = self.posterior.factor
         inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
         turn, weight = torch.linalg.qr(inverse[:, :-1], mode="complete")

@@ -64,8 +64,9 @@ class Masks:
         if key not in self.drawn:
             digest = hashlib.sha256(f"{self.seed} {key}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-            made = balanced(self.layers[layer], self.draws, features.numel(), generator)
-            self.drawn[key] = made.view(self.draws, *features)
+            with torch.inference_mode(False):  # it is kept for calls in other modes
+                made = balanced(self.layers[layer], self.draws, features.numel(), generator)
+                self.drawn[key] = made.view(self.draws, *features)
         mask = self.drawn[key]
         if h.shape[0] % self.draws or mask.shape[1:] != features:
             raise ValueError(
@@ -121,5 +122,5 @@ class Silenced(nn.Module):
 def balanced(p: float, draws: int, width: int, generator: torch.Generator) -> Tensor:
     """Masks (draws, width) in which every neuron is silent equally often: on average nothing is dropped."""
     silent = min(max(1, round(p * draws)), draws - 1)
-    order = torch.rand(draws, width, generator=generator).argsort(dim=0)
-    return (order >= silent) / (1 - silent / draws)
+    order = torch.rand(draws, width, generator=generator, dtype=torch.float32).argsort(dim=0)
+    return (order >= silent).to(torch.float32) / (1 - silent / draws)

@@ -38,6 +38,8 @@ class MeanFieldVI(StackedWeights):
     spread: Tensor
     history: list[float]
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def __init__(
         self,
         fitted: Fitted,
@@ -61,7 +63,7 @@ class MeanFieldVI(StackedWeights):
         with torch.random.fork_rng():
             torch.manual_seed(seed)
             self.mean, self.spread, self.history = _fit(potential, kl, steps, learning_rate, progress)
-            noise = torch.randn(draws, len(self.mean))
+            noise = torch.randn(draws, len(self.mean), dtype=torch.float32)
         weights = self.mean + self.spread * noise.to(self.mean)
         super().__init__(fitted.net, named(fitted.net, weights), fitted.training_data)
 

@@ -49,6 +49,8 @@ class PinballNetwork:
     learning_rate: float = 2e-3
     seed: int = 0
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def fit(self, x: np.ndarray, scores: np.ndarray) -> PinballShape:
         """The shape that residuals scores (n,) >= 0 at x (n, d) suggest."""
         generator = torch.Generator().manual_seed(self.seed)
@@ -115,13 +117,19 @@ class Quantiles(nn.Module):
     ) -> None:
         super().__init__()
         self.per_level = settings.per_level
-        self.taus = torch.tensor(sorted(float(exact(level)) for level in settings.levels))
+        levels = sorted(float(exact(level)) for level in settings.levels)
+        self.taus = torch.tensor(levels, dtype=torch.float32)
         self.center, self.reach = center, reach
-        self.waves = settings.bandwidth * torch.randn(len(center), settings.frequencies, generator=generator)
+        shape, single = (len(center), settings.frequencies), torch.float32
+        self.waves = settings.bandwidth * torch.randn(shape, generator=generator, dtype=single)
         sizes = [len(center) + 2 * settings.frequencies, *settings.widths]
-        self.hidden = nn.ModuleList(nn.utils.skip_init(nn.Linear, a, b) for a, b in pairwise(sizes))
-        self.last = nn.utils.skip_init(nn.Linear, sizes[-1], len(self.taus) if self.per_level else 1)
-        self.increments = nn.Parameter(torch.full((len(self.taus),), -2.0))
+        self.hidden = nn.ModuleList(
+            nn.utils.skip_init(nn.Linear, a, b, dtype=single) for a, b in pairwise(sizes)
+        )
+        self.last = nn.utils.skip_init(
+            nn.Linear, sizes[-1], len(levels) if self.per_level else 1, dtype=single
+        )
+        self.increments = nn.Parameter(torch.full((len(levels),), -2.0, dtype=single))
         for layer in (*self.hidden, self.last):
             bound = layer.in_features**-0.5  # type: ignore[union-attr]
             nn.init.uniform_(layer.weight, -bound, bound, generator=generator)  # type: ignore[arg-type]
