@@ -74,6 +74,16 @@ def _call_on_frame(model: Model, frame: Any) -> Array:
     return call_model(model, only_numbers(frame, "A torch module"))
 
 
+def _columns_of(model: Model) -> Any:
+    """The columns a model was fitted on, in their order, if it knows them; each library has a word for it."""
+    for name in ("feature_names_in_", "feature_name_", "feature_names_", "feature_name", "feature_names"):
+        found = getattr(model, name, None)
+        found = found() if callable(found) else found
+        if found is not None:
+            return found
+    return None
+
+
 _MODES: dict[torch.nn.Module, tuple[int, bool]] = {}
 _MODES_LOCK = threading.Lock()
 
