@@ -18,9 +18,8 @@ import pytest
 import torch
 
 import guardband as gb
-from guardband import store
-from guardband.store import ArtifactError
-from guardband.store import folder as on_disk
+from guardband import limits, store
+from guardband.store import ArtifactError, versions
 
 QUICK = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=8)
 PROBLEM = gb.problems.Poisson1D()
@@ -145,27 +144,27 @@ def test_arrays_alone_and_whole_fields(tmp_path: Path) -> None:
     mean, y = np.zeros((30, 7, 2)), generator.normal(size=(30, 7, 2))
     score = gb.Simultaneous.fitted(generator.normal(size=(10, 7, 2)))
     made = gb.calibrate_arrays(mean, y, score=score)
-    again = gb.load(gb.save(made, tmp_path))
+    again = gb.load(gb.save(made, tmp_path, overwrite=True))
     at = gb.Prediction(None, mean[:3])
     assert np.array_equal(made.band(at, 0.9).upper, again.band(at, 0.9).upper)
     total = gb.calibrate_arrays(mean[:, 0], y[:, 0], abs(y[:, 1]), score=gb.Total(noise=0.1))
-    assert gb.load(gb.save(total, tmp_path)).score == gb.Total(noise=0.1)  # type: ignore[attr-defined]
+    assert gb.load(gb.save(total, tmp_path, overwrite=True)).score == gb.Total(noise=0.1)  # type: ignore[attr-defined]
     alone = gb.calibrate_arrays(mean[:, 0], y[:, 0], score=gb.Absolute(units=[1, 2], joint=False))
-    again = gb.load(gb.save(alone, tmp_path))
+    again = gb.load(gb.save(alone, tmp_path, overwrite=True))
     at = gb.Prediction(None, mean[:3, 0])
     assert again.joint is False and np.array_equal(alone.band(at, 0.9).upper, again.band(at, 0.9).upper)
 
 
 def test_tensors_stay_tensors(tmp_path: Path) -> None:
     made = gb.calibrate(predictor("constant"), CAL.x, CAL.y)
-    again = gb.load(gb.save(made, tmp_path))
+    again = gb.load(gb.save(made, tmp_path, overwrite=True))
     assert isinstance(again.y, torch.Tensor) and again.y.dtype == torch.float32
     assert torch.equal(again(CAL.x[:5] + 0.01).upper, made(CAL.x[:5] + 0.01).upper)
     assert isinstance(again.predictor.training_data, gb.Observations)  # type: ignore[attr-defined]
 
 
 def test_the_manifest_can_be_read_by_a_person(tmp_path: Path) -> None:
-    gb.save(calibrated("distance", "split"), tmp_path)
+    gb.save(calibrated("distance", "split"), tmp_path, overwrite=True)
     found = store.manifest(tmp_path)
     assert found["calibration_points"] == 60 and found["training_rows"]["rows"] == 40
     assert "exchangeable" in found["promise"] and found["versions"]["torch"] == torch.__version__
@@ -173,7 +172,7 @@ def test_the_manifest_can_be_read_by_a_person(tmp_path: Path) -> None:
 
 
 def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
-    gb.save(calibrated("given", "split"), tmp_path)
+    gb.save(calibrated("given", "split"), tmp_path, overwrite=True)
     with pytest.raises(
         ArtifactError, match=r"without mean and scale: gb.load\(folder, mean=..., scale=...\)"
     ):
@@ -185,7 +184,7 @@ def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
     own = gb.calibrate(
         gb.predictors.MeanOnly(sine), QUERY, sine(QUERY), calibrator=gb.Weighted(lambda x: 1 + x[:, 0])
     )
-    gb.save(own, tmp_path)
+    gb.save(own, tmp_path, overwrite=True)
     assert len(list(tmp_path.iterdir())) == 2  # the old arrays are gone
     with pytest.raises(ArtifactError, match="The `ratio` passed is not the one"):
         gb.load(tmp_path, model=sine, ratio=lambda x: 2 - x[:, 0])
@@ -195,17 +194,19 @@ def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
 def test_a_network_of_ones_own_is_one_part_even_if_it_is_used_twice(tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
     made = gb.calibrate(gb.predictors.LatentDistance(net, TRAIN.x, n_neighbors=3), CAL.x, CAL.y)
-    gb.save(made, tmp_path)
+    gb.save(made, tmp_path, overwrite=True)
     assert store.manifest(tmp_path)["passed_at_load"] == ["model"]
     assert torch.equal(gb.load(tmp_path, model=net)(CAL.x).upper, made(CAL.x).upper)
     strange = gb.mlp(1, [4], activation=lambda z: z)
-    gb.save(gb.calibrate(gb.predictors.MeanOnly(strange), CAL.x, CAL.y), tmp_path)
+    gb.save(gb.calibrate(gb.predictors.MeanOnly(strange), CAL.x, CAL.y), tmp_path, overwrite=True)
     assert store.manifest(tmp_path)["passed_at_load"] == ["model"]
 
 
 def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> None:
     local = gb.Local(TRAIN, gb.LogScale(draws=5), refit=lambda train: predictor("constant"))
-    again = gb.load(gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y, calibrator=local), tmp_path))
+    again = gb.load(
+        gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y, calibrator=local), tmp_path, overwrite=True)
+    )
     assert again.guarded and again.calibrator.refit is None  # type: ignore[attr-defined]
     found = store.manifest(tmp_path)
     assert found["passed_at_load"] == found["optional_at_load"] == ["refit"]
@@ -213,10 +214,10 @@ def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> Non
 
 def test_errors_teach(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"what `gb.calibrate` returned, got int"):
-        gb.save(3, tmp_path)  # type: ignore[arg-type]
+        gb.save(3, tmp_path, overwrite=True)  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match="cannot be read: No such file"):
         gb.load(tmp_path / "nowhere")
-    gb.save(calibrated("distance", "split"), tmp_path)
+    gb.save(calibrated("distance", "split"), tmp_path, overwrite=True)
     change(tmp_path, lambda m: m.update(format=3), honest=True)
     with pytest.raises(ArtifactError, match="format 3 by a newer guardband; this one reads up to format 2"):
         gb.load(tmp_path)
@@ -227,9 +228,9 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], Any], honest: bool = F
     path = folder / store.MANIFEST
     manifest = json.loads(path.read_text())
     manifest.pop("sha256")
-    before = on_disk._digest(manifest)
+    before = versions.digest(manifest)
     edit(manifest)
-    manifest["sha256"] = on_disk._digest(manifest) if honest else before
+    manifest["sha256"] = versions.digest(manifest) if honest else before
     path.write_text(json.dumps(manifest))
 
 
@@ -296,7 +297,7 @@ def huge(manifest: dict[str, Any]) -> None:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_manifests_end_in_one_error(name: str, tmp_path: Path) -> None:
     for honest in (False, True):
-        gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y), tmp_path)
+        gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y), tmp_path, overwrite=True)
         change(tmp_path, HOSTILE[name], honest)
         with pytest.raises(ArtifactError):
             gb.load(tmp_path)
@@ -304,13 +305,13 @@ def test_hostile_manifests_end_in_one_error(name: str, tmp_path: Path) -> None:
 
 def test_a_threshold_in_a_file_is_not_believed(tmp_path: Path) -> None:
     made = gb.calibrate(predictor("constant"), CAL.x, CAL.y)
-    gb.save(made, tmp_path)
+    gb.save(made, tmp_path, overwrite=True)
     change(tmp_path, lambda m: parts(m).update(threshold=0.0), honest=True)
     assert torch.equal(gb.load(tmp_path)(CAL.x).upper, made(CAL.x).upper)
 
 
 def test_a_kind_that_is_not_defined_here_says_what_to_do(tmp_path: Path) -> None:
-    gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y), tmp_path)
+    gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y), tmp_path, overwrite=True)
     change(tmp_path, lambda m: parts(m).update(score={"kind": "MyScore", "fields": {}}), honest=True)
     with pytest.raises(ArtifactError, match=r"'MyScore' is a kind .* import its module before you load"):
         gb.load(tmp_path)
@@ -328,8 +329,8 @@ def test_what_json_cannot_say_is_said_otherwise() -> None:
 
 
 def test_large_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    gb.save(calibrated("distance", "split"), tmp_path)
-    monkeypatch.setattr(on_disk, "LARGEST_MANIFEST", 100)
+    gb.save(calibrated("distance", "split"), tmp_path, overwrite=True)
+    monkeypatch.setattr(limits, "MANIFEST", 100)
     with pytest.raises(ArtifactError, match="at most 100 are read"):
         gb.load(tmp_path)
 
@@ -356,9 +357,10 @@ def mutate(folder: Path, generator: random.Random, repaired: bool) -> None:
             made = json.loads(manifest.read_text())
             made.pop("sha256", None)
             digest = hashlib.sha256(arrays.read_bytes()).hexdigest()
-            made["files"] = {f"arrays-{digest[:16]}.safetensors": {"sha256": digest}}
+            size = len(arrays.read_bytes())
+            made["files"] = {f"arrays-{digest[:16]}.safetensors": {"sha256": digest, "bytes": size}}
             arrays.rename(folder / f"arrays-{digest[:16]}.safetensors")
-            manifest.write_text(json.dumps(made | {"sha256": on_disk._digest(made)}))
+            manifest.write_text(json.dumps(made | {"sha256": versions.digest(made)}))
         except (ValueError, AttributeError, TypeError):
             return
 
@@ -366,7 +368,7 @@ def mutate(folder: Path, generator: random.Random, repaired: bool) -> None:
 def survive(folder: Path, cases: int, repaired: bool) -> None:
     """Every mutation loads to identical bands or ends in `ArtifactError`; with repaired hashes, no crash."""
     made = gb.calibrate(predictor("last-layer Laplace"), CAL.x.numpy(), CAL.y.numpy())
-    gb.save(made, folder)
+    gb.save(made, folder, overwrite=True)
     original = {path.name: path.read_bytes() for path in folder.iterdir()}
     expected, generator = made(QUERY, 0.9).upper, random.Random(0)
     refused = 0
@@ -402,11 +404,11 @@ import sys
 import guardband as gb
 import numpy as np
 made = [gb.calibrate_arrays(np.zeros(50), np.arange(50.0) + k, x_cal=np.arange(50.0)) for k in range(2)]
-gb.save(made[0], sys.argv[1])  # what saving needs is imported now
+gb.save(made[0], sys.argv[1], overwrite=True)  # what saving needs is imported now
 print("ready", flush=True)
 while True:
     for one in made:
-        gb.save(one, sys.argv[1])
+        gb.save(one, sys.argv[1], overwrite=True)
 """
 
 

@@ -1,11 +1,74 @@
-"""Files: the one way anything reaches the disk, whole or not at all."""
+"""Files: the one way anything reaches the disk, whole or not at all, and the one way it is read back."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import hashlib
 import os
+import stat
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+
+from guardband.limits import MIB, SPARSE
+
+
+class UnsafeFile(OSError):
+    """What stands under this name is no regular file, or is larger than it may be.
+
+    >>> read_bytes("/dev/null", at_most=10)
+    Traceback (most recent call last):
+        ...
+    guardband.files.UnsafeFile: /dev/null is no regular file.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.strerror = text
+
+
+def read_bytes(path: str | os.PathLike[str], *, at_most: int, follow: bool = False) -> bytes:
+    """The bytes of a regular file that has no more than `at_most`; anything else is an error at once.
+
+    A pipe would block, a device has no end, a link may lead anywhere: links are followed only where a
+    person named the file (`follow`). What grows while it is read is cut off at its size when it was opened.
+
+    >>> path = write_bytes(Path(tempfile.mkdtemp()) / "q.txt", b"1.96")
+    >>> read_bytes(path, at_most=4)
+    b'1.96'
+    """
+    with opened(path, at_most=at_most, follow=follow) as (descriptor, size):
+        parts, left = [], size
+        while left and (part := os.read(descriptor, min(left, 2**24))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
+@contextlib.contextmanager
+def opened(path: str | os.PathLike[str], *, at_most: int, follow: bool = False) -> Iterator[tuple[int, int]]:
+    """A descriptor of a regular file and its size; see `read_bytes`."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = os.open(path, flags | getattr(os, "O_BINARY", 0))
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+            raise UnsafeFile(f"{os.fspath(path)} is no regular file.") from error
+        raise
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise UnsafeFile(f"{os.fspath(path)} is no regular file.")
+        if about.st_size > at_most:
+            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes; at most {at_most} are read.")
+        occupied = 512 * getattr(about, "st_blocks", about.st_size)
+        if about.st_size > MIB and about.st_size > SPARSE * occupied:
+            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes, and nearly all are holes.")
+        yield descriptor, about.st_size
+    finally:
+        os.close(descriptor)
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import importlib.util
-import json
 import os
 import sys
 from dataclasses import dataclass
@@ -14,20 +14,21 @@ from typing import Any, TypeVar
 import numpy as np
 
 import guardband as gb
-from guardband import extras, store
+from guardband import extras, limits, store
 from guardband.adapters import from_onnx
 from guardband.cli.words import SCALES
 from guardband.conformal import Calibrator, Score
 from guardband.conformal.base import made_of_nothing
 from guardband.evaluation import reused
-from guardband.files import sha256, write_bytes, write_text
+from guardband.files import read_bytes
 from guardband.kept import classes_of
+from guardband.limits import shown
+from guardband.store.versions import parsed
 from guardband.tables import Table, TableError, number, read
 
 T = TypeVar("T", bound=type)
 
-MODEL, SETTINGS = "model.onnx", "settings.json"
-LARGEST = 2**31
+SETTINGS = "settings.json"
 HOLES = ("model", "predictor", "function")
 """Under which names a calibration on disk wants its model back."""
 
@@ -50,15 +51,7 @@ def sensors(table: Table, column: str) -> np.ndarray:
 def own_model(word: str) -> Any:
     """The model that `model.onnx` or `module:object` names."""
     if word.endswith(".onnx"):
-        path = Path(word)
-        if not path.is_file():
-            raise ValueError(f"There is no file {word}.")
-        if path.stat().st_size > LARGEST:
-            raise ValueError(
-                f"{word} has {path.stat().st_size} bytes; at most {LARGEST} are read. Give a larger model as "
-                "module:object."
-            )
-        return from_onnx(_whole(path)).model
+        return from_onnx(_whole(Path(word))).model
     module, _, name = word.partition(":")
     if not name:
         raise ValueError(f"A model should be a file ending in .onnx, or module:object, got {word!r}.")
@@ -76,12 +69,29 @@ def own_model(word: str) -> Any:
 
 
 def _whole(path: Path) -> bytes:
-    """An ONNX graph as one piece; exporters like to put the weights into a file beside it."""
+    """An ONNX graph; one that leads to other files is refused, since it could name any."""
     onnx = extras.load("onnx", "export")
     try:
-        return onnx.load(path).SerializeToString()
+        data = read_bytes(path, at_most=limits.MODEL, follow=True)
+    except OSError as error:
+        advice = " Give a larger model as module:object." if "at most" in str(error) else ""
+        raise ValueError(f"{path} cannot be read: {error.strerror}{advice}") from error
+    try:
+        graph = onnx.load_model_from_string(data)
+        outside = any(
+            onnx.external_data_helper.uses_external_data(tensor)
+            for tensor in onnx.external_data_helper._get_all_tensors(graph)
+        )
     except Exception as error:  # its parsers raise what they like
-        raise ValueError(f"{path} cannot be read as ONNX: {type(error).__name__}: {error}") from error
+        raise ValueError(
+            f"{path} cannot be read as ONNX: {type(error).__name__}: {shown(str(error))}"
+        ) from error
+    if outside:
+        raise ValueError(
+            f"{path} keeps weights in another file, which is not read. Make one file of both: "
+            f"onnx.save(onnx.load({str(path)!r}), 'whole.onnx')."
+        )
+    return data
 
 
 def import_code(names: list[str] | None) -> None:
@@ -184,42 +194,38 @@ class Artifact:
         targets: list[str],
         groups: str | None,
     ) -> None:
-        """Save a calibration, its ONNX model beside it, and the names of the columns."""
-        gb.save(calibrated, folder)
+        """Save a calibration, its ONNX model and the names of the columns, all or nothing."""
         settings: dict[str, Any] = {"inputs": inputs, "targets": targets, "groups": groups}
-        if model.endswith(".onnx"):
-            write_bytes(folder / MODEL, _whole(Path(model)))
-            settings["model"] = sha256(folder / MODEL)
-        settings["manifest"] = sha256(folder / store.MANIFEST)
-        write_text(folder / SETTINGS, json.dumps(settings, indent=1) + "\n")
+        data = _whole(Path(model)) if model.endswith(".onnx") else None
+        store.write(calibrated, folder, settings=settings, model=data, overwrite=True)
 
     @classmethod
     def read(cls, folder: Path, model: str | None = None) -> Artifact:
         """Load what `write` wrote; a model that was given as module:object has to be named again."""
-        settings = _settings(folder)
-        hashes = {name: value for name, value in store.manifest(folder)["files"].items()}
-        found = {name: about["sha256"] for name, about in hashes.items()}
-        found[store.MANIFEST] = sha256(folder / store.MANIFEST)
-        if settings["manifest"] != found[store.MANIFEST]:
-            raise store.ArtifactError(f"{folder / SETTINGS} belongs to another calibration. {store.AGAIN}")
-        if "model" in settings:
-            found[MODEL] = sha256(folder / MODEL)
-            if found[MODEL] != settings["model"]:
-                raise store.ArtifactError(
-                    f"{folder / MODEL} was changed after it was saved: its SHA-256 differs. {store.AGAIN}"
-                )
-        wanted = [name for name in store.manifest(folder)["passed_at_load"] if name in HOLES]
+        try:
+            saved = store.Saved.read(folder)
+        except store.ArtifactError as error:
+            if (folder / store.MANIFEST).exists():
+                raise
+            raise store.ArtifactError(
+                f"There is no calibration in {folder}. `guardband calibrate MODEL ... --out {folder}` makes "
+                "one."
+            ) from error
+        settings, kept_model = _settings(saved)
+        wanted = [name for name in saved.manifest["passed_at_load"] if name in HOLES]
         yours = {}
         if wanted:
-            if model is None and "model" not in settings:
+            if model is None and kept_model is None:
                 raise ValueError(
                     "A model given as module:object is not kept in the folder; "
                     "give it again, such as --model net:model."
                 )
-            given = own_model(model if model is not None else str(folder / MODEL))
+            given = from_onnx(kept_model).model if model is None else own_model(model)
             yours = dict.fromkeys(wanted, given)
-        calibrated = gb.load(folder, **yours)
-        return cls(calibrated, settings["inputs"], settings["targets"], settings["groups"], found)
+        hashes = {name: about["sha256"] for name, about in saved.manifest["files"].items()}
+        return cls(
+            saved.calibrated(**yours), settings["inputs"], settings["targets"], settings["groups"], hashes
+        )
 
     def labels(self, table: Table) -> np.ndarray | None:
         """The groups of a table's rows, where a band asks for them."""
@@ -239,25 +245,37 @@ class Artifact:
         return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table))
 
 
-def _settings(folder: Path) -> dict[str, Any]:
+def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
+    """The names of columns, and the ONNX model if it was kept."""
+    found, model = saved.manifest.get("settings"), saved.files.get(store.MODEL)
     try:
-        found = json.loads((folder / SETTINGS).read_text())
+        if found is None:
+            found, model = _settings_of_0_1(saved)
         sound = (
-            isinstance(found, dict)
-            and all(isinstance(found[key], list) for key in ("inputs", "targets"))
+            all(isinstance(found[key], list) for key in ("inputs", "targets"))
             and all(isinstance(name, str) for key in ("inputs", "targets") for name in found[key])
             and isinstance(found["groups"], str | None)
-            and isinstance(found["manifest"], str)
-            and isinstance(found.get("model", ""), str)
         )
-    except FileNotFoundError as error:
+    except (OSError, ValueError, KeyError, TypeError) as error:
         raise store.ArtifactError(
-            f"There is no calibration in {folder}. `guardband calibrate MODEL ... --out {folder}` makes one."
-        ) from error
-    except (OSError, ValueError, KeyError) as error:
-        raise store.ArtifactError(
-            f"{folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."
+            f"{saved.folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."
         ) from error
     if not sound:
-        raise store.ArtifactError(f"{folder / SETTINGS} is damaged. {store.AGAIN}")
-    return found
+        raise store.ArtifactError(f"{saved.folder} has damaged settings. {store.AGAIN}")
+    return found, model
+
+
+def _settings_of_0_1(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
+    """The same from files beside the manifest, where guardband 0.1 kept them."""
+    found = parsed(read_bytes(saved.folder / SETTINGS, at_most=limits.MANIFEST))
+    manifest = read_bytes(saved.folder / store.MANIFEST, at_most=limits.MANIFEST)
+    if found["manifest"] != hashlib.sha256(manifest).hexdigest():
+        raise store.ArtifactError(f"{saved.folder / SETTINGS} belongs to another calibration. {store.AGAIN}")
+    if "model" not in found:
+        return found, None
+    model = read_bytes(saved.folder / store.MODEL, at_most=limits.MODEL)
+    if found["model"] != hashlib.sha256(model).hexdigest():
+        raise store.ArtifactError(
+            f"{saved.folder / store.MODEL} was changed after it was saved: its SHA-256 differs. {store.AGAIN}"
+        )
+    return found, model

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 
 from guardband.arrays import ArrayLike, to_numpy
+from guardband.limits import DIGITS, shown
 
 Level: TypeAlias = float | str | Decimal | Fraction
 """A level strictly between 0 and 1, meant as the decimal that was written."""
@@ -206,19 +207,40 @@ def _fraction(level: Any, name: str) -> Fraction:
         raise TypeError(f"`{name}` should be a number between 0 and 1, got {level}.")
     try:
         if isinstance(level, str | Decimal | Fraction):
-            return Fraction(level)
+            return written(level)
         if isinstance(level, np.floating) and level.itemsize < 8:
-            written = str(level).partition(".")[2].rstrip("0")
-            short = len(written) < np.finfo(level.dtype).precision
+            decimals = str(level).partition(".")[2].rstrip("0")
+            short = len(decimals) < np.finfo(level.dtype).precision
             return (None if short else _simple(level)) or Fraction(str(level))
         if isinstance(level, float | int | np.floating | np.integer):
             value = float(level)
             decimal = f"{value:.12g}"
             simple = None if float(decimal) == value else _simple(np.float64(value))
             return simple or Fraction(decimal)
-    except (ValueError, OverflowError, ZeroDivisionError) as error:
-        raise ValueError(f"`{name}` should be a number strictly between 0 and 1, got {level!r}.") from error
+    except (ValueError, OverflowError, ArithmeticError) as error:
+        text = f"`{name}` should be a number strictly between 0 and 1, got {shown(level)}."
+        raise ValueError(text) from error
     raise TypeError(f"`{name}` should be one number between 0 and 1, got {type(level).__name__}.")
+
+
+def written(number: str | Decimal | Fraction) -> Fraction:
+    """A number as it was written, exactly: a decimal, or a quotient such as 2/3, of not too many digits.
+
+    >>> written("0.95"), written("2/3")
+    (Fraction(19, 20), Fraction(2, 3))
+    """
+    if isinstance(number, str):
+        if len(number) > 2 * DIGITS + 2:
+            raise ValueError("a number of too many digits")
+        number = Fraction(number) if "/" in number else Decimal(number)
+    if isinstance(number, Decimal):
+        _, digits, exponent = number.as_tuple()
+        if not isinstance(exponent, int) or len(digits) > DIGITS or abs(exponent) > DIGITS:
+            raise ValueError("a number of too many digits")
+    number = Fraction(number)
+    if max(abs(number.numerator), number.denominator) >= 10 ** (2 * DIGITS):
+        raise ValueError("a number of too many digits")
+    return number
 
 
 def _simple(value: np.floating) -> Fraction | None:

@@ -17,7 +17,9 @@ import torch
 from torch import Tensor
 
 from guardband.arrays import to_torch
+from guardband.conformal.rank import written
 from guardband.kept import kind_named, kind_of
+from guardband.limits import shown
 
 
 class Encoder:
@@ -101,11 +103,11 @@ class Decoder:
             case {"float": str(text)} if text in ("inf", "-inf", "nan"):
                 return float(text)
             case {"fraction": str(text)}:
-                return Fraction(text)
+                return written(text)
             case {"tensor": str(name)}:
-                return self.arrays[name].clone()
+                return self.arrays[name]  # named by its content: whoever shares it sees the same
             case {"array": str(name)}:
-                return self.arrays[name].clone().numpy()
+                return self.arrays[name].numpy()
             case {"words": list(words)} if all(isinstance(word, str) for word in words):
                 return np.array(words, dtype=str)
             case {"tuple": list(items)}:
@@ -119,4 +121,4 @@ class Decoder:
                 if name not in self.yours and name in self.optional:
                     return None
                 return self.yours[name]
-        raise ValueError(f"an unknown entry {str(node)[:80]!r}")
+        raise ValueError(f"an unknown entry {shown(node)}")

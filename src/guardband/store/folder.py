@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import json
 import os
 import platform
-import re
 import warnings
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -26,36 +25,23 @@ from safetensors.torch import save as save_arrays
 
 from guardband.arrays import to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning
-from guardband.files import write_bytes, write_text
 from guardband.frames import PROBES
+from guardband.limits import shown
 from guardband.models import call_model
-from guardband.store import format1
+from guardband.store import format1, versions
 from guardband.store.codec import Decoder, Encoder
+from guardband.store.versions import AGAIN, ArtifactError
 
 FORMAT = 2
-LARGEST_MANIFEST, LARGEST_ARRAYS = 2**26, 2**34
-MANIFEST = "manifest.json"
-AGAIN = "Take a fresh copy of the whole folder, or calibrate and save again."
-"""What to do about a folder that is not as it was saved."""
+ARRAYS, MODEL = "arrays.safetensors", "model.onnx"
 
 
-class ArtifactError(ValueError):
-    """The folder does not hold a calibration that can be believed.
-
-    >>> import guardband as gb
-    >>> try:
-    ...     gb.load("nowhere")
-    ... except gb.ArtifactError as error:
-    ...     print(error)
-    nowhere/manifest.json cannot be read: No such file or directory.
-    """
-
-
-def save(calibrated: Calibrated, folder: str | os.PathLike[str]) -> Path:
+def save(calibrated: Calibrated, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Save a calibration: `gb.load(folder)` gives the same bands, bit for bit.
 
     Networks made by `mlp` or `fit` are saved with it; a network or function of your own is not, and has to be
-    passed again at load. Whoever reads the folder sees the old calibration or the new one, never a mixture.
+    passed again at load. A folder that holds a calibration is written to only with `overwrite`; whoever reads
+    it meanwhile sees the old calibration or the new one, never a mixture. Your own files in it stay.
 
     >>> import tempfile
     >>> import numpy as np
@@ -66,9 +52,20 @@ def save(calibrated: Calibrated, folder: str | os.PathLike[str]) -> Path:
     >>> gb.load(folder, model=np.sin)([0.5]).upper == calibrated([0.5]).upper
     array([[ True]])
     """
+    return write(calibrated, folder, overwrite=overwrite)
+
+
+def write(
+    calibrated: Calibrated,
+    folder: str | os.PathLike[str],
+    *,
+    settings: dict[str, Any] | None = None,
+    model: bytes | None = None,
+    overwrite: bool = False,
+) -> Path:
+    """Save a calibration with what the command line knows of it: names of columns, and an ONNX model."""
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`save` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    folder = Path(folder)
     encoder = Encoder()
     tree = {
         "calibrated": encoder.encode(calibrated, "calibrated"),
@@ -78,9 +75,6 @@ def save(calibrated: Calibrated, folder: str | os.PathLike[str]) -> Path:
         kind = type(calibrated).__name__
         raise TypeError(f"{kind} says nothing of what it keeps on disk. Mark its class: @gb.kept.")
     tree["probes"] = encoder.encode(_probes(calibrated, encoder.yours), "probes")
-    data = save_arrays(encoder.arrays)
-    digest = hashlib.sha256(data).hexdigest()
-    arrays = f"arrays-{digest[:16]}.safetensors"
     manifest = {
         "format": FORMAT,
         "what": repr(calibrated),
@@ -90,15 +84,12 @@ def save(calibrated: Calibrated, folder: str | os.PathLike[str]) -> Path:
         "passed_at_load": sorted(encoder.yours),
         "optional_at_load": sorted(encoder.optional),
         "versions": _versions(),
-        "files": {arrays: {"sha256": digest, "bytes": len(data)}},
+        **({} if settings is None else {"settings": settings}),
         "value": tree,
     }
-    write_bytes(folder / arrays, data)
-    write_text(folder / MANIFEST, json.dumps(manifest | {"sha256": _digest(manifest)}, indent=1) + "\n")
-    for old in folder.glob("arrays-*.safetensors"):
-        if old.name != arrays:
-            old.unlink(missing_ok=True)
-    return folder
+    files = {ARRAYS: save_arrays(encoder.arrays)} | ({} if model is None else {MODEL: model})
+    versions.write(Path(folder), manifest, files, overwrite=overwrite)
+    return Path(folder)
 
 
 def load(folder: str | os.PathLike[str], **yours: Any) -> Calibrated:
@@ -114,25 +105,7 @@ def load(folder: str | os.PathLike[str], **yours: Any) -> Calibrated:
     >>> gb.load(folder)
     Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
     """
-    folder = Path(folder)
-    manifest, data = _read(folder)
-    wanted = manifest["passed_at_load"]
-    optional = frozenset(manifest["optional_at_load"])
-    missing = [name for name in wanted if name not in (*yours, *optional)]
-    if missing:
-        call = ", ".join(f"{name}=..." for name in missing)
-        raise ArtifactError(f"{folder} was saved without {' and '.join(missing)}: gb.load(folder, {call}).")
-    unknown = sorted(set(yours) - set(wanted))
-    if unknown:
-        raise ArtifactError(f"{folder} has no place for {', '.join(unknown)}; everything else was saved.")
-    try:
-        return _rebuilt(manifest["value"], data, yours, optional)
-    except ArtifactError:
-        raise
-    except Exception as error:
-        if type(error) is LookupError:  # a kind that is not defined here
-            raise ArtifactError(f"{folder} cannot be loaded: {error}") from error
-        raise ArtifactError(f"{folder} cannot be understood: {type(error).__name__}: {error}") from error
+    return Saved.read(folder).calibrated(**yours)
 
 
 def manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -145,53 +118,71 @@ def manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
     >>> found["calibration_points"], found["what"]
     (9, 'Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)')
     """
-    found, _ = _read(Path(folder))
+    found = Saved.read(folder).manifest
     return {name: value for name, value in found.items() if name != "value"}
 
 
-def _read(folder: Path) -> tuple[dict[str, Any], bytes]:
-    """The manifest and the arrays' bytes, believed only if every hash is right."""
-    text = _bytes(folder / MANIFEST, LARGEST_MANIFEST)
-    try:
-        found = json.loads(text)
-        claimed = found.pop("sha256")
-        version = found["format"]
+@dataclass(frozen=True)
+class Saved:
+    """A folder as it was read, all of one version: what its manifest says, and the bytes of its files."""
+
+    folder: Path
+    manifest: dict[str, Any]
+    files: dict[str, bytes]
+
+    @classmethod
+    def read(cls, folder: str | os.PathLike[str]) -> Saved:
+        """Read and check every hash; nothing is made of it yet."""
+        folder = Path(folder)
+        found, files = versions.read(folder)
+        version = found.get("format")
         if isinstance(version, int) and version > FORMAT:
             raise ArtifactError(
                 f"{folder} was saved in format {version} by a newer guardband; this one reads up to format "
                 f"{FORMAT}. Upgrade: pip install -U guardband."
             )
-        ((name, expected),) = found["files"].items()
-        sound = claimed == _digest(found) and version in (1, FORMAT)
-        if version == 1:
-            found |= format1.upgraded(found)
-        names = (*found["passed_at_load"], *found["optional_at_load"])
-        sound = sound and all(isinstance(name, str) for name in names)
-        sound = sound and isinstance(found["value"], dict) and isinstance(expected, dict)
-        sound = sound and re.fullmatch(r"arrays-[0-9a-f]{16}\.safetensors", name) is not None
-    except ArtifactError:
-        raise
-    except Exception as error:
-        raise ArtifactError(
-            f"{folder / MANIFEST} is damaged ({type(error).__name__}: {error}). {AGAIN}"
-        ) from error
-    if not sound:
-        raise ArtifactError(
-            f"{folder / MANIFEST} was changed after it was saved: its SHA-256 differs. {AGAIN}"
-        )
-    data = _bytes(folder / name, LARGEST_ARRAYS)
-    if hashlib.sha256(data).hexdigest() != expected.get("sha256"):
-        raise ArtifactError(f"{folder / name} was changed after it was saved: its SHA-256 differs. {AGAIN}")
-    return found, data
+        try:
+            if version == 1:
+                found |= format1.upgraded(found)
+            names = (*found["passed_at_load"], *found["optional_at_load"])
+            sound = version in (1, FORMAT) and all(isinstance(name, str) for name in names)
+            sound = sound and isinstance(found["value"], dict) and ARRAYS in files
+        except Exception as error:
+            raise _damaged(folder, error) from error
+        if not sound:
+            raise ArtifactError(f"{folder} does not hold what `gb.save` writes. {AGAIN}")
+        return cls(folder, found, files)
+
+    @property
+    def hashes(self) -> dict[str, str]:
+        """The SHA-256 of the manifest and of each file."""
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in self.files.items()}
+        return {versions.MANIFEST: self.manifest["sha256"], **hashes}
+
+    def calibrated(self, **yours: Any) -> Calibrated:
+        """The calibration, made with what was passed again."""
+        wanted, optional = self.manifest["passed_at_load"], frozenset(self.manifest["optional_at_load"])
+        missing = [name for name in wanted if name not in (*yours, *optional)]
+        if missing:
+            call, names = ", ".join(f"{name}=..." for name in missing), " and ".join(missing)
+            raise ArtifactError(f"{self.folder} was saved without {names}: gb.load(folder, {call}).")
+        unknown = sorted(set(yours) - set(wanted))
+        if unknown:
+            names = ", ".join(unknown)
+            raise ArtifactError(f"{self.folder} has no place for {names}; everything else was saved.")
+        try:
+            return _rebuilt(self.manifest["value"], self.files[ARRAYS], yours, optional)
+        except ArtifactError:
+            raise
+        except Exception as error:
+            if type(error) is LookupError:  # a kind that is not defined here
+                raise ArtifactError(f"{self.folder} cannot be loaded: {error}") from error
+            raise _damaged(self.folder, error) from error
 
 
-def _bytes(path: Path, largest: int) -> bytes:
-    try:
-        if path.stat().st_size > largest:
-            raise ArtifactError(f"{path} has {path.stat().st_size} bytes; at most {largest} are read.")
-        return path.read_bytes()
-    except OSError as error:
-        raise ArtifactError(f"{path} cannot be read: {error.strerror}.") from error
+def _damaged(folder: Path, error: Exception) -> ArtifactError:
+    why = f"{type(error).__name__}: {shown(str(error))}"
+    return ArtifactError(f"{folder} cannot be understood: {why}")
 
 
 def _rebuilt(
@@ -274,10 +265,6 @@ def _training_rows(calibrated: Calibrated) -> dict[str, Any] | None:
         [np.asarray(to_numpy(part), dtype=float).reshape(len(known), -1) for part in (known.x, known.y)]
     )
     return {"rows": len(known), "sha256": hashlib.sha256(rows.tobytes()).hexdigest()}
-
-
-def _digest(manifest: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
 def _versions() -> dict[str, str]:

@@ -1,0 +1,42 @@
+"""Limits: how much is believed of files that somebody else may have written, all in one place.
+
+What a load needs of memory is at most `FACTOR` times the bytes on the disk, and `ROOM` more.
+"""
+
+from __future__ import annotations
+
+MIB = 2**20
+
+FACTOR, ROOM = 4, 200 * MIB
+"""Memory that reading takes, beside that of the library: bytes on the disk times the one, plus the other."""
+
+MANIFEST, ENTRIES = 32 * MIB, 1_000_000
+"""Bytes of a manifest or of a study's description, and values in it: each takes more memory than disk."""
+
+ARRAYS = 2**34
+"""Bytes of the arrays of a calibration."""
+
+MODEL = 2**31
+"""Bytes of an ONNX model."""
+
+SPARSE = 16
+"""A file may be so many times larger than what it occupies on a disk that compresses; more must be holes."""
+
+DIGITS = 60
+"""Digits, and decimal exponent, of a level or a stored fraction: more make no difference, and take long."""
+
+SHOWN = 80
+"""Characters of a name or a value that an error shows."""
+
+
+def shown(value: object) -> str:
+    r"""A value as an error shows it: escaped, so that it cannot write to the terminal, and cut.
+
+    >>> print(shown("\x1b[2J"), len(shown("long" * 1000)))
+    '\x1b[2J' 83
+    """
+    try:
+        text = repr(value)
+    except ValueError:  # of whole numbers Python prints some thousand digits
+        return "a number of too many digits"
+    return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
