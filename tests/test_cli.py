@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 import guardband as gb
 from guardband import tables
 from guardband.cli import app
+from guardband.files import sha256
 from helpers import forget_foreign_kinds
 
 pytest.importorskip("onnxruntime")
@@ -257,21 +258,40 @@ def test_errors_teach(folder: Path, tmp_path: Path) -> None:
         words = ["--targets", "u", "--calibrator", word]
         assert said in run("calibrate", MODEL, *base, *words, code=2)
     assert "There is no calibration in" in run("verify", tmp_path, code=2)
-    (folder / "model.onnx").write_bytes(b"other")
-    assert "model.onnx was changed" in run("verify", folder, code=2)
+    next(folder.glob("model-*.onnx")).write_bytes(b"other")
+    assert ".onnx was changed after it was saved" in " ".join(run("verify", folder, code=2).split())
     shutil.copy(CAL, tmp_path / "bad.onnx")
     assert "cannot be read as ONNX" in run(
         "calibrate", tmp_path / "bad.onnx", *base, "--targets", "u", code=2
     )
 
 
-def test_the_settings_belong_to_their_calibration(folder: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other"
-    run("calibrate", MODEL, "--data", FRESH, "--targets", "u", "--out", other)
-    shutil.copy(other / "settings.json", folder / "settings.json")
-    assert "belongs to another calibration" in run("verify", folder, code=2)
-    (folder / "settings.json").write_text('{"inputs": 3, "targets": [], "groups": null, "manifest": ""}')
-    assert "settings.json is damaged" in run("verify", folder, code=2)
+def as_0_1_wrote_it(folder: Path) -> dict[str, Any]:
+    """A folder with the settings and the model beside the manifest, and what the settings say."""
+    model = next(folder.glob("model-*.onnx"))
+    calibrated = gb.load(folder, model=gb.adapters.from_onnx(model).model)
+    shutil.rmtree(folder)
+    gb.save(calibrated, folder)
+    shutil.copy(MODEL, folder / "model.onnx")
+    about = {"model": sha256(folder / "model.onnx"), "manifest": sha256(folder / "manifest.json")}
+    settings = {"inputs": ["x", "y"], "targets": ["u"], "groups": None, **about}
+    (folder / "settings.json").write_text(json.dumps(settings))
+    return settings
+
+
+def test_a_folder_of_0_1_is_read(folder: Path) -> None:
+    settings = as_0_1_wrote_it(folder)
+    assert "every hash is right" in run("verify", folder)
+    for changed, text in (
+        ({"manifest": "0"}, "belongs to another calibration"),
+        ({"model": "0"}, "model.onnx was changed"),
+        ({"inputs": 3}, "has damaged settings"),
+        ({"inputs": [3]}, "has damaged settings"),
+    ):
+        (folder / "settings.json").write_text(json.dumps({**settings, **changed}))
+        assert text in " ".join(run("verify", folder, code=2).split())
+    (folder / "settings.json").write_text("[" * 1000)
+    assert "does not hold what" in run("verify", folder, code=2)
 
 
 def test_rows_that_were_calibrated_on_prove_nothing(folder: Path) -> None:
@@ -382,7 +402,7 @@ def survive(tmp_path: Path, cases: int) -> None:
     generator, out = random.Random(0), tmp_path / "band"
     small = b"\n".join(Path(CAL).read_bytes().splitlines()[:40]) + b"\n"
     run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--out", out)
-    originals = {name: (out / name).read_bytes() for name in ("settings.json", "manifest.json")}
+    originals = {name: (out / name).read_bytes() for name in ("manifest.json",)}
     refused = 0
     for case in range(cases):
         words: list[str | Path]

@@ -73,6 +73,8 @@ def _whole(path: Path) -> bytes:
     onnx = extras.load("onnx", "export")
     try:
         data = read_bytes(path, at_most=limits.MODEL, follow=True)
+    except FileNotFoundError as error:
+        raise ValueError(f"There is no file {path}.") from error
     except OSError as error:
         advice = " Give a larger model as module:object." if "at most" in str(error) else ""
         raise ValueError(f"{path} cannot be read: {error.strerror}{advice}") from error
@@ -215,17 +217,9 @@ class Artifact:
         wanted = [name for name in saved.manifest["passed_at_load"] if name in HOLES]
         yours = {}
         if wanted:
-            if model is None and kept_model is None:
-                raise ValueError(
-                    "A model given as module:object is not kept in the folder; "
-                    "give it again, such as --model net:model."
-                )
-            given = from_onnx(kept_model).model if model is None else own_model(model)
-            yours = dict.fromkeys(wanted, given)
-        hashes = {name: about["sha256"] for name, about in saved.manifest["files"].items()}
-        return cls(
-            saved.calibrated(**yours), settings["inputs"], settings["targets"], settings["groups"], hashes
-        )
+            yours = dict.fromkeys(wanted, _given(model, kept_model))
+        names = settings["inputs"], settings["targets"], settings["groups"]
+        return cls(saved.calibrated(**yours), *names, saved.hashes)
 
     def labels(self, table: Table) -> np.ndarray | None:
         """The groups of a table's rows, where a band asks for them."""
@@ -245,6 +239,18 @@ class Artifact:
         return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table))
 
 
+def _given(model: str | None, kept_model: bytes | None) -> Any:
+    """The model that was named again, or else the one that was kept."""
+    if model is not None:
+        return own_model(model)
+    if kept_model is None:
+        raise ValueError(
+            "A model given as module:object is not kept in the folder; give it again, such as --model "
+            "net:model."
+        )
+    return from_onnx(kept_model).model
+
+
 def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
     """The names of columns, and the ONNX model if it was kept."""
     found, model = saved.manifest.get("settings"), saved.files.get(store.MODEL)
@@ -256,7 +262,9 @@ def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
             and all(isinstance(name, str) for key in ("inputs", "targets") for name in found[key])
             and isinstance(found["groups"], str | None)
         )
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except store.ArtifactError:
+        raise
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise store.ArtifactError(
             f"{saved.folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."
         ) from error

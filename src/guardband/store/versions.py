@@ -52,7 +52,7 @@ def write(
                 f"{folder} holds a calibration already. Save elsewhere, or pass overwrite=True."
             )
         named = {_name(name, data): data for name, data in files.items()}
-        about = {name: {"sha256": _hash(data), "bytes": len(data)} for name, data in named.items()}
+        about = {name: {"sha256": sha256_of(data), "bytes": len(data)} for name, data in named.items()}
         whole = {**manifest, "files": about}
         text = json.dumps(whole | {"sha256": digest(whole)}, indent=1) + "\n"
         for name, data in named.items():
@@ -144,7 +144,7 @@ def _file(path: Path, about: Mapping[str, Any]) -> bytes:
         raise
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror} {AGAIN}") from error
-    if len(data) != about["bytes"] or _hash(data) != about["sha256"]:
+    if len(data) != about["bytes"] or sha256_of(data) != about["sha256"]:
         raise ArtifactError(f"{path} was changed after it was saved: its SHA-256 differs. {AGAIN}")
     return data
 
@@ -160,12 +160,13 @@ def _clean(folder: Path, keep: Mapping[str, bytes]) -> None:
 
 def _name(name: str, data: bytes) -> str:
     stem, _, suffix = name.partition(".")
-    return f"{stem}-{_hash(data)[:16]}.{suffix}"
+    return f"{stem}-{sha256_of(data)[:16]}.{suffix}"
 
 
 def _plain(name: str) -> str:
     return re.sub(r"-[0-9a-f]{16}\.", ".", name)
 
 
-def _hash(data: bytes) -> str:
+def sha256_of(data: bytes) -> str:
+    """The SHA-256 of bytes, in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
