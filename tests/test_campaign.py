@@ -24,7 +24,7 @@ from guardband import campaign, cli, engine
 from guardband.predictors import Distance, MeanOnly
 from guardband.problems import Poisson1D
 from guardband.studies import Factory, Study, Training, grid, records
-from guardband.studies.base import key_of
+from guardband.studies.base import describe, key_of
 from guardband.studies.tables import write_page
 
 # A cluster that is torn down may leave a socket to the garbage collector; that is Dask's, and harmless.
@@ -44,12 +44,24 @@ def small(trainings: int = 2) -> Study:
 
 
 def cells(folder: Path) -> dict[str, Any]:
-    """All results of a folder without their times, by file name; files that are not whole fail here."""
+    """All results of a folder without times and writers, by file name; files that are not whole fail here."""
     found = {}
     for path in (folder / "cells").iterdir():
-        found[path.name] = json.loads(path.read_text())
-        found[path.name].pop("seconds")
+        whole = json.loads(path.read_text())
+        found[path.name] = {name: whole[name] for name in whole.keys() - {"seconds", "lease", "sha256"}}
     return found
+
+
+def alike(results: Any) -> list[Any]:
+    """Results without times and writers."""
+    return [{name: r[name] for name in r.keys() - {"seconds", "lease"}} for r in results]
+
+
+def a_record(seed: int = 0, **more: Any) -> dict[str, Any]:
+    """A result of one cell that no network was trained for."""
+    cell = describe(replace(small(1).cells[0], training=replace(small(1).cells[0].training, seed=seed)))
+    rest = {"found": {"covered": [1, 2, 3], "acd": 0.123456789}, "versions": {}, "threads": 1}
+    return {"key": key_of(cell), "cell": cell, **rest, "seconds": {"training": 0.25}, **more}
 
 
 def test_a_campaign_runs_what_is_missing_and_nothing_else(tmp_path: Path) -> None:
@@ -88,7 +100,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path, monkeyp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with monkeypatch.context() as patched:
-        patched.setattr(campaign, "write_text", full)
+        patched.setattr(records, "write_text", full)
         with pytest.raises(campaign.CampaignError, match=r"is full\. Make room and run the same again"):
             campaign.run(small(1), tmp_path, progress=False)
         patched.setattr("guardband.studies.runner.write_bytes", full)
@@ -97,7 +109,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path, monkeyp
     assert not _names(tmp_path / "cells") and not _names(tmp_path / "leases")
     assert campaign.run(small(1), tmp_path, progress=False).done == 2
     with monkeypatch.context() as patched:
-        patched.setattr(campaign, "write_text", lambda *_: 1 / 0)
+        patched.setattr(records, "write_text", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             campaign.run(small(2), tmp_path, progress=False)
 
@@ -124,7 +136,8 @@ class TestLeases:
             leases = [self.lease(tmp_path) for _ in range(8)]
             with ThreadPoolExecutor(8) as pool:
                 assert sum(pool.map(lambda one: one.take(time.time()), leases)) == 1
-            leases[0].give_back()
+            for lease in leases:
+                lease.give_back()
 
     def test_the_lease_of_a_dead_process_is_taken_over_at_once(self, tmp_path: Path) -> None:
         dead = subprocess.Popen([sys.executable, "-c", ""])
@@ -216,7 +229,7 @@ class TestPacks:
         _, results = self.made(tmp_path)
         campaign.pack(tmp_path)
         again = results[0] | {"threads": 7}
-        (tmp_path / "cells" / f"{again['key']}.json").write_text(json.dumps(again))
+        (tmp_path / "cells" / f"{again['key']}.json").write_text(records.sealed(again))
         for _ in range(2):
             assert list(campaign.results(tmp_path)) == [again, *results[1:]]
             assert campaign.status(tmp_path).done == campaign.pack(tmp_path) == 4
@@ -254,9 +267,10 @@ class TestPacks:
         (tmp_path / "cells.jsonl").unlink()
         assert list(campaign.results(tmp_path)) == results
 
-    def test_damaged_lines_are_named(self, tmp_path: Path) -> None:
-        study, _ = self.made(tmp_path)
-        (tmp_path / "study.json").write_text('{"study": "paper", "options": {"smoke": true}}')
+    def test_damaged_lines_are_named_and_their_cells_made_again(self, tmp_path: Path) -> None:
+        study, results = self.made(tmp_path)
+        saved = {"study": "own", "cells": [cell.key for cell in study.cells]}
+        (tmp_path / "study.json").write_text(json.dumps(saved))
         campaign.pack(tmp_path)
         file = tmp_path / "cells.jsonl"
         lines = file.read_text().splitlines()
@@ -264,26 +278,33 @@ class TestPacks:
         for bad, said in (
             ([lines[0][:50], *lines[1:]], r"line 1 \(not JSON\)"),
             ([lines[0], "[]", lines[2], "\0"], r"line 2 \(not a result\), line 4 \(not JSON\)"),
-            ([*lines[:2], other, lines[3]], r"line 3 \(its cell has the key [0-9a-f]{16}\)"),
+            ([*lines[:2], other, lines[3]], r"line 3 \(its checksum is not that of its content\)"),
             ([*lines, lines[0]], r"line 5 \([0-9a-f]{16} is there twice\)"),
         ):
             file.write_text("\n".join(bad) + "\n")
             with pytest.raises(ValueError, match=rf"cells\.jsonl is damaged: {said}\. Take an intact"):
+                campaign.pack(tmp_path)
+            with pytest.raises(ValueError, match=r"holds damaged results: cells\.jsonl line"):
                 list(campaign.results(tmp_path))
-            with pytest.raises(ValueError, match=said):
-                campaign.run(study, tmp_path, progress=False)
-            for command in ("status", "table", "pack"):
+            for command in ("status", "pack"):
                 run = CliRunner().invoke(cli.app, ["study", command, str(tmp_path)])
-                assert run.exit_code == 2 and "is damaged: line" in run.output
+                assert run.exit_code == 2 and "damaged" in run.output
+            with pytest.warns(UserWarning, match=r"held damaged results: cells\.jsonl line"):
+                assert campaign.run(study, tmp_path, progress=False).damaged == {}
+            assert alike(campaign.results(tmp_path)) == alike(results) and list(
+                (tmp_path / "damaged").iterdir()
+            )
 
     @pytest.mark.parametrize("rubbish", ["", "{", '{"key": "0", "cell": 1, "found": 2}'])
     def test_a_damaged_file_is_named_and_not_packed(self, rubbish: str, tmp_path: Path) -> None:
-        _, results = self.made(tmp_path)
-        file = tmp_path / "cells" / f"{results[0]['key']}.json"
+        (tmp_path / "cells").mkdir()
+        record = a_record()
+        file = records.path(tmp_path, record["key"])
         file.write_text(rubbish)
-        for look in (campaign.pack, lambda folder: list(campaign.results(folder))):
-            with pytest.raises(ValueError, match=rf"{file.name} is damaged: .*Remove it, and the study"):
-                look(tmp_path)
+        with pytest.raises(ValueError, match=rf"{file.name} is damaged: .*makes its cell again"):
+            campaign.pack(tmp_path)
+        with pytest.raises(ValueError, match=f"holds damaged results: cells/{file.name}"):
+            list(campaign.results(tmp_path))
         assert not (tmp_path / "cells.jsonl").exists()
 
     def test_of_two_at_once_one_is_refused(self, tmp_path: Path, monkeypatch: Any) -> None:
@@ -320,7 +341,7 @@ class TestPacks:
         with ThreadPoolExecutor(4) as pool:
             work = pool.map(packing, range(4))
             for number, result in enumerate(many, start=1):
-                campaign._write(tmp_path, result["key"], "cells", json.dumps(result))
+                records.publish(tmp_path, result["key"], records.sealed(result))
                 assert all(records.exists(tmp_path, earlier["key"]) for earlier in many[:number])
                 assert campaign.status(tmp_path).done == number
             stop.set()
@@ -430,9 +451,14 @@ def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     )
     assert run.exit_code == 0 and "4 done, 0 failed" in run.output
     assert "4 done" in CliRunner().invoke(cli.app, ["study", "status", out]).output
-    assert "4 results" in CliRunner().invoke(cli.app, ["study", "table", out]).output
     (tmp_path / "own.py").unlink()
-    assert "was moved" in CliRunner().invoke(cli.app, ["study", "status", out]).output
+    (tmp_path / "out" / "README.md").unlink()
+    assert "4 results" in CliRunner().invoke(cli.app, ["study", "table", out]).output
+    assert "| near" in (tmp_path / "out" / "README.md").read_text()
+    kinds = {
+        path.suffix for path in (tmp_path / "out").rglob("*") if path.is_file() and path.name != ".clock"
+    }
+    assert kinds == {".json", ".md"}, "no code travels through the folder"
 
 
 def test_the_study_of_the_docs_runs_as_written(tmp_path: Path) -> None:
@@ -568,12 +594,12 @@ def test_a_heart_outlives_a_stumbling_file_system(tmp_path: Path, monkeypatch: A
 
 def test_who_may_only_look_may_look(tmp_path: Path, monkeypatch: Any) -> None:
     (tmp_path / "leases").mkdir()
-    (tmp_path / "leases" / "key.0").write_text("{}")
+    (tmp_path / "leases" / f"{TestLeases.KEY}.0").write_text("{}")
 
     def refuse(*_: Any, **__: Any) -> None:
         raise PermissionError
 
-    monkeypatch.setattr(Path, "touch", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     assert campaign.status(tmp_path).running == 1
 
 

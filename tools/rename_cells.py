@@ -2,8 +2,9 @@
 
 The key of a cell is a hash of its description, and the description names classes and fields. Where the
 library renames one, results made before have the old name, and no study finds them. This script puts the new
-names in, and the key that follows from them. It adds and drops no input, and what was measured, with which
-versions, on how many threads and how long, stays as it was. A second run changes nothing.
+names in, and the key that follows from them, and a checksum where there is none. It adds and drops no input,
+and what was measured, with which versions, on how many threads and how long, stays as it was. A second run
+changes nothing.
 
 A new name is one more line in `KINDS` or `FIELDS`.
 """
@@ -46,10 +47,12 @@ def renamed(described: Any) -> Any:
     return KINDS.get(described, described) if isinstance(described, str) else described
 
 
-def record(result: dict[str, Any]) -> dict[str, Any]:
-    """A stored result with today's names and key."""
+def record(line: str) -> tuple[str, str]:
+    """The key and the line of a stored result under today's names; the same line if nothing is new."""
+    result = json.loads(line)
     cell = renamed(result["cell"])
-    return result | {"key": key_of(cell), "cell": cell}
+    new = result | {"key": key_of(cell), "cell": cell}
+    return new["key"], line if new == result and records.CHECKSUM in result else records.sealed(new)
 
 
 def rename(folder: Path) -> int:
@@ -59,22 +62,22 @@ def rename(folder: Path) -> int:
     """
     changed = 0
     for path in sorted((folder / records.CELLS).glob("*.json")):
-        old = json.loads(path.read_text())
-        new = record(old)
+        old = path.read_text().strip()
+        key, new = record(old)
         if new != old:
-            write_text(records.path(folder, new["key"]), json.dumps(new, allow_nan=False) + "\n")
-            if new["key"] != old["key"]:
+            write_text(records.path(folder, key), new + "\n")
+            if key != path.stem:
                 path.unlink()
             changed += 1
-    before = [json.loads(line) for line in records.packed(folder).values()]
-    after = [record(result) for result in before]
+    before = records.packed(folder)
+    after = dict(record(line) for line in before.values())
     if after != before:
-        records.write_pack(folder, {new["key"]: json.dumps(new, allow_nan=False) for new in after})
-    return changed + sum(new != old for new, old in zip(after, before, strict=True))
+        records.write_pack(folder, after)
+    return changed + len(after.items() - before.items())
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("folders", nargs="+", type=Path)
     for folder in parser.parse_args().folders:
-        print(f"{folder}: {rename(folder)} results renamed")
+        print(f"{folder}: {rename(folder)} results changed")

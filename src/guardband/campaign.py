@@ -4,7 +4,8 @@ A campaign is a folder. `cells/` holds one small file per finished cell, `cells.
 `failed/` the errors of those that failed, `leases/` who works on what. A lease is a file that its owner
 touches every few seconds; when it is no longer touched, or its owner is known to be dead, another process
 takes over by creating the next one. So any number of processes may work in one folder, and any of them may be
-killed at any time.
+killed or paused at any time: an owner who wakes up late removes no lease but its own, and of two results of a
+cell the first stays. Nothing in the folder is ever run.
 """
 
 from __future__ import annotations
@@ -13,30 +14,38 @@ import errno
 import json
 import math
 import os
-import pickle
+import re
 import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import uuid
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 from tqdm.auto import tqdm
 
 from guardband import engine, extras
-from guardband.files import write_text
+from guardband.files import read_bytes, write_text
+from guardband.limits import shown
 from guardband.studies import Cell, Result, Study, records
 from guardband.studies.runner import CellRunner
 
 BEAT, STALE = 5.0, 60.0
 """Seconds between two touches of a lease, and after how many without one its owner is taken for dead."""
 
+NOTE_BYTES = 2**20
+"""No lease and no record of a failure is larger."""
+
 Outcome = Literal["done", "failed", "busy"]
+Cells: TypeAlias = Study | Sequence[str] | None
+"""The cells that are asked about: a study's, those with these keys, or all that are there."""
 
 
 class CampaignError(RuntimeError):
@@ -45,7 +54,9 @@ class CampaignError(RuntimeError):
 
 @dataclass(frozen=True)
 class Status:
-    """How far a campaign is. Prints as one line, and one for each failure.
+    """How far a campaign is. Prints as one line, and one for each failure and each damaged result.
+
+    A damaged result counts as missing: `run` makes its cell again.
 
     >>> import tempfile
     >>> import guardband as gb
@@ -60,10 +71,13 @@ class Status:
     failed: dict[str, str]
     running: int
     missing: int
+    damaged: dict[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         counts = f"{self.done} done, {len(self.failed)} failed, {self.running} running, {self.missing} to do"
-        return "\n".join([counts, *(f"failed {key}: {error}" for key, error in self.failed.items())])
+        failed = [f"failed {key}: {error}" for key, error in self.failed.items()]
+        damaged = [f"damaged {place}: {trouble}" for place, trouble in self.damaged.items()]
+        return "\n".join([counts, *failed, *damaged])
 
 
 def run(
@@ -80,7 +94,7 @@ def run(
     Without an engine the cells run here, one after the other. `workers` processes make a Dask cluster on this
     machine; `scheduler` is the address of one that runs anywhere and sees the same folder; `client` is a
     `distributed.Client` of your own, for example of a `dask_jobqueue.SLURMCluster`. Cells that failed before
-    are tried again.
+    are tried again. Results that are damaged are set aside with a warning, and made again.
 
     >>> import tempfile
     >>> import guardband as gb
@@ -91,6 +105,7 @@ def run(
     1 done, 0 failed, 0 running, 0 to do
     """
     folder = Path(folder).resolve()  # workers may run elsewhere
+    _set_damage_aside(folder)
     left = [cell for cell in study.cells if not records.exists(folder, cell.key)]
     with (
         nullcontext(client) if client is not None else engine.connect(workers, scheduler) as client,
@@ -115,11 +130,12 @@ def run(
     finished = list(results(folder, study))
     if finished:
         study.write(finished, folder)
+    _sweep(folder, {result["key"] for result in finished})
     return status(folder, study)
 
 
-def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status:
-    """What is done, failed, running and missing in a folder; with a `study`, of its cells.
+def status(folder: str | os.PathLike[str], study: Cells = None) -> Status:
+    """What is done, failed, running and missing in a folder; with a `study` or keys, of these cells.
 
     >>> import tempfile
     >>> import guardband as gb
@@ -130,28 +146,39 @@ def status(folder: str | os.PathLike[str], study: Study | None = None) -> Status
     0 done, 0 failed, 0 running, 1 to do
     """
     folder = Path(folder)
-    wanted = None if study is None else {cell.key for cell in study.cells}
-    done, failed = records.keys(folder), _names(folder / "failed")
-    leased = {name.split(".")[0] for name in _names(folder / "leases", suffix="")} - done
+    wanted = None if study is None else set(_keys(study))
+    done, failed = records.keys(folder), _failed(folder)
+    leased = {key for key, _ in _leases(folder) if records.is_key(key)} - done
     if wanted is not None:
         done, failed, leased = done & wanted, failed & wanted, leased & wanted
     now = _now(folder) if leased else 0.0
     running = {key for key in leased if _Lease(folder, key).alive(now)}
     errors = {key: _trouble(folder, key) for key in sorted(failed - done - running)}
     missing = 0 if wanted is None else len(wanted - done - failed - running)
-    return Status(len(done), errors, len(running), missing)
+    return Status(len(done), errors, len(running), missing, records.damaged(folder))
+
+
+def _keys(study: Study | Sequence[str]) -> list[str]:
+    return [cell.key for cell in study.cells] if isinstance(study, Study) else list(study)
+
+
+def _failed(folder: Path) -> set[str]:
+    return {path.stem for path in (folder / "failed").glob("*.json") if records.is_key(path.stem)}
 
 
 def _trouble(folder: Path, key: str) -> str:
-    """Which cell failed, and the last line of its error."""
-    found = json.loads(_path(folder, key, "failed").read_text())
-    return (
-        f"{found['experiment']}, {found['method']}, seed {found['seed']}: {found['error'].splitlines()[-1]}"
-    )
+    """Which cell failed, and the last line of its error, with nothing that could write to the terminal."""
+    try:
+        found = json.loads(read_bytes(_path(folder, key, "failed"), at_most=NOTE_BYTES))
+        said = f"{found['experiment']}, {found['method']}, seed {found['seed']}: "
+        said += found["error"].splitlines()[-1]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return "what went wrong cannot be read; run the study again"
+    return said if said.isprintable() and len(said) < 1000 else shown(said)
 
 
-def results(folder: str | os.PathLike[str], study: Study | None = None) -> Iterator[Result]:
-    """The results in a folder, in the order of the study's cells.
+def results(folder: str | os.PathLike[str], study: Cells = None) -> Iterator[Result]:
+    """The results in a folder, in the order of the study's cells, or of the keys; an error if one is damaged.
 
     >>> import tempfile
     >>> import guardband as gb
@@ -164,8 +191,9 @@ def results(folder: str | os.PathLike[str], study: Study | None = None) -> Itera
     ['constant']
     """
     folder = Path(folder)
-    keys = sorted(records.keys(folder)) if study is None else [cell.key for cell in study.cells]
-    for key in keys:
+    if study is None and (damaged := records.damaged(folder)):
+        raise records.DamagedResults(f"{folder} holds damaged results: {_listed(damaged)}. {CURE}")
+    for key in sorted(records.keys(folder)) if study is None else _keys(study):
         result = records.read(folder, key)
         if result is not None:
             yield result
@@ -191,15 +219,43 @@ def pack(folder: str | os.PathLike[str]) -> int:
     1 done, 0 failed, 0 running, 0 to do
     """
     place = Path(folder)
-    lease = _Lease(place, ".pack", stale=math.inf)  # an owner who sleeps must not find the pack replaced
+    with _packing(place):
+        return records.pack(place)
+
+
+@contextmanager
+def _packing(place: Path) -> Iterator[None]:
+    """The right to change the pack: an owner who sleeps must not find it replaced, so it never goes stale."""
+    lease = _Lease(place, ".pack", stale=math.inf)
     if not lease.take(0.0):
         raise CampaignError(
             f"Another process packs {place}. Wait for it; if there is none, remove .pack.* in {lease.folder}."
         )
     try:
-        return records.pack(place)
+        yield
     finally:
         lease.give_back()
+
+
+CURE = "Run the study again: it sets them aside in damaged/ and makes their cells again."
+
+
+def _set_damage_aside(folder: Path) -> None:
+    """Damaged results are named and moved away, so that their cells are missing."""
+    damaged = records.damaged(folder)
+    if damaged:
+        with _packing(folder):
+            records.set_aside(folder)
+        warnings.warn(
+            f"{folder} held damaged results: {_listed(damaged)}. They are set aside in damaged/, and their "
+            "cells are made again.",
+            stacklevel=3,
+        )
+
+
+def _listed(damaged: Mapping[str, str]) -> str:
+    named = [f"{place} ({trouble})" for place, trouble in damaged.items()]
+    return ", ".join(named[:20]) + (f" and {len(named) - 20} more" if len(named) > 20 else "")
 
 
 def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
@@ -215,10 +271,10 @@ def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
         for cell in mine:
             # Somebody may have finished it between our look and our lease.
             if not records.exists(place, cell.key):
-                _run(place, runner, cell)
+                _run(place, runner, cell, leases[cell.key].number)
             leases[cell.key].give_back()
     for cell in cells:
-        tried = leases[cell.key].path is not None and _path(place, cell.key, "failed").exists()
+        tried = leases[cell.key].number is not None and _path(place, cell.key, "failed").exists()
         done = records.exists(place, cell.key)
         outcomes[cell.key] = "done" if done else "failed" if tried else "busy"
     if mine and set(outcomes.values()) == {"done"}:
@@ -226,25 +282,33 @@ def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
     return outcomes
 
 
-def _run(folder: Path, runner: CellRunner, cell: Cell) -> None:
+def _run(folder: Path, runner: CellRunner, cell: Cell, lease: int | None) -> None:
+    """Run a cell and write its result, with the number of the lease under which it was made."""
     try:
-        text = json.dumps(runner.run(cell), allow_nan=False)
+        line = records.sealed(runner.run(cell) | {"lease": lease})
     except Exception as error:
-        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if isinstance(error, OSError) and error.errno in FULL:
             raise CampaignError(_full(folder)) from error
         names = {"experiment": cell.experiment, "method": cell.method, "seed": cell.training.seed}
-        trouble = {"key": cell.key, **names, "error": traceback.format_exc().strip()}
-        _write(folder, cell.key, "failed", json.dumps(trouble, indent=1))
+        trouble = {"key": cell.key, **names, "error": traceback.format_exc().strip()[-NOTE_BYTES // 8 :]}
+        with _room(folder):
+            write_text(_path(folder, cell.key, "failed"), json.dumps(trouble, indent=1) + "\n")
         return
-    _write(folder, cell.key, "cells", text)
+    with _room(folder):
+        records.publish(folder, cell.key, line)
     _path(folder, cell.key, "failed").unlink(missing_ok=True)  # what went wrong before
 
 
-def _write(folder: Path, key: str, kind: str, text: str) -> None:
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def _room(folder: Path) -> Iterator[None]:
+    """A full disk is said in a sentence."""
     try:
-        write_text(_path(folder, key, kind), text + "\n")
+        yield
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        if error.errno in FULL:
             raise CampaignError(_full(folder)) from error
         raise
 
@@ -278,34 +342,48 @@ def _map(client: Any, folder: str, groups: Sequence[list[Cell]]) -> Iterator[dic
         if client is None:
             yield from engine.each(None, partial(work, folder), groups)
         else:
-            send = _sender()
-            yield from engine.each(client, partial(_receive, folder), [send(cells) for cells in groups])
+            _send_own_code()
+            yield from engine.each(client, partial(work, folder), [_Parcel(cells) for cells in groups])
     except engine.SchedulerGone as gone:
         raise CampaignError(str(gone)) from gone
 
 
-def _sender() -> Callable[[list[Cell]], bytes]:
-    """How cells are sent: what a study's own file defines goes along, since workers cannot import it."""
+def _send_own_code() -> None:
+    """What a study's own file defines goes along with its cells, since workers cannot import it."""
     cloudpickle = extras.load("cloudpickle", "scale")
     for module in list(sys.modules.values()):
         if getattr(module, "__study_file__", None):
             cloudpickle.register_pickle_by_value(module)
-    return cloudpickle.dumps
 
 
-def _receive(folder: str, cells: bytes) -> dict[str, Outcome]:
-    return work(folder, pickle.loads(cells))
+class _Parcel:
+    """Cells on their way through Dask's own transport, which pickles; a worker gets the list."""
+
+    def __init__(self, cells: list[Cell]) -> None:
+        self.cells = cells
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        cloudpickle = extras.load("cloudpickle", "scale")
+        return cloudpickle.loads, (cloudpickle.dumps(self.cells),)
 
 
 class _Lease:
     """The right to run a cell: files key.0, key.1, ..., of which the last counts.
 
-    Its owner is taken for dead after `stale` seconds without a touch, or at once if it is known to be.
+    Its owner is taken for dead after `stale` seconds without a touch, or at once if it is known to be. All
+    times are those of the file system. A file holds a token, by which an owner who slept knows whether a file
+    of its number is still its own.
     """
 
     def __init__(self, folder: Path, key: str, stale: float = STALE) -> None:
         self.folder, self.key, self.stale = folder / "leases", key, stale
-        self.path: Path | None = None
+        self.number: int | None = None
+        self.token = uuid.uuid4().hex
+
+    @property
+    def path(self) -> Path | None:
+        """The file of the lease, once it was taken."""
+        return None if self.number is None else self.folder / f"{self.key}.{self.number}"
 
     def take(self, now: float) -> bool:
         """Take the lease if nobody alive has it. Creating a file is the one step that only one can do."""
@@ -313,44 +391,77 @@ class _Lease:
         last = self._last()
         if last is not None and self.alive(now):
             return False
-        path = self.folder / f"{self.key}.{0 if last is None else last + 1}"
+        number = 0 if last is None else last + 1
+        path = self.folder / f"{self.key}.{number}"
         try:
-            with path.open("x") as file:
-                json.dump(_owner(), file)
+            file = path.open("x")
         except FileExistsError:
             return False
-        self.path = path
+        with file:
+            try:
+                json.dump(_owner() | {"token": self.token}, file)
+                file.flush()
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
+        self.number = number
         return True
 
     def alive(self, now: float) -> bool:
         """Whether the last owner still works on it, as far as can be told from here."""
         last = self._last()
-        if last is None:
-            return False
-        path = self.folder / f"{self.key}.{last}"
-        try:
-            touched = path.stat().st_mtime
-        except FileNotFoundError:
-            return False
-        owner, machine = _read_owner(path), _machine()
-        if machine and owner.get("machine") == machine and not _lives(owner["pid"], owner["born"]):
-            return False
-        return now - touched < self.stale
+        return last is not None and _fresh(self.folder / f"{self.key}.{last}", now, self.stale)
 
     def touch(self) -> None:
         """Say that the owner lives."""
-        if self.path is not None:
+        if self.path is not None and self._mine(self.path):
             with suppress(OSError):  # it was given back, or the file system stumbles; the next beat comes
                 os.utime(self.path)
 
     def give_back(self) -> None:
-        """Remove the lease and those of earlier owners."""
-        for path in self.folder.glob(f"{self.key}.*"):
-            path.unlink(missing_ok=True)
+        """Remove the lease, if it still is the own one; what others left is not touched."""
+        if self.path is not None and self._mine(self.path):
+            self.path.unlink(missing_ok=True)
+
+    def _mine(self, path: Path) -> bool:
+        return _read_owner(path).get("token") == self.token
 
     def _last(self) -> int | None:
-        numbers = [int(path.suffix[1:]) for path in self.folder.glob(f"{self.key}.*")]
-        return max(numbers, default=None)
+        return max((number for key, number in _leases(self.folder.parent) if key == self.key), default=None)
+
+
+def _leases(folder: Path) -> Iterator[tuple[str, int]]:
+    """Keys and numbers of all leases; other files in their folder are none of ours."""
+    place = folder / "leases"
+    for name in os.listdir(place) if place.is_dir() else ():
+        found = re.fullmatch(r"(\.?\w+)\.(\d{1,9})", name, re.ASCII)
+        if found:
+            yield found[1], int(found[2])
+
+
+def _fresh(path: Path, now: float, stale: float) -> bool:
+    """Whether the owner of a lease lives: it was touched of late, and its process is not known to be dead.
+
+    A date far in the future is not of late: the clock was set back since, and a living owner touches it anew.
+    """
+    try:
+        touched = path.lstat().st_mtime
+    except FileNotFoundError:
+        return False
+    owner, machine = _read_owner(path), _machine()
+    if machine and owner.get("machine") == machine and not _lives(owner["pid"], owner["born"]):
+        return False
+    return abs(now - touched) < stale
+
+
+def _sweep(folder: Path, done: set[str]) -> None:
+    """Remove the leases that dead owners of finished cells left."""
+    left = [(key, number) for key, number in _leases(folder) if key in done]
+    now = _now(folder) if left else 0.0
+    for key, number in left:
+        path = folder / "leases" / f"{key}.{number}"
+        if not _fresh(path, now, STALE):
+            path.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -393,10 +504,12 @@ def _owner() -> dict[str, Any]:
 def _read_owner(path: Path) -> dict[str, Any]:
     """Who holds a lease; nobody known while it is being written, or if a power loss left rubbish."""
     try:
-        owner = json.loads(path.read_text())
-    except (OSError, ValueError):
+        owner = json.loads(read_bytes(path, at_most=NOTE_BYTES))
+    except (OSError, ValueError, RecursionError):
         return {}
-    return owner if isinstance(owner, dict) and owner.keys() >= {"machine", "pid", "born"} else {}
+    kinds = {"machine": str, "pid": int, "born": str}
+    sound = isinstance(owner, dict) and all(isinstance(owner.get(n), kind) for n, kind in kinds.items())
+    return owner if sound else {}
 
 
 def _born(pid: int) -> str:
@@ -413,22 +526,30 @@ def _lives(pid: int, born: str) -> bool:
 
 
 def _now(folder: Path) -> float:
-    """The time by the clock of the file system, which all workers share."""
-    clock = folder / "leases" / ".clock"
+    """The time by the clock of the file system, which all workers share; no other clock is asked.
+
+    Who may only look takes the latest touch of any lease for the present.
+    """
+    place = folder / "leases"
     try:
-        clock.parent.mkdir(parents=True, exist_ok=True)
-        clock.touch()
-    except PermissionError:  # somebody who may only look
-        return time.time()
-    return clock.stat().st_mtime
+        place.mkdir(parents=True, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
+        descriptor = os.open(place / ".clock", flags, 0o666)
+    except OSError:
+        return max((touched for path in place.glob("*.*") if (touched := _touched(path))), default=0.0)
+    try:
+        os.utime(descriptor if os.utime in os.supports_fd else place / ".clock")
+        return os.fstat(descriptor).st_mtime
+    finally:
+        os.close(descriptor)
 
 
-def _path(folder: Path, key: str, kind: str = "cells") -> Path:
+def _touched(path: Path) -> float:
+    try:
+        return path.lstat().st_mtime
+    except OSError:
+        return 0.0
+
+
+def _path(folder: Path, key: str, kind: str) -> Path:
     return folder / kind / f"{key}.json"
-
-
-def _names(folder: Path, suffix: str = ".json") -> set[str]:
-    found = folder.iterdir() if folder.exists() else ()
-    return {
-        path.name.removesuffix(suffix) for path in found if path.name[0] != "." and path.name.endswith(suffix)
-    }

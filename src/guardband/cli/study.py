@@ -1,21 +1,30 @@
-"""guardband study: compare methods over many trainings."""
+"""guardband study: compare methods over many trainings.
+
+A study's folder holds `study.json`: a word from a fixed list, settings, and the keys of its cells. Code is
+run only of a file that is named on the command line, `run FILE`; a folder names none.
+"""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-import os
 import sys
+import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from guardband.cli.errors import fail
+from guardband.cli.errors import fail, note
+from guardband.limits import MANIFEST, shown
 
 app: typer.Typer = typer.Typer(
     help="Compare methods over many trainings; killed studies are resumed.", no_args_is_help=True
 )
+
+OWN, PAPER = "own", "paper"
+"""The words that a study.json may say: a study of a file of one's own, and the paper's."""
 
 Out = Annotated[Path, typer.Option(help="Where results go; running again does only what is missing.")]
 Seeds = Annotated[int | None, typer.Option(min=1, help="Trainings of each method.")]
@@ -39,8 +48,15 @@ def study_paper(
     smoke: Annotated[bool, typer.Option("--smoke", help="Train for seconds, to see that all works.")] = False,
 ) -> None:
     """Make every table and figure of the paper again, over many seeds."""
+    from guardband import paper
+
     options = {"only": only or [], "presets": preset or ["ours", "paper"], "seeds": seeds, "draws": draws}
-    _campaign({"study": "paper", "options": options | {"smoke": smoke}}, out, workers, scheduler)
+    options |= {"smoke": smoke}
+    try:
+        study = paper.study(**options)
+    except ValueError as error:
+        fail(str(error))
+    _campaign(study, {"study": PAPER, "options": options}, out, workers, scheduler)
 
 
 @app.command("run")
@@ -51,34 +67,45 @@ def study_run(
     scheduler: Scheduler = None,
 ) -> None:
     """Run your own study: a Python file that makes a `study`, for example by `gb.studies.grid(...)`."""
-    out.mkdir(parents=True, exist_ok=True)
-    _campaign({"study": os.path.relpath(file.resolve(), out.resolve())}, out, workers, scheduler)
+    try:
+        study = _study(file.resolve())
+    except (ValueError, TypeError, ImportError, OSError) as error:
+        fail(str(error))
+    _campaign(study, {"study": OWN, "name": study.name}, out, workers, scheduler)
 
 
 @app.command("status")
 def study_status(folder: Folder) -> None:
-    """How far a study is."""
+    """How far a study is, and which results are damaged."""
     from guardband import campaign
 
     try:
-        typer.echo(campaign.status(folder, _study(_saved(folder), folder)))
-    except ValueError as error:
+        status = campaign.status(folder, _saved(folder).cells)
+    except (ValueError, OSError) as error:
         fail(str(error))
+    typer.echo(status)
+    if status.damaged:
+        fail(f"{len(status.damaged)} results are damaged. {campaign.CURE}")
 
 
 @app.command("table")
 def study_table(folder: Folder) -> None:
-    """Make the pages and figures of a study again from what is there."""
+    """Make the page of a study again from what is there: the paper's with its figures, others as a table."""
     from guardband import campaign
+    from guardband.paper.pages import write_pages
+    from guardband.studies.tables import write_page
 
-    study = _study(_saved(folder), folder)
     try:
-        found = list(campaign.results(folder, study))
-    except ValueError as error:
+        saved = _saved(folder)
+        found = list(campaign.results(folder, saved.cells))
+    except (ValueError, OSError) as error:
         fail(str(error))
     if not found:
         fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
-    study.write(found, folder)
+    try:
+        (write_pages if saved.word == PAPER else write_page)(found, folder)
+    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
+        fail(f"No page can be made of the results in {folder}: {type(error).__name__}, {shown(str(error))}.")
     typer.echo(f"{len(found)} results: {folder / 'README.md'}")
 
 
@@ -96,17 +123,19 @@ def study_pack(folder: Folder) -> None:
     typer.echo(f"{found} results: {folder / 'cells.jsonl'}")
 
 
-def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler: str | None) -> None:
+def _campaign(study: Any, saved: dict[str, Any], out: Path, workers: int | None, address: str | None) -> None:
     from guardband import campaign
     from guardband.files import write_text
 
     try:
-        study = _study(made_of, out)
-        write_text(out / "study.json", json.dumps(made_of, indent=1) + "\n")
-        try:
-            status = campaign.run(study, out, workers=workers, scheduler=scheduler)
-        except KeyboardInterrupt:
-            fail(f"stopped: {campaign.status(out, study)}. The same command resumes it.", code=130)
+        text = json.dumps(saved | {"cells": [cell.key for cell in study.cells]}, indent=1)
+        write_text(out / "study.json", text + "\n")
+        with warnings.catch_warnings():
+            warnings.showwarning = note
+            try:
+                status = campaign.run(study, out, workers=workers, scheduler=address)
+            except KeyboardInterrupt:
+                fail(f"stopped: {campaign.status(out, study)}. The same command resumes it.", code=130)
     except (ValueError, TypeError, ImportError, OSError, campaign.CampaignError) as error:
         fail(str(error))
     typer.echo(status if not status.done else f"{status}\n{out / 'README.md'}")
@@ -114,22 +143,77 @@ def _campaign(made_of: dict[str, Any], out: Path, workers: int | None, scheduler
         raise typer.Exit(1)
 
 
-def _saved(folder: Path) -> dict[str, Any]:
+@dataclass(frozen=True)
+class _Saved:
+    """What a study.json says: a word, and the keys of the cells."""
+
+    word: str
+    cells: list[str]
+
+
+def _saved(folder: Path) -> _Saved:
+    """What the study.json of a folder says, or an error with a sentence."""
+    from guardband.files import read_bytes
+
+    file = folder / "study.json"
     try:
-        return json.loads((folder / "study.json").read_text())
+        found = json.loads(read_bytes(file, at_most=MANIFEST))
     except FileNotFoundError:
         fail(f"{folder} is not the folder of a study: it has no study.json.")
+    except (ValueError, RecursionError):
+        fail(f"{file} is damaged: it is not JSON. {ANEW}")
+    word = found.get("study") if isinstance(found, dict) else None
+    if word not in (OWN, PAPER):
+        fail(
+            f"`study` in {file} should be {OWN!r} or {PAPER!r}, got {shown(word)}: a folder names no file "
+            f"to be run. {ANEW}"
+        )
+    if word == PAPER and "cells" not in found:  # as 0.1 wrote it
+        return _Saved(PAPER, _cells_of(found.get("options"), file))
+    return _Saved(word, _checked_keys(found.get("cells"), file))
 
 
-def _study(made_of: dict[str, Any], folder: Path) -> Any:
-    """The study that a folder belongs to: the paper's, or that of a file."""
-    from guardband import paper, studies
+ANEW = "`guardband study run FILE --out FOLDER` writes it anew, as does `guardband study paper`."
 
-    if made_of["study"] == "paper":
-        return paper.study(**made_of["options"])
-    path = (folder.resolve() / made_of["study"]).resolve()
-    if not path.is_file():
-        fail(f"{path.name}, the file of this study, was moved; `guardband study run FILE` resumes it.")
+
+def _checked_keys(keys: object, file: Path) -> list[str]:
+    from guardband.studies.records import is_key
+
+    if not isinstance(keys, list) or not keys:
+        fail(f"`cells` in {file} should list the keys of cells, got {shown(keys)}. {ANEW}")
+    for key in keys:
+        if not isinstance(key, str) or not is_key(key):
+            fail(f"`cells` in {file} should list keys of 16 hexadecimal digits, got {shown(key)}. {ANEW}")
+    return keys
+
+
+SETTINGS = {"only": list, "presets": list, "seeds": int | None, "draws": int, "smoke": bool}
+SEEDS = 100
+"""Of a study.json without keys no more seeds are taken: each is some hundred cells to be described."""
+
+
+def _cells_of(options: Any, file: Path) -> list[str]:
+    """The keys of the paper's cells with these settings."""
+    from guardband import paper
+
+    if not isinstance(options, dict) or options.keys() - SETTINGS.keys():
+        fail(f"`options` in {file} should be some of {', '.join(SETTINGS)}, got {shown(options)}. {ANEW}")
+    for name, value in options.items():
+        if not isinstance(value, SETTINGS[name]) or (isinstance(value, list) and not all(map(_word, value))):
+            fail(f"`{name}` in {file} should be another kind of value, got {shown(value)}. {ANEW}")
+    if (options.get("seeds") or 1) not in range(1, SEEDS + 1):
+        fail(f"`seeds` in {file} should be 1 to {SEEDS}, got {shown(options['seeds'])}. {ANEW}")
+    return [cell.key for cell in paper.study(**options).cells]
+
+
+def _word(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _study(path: Path) -> Any:
+    """The study that a file makes; it was named on the command line."""
+    from guardband import studies
+
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         fail(f"{path.name} cannot be read as Python: its name should end in .py.")

@@ -1,7 +1,12 @@
-"""Checkpoints: a run on disk, whole or not at all, from which it goes on bit for bit. No pickle."""
+"""Checkpoints: a run on disk, whole or not at all, from which it goes on bit for bit. No pickle.
+
+A file is one line, `guardband checkpoint 2` and the SHA-256 of the rest, and then safetensors: the tensors,
+and among them a JSON of everything else.
+"""
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
@@ -13,24 +18,46 @@ from torch import Tensor
 
 from guardband import files
 
+HEAD = b"guardband checkpoint 2 "
+LARGEST = 2**32
+"""No checkpoint is larger, unless its reader knows of larger networks."""
+
+
+class DamagedCheckpoint(ValueError):
+    """A file is no checkpoint, or not as it was written."""
+
 
 def write(path: Path, state: Any) -> None:
     """Write a nest of dicts, lists, tensors, numbers, strings and None, atomically."""
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, tensors)
     tensors["skeleton"] = torch.frombuffer(bytearray(json.dumps(skeleton).encode()), dtype=torch.uint8)
-    files.write_bytes(path, save(tensors))
+    body = save(tensors)
+    files.write_bytes(path, HEAD + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
 
 
-def read(path: Path) -> Any:
+def read(path: Path, *, at_most: int = LARGEST) -> Any:
     """What was written, or an error that says the file is not a checkpoint."""
     try:
-        tensors = load(path.read_bytes())
+        tensors = load(_body(files.read_bytes(path, at_most=at_most)))
         return _unpack(json.loads(tensors.pop("skeleton").numpy().tobytes()), tensors)
-    except (SafetensorError, KeyError, ValueError, TypeError) as error:
-        raise ValueError(
+    except files.UnsafeFile as error:
+        raise DamagedCheckpoint(f"{error} It is not a checkpoint: delete it to start anew.") from error
+    except (SafetensorError, LookupError, ValueError, TypeError, RecursionError) as error:
+        raise DamagedCheckpoint(
             f"{path} is not a checkpoint of guardband: {error}. Delete it to start anew."
         ) from error
+
+
+def _body(data: bytes) -> bytes:
+    """What follows the first line, if its checksum is right."""
+    length = len(HEAD) + 64
+    head, body = data[: length + 1], data[length + 1 :]
+    if not head.startswith(HEAD):
+        raise ValueError("it does not begin like one of this version")
+    if head[len(HEAD) :] != hashlib.sha256(body).hexdigest().encode() + b"\n":
+        raise ValueError("its checksum is not that of its content, so it was damaged on the disk")
+    return body
 
 
 def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:

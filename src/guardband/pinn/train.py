@@ -7,7 +7,7 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from guardband.arrays import Array, rows, to_torch
 from guardband.kept import kept
 from guardband.models import call_model
 from guardband.pinn import checkpoint as checkpoints
+from guardband.pinn import identity as identities
 from guardband.pinn.likelihood import (
     TERMS,
     Likelihood,
@@ -102,7 +103,8 @@ def fit(
 
     The loss is the likelihood's negative logarithm: squares over noise variances. `callback(step, row)` is
     called with each row of the history. With a `checkpoint` file a killed run goes on, bit for bit, when
-    called again in the same way; the file is removed at the end. `compile` uses `torch.compile`, by default
+    called again in the same way; the file is removed at the end. A file of another run (other data, another
+    network, settings or equation) or a damaged one is refused. `compile` uses `torch.compile`, by default
     where the run is long enough to pay for it; results then differ in the last digits.
 
     >>> import guardband as gb
@@ -120,8 +122,9 @@ def fit(
         training_data = Observations(*training_data)
     run = _Run(problem, net, training_data, likelihood, recipe, seed, compile, device, dtype)
     path = None if checkpoint is None else Path(checkpoint)
-    if path is not None and path.exists():
-        run.load(checkpoints.read(path), path)
+    identity = None if path is None else run.identity()
+    if path is not None and os.path.lexists(path):
+        run.load(checkpoints.read(path, at_most=run.most_bytes()), identity, path)
     total = recipe.steps + recipe.finish
     with tqdm(total=total, initial=run.step, disable=not progress, desc="fit", unit="step") as bar:
         for row in run:
@@ -130,7 +133,7 @@ def fit(
             if callback is not None:
                 callback(run.step, row)
             if path is not None:
-                checkpoints.write(path, run.state())
+                checkpoints.write(path, run.state() | {"identity": identity})
         bar.total = run.step
     if path is not None:
         path.unlink(missing_ok=True)
@@ -166,7 +169,7 @@ class _Run:
         self.full = fixed_points(problem, self.net, self.data, recipe.n_interior, recipe.n_boundary, placing)
         check_shapes(problem, self.net, self.full)
         size = float(self.data[1].square().mean().sqrt()) if len(self.data[1]) else 1.0
-        self.likelihood = likelihood.completed(problem, size or 1.0)
+        self.given, self.likelihood = likelihood, likelihood.completed(problem, size or 1.0)
         compile = self._pays() if compile is None else compile
         self.mean_squares = MeanSquares(problem, self.net, self.full, compile=compile)
         self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
@@ -284,7 +287,6 @@ class _Run:
     def state(self) -> dict[str, Any]:
         """All that changes, for a checkpoint."""
         return {
-            "settings": repr((self.problem, asdict(self.recipe), self.likelihood, self.seed)),
             "step": self.step,
             "done": self.done,
             "start": self.start,
@@ -295,14 +297,39 @@ class _Run:
             "generators": [generator.get_state() for generator in self._generators()],
         }
 
-    def load(self, state: dict[str, Any], path: Path) -> None:
+    def identity(self) -> dict[str, Any]:
+        """What makes a run the one that it is, asked before it begins."""
+        return {
+            "data": identities.hash_of(*self.data),
+            "network": identities.of_network(self.net, self.problem.domain),
+            "problem": identities.of_problem(self.problem, self.net),
+            "recipe": identities.settings_of(self.recipe),
+            "likelihood": identities.settings_of(self.given),
+            "seed": identities.settings_of(self.seed),
+        }
+
+    def most_bytes(self) -> int:
+        """What no checkpoint of this run exceeds: L-BFGS keeps some fifty times the weights."""
+        weights = sum(part.numel() * part.element_size() for part in self.net.state_dict().values())
+        return 2**26 + 100 * weights + 1000 * (self.recipe.steps + self.recipe.finish)
+
+    def load(self, state: Any, identity: dict[str, Any] | None, path: Path) -> None:
         """Go on from a checkpoint of the same run."""
-        mine = self.state()["settings"]
-        if state["settings"] != mine:
+        before = state.get("identity") if isinstance(state, dict) else None
+        other = identities.differences(identity or {}, before)
+        if other:
             raise ValueError(
-                f"The checkpoint {path} is of another run. It has {state['settings']}, this one {mine}. "
+                f"The checkpoint {path} is of another run: it has another {' and another '.join(other)}. "
                 "Give another file, or delete it to start anew."
             )
+        try:
+            self._restore(state)
+        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+            raise checkpoints.DamagedCheckpoint(
+                f"{path} is not a checkpoint of guardband: {error}. Delete it to start anew."
+            ) from error
+
+    def _restore(self, state: dict[str, Any]) -> None:
         self.step, self.done, self.start = state["step"], state["done"], state["start"]
         self.history = state["history"]
         self.net.load_state_dict(state["net"])
