@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load, save
@@ -39,24 +40,31 @@ def write(path: Path, state: Any) -> None:
 def read(path: Path, *, at_most: int = LARGEST) -> Any:
     """What was written, or an error that says the file is not a checkpoint."""
     try:
-        tensors = load(_body(files.read_bytes(path, at_most=at_most)))
-        return _unpack(json.loads(tensors.pop("skeleton").numpy().tobytes()), tensors)
+        data = files.read_bytes(path, at_most=at_most)
     except files.UnsafeFile as error:
         raise DamagedCheckpoint(f"{error} It is not a checkpoint: delete it to start anew.") from error
+    try:
+        tensors = load(_body(path, data))
+        return _unpack(json.loads(tensors.pop("skeleton").numpy().tobytes()), tensors)
+    except DamagedCheckpoint:
+        raise
     except (SafetensorError, LookupError, ValueError, TypeError, RecursionError) as error:
-        raise DamagedCheckpoint(
-            f"{path} is not a checkpoint of guardband: {error}. Delete it to start anew."
-        ) from error
+        raise damaged(path, str(error)) from error
 
 
-def _body(data: bytes) -> bytes:
+def damaged(path: Path, why: str) -> DamagedCheckpoint:
+    """The error of a file that is no checkpoint, or none any more."""
+    return DamagedCheckpoint(f"{path} is not a checkpoint of guardband: {why}. Delete it to start anew.")
+
+
+def _body(path: Path, data: bytes) -> bytes:
     """What follows the first line, if its checksum is right."""
     length = len(HEAD) + 64
     head, body = data[: length + 1], data[length + 1 :]
     if not head.startswith(HEAD):
-        raise ValueError("it does not begin like one of this version")
+        raise damaged(path, "it does not begin like one of this version")
     if head[len(HEAD) :] != hashlib.sha256(body).hexdigest().encode() + b"\n":
-        raise ValueError("its checksum is not that of its content, so it was damaged on the disk")
+        raise damaged(path, "its checksum is not that of its content, so it was damaged on the disk")
     return body
 
 
@@ -71,6 +79,8 @@ def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
             return {"dict": [[key, _pack(item, tensors)] for key, item in value.items()]}
         case list() | tuple():
             return {"list": [_pack(item, tensors) for item in value]}
+        case np.generic():
+            return value.item()
     return value
 
 

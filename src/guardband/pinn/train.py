@@ -325,9 +325,7 @@ class _Run:
         try:
             self._restore(state)
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-            raise checkpoints.DamagedCheckpoint(
-                f"{path} is not a checkpoint of guardband: {error}. Delete it to start anew."
-            ) from error
+            raise checkpoints.damaged(path, str(error)) from error
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.step, self.done, self.start = state["step"], state["done"], state["start"]
