@@ -20,7 +20,7 @@ from guardband.problems.noise import Noise
 from guardband.values import Observations
 
 Result: TypeAlias = dict[str, Any]
-"""What a campaign writes of a cell: its inputs, what was measured, versions, threads and times.
+"""What a campaign writes of a cell: its inputs, what was measured, versions, threads, times and the lease.
 
 >>> import tempfile
 >>> import guardband as gb
@@ -30,7 +30,7 @@ Result: TypeAlias = dict[str, Any]
 >>> folder = tempfile.mkdtemp()
 >>> status = gb.campaign.run(study, folder, progress=False)
 >>> [sorted(result) for result in gb.campaign.results(folder)]
-[['cell', 'found', 'key', 'seconds', 'threads', 'versions']]
+[['cell', 'found', 'key', 'lease', 'seconds', 'threads', 'versions']]
 """
 
 
