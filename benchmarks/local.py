@@ -230,8 +230,11 @@ def draw(bench: Bench) -> None:
     predictor = gb.predictors.Distance(bench.fitted)
     plain = gb.calibrate(predictor, cal.x, cal.y)
     local = gb.calibrate(gb.predictors.MeanOnly(bench.fitted), cal.x, cal.y, calibrator=gb.Local(bench.train))
-    if problem.domain.d == 1:
-        figure, axes = plt.subplots(2, 1, figsize=(8, 6), sharex=True, sharey=True, layout="constrained")
+    line = problem.domain.d == 1
+    figure = plt.figure(figsize=(8, 10) if line else (13, 7.6), layout="constrained")
+    above, below = figure.subfigures(2, 1, height_ratios=(6, 4) if line else (3.6, 4))
+    if line:
+        axes = above.subplots(2, 1, sharex=True, sharey=True)
         x = problem.domain.grid(600)
         for ax, calibrated, title in zip(
             axes, (plain, local), ("CP on the distance", "local CP"), strict=True
@@ -239,7 +242,7 @@ def draw(bench: Bench) -> None:
             gb.plot.band(calibrated(x, 0.9), data=test, truth=problem.solution(x), ax=ax)
             ax.set_title(f"{title}, 90 %", fontsize="medium")
     else:
-        figure, axes = plt.subplots(1, 3, figsize=(13, 3.6), layout="constrained")
+        axes = above.subplots(1, 3)
         x = problem.domain.grid(70)
         gb.plot.heatmap(x, 2 * 1.96 * model(x), ax=axes[0])
         gb.plot.width(plain(x), ax=axes[1])
@@ -254,9 +257,7 @@ def draw(bench: Bench) -> None:
                 linestyles="dashed",
                 linewidths=1,
             )
-    figure.savefig(IMAGES / f"local-{bench.name.lower()}.png", dpi=90)
-    plt.close(figure)
-    figure, axes = plt.subplots(1, 2, figsize=(8, 4), layout="constrained", sharey=True)
+    axes = below.subplots(1, 2, sharey=True)
     inside = model.authors_region(test.x).numpy()
     for calibrated, label, color in (
         (plain, "CP on the distance", gb.plot.ORANGE),
@@ -277,7 +278,7 @@ def draw(bench: Bench) -> None:
         ax.set(title=f"{bench.name}: {title}", xlabel="level asked", aspect="equal")
         ax.legend(frameon=False, fontsize="small")
     axes[0].set_ylabel("coverage measured")
-    figure.savefig(IMAGES / f"local-{bench.name.lower()}-coverage.png", dpi=90)
+    figure.savefig(IMAGES / f"local-{bench.name.lower()}.png", dpi=90)
     plt.close(figure)
 
 
