@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from guardband.arrays import flat
-from guardband.leaks.rounding import DIGITS, Rounding
+from guardband.leaks.digits import DIGITS, Rounding
 from guardband.leaks.suspicions import FEW, NEAR
 
 QUICK = 50_000

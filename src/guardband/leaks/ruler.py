@@ -8,8 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from guardband.leaks.chances import agreement, at_most
-from guardband.leaks.rounding import Rounding
-from guardband.leaks.search import search
+from guardband.leaks.digits import COLUMNS, Rounding
 from guardband.leaks.tables import SAMPLE, Compared
 from guardband.leaks.units import HAIR, Units
 
@@ -190,3 +189,30 @@ class Ruler:
             return distances[:, 0], known_y[nearest[:, 0]]
         distances, nearest = search(known, new, 1, number[left_out])
         return np.where(repeated[left_out], 0.0, distances[:, 0]), known_y[nearest[:, 0]]
+
+
+def search(
+    known: np.ndarray, new: np.ndarray, k: int, left_out: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """The k nearest known rows of each new one, by the largest difference over columns: how far, and which.
+
+    `left_out` is the known row, if any, that each new one is not to be compared with. With many columns,
+    candidates are found in a few of them and compared in all.
+    """
+    from scipy.spatial import cKDTree  # type: ignore[attr-defined]
+
+    width = known.shape[1]
+    few = np.unique(np.linspace(0, width - 1, COLUMNS).astype(int)) if width > COLUMNS else np.arange(width)
+    if width == 0:
+        known, new, few = np.zeros((len(known), 1)), np.zeros((len(new), 1)), np.arange(1)
+    wanted = min(len(known), k + (left_out is not None) + (4 if width > COLUMNS else 0))
+    tree = cKDTree(known[:, few], balanced_tree=False)
+    distances, nearest = tree.query(new[:, few], range(1, wanted + 1), p=np.inf)
+    if width > COLUMNS:
+        for start in range(0, len(new), 1000):
+            part = slice(start, start + 1000)
+            distances[part] = np.abs(known[nearest[part]] - new[part, None]).max(axis=-1)
+    if left_out is not None:
+        distances = np.where(nearest == left_out[:, None], np.inf, distances)
+    order = np.argsort(distances, axis=1, kind="stable")[:, :k]
+    return np.take_along_axis(distances, order, axis=1), np.take_along_axis(nearest, order, axis=1)

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from guardband.leaks.chances import at_most, tail
-from guardband.leaks.rounding import DIGITS, Rounding
+from guardband.leaks.digits import DIGITS, Rounding
 from guardband.leaks.ruler import Ruler
 from guardband.leaks.tables import Compared
 from guardband.leaks.units import HAIR, Units, in_roundings, in_spreads, in_steps

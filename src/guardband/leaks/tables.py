@@ -8,7 +8,7 @@ from functools import cached_property
 import numpy as np
 
 from guardband.arrays import flat
-from guardband.leaks.resolution import resolution
+from guardband.leaks.digits import resolution
 
 SAMPLE = 2000
 """From so many known rows it is learnt how near rows lie by chance."""

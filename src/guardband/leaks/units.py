@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.leaks.rounding import Rounding, exponents
+from guardband.leaks.digits import Rounding, exponents
 from guardband.leaks.tables import Compared
 
 HAIR = 1e-6
