@@ -1,9 +1,12 @@
 """The command line: from a model and measurements to bands, a report, and clean errors."""
 
 import json
+import os
 import random
 import re
 import shutil
+import signal
+import subprocess
 import sys
 import tomllib
 from pathlib import Path
@@ -442,3 +445,81 @@ def test_columns_and_files_are_what_they_are_called(folder: Path, tmp_path: Path
     said = run("predict", folder, "--data", query, "--out", query, code=2)
     assert "is the file that is read" in " ".join(said.split())
     assert Path(query).read_text() == Path(QUERY).read_text()
+
+
+RAISING = """
+import errno
+def broken(x):
+    raise KeyError("weights")
+def full(x):
+    raise OSError(errno.ENOSPC, "No space left on device")
+def wrong(x):
+    raise ValueError("wrong units")
+def slow(x):
+    print("ready", flush=True)
+    import time
+    time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize(("model", "code"), [("broken", 3), ("full", 3), ("wrong", 2)])
+def test_a_fault_is_not_an_input_that_is_wrong(
+    model: str, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    Path(f"raising_{model}.py").write_text(RAISING)
+    words = ["--data", CAL, "--targets", "u", "--out", "band", "--scale", "own"]
+    said = run("calibrate", f"raising_{model}:{model}", *words, code=code)
+    assert said.count("guardband:") == 1 and not (tmp_path / "band").exists()
+
+
+@pytest.mark.parametrize(("how", "code"), [("INT", 130), ("TERM", 143)])
+def test_an_interrupt_has_a_code_of_its_own(how: str, code: int, tmp_path: Path) -> None:
+    (tmp_path / "slow_model.py").write_text(RAISING)
+    words = [
+        "calibrate",
+        "slow_model:slow",
+        "--data",
+        CAL,
+        "--targets",
+        "u",
+        "--out",
+        "band",
+        "--scale",
+        "own",
+    ]
+    command = [sys.executable, "-c", "from guardband.cli import run; run()", *words]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stdout.readline() == b"ready\n"
+        running.send_signal(signal.Signals[f"SIG{how}"])
+        assert running.wait(30) == code
+    assert not (tmp_path / "band").exists()
+
+
+def test_nobody_hears_of_a_closed_pipe(folder: Path) -> None:
+    reader, writer = os.pipe()
+    os.close(reader)
+    command = [sys.executable, "-c", "from guardband.cli import run; run()", "verify", str(folder)]
+    done = subprocess.run(command, stdout=writer, stderr=subprocess.PIPE)
+    os.close(writer)
+    assert done.returncode == 0 and done.stderr == b""
+
+
+def test_stores_and_studies_are_verified(tmp_path: Path) -> None:
+    pytest.importorskip("zarr")
+    made = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
+    store = tmp_path / "field.zarr"
+    gb.band_over(made, {"x": np.linspace(0, 1, 50)}, levels=0.9).to_zarr(store)
+    assert "is sound" in run("verify", store)
+    chunk = next(path for path in (store / "mean" / "c").rglob("*") if path.is_file())
+    chunk.write_bytes(bytes([chunk.read_bytes()[0] ^ 1]) + chunk.read_bytes()[1:])
+    assert "is damaged" in run("verify", store, code=2)
+    paper = Path(__file__).parent.parent / "results" / "paper"
+    (tmp_path / "study").mkdir()
+    lines = (paper / "cells.jsonl").read_text().splitlines()[:3]
+    pack = tmp_path / "study" / "cells.jsonl"
+    pack.write_text("\n".join(lines) + "\n")
+    assert "every result is as it was written" in run("verify", tmp_path / "study")
+    pack.write_text("\n".join([lines[0][:-9], *lines[1:]]) + "\n")
+    assert "cells.jsonl line 1 is damaged" in run("verify", tmp_path / "study", code=2)

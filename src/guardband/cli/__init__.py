@@ -1,6 +1,8 @@
 """The command line: a thin shell over the library."""
 
-from typing import Annotated
+import signal
+import sys
+from typing import Annotated, Any
 
 import typer
 
@@ -32,3 +34,17 @@ def main(
 for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, bands.doctor):
     app.command()(_command)
 app.add_typer(study.app, name="study")
+
+
+def run() -> None:
+    """The command `guardband`: what has to be left tidy is, and nobody hears of a pipe that was closed."""
+    signal.signal(signal.SIGTERM, _terminated)
+    try:
+        app()
+    except SystemExit as ended:
+        closed = type(sys.stdout).__name__ == "PacifyFlushWrapper"  # so typer marks a pipe nobody reads
+        sys.exit(0 if closed else ended.code)
+
+
+def _terminated(number: int, _: Any) -> None:
+    sys.exit(128 + number)

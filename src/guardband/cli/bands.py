@@ -112,7 +112,10 @@ def verify(
     imports: Import = None,
     as_json: Json = False,
 ) -> None:
-    """Check every hash and, with fresh measurements, hold their coverage against the exact law."""
+    """Check every hash and, with fresh measurements, hold their coverage against the exact law.
+
+    FOLDER may also be a store of bands (Zarr) or a study: what is damaged is named.
+    """
     from guardband.cli import work
 
     with in_one_line():

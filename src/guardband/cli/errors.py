@@ -1,7 +1,11 @@
-"""How commands end: one sentence, and an exit code."""
+"""How commands end: one sentence, and an exit code.
+
+0 done, 1 the band does not hold, 2 the input is wrong, 3 a fault of the model or machine, 130 interrupted.
+"""
 
 from __future__ import annotations
 
+import errno
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,8 +13,12 @@ from typing import Any, NoReturn
 
 import typer
 
+INPUT, FAULT = 2, 3
+MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EROFS}
+"""Errors of the operating system that no other input would mend."""
 
-def fail(message: str, code: int = 2) -> NoReturn:
+
+def fail(message: str, code: int = INPUT) -> NoReturn:
     """Say what is wrong on standard error, and end."""
     typer.secho(f"guardband: {message}", err=True, fg="red")
     raise typer.Exit(code)
@@ -23,8 +31,16 @@ def in_one_line(*more: type[Exception]) -> Iterator[None]:
         with warnings.catch_warnings():
             warnings.showwarning = note
             yield
-    except (ValueError, TypeError, ImportError, OSError, *more) as error:
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        fail(str(error), FAULT if error.errno in MACHINE else INPUT)
+    except (ValueError, TypeError, ImportError, *more) as error:
         fail(str(error))
+    except (typer.Exit, typer.Abort):
+        raise
+    except Exception as error:  # of the model, most likely: it may raise what it likes
+        fail(f"{type(error).__name__}: {error}", FAULT)
 
 
 def note(message: Warning | str, *_: Any) -> None:

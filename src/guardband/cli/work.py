@@ -10,7 +10,7 @@ import numpy as np
 from tqdm.auto import tqdm
 
 import guardband as gb
-from guardband import tables
+from guardband import fields, tables
 from guardband.cli.errors import note
 from guardband.cli.models import (
     Artifact,
@@ -24,6 +24,7 @@ from guardband.cli.models import (
 )
 from guardband.leaks import refuse_leaks
 from guardband.store import MANIFEST
+from guardband.studies import records
 
 ROWS_AT_ONCE = 100_000
 """How many points are predicted at a time."""
@@ -126,8 +127,17 @@ def predict(
 def verify(
     folder: Path, data: Path | None, level: str, model: str | None, imports: list[str] | None
 ) -> Found:
-    """Check every hash, and the coverage on fresh rows."""
+    """Check every hash, and the coverage on fresh rows; of a store or a study, all that is there."""
     import_code(imports)
+    if not (folder / MANIFEST).exists() and folder.is_dir():
+        if (folder / "zarr.json").exists():
+            found_there = fields.verify(folder)
+            return _sound(found_there.sound, str(found_there))
+        if (folder / "study.json").exists() or (folder / records.PACK).exists():
+            damaged = records.damaged(folder)
+            lines = [f"{place} is damaged: {why}." for place, why in damaged.items()]
+            lines += ["`guardband study run` makes these cells again."] if lines else []
+            return _sound(not lines, "\n".join(lines) or f"{folder}: every result is as it was written.")
     artifact = Artifact.read(folder, model)
     found: dict[str, Any] = {"hashes": "right", "consistent": None}
     text = f"{folder}: every hash is right, and the model gives the stored values."
@@ -136,6 +146,13 @@ def verify(
         found |= _measured(evaluation)
         text += f"\n{evaluation}"
     return found, text
+
+
+def _sound(sound: bool, text: str) -> Found:
+    """What was found of a folder that is no calibration; an error if something is damaged."""
+    if not sound:
+        raise ValueError(text)
+    return {"sound": True, "consistent": None}, text
 
 
 def report(
