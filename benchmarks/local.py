@@ -232,7 +232,7 @@ def draw(bench: Bench) -> None:
     local = gb.calibrate(gb.predictors.MeanOnly(bench.fitted), cal.x, cal.y, calibrator=gb.Local(bench.train))
     line = problem.domain.d == 1
     figure = plt.figure(figsize=(8, 10) if line else (13, 7.6), layout="constrained")
-    above, below = figure.subfigures(2, 1, height_ratios=(6, 4) if line else (3.6, 4))
+    above, below = figure.subfigures(2, 1, height_ratios=(6, 4) if line else (3.6, 4))  # type: ignore[misc]
     if line:
         axes = above.subplots(2, 1, sharex=True, sharey=True)
         x = problem.domain.grid(600)

@@ -523,3 +523,13 @@ def test_stores_and_studies_are_verified(tmp_path: Path) -> None:
     assert "every result is as it was written" in run("verify", tmp_path / "study")
     pack.write_text("\n".join([lines[0][:-9], *lines[1:]]) + "\n")
     assert "cells.jsonl line 1 is damaged" in run("verify", tmp_path / "study", code=2)
+
+
+def test_a_model_in_two_files_is_refused(tmp_path: Path) -> None:
+    """The second one could be any file of the reader's."""
+    onnx = pytest.importorskip("onnx")
+    model, options = tmp_path / "model.onnx", {"save_as_external_data": True, "size_threshold": 0}
+    onnx.save(onnx.load(MODEL), model, **options)
+    words = ["--data", CAL, "--targets", "u", "--out", tmp_path / "band"]
+    said = " ".join(run("calibrate", model, *words, code=2).split())
+    assert "keeps weights in another file, which is not read. Make one file of both" in said

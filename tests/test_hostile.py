@@ -1,7 +1,12 @@
-"""Hostile folders: what a stranger may put there ends in one error, soon, and without much memory."""
+"""Hostile folders: what a stranger may put there ends in one error, soon, and without much memory.
 
+And what SECURITY.md promises is proved by tests that are there.
+"""
+
+import ast
 import json
 import os
+import re
 import resource
 import subprocess
 import sys
@@ -18,7 +23,10 @@ import guardband as gb
 from guardband.files import UnsafeFile, read_bytes
 from guardband.limits import shown
 from guardband.store import MANIFEST, versions
+from helpers import ROOT
 
+PAGE = (ROOT / "SECURITY.md").read_text()
+SOURCES = sorted((ROOT / "src/guardband").rglob("*.py"))
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="links, pipes and holes are those of POSIX")
 SECONDS, ROOM = 2.0, 200 * 2**20
 """CPU time and memory that a hostile folder may take, above a process that has imported guardband."""
@@ -249,3 +257,25 @@ def test_writers_and_readers_at_once(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_many_writers_and_readers_at_once(tmp_path: Path) -> None:
     crowd(tmp_path, 1000, 5000)
+
+
+def names(path: Path) -> set[str]:
+    """The tests of a file, and its classes."""
+    tree = ast.parse(path.read_text())
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+
+
+def test_every_test_that_is_named_is_there() -> None:
+    known: set[str] = set()
+    found = re.findall(r"`(tests/test_\w+\.py)?(?:::(\w+))?`", PAGE)
+    rows = [(file, test) for file, test in found if file or test]
+    assert len(rows) > 15
+    for file, test in rows:
+        known = names(ROOT / file) if file else known
+        assert not test or test in known, test
+
+
+def test_no_room_reads_a_pickle_or_runs_what_it_reads() -> None:
+    words = r"^\s*(import|from) (pickle|marshal|shelve|dill)\b|(?<![.\w])(eval|exec)\(|pickle\.loads?\("
+    for path in SOURCES:
+        assert not re.search(words, path.read_text(), flags=re.MULTILINE), path.name

@@ -231,15 +231,15 @@ def written(number: str | Decimal | Fraction) -> Fraction:
     """
     if isinstance(number, str):
         if len(number) > 2 * DIGITS + 2:
-            raise ValueError("a number of too many digits")
+            raise ValueError("A level has not so many digits.")
         number = Fraction(number) if "/" in number else Decimal(number)
     if isinstance(number, Decimal):
         _, digits, exponent = number.as_tuple()
         if not isinstance(exponent, int) or len(digits) > DIGITS or abs(exponent) > DIGITS:
-            raise ValueError("a number of too many digits")
+            raise ValueError("A level has not so many digits.")
     number = Fraction(number)
     if max(abs(number.numerator), number.denominator) >= 10 ** (2 * DIGITS):
-        raise ValueError("a number of too many digits")
+        raise ValueError("A level has not so many digits.")
     return number
 
 

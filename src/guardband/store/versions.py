@@ -102,7 +102,7 @@ def parsed(data: bytes) -> Any:
     """JSON that is not made to take more memory than there is."""
     entries = sum(data.count(sign) for sign in (b",", b"[", b"{"))
     if entries > limits.ENTRIES:
-        raise ValueError(f"it has {entries} entries; at most {limits.ENTRIES} are read")
+        raise ValueError(f"It has {entries} entries; at most {limits.ENTRIES} are read.")
     return json.loads(data)
 
 
