@@ -252,7 +252,7 @@ class TestPacks:
         with pytest.raises(OSError, match="No space left"):
             campaign.pack(tmp_path)
         run = CliRunner().invoke(cli.app, ["study", "pack", str(tmp_path)])
-        assert run.exit_code == 2 and "No space left" in run.output
+        assert run.exit_code == 3 and "No space left" in run.output
         assert list(campaign.results(tmp_path)) == results and not (tmp_path / "cells.jsonl").exists()
 
     def test_what_the_disk_did_not_keep_is_not_removed(self, tmp_path: Path, monkeypatch: Any) -> None:
@@ -491,7 +491,7 @@ def test_the_command_line_reports_failures_by_its_exit_code(tmp_path: Path) -> N
     (tmp_path / "bad.py").write_text(OWN.replace("n_neighbors=3", "n_neighbors=300"))
     out = str(tmp_path / "out")
     run = CliRunner().invoke(cli.app, ["study", "run", str(tmp_path / "bad.py"), "--out", out])
-    assert run.exit_code == 1 and "2 done, 2 failed" in run.output and "`n_neighbors` should be" in run.output
+    assert run.exit_code == 3 and "2 done, 2 failed" in run.output and "`n_neighbors` should be" in run.output
 
 
 class Cluster:

@@ -25,7 +25,7 @@ class UnsafeFile(OSError):
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
-        self.strerror = text
+        self.strerror: str | None = text
 
 
 def read_bytes(path: str | os.PathLike[str], *, at_most: int, follow: bool = False) -> bytes:

@@ -24,6 +24,15 @@ def fail(message: str, code: int = INPUT) -> NoReturn:
     raise typer.Exit(code)
 
 
+def code_of(error: BaseException | None) -> int:
+    """A full disk is no fault of the input, however deep in an error it lies."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in MACHINE:
+            return FAULT
+        error = error.__cause__
+    return INPUT
+
+
 @contextmanager
 def in_one_line(*more: type[Exception]) -> Iterator[None]:
     """Errors and warnings that teach are enough for a person; where they were raised is not of interest."""
@@ -33,10 +42,8 @@ def in_one_line(*more: type[Exception]) -> Iterator[None]:
             yield
     except BrokenPipeError:
         raise
-    except OSError as error:
-        fail(str(error), FAULT if error.errno in MACHINE else INPUT)
-    except (ValueError, TypeError, ImportError, *more) as error:
-        fail(str(error))
+    except (ValueError, TypeError, ImportError, OSError, *more) as error:
+        fail(str(error), code_of(error))
     except (typer.Exit, typer.Abort):
         raise
     except Exception as error:  # of the model, most likely: it may raise what it likes

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from guardband.cli.errors import fail, note
+from guardband.cli.errors import FAULT, code_of, fail, note
 from guardband.limits import MANIFEST, shown
 
 app: typer.Typer = typer.Typer(
@@ -55,7 +55,7 @@ def study_paper(
     try:
         study = paper.study(**options)
     except ValueError as error:
-        fail(str(error))
+        fail(str(error), code_of(error))
     _campaign(study, {"study": PAPER, "options": options}, out, workers, scheduler)
 
 
@@ -70,7 +70,7 @@ def study_run(
     try:
         study = _study(file.resolve())
     except (ValueError, TypeError, ImportError, OSError) as error:
-        fail(str(error))
+        fail(str(error), code_of(error))
     _campaign(study, {"study": OWN, "name": study.name}, out, workers, scheduler)
 
 
@@ -82,7 +82,7 @@ def study_status(folder: Folder) -> None:
     try:
         status = campaign.status(folder, _saved(folder).cells)
     except (ValueError, OSError) as error:
-        fail(str(error))
+        fail(str(error), code_of(error))
     typer.echo(status)
     if status.damaged:
         fail(f"{len(status.damaged)} results are damaged. {campaign.CURE}")
@@ -99,7 +99,7 @@ def study_table(folder: Folder) -> None:
         saved = _saved(folder)
         found = list(campaign.results(folder, saved.cells))
     except (ValueError, OSError) as error:
-        fail(str(error))
+        fail(str(error), code_of(error))
     if not found:
         fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
     try:
@@ -117,7 +117,7 @@ def study_pack(folder: Folder) -> None:
     try:
         found = campaign.pack(folder)
     except (ValueError, OSError, campaign.CampaignError) as error:
-        fail(str(error))
+        fail(str(error), code_of(error))
     if not found:
         fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
     typer.echo(f"{found} results: {folder / 'cells.jsonl'}")
@@ -137,10 +137,10 @@ def _campaign(study: Any, saved: dict[str, Any], out: Path, workers: int | None,
             except KeyboardInterrupt:
                 fail(f"stopped: {campaign.status(out, study)}. The same command resumes it.", code=130)
     except (ValueError, TypeError, ImportError, OSError, campaign.CampaignError) as error:
-        fail(str(error))
+        fail(str(error), code_of(error))
     typer.echo(status if not status.done else f"{status}\n{out / 'README.md'}")
     if status.failed:
-        raise typer.Exit(1)
+        raise typer.Exit(FAULT)
 
 
 @dataclass(frozen=True)
@@ -187,7 +187,7 @@ def _checked_keys(keys: object, file: Path) -> list[str]:
     return keys
 
 
-SETTINGS = {"only": list, "presets": list, "seeds": int | None, "draws": int, "smoke": bool}
+SETTINGS: dict[str, Any] = {"only": list, "presets": list, "seeds": int | None, "draws": int, "smoke": bool}
 SEEDS = 100
 """Of a study.json without keys no more seeds are taken: each is some hundred cells to be described."""
 

@@ -28,6 +28,15 @@ class Crowd:
     kernel stand together.
     """
 
+    features: Sequence[np.ndarray]
+    squares: np.ndarray
+    generator: np.random.Generator
+    z: np.ndarray
+    kernel: np.ndarray
+    fit: np.ndarray
+    power: float
+    step: float
+
     def __init__(
         self, features: Sequence[np.ndarray], scores: np.ndarray, states: int, generator: np.random.Generator
     ) -> None:

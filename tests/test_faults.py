@@ -1,0 +1,274 @@
+"""Faults as a law: whichever write, sync or rename of an operation fails or is the last, files are whole.
+
+A small C library stands before the system's: it counts the calls that change files below a folder, whoever
+makes them, and lets the N-th one fail as on a full disk, or kills the process there. A process that has
+imported everything is forked for each N, until the operation succeeds.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import sysconfig
+from pathlib import Path
+
+import pytest
+
+from helpers import ROOT
+
+pytestmark = pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+
+LIBRARY = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/types.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+static char under[PATH_MAX];
+static long left = -1, seen = 0;
+static int deadly = 0;
+
+void fault_arm(const char *folder, long at, int kill_there) {
+    strncpy(under, folder, sizeof under - 1);
+    left = at;
+    deadly = kill_there;
+    seen = 0;
+}
+
+long fault_seen(void) { return seen; }
+
+static int here(const char *path) { return under[0] && strncmp(path, under, strlen(under)) == 0; }
+
+static int open_here(int fd) {
+    char name[64], path[PATH_MAX];
+    snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
+    ssize_t n = readlink(name, path, sizeof path - 1);
+    if (n < 0) return 0;
+    path[n] = 0;
+    return here(path);
+}
+
+static int strikes(int concerned) {
+    if (!concerned) return 0;
+    seen++;
+    if (left <= 0 || --left > 0) return 0;
+    if (deadly) kill(getpid(), SIGKILL);
+    errno = ENOSPC;
+    return 1;
+}
+
+#define REAL(type, name, ...) \
+    static type (*real)(__VA_ARGS__); \
+    if (!real) real = (type (*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name);
+
+ssize_t write(int fd, const void *data, size_t n) {
+    REAL(ssize_t, write, int, const void *, size_t)
+    return strikes(fd > 2 && open_here(fd)) ? -1 : real(fd, data, n);
+}
+ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {
+    REAL(ssize_t, pwrite, int, const void *, size_t, off_t)
+    return strikes(open_here(fd)) ? -1 : real(fd, data, n, at);
+}
+ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at) {
+    REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t)
+    return strikes(open_here(fd)) ? -1 : real(fd, data, n, at);
+}
+ssize_t writev(int fd, const struct iovec *parts, int n) {
+    REAL(ssize_t, writev, int, const struct iovec *, int)
+    return strikes(fd > 2 && open_here(fd)) ? -1 : real(fd, parts, n);
+}
+int fsync(int fd) {
+    REAL(int, fsync, int)
+    return strikes(open_here(fd)) ? -1 : real(fd);
+}
+int fdatasync(int fd) {
+    REAL(int, fdatasync, int)
+    return strikes(open_here(fd)) ? -1 : real(fd);
+}
+int rename(const char *from, const char *to) {
+    REAL(int, rename, const char *, const char *)
+    return strikes(here(to)) ? -1 : real(from, to);
+}
+int link(const char *from, const char *to) {
+    REAL(int, link, const char *, const char *)
+    return strikes(here(to)) ? -1 : real(from, to);
+}
+int unlink(const char *path) {
+    REAL(int, unlink, const char *)
+    return strikes(deadly && here(path)) ? -1 : real(path);
+}
+"""
+
+DRIVER = r"""
+import ctypes, json, os, shutil, sys, warnings
+from pathlib import Path
+import numpy as np
+import torch
+from typer.testing import CliRunner
+import guardband as gb
+from guardband import fields
+from guardband.cli import app
+from guardband.pinn import checkpoint
+from guardband.studies import records
+
+warnings.simplefilter("ignore")
+torch.set_num_threads(1)
+library, home, name = ctypes.CDLL(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
+library.fault_seen.restype = ctypes.c_long
+arrays = [gb.calibrate_arrays(np.zeros(20 + k), np.arange(20.0 + k)) for k in range(2)]
+nets = [gb.calibrate(gb.mlp(1, [4], seed=k), np.arange(20.0), np.arange(20.0)) for k in range(2)]
+waves = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
+example = Path(sys.argv[4])
+stored_cells = [json.loads(line) for line in Path(sys.argv[5]).read_text().splitlines()[:2]]
+keys = [cell["key"] for cell in stored_cells]
+
+
+def calibrate(k):
+    words = ["calibrate", example / "model.onnx", "--data", example / ("calibration.csv", "fresh.csv")[k]]
+    words += ["--targets", "u", "--out", home / "band", "--overwrite"]
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+
+
+def publish(k):
+    if k:
+        records.publish(home, keys[1], records.sealed(stored_cells[1]))
+    else:
+        (home / "cells").mkdir()
+
+
+def pack(k):
+    if k:
+        records.pack(home)
+    else:
+        for cell in stored_cells:
+            records.publish(home, cell["key"], records.sealed(cell))
+
+
+def packed():
+    assert not records.damaged(home) and records.keys(home) == set(keys)
+    return int((home / "cells.jsonl").exists() and not list((home / "cells").glob("*.json")))
+
+
+def write_store(k):
+    if k:
+        gb.band_over(waves, {"x": np.linspace(0, 1, 40)}, levels=0.9).to_zarr(home / "field.zarr")
+
+
+def stored():
+    if not (home / "field.zarr" / "zarr.json").exists():
+        return 0
+    found = fields.verify(home / "field.zarr")
+    return int(found.sound and not found.unwritten)
+
+
+def whole(path, do):
+    known = []
+    for k in range(2):
+        do(k)
+        known.append(path.read_bytes())
+    return do, lambda: known.index(path.read_bytes())
+
+
+def report(k):
+    gb.report(waves, np.linspace(20, 30, 9), path=home / "page.html", title=f"Band {k}")
+
+
+def reported():
+    text = (home / "page.html").read_text()
+    assert text.rstrip().endswith("</html>")
+    return int("Band 1" in text)
+
+
+def calibrated():
+    return int(gb.store.Saved.read(home / "band").manifest["calibration_points"] != 100)
+
+
+OPERATIONS = {
+    "save": lambda: (
+        lambda k: gb.save(arrays[k], home / "band", overwrite=True),
+        lambda: gb.load(home / "band").n - 20,
+    ),
+    "overwrite": lambda: (calibrate, calibrated),
+    "export": lambda: whole(
+        home / "band.onnx", lambda k: gb.export_onnx(nets[k], home / "band.onnx", level=0.9)
+    ),
+    "report": lambda: (report, reported),
+    "checkpoint": lambda: (
+        lambda k: checkpoint.write(home / "run", {"step": k, "w": torch.zeros(9)}),
+        lambda: checkpoint.read(home / "run")["step"],
+    ),
+    "cell": lambda: (publish, lambda: int(records.read(home, keys[1]) is not None)),
+    "pack": lambda: (pack, packed),
+    "store": lambda: (write_store, stored),
+}
+do, state = OPERATIONS[name]()
+points = {}
+for deadly in (0, 1):
+    for at in range(1, 1000):
+        shutil.rmtree(home)
+        home.mkdir()
+        do(0)
+        child = os.fork()
+        if child == 0:
+            library.fault_arm(str(home).encode(), at, deadly)
+            try:
+                do(1)
+                code = 0 if library.fault_seen() < at else 7
+            except BaseException:
+                code = 9
+            library.fault_arm(b"", -1, 0)
+            os._exit(code)
+        _, status = os.waitpid(child, 0)
+        assert state() in (0, 1), (at, deadly)
+        finished = os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0
+        if not finished:
+            do(1)  # what was left does not stand in the way
+        assert state() == 1, (at, deadly, finished)
+        if finished:
+            break
+    points["killed" if deadly else "failed"] = at - 1
+print(json.dumps(points))
+"""
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("faults")
+    (folder / "faults.c").write_text(LIBRARY)
+    made = folder / f"faults{sysconfig.get_config_var('SHLIB_SUFFIX') or '.so'}"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, folder / "faults.c", "-ldl"], check=True)
+    return made
+
+
+QUICK, COSTLY = ("save", "checkpoint", "cell"), ("overwrite", "export", "report", "pack", "store")
+
+
+@pytest.mark.parametrize(
+    "operation", [*QUICK, *(pytest.param(one, marks=pytest.mark.long) for one in COSTLY)]
+)
+def test_old_or_new_and_never_neither(operation: str, library: Path, tmp_path: Path) -> None:
+    home, example = tmp_path / "home", ROOT / "examples" / "bring_your_model"
+    pack = ROOT / "results" / "paper" / "cells.jsonl"
+    home.mkdir()
+    done = subprocess.run(
+        [sys.executable, "-c", DRIVER, str(library), str(home), operation, str(example), str(pack)],
+        env=os.environ | {"LD_PRELOAD": str(library)},
+        capture_output=True,
+        text=True,
+        timeout=1200,
+    )
+    assert done.returncode == 0, done.stderr
+    points = json.loads(done.stdout.splitlines()[-1])
+    print(f"{operation}: {points}")
+    assert min(points.values()) >= 3
