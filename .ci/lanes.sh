@@ -13,9 +13,14 @@ install() { # NAME, and what pip is told; a registry that does not answer is ask
     "${pip[@]}" "${@:2}" || "${pip[@]}" "${@:2}"
 }
 
-environment() { # NAME, and what pip is to install after torch
+torch() { # once, and large: the environments look for it here
+    python3 -m venv "$work/torch"
+    install torch torch==2.13.0
+}
+
+environment() { # NAME, and what pip is to install beside torch
     python3 -m venv "$work/$1"
-    install "$1" torch==2.13.0
+    echo "$work"/torch/lib/python3*/site-packages >"$(echo "$work/$1"/lib/python3*/site-packages)/torch.pth"
     [ $# -eq 1 ] || install "$1" -c .ci/constraints.txt "${@:2}"
 }
 

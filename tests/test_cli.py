@@ -490,7 +490,12 @@ def test_an_interrupt_has_a_code_of_its_own(how: str, code: int, tmp_path: Path)
         "own",
     ]
     command = [sys.executable, "-c", "from guardband.cli import run; run()", *words]
-    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background are deaf to it
+    try:
+        running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with running:
         assert running.stdout is not None and running.stdout.readline() == b"ready\n"
         running.send_signal(signal.Signals[f"SIG{how}"])
         assert running.wait(30) == code

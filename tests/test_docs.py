@@ -64,3 +64,79 @@ def test_a_number_without_a_source_is_seen() -> None:
 
 def test_the_results_page_is_what_the_script_writes() -> None:
     assert (ROOT / "results" / "README.md").read_text() == RESULTS.page(), "python docs/results.py"
+
+
+# The README's first block is short, and its pictures exist; that its blocks run is tested with the pages.
+
+README = (ROOT / "README.md").read_text()
+
+
+def test_the_first_block_has_at_most_twelve_lines() -> None:
+    first = re.findall(r"```python\n(.*?)```", README, re.DOTALL)[0]
+    assert len(first.strip().splitlines()) <= 12
+
+
+def test_pictures_of_the_readme_exist() -> None:
+    pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", README)
+    assert pictures and all((ROOT / picture).exists() for picture in pictures)
+
+
+# What CONTRIBUTING.md links to and names exists; that its blocks run is tested with the pages.
+
+NAMED = ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md"]
+
+
+def test_every_kind_of_addition_has_an_example() -> None:
+    assert (ROOT / "CONTRIBUTING.md").read_text().count("```python\n") >= 6
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_links_beside_the_pages_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\(([^)#]+)\)", (ROOT / name).read_text()):
+        assert target.startswith("https://") or (ROOT / target).exists(), target
+
+
+def test_every_file_it_names_exists() -> None:
+    """Words between backticks that look like paths of this repository."""
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    named = re.findall(r"`((?:src|tests|tools|\.ci)/[\w./]+)`", text)
+    assert named and [name for name in named if not (ROOT / name).exists()] == []
+
+
+# Every notebook runs from top to bottom, is what its source says, and stays small.
+
+nbformat = pytest.importorskip("nbformat")
+nbclient = pytest.importorskip("nbclient")
+pytest.importorskip("ipykernel")
+
+NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_notebook_runs(path: Path, tmp_path: Path) -> None:
+    notebook = nbformat.read(path, as_version=4)
+    resources = {"metadata": {"path": str(tmp_path)}}
+    nbclient.NotebookClient(notebook, timeout=240, resources=resources).execute()
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_notebook_is_what_its_source_says(path: Path) -> None:
+    module = script("docs/notebooks/make.py")
+    shown = nbformat.read(path, as_version=4)
+    source = module.notebook(module.SOURCES[path.stem])
+    assert [(cell.cell_type, cell.source) for cell in shown.cells] == [
+        (cell.cell_type, cell.source) for cell in source.cells
+    ], f"python docs/notebooks/make.py {path.stem}"
+    outputs = [output for cell in shown.cells if cell.cell_type == "code" for output in cell.outputs]
+    assert outputs and not any(output.get("name") == "stderr" for output in outputs)
+
+
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+def test_every_notebook_is_small(path: Path) -> None:
+    assert path.stat().st_size < 200_000
+    assert 8 <= len(nbformat.read(path, as_version=4).cells) <= 15
+
+
+def test_there_is_a_notebook_for_each_source() -> None:
+    assert {path.stem for path in NOTEBOOKS} == set(script("docs/notebooks/make.py").SOURCES)

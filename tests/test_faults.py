@@ -2,7 +2,8 @@
 
 A small C library stands before the system's: it counts the calls that change files below a folder, whoever
 makes them, and lets the N-th one fail as on a full disk, or kills the process there. A process that has
-imported everything is forked for each N, until the operation succeeds.
+imported everything is forked for each N, until the operation succeeds. The same for the N-th array that
+guardband makes, for which there is no memory; and a trace shows that what gets a name is on the disk.
 """
 
 import json
@@ -36,7 +37,9 @@ LIBRARY = r"""
 
 static char under[PATH_MAX];
 static long left = -1, seen = 0;
-static int deadly = 0;
+static int deadly = 0, trace = -1;
+
+void fault_trace(int fd) { trace = fd; }
 
 void fault_arm(const char *folder, long at, int kill_there) {
     strncpy(under, folder, sizeof under - 1);
@@ -49,13 +52,26 @@ long fault_seen(void) { return seen; }
 
 static int here(const char *path) { return under[0] && strncmp(path, under, strlen(under)) == 0; }
 
-static int open_here(int fd) {
+static void note(const char *what, const char *path, const char *more) {
+    if (trace >= 0) dprintf(trace, "%s\t%s\t%s\n", what, path, more);
+}
+
+static int open_here(int fd, const char *what) {
     char name[64], path[PATH_MAX];
+    if (fd == trace) return 0;
     snprintf(name, sizeof name, "/proc/self/fd/%d", fd);
     ssize_t n = readlink(name, path, sizeof path - 1);
     if (n < 0) return 0;
     path[n] = 0;
-    return here(path);
+    if (!here(path)) return 0;
+    note(what, path, "");
+    return 1;
+}
+
+static int named_here(const char *from, const char *to) {
+    if (!here(to)) return 0;
+    note("name", from, to);
+    return 1;
 }
 
 static int strikes(int concerned) {
@@ -73,35 +89,35 @@ static int strikes(int concerned) {
 
 ssize_t write(int fd, const void *data, size_t n) {
     REAL(ssize_t, write, int, const void *, size_t)
-    return strikes(fd > 2 && open_here(fd)) ? -1 : real(fd, data, n);
+    return strikes(fd > 2 && open_here(fd, "write")) ? -1 : real(fd, data, n);
 }
 ssize_t pwrite(int fd, const void *data, size_t n, off_t at) {
     REAL(ssize_t, pwrite, int, const void *, size_t, off_t)
-    return strikes(open_here(fd)) ? -1 : real(fd, data, n, at);
+    return strikes(open_here(fd, "write")) ? -1 : real(fd, data, n, at);
 }
 ssize_t pwrite64(int fd, const void *data, size_t n, off64_t at) {
     REAL(ssize_t, pwrite64, int, const void *, size_t, off64_t)
-    return strikes(open_here(fd)) ? -1 : real(fd, data, n, at);
+    return strikes(open_here(fd, "write")) ? -1 : real(fd, data, n, at);
 }
 ssize_t writev(int fd, const struct iovec *parts, int n) {
     REAL(ssize_t, writev, int, const struct iovec *, int)
-    return strikes(fd > 2 && open_here(fd)) ? -1 : real(fd, parts, n);
+    return strikes(fd > 2 && open_here(fd, "write")) ? -1 : real(fd, parts, n);
 }
 int fsync(int fd) {
     REAL(int, fsync, int)
-    return strikes(open_here(fd)) ? -1 : real(fd);
+    return strikes(open_here(fd, "sync")) ? -1 : real(fd);
 }
 int fdatasync(int fd) {
     REAL(int, fdatasync, int)
-    return strikes(open_here(fd)) ? -1 : real(fd);
+    return strikes(open_here(fd, "sync")) ? -1 : real(fd);
 }
 int rename(const char *from, const char *to) {
     REAL(int, rename, const char *, const char *)
-    return strikes(here(to)) ? -1 : real(from, to);
+    return strikes(named_here(from, to)) ? -1 : real(from, to);
 }
 int link(const char *from, const char *to) {
     REAL(int, link, const char *, const char *)
-    return strikes(here(to)) ? -1 : real(from, to);
+    return strikes(named_here(from, to)) ? -1 : real(from, to);
 }
 int unlink(const char *path) {
     REAL(int, unlink, const char *)
@@ -213,32 +229,87 @@ OPERATIONS = {
     "store": lambda: (write_store, stored),
 }
 do, state = OPERATIONS[name]()
+
+
+class Starved:  # the N-th array that guardband itself makes is one too many
+    made = 0
+
+    def __init__(self, at):
+        self.at = at
+        for module in (np, torch):
+            words = "array asarray zeros ones empty full concatenate stack tensor arange as_tensor "
+            for word in (words + "from_numpy frombuffer cat sort where").split():
+                if hasattr(module, word):
+                    setattr(module, word, self.counting(getattr(module, word)))
+
+    def counting(self, make):
+        def call(*words, **options):
+            if sys._getframe(1).f_globals.get("__name__", "").startswith("guardband"):
+                self.made += 1
+                if self.made == self.at:
+                    raise MemoryError
+            return make(*words, **options)
+        return call
+
+
+def attempt(mode, at):  # in a child: 0 if it does not come so far, 7 if it does no harm, else 9
+    if mode == "starved":
+        starved = Starved(at)
+    else:
+        library.fault_arm(str(home).encode(), at, mode == "killed")
+    try:
+        do(1)
+        code = 7 if (starved.made if mode == "starved" else library.fault_seen()) >= at else 0
+    except BaseException:
+        code = 9
+    library.fault_arm(b"", -1, 0)
+    os._exit(code)
+
+
 points = {}
-for deadly in (0, 1):
-    for at in range(1, 1000):
+for mode in ("failed", "killed", "starved"):
+    for at in range(1, 10000):
         shutil.rmtree(home)
         home.mkdir()
         do(0)
         child = os.fork()
         if child == 0:
-            library.fault_arm(str(home).encode(), at, deadly)
-            try:
-                do(1)
-                code = 0 if library.fault_seen() < at else 7
-            except BaseException:
-                code = 9
-            library.fault_arm(b"", -1, 0)
-            os._exit(code)
+            attempt(mode, at)
         _, status = os.waitpid(child, 0)
-        assert state() in (0, 1), (at, deadly)
+        assert state() in (0, 1), (at, mode)
         finished = os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0
         if not finished:
             do(1)  # what was left does not stand in the way
-        assert state() == 1, (at, deadly, finished)
+        assert state() == 1, (at, mode, finished)
         if finished:
             break
-    points["killed" if deadly else "failed"] = at - 1
-print(json.dumps(points))
+    points[mode] = at - 1
+
+# Nothing takes its name before it, and all that was written before, is on the disk.
+shutil.rmtree(home)
+home.mkdir()
+do(0)
+traced = home.parent / "trace"
+with traced.open("wb") as file:
+    library.fault_arm(str(home).encode(), -1, 0)
+    library.fault_trace(file.fileno())
+    do(1)
+    library.fault_trace(-1)
+    library.fault_arm(b"", -1, 0)
+unsynced, names, early = set(), 0, []
+for line in traced.read_text().splitlines():
+    what, path, more = line.split("\t")
+    if what == "write":
+        unsynced.add(path)
+    elif what == "sync":
+        unsynced.discard(path)
+    else:
+        names += 1
+        if unsynced:
+            early.append((path, more, sorted(unsynced)))
+        if path in unsynced:
+            unsynced = unsynced - {path} | {more}
+print(json.dumps([points, names, early]))
 """
 
 
@@ -269,6 +340,7 @@ def test_old_or_new_and_never_neither(operation: str, library: Path, tmp_path: P
         timeout=1200,
     )
     assert done.returncode == 0, done.stderr
-    points = json.loads(done.stdout.splitlines()[-1])
-    print(f"{operation}: {points}")
-    assert min(points.values()) >= 3
+    points, names, early = json.loads(done.stdout.splitlines()[-1])
+    print(f"{operation}: {points}, {names} names")
+    assert min(points["failed"], points["killed"]) >= 3 and names > 0
+    assert not early, "named before it was on the disk"

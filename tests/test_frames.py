@@ -237,3 +237,33 @@ def test_a_table_that_is_not_computed_yet_is_refused() -> None:
     LazyFrame = type("LazyFrame", (), {})
     with pytest.raises(TypeError, match=r"holds no rows yet: give x.collect\(\)"):
         gb.calibrate(of_names, LazyFrame(), Y)
+
+
+@pytest.mark.parametrize("kind", ["String", "Categorical"])
+def test_frames_of_polars_are_frames(kind: str, tmp_path: Path) -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.from_dict({name: FRAME[name].tolist() for name in FRAME})
+    frame = frame.with_columns(frame["site"].cast(getattr(polars, kind)))
+    heights = {"a": 1.0, "b": 2.0, "c": 3.0}
+
+    def model(x: Any) -> Any:
+        assert isinstance(x, polars.DataFrame) and x.columns == ["t", "depth", "site"]
+        return np.array([heights[site] for site in x["site"].to_list()]) + x["t"].to_numpy()
+
+    made = gb.calibrate(model, frame, Y.to_numpy())
+    band = made(frame.select("site", "depth", "t"), 0.9)
+    assert np.array_equal(band.mean, made(frame, 0.9).mean)
+    with pytest.raises(ValueError, match="`x` has no column `site`"):
+        made(frame.drop("site"), 0.9)
+    gb.save(made, tmp_path)
+    assert np.array_equal(gb.load(tmp_path, model=model)(frame, 0.9).upper, made(frame, 0.9).upper)
+    heights["b"] = 7.0
+    with pytest.raises(gb.ArtifactError, match="model"):
+        gb.load(tmp_path, model=model)
+
+
+def test_arrays_beside_frames_of_polars_get_their_names() -> None:
+    polars = pytest.importorskip("polars")
+    frame = polars.from_dict({name: NUMBERS[name].tolist() for name in NUMBERS})
+    made = gb.calibrate(lambda x: x["t"].to_numpy() + 10 * x["depth"].to_numpy(), frame, Y.to_numpy())
+    assert np.array_equal(made(NUMBERS.to_numpy(), 0.9).mean, made(frame, 0.9).mean)

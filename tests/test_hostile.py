@@ -4,14 +4,17 @@ And what SECURITY.md promises is proved by tests that are there.
 """
 
 import ast
+import io
 import json
 import os
 import re
 import resource
+import struct
 import subprocess
 import sys
 import threading
 import time
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -121,15 +124,32 @@ import json, resource, sys, time
 import guardband as gb
 gb.conformal, gb.store, gb.predictors, gb.calibrate_arrays
 import torch
-start, before = time.process_time(), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+read = gb.tables.read if "." in sys.argv[1].rpartition("/")[2] else gb.load
+sound = sys.argv[2:]
+for path in sound:  # a sound file of the kind: what its reader takes anyway
+    read(path)
+
+def used():  # by this process and by those it started, which were the largest
+    here, there = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+    seconds = here.ru_utime + here.ru_stime + there.ru_utime + there.ru_stime
+    return seconds, here.ru_maxrss * 1024, there.ru_maxrss * 1024
+
+start = used()
 try:
-    gb.load(sys.argv[1])
-    found = "loaded"
+    read(sys.argv[1])
+    found = "read"
 except Exception as error:
     found = f"{type(error).__name__}: {error}"
-after = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-print(json.dumps([found, time.process_time() - start, (after - before) * 1024]))
+seconds, *memory = (after - before for after, before in zip(used(), start))
+print(json.dumps([found, seconds, max(memory)]))
 """
+
+
+def measured(*paths: Path) -> tuple[str, float, float]:
+    """What reading a path ends in, its CPU seconds and bytes; sound files may be read before."""
+    command = [sys.executable, "-c", LOADER, *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    return json.loads(done.stdout)
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -144,13 +164,129 @@ def test_an_attack_ends_in_one_error(name: str, tmp_path: Path) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("name", ATTACKS)
 def test_an_attack_takes_little_time_and_memory(name: str, tmp_path: Path) -> None:
-    ATTACKS[name](saved(tmp_path))
-    done = subprocess.run(
-        [sys.executable, "-c", LOADER, str(tmp_path)], capture_output=True, text=True, timeout=60
-    )
-    found, seconds, memory = json.loads(done.stdout)
+    ATTACKS[name](saved(tmp_path / "saved"))
+    found, seconds, memory = measured(tmp_path / "saved")
     print(f"{name}: {seconds:.2f} CPU s, {memory / 2**20:.0f} MiB")
     assert found.startswith("ArtifactError") and seconds < SECONDS and memory < ROOM
+
+
+def zipped(path: Path, arrays: int, cells: int, method: int = zipfile.ZIP_DEFLATED) -> None:
+    """Zeros, which a .npz packs a thousand to one."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.zeros(cells))
+    with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
+        for j in range(arrays):
+            archive.writestr(f"x{j}.npy", buffer.getvalue())
+
+
+def claimed(path: Path, about: str) -> None:
+    """A .npz with an array of nothing that claims to be much."""
+    line = f"{{{about}, 'fortran_order': False}}\n".encode()
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line)
+
+
+def packed(path: Path, cells: Any) -> None:
+    arrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(arrow.table({"x": cells}), path, compression="gzip")
+
+
+def hdf5(path: Path, make: Callable[[Any, Any], Any]) -> None:
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(path, "w") as file:
+        make(file, h5py)
+
+
+def virtual(file: Any, h5py: Any) -> None:
+    layout = h5py.VirtualLayout((5,), "f8")
+    layout[:] = h5py.VirtualSource("/dev/zero", "x", (5,))
+    file.create_virtual_dataset("x", layout)
+
+
+def alias(path: Path, variables: int, cells: int) -> None:
+    """A classic .nc in which many variables stand at the same place."""
+    number = ">i"
+
+    def word(text: str) -> bytes:
+        return struct.pack(number, len(text)) + text.encode().ljust(-(-len(text) // 4) * 4, b"\0")
+
+    def header(begin: int) -> bytes:
+        dims = struct.pack(">ii", 10, 1) + word("n") + struct.pack(number, cells)
+        each = struct.pack(">iiiiiii", 1, 0, 0, 0, 6, 8 * cells, begin)
+        listed = b"".join(word(f"x{j:07d}") + each for j in range(variables))
+        return (
+            b"CDF\x01" + struct.pack(number, 0) + dims + bytes(8) + struct.pack(">ii", 11, variables) + listed
+        )
+
+    path.write_bytes(header(len(header(0))) + bytes(8 * cells))
+
+
+FILES: dict[str, Callable[[Path], Any]] = {
+    "4 GiB of zeros.npz": lambda path: zipped(path, 64, 2**23),
+    "arrays that each fit.npz": lambda path: zipped(path, 40, 2**19),
+    "packed in another way.npz": lambda path: zipped(path, 1, 100, zipfile.ZIP_LZMA),
+    "claims 8 EB.npz": lambda path: claimed(path, f"'descr': '<f8', 'shape': ({10**18},)"),
+    "claims cells of no width.npz": lambda path: claimed(path, f"'descr': '<U0', 'shape': ({10**8},)"),
+    "claims a negative size.npz": lambda path: claimed(path, "'descr': '<f8', 'shape': (-5,)"),
+    "one long cell.csv": lambda path: path.write_text("x\n" + "a" * 10**5 + "\n" + "b\n" * 10**5),
+    "a header of commas.csv": lambda path: path.write_text("," * 10**7),
+    "a quote without an end.csv": lambda path: path.write_text('x\n"' + "1\n" * 10**7),
+    "a pipe.csv": os.mkfifo,
+    "a device.csv": lambda path: path.symlink_to("/dev/zero"),
+    "a hole.csv": lambda path: hole(path, 2**31 - 1),
+    "a name without an end.csv": lambda path: path.write_text("x" * 10**7 + ",u\n1,2\n"),
+    "a hundred million equal cells.parquet": lambda path: packed(path, np.zeros(10**8, np.int8)),
+    "one cell of 256 MiB.parquet": lambda path: packed(path, ["a" * 2**28]),
+    "lists in cells.parquet": lambda path: packed(path, [[0.0] * 2**20] * 100),
+    "nothing that is large.nc": lambda path: hdf5(
+        path, lambda file, _: file.create_dataset("x", (10**7,), "f8", chunks=(1000,))
+    ),
+    "raw bytes of a device.nc": lambda path: hdf5(
+        path, lambda file, _: file.create_dataset("x", (10**6,), "u1", external=[("/dev/zero", 0, 10**6)])
+    ),
+    "a link to another file.nc": lambda path: hdf5(
+        path, lambda file, h5py: file.__setitem__("x", h5py.ExternalLink("/dev/zero", "/x"))
+    ),
+    "a view of another file.nc": lambda path: hdf5(path, virtual),
+    "many variables in one place.nc": lambda path: alias(path, 2000, 10**5),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_hostile_file_ends_in_one_error(name: str, tmp_path: Path) -> None:
+    FILES[name](tmp_path / name)
+    with pytest.raises(gb.tables.TableError) as caught:
+        gb.tables.read(tmp_path / name)
+    assert len(str(caught.value)) < 500 + len(str(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("harm", "message"),
+    [
+        ("while True: pass", "takes longer than any file of its size"),
+        ("import os; os.abort()", "ended with status"),
+        ("bytearray(2**30)", "not a sound file of its kind.*MemoryError"),
+    ],
+)
+def test_a_library_that_runs_on_or_crashes_ends_in_one_error(
+    harm: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "xarray.py").write_text(f"def open_dataset(*_, **__):\n    {harm}\n")
+    (tmp_path / "t.nc").write_bytes(b"CDF\x01" + bytes(28))
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(gb.tables.TableError, match=message):
+        gb.tables.read(tmp_path / "t.nc")
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", FILES)
+def test_a_hostile_file_takes_little_time_and_memory(name: str, tmp_path: Path) -> None:
+    FILES[name](tmp_path / name)
+    sound = gb.tables.write(tmp_path / f"sound{Path(name).suffix}", gb.tables.Table({"x": [0.0, 1.0]}))
+    _, usual, _ = measured(sound, sound)
+    found, seconds, memory = measured(tmp_path / name, sound)
+    print(f"{name}: {seconds:.2f} CPU s, {memory / 2**20:.0f} MiB; a small sound file: {usual:.2f} CPU s")
+    assert found.startswith("TableError") and seconds - usual < SECONDS and memory < ROOM
 
 
 def test_an_array_that_is_named_often_is_read_once(tmp_path: Path) -> None:
@@ -186,7 +322,14 @@ def test_only_regular_files_are_read(tmp_path: Path) -> None:
         read_bytes(path, at_most=2**31)
 
 
-def test_names_are_shown_escaped_and_cut() -> None:
+def test_names_are_shown_escaped_and_cut(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text('"\x1b[2Jx",u\n1,a\n1,\n')
+    with pytest.raises(gb.tables.TableError) as caught:
+        gb.tables.read(tmp_path / "t.csv")
+    assert str(caught.value).isprintable()
+    with pytest.raises(gb.tables.TableError) as caught:
+        gb.tables.Table({"\x1b[2Jx": ["a"]}).matrix(["\x1b[2Jx"])
+    assert r"`\x1b[2Jx`" in str(caught.value)
     assert shown("\x1b[2Jname") == r"'\x1b[2Jname'"
     assert len(shown("x" * 100_000)) < 100 and "digits" in shown(10**10_000)
 

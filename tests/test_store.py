@@ -335,6 +335,25 @@ def test_large_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         gb.load(tmp_path)
 
 
+def test_a_file_that_is_missing_is_named_and_one_that_vanished_is_looked_for_again(
+    tmp_path: Path, monkeypatch: Any
+) -> None:
+    first, second = (gb.calibrate_arrays(np.zeros(n), np.arange(float(n))) for n in (20, 30))
+    gb.save(first, tmp_path)
+    read = versions._file
+
+    def late(path: Path, about: Any) -> bytes:
+        monkeypatch.setattr(versions, "_file", read)
+        gb.save(second, tmp_path, overwrite=True)  # between the manifest and its arrays
+        return read(path, about)
+
+    monkeypatch.setattr(versions, "_file", late)
+    assert gb.load(tmp_path).n == 30
+    next(tmp_path.glob("arrays-*")).unlink()
+    with pytest.raises(ArtifactError, match=r"arrays-\w+.safetensors is missing"):
+        gb.load(tmp_path)
+
+
 def mutate(folder: Path, generator: random.Random, repaired: bool) -> None:
     """Flip, cut or insert bytes of one of the files; with `repaired`, make the hashes right again."""
     manifest, arrays = folder / store.MANIFEST, next(folder.glob("arrays-*"))

@@ -197,10 +197,22 @@ def test_a_kept_network_gives_the_same_result(tmp_path: Path, result: Result) ->
     for _ in range(2):  # trained, then read
         again = CellRunner(tmp_path).run(CELL)
         assert again["found"] == result["found"] and again["key"] == result["key"]
-    assert [path.suffix for path in tmp_path.iterdir()] == [".safetensors"]
+    assert [path.suffix for path in tmp_path.iterdir()] == [".network"]
     CellRunner(tmp_path).forget(TRAINING)
     assert not list(tmp_path.iterdir())
     CellRunner().forget(TRAINING)
+
+
+@pytest.mark.parametrize("name", [f"{TRAINING.key}.network", f"{TRAINING.key}.checkpoint"])
+def test_a_damaged_network_or_checkpoint_is_made_again(name: str, tmp_path: Path, result: Result) -> None:
+    CellRunner(tmp_path).run(CELL)
+    (kept,) = tmp_path.iterdir()
+    data = bytearray(kept.read_bytes())
+    kept.unlink()
+    data[len(data) // 2] ^= 1
+    (tmp_path / name).write_bytes(data)
+    assert CellRunner(tmp_path).run(CELL)["found"] == result["found"]
+    assert [path.name for path in tmp_path.iterdir()] == [kept.name]
 
 
 def test_regions_fields_and_infinite_bands_are_kept() -> None:

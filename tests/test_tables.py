@@ -92,10 +92,9 @@ def test_a_table_says_which_columns_and_cells_are_not_there() -> None:
         Table({"u": ["1.5", "n/a"]}).matrix(["u"])
 
 
-def test_no_cell_of_text_may_widen_all_others_beyond_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables, "LARGEST", 1000)
-    with pytest.raises(TableError, match="`x` should be short text, got 100 characters"):
-        Table({"x": ["a" * 100, "b", "c"]})
+def test_no_cell_of_text_may_widen_all_others_beyond_memory(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match="`x` should be short text, got 100000 characters"):
+        read(text(tmp_path, "x\n" + "a" * 10**5 + "\n" + "b\n" * 1000))
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz", "parquet", "nc"])
@@ -287,16 +286,17 @@ def test_csv_is_refused_where_it_is_wrong(tmp_path: Path, content: str | bytes, 
 
 def test_sizes_are_capped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = text(tmp_path, "x,y\n1,2\n3,4\n")
-    monkeypatch.setattr(tables, "CELLS", 3)
+    for module in ("table", "text"):
+        monkeypatch.setattr(f"guardband.tables.{module}.CELLS", 3)
     with pytest.raises(TableError, match=r"at most 10000 columns and 3 cells, got 2 x 2"):
         read(path)
-    monkeypatch.setattr(tables, "WIDEST", 1)
+    monkeypatch.setattr("guardband.tables.table.WIDEST", 1)
     with pytest.raises(TableError, match=r"at most 1 columns"):
         read(path)
     with pytest.raises(TableError, match=r"at most 1 columns"):
         read(npz(tmp_path, a=np.zeros((1, 2))))
-    monkeypatch.setattr(tables, "LARGEST", 10)
-    with pytest.raises(TableError, match="at most 10 bytes, got 12"):
+    monkeypatch.setattr(tables, "TABLE", 10)
+    with pytest.raises(TableError, match="has 12 bytes; at most 10 are read"):
         read(path)
 
 
@@ -337,7 +337,7 @@ def test_npz_is_refused_where_it_is_wrong(tmp_path: Path, arrays: dict[str, Any]
 
 def test_npz_that_claims_or_unpacks_to_more_than_memory_is_refused(tmp_path: Path) -> None:
     for header, message in [
-        ("'<f8', 'shape': (10**12,)", "sound"),
+        ("'<f8', 'shape': (10**12,)", "at most"),
         ("'<U0', 'shape': (999999999,)", "at most"),
     ]:
         line = f"{{'descr': {header.replace('10**12', str(10**12))}, 'fortran_order': False}}"
@@ -392,14 +392,17 @@ def test_a_grid_becomes_columns_in_c_order(tmp_path: Path, engine: Any) -> None:
         read(tmp_path / "n.nc")
 
 
-@pytest.mark.parametrize(("name", "module"), [("t.parquet", "pyarrow.parquet"), ("t.nc", "xarray")])
+@pytest.mark.parametrize(("name", "module"), [("t.parquet", "pyarrow"), ("t.nc", "xarray")])
 def test_a_missing_package_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, module: str
 ) -> None:
-    monkeypatch.setitem(sys.modules, module, None)
+    (tmp_path / f"{module}.py").write_text("raise ImportError('as if it were not there')")
+    for known in [known for known in sys.modules if known.partition(".")[0] == module]:
+        monkeypatch.delitem(sys.modules, known)
+    monkeypatch.syspath_prepend(tmp_path)  # files are read in a process with the same path
     (tmp_path / name).write_bytes(b"CDF")
     for call in (lambda: read(tmp_path / name), lambda: write(tmp_path / name, TABLE)):
-        with pytest.raises(ImportError, match=f"needs {module.partition('.')[0]}: pip install"):
+        with pytest.raises(ImportError, match=f"needs {module}: pip install"):
             call()
 
 
@@ -441,17 +444,18 @@ def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, c
     else:
         write(path, TABLE)
     sound, dice, refused = path.read_bytes(), random.Random(count), 0
+    reader = tables.READERS[path.suffix]  # where it stands: a process for each would take an hour
     for _ in range(count):
-        data = bytearray(sound)
+        changed = bytearray(sound)
         for mutate in dice.choices(MUTATIONS, k=dice.choice([1, 1, 2, 4])):
-            mutate(data, dice)
-        path.write_bytes(data)
+            mutate(changed, dice)
+        data = bytes(changed)
         try:
-            table = read(path)
+            table = Table.gathered(data, reader)
             assert np.isfinite(
                 table.matrix([n for n in table.names if table.column(n).dtype.kind == "f"])
             ).all()
-        except TableError as error:
-            assert str(path) in str(error)
+        except Exception as error:  # which `read` turns into a TableError
+            assert not isinstance(error, MemoryError)
             refused += 1
     assert refused > count / 4

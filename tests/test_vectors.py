@@ -11,6 +11,7 @@ import pytest
 
 import guardband as gb
 from guardband.conformal import CoverageLaw, quantile, rank
+from helpers import ROOT, script
 
 VECTORS: dict[str, Any] = json.loads((Path(__file__).parent / "data/conformal_vectors.json").read_text())
 
@@ -92,3 +93,18 @@ def test_coverage_laws(case: dict[str, Any]) -> None:
     assert k == case["k"]
     assert Fraction(k, case["n"] + 1) == Fraction(case["mean"])
     assert law.mean == pytest.approx(float(Fraction(case["mean"])))
+
+
+# Bands are, bit by bit, those that 0.1.0 gave, in every setting in which nothing was mended.
+
+STORED = np.load(ROOT / "tests/data/bands_of_0.1.0.npz")
+NOW = dict(script("tools/stored_bands.py").bands())
+
+
+def test_every_setting_is_compared() -> None:
+    assert set(NOW) == set(STORED) and len(NOW) >= 50
+
+
+@pytest.mark.parametrize("name", NOW)
+def test_the_band_is_that_of_0_1_0(name: str) -> None:
+    assert NOW[name].dtype == STORED[name].dtype and np.array_equal(NOW[name], STORED[name])

@@ -2,7 +2,7 @@
 
     python tools/stored_bands.py FILE.npz
 
-writes them with the guardband that is installed; `tests/test_stored_bands.py` compares them with the file
+writes them with the guardband that is installed; `tests/test_vectors.py` compares them with the file
 that
 0.1.0 wrote. Only numpy and torch on small arrays, so the numbers do not depend on the machine.
 """

@@ -91,7 +91,7 @@ def kept(
 
 def kind_of(value: object) -> Kind | None:
     """How an object is kept, or None if its class is not marked; a subclass must be marked itself."""
-    return next((kind for kind in _KINDS.values() if kind.cls is type(value)), None)
+    return next((kind for kind in list(_KINDS.values()) if kind.cls is type(value)), None)
 
 
 def kind_named(name: str) -> Kind:
@@ -106,7 +106,7 @@ def kind_named(name: str) -> Kind:
 
 def classes_of(base: T) -> dict[str, T]:
     """The kept classes that are a `base`, by their names in files."""
-    return {name: kind.cls for name, kind in _KINDS.items() if issubclass(kind.cls, base)}  # type: ignore[misc]
+    return {name: kind.cls for name, kind in list(_KINDS.items()) if issubclass(kind.cls, base)}  # type: ignore[misc]
 
 
 def attributes(value: object) -> dict[str, Any]:

@@ -22,6 +22,15 @@ MODEL = 2**31
 SPARSE = 16
 """A file may be so many times larger than what it occupies on a disk that compresses; more must be holes."""
 
+TABLE, CELLS, WIDEST, NAME = 2**31, 10**8, 10**4, 200
+"""Bytes of a data file, its rows times columns, columns, and characters of the name of one."""
+
+SWELL, SMALL = 16, 64 * MIB
+"""The columns of a data file take at most so many times its bytes, or so much more where it is small."""
+
+SECONDS = 2
+"""CPU seconds that a library of others may take to read a data file, and one more for each MiB of it."""
+
 DIGITS = 60
 """Digits, and decimal exponent, of a level or a stored fraction: more make no difference, and take long."""
 
@@ -40,3 +49,14 @@ def shown(value: object) -> str:
     except ValueError:  # of whole numbers Python prints some thousand digits
         return "a number of too many digits"
     return text if len(text) <= SHOWN else f"{text[:SHOWN]}..."
+
+
+def printable(text: str) -> str:
+    r"""A sentence with names of strangers in it: what would move the cursor or turn letters is escaped.
+
+    >>> print(printable("Column `\x1b[2J` in µm²"))
+    Column `\x1b[2J` in µm²
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\u00a0" else repr(c)[1:-1] for c in text)

@@ -7,7 +7,6 @@ network, so that the number of points covered in all of them has an exact law.
 
 from __future__ import annotations
 
-import json
 import platform
 import time
 import warnings
@@ -18,15 +17,12 @@ from typing import Any
 
 import numpy as np
 import torch
-from safetensors import safe_open
-from safetensors.torch import load_file, save
 
 from guardband.arrays import to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning, Learned, raw_band
 from guardband.conformal.calibrated import on_scores
-from guardband.files import write_bytes
 from guardband.metrics import relative_l2
-from guardband.pinn import Fitted, Likelihood
+from guardband.pinn import Fitted, Likelihood, checkpoint
 from guardband.problems.noise import Noise
 from guardband.studies.base import Cell, Factory, Result, Training, describe, refuse_whole
 from guardband.values import Observations, Prediction, Predictor
@@ -83,16 +79,30 @@ class CellRunner:
     def _train(self, training: Training) -> tuple[Fitted, float]:
         if self.folder is None:
             return _timed(training.fit, None)
-        path = self.folder / f"{training.key}.safetensors"
-        if not path.exists():
-            fitted, seconds = _timed(training.fit, path.with_suffix(".checkpoint"))
-            _keep(path, fitted, seconds)
+        path = self._path(training)
+        try:
+            return _kept(path, training)
+        except FileNotFoundError:
+            pass
+        except checkpoint.DamagedCheckpoint:
+            path.unlink()  # and made again
+        started = path.with_suffix(".checkpoint")
+        try:
+            fitted, seconds = _timed(training.fit, started)
+        except checkpoint.DamagedCheckpoint:
+            started.unlink()
+            fitted, seconds = _timed(training.fit, started)
+        _keep(path, fitted, seconds)
         return _kept(path, training)
+
+    def _path(self, training: Training) -> Path:
+        assert self.folder is not None
+        return self.folder / f"{training.key}.network"
 
     def forget(self, training: Training) -> None:
         """Remove a training from the folder, once nobody needs it any more."""
         if self.folder is not None:
-            (self.folder / f"{training.key}.safetensors").unlink(missing_ok=True)
+            self._path(training).unlink(missing_ok=True)
 
 
 class Pool:
@@ -251,21 +261,23 @@ def _field(cell: Cell, predictor: Predictor, learnt: Learned) -> Result:
 
 
 def _keep(path: Path, fitted: Fitted, seconds: float) -> None:
-    """Write a network to the disk, whole or not at all."""
+    """Write a network to the disk, whole or not at all, with a checksum."""
     scales = fitted.likelihood
-    about = {"seconds": repr(seconds), "scales": repr([scales.data, scales.physics, scales.boundary])}
-    write_bytes(path, save(fitted.net.state_dict(), about))
+    about = {"seconds": seconds, "scales": [scales.data, scales.physics, scales.boundary]}
+    checkpoint.write(path, about | {"weights": dict(fitted.net.state_dict())})
 
 
 def _kept(path: Path, training: Training) -> tuple[Fitted, float]:
     """The network that `_keep` wrote."""
+    found = checkpoint.read(path)
     net = training.net()
-    net.load_state_dict(load_file(path))
-    with safe_open(path, "pt") as file:  # type: ignore[no-untyped-call]
-        about = file.metadata()
-    likelihood = Likelihood(*json.loads(about["scales"]))
+    try:
+        net.load_state_dict(found["weights"])
+        likelihood, seconds = Likelihood(*found["scales"]), float(found["seconds"])
+    except (LookupError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+        raise checkpoint.damaged(path, str(error)) from error
     fitted = Fitted(net.eval(), training.problem, training.observe(), likelihood, training.recipe, [])
-    return fitted, float(about["seconds"])
+    return fitted, seconds
 
 
 def _timed(make: Any, source: Any) -> tuple[Any, float]:

@@ -1,0 +1,91 @@
+"""Apart: a process of its own, in which libraries of others read a file, with limits of time and memory.
+
+A forged .nc can make HDF5 run on, and some kilobytes of .parquet unpack to gigabytes: what goes wrong there
+ends there, and here in a `TableError`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from guardband import files
+from guardband.limits import MIB, SECONDS, SMALL, SWELL, TABLE
+from guardband.tables import arrays, foreign
+from guardband.tables.table import Reader, Table, TableError, Unsound
+
+READERS: dict[str, Reader] = {".parquet": foreign.read_parquet, ".nc": foreign.read_netcdf}
+LIBRARIES = {".parquet": ("pyarrow", "pyarrow.parquet"), ".nc": ("xarray", "h5py", "h5netcdf", "scipy.io")}
+ALONE = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
+"""Threads and allocators that set memory aside would soon be over the limit."""
+
+
+def read(path: Path) -> bytes:
+    """The columns of a file as a .npz, whose arrays are what they claim to be."""
+    paths = os.pathsep.join(filter(None, sys.path))
+    done = subprocess.run(
+        [sys.executable, "-c", f"from {__name__} import answer; answer()", os.fspath(path)],
+        env={**os.environ, **ALONE, "PYTHONPATH": paths},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        check=False,
+    )
+    if done.returncode == 0 and done.stdout.startswith(b"PK"):
+        return done.stdout
+    if done.returncode == 0:
+        kind, said = json.loads(done.stdout)
+        raise {"TableError": TableError, "ImportError": ImportError}.get(kind, Unsound)(said)
+    if done.returncode == -signal.SIGXCPU:
+        raise TableError("Reading this takes longer than any file of its size should. Make it again.")
+    raise TableError(f"The library that reads this ended with status {done.returncode}. Make it again.")
+
+
+def answer() -> None:  # pragma: no cover, in another process
+    """In the other process: read the file that is named, and write what was found to standard output."""
+    out = os.dup(1)
+    os.dup2(2, 1)  # what libraries print is no answer
+    path = Path(sys.argv[1])
+    kind = path.suffix.lower()
+    with os.fdopen(out, "wb") as file:
+        try:
+            data = files.read_bytes(path, at_most=TABLE, follow=True)
+            _import(kind)
+            _limit(len(data))
+            table = Table.gathered(data, READERS[kind])
+        except (TableError, ImportError) as error:
+            file.write(json.dumps([type(error).__name__, str(error)]).encode())
+        except Exception as error:
+            file.write(json.dumps(["", f"{type(error).__name__}: {str(error)[:200]}"]).encode())
+        else:
+            arrays.write_to(file, table)
+
+
+def _import(kind: str) -> None:  # pragma: no cover
+    """What the reader needs, before time and memory are counted."""
+    for module in LIBRARIES[kind]:
+        try:
+            __import__(module)
+        except ImportError:
+            continue  # the reader says so, if it is needed
+
+
+def _limit(size: int) -> None:  # pragma: no cover
+    """From now on so much more memory, and so many more seconds; where the system has no limits, none."""
+    try:
+        import resource
+    except ImportError:
+        return
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    limits = {resource.RLIMIT_CPU: int(used.ru_utime + used.ru_stime) + 1 + SECONDS + size // MIB}
+    pages = Path("/proc/self/statm")
+    if pages.exists():
+        there = int(pages.read_text().split()[0]) * resource.getpagesize()
+        limits[resource.RLIMIT_AS] = there + size + 2 * (SWELL * size + SMALL)
+    for kind, most in limits.items():
+        known = resource.getrlimit(kind)[1]
+        if known == resource.RLIM_INFINITY or most < known:
+            resource.setrlimit(kind, (most, most + 1))  # a signal at the one, the end at the other

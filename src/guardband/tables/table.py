@@ -1,0 +1,225 @@
+"""A table: columns with names, each of them numbers or text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from guardband.limits import CELLS, NAME, SMALL, SWELL, TABLE, WIDEST, printable
+
+if TYPE_CHECKING:  # it brings torch, which reads no file
+    from guardband.arrays import ArrayLike
+
+NO_TEXT = re.compile("[\0\ud800-\udfff]")  # the null, and halves of characters
+Columns: TypeAlias = "Iterator[tuple[str, ArrayLike]]"
+Reader: TypeAlias = "Callable[[bytes, Budget], Columns]"
+
+
+class TableError(ValueError):
+    """What is wrong with a table or its file, and where: rows count from 1, below the header.
+
+    >>> from guardband.tables import TableError, read
+    >>> try:
+    ...     read("nowhere.csv")
+    ... except TableError as error:
+    ...     print(error)
+    nowhere.csv: There should be a file here, but there is none. Look at the path.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text))
+
+
+class Unsound(TableError):
+    """A file that is not what its name says."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(f"This is not a sound file of its kind; make it again ({why}).")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Columns with names, all of one length: float64 numbers, or text without blank cells.
+
+    Numbers may be infinite or NaN here, as an infinite band is; `read` refuses both in a file.
+
+    >>> from guardband.tables import Table
+    >>> table = Table({"x": [0.0, 0.5], "sensor": ["a", "b"]})
+    >>> table.with_columns(u=[1, 2])
+    Table(2 rows: x, sensor, u)
+    >>> table.matrix(["x"]).shape, table.column("sensor").tolist()
+    ((2, 1), ['a', 'b'])
+    """
+
+    columns: Mapping[str, ArrayLike]
+
+    def __post_init__(self) -> None:
+        check_names(list(self.columns))
+        columns = {name: _column(name, cells) for name, cells in self.columns.items()}
+        lengths = {len(column): name for name, column in columns.items()}
+        if len(lengths) > 1 or 0 in lengths:
+            raise TableError(f"Columns should be equally long and not empty, got rows and columns {lengths}.")
+        for column in columns.values():
+            column.flags.writeable = False
+        object.__setattr__(self, "columns", columns)
+
+    @classmethod
+    def gathered(cls, data: bytes, reader: Reader) -> Table:
+        """The table that a reader finds in the bytes of a file, complete and finite."""
+        budget, columns = Budget(len(data)), dict[str, np.ndarray]()
+        names = list[str]()
+        for name, cells in reader(data, budget):
+            names.append(name)
+            check_cells(1, len(names))
+            check_names(names[-1:], len(names))
+            columns[name] = budget.column(name, cells)
+            columns[name].flags.writeable = False
+        check_names(names)
+        for name, column in columns.items():
+            if column.dtype.kind == "f" and not np.isfinite(column).all():
+                row = int(np.argmin(np.isfinite(column)))
+                raise wrong(name, row + 1, "be finite", column[row])
+        return cls(columns)
+
+    def __len__(self) -> int:
+        return len(self.columns[self.names[0]])
+
+    def __repr__(self) -> str:
+        return f"Table({len(self)} rows: {', '.join(self.names)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns' names, in order."""
+        return tuple(self.columns)
+
+    def column(self, name: str) -> np.ndarray:
+        """One column (n,), numbers or text, not to be written to."""
+        if name not in self.columns:
+            raise TableError(f"There is no column `{name}`; the columns are {', '.join(self.names)}.")
+        return self.columns[name]
+
+    def matrix(self, names: Sequence[str]) -> np.ndarray:
+        """Columns of numbers side by side, (n, k) float64."""
+        names = [names] if isinstance(names, str) else names
+        for name in names:
+            if self.column(name).dtype.kind != "f":
+                cells = enumerate(self.column(name).tolist(), 1)
+                row, cell = next(((i, c) for i, c in cells if number(c) is None), (1, "text"))
+                raise wrong(name, row, "hold numbers", repr(cell[:40]))
+        return np.array([self.column(name) for name in names]).reshape(len(names), len(self)).T.copy()
+
+    def with_columns(self, **columns: ArrayLike) -> Table:
+        """The same table with these columns added, or replaced where the name is known."""
+        return Table({**self.columns, **columns})
+
+
+def wrong(name: str, row: int, should: str, got: object) -> TableError:
+    """What to raise for a cell."""
+    return TableError(f"Column `{name}` should {should}, but row {row} is {got}. Repair it or leave it out.")
+
+
+def check_cells(rows: int, columns: int) -> None:
+    """Whether a table can be so large."""
+    if rows < 0 or columns > WIDEST or rows * columns > CELLS:
+        limits = f"{WIDEST} columns and {CELLS} cells"
+        raise TableError(f"A table should have at most {limits}, got {rows} x {columns}. Split it.")
+
+
+def check_names(names: Sequence[str], first: int = 1) -> None:
+    """Whether columns, counted from the `first`, can be told apart by their names."""
+    if not names:
+        raise TableError("A table should have at least one column, got none.")
+    for j, name in enumerate(names, first):
+        if not (isinstance(name, str) and name.strip() == name != "" and "\0" not in name):
+            raise TableError(f"Column {j} should have a name, got {str(name)[:40]!r}. Name it.")
+        if len(name) > NAME:
+            raise TableError(f"Column {j} should have a name of at most {NAME} characters, got {len(name)}.")
+    if len(set(names)) < len(names):
+        name = next(name for j, name in enumerate(names) if name in names[:j])
+        raise TableError(f"Column names should differ, but `{name[:40]}` occurs twice. Rename one.")
+
+
+def _column(name: str, cells: ArrayLike, widest: int = TABLE) -> np.ndarray:
+    """The cells as float64 or text of at most `widest` bytes; a copy, unless nobody can write to them."""
+    if np.ma.is_masked(cells):
+        raise TableError(f"Column `{name}` should be complete, but cells are masked. Leave such rows out.")
+    # A list becomes objects first: as text, every cell would be as wide as the longest.
+    a: Any = np.array(cells, dtype=object) if isinstance(cells, list | tuple) else _array(cells)
+    if a.ndim != 1:
+        raise TableError(f"Column `{name}` should be one-dimensional, got shape {a.shape}. Split it.")
+    if a.dtype.kind == "S":
+        a = np.char.decode(a, "utf-8")
+    if a.dtype.kind in "OUT":
+        if any(isinstance(cell, str) for cell in a.tolist()):
+            return _text(name, a.tolist(), widest)
+        a = np.array(a.tolist())
+    if a.dtype.kind not in "fiub":
+        raise TableError(
+            f"Column `{name}` should hold real numbers or text, got dtype {a.dtype}. Convert it."
+        )
+    if a.dtype.kind in "iu" and bool(((a > 2**53) | (a < -(2**53))).any()):
+        raise TableError(f"Column `{name}` should hold integers up to 2^53. Make longer ones text.")
+    return a.astype(np.float64, copy=a.flags.writeable or a.base is not None)
+
+
+def _array(cells: ArrayLike) -> np.ndarray:
+    if isinstance(cells, np.ndarray):
+        return cells
+    from guardband.arrays import to_numpy
+
+    return to_numpy(cells)
+
+
+def _text(name: str, cells: list[str], widest: int) -> np.ndarray:
+    for row, cell in enumerate(cells, 1):
+        if not isinstance(cell, str):
+            raise wrong(name, row, "be all text or all numbers", repr(cell))
+        if not cell.strip():
+            raise wrong(name, row, "be complete", "blank")
+        if NO_TEXT.search(cell):
+            raise wrong(name, row, "be readable text", repr(cell[:40]))
+    longest = max(map(len, cells))
+    if 4 * longest * len(cells) > widest:
+        raise TableError(f"Column `{name}` should be short text, got {longest} characters. Shorten it.")
+    return np.array(cells, dtype=np.str_)
+
+
+def number(cell: str) -> float | None:
+    """The number a cell spells; 1_2 is one for Python but a label for everybody else."""
+    try:
+        return float(cell) if cell.isascii() and "_" not in cell else None
+    except ValueError:
+        return None
+
+
+class Budget:
+    """What the columns of a file may take together: `SWELL` times its bytes, or a little where it is small.
+
+    What is compressed can claim anything; what it claims is counted before it is unpacked.
+
+    >>> Budget(1000).take(10**9, 1)
+    Traceback (most recent call last):
+        ...
+    guardband.tables.table.TableError: The columns should take at most 16 times the bytes of their file, ...
+    """
+
+    def __init__(self, size: int) -> None:
+        self.left = SWELL * size + SMALL
+
+    def take(self, rows: int, columns: int, width: int = 8) -> None:
+        """Count cells of `width` bytes that are about to be read."""
+        check_cells(rows, columns)
+        self.left -= rows * columns * width
+        if self.left < 0:
+            raise TableError(
+                f"The columns should take at most {SWELL} times the bytes of their file, and {SMALL} more. "
+                "Save them with less compression, or split the file."
+            )
+
+    def column(self, name: str, cells: ArrayLike) -> np.ndarray:
+        """Cells that were read, as a table keeps them."""
+        return _column(name, cells, self.left)

@@ -1,0 +1,137 @@
+"""CSV: commas, semicolons or tabs, decimal points or commas, as people's programs write them."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from guardband.limits import CELLS, NAME, WIDEST
+from guardband.tables.table import Budget, Columns, Table, TableError, check_cells, number, wrong
+
+DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
+QUOTED = r'(?<![^,;\t])"(?:[^"]++|"")*+"'  # a quote that does not open a cell is a letter like others
+FIRST_LINE = re.compile(rf'(?:{QUOTED}|[^",;\t\r\n]++|[^\r\n])*+')
+DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*", re.ASCII)
+THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:(?:\.\d{3})+,\d+|(?:,\d{3})+\.\d+)\s*", re.ASCII)
+HEADER = WIDEST * NAME
+"""Bytes that a header may have."""
+
+WORDS = 10**5
+"""Cells that are kept once however often they occur; more are not looked for."""
+
+
+def read(data: bytes, _: Budget) -> Columns:
+    """The columns of a .csv; its cells, as objects of Python, take at most 32 times its bytes."""
+    try:
+        data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise TableError(
+            f"A .csv should be UTF-8, but byte {error.start} is not. Save it as UTF-8."
+        ) from error
+    if len(data.partition(b"\n")[0]) > HEADER:
+        raise TableError(f"The first line should be a header of at most {HEADER} bytes. Shorten the names.")
+    delimiter = _delimiter(data)
+    lines = _lines(data, delimiter)
+    names = [name.strip() for name in next(lines, [])]
+    if _all_numbers(names):
+        raise TableError(f"The first line should be a header of names, got {names[:5]}. Add one.")
+    check_cells(0, len(names))
+    columns = deque[list[str]]([] for _ in names)
+    words: dict[str, str] = {}
+    for rows, row in enumerate(lines, 1):
+        if len(row) != len(names):
+            where, wanted = f"Row {rows} (line {lines.line_num})", f"{len(names)} cells"
+            raise TableError(f"{where} should have {wanted} like the header, got {len(row)}. Repair it.")
+        if rows * len(names) > CELLS:
+            check_cells(rows, len(names))
+        many = len(words) >= WORDS
+        for column, cell in zip(columns, row, strict=True):
+            column.append(words.get(cell, cell) if many else words.setdefault(cell, cell))
+    marks = dict[str, str]()
+    for name in names:
+        cells = columns.popleft()
+        numbers = [number(cell) for cell in cells]
+        if delimiter != ",":
+            numbers = _european(name, cells, numbers, marks)
+        yield name, cells if None in numbers else np.array(numbers, dtype=np.float64)
+
+
+def _lines(data: bytes, delimiter: str) -> Any:
+    text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
+    return csv.reader(text, delimiter=delimiter, strict=True)
+
+
+def _delimiter(data: bytes) -> str:
+    """What separates the columns: what stands in the header, outside quotes.
+
+    Where two do, as in `x;u, m`, it is the one by which every row has as many cells as the header.
+    """
+    text = io.TextIOWrapper(io.BytesIO(data[: 2 * HEADER]), "utf-8-sig", errors="ignore", newline="").read()
+    header = FIRST_LINE.match(text)
+    outside = re.sub(QUOTED, "", header[0] if header else "")
+    found = [mark for mark in DELIMITERS if mark in outside]
+    if len(found) > 1:
+        fitting = [mark for mark in found if _fits(data, mark)]
+        if ";" in fitting and _all_numbers(outside.split(";")):
+            return ";"  # and the header is refused
+        if len(fitting) != 1:
+            both = " and ".join(DELIMITERS[mark] for mark in found)
+            raise TableError(
+                f"One kind of mark should separate the columns, but the header has {both}, and the rows do "
+                "not tell which it is. Put names with such a mark in quotes."
+            )
+        return fitting[0]
+    return found[0] if found else ","
+
+
+def _all_numbers(names: Sequence[str]) -> bool:
+    return all(number(name) is not None or DECIMAL_COMMA.fullmatch(name) is not None for name in names)
+
+
+def _fits(data: bytes, delimiter: str) -> bool:
+    lines = _lines(data, delimiter)
+    try:
+        width = len(next(lines, []))
+        return all(len(row) == width for row in lines)
+    except csv.Error:
+        return False
+
+
+def _european(
+    name: str, cells: list[str], numbers: list[float | None], marks: dict[str, str]
+) -> list[float | None]:
+    """The numbers of a column with decimal commas; `marks` knows a cell with a comma and one with a point."""
+    found = list[float | None]()
+    seen = dict[str, str]()
+    for row, (cell, value) in enumerate(zip(cells, numbers, strict=True), 1):
+        if value is None and THOUSANDS.fullmatch(cell):
+            raise wrong(name, row, "hold numbers without marks between thousands", repr(cell[:40]))
+        comma = value is None and DECIMAL_COMMA.fullmatch(cell) is not None
+        found.append(float(cell.replace(",", ".")) if comma else value)
+        if comma or "." in cell:
+            seen.setdefault("comma" if comma else "point", f"{cell[:40]!r} in row {row} of `{name[:40]}`")
+    if None not in found:
+        marks |= {mark: place for mark, place in seen.items() if mark not in marks}
+    if len(marks) == 2:
+        raise TableError(
+            f"Numbers should have one decimal mark throughout a file, got {marks['comma']} and "
+            f"{marks['point']}. Write all with a point."
+        )
+    return found
+
+
+def write(table: Table, *_: Any) -> bytes:
+    """A .csv with commas."""
+    text = io.StringIO(newline="")
+    marked = any(mark in name for name in table.names for mark in DELIMITERS)
+    header = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if marked else csv.QUOTE_MINIMAL)
+    header.writerow(table.names)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerows(zip(*(column.tolist() for column in table.columns.values()), strict=True))
+    return text.getvalue().encode("utf-8")
