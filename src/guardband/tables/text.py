@@ -52,7 +52,7 @@ def read(data: bytes, _: Budget) -> Columns:
             check_cells(rows, len(names))
         many = len(words) >= WORDS
         for column, cell in zip(columns, row, strict=True):
-            column.append(words.get(cell, cell) if many else words.setdefault(cell, cell))
+            column.append(words.get(cell) or cell if many else words.setdefault(cell, cell))
     marks = dict[str, str]()
     for name in names:
         cells = columns.popleft()
