@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -18,7 +19,7 @@ import guardband as gb
 from guardband import campaign, cli
 from guardband.predictors import MeanOnly
 from guardband.problems import Poisson1D
-from guardband.studies import Cell, Factory, Study, Training, records
+from guardband.studies import Cell, Factory, Study, Training, records, tables
 from guardband.studies.base import describe, key_of
 from guardband.studies.tables import write_page
 
@@ -350,6 +351,13 @@ class TestFolders:
             output = str(campaign.status(tmp_path, STUDY))
             assert "\x1b" not in output and len(output) < 1000 and f"failed {CELL.key}: " in output
 
+    def test_a_page_of_results_that_claim_too_much_ends_in_a_sentence(self) -> None:
+        lines = (ROOT / "results" / "paper" / "cells.jsonl").read_text().splitlines()
+        result = json.loads(lines[0])
+        result["cell"]["draws"] = 10**12
+        with pytest.raises(ValueError, match="should count 1 to"):
+            tables.broken([result])
+
     def test_no_pickle_is_read_by_campaigns(self) -> None:
         text = (ROOT / "src" / "guardband" / "campaign.py").read_text()
         assert "import pickle" not in text and "pickle.load(" not in text
@@ -366,6 +374,49 @@ print(campaign.run(here.many(), sys.argv[1], progress=False), flush=True)
 """
 
 
+CLOCK = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <time.h>
+
+static long shift(void) {
+    const char *said = getenv("CLOCK_SHIFT");
+    return said ? atol(said) : 0;
+}
+int clock_gettime(clockid_t id, struct timespec *t) {
+    static int (*real)(clockid_t, struct timespec *);
+    if (!real) real = (int (*)(clockid_t, struct timespec *))dlsym(RTLD_NEXT, "clock_gettime");
+    int failed = real(id, t);
+    if (!failed && (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)) t->tv_sec += shift();
+    return failed;
+}
+int gettimeofday(struct timeval *t, void *zone) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    t->tv_sec = now.tv_sec;
+    t->tv_usec = now.tv_nsec / 1000;
+    return 0;
+}
+time_t time(time_t *t) {
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    if (t) *t = now.tv_sec;
+    return now.tv_sec;
+}
+"""
+DAY = 86_400
+
+
+def clock(folder: Path) -> Path:
+    """A library that shifts the clock of a process before which it is loaded."""
+    (folder / "clock.c").write_text(CLOCK)
+    made = folder / "clock.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", made, folder / "clock.c", "-ldl"], check=True)
+    return made
+
+
 def many(count: int = 200) -> Study:
     """As many cells of a few quick trainings."""
     cells = [
@@ -375,15 +426,29 @@ def many(count: int = 200) -> Study:
     return Study("many", cells, lambda *_: None)
 
 
+@pytest.mark.skipif(
+    sys.platform != "linux" or shutil.which("cc") is None, reason="needs Linux and a C compiler"
+)
+def test_the_clock_of_a_process_can_be_shifted(tmp_path: Path) -> None:
+    shifted = os.environ | {"LD_PRELOAD": str(clock(tmp_path)), "CLOCK_SHIFT": str(DAY)}
+    command = [sys.executable, "-c", "import time; print(time.time())"]
+    ahead = subprocess.run(command, env=shifted, capture_output=True, text=True, check=True)
+    assert DAY - 1 < float(ahead.stdout) - time.time() <= DAY
+
+
 @pytest.mark.long
-def test_twenty_pauses_of_lease_holders_lose_nothing(tmp_path: Path) -> None:
-    def start() -> subprocess.Popen[bytes]:
+@pytest.mark.parametrize("days", [(0, 0), (1, -1)])
+def test_twenty_pauses_of_lease_holders_lose_nothing(days: tuple[int, int], tmp_path: Path) -> None:
+    preload = str(clock(tmp_path))
+
+    def start(day: int) -> subprocess.Popen[bytes]:
         path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
         words = [sys.executable, "-c", PAUSED, str(tmp_path / "paused")]
-        return subprocess.Popen(words, env=os.environ | {"PYTHONPATH": path})
+        shifted = {"LD_PRELOAD": preload, "CLOCK_SHIFT": str(day * DAY)}
+        return subprocess.Popen(words, env=os.environ | {"PYTHONPATH": path} | shifted)
 
     generator = np.random.default_rng(0)
-    both = [start(), start()]
+    both = [start(day) for day in days]
     time.sleep(6)
     pauses = 0
     while pauses < 20 and any(process.poll() is None for process in both):

@@ -31,6 +31,9 @@ SWELL, SMALL = 16, 64 * MIB
 SECONDS = 2
 """CPU seconds that a library of others may take to read a data file, and one more for each MiB of it."""
 
+COUNTS = 2**25
+"""Points covered in all draws of a result, whose law is computed when a page is made."""
+
 DIGITS = 60
 """Digits, and decimal exponent, of a level or a stored fraction: more make no difference, and take long."""
 

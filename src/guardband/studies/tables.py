@@ -12,6 +12,7 @@ import numpy as np
 
 from guardband.conformal.laws import CoverageLaw, tails, total_counts
 from guardband.files import write_text
+from guardband.limits import COUNTS
 from guardband.metrics import acd_floor
 from guardband.studies import format1
 from guardband.studies.base import Result
@@ -86,6 +87,8 @@ def broken(results: Sequence[Result]) -> dict[str, float]:
     bound = ALARM / max(1, 2 * sum(map(len, alike.values())))
     worst: dict[str, float] = {}
     for (pieces, draws), counts in alike.items():
+        if not 0 < draws * sum(m for _, _, m in pieces) <= COUNTS:
+            raise ValueError(f"Result {counts[0][0]} should count 1 to {COUNTS} points, got {draws} draws.")
         law = total_counts([(CoverageLaw(k, n), m) for k, n, m in pieces], repeats=draws)
         for key, covered in counts:
             p = min(tails(law, covered))
