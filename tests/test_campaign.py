@@ -103,7 +103,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path, monkeyp
         patched.setattr(records, "write_text", full)
         with pytest.raises(campaign.CampaignError, match=r"is full\. Make room and run the same again"):
             campaign.run(small(1), tmp_path, progress=False)
-        patched.setattr("guardband.studies.runner.write_bytes", full)
+        patched.setattr("guardband.studies.runner.checkpoint.write", full)
         with pytest.raises(campaign.CampaignError, match="is full"):
             campaign.run(small(2), tmp_path, progress=False)
     assert not _names(tmp_path / "cells") and not _names(tmp_path / "leases")

@@ -159,7 +159,7 @@ def rehashed(folder: Path, _: Path) -> None:
         if isinstance(made.get("files"), dict):
             made["files"] = files
         path.write_text(json.dumps(made | {"sha256": versions.digest(made)}))
-    except (ValueError, AttributeError, TypeError):
+    except (ValueError, AttributeError, TypeError, RecursionError):
         return
 
 

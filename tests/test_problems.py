@@ -22,6 +22,7 @@ from guardband.problems import (
     Problem,
     noise,
 )
+from guardband.problems.faces import faces_of, size_of
 
 PROBLEMS = [
     Poisson1D(),
@@ -128,7 +129,8 @@ def test_faces_get_their_share_of_points() -> None:
     x = Dirichlet(lambda x: x[:, :1]).points(box, 80)
     assert len(x) == 80
     assert [int((x[:, 1] == 0).sum()), int((x[:, 0] == 0).sum())] == [32, 12]
-    assert [box.size(face) for face in box.faces()] == [1, 1, 3, 3]
+    assert [size_of(face, box) for face in faces_of(box)] == [1, 1, 3, 3]
+    assert [box.size(part) for part in box.parts] == [1, 1, 3, 3]
 
 
 def test_flux_and_initial_conditions() -> None:

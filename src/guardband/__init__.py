@@ -72,8 +72,8 @@ __all__ = [
 
 _HOME = {
     "guardband": """
-        adapters campaign conformal evaluation metrics paper pinn plot predictors problems store studies
-        tables testing
+        adapters campaign conformal evaluation geometry metrics paper pinn plot predictors problems store
+        studies tables testing
     """,
     "guardband.calibration": "calibrate",
     "guardband.checks": "Findings check",
@@ -109,6 +109,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         testing,
     )
     from guardband import evaluation as evaluation
+    from guardband import geometry as geometry
     from guardband import store as store
     from guardband import tables as tables
     from guardband.calibration import calibrate

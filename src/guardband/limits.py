@@ -5,6 +5,9 @@ What a load needs of memory is at most `FACTOR` times the bytes on the disk, and
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 MIB = 2**20
 
 FACTOR, ROOM = 4, 200 * MIB
@@ -25,20 +28,35 @@ SPARSE = 16
 TABLE, CELLS, WIDEST, NAME = 2**31, 10**8, 10**4, 200
 """Bytes of a data file, its rows times columns, columns, and characters of the name of one."""
 
-SWELL, SMALL = 16, 64 * MIB
+SWELL, SMALL = 32, 64 * MIB
 """The columns of a data file take at most so many times its bytes, or so much more where it is small."""
 
-SECONDS = 2
+SECONDS = 10
 """CPU seconds that a library of others may take to read a data file, and one more for each MiB of it."""
 
 COUNTS = 2**25
 """Points covered in all draws of a result, whose law is computed when a page is made."""
 
+WORDS = 4 * MIB
+"""Letters of the words of a calibration, each counted as the longest: they are kept that wide."""
+
 DIGITS = 60
 """Digits, and decimal exponent, of a level or a stored fraction: more make no difference, and take long."""
 
-SHOWN = 80
-"""Characters of a name or a value that an error shows."""
+SHOWN, LONGEST = 80, 2000
+"""Characters of a name or a value that an error shows, and of the whole error."""
+
+
+def parsed(data: bytes) -> Any:
+    """JSON that is not made to take more memory than there is.
+
+    >>> parsed(b'{"level": 0.9}')
+    {'level': 0.9}
+    """
+    entries = sum(data.count(sign) for sign in (b",", b"[", b"{"))
+    if entries > ENTRIES:
+        raise ValueError(f"It has {entries} entries; at most {ENTRIES} are read.")
+    return json.loads(data)
 
 
 def shown(value: object) -> str:

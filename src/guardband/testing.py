@@ -6,6 +6,7 @@
     gb.testing.check_calibrator(MyCalibrator())
     gb.testing.check_calibrated(my_calibrated, x, y)
     gb.testing.check_problem(MyProblem())
+    gb.testing.check_domain(MyShape())
 
 Each returns nothing when the laws hold and raises an `AssertionError` that names the broken one.
 Randomness is seeded, so a result is the same at every run; `check_calibrator` compares with exact laws
@@ -32,6 +33,7 @@ from guardband.conformal.base import Calibrator
 from guardband.conformal.laws import tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level
 from guardband.conformal.scores import Scaled, Score
+from guardband.geometry.laws import check_domain as check_domain
 from guardband.problems import AutogradField, Problem
 from guardband.values import Band, Prediction, Predictor
 

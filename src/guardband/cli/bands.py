@@ -13,6 +13,7 @@ import typer
 
 from guardband.cli.errors import in_one_line
 from guardband.cli.words import CALIBRATORS, SCALES
+from guardband.limits import printable
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="The model again, if it was given as module:object.")
@@ -154,7 +155,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def _say(found: dict[str, Any], text: str, as_json: bool) -> None:
-    typer.echo(json.dumps(found) if as_json else text)
+    typer.echo(json.dumps(found) if as_json else printable(text))
 
 
 def _end(found: dict[str, Any]) -> None:

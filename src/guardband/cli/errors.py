@@ -13,14 +13,17 @@ from typing import Any, NoReturn
 
 import typer
 
+from guardband.limits import printable
+
 INPUT, FAULT = 2, 3
 MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EROFS}
+MACHINE |= {errno.EFBIG}
 """Errors of the operating system that no other input would mend."""
 
 
 def fail(message: str, code: int = INPUT) -> NoReturn:
     """Say what is wrong on standard error, and end."""
-    typer.secho(f"guardband: {message}", err=True, fg="red")
+    typer.secho(printable(f"guardband: {message}"), err=True, fg="red")
     raise typer.Exit(code)
 
 
@@ -52,4 +55,4 @@ def in_one_line(*more: type[Exception]) -> Iterator[None]:
 
 def note(message: Warning | str, *_: Any) -> None:
     """Say something worth knowing on standard error."""
-    typer.secho(f"guardband: note: {message}", err=True, fg="yellow")
+    typer.secho(printable(f"guardband: note: {message}"), err=True, fg="yellow")

@@ -23,7 +23,6 @@ from guardband.evaluation import reused
 from guardband.files import read_bytes
 from guardband.kept import classes_of
 from guardband.limits import shown
-from guardband.store.versions import parsed
 from guardband.tables import Table, TableError, number, read
 
 T = TypeVar("T", bound=type)
@@ -70,7 +69,6 @@ def own_model(word: str) -> Any:
 
 def _whole(path: Path) -> bytes:
     """An ONNX graph; one that leads to other files is refused, since it could name any."""
-    onnx = extras.load("onnx", "export")
     try:
         data = read_bytes(path, at_most=limits.MODEL, follow=True)
     except FileNotFoundError as error:
@@ -78,6 +76,12 @@ def _whole(path: Path) -> bytes:
     except OSError as error:
         advice = " Give a larger model as module:object." if "at most" in str(error) else ""
         raise ValueError(f"{path} cannot be read: {error.strerror}{advice}") from error
+    return whole_graph(data, str(path))
+
+
+def whole_graph(data: bytes, path: str) -> bytes:
+    """An ONNX graph that leads to no other file."""
+    onnx = extras.load("onnx", "export")
     try:
         graph = onnx.load_model_from_string(data)
         outside = any(
@@ -91,7 +95,7 @@ def _whole(path: Path) -> bytes:
     if outside:
         raise ValueError(
             f"{path} keeps weights in another file, which is not read. Make one file of both: "
-            f"onnx.save(onnx.load({str(path)!r}), 'whole.onnx')."
+            f"onnx.save(onnx.load({path!r}), 'whole.onnx')."
         )
     return data
 
@@ -219,7 +223,13 @@ class Artifact:
         if wanted:
             yours = dict.fromkeys(wanted, _given(model, kept_model))
         names = settings["inputs"], settings["targets"], settings["groups"]
-        return cls(saved.calibrated(**yours), *names, saved.hashes)
+        made = saved.calibrated(**yours)
+        at = made.prediction
+        if at is not None and at.mean.shape[1] != len(settings["targets"]):
+            raise store.ArtifactError(
+                f"{folder} names other targets than it was calibrated for. {store.AGAIN}"
+            )
+        return cls(made, *names, saved.hashes)
 
     def labels(self, table: Table) -> np.ndarray | None:
         """The groups of a table's rows, where a band asks for them."""
@@ -248,7 +258,7 @@ def _given(model: str | None, kept_model: bytes | None) -> Any:
             "A model given as module:object is not kept in the folder; give it again, such as --model "
             "net:model."
         )
-    return from_onnx(kept_model).model
+    return from_onnx(whole_graph(kept_model, "The model in the folder")).model
 
 
 def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
@@ -275,7 +285,7 @@ def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
 
 def _settings_of_0_1(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
     """The same from files beside the manifest, where guardband 0.1 kept them."""
-    found = parsed(read_bytes(saved.folder / SETTINGS, at_most=limits.MANIFEST))
+    found = limits.parsed(read_bytes(saved.folder / SETTINGS, at_most=limits.MANIFEST))
     manifest = read_bytes(saved.folder / store.MANIFEST, at_most=limits.MANIFEST)
     if found["manifest"] != hashlib.sha256(manifest).hexdigest():
         raise store.ArtifactError(f"{saved.folder / SETTINGS} belongs to another calibration. {store.AGAIN}")

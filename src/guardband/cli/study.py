@@ -16,8 +16,8 @@ from typing import Annotated, Any
 
 import typer
 
-from guardband.cli.errors import FAULT, code_of, fail, note
-from guardband.limits import MANIFEST, shown
+from guardband.cli.errors import FAULT, code_of, fail, in_one_line, note
+from guardband.limits import MANIFEST, parsed, shown
 
 app: typer.Typer = typer.Typer(
     help="Compare methods over many trainings; killed studies are resumed.", no_args_is_help=True
@@ -67,10 +67,8 @@ def study_run(
     scheduler: Scheduler = None,
 ) -> None:
     """Run your own study: a Python file that makes a `study`, for example by `gb.studies.grid(...)`."""
-    try:
+    with in_one_line():
         study = _study(file.resolve())
-    except (ValueError, TypeError, ImportError, OSError) as error:
-        fail(str(error), code_of(error))
     _campaign(study, {"study": OWN, "name": study.name}, out, workers, scheduler)
 
 
@@ -104,7 +102,15 @@ def study_table(folder: Folder) -> None:
         fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
     try:
         (write_pages if saved.word == PAPER else write_page)(found, folder)
-    except (LookupError, TypeError, AttributeError, ValueError, ArithmeticError, OSError) as error:
+    except (
+        LookupError,
+        TypeError,
+        AttributeError,
+        ValueError,
+        ArithmeticError,
+        OSError,
+        RecursionError,
+    ) as error:
         fail(f"No page can be made of the results in {folder}: {type(error).__name__}, {shown(str(error))}.")
     typer.echo(f"{len(found)} results: {folder / 'README.md'}")
 
@@ -157,7 +163,7 @@ def _saved(folder: Path) -> _Saved:
 
     file = folder / "study.json"
     try:
-        found = json.loads(read_bytes(file, at_most=MANIFEST))
+        found = parsed(read_bytes(file, at_most=MANIFEST))
     except FileNotFoundError:
         fail(f"{folder} is not the folder of a study: it has no study.json.")
     except (ValueError, RecursionError):

@@ -13,7 +13,6 @@ import json
 import math
 import os
 import re
-import stat
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -26,7 +25,8 @@ import numpy as np
 from guardband import engine, extras
 from guardband.arrays import to_numpy
 from guardband.fields.base import Block, Chunked
-from guardband.files import write_text
+from guardband.files import UnsafeFile, read_bytes, write_text
+from guardband.limits import MANIFEST, parsed
 
 Chunk: TypeAlias = tuple[int, Block]
 """A chunk's number and where it lies."""
@@ -36,6 +36,9 @@ NOTES = ".notes"
 
 ABOUT = "store.json"
 """The note on what is no chunk of a variable: attributes, metadata and coordinates."""
+
+LARGEST = 2**31
+"""Bytes of a chunk."""
 
 FORMAT = 2
 """Of the notes. Those of guardband 0.1, format 1, have no note on the store, and its chunks no checksum."""
@@ -169,11 +172,11 @@ def _note_store(band: Chunked, group: Any, folder: Path, about: Mapping[str, Any
 def about_store(folder: Path) -> dict[str, Any]:
     """The note on a store; empty where there is none, where it is damaged, or beside a store of 0.1."""
     try:
-        note = json.loads(regular(notes_of(folder) / ABOUT))
+        note = described(notes_of(folder) / ABOUT)
         version, seal = int(note["format"]), note.pop("sha256")
         sound = seal == _seal(note) and isinstance(note["attributes"], dict)
         sound = sound and all(isinstance(known, str) for known in note["files"].values())
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, *UNSOUND):
         return {}
     if version > FORMAT:
         raise ValueError(
@@ -209,11 +212,11 @@ def _mend_metadata(band: Chunked, folder: Path, about: Mapping[str, Any]) -> Non
 def attributes_of(folder: Path) -> dict[str, Any] | None:
     """The attributes of a store, but for whether it is complete; None if they cannot be read."""
     try:
-        found = json.loads(regular(folder / "zarr.json"))
+        found = described(folder / "zarr.json")
         if (found["zarr_format"], found["node_type"]) != (3, "group"):
             return None
         return {name: value for name, value in found["attributes"].items() if name != "complete"}
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+    except (OSError, *UNSOUND):
         return None
 
 
@@ -322,9 +325,9 @@ def notes_of(folder: Path) -> Path:
 def noted(note: Path) -> dict[str, str]:
     """The hashes of a chunk's variables, as noted; none where there is no note that can be read."""
     try:
-        found = json.loads(regular(note))
+        found = described(note)
         return {str(name): str(known) for name, known in found.items()}
-    except (OSError, ValueError, AttributeError):
+    except (OSError, *UNSOUND):
         return {}
 
 
@@ -348,11 +351,21 @@ def digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-def regular(file: Path) -> bytes:
+UNSOUND = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""What ends in one of these is not what it should be."""
+
+
+def described(file: Path) -> Any:
+    """What a file says of the store, as JSON."""
+    return parsed(regular(file, at_most=MANIFEST))
+
+
+def regular(file: Path, *, at_most: int = LARGEST) -> bytes:
     """The bytes of a regular file; a pipe would block, and a link may lead anywhere."""
-    if not stat.S_ISREG(os.lstat(file).st_mode):
-        raise FileNotFoundError(f"{file} is no regular file.")
-    return file.read_bytes()
+    try:
+        return read_bytes(file, at_most=at_most)
+    except UnsafeFile as error:
+        raise FileNotFoundError(str(error)) from error
 
 
 def _chunk_file(band: Chunked, folder: Path, name: str, region: Block) -> Path:

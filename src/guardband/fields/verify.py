@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 from collections.abc import Iterator
@@ -12,9 +11,13 @@ from typing import Any
 
 from guardband import extras
 from guardband.fields import store
+from guardband.limits import MANIFEST, SMALL
 
-MOST_CHUNKS, MOST_BYTES = 10**7, 2**31
-"""How many chunks an array may have, and how many bytes one of them, for its metadata to be believed."""
+MOST_ARRAYS, MOST_CHUNKS, MOST_BYTES, PACKED = 100, 2 * 10**5, 2**31, 1024
+"""How many arrays a store may have, chunks an array, and bytes a chunk, for its metadata to be believed.
+
+A chunk is unpacked only to so many times the bytes of its file, or a little.
+"""
 
 SHOWN = 20
 """How many damaged or missing chunks are named in words; the lists have all of them."""
@@ -123,15 +126,17 @@ def _arrays(folder: Path, about: dict[str, Any]) -> dict[str, Any]:
     files = about.get("files", {})
     names = {file.split("/")[0] for file in files if store.METADATA.fullmatch(file)}
     names |= {found.parent.name for found in folder.glob("*/zarr.json")}
+    if len(names) > MOST_ARRAYS:
+        raise ValueError(f"{folder} should hold a band, and holds {len(names)} arrays.")
     return {name: _opened(folder / name, files.get(f"{name}/zarr.json")) for name in sorted(names)}
 
 
 def _opened(folder: Path, known: str | None) -> Any:
     zarr, file = extras.load("zarr", "scale"), folder / "zarr.json"
     try:
-        if known is not None and not store.whole(file, known):
+        if folder.is_symlink() or (known is not None and not store.whole(file, known)):
             return None
-        store.regular(file)
+        store.regular(file, at_most=MANIFEST)
         array = zarr.open_array(folder, mode="r")
         counts = [-(-n // size) for n, size in zip(array.shape, array.chunks, strict=True)]
         small = math.prod(counts) <= MOST_CHUNKS
@@ -163,6 +168,8 @@ def _of_metadata(folder: Path, about: dict[str, Any], arrays: dict[str, Any]) ->
 def _state(
     folder: Path, array: Any, file: str, place: tuple[int, ...], hashes: dict[str, str], complete: bool
 ) -> str:
+    if not os.path.realpath(folder / file).startswith(os.path.realpath(folder) + os.sep):
+        return "damaged"  # it leads elsewhere
     if not os.path.lexists(folder / file):
         return "missing" if complete or file in hashes else "unwritten"
     if file in hashes:
@@ -173,7 +180,9 @@ def _state(
 def _decodes(array: Any, file: Path, place: tuple[int, ...]) -> bool:
     """Whether a chunk can be read, its checksum among the rest."""
     try:
-        store.regular(file)
+        most = SMALL + PACKED * len(store.regular(file))
+        if math.prod(array.chunks) * array.dtype.itemsize > most:
+            return False
         array.blocks[place]
     except Exception:  # every codec has errors of its own
         return False
@@ -187,6 +196,6 @@ def _summed(array: Any) -> bool:
 
 def _complete(folder: Path) -> bool:
     try:
-        return json.loads(store.regular(folder / "zarr.json"))["attributes"]["complete"] == "yes"
-    except (OSError, ValueError, LookupError, TypeError):
+        return store.described(folder / "zarr.json")["attributes"]["complete"] == "yes"
+    except (OSError, *store.UNSOUND):
         return False

@@ -1,10 +1,11 @@
 """What is solved: equations that read like mathematics, on boxes, with conditions on their faces."""
 
+from guardband.geometry import Box
 from guardband.problems import noise
 from guardband.problems.allen_cahn import AllenCahn2D
 from guardband.problems.base import Problem
-from guardband.problems.box import Box, Face
 from guardband.problems.conditions import Condition, Dirichlet, Initial, Neumann
+from guardband.problems.faces import Face
 from guardband.problems.field import AutogradField, Field
 from guardband.problems.helmholtz import Helmholtz3D
 from guardband.problems.oscillator import DampedOscillator

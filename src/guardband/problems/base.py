@@ -9,7 +9,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.problems.box import Box
+from guardband.geometry import Box
 from guardband.problems.conditions import Condition
 from guardband.problems.field import Field
 from guardband.values import Observations

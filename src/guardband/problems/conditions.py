@@ -10,7 +10,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from guardband.problems.box import Box, Face
+from guardband.geometry import Box
+from guardband.problems.faces import Face, faces_of, points_on, size_of
 from guardband.problems.field import Field
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
@@ -45,9 +46,10 @@ class Condition(ABC):
         Each face gets its share by size. A face of a line is one point, whatever n.
         """
         faces = self.faces(domain)
-        total = sum(domain.size(face) for face in faces)
+        total = sum(size_of(face, domain) for face in faces)
+        counts = [max(1, round(n * size_of(face, domain) / total)) for face in faces]
         return torch.cat(
-            [domain.on_face(face, max(1, round(n * domain.size(face) / total)), generator) for face in faces]
+            [points_on(face, domain, count, generator) for face, count in zip(faces, counts, strict=True)]
         )
 
 
@@ -85,7 +87,7 @@ class Dirichlet(Condition):
 
     def faces(self, domain: Box) -> list[Face]:
         """The faces named, or all."""
-        return list(as_faces(self.on)) or domain.faces()
+        return list(as_faces(self.on)) or faces_of(domain)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value."""

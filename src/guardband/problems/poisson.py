@@ -6,9 +6,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from guardband.geometry import Box
 from guardband.kept import kept
 from guardband.problems.base import Problem
-from guardband.problems.box import Box
 from guardband.problems.conditions import Condition, Dirichlet
 from guardband.problems.field import Field
 

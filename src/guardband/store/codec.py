@@ -19,7 +19,7 @@ from torch import Tensor
 from guardband.arrays import to_torch
 from guardband.conformal.rank import written
 from guardband.kept import kind_named, kind_of
-from guardband.limits import shown
+from guardband.limits import WORDS, shown
 
 
 class Encoder:
@@ -109,6 +109,8 @@ class Decoder:
             case {"array": str(name)}:
                 return self.arrays[name].numpy()
             case {"words": list(words)} if all(isinstance(word, str) for word in words):
+                if max(map(len, words), default=0) * len(words) > WORDS:
+                    raise ValueError(f"words of {max(map(len, words))} letters")
                 return np.array(words, dtype=str)
             case {"tuple": list(items)}:
                 return tuple(self.decode(item) for item in items)

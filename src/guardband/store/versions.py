@@ -18,7 +18,7 @@ from typing import Any
 
 from guardband import limits
 from guardband.files import read_bytes, sha256, write_bytes, write_text
-from guardband.limits import shown
+from guardband.limits import LONGEST, parsed, printable, shown
 
 MANIFEST = "manifest.json"
 AGAIN = "Take a fresh copy of the whole folder, or calibrate and save again."
@@ -39,6 +39,9 @@ class ArtifactError(ValueError):
     ...     print(error)
     nowhere/manifest.json cannot be read: No such file or directory.
     """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(printable(text if len(text) <= LONGEST else f"{text[:LONGEST]}..."))
 
 
 def write(
@@ -96,14 +99,6 @@ def read(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
 def digest(manifest: Mapping[str, Any]) -> str:
     """The SHA-256 of a manifest, whatever the order of its entries."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
-
-
-def parsed(data: bytes) -> Any:
-    """JSON that is not made to take more memory than there is."""
-    entries = sum(data.count(sign) for sign in (b",", b"[", b"{"))
-    if entries > limits.ENTRIES:
-        raise ValueError(f"It has {entries} entries; at most {limits.ENTRIES} are read.")
-    return json.loads(data)
 
 
 def _manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:

@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from guardband.files import UnsafeFile, read_bytes, write_bytes, write_text
+from guardband.limits import parsed
 from guardband.studies.base import Result, key_of
 
 CELLS, PACK, DAMAGED = "cells", "cells.jsonl", "damaged"
@@ -267,7 +268,7 @@ def _trouble(line: bytes, key: str | None = None) -> str:
     if not line.strip():
         return "empty"
     try:
-        result: Any = json.loads(line)
+        result: Any = parsed(line)
         if not isinstance(result, dict) or not {"key", "cell", "found"} <= result.keys():
             return "not a result"
         if CHECKSUM not in result and result.keys() - FIRST_FIELDS:
@@ -288,4 +289,7 @@ def _with_checksum(line: str) -> str:
 def _place(line: str) -> tuple[str, str, int, str]:
     result = json.loads(line)
     cell = result["cell"]
-    return cell["experiment"], cell["method"], cell["training"]["seed"], result["key"]
+    try:
+        return str(cell["experiment"]), str(cell["method"]), int(cell["training"]["seed"]), result["key"]
+    except (LookupError, TypeError, ValueError) as error:
+        raise DamagedResults(f"Result {result['key']} is of no cell that a study has.") from error

@@ -69,6 +69,11 @@ def rows(results: Iterable[Result]) -> list[MethodRow]:
     """Results gathered by experiment and method, in the order in which they come."""
     found: dict[tuple[str, str], list[Result]] = {}
     for result in results:
+        sizes = [result["cell"].get(size, 1) for size in ("cal", "test", "draws")]
+        if not all(isinstance(size, int) and 0 < size <= COUNTS for size in sizes):
+            raise ValueError(
+                f"Result {result['key']} should have 1 to {COUNTS} points and draws, got {sizes}."
+            )
         found.setdefault((result["cell"]["experiment"], result["cell"]["method"]), []).append(result)
     return [MethodRow(experiment, method, its) for (experiment, method), its in found.items()]
 

@@ -26,14 +26,19 @@ ALONE = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_
 
 def read(path: Path) -> bytes:
     """The columns of a file as a .npz, whose arrays are what they claim to be."""
-    paths = os.pathsep.join(filter(None, sys.path))
-    done = subprocess.run(
-        [sys.executable, "-c", f"from {__name__} import answer; answer()", os.fspath(path)],
-        env={**os.environ, **ALONE, "PYTHONPATH": paths},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        check=False,
-    )
+    # Modules come from where they come from here, and never from the folder in which somebody works.
+    paths = [os.fspath(folder) for folder in sys.path if folder]
+    code = f"import sys; sys.path[:] = {paths!r}; from {__name__} import answer; answer()"
+    try:
+        done = subprocess.run(
+            [sys.executable or "python", "-P", "-c", code, os.fspath(path)],
+            env={**os.environ, **ALONE},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=False,
+        )
+    except OSError as error:
+        raise ImportError(f"Reading a {path.suffix} needs to start Python, which failed: {error}.") from error
     if done.returncode == 0 and done.stdout.startswith(b"PK"):
         return done.stdout
     if done.returncode == 0:
@@ -84,7 +89,7 @@ def _limit(size: int) -> None:  # pragma: no cover
     pages = Path("/proc/self/statm")
     if pages.exists():
         there = int(pages.read_text().split()[0]) * resource.getpagesize()
-        limits[resource.RLIMIT_AS] = there + size + 2 * (SWELL * size + SMALL)
+        limits[resource.RLIMIT_AS] = there + size + 5 * (SWELL * size + SMALL) // 2 + 32 * MIB
     for kind, most in limits.items():
         known = resource.getrlimit(kind)[1]
         if known == resource.RLIM_INFINITY or most < known:

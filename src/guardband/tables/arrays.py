@@ -11,6 +11,9 @@ from numpy.lib import format as npy
 
 from guardband.tables.table import Budget, Columns, Table, TableError
 
+HEADER = 10_000
+"""Bytes in which an array says what it is."""
+
 
 def read(data: bytes, budget: Budget) -> Columns:
     """The columns of a .npz: arrays (n,), or (n, k) as name0, name1, ..."""
@@ -25,9 +28,7 @@ def read(data: bytes, budget: Budget) -> Columns:
                 shape, _, dtype = _header(file)
                 if len(shape) not in (1, 2):
                     raise TableError(f"`{name[:40]}` should be (n,) or (n, k), got {shape}. Leave it out.")
-                # Text becomes objects of Python, and then as wide as its longest cell.
-                width = 8 if dtype.kind in "fiub" else 4 * dtype.itemsize + 64
-                budget.take(shape[0], shape[1] if len(shape) == 2 else 1, width)
+                budget.take(shape[0], shape[1] if len(shape) == 2 else 1, max(8, dtype.itemsize))
             with archive.open(member) as file:
                 array = npy.read_array(file, allow_pickle=False)
             if array.ndim == 1:
@@ -37,8 +38,14 @@ def read(data: bytes, budget: Budget) -> Columns:
 
 
 def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    first = npy.read_magic(file) == (1, 0)
-    return npy.read_array_header_1_0(file) if first else npy.read_array_header_2_0(file)
+    """What an array claims to be, in at most HEADER bytes: numpy would read a claim of gigabytes first."""
+    begin = file.read(8)
+    first = begin[6:7] == b"\x01"
+    length = file.read(2 if first else 4)
+    if not begin.startswith(b"\x93NUMPY") or int.from_bytes(length, "little") > HEADER:
+        raise TableError("An array should begin as numpy.save writes it, and one does not. Save it again.")
+    claim = io.BytesIO(length + file.read(HEADER))
+    return npy.read_array_header_1_0(claim) if first else npy.read_array_header_2_0(claim)
 
 
 def write(table: Table, *_: Any) -> bytes:

@@ -35,16 +35,24 @@ def read_parquet(data: bytes, budget: Budget) -> Columns:
     for name, column in zip(table.column_names, table.columns, strict=True):
         if column.null_count:
             raise wrong(name, column.is_null().to_pylist().index(True) + 1, "be complete", "null")
-        yield name, _cells(arrow, column)
+        yield name, _cells(arrow, column, budget)
 
 
-def _cells(arrow: Any, column: Any) -> Any:
+def _cells(arrow: Any, column: Any, budget: Budget) -> Any:
+    """The cells of a column as an array: of words, each once in the file, as one of text."""
     if not arrow.types.is_dictionary(column.type):
         return column.to_numpy()
-    parts = [
-        np.array(chunk.dictionary.to_pylist(), object)[chunk.indices.to_numpy()] for chunk in column.chunks
-    ]
-    return np.concatenate([np.array([], object), *parts])
+    column = column.unify_dictionaries()
+    words = column.chunk(0).dictionary.to_pylist() if column.num_chunks else []
+    if not words or not all(isinstance(word, str) for word in words):
+        return np.array(column.to_pylist())
+    wide = 4 * max(1, *map(len, words)) * (len(words) + len(column))
+    if wide > budget.left:
+        raise TableError(
+            f"A cell of text should be short, got {max(map(len, words))} characters. Shorten it."
+        )
+    known = np.array(words, dtype=np.str_)
+    return np.concatenate([known[chunk.indices.to_numpy()] for chunk in column.chunks])
 
 
 def write_parquet(table: Table, *_: Any) -> bytes:
@@ -89,6 +97,8 @@ def _look_through(data: bytes) -> None:
                 raise TableError(
                     f"`{name[:40]}` should be in the file itself, but is in another. Copy it there."
                 )
+            if "/" in name:
+                raise TableError(f"`{name[:40]}` stands in a group, which is not read. Put it at the top.")
             check_cells(math.prod(found.shape or ()), 1)
 
     with h5py.File(io.BytesIO(data)) as file:

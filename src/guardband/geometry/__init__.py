@@ -1,0 +1,33 @@
+"""Where a problem lives: shapes with named axes, and boundaries of named parts with outward normals.
+
+`domain.py` says what a shape is, `laws.py` what all obey; `box.py` and `round.py` are exact primitives,
+`polygon.py` and `mesh.py` come from corners and files, `cloud.py` from points; `sets.py` puts shapes
+together, `time.py` lets them last.
+"""
+
+from guardband.geometry.box import Box, Rectangle, Segment
+from guardband.geometry.cloud import PointCloud
+from guardband.geometry.domain import Boundary, Domain, Piece, edge
+from guardband.geometry.mesh import Mesh
+from guardband.geometry.polygon import Polygon
+from guardband.geometry.round import Disk, Sphere
+from guardband.geometry.sets import Combination
+from guardband.geometry.time import Time, TimeSpan
+
+__all__ = [
+    "Boundary",
+    "Box",
+    "Combination",
+    "Disk",
+    "Domain",
+    "Mesh",
+    "Piece",
+    "PointCloud",
+    "Polygon",
+    "Rectangle",
+    "Segment",
+    "Sphere",
+    "Time",
+    "TimeSpan",
+    "edge",
+]

@@ -1,0 +1,326 @@
+"""Domains: where a problem lives. What is inside, and a boundary of named parts with outward normals.
+
+The boundary is a list of pieces. Each piece is the image of a unit cube under a map that keeps shares of
+size, so even, random and quasi-random points on it are the images of such points of the cube; what another
+shape hides of it is left out.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+if TYPE_CHECKING:
+    from guardband.geometry.sets import Combination
+    from guardband.geometry.time import Time, TimeSpan
+
+How: TypeAlias = Literal["even", "random", "quasi"]
+Placed: TypeAlias = tuple[Tensor, Tensor]
+"""Points (n, d) and their outward normals (n, d)."""
+
+PROBES = 2**18
+"""Points by which sizes are measured that have no formula; their error is far below one percent."""
+
+STEP = 1e-7
+"""How far on either side of its boundary a shape is asked, as a share of its smallest extent."""
+
+ROUNDS = 24
+"""Rounds of up to 2^18 points that are tried before a shape is said to be empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A part of a boundary: `place` maps the unit cube (n, dimension) to points and outward normals.
+
+    `side`, of points and normals, says 1 where the piece is seen, -1 where it is seen from its other side,
+    so that the normal turns around, and 0 where it is hidden.
+    """
+
+    name: str
+    dimension: int
+    whole: float
+    place: Callable[[Tensor], Placed]
+    side: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    @cached_property
+    def share(self) -> float:
+        """How much of it is seen, of 1."""
+        if self.side is None:
+            return 1.0
+        if self.dimension == 0:
+            return float(len(self.at(torch.zeros(1, 0, dtype=torch.float64))[0]))
+        return len(self.at(next(cubes(PROBES, self.dimension, "quasi", 0)))[0]) / PROBES
+
+    @property
+    def size(self) -> float:
+        """The length or area that is seen; 1 for a point."""
+        return self.whole * self.share
+
+    def at(self, unit: Tensor) -> Placed:
+        """What is seen of the images of points of the unit cube."""
+        points, normals = self.place(unit)
+        if self.side is None:
+            return points, normals
+        side = self.side(points, normals)
+        seen = side != 0
+        return points[seen], normals[seen] * side[seen, None]
+
+    def hidden_by(self, side: Callable[[Tensor, Tensor], Tensor]) -> Piece:
+        """The same piece, seen only where both it was and `side` says so."""
+        before = self.side
+        if before is None:
+            return replace(self, side=side)
+
+        def both(points: Tensor, normals: Tensor) -> Tensor:
+            first = before(points, normals)
+            return first * side(points, normals * first[:, None])
+
+        return replace(self, side=both)
+
+    def points(self, n: int, how: How, seed: int) -> Placed:
+        """n points that are seen, or about n where they are to be even."""
+        if self.dimension == 0:
+            return self.at(torch.zeros(1, 0, dtype=torch.float64))
+        if how == "even":
+            return self.at(even(round(n / max(self.share, 1e-9)), self.dimension))
+        found: list[Placed] = []
+        for unit in cubes(n, self.dimension, how, seed):
+            found.append(self.at(unit))
+            if sum(len(points) for points, _ in found) >= n:
+                break
+        points, normals = (torch.cat(parts)[:n] for parts in zip(*found, strict=True))
+        return points, normals
+
+
+def even(n: int, dimension: int) -> Tensor:
+    """About n points in the middles of the cells of a grid of the unit cube."""
+    per_axis = max(1, round(n ** (1 / dimension)))
+    axis = (torch.arange(per_axis, dtype=torch.float64) + 0.5) / per_axis
+    return torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension)
+
+
+def cubes(n: int, dimension: int, how: How, seed: int) -> Iterator[Tensor]:
+    """Points of the unit cube, round by round, each of about n or more."""
+    from scipy.stats.qmc import Sobol
+
+    sequence = Sobol(dimension, rng=np.random.default_rng(seed))
+    generator = torch.Generator().manual_seed(seed)
+    for number in range(ROUNDS):
+        more = max(n, 1024 << min(number, 8))
+        if how == "quasi":  # in powers of two, by which the sequence is even
+            yield torch.from_numpy(sequence.random(1 << (more - 1).bit_length()))
+        else:
+            yield torch.rand(more, dimension, generator=generator, dtype=torch.float64)
+    raise ValueError(
+        "No point was found there: the shape has no inside, or the part of its boundary no size."
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Boundary:
+    """Points (n, d) of a boundary, outward normals (n, d), the size that each stands for, and its part."""
+
+    points: Tensor
+    normals: Tensor
+    sizes: Tensor
+    parts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+
+class Domain(ABC):
+    """Where a problem lives. A shape of your own says its ends, what it contains, and its boundary.
+
+    >>> import torch
+    >>> import guardband as gb
+    >>> class Triangle(gb.geometry.Domain):  # below the line from (1, 0) to (0, 1)
+    ...     lower, upper = (0.0, 0.0), (1.0, 1.0)
+    ...
+    ...     def contains(self, x):
+    ...         return (x >= 0).all(1) & (x.sum(1) <= 1)
+    ...
+    ...     def pieces(self):
+    ...         ends = {"bottom": ((0, 0), (1, 0)), "slope": ((1, 0), (0, 1)), "left": ((0, 1), (0, 0))}
+    ...         return [gb.geometry.edge(name, *two) for name, two in ends.items()]
+    >>> round(Triangle().measure, 3), Triangle().parts
+    (0.5, ('bottom', 'slope', 'left'))
+    """
+
+    lower: tuple[float, ...]
+    upper: tuple[float, ...]
+
+    @abstractmethod
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points (n, d) lie inside or on the boundary, (n,) booleans."""
+
+    @abstractmethod
+    def pieces(self) -> list[Piece]:
+        """The boundary, piece by piece; pieces of one name are one part."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What makes the shape the one that it is; its pieces are made again."""
+        return {name: value for name, value in vars(self).items() if name != "made"}
+
+    @cached_property
+    def made(self) -> list[Piece]:
+        """The pieces of the boundary, made once."""
+        return self.pieces()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return axis_names(self.d)
+
+    @property
+    def d(self) -> int:
+        """The number of axes."""
+        return len(self.lower)
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """The axes of space: all but time."""
+        return tuple(range(self.d))
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts of the boundary."""
+        return tuple(dict.fromkeys(piece.name for piece in self.made if piece.size > 0))
+
+    @property
+    def walls(self) -> tuple[str, ...]:
+        """The parts of the boundary in space, at all times."""
+        return self.parts
+
+    @property
+    def measure(self) -> float:
+        """The length, area or volume."""
+        box = math.prod(b - a for a, b in zip(self.lower, self.upper, strict=True))
+        return box * float(
+            self.contains(self.stretched(next(cubes(PROBES, self.d, "quasi", 0)))).double().mean()
+        )
+
+    @property
+    def center(self) -> tuple[float, ...]:
+        """The middle of each axis."""
+        return tuple((a + b) / 2 for a, b in zip(self.lower, self.upper, strict=True))
+
+    @property
+    def reach(self) -> tuple[float, ...]:
+        """Half the extent along each axis."""
+        return tuple((b - a) / 2 for a, b in zip(self.lower, self.upper, strict=True))
+
+    @property
+    def step(self) -> float:
+        """The smallest distance that is told apart here."""
+        largest = max(map(abs, (*self.lower, *self.upper)))
+        return max(STEP * 2 * min(self.reach), 32 * sys.float_info.epsilon * largest)
+
+    def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
+        """n points inside, (n, d) in float64; about n where they are to be even."""
+        box = math.prod(b - a for a, b in zip(self.lower, self.upper, strict=True))
+        if how == "even":
+            x = self.stretched(even(round(n * box / self.measure), self.d))
+            return x[self.contains(x)]
+        found: list[Tensor] = []
+        for unit in cubes(n, self.d, how, seed):
+            x = self.stretched(unit)
+            found.append(x[self.contains(x)])
+            if sum(map(len, found)) >= n:
+                break
+        return torch.cat(found)[:n]
+
+    def boundary(
+        self, n: int, on: str | Sequence[str] = (), how: How = "random", *, seed: int = 0
+    ) -> Boundary:
+        """About n points on the parts named, or on the whole boundary: each piece has its share by size."""
+        wanted = self.part_names(on)
+        pieces = [piece for piece in self.made if piece.name in wanted and piece.size > 0]
+        total = sum(piece.size for piece in pieces)
+        found: list[tuple[Tensor, Tensor, Tensor, str]] = []
+        for number, piece in enumerate(pieces):
+            share = max(1, round(n * piece.size / total))
+            points, normals = piece.points(share, how, seed + number)
+            found.append(
+                (points, normals, torch.full((len(points),), piece.size / max(1, len(points))), piece.name)
+            )
+        return Boundary(
+            torch.cat([points for points, *_ in found]),
+            torch.cat([normals for _, normals, *_ in found]),
+            torch.cat([sizes.double() for *_, sizes, _ in found]),
+            tuple(name for *_, sizes, name in found for _ in range(len(sizes))),
+        )
+
+    def part_names(self, on: str | Sequence[str] = ()) -> tuple[str, ...]:
+        """Parts of the boundary that are there, or all."""
+        known = self.parts
+        wanted = (on,) if isinstance(on, str) else tuple(on)
+        for name in wanted:
+            if name not in known:
+                raise ValueError(
+                    f"There is no part {name!r} of this boundary; its parts are {', '.join(known)}."
+                )
+        return wanted or known
+
+    def size(self, on: str | Sequence[str] = ()) -> float:
+        """The length or area of parts of the boundary, or of all of it."""
+        wanted = self.part_names(on)
+        return sum(piece.size for piece in self.made if piece.name in wanted)
+
+    def stretched(self, unit: Tensor) -> Tensor:
+        """The unit cube stretched between the ends of the axes."""
+        lower, upper = (torch.tensor(ends, dtype=unit.dtype) for ends in (self.lower, self.upper))
+        return lower + unit * (upper - lower)
+
+    def __or__(self, other: Domain) -> Combination:
+        from guardband.geometry.sets import Combination
+
+        return Combination(self, other, "or")
+
+    def __and__(self, other: Domain) -> Combination:
+        from guardband.geometry.sets import Combination
+
+        return Combination(self, other, "and")
+
+    def __sub__(self, other: Domain) -> Combination:
+        from guardband.geometry.sets import Combination
+
+        return Combination(self, other, "without")
+
+    def __mul__(self, time: Time) -> TimeSpan:
+        from guardband.geometry.time import TimeSpan
+
+        return TimeSpan(self, time)
+
+
+def axis_names(d: int) -> tuple[str, ...]:
+    """x, y, z; beyond three, x1, x2, ..."""
+    return ("x", "y", "z")[:d] if d <= 3 else tuple(f"x{i + 1}" for i in range(d))
+
+
+def edge(name: str, start: Sequence[float], end: Sequence[float]) -> Piece:
+    """A straight piece of a boundary in two dimensions; the inside is on its left.
+
+    >>> import torch
+    >>> points, normals = edge("bottom", (0, 0), (2, 0)).at(torch.tensor([[0.5]]).double())
+    >>> points.tolist(), normals.tolist()
+    ([[1.0, 0.0]], [[0.0, -1.0]])
+    """
+    first, last = (torch.tensor([float(c) for c in point], dtype=torch.float64) for point in (start, end))
+    along = last - first
+    length = float(along.norm())
+    normal = torch.stack([along[1], -along[0]]) / length
+
+    def place(unit: Tensor) -> Placed:
+        return first + unit * along, normal.expand(len(unit), 2) + 0.0
+
+    return Piece(name, 1, length, place)

@@ -1,0 +1,114 @@
+"""Time: `space * Time(a, b)`, whose boundary is that of space at all times, and the start and the end."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from guardband.geometry.domain import Domain, Piece, Placed
+
+
+@dataclass(frozen=True)
+class Time:
+    """From a start to an end, to be multiplied with a shape.
+
+    >>> import guardband as gb
+    >>> rod = gb.geometry.Segment(0, 1) * gb.geometry.Time(0, 2)
+    >>> rod.names, rod.parts, rod.walls
+    (('x', 't'), ('left', 'right', 'start', 'end'), ('left', 'right'))
+    """
+
+    start: float
+    end: float
+    name: str = "t"
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.start < self.end < math.inf:
+            raise ValueError(f"Time should have a start before its end, got {self.start} and {self.end}.")
+
+
+@dataclass(frozen=True)
+class TimeSpan(Domain):
+    """A shape at all times from a start to an end; time is the last axis."""
+
+    shape: Domain
+    time: Time
+
+    def __post_init__(self) -> None:
+        if self.time.name in self.shape.names:
+            raise ValueError(
+                f"There is an axis {self.time.name!r} already: Time(a, b, name=...) takes another."
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes, time being the last."""
+        return (*self.shape.names, self.time.name)
+
+    @property
+    def lower(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The lower end of each axis."""
+        return (*self.shape.lower, float(self.time.start))
+
+    @property
+    def upper(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The upper end of each axis."""
+        return (*self.shape.upper, float(self.time.end))
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """The axes of space."""
+        return self.shape.space
+
+    @property
+    def walls(self) -> tuple[str, ...]:
+        """The parts of the boundary in space, at all times."""
+        return self.shape.walls
+
+    @property
+    def measure(self) -> float:
+        """The measure of the shape times the length of time."""
+        return self.shape.measure * (self.time.end - self.time.start)
+
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points lie in the shape and in time."""
+        t = x[:, -1]
+        return self.shape.contains(x[:, :-1]) & (self.time.start <= t) & (t <= self.time.end)
+
+    def pieces(self) -> list[Piece]:
+        """The pieces of the shape at all times, and the shape at the start and at the end."""
+        length = self.time.end - self.time.start
+        walls = [self._wall(piece, length) for piece in self.shape.made]
+        return [*walls, self._end("start", self.time.start, -1.0), self._end("end", self.time.end, 1.0)]
+
+    def _wall(self, piece: Piece, length: float) -> Piece:
+        def place(unit: Tensor) -> Placed:
+            points, normals = piece.place(unit[:, :-1])
+            t = self.time.start + length * unit[:, -1:]
+            return torch.cat([points, t], dim=1), torch.cat([normals, torch.zeros_like(t)], dim=1)
+
+        def side(points: Tensor, normals: Tensor) -> Tensor:
+            assert piece.side is not None
+            return piece.side(points[:, :-1], normals[:, :-1])
+
+        hidden = None if piece.side is None else side
+        return Piece(piece.name, piece.dimension + 1, piece.whole * length, place, hidden)
+
+    def _end(self, name: str, t: float, sign: float) -> Piece:
+        shape = self.shape
+        box = math.prod(b - a for a, b in zip(shape.lower, shape.upper, strict=True))
+
+        def place(unit: Tensor) -> Placed:
+            points = shape.stretched(unit)
+            at = points.new_full((len(points), 1), t)
+            normals = torch.zeros(len(points), shape.d + 1, dtype=points.dtype)
+            normals[:, -1] = sign
+            return torch.cat([points, at], dim=1), normals
+
+        def side(points: Tensor, _: Tensor) -> Tensor:
+            return shape.contains(points[:, :-1]).double()
+
+        return Piece(name, shape.d, box, place, side)

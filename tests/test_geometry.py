@@ -1,0 +1,261 @@
+"""Geometry: shapes, alone and put together, obey the laws; what breaks one is noticed."""
+
+import copy
+import math
+import pickle
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.geometry import (
+    Box,
+    Disk,
+    Domain,
+    Mesh,
+    Piece,
+    PointCloud,
+    Polygon,
+    Rectangle,
+    Segment,
+    Sphere,
+    Time,
+    edge,
+)
+from guardband.testing import check_domain
+
+PLATE = Rectangle((0, 0), (2, 1)) - Disk((0.5, 0.5), 0.2, name="hole")
+CORNERS = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
+
+
+class Triangle(Domain):
+    """Below the line from (1, 0) to (0, 1): a shape of somebody else, in ten lines."""
+
+    lower, upper = (0.0, 0.0), (1.0, 1.0)
+
+    def contains(self, x: torch.Tensor) -> torch.Tensor:
+        return (x >= 0).all(1) & (x.sum(1) <= 1)
+
+    def pieces(self) -> list[Piece]:
+        ends = {"bottom": ((0, 0), (1, 0)), "slope": ((1, 0), (0, 1)), "left": ((0, 1), (0, 0))}
+        return [edge(name, *two) for name, two in ends.items()]
+
+
+def polygon(**options: Any) -> Domain:
+    pytest.importorskip("shapely")
+    return Polygon(CORNERS, holes={"notch": [(0.2, 0.2), (0.4, 0.2), (0.3, 0.4)]}, **options)
+
+
+def stl(folder: Path) -> Domain:
+    pyvista = pytest.importorskip("pyvista")
+    pyvista.Cylinder(radius=1.0, height=3.0, resolution=24).triangulate().save(folder / "part.stl")
+    return Mesh(folder / "part.stl")
+
+
+SHAPES: dict[str, Any] = {
+    "segment": (Segment(-1, 3), 4.0),
+    "rectangle": (Rectangle((0, 0), (2, 1)), 2.0),
+    "box": (Box((0, 0, 0), (1, 2, 3)), 6.0),
+    "box in four dimensions": (Box((0,) * 4, (1, 2, 3, 1)), 6.0),
+    "disk": (Disk((1, 2), 0.5), math.pi / 4),
+    "sphere": (Sphere((0, 0, 1), 2.0), 32 / 3 * math.pi),
+    "plate with a hole": (PLATE, 2 - 0.04 * math.pi),
+    "plate with two holes": (PLATE - Disk((1.5, 0.5), 0.3), 2 - 0.13 * math.pi),
+    "a corner bitten off": (Rectangle((0, 0), (2, 1)) - Disk((2, 1), 0.5), 2 - math.pi / 16),
+    "halves with a face in common": (Rectangle((0, 0), (1, 1)) | Rectangle((1, 0), (2, 1)), 2.0),
+    "twice the same": (Disk((0, 0), 1.0) | Disk((0, 0), 1.0), math.pi),
+    "L": (Rectangle((0, 0), (2, 2)) - Rectangle((1, 1), (2, 2)), 3.0),
+    "lens": (Disk((0, 0), 1.0) & Disk((1, 0), 1.0), 2 * math.pi / 3 - math.sqrt(3) / 2),
+    "thin ring": (Disk((0, 0), 1.0) - Disk((0, 0), 0.98), 0.0396 * math.pi),
+    "void in a block": (Box((0, 0, 0), (1, 1, 1)) - Sphere((0.5, 0.5, 0.5), 0.3), 1 - 0.036 * math.pi),
+    "two balls": (Sphere((0, 0, 0), 1.0) | Sphere((1, 0, 0), 1.0), 27 / 12 * math.pi),
+    "two segments": (Segment(0, 3) - Segment(1, 2), 2.0),
+    "odd units": (Rectangle((1e5, 0), (2e5, 1e-4)) - Disk((1.5e5, 0), 1e-5), 10.0),
+    "tiny": (Disk((0, 0), 1e-9) - Disk((0, 0), 5e-10), 0.75e-18 * math.pi),
+    "somebody else's": (Triangle(), 0.5),
+    "somebody else's with a hole": (Triangle() - Disk((0.3, 0.3), 0.1), 0.5 - 0.01 * math.pi),
+    "rod in time": (Segment(0, 1) * Time(0, 2), 2.0),
+    "plate in time": (PLATE * Time(1, 3), 4 - 0.08 * math.pi),
+    "polygon": (polygon, 2.98),
+    "polygon, the other way around": (lambda: Polygon(CORNERS[::-1]), 3.0),
+    "polygon without a disk": (lambda: polygon() - Disk((0.7, 0.7), 0.2), 2.98 - 0.04 * math.pi),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_shapes_obey_the_laws(name: str) -> None:
+    if "polygon" in name:
+        pytest.importorskip("shapely")
+    shape, measure = SHAPES[name]
+    shape = shape if isinstance(shape, Domain) else shape()
+    assert shape.measure == pytest.approx(measure, rel=0.01)
+    check_domain(shape)
+
+
+def test_a_part_from_a_file_obeys_the_laws(tmp_path: Path) -> None:
+    part = stl(tmp_path)
+    assert part.measure == pytest.approx(3 * 12 * math.sin(math.pi / 12), rel=1e-6)
+    check_domain(part)
+    check_domain(part - Sphere((0, 0, 0), 0.5, name="void"), points=2000)
+
+
+def test_a_volume_and_a_cube_are_meshes_too(tmp_path: Path) -> None:
+    pyvista = pytest.importorskip("pyvista")
+    pyvista.ImageData(dimensions=(4, 4, 4)).cast_to_unstructured_grid().save(tmp_path / "grid.vtu")
+    grid = Mesh(tmp_path / "grid.vtu", name="wall")
+    assert grid.measure == pytest.approx(27) and grid.parts == ("wall",)
+    check_domain(grid, points=5000)
+    cube = pyvista.Cube().triangulate()
+    sides = Mesh(cube, parts=["top" if z > 0.4 else "rest" for z in cube.cell_centers().points[:, 2]])
+    assert sides.size("top") == pytest.approx(1) and sides.size() == pytest.approx(6)
+    for wrong, message in [
+        (lambda: Mesh(pyvista.Plane()), "closed surface, and this one has 40 open edges"),
+        (lambda: Mesh(tmp_path / "none.stl"), "There is no file"),
+        (lambda: Mesh(cube, parts=["a"]), "the part of each of 12 triangles"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+@pytest.mark.parametrize("how", ["even", "random", "quasi"])
+def test_points_on_a_circle_lie_on_it(how: Any) -> None:
+    hole = PLATE.boundary(2000, "hole", how)
+    away = hole.points - torch.tensor([0.5, 0.5], dtype=torch.float64)
+    assert float((away.norm(dim=1) - 0.2).abs().max()) < 1e-12
+    assert float((hole.normals + away / 0.2).abs().max()) < 1e-12  # out of the plate, into the hole
+    assert set(hole.parts) == {"hole"} and PLATE.size("hole") == pytest.approx(0.4 * math.pi)
+
+
+def test_parts_have_names() -> None:
+    assert PLATE.parts == ("left", "right", "bottom", "top", "hole")
+    span = PLATE * Time(0, 1)
+    assert span.names == ("x", "y", "t") and span.space == (0, 1)
+    assert span.parts == (*PLATE.parts, "start", "end") and span.walls == PLATE.parts
+    assert Box((0,) * 4, (1,) * 4).parts[:2] == ("x1-", "x1+")
+    assert (Segment(0, 1, names=["r"]) * Time(0, 1, name="s")).names == ("r", "s")
+    named = polygon(edges=["a", "b", "c", "d", "e", "f"])
+    assert named.parts == ("a", "b", "c", "d", "e", "f", "notch") and named.size("a") == 2
+    inner = Rectangle((0.2, 0.2), (0.4, 0.4), name="window")
+    assert (Rectangle((0, 0), (1, 1)) - inner).parts == ("left", "right", "bottom", "top", "window")
+
+
+def test_the_same_seed_gives_the_same_points() -> None:
+    for how in ("random", "quasi"):
+        one, two, other = (PLATE.interior(50, how, seed=seed) for seed in (1, 1, 2))  # type: ignore[arg-type]
+        assert torch.equal(one, two) and not torch.equal(one, other)
+    assert torch.equal(PLATE.boundary(50, seed=3).points, PLATE.boundary(50, seed=3).points)
+
+
+class Flawed(Triangle):
+    """A triangle in which one thing is wrong."""
+
+    def __init__(self, flaw: str) -> None:
+        self.flaw = flaw
+
+    @property
+    def measure(self) -> float:
+        return 0.52 if self.flaw == "the measure" else 0.5
+
+    def interior(self, n: int, how: Any = "random", *, seed: int = 0) -> torch.Tensor:
+        x = super().interior(n, how, seed=seed)
+        if self.flaw == "outside":
+            x = torch.cat([x[1:], torch.ones(1, 2, dtype=x.dtype)])
+        return x * 0.97 if self.flaw == "uniform" else x
+
+    def pieces(self) -> list[Piece]:
+        pieces = super().pieces()
+        if self.flaw == "a normal":
+            pieces[1] = edge("slope", (0, 1), (1, 0))
+        if self.flaw == "a size":
+            pieces[1] = replace(pieces[1], whole=1.1 * pieces[1].whole)
+        if self.flaw == "an edge":
+            pieces[1] = edge("slope", (0.9, 0), (0, 0.9))
+        return pieces
+
+
+@pytest.mark.parametrize(
+    ("flaw", "message"),
+    [
+        ("the measure", "the measure is 0.52, but by counting"),
+        ("outside", "points inside should be inside"),
+        ("uniform", "should be uniform"),
+        ("a normal", "normals should point outward"),
+        ("a size", "flows out where"),
+        ("an edge", "normals should point outward"),
+        ("none", ""),
+    ],
+)
+def test_a_flaw_is_noticed(flaw: str, message: str) -> None:
+    if not message:
+        check_domain(Flawed(flaw))
+        return
+    with pytest.raises(AssertionError, match=message):
+        check_domain(Flawed(flaw))
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Segment(1, 0), "`lower` should lie below `upper`"),
+        (lambda: Box((0, 0), (1, math.inf)), "`lower` should lie below `upper`"),
+        (lambda: Rectangle((0, 0, 0), (1, 1, 1)), "A Rectangle has two axes, got 3"),
+        (lambda: Rectangle((0, 0), (1, 1), names=("x", "x")), "2 different words"),
+        (lambda: Disk((0, 0, 0), 1.0), "should have 2 coordinates"),
+        (lambda: Disk((0, 0), -1.0), "positive radius"),
+        (lambda: Disk((0, 0), 1.0) - Sphere((0, 0, 0), 1.0), "same axes"),
+        (lambda: Disk((0, 0), 1.0) & Disk((5, 0), 1.0), "nothing in common"),
+        (lambda: (Disk((0, 0), 1.0) & Disk((1.5, 1.5), 1.0)).interior(5), "No point was found"),
+        (lambda: Time(1, 1), "a start before its end"),
+        (lambda: Segment(0, 1, names=["t"]) * Time(0, 1), "an axis 't' already"),
+        (lambda: PLATE.boundary(5, "lid"), "no part 'lid' of this boundary; its parts are left, right"),
+        (lambda: PLATE.size(["left", "lid"]), "no part 'lid'"),
+        (lambda: Polygon([(0, 0), (1, 1), (1, 0), (0, 1)]), "no polygon: Self-intersection"),
+        (lambda: Polygon([(0, 0), (1, 1)]), "at least three corners"),
+        (lambda: Polygon(CORNERS, edges=["a"]), "should name 6 edges, got 1"),
+        (lambda: Polygon([1, 2, 3]), "pairs of numbers"),  # type: ignore[list-item]
+    ],
+)
+def test_what_is_no_shape_is_refused(make: Any, message: str) -> None:
+    pytest.importorskip("shapely")
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_clouds_give_their_own_points() -> None:
+    angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)
+    rim = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    cloud = PointCloud(
+        0.5 * rim, {"upper": (rim[:50], 3 * rim[:50]), "lower": (rim[50:], rim[50:])}, measure=3.1
+    )
+    assert cloud.d == 2 and cloud.measure == 3.1 and cloud.parts == ("upper", "lower")
+    own = {tuple(point) for point in (0.5 * rim).tolist()}
+    for how in ("even", "random", "quasi"):
+        assert {tuple(point) for point in cloud.interior(20, how).tolist()} <= own  # type: ignore[arg-type]
+    edge = cloud.boundary(10, "upper")
+    assert len(edge) == 10 and torch.allclose(edge.normals, edge.points) and set(edge.parts) == {"upper"}
+    assert len(cloud.boundary(1000)) == 100 and bool(torch.isnan(edge.sizes).all())
+    for refused in (lambda: cloud.contains(edge.points), cloud.pieces):
+        with pytest.raises(TypeError, match="A point cloud"):
+            refused()
+    for wrong, message in [
+        (lambda: PointCloud(rim, {}).measure, "knows no measure"),
+        (lambda: PointCloud(rim, {"a": (rim, rim[:5])}), "a normal for each point"),
+        (lambda: PointCloud(rim, {"a": (rim, 0 * rim)}), "normal of length 0"),
+        (lambda: PointCloud(rim[:0], {}), "should be finite points"),
+    ]:
+        with pytest.raises(ValueError, match=message):
+            wrong()
+
+
+def test_the_room_is_there() -> None:
+    assert gb.geometry.Disk is Disk and gb.testing.check_domain is check_domain
+
+
+def test_shapes_can_be_copied_and_sent() -> None:
+    assert PLATE.size() > 0  # its pieces are made
+    for again in (copy.deepcopy(PLATE), pickle.loads(pickle.dumps(PLATE))):
+        assert again == PLATE and torch.equal(again.boundary(20).points, PLATE.boundary(20).points)
