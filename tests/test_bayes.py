@@ -45,7 +45,7 @@ def check_uniform(found: np.ndarray, draws: int, bins: int) -> None:
 
 
 def test_hmc_is_calibrated_by_simulation() -> None:
-    check_uniform(ranks(8, draws=19), draws=19, bins=2)
+    check_uniform(ranks(16, draws=19), draws=19, bins=4)
 
 
 @pytest.mark.long
@@ -58,32 +58,32 @@ def test_the_moments_of_the_chain_are_the_closed_form(sampler: Any) -> None:
     fitted, seen = simulate(THETA, torch.Generator().manual_seed(0))
     mean, covariance = posterior(seen)
     with untouched():
-        hmc = HMC(fitted, fitted, draws=300, warmup=100, leapfrog=7, sampler=sampler, **LINE)
+        hmc = HMC(fitted, fitted, draws=500, warmup=100, leapfrog=7, sampler=sampler, **LINE)
     drawn = torch.stack([part.flatten() for part in hmc.stacked.values()], dim=1)
     sd = covariance.diagonal().sqrt()
-    assert ((drawn.mean(0) - mean).abs() < 0.2 * sd).all()
-    assert (drawn.T.cov() - covariance).abs().max() < 0.25 * covariance.abs().max()
+    assert ((drawn.mean(0) - mean).abs() < 0.15 * sd).all()
+    assert (drawn.T.cov() - covariance).abs().max() < 0.2 * covariance.abs().max()
     found = hmc.diagnostics
-    assert found.verdict.startswith("The chains agree") and "2 chains of 300" in repr(found)
+    assert found.verdict.startswith("The chains agree") and "2 chains of 500" in repr(found)
     assert (found.acceptance > 0.6).all() and (found.divergences == 0).all() and (found.bfmi > 0.5).all()
     assert max(found.rhat.values()) < 1.05 and min(found.ess.values()) > 100
     kept = found.to_arviz()
-    assert kept.posterior["prediction"].shape == (2, 300, 16)
+    assert kept.posterior["prediction"].shape == (2, 500, 16)
     x = np.linspace(0, 1, 5)[:, None]
     rows = np.hstack([x, np.ones_like(x)])
     expected = np.sqrt(np.einsum("ni,ij,nj->n", rows, covariance.numpy(), rows))
-    assert scale(hmc, x)[:, 0] == pytest.approx(expected, rel=0.25)
+    assert scale(hmc, x)[:, 0] == pytest.approx(expected, rel=0.2)
 
 
 def test_a_mean_field_has_the_mean_and_the_conditional_spreads_of_the_posterior() -> None:
     fitted, seen = simulate(THETA, torch.Generator().manual_seed(0))
     mean, covariance = posterior(seen)
     with untouched():
-        vi = MeanFieldVI(fitted, kl=1.0, prior=Prior(1.0), steps=2000, learning_rate=0.03, **LINE)
+        vi = MeanFieldVI(fitted, kl=1.0, prior=Prior(1.0), steps=3000, learning_rate=0.03, **LINE)
     assert torch.allclose(vi.mean, mean, atol=0.05)
     conditional = torch.linalg.inv(covariance).diagonal() ** -0.5  # the best a diagonal normal can do
     assert torch.allclose(vi.spread, conditional, rtol=0.1)
-    assert "evidence lower bound" in repr(vi) and len(vi.history) == 2000
+    assert "evidence lower bound" in repr(vi) and len(vi.history) == 3000
 
 
 def test_a_tempered_posterior_says_so() -> None:

@@ -9,6 +9,7 @@ import json
 import os
 import re
 import resource
+import shutil
 import struct
 import subprocess
 import sys
@@ -23,9 +24,12 @@ import numpy as np
 import pytest
 
 import guardband as gb
+from guardband.fields import verify
 from guardband.files import UnsafeFile, read_bytes
 from guardband.limits import shown
 from guardband.store import MANIFEST, versions
+from guardband.studies import records
+from guardband.studies.base import key_of
 from helpers import ROOT
 
 PAGE = (ROOT / "SECURITY.md").read_text()
@@ -118,6 +122,26 @@ ATTACKS: dict[str, Callable[[Path], Any]] = {
     ),
     "a name of another folder": lambda folder: forged(folder, lambda m: m.update(files={"../x": {}})),
 }
+
+
+def far_away(folder: Path) -> None:
+    """A distance to more neighbors than there are points."""
+    net = gb.mlp(1, [4])
+    made = gb.calibrate(
+        gb.predictors.Distance(net, np.linspace(0, 1, 50)), np.linspace(2, 3, 30), np.zeros(30)
+    )
+    gb.save(made, folder, overwrite=True)
+    forged(folder, lambda m: fields(m)["predictor"]["fields"].update(n_neighbors=4_000_000))
+
+
+def wide_words(folder: Path) -> None:
+    """Groups of which one has a long name, to whose width all are kept."""
+    words = {"words": ["a" * 40_000] + ["b"] * 10_000}
+    forged(folder, lambda m: fields(m).update(groups=words))
+
+
+ATTACKS |= {"more neighbors than points": far_away, "one long word among many": wide_words}
+
 
 LOADER = """
 import json, resource, sys, time
@@ -339,6 +363,67 @@ def test_a_hostile_file_takes_little_time_and_memory(name: str, tmp_path: Path) 
     found, seconds, memory = measured(tmp_path / name, sound)
     print(f"{name}: {seconds:.2f} CPU s, {memory / 2**20:.0f} MiB; a small sound file: {usual:.2f} CPU s")
     assert found.startswith("TableError") and seconds - usual < SECONDS and memory < ROOM
+
+
+def stored(folder: Path) -> Path:
+    pytest.importorskip("zarr")
+    made = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
+    return gb.band_over(made, {"x": np.linspace(0, 1, 40)}, levels=0.9, chunk=20).to_zarr(
+        folder / "field.zarr"
+    )
+
+
+def linked(store: Path) -> None:
+    (store / "mean").rename(store.parent / "elsewhere")
+    (store / "mean").symlink_to(store.parent / "elsewhere")
+
+
+def reshaped(store: Path, size: int) -> None:
+    """Metadata that claim so many chunks of one point."""
+    path = store / "mean" / "zarr.json"
+    about = json.loads(path.read_text())
+    about["shape"], about["chunk_grid"]["configuration"]["chunk_shape"] = [size], [1]
+    path.write_text(json.dumps(about))
+
+
+STORES: dict[str, Callable[[Path], Any]] = {
+    "an array is a link": linked,
+    "metadata are a hole of 1 GiB": lambda store: hole(store / "mean" / "zarr.json", 2**30),
+    "metadata are brackets": lambda store: (store / "mean" / "zarr.json").write_text("[" * 200_000),
+    "metadata of the store are brackets": lambda store: (store / "zarr.json").write_text("[" * 200_000),
+    "a million chunks": lambda store: reshaped(store, 10**6),
+    "chunks are a link": lambda store: (
+        (store / "mean" / "c").rename(store.parent / "c"),
+        (store / "mean" / "c").symlink_to(store.parent / "c"),
+    ),
+}
+
+
+@pytest.mark.parametrize("noted", [True, False])
+@pytest.mark.parametrize("name", STORES)
+def test_a_hostile_store_is_not_sound(name: str, noted: bool, tmp_path: Path) -> None:
+    store = stored(tmp_path)
+    if not noted:
+        shutil.rmtree(next(path for path in tmp_path.iterdir() if path != store))
+    STORES[name](store)
+    started = time.process_time()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    try:
+        assert not verify(store).sound
+    except ValueError as error:
+        assert "is no Zarr store" in str(error)
+    assert time.process_time() - started < SECONDS
+    assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024 < ROOM
+
+
+@pytest.mark.parametrize("cell", [{}, [], {"experiment": 1, "method": "m", "training": {"seed": "first"}}])
+def test_results_of_no_cell_are_not_packed(cell: Any, tmp_path: Path) -> None:
+    key = key_of(cell)
+    (tmp_path / "cells").mkdir()
+    result = records.sealed({"key": key, "cell": cell, "found": {}})
+    (tmp_path / "cells" / f"{key}.json").write_text(result)
+    with pytest.raises(records.DamagedResults, match="of no cell that a study has"):
+        records.pack(tmp_path)
 
 
 def test_an_array_that_is_named_often_is_read_once(tmp_path: Path) -> None:

@@ -444,18 +444,21 @@ def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, c
     else:
         write(path, TABLE)
     sound, dice, refused = path.read_bytes(), random.Random(count), 0
-    reader = tables.READERS[path.suffix]  # where it stands: a process for each would take an hour
+    here = kind in ("csv", "npz")  # for the others a separate process for each case would take an hour
     for _ in range(count):
         changed = bytearray(sound)
         for mutate in dice.choices(MUTATIONS, k=dice.choice([1, 1, 2, 4])):
             mutate(changed, dice)
-        data = bytes(changed)
+        path.write_bytes(changed)
         try:
-            table = Table.gathered(data, reader)
+            table = read(path) if here else Table.gathered(bytes(changed), tables.READERS[path.suffix])
             assert np.isfinite(
                 table.matrix([n for n in table.names if table.column(n).dtype.kind == "f"])
             ).all()
-        except Exception as error:  # which `read` turns into a TableError
-            assert not isinstance(error, MemoryError)
+        except TableError as error:
+            assert not here or str(path) in str(error)
+            refused += 1
+        except Exception as error:  # of the library: `read` makes a TableError of it
+            assert not here and not isinstance(error, MemoryError), error
             refused += 1
     assert refused > count / 4

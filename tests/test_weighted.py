@@ -202,7 +202,7 @@ def test_a_kernel_centered_on_the_query_is_caught() -> None:
 @pytest.mark.parametrize("kernel", ["gauss", "box"])
 def test_localized_covers(kernel: Any) -> None:
     localized = RandomlyLocalized(0.2, kernel=kernel)
-    check_calibrator(localized, worlds=[HETEROSKEDASTIC], sizes=(30, 100), levels=(0.5, 0.8, 0.9), draws=1000)
+    check_calibrator(localized, worlds=[HETEROSKEDASTIC], sizes=(30, 100), levels=(0.5, 0.8, 0.9), draws=2000)
 
 
 def test_the_bandwidth_follows_the_effective_size() -> None:

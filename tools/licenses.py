@@ -1,4 +1,4 @@
-"""The licences of all that guardband needs at run time, with its extras; exits with 1 if one is of the GPL.
+"""The licenses of everything guardband needs at run time, extras included; exits with 1 if one is a GPL.
 
 python tools/licenses.py
 """
@@ -12,7 +12,7 @@ from importlib import metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-EXTRAS = ("bayes", "scale", "export", "tables", "mesh")
+EXTRAS = ("bayes", "scale", "export", "tables", "mesh", "geometry")
 REFUSED = re.compile(r"\bA?GPL|\bGNU (?:Affero )?General Public", re.IGNORECASE)
 
 
@@ -34,7 +34,7 @@ def needed(name: str, extras: tuple[str, ...], found: dict[str, metadata.Distrib
             needed(wanted.name, tuple(sorted(wanted.extras)), found)
 
 
-def licence(package: metadata.Distribution) -> str:
+def license_of(package: metadata.Distribution) -> str:
     """What a package says of itself, in few words."""
     about = package.metadata
     classes = [
@@ -48,7 +48,7 @@ def main() -> int:
     """List, and say whether all may be used."""
     found: dict[str, metadata.Distribution | None] = {}
     needed("guardband", EXTRAS, found)
-    said = {name: licence(package) for name, package in sorted(found.items()) if package}
+    said = {name: license_of(package) for name, package in sorted(found.items()) if package}
     for name, words in said.items():
         print(f"{name:22} {words[:80]}")
     if missing := sorted(name for name, package in found.items() if package is None):

@@ -32,7 +32,7 @@ SWELL, SMALL = 32, 64 * MIB
 """The columns of a data file take at most so many times its bytes, or so much more where it is small."""
 
 SECONDS = 10
-"""CPU seconds that a library of others may take to read a data file, and one more for each MiB of it."""
+"""CPU seconds that another library may take to read a data file, and one more for each MiB of it."""
 
 COUNTS = 2**25
 """Points covered in all draws of a result, whose law is computed when a page is made."""
@@ -73,7 +73,7 @@ def shown(value: object) -> str:
 
 
 def printable(text: str) -> str:
-    r"""A sentence with names of strangers in it: what would move the cursor or turn letters is escaped.
+    r"""A sentence with untrusted names in it: characters that would move the cursor are escaped.
 
     >>> print(printable("Column `\x1b[2J` in µm²"))
     Column `\x1b[2J` in µm²

@@ -110,6 +110,7 @@ def study_table(folder: Folder) -> None:
         ArithmeticError,
         OSError,
         RecursionError,
+        MemoryError,
     ) as error:
         fail(f"No page can be made of the results in {folder}: {type(error).__name__}, {shown(str(error))}.")
     typer.echo(f"{len(found)} results: {folder / 'README.md'}")

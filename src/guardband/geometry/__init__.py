@@ -1,8 +1,8 @@
 """Where a problem lives: shapes with named axes, and boundaries of named parts with outward normals.
 
 `domain.py` says what a shape is, `laws.py` what all obey; `box.py` and `round.py` are exact primitives,
-`polygon.py` and `mesh.py` come from corners and files, `cloud.py` from points; `sets.py` puts shapes
-together, `time.py` lets them last.
+`polygon.py` and `mesh.py` come from corners and files, `cloud.py` from points; `sets.py` combines
+shapes, `time.py` adds a time axis.
 """
 
 from guardband.geometry.box import Box, Rectangle, Segment

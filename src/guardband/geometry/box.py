@@ -12,7 +12,7 @@ from torch import Tensor
 
 from guardband.geometry.domain import Domain, Piece, Placed, axis_names
 
-FACES = {
+FACES: dict[int, tuple[tuple[str, str], ...]] = {
     1: (("left", "right"),),
     2: (("left", "right"), ("bottom", "top")),
     3: (("left", "right"), ("front", "back"), ("bottom", "top")),

@@ -20,13 +20,13 @@ class Rays:
     """A surface of triangles (m, 3, 3), to be asked."""
 
     def __init__(self, triangles: np.ndarray) -> None:
-        self.first = triangles[:, 0]
-        self.across = triangles[:, 1:] - triangles[:, :1]  # the two edges from the first corner
+        self.first: np.ndarray = triangles[:, 0]
+        self.across: np.ndarray = triangles[:, 1:] - triangles[:, :1]  # the two edges from the first corner
         flat = triangles[:, :, :2]
         low, high = flat.min(1), flat.max(1)
-        self.origin = low.min(0)
-        self.per_axis = max(1, math.isqrt(len(triangles)))
-        self.cell = (high.max(0) - self.origin) / self.per_axis
+        self.origin: np.ndarray = low.min(0)
+        self.per_axis: int = max(1, math.isqrt(len(triangles)))
+        self.cell: np.ndarray = (high.max(0) - self.origin) / self.per_axis
         from_, to = (self._cell(corner) for corner in (low, high))
         wide = to - from_ + 1
         owner = np.repeat(np.arange(len(triangles)), wide.prod(1))
@@ -34,8 +34,8 @@ class Rays:
         cells = from_[owner] + np.stack([number // wide[owner, 1], number % wide[owner, 1]], axis=1)
         keys = self._key(cells)
         order = np.argsort(keys, kind="stable")
-        self.members = owner[order]
-        self.starts = np.searchsorted(keys[order], np.arange(self.per_axis**2 + 1))
+        self.members: np.ndarray = owner[order]
+        self.starts: np.ndarray = np.searchsorted(keys[order], np.arange(self.per_axis**2 + 1))
 
     def _cell(self, points: np.ndarray) -> np.ndarray:
         return ((points[:, :2] - self.origin) / self.cell).astype(int).clip(0, self.per_axis - 1)

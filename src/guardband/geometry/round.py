@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ class _Ball(Domain):
     center_at: tuple[float, ...]
     radius: float
     name: str = "rim"
+    dimension: ClassVar[int]
 
     def __init__(self, center: Sequence[float], radius: float, *, name: str = "rim") -> None:
         object.__setattr__(self, "center_at", tuple(float(c) for c in center))
@@ -27,8 +29,6 @@ class _Ball(Domain):
                 f"{type(self).__name__}(center, radius) should have {self.dimension} coordinates and a "
                 f"positive radius, got {self.center_at} and {self.radius}."
             )
-
-    dimension = 0
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.center_at}, {self.radius})"

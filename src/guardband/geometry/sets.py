@@ -6,12 +6,16 @@ where the whole lies behind it and not before it; with the normal turned around,
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TypeAlias
 
 from torch import Tensor
 
 from guardband.geometry.domain import Domain, Piece
+
+Ends: TypeAlias = tuple[float, ...]
+Choice: TypeAlias = Callable[[float, float], float]
 
 
 @dataclass(frozen=True)
@@ -52,13 +56,11 @@ class Combination(Domain):
         """The upper end of each axis."""
         return self._ends(self.first.upper, self.second.upper, max, min)
 
-    def _ends(
-        self, first: tuple[float, ...], second: tuple[float, ...], wide: object, narrow: object
-    ) -> tuple[float, ...]:
+    def _ends(self, first: Ends, second: Ends, wide: Choice, narrow: Choice) -> Ends:
         if self.how == "without":
             return first
         pick = wide if self.how == "or" else narrow
-        return tuple(pick(a, b) for a, b in zip(first, second, strict=True))  # type: ignore[operator]
+        return tuple(pick(a, b) for a, b in zip(first, second, strict=True))
 
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie in the whole."""

@@ -183,6 +183,8 @@ def _tree_of(points: np.ndarray) -> Any:
 
 def _nearest(tree: Any, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
     """Distances and positions of the k nearest points, (n, k); of x itself not, if it is to be left out."""
+    if not 1 <= k < tree.n:  # a forged file may say anything
+        raise ValueError(f"{k} neighbors cannot be found among {tree.n} points.")
     distances, nearest = tree.query(x, k + 1, workers=torch.get_num_threads())
     drop = left_out & (distances[:, :1] == 0)
     return np.where(drop, distances[:, 1:], distances[:, :-1]), np.where(

@@ -1,7 +1,7 @@
 """Tables: columns with names, from and to files.
 
-`table.py` is a table in memory; `text.py` (.csv) and `arrays.py` (.npz) read and write it, and `foreign.py`
-does by the libraries of others, which read in a process of their own (`apart.py`).
+`table.py` is a table in memory; `text.py` reads and writes .csv, `arrays.py` .npz, and `foreign.py` the
+formats of other libraries, which read in a separate process (`apart.py`).
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ def read(path: str | os.PathLike[str]) -> Table:
     the last dimension running fastest; times stay numbers in the file's own units. A .npz holds
     arrays (n,), or (n, k), which become columns name0, name1, ...
 
-    Files of strangers may be read: a .parquet or .nc is unpacked by the libraries of others in a process
-    of its own, which takes a second, and ends there if it runs on or asks for too much memory.
+    Untrusted files may be read. A .parquet or .nc is unpacked by another library, in a separate process,
+    which takes about a second and is ended if it needs too much time or memory.
 
     >>> import tempfile
     >>> from pathlib import Path

@@ -1,7 +1,7 @@
-"""Apart: a process of its own, in which libraries of others read a file, with limits of time and memory.
+"""Apart: other libraries read a file in a separate process, limited in time and memory.
 
-A forged .nc can make HDF5 run on, and some kilobytes of .parquet unpack to gigabytes: what goes wrong there
-ends there, and here in a `TableError`.
+A forged .nc can make HDF5 loop, and a few kilobytes of .parquet can unpack to gigabytes. What goes wrong
+stays in that process, and becomes a `TableError` here.
 """
 
 from __future__ import annotations
@@ -19,9 +19,12 @@ from guardband.tables import arrays, foreign
 from guardband.tables.table import Reader, Table, TableError, Unsound
 
 READERS: dict[str, Reader] = {".parquet": foreign.read_parquet, ".nc": foreign.read_netcdf}
-LIBRARIES = {".parquet": ("pyarrow", "pyarrow.parquet"), ".nc": ("xarray", "h5py", "h5netcdf", "scipy.io")}
+LIBRARIES: dict[str, tuple[str, ...]] = {
+    ".parquet": ("pyarrow", "pyarrow.parquet"),
+    ".nc": ("xarray", "h5py", "h5netcdf", "scipy.io"),
+}
 ALONE = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""Threads and allocators that set memory aside would soon be over the limit."""
+"""More threads, or an allocator that reserves memory, would soon exceed the limit."""
 
 
 def read(path: Path) -> bytes:

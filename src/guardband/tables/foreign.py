@@ -1,4 +1,4 @@
-"""Foreign formats: Parquet, NetCDF and VTK, by the libraries of others. `apart.py` says where they read."""
+"""Foreign formats: Parquet, NetCDF and VTK, by other libraries; they read where `apart.py` says."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ def wrong(name: str, row: int, should: str, got: object) -> TableError:
 
 def check_cells(rows: int, columns: int) -> None:
     """Whether a table can be so large."""
-    if rows < 0 or columns > WIDEST or rows * columns > CELLS:
+    if columns > WIDEST or rows * columns > CELLS:
         limits = f"{WIDEST} columns and {CELLS} cells"
         raise TableError(f"A table should have at most {limits}, got {rows} x {columns}. Split it.")
 
@@ -226,7 +226,7 @@ class Budget:
     """
 
     def __init__(self, size: int) -> None:
-        self.left = SWELL * size + SMALL
+        self.left: int = SWELL * size + SMALL
 
     def take(self, rows: int, columns: int, width: int = 8) -> None:
         """Count cells of `width` bytes that are about to be read."""
