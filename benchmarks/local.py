@@ -40,7 +40,7 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 POOL, DRAWS, LEVEL = 8000, 1000, "0.95"
 FIELDS: dict[str, tuple[Problem, noise.Noise, int, str]] = {
     "oscillator": (DampedOscillator(), noise.Islands(), 1000, "10-19"),
-    "A": (AllenCahn2D(), noise.Disc(), 2000, "10-15"),
+    "A": (AllenCahn2D(), noise.NoisyDisk(), 2000, "10-15"),
     "B": (AllenCahn2D(), noise.Ring(), 2000, "10-15"),
     "C": (AllenCahn2D(), noise.DiscAndCorner(), 2000, "10-15"),
     "front": (AllenCahn2D(), noise.Front(), 2000, "10-15"),

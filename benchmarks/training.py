@@ -78,7 +78,7 @@ class Work:
         self.weights = settings.weights
         (self.condition,) = problem.conditions()
         self.inside = problem.domain.grid(settings.collocation, dtype=dtype)
-        self.faces = self.condition.points(problem.domain, settings.boundary).to(dtype)
+        self.faces = self.condition.points(problem.domain, settings.boundary).points.to(dtype)
         self.data = problem.observe(settings.train, noise=settings.noise, seed=seed, dtype=dtype)
         self.sizes = [problem.domain.d, *settings.widths, 1]
 
@@ -87,8 +87,8 @@ class Work:
 
     def jets(self, *, compile: bool) -> Callable[[nn.Module], Callable[[Tensor], Field]]:
         def field_of(net: nn.Module) -> Callable[[Tensor], Field]:
-            needs = needs_of(self.problem.residual, net, self.inside)
-            return differentiate(net, needs, compile=compile)
+            needs = needs_of(self.problem.misses, net, self.inside, self.problem.names)
+            return differentiate(net, needs, self.problem.names, compile=compile)
 
         return field_of
 
@@ -100,7 +100,7 @@ class Work:
         else:
             on_faces, at_data = net(self.faces), net(self.data.x)
         physics, boundary, data = self.weights
-        residual = self.problem.residual(self.inside, field(self.inside)).square().mean()
+        residual = self.problem.misses(self.inside, field(self.inside)).square().mean()
         target = self.problem.solution(self.faces)
         conditions = (on_faces - target).square().mean()
         return physics * residual + boundary * conditions + data * (at_data - self.data.y).square().mean()

@@ -31,13 +31,17 @@ SECTIONS = {
     "Predictors": """
         predictors.MeanOnly predictors.Given predictors.Distance predictors.LatentDistance predictors.Dropout
         predictors.Ensemble predictors.LastLayerLaplace predictors.Laplace predictors.MeanFieldVI
-        predictors.HMC predictors.Draws predictors.PredictionFunction
+        predictors.HMC predictors.Draws predictors.Outputs predictors.PredictionFunction
+    """,
+    "Shapes": """
+        Segment Rectangle Box Disk Sphere Polygon Mesh PointCloud Time
+        geometry.Domain geometry.Boundary geometry.Piece geometry.edge geometry.Combination geometry.TimeSpan
     """,
     "Problems and training": """
-        problems.Problem problems.Box problems.Face problems.Dirichlet problems.Neumann problems.Initial
-        problems.Condition problems.Field problems.AutogradField
+        Problem problems.Field problems.AutogradField problems.Names
+        Dirichlet Neumann Robin Periodic Initial PointValue problems.Condition
         problems.Poisson1D problems.AllenCahn2D problems.Helmholtz3D problems.DampedOscillator
-        problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.Disc
+        problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.NoisyDisk
         problems.noise.Ring problems.noise.DiscAndCorner problems.noise.Front
         mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged
     """,
@@ -63,7 +67,7 @@ SECTIONS = {
     "The paper": "paper.study paper.settings paper.Settings paper.recipe paper.likelihood",
     "For authors of methods": """
         testing.check_predictor testing.check_score testing.check_threshold testing.check_calibrator
-        testing.check_problem testing.exchangeable
+        testing.check_problem testing.check_domain testing.exchangeable
         testing.two_groups testing.new_sensors testing.World testing.Draw testing.untouched
         conformal.Score conformal.Symmetric conformal.Calibrator conformal.Learned conformal.Threshold
         conformal.Size conformal.ScoreCalibrated conformal.CoverageLaw

@@ -51,7 +51,7 @@ class Relaxation(Problem):
     domain = Box((0,), (1,))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        return u.first(0) + u.value - self.f[: len(x)].to(x)
+        return u.d(0) + u.value - self.f[: len(x)].to(x)
 
     def conditions(self) -> list[Condition]:
         return []

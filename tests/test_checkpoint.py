@@ -31,7 +31,7 @@ class Rod(Problem):
     domain = Box((0,), (1,))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        return u.second(0, 0) - self.source(x)
+        return u.d(0, 0) - self.source(x)
 
     def conditions(self) -> list[Condition]:
         return [Dirichlet(self.ends)]
@@ -130,7 +130,7 @@ class Heat(Problem):
     weight = torch.ones(1, 1)
 
     def residual(self, x, u):
-        return u.second(0, 0) + x @ self.weight
+        return u.d(0, 0) + x @ self.weight
 
     def conditions(self):
         return [Dirichlet(lambda x: 0 * x)]
@@ -212,7 +212,7 @@ def test_the_points_fill_the_box_and_no_derivative_of_the_fields_vanishes(d: int
     for field in identities.fields_on(box, 2):
         u = AutogradField(field, x)
         for axes in ((), (0,), (d - 1, d - 1), (0, d - 1)):
-            assert bool((u.derivative(*axes).abs().amax(0) > 1e-3).all())
+            assert bool((u.d(*axes).abs().amax(0) > 1e-3).all())
 
 
 def test_values_are_compared_to_a_millionth() -> None:

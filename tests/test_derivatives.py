@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from guardband.geometry import Segment
 from guardband.pinn import jets
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
@@ -21,16 +22,19 @@ from guardband.problems import (
     Condition,
     DampedOscillator,
     Dirichlet,
-    Face,
     Field,
     Helmholtz3D,
-    Initial,
     Neumann,
     Poisson1D,
     Problem,
+    Robin,
 )
 
-LAPLACIAN = Needs(laplacian=True)
+LAPLACIAN = Needs(laplacians=frozenset({(0, 1)}))
+
+
+def needs(*derivatives: tuple[int, ...], over: tuple[int, ...] = ()) -> Needs:
+    return Needs(frozenset(derivatives), frozenset({over} if over else ()))
 
 
 def points(n: int, d: int) -> Tensor:
@@ -73,15 +77,16 @@ def test_jets_equal_autograd(d: int, activation: Any, dropout: Any) -> None:
     net = mlp(d, [7, 12, 5], outputs=2, activation=activation, dropout=p, where=where).double()
     net.set_domain(Box((-1,) * d, (2,) * d))
     x = points(40, d)
-    assert gap(net, x, LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
-    some = Needs(first=frozenset({0}), second=frozenset({(d - 1, d - 1)}))
-    assert gap(net, x, some, lambda u: [u.value, u.first(0), u.second(d - 1, d - 1)]) < 1e-10
-    both = Needs(laplacian=True, second=frozenset({(0, 0)}))
-    assert gap(net, x, both, lambda u: [u.laplacian, u.second(0, 0), u.grad]) < 1e-10
-    assert gap(net, x, Needs(first=frozenset(range(d))), lambda u: [u.value, u.grad]) < 1e-10
+    whole = needs(over=tuple(range(d)))
+    assert gap(net, x, whole, lambda u: [u.value, u.laplacian]) < 1e-10
+    some = needs((0,), (d - 1, d - 1))
+    assert gap(net, x, some, lambda u: [u.value, u.d(0), u.d(d - 1, d - 1)]) < 1e-10
+    both = needs((0, 0), over=tuple(range(d)))
+    assert gap(net, x, both, lambda u: [u.laplacian, u.d(0, 0), u.grad]) < 1e-10
+    assert gap(net, x, needs(*((i,) for i in range(d))), lambda u: [u.value, u.grad]) < 1e-10
     constrained = Constrained(net, lambda x: x[:, :1] ** 2, lambda x: (1 - x**2).prod(dim=1, keepdim=True))
-    assert gap(constrained, x, LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
-    assert gap(constrained, x, some, lambda u: [u.value, u.first(0), u.second(d - 1, d - 1)]) < 1e-10
+    assert gap(constrained, x, whole, lambda u: [u.value, u.laplacian]) < 1e-10
+    assert gap(constrained, x, some, lambda u: [u.value, u.d(0), u.d(d - 1, d - 1)]) < 1e-10
 
 
 @pytest.mark.parametrize("widths", [[3], [16] * 6, [1, 40, 2]])
@@ -114,19 +119,57 @@ def test_other_networks_go_by_autograd(net: nn.Module) -> None:
     assert isinstance(differentiate(net, LAPLACIAN)(torch.zeros(3, 2)), AutogradField)
 
 
-def test_mixed_and_higher_derivatives_go_by_autograd() -> None:
+FOUR = needs((0,), (1,), (0, 1), (1, 1), (0, 0, 0), (0, 0, 0, 0), (1, 1, 1))
+
+
+def four(u: Field) -> list[Tensor]:
+    """First to fourth derivatives, in the order of axes in which a person may ask for them."""
+    return [
+        u.value,
+        u.d(0),
+        u.d(1, 0),
+        u.d(1, 1),
+        u.d(0, 0, 0),
+        u.d(1, 1, 1),
+        u.d(0, 0, 0, 0),
+        u["u1"].d("x", "y"),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["plain", "periodic", "fourier", "both", "dropout", "hard"])
+@pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda f: f.__name__)
+def test_mixed_third_and_fourth_derivatives_go_by_jets(activation: Any, kind: str) -> None:
+    options: dict[str, Any] = {}
+    if kind in ("periodic", "both"):
+        options["periodic"] = "y" if kind == "both" else ("x", 1)
+    if kind in ("fourier", "both"):
+        options["fourier"] = (5, 2.0)
+    if kind == "dropout":
+        options |= {"dropout": 0.3, "where": "all"}
+    net = mlp(2, [7, 9], outputs=3, activation=activation, **options).double()
+    net.set_domain(Box((-1, 0), (2, 0.5)))
+    whole: nn.Module = net
+    if kind == "hard":
+        bubble = lambda x: torch.cat([torch.sin(x[:, :1] * x[:, 1:]), x.prod(1, keepdim=True), x[:, :1]], 1)  # noqa: E731
+        whole = Constrained(net, lambda x: torch.exp(x[:, :1]).expand(-1, 3) * x[:, 1:], bubble)
+    for n in (3, TILE + 5) if kind == "both" else (20,):
+        assert gap(whole, points(n, 2), FOUR, four) < 1e-9
+
+
+def test_what_jets_do_not_carry_goes_by_autograd() -> None:
     net, x = mlp(2, [8]).double(), points(5, 2)
-    for needs in (Needs(second=frozenset({(0, 1)})), Needs(higher=True)):
-        assert isinstance(differentiate(net, needs)(x), AutogradField)
+    for beyond in (needs((0, 0, 1)), needs((0,) * 5), needs((0, 0, 1, 1))):
+        assert beyond.channels() is None and isinstance(differentiate(net, beyond)(x), AutogradField)
     u = differentiate(net, LAPLACIAN)(x)
-    assert torch.allclose(u.derivative(0, 1, 1), AutogradField(net, x).derivative(0, 1, 1))
+    assert torch.allclose(u.d(0, 1, 1), AutogradField(net, x).d(0, 1, 1))
+    assert torch.allclose(u.d(0, 0, 0, 0, 0), AutogradField(net, x).d(0, 0, 0, 0, 0))
 
 
 def test_a_derivative_not_foreseen_is_refused_where_dropout_would_draw_new_masks() -> None:
     net = mlp(2, [8], dropout=0.5)
     u = differentiate(net, LAPLACIAN)(torch.zeros(3, 2))
     with pytest.raises(RuntimeError, match="Ask for the same derivatives at every call"):
-        u.second(0, 1)
+        u.d(0, 1)
 
 
 def test_values_alone_cost_one_ordinary_pass() -> None:
@@ -137,17 +180,17 @@ def test_values_alone_cost_one_ordinary_pass() -> None:
 
 def test_the_needs_of_an_equation_are_what_it_asked_for() -> None:
     for problem, expected in (
-        (AllenCahn2D(), Needs(laplacian=True)),
-        (Helmholtz3D(), Needs(laplacian=True)),
-        (Poisson1D(), Needs(second=frozenset({(0, 0)}))),
-        (DampedOscillator(), Needs(first=frozenset({0}), second=frozenset({(0, 0)}))),
+        (AllenCahn2D(), needs(over=(0, 1))),
+        (Helmholtz3D(), needs(over=(0, 1, 2))),
+        (Poisson1D(), needs((0, 0))),
+        (DampedOscillator(), needs((0,), (0, 0))),
     ):
         d = problem.domain.d
-        assert needs_of(problem.residual, mlp(d, [4]), torch.zeros(3, d)) == expected
+        assert needs_of(problem.misses, mlp(d, [4]), torch.zeros(3, d), problem.names) == expected
     net = mlp(2, [4], dropout=0.5)
-    fourth = needs_of(lambda x, u: u.derivative(0, 0, 1, 1) + u.second(0, 1), net, torch.zeros(3, 2))
-    assert fourth == Needs(second=frozenset({(0, 1)}), higher=True) and net.training
-    assert needs_of(lambda x, u: u.grad.sum(-1), net, torch.zeros(3, 2)) == Needs(first=frozenset({0, 1}))
+    fourth = needs_of(lambda x, u: u.d(1, 0, 0, 1) + u.d(1, 0), net, torch.zeros(3, 2))
+    assert fourth == needs((0, 0, 1, 1), (0, 1)) and net.training
+    assert needs_of(lambda x, u: u.grad.sum(-1), net, torch.zeros(3, 2)) == needs((0,), (1,))
     assert needs_of(lambda x, u: u.value, net, torch.zeros(3, 2)).only_value
 
 
@@ -188,32 +231,35 @@ def test_fused_jets_equal_autograd(really: bool, monkeypatch: pytest.MonkeyPatch
         monkeypatch.setattr(jets, "compiled_passes", lambda: plain)
     net = mlp(2, [6, 5], dropout=0.2).double()
     assert gap(net, points(20, 2), LAPLACIAN, lambda u: [u.value, u.laplacian], compile=True) < 1e-10
-    some = Needs(first=frozenset({0}), second=frozenset({(1, 1)}))
-    assert gap(net, points(20, 2), some, lambda u: [u.first(0), u.second(1, 1)], compile=True) < 1e-10
+    some = needs((0,), (1, 1))
+    assert gap(net, points(20, 2), some, lambda u: [u.d(0), u.d(1, 1)], compile=True) < 1e-10
+    three = mlp(2, [6, 5], outputs=2, periodic="x").double()
+    assert gap(three, points(20, 2), FOUR, four, compile=True) < 1e-9
+    assert gap(mlp(2, [6, 5], outputs=2).double(), points(20, 2), FOUR, four, compile=True) < 1e-9
 
 
-def test_the_third_derivatives_of_activations_are_right() -> None:
+def test_the_derivatives_of_activations_are_right() -> None:
     z = torch.linspace(-3, 3, 41, dtype=torch.float64)[:, None]
     for function, activation in ACTIVATIONS.items():
         u = AutogradField(function, z)
         value, first, second = activation.upto_second(z)
         third = activation.third(z, value, first, second)
-        for order, part in enumerate((value, first, second, third)):
-            assert (u.derivative(*[0] * order) - part).abs().max() < 1e-12, (function, order)
+        higher = activation.higher(z, value, first, second, third)
+        for order, part in enumerate((value, first, second, third, *higher)):
+            assert (u.d(*[0] * order) - part).abs().max() < 1e-11, (function, order)
     assert F.gelu in ACTIVATIONS
 
 
 class Rod(Problem):
     """A rod held at one end, with heat through both: ends with a value, with a slope, and with both."""
 
-    domain = Box((0,), (2,))
+    domain = Segment(0, 2)
 
     def residual(self, x: Tensor, u: Any) -> Tensor:
         return u.laplacian + u.value
 
     def conditions(self) -> list[Condition]:
-        left, right = Face(axis=0, side=-1), Face(axis=0, side=1)
-        return [Neumann(0.5, on=right), Dirichlet(1.0, on=left), Initial(0.0, velocity=2.0)]
+        return [Neumann(0.5, on="right"), Dirichlet(1.0, on="left"), Robin(2.0, 1.0, on="left")]
 
 
 @pytest.mark.parametrize("problem", [Rod(), DampedOscillator(), Poisson1D()])
@@ -223,14 +269,14 @@ def test_ends_of_a_line_that_ride_with_the_inside_miss_by_the_same(problem: Prob
     where = fixed_points(problem, net, (x, x**2), 11, 1, None)
     squares = MeanSquares(problem, net, where)(where)
 
-    def mean_square(residual: Any, x: Tensor) -> Tensor:
-        return residual(x, AutogradField(net, x)).square().sum(1).mean()
+    def mean_square(residual: Any, x: Tensor, normals: Tensor | None = None) -> Tensor:
+        return residual(x, AutogradField(net, x, problem.names, normals)).square().sum(1).mean()
 
-    faces = zip(problem.conditions(), where.faces, strict=True)
+    edges = zip(problem.conditions(), where.edges, strict=True)
     by_hand = [
         (net(x) - x**2).square().mean(),
         mean_square(problem.residual, where.inside),
-        sum(mean_square(condition.residual, face) for condition, face in faces),
+        sum(mean_square(condition.residual, edge.points, edge.normals) for condition, edge in edges),
     ]
     for one, other in zip(squares, by_hand, strict=True):
         assert torch.allclose(one, other, rtol=1e-10)

@@ -36,7 +36,7 @@ class Decay(Problem):
     outputs: int  # type: ignore[misc]
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        return u.first(0) + u.value
+        return u.d(0) + u.value
 
     def conditions(self) -> list[Condition]:
         return []

@@ -31,14 +31,14 @@ def test_derivatives_of_every_order_are_those_of_the_polynomial() -> None:
         (0, 0, 0, 1): (12 * b, zero),
     }
     for axes, parts in expected.items():
-        assert (u.derivative(*axes) - torch.stack(parts, dim=1)).abs().max() < 1e-12, axes
+        assert (u.d(*axes) - torch.stack(parts, dim=1)).abs().max() < 1e-12, axes
 
 
 def test_the_words_of_an_equation() -> None:
     a, b, _ = X.unbind(dim=1)
     u = AutogradField(polynomial, X)
     assert torch.equal(u.value, polynomial(X)) and u.grad.shape == (50, 2, 3)
-    assert torch.equal(u.grad[:, :, 1], u.first(1)) and torch.equal(u.second(0, 1), u.derivative(1, 0))
+    assert torch.equal(u.grad[:, :, 1], u.d(1)) and torch.equal(u.d(0, 1), u.d(1, 0))
     laplacian = 6 * a * b**2 + 2 * a**3
     assert (u.laplacian[:, 0] - laplacian).abs().max() < 1e-12
     assert u.laplacian[:, 1].abs().max() == 0
@@ -52,7 +52,7 @@ def test_a_constant_has_no_slope_and_the_callers_x_stays_as_it_was() -> None:
 
 def test_derivatives_can_be_asked_for_without_gradients_around() -> None:
     with torch.no_grad():
-        assert AutogradField(polynomial, X).second(0, 0).shape == (50, 2)
+        assert AutogradField(polynomial, X).d(0, 0).shape == (50, 2)
 
 
 def test_gradgradcheck_passes() -> None:

@@ -104,9 +104,10 @@ def test_5_verify_refuses_training_rows(tmp_path: Path) -> None:
 
 
 def test_6_a_mesh_is_cut_to_the_coordinates_of_the_model_and_not_to_its_outputs(tmp_path: Path) -> None:
-    meshio = pytest.importorskip("meshio")
+    pyvista = pytest.importorskip("pyvista")
     nodes = np.array([[1.0, 1, 1], [2, 2, 2], [3, 2, 1], [4, 5, 7]])
-    meshio.write(tmp_path / "solid.vtu", meshio.Mesh(nodes, [("tetra", [[0, 1, 2, 3]])]))
+    solid = {pyvista.CellType.TETRA: np.array([[0, 1, 2, 3]])}
+    pyvista.UnstructuredGrid(solid, nodes).save(tmp_path / "solid.vtu")
 
     def weighted(x: Any) -> gb.Prediction:
         return gb.Prediction(None, (np.asarray(x) * [1, 10, 100]).sum(axis=1, keepdims=True))

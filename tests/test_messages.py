@@ -79,4 +79,4 @@ def test_a_package_that_is_no_extra_is_named() -> None:
     with pytest.raises(ImportError, match=r"^This needs no_such: pip install no-such$"):
         extras.load("no_such.part", package="no-such")
     with pytest.raises(ImportError, match=r'^This needs no_such: pip install "guardband\[mesh\]"$'):
-        extras.load("no_such.part", "mesh")
+        extras.load("no_such.part", "geometry")

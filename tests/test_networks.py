@@ -60,7 +60,7 @@ def test_a_constrained_network_meets_its_conditions() -> None:
     problem = AllenCahn2D()
     net = Constrained(mlp(2, [8]), problem.lift, problem.bubble)
     (condition,) = problem.conditions()
-    x = condition.points(problem.domain, 40)
+    x = condition.points(problem.domain, 40).points.float()
     assert (net(x) - problem.solution(x)).abs().max() < 1e-6
 
 

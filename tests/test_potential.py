@@ -31,9 +31,11 @@ def by_autograd(potential: Potential, problem: Problem, theta: Tensor) -> Tensor
     def mean_square(misses: Tensor) -> Tensor:
         return misses.square().sum(1).mean()
 
-    inside = mean_square(problem.residual(points.inside, AutogradField(net, points.inside)))
-    conditions = zip(problem.conditions(), points.faces, strict=True)
-    boundary = sum(mean_square(c.residual(x, AutogradField(net, x))) for c, x in conditions)
+    inside = mean_square(problem.misses(points.inside, AutogradField(net, points.inside, problem.names)))
+    boundary = torch.zeros(())
+    for condition, edge in zip(problem.conditions(), points.edges, strict=True):
+        field = AutogradField(net, edge.points, problem.names, edge.normals)
+        boundary = boundary + mean_square(condition.residual(edge.points, field))
     data = mean_square(net(points.x) - points.y)
     a, b, c = potential.likelihood.weights()
     return 0.5 * len(points.x) * (a * data + b * inside + c * boundary) + 0.5 * (theta**2).sum() / 0.7**2
@@ -89,10 +91,10 @@ def test_a_jacobian_is_the_gradient_of_each_miss(problem: Problem, hard: bool) -
     net = mlp(problem.domain.d, [7, 5], seed=3).double()
     net = Constrained(net, problem.lift, problem.bubble) if hard else net
     x = problem.domain.uniform(6, torch.Generator().manual_seed(0)).double()
-    misses, slopes = jacobian(problem.residual, net, x)
+    misses, slopes = jacobian(problem.misses, net, x, of=problem.names)
     assert misses.shape == (6, 1) and slopes.shape == (6, 1, len(flat_weights(net)))
     for i in (0, 5):
-        miss = problem.residual(x[i : i + 1], AutogradField(net, x[i : i + 1]))
+        miss = problem.misses(x[i : i + 1], problem.field(net, x[i : i + 1]))
         gradients = torch.autograd.grad(
             miss.sum(), list(net.parameters()), materialize_grads=True, allow_unused=True
         )
@@ -114,5 +116,5 @@ def test_the_design_of_the_line_is_its_jacobian() -> None:
     fit, _ = simulate(torch.zeros(2, dtype=torch.float64), torch.Generator())
     potential = Potential(fit)
     rows, _ = design()
-    _, slopes = jacobian(fit.problem.residual, fit.net, potential.points.inside)
+    _, slopes = jacobian(fit.problem.misses, fit.net, potential.points.inside)
     assert torch.allclose(slopes[:, 0], rows[len(potential.points.x) :])

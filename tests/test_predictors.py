@@ -45,6 +45,7 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Ensemble": lambda: gb.predictors.Ensemble([fitted(0), fitted(1)]),
     "LastLayerLaplace": lambda: gb.predictors.LastLayerLaplace(fitted()),
     "Laplace": lambda: gb.predictors.Laplace(fitted()),
+    "Outputs": lambda: gb.predictors.Outputs(gb.predictors.LastLayerLaplace(fitted()), (0,)),
     "MeanFieldVI": lambda: gb.predictors.MeanFieldVI(fitted(), steps=10, draws=20, **BAYES),
     "HMC": lambda: gb.predictors.HMC(fitted(), draws=20, warmup=5, **BAYES),
 }

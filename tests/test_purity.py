@@ -31,6 +31,9 @@ GRAPH = '<ir_version: 8, opset_import: ["": 18]> g (float[n, 2] x) => (float[n, 
 TRAINING = gb.studies.Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=5))
 
 
+PLATE = gb.Rectangle((0, 0), (2, 1)) - gb.Disk((1, 0.5), 0.2, name="hole")
+
+
 def folder() -> Path:
     return Path(tempfile.mkdtemp())
 
@@ -100,6 +103,16 @@ CALLS: dict[str, Callable[[], Any]] = {
     "mlp": lambda: gb.mlp(2, [4], dropout=0.5)(torch.zeros(3, 2)),
     "Constrained": lambda: gb.Constrained(gb.mlp(2, [4]), torch.sin, torch.cos)(torch.zeros(3, 2)),
     "problems": lambda: gb.problems.AllenCahn2D().observe(5, noise=0.1),
+    "geometry": lambda: [
+        (shape.interior(9), shape.boundary(9), shape.quasi(9), shape.parts)
+        for shape in (PLATE, PLATE * gb.Time(0, 1), gb.Sphere((0, 0, 0), 1.0), gb.Time(0, 1))
+    ],
+    "Polygon": lambda: gb.Polygon([(0, 0), (1, 0), (0, 1)]).boundary(9),
+    "PointCloud": lambda: gb.PointCloud(X, {"rim": (X, X + 1)}).interior(9),
+    "Dirichlet": lambda: [
+        condition.points(PLATE * gb.Time(0, 1), 9, torch.Generator().manual_seed(0))
+        for condition in (gb.Dirichlet(0.0), gb.Neumann(0.0), gb.Robin(1.0), gb.Periodic("x"))
+    ],
     "pinn": lambda: gb.pinn.Prior(0.5),
     "predictors": lambda: (CONSTANT(X), GIVEN(torch.tensor(X)), CONSTANT.at_training(X)),
     "testing": lambda: (
@@ -110,6 +123,19 @@ CALLS: dict[str, Callable[[], Any]] = {
 }
 VALUES = {
     "LEVELS",
+    "Box",
+    "Disk",
+    "Initial",
+    "Mesh",
+    "Neumann",
+    "Periodic",
+    "PointValue",
+    "Problem",
+    "Rectangle",
+    "Robin",
+    "Segment",
+    "Sphere",
+    "Time",
     "Absolute",
     "ArtifactError",
     "Evaluation",

@@ -287,11 +287,11 @@ class Wave(gb.problems.Problem):
     def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
         if self.fault == "random":
             torch.rand(1)
-        miss = u.second(1, 1) - (4 if self.fault == "equation" else 1) * u.second(0, 0)
+        miss = u.d(1, 1) - (4 if self.fault == "equation" else 1) * u.d(0, 0)
         return miss[:, 0] if self.fault == "shape" else miss / (0 if self.fault == "infinite" else 1)
 
     def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.problems.Dirichlet(1.0 if self.fault == "walls" else 0.0, on=gb.problems.Face(0, -1))]
+        return [gb.problems.Dirichlet(1.0 if self.fault == "walls" else 0.0, on="left")]
 
     def solution(self, x: torch.Tensor) -> torch.Tensor:
         if self.fault in ("unknown", "unknown, random"):

@@ -124,6 +124,7 @@ PREDICTORS: dict[str, Callable[[], gb.Predictor]] = {
     "LastLayerLaplace, one layer": lambda: p.LastLayerLaplace(fitted(), layers=1),
     "MeanFieldVI": lambda: bayes(p.MeanFieldVI, steps=5, draws=10),
     "HMC": lambda: bayes(p.HMC, draws=5, warmup=3, leapfrog=2),
+    "Outputs": lambda: p.Outputs(p.MeanOnly(lambda x: x**2), (1,)),
     "from_onnx": onnx,
     "from_jax": jax,
 }

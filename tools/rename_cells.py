@@ -22,6 +22,7 @@ from guardband.studies.base import key_of
 
 KINDS = {
     "guardband.Constant": "guardband.MeanOnly",
+    "guardband.Disc": "guardband.NoisyDisk",
 }
 """Classes and functions, by what they were called."""
 

@@ -142,20 +142,20 @@ plt.rcParams["figure.dpi"] = 70
 # %% [markdown]
 # ## Write what should vanish
 #
-# `u.first(0)` and `u.second(0, 0)` are derivatives. The exact solution is optional; here it draws the
+# `u.d("x")` and `u.d("x", "x")` are derivatives. The exact solution is optional; here it draws the
 # measurements and lets us look at the error.
 
 # %%
 @dataclass(frozen=True)
-class Carried(gb.problems.Problem):
+class Carried(gb.Problem):
     diffusion: float = 0.1
-    domain = gb.problems.Box(0, 1)
+    domain = gb.Segment(0, 1)
 
     def residual(self, x, u):
-        return -self.diffusion * u.second(0, 0) + u.first(0) - 1
+        return -self.diffusion * u.d("x", "x") + u.d("x") - 1
 
     def conditions(self):
-        return [gb.problems.Dirichlet(0.0)]
+        return [gb.Dirichlet(0.0)]
 
     def solution(self, x):
         steep = torch.exp((x - 1) / self.diffusion)

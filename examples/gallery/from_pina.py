@@ -57,7 +57,7 @@ def main() -> None:
     missed = ~calibrated(x, level=0.95).contains(y)
 
     figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), sharex=True, sharey=True, layout="constrained")
-    grid = gb.problems.Box((0, 0), (1, 1)).grid(60).numpy()
+    grid = gb.Rectangle((0, 0), (1, 1)).grid(60).numpy()
     band = calibrated(grid, level=0.95)
     picture = band.mean.reshape(60, 60).T
     colors = axes[0].imshow(picture, extent=(0, 1, 0, 1), origin="lower", vmin=-1.1, vmax=0.1)

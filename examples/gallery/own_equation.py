@@ -19,19 +19,19 @@ from _options import options
 
 
 @dataclass(frozen=True)
-class Pendulum(gb.problems.Problem):
+class Pendulum(gb.Problem):
     """angle'' + friction angle' + sin(angle) = 0, for ten units of time."""
 
     friction: float = 0.1
-    domain = gb.problems.Box((0,), (10,))
+    domain = gb.Time(0, 10)
 
     def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
         """What should vanish."""
-        return u.second(0, 0) + self.friction * u.first(0) + torch.sin(u.value)
+        return u.d("t", "t") + self.friction * u.d("t") + torch.sin(u.value)
 
     def conditions(self) -> list[gb.problems.Condition]:
         """Let go at rest from 2.5 radians."""
-        return [gb.problems.Initial(lambda x: 0 * x + 2.5, lambda x: 0 * x)]
+        return [gb.Initial(2.5, velocity=0.0)]
 
 
 def truth(times: np.ndarray) -> np.ndarray:
@@ -59,7 +59,7 @@ def main() -> None:
     recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe()
     likelihood = gb.Likelihood(data=0.05)
     fitted = gb.fit(
-        Pendulum(), gb.mlp(1, [32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False
+        Pendulum(), gb.mlp(Pendulum(), [32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False
     )
     knowing = gb.predictors.LastLayerLaplace(fitted)
     ignorant = gb.predictors.LastLayerLaplace(fitted, physics=False)

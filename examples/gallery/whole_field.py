@@ -1,6 +1,6 @@
 """A joint band holds the whole curve, a pointwise one does not
 
-One network has learnt a family of oscillators, with the frequency as second input; the gray lines are its
+One network has learnt a family of oscillators, with the frequency as an input; the gray lines are its
 errors on new frequencies. Calibrated at every instant by itself, a 90 % band is left somewhere by far more
 than a tenth of the curves. `gb.Simultaneous` makes one score of a whole curve, its largest miss, and the band
 holds nine curves in ten from beginning to end. What must be drawn alike is the curves, here by their
@@ -20,25 +20,25 @@ TIMES = np.linspace(0, 2, 80)
 
 
 @dataclass(frozen=True)
-class Oscillators(gb.problems.Problem):
-    """u'' + w^2 u = 0 in time t, for frequencies w from 3 to 6: x = (t, w)."""
+class Oscillators(gb.Problem):
+    """u'' + w^2 u = 0 in time t, for frequencies w from 3 to 6: x = (w, t)."""
 
-    domain = gb.problems.Box((0, 3), (2, 6))
+    domain = gb.Segment(3, 6, names=("w",)) * gb.Time(0, 2)
 
     def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
         """The equation, divided by w^2."""
-        return u.second(0, 0) / x[:, 1:] ** 2 + u.value
+        return u.d("t", "t") / x[:, :1] ** 2 + u.value
 
     def conditions(self) -> list[gb.problems.Condition]:
         """Released at 1, at rest."""
-        return [gb.problems.Initial(lambda x: torch.ones_like(x[:, :1]), lambda x: 0 * x[:, :1], axis=0)]
+        return [gb.Initial(1.0, velocity=0.0)]
 
 
 def curves(model: gb.Fitted, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Predicted and true curves (n, times, 1) of n frequencies drawn at random."""
     w = np.random.default_rng(seed).uniform(3, 6, size=(n, 1))
     t, w = np.broadcast_arrays(TIMES, w)
-    mean = model(np.stack([t.ravel(), w.ravel()], axis=1))
+    mean = model(np.stack([w.ravel(), t.ravel()], axis=1))
     return mean.reshape(n, len(TIMES), 1), np.cos(w * t)[..., None]
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     """Train one network, calibrate it curve by curve and instant by instant, and compare on new curves."""
     smoke, out = options()
     recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=600, finish=400)
-    model = gb.fit(Oscillators(), gb.mlp(2, [32, 32]), recipe=recipe, progress=False)
+    model = gb.fit(Oscillators(), gb.mlp(Oscillators(), [32, 32]), recipe=recipe, progress=False)
 
     mean, truth = curves(model, 100, seed=1)
     score = gb.Simultaneous.fitted(truth - mean)  # the shape, from a hundred curves

@@ -14,29 +14,45 @@ __all__ = [
     "Absolute",
     "ArtifactError",
     "Band",
+    "Box",
     "Calibrated",
     "Clustered",
     "Constrained",
+    "Dirichlet",
+    "Disk",
     "Evaluation",
     "FieldBand",
     "Findings",
     "Fitted",
     "Grouped",
     "InfiniteBandWarning",
+    "Initial",
     "Likelihood",
     "Local",
     "LogScale",
+    "Mesh",
+    "Neumann",
     "NormBand",
     "Observations",
     "OverfittedWarning",
+    "Periodic",
     "PinballNetwork",
+    "PointCloud",
+    "PointValue",
+    "Polygon",
     "Prediction",
     "Predictor",
+    "Problem",
     "RandomlyLocalized",
     "Recipe",
+    "Rectangle",
+    "Robin",
     "Scaled",
+    "Segment",
     "Simultaneous",
+    "Sphere",
     "Split",
+    "Time",
     "Total",
     "TrainingDiverged",
     "Weighted",
@@ -51,6 +67,7 @@ __all__ = [
     "evaluate",
     "export_onnx",
     "fit",
+    "geometry",
     "kept",
     "load",
     "metrics",
@@ -85,9 +102,11 @@ _HOME = {
     "guardband.evaluation": "Evaluation evaluate",
     "guardband.export": "export_onnx",
     "guardband.fields": "FieldBand band_over write_mesh",
+    "guardband.geometry": "Box Disk Mesh PointCloud Polygon Rectangle Segment Sphere Time",
     "guardband.kept": "kept",
     "guardband.partition": "partition",
     "guardband.pinn": "Constrained Fitted Likelihood Recipe TrainingDiverged fit mlp",
+    "guardband.problems": "Dirichlet Initial Neumann Periodic PointValue Problem Robin",
     "guardband.report": "report",
     "guardband.store": "ArtifactError load save",
     "guardband.values": "Band NormBand Observations Prediction Predictor",
@@ -99,6 +118,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         adapters,
         campaign,
         conformal,
+        geometry,
         metrics,
         paper,
         pinn,
@@ -109,7 +129,6 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         testing,
     )
     from guardband import evaluation as evaluation
-    from guardband import geometry as geometry
     from guardband import store as store
     from guardband import tables as tables
     from guardband.calibration import calibrate
@@ -139,9 +158,21 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
     from guardband.evaluation import Evaluation, evaluate
     from guardband.export import export_onnx
     from guardband.fields import FieldBand, band_over, write_mesh
+    from guardband.geometry import (
+        Box,
+        Disk,
+        Mesh,
+        PointCloud,
+        Polygon,
+        Rectangle,
+        Segment,
+        Sphere,
+        Time,
+    )
     from guardband.kept import kept
     from guardband.partition import partition
     from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
+    from guardband.problems import Dirichlet, Initial, Neumann, Periodic, PointValue, Problem, Robin
     from guardband.report import report
     from guardband.store import ArtifactError, load, save
     from guardband.values import Band, NormBand, Observations, Prediction, Predictor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from guardband.conformal.rank import Level
 from guardband.frames import Columns, in_order, is_frame, take
 from guardband.leaks import refuse_leaks
 from guardband.models import evaluating
-from guardband.predictors import MeanOnly, PredictionFunction
+from guardband.predictors import MeanOnly, Outputs, PredictionFunction
 from guardband.values import Observations, Prediction, Predictor
 
 TWICE = 8
@@ -51,6 +51,7 @@ def calibrate(
     calibrator: Calibrator | None = None,
     groups: Groups = None,
     confidence: Level | None = None,
+    outputs: str | int | Sequence[str | int] | None = None,
     **misplaced: Any,
 ) -> ScoreCalibrated:
     """Calibrate a model on points it has not seen: x_cal (n, d) and measured y_cal (n, m).
@@ -66,7 +67,8 @@ def calibrate(
     `score` is how misses are measured, `Scaled()` by default; `calibrator` how the threshold is
     found, `Split()` by default; `groups` one label per point for calibrators that use them;
     `confidence` asks for "coverage at least `level` with this probability over calibration sets",
-    for a level fixed beforehand, instead of on average over them.
+    for a level fixed beforehand, instead of on average over them. `outputs` are those that y_cal holds, by
+    name or number, where not all outputs of the model were measured: the band is about these alone.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -90,6 +92,9 @@ def calibrate(
         raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
     predictor = as_predictor(model, x)
     prediction = ask(predictor, x)
+    if outputs is not None:
+        predictor = Outputs.named(predictor, outputs, prediction.mean.shape[-1])
+        prediction = ask(predictor, x)
     _refuse_randomness(predictor, x, prediction)
     y = copy(kind_of(prediction.mean, y))
     used = _used(predictor, calibrator)

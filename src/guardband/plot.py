@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from guardband.arrays import Array, ArrayLike, rows, to_numpy
 from guardband.evaluation import Evaluation
+from guardband.labels import axis_words, word
 from guardband.values import Band, Observations
 
 if TYPE_CHECKING:
@@ -26,12 +28,13 @@ def band(
     *,
     truth: ArrayLike | None = None,
     data: Observations | None = None,
-    output: int = 0,
+    output: int | str = 0,
     ax: Axes | None = None,
 ) -> Axes:
     """A band over a one-dimensional x: the mean as a line, the band shaded, truth and data if given.
 
-    An infinite band is shaded over the whole height. `output` picks one of several outputs.
+    An infinite band is shaded over the whole height. `output` picks one of several outputs, by number, or by
+    name where the band knows it.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -41,7 +44,8 @@ def band(
     >>> ax.get_legend_handles_labels()[1]
     ['truth', 'prediction', '0.9 band']
     """
-    x, mean = _points(band, 1)[:, 0], to_numpy(band.mean)[:, output]
+    x, output = _points(band, 1)[:, 0], _output(band, output)
+    mean = to_numpy(band.mean)[:, output]
     order = np.argsort(x)
     ax = _axes(ax)
     low, high = (to_numpy(end)[order, output] for end in (band.lower, band.upper))
@@ -63,7 +67,8 @@ def band(
     label = f"{band.level:.4g} band"
     ends = np.nan_to_num(low, neginf=bottom), np.nan_to_num(high, posinf=top)
     ax.fill_between(x[order], *ends, color=BLUE, alpha=0.2, lw=0, label=label)
-    ax.set(xlabel="x", ylabel="y", xlim=(x.min(), x.max()))
+    of = "y" if band.names is None else word(band.names.outputs[output])
+    ax.set(xlabel=axis_words(band.names, ["x"])[0], ylabel=of, xlim=(x.min(), x.max()))
     ax.legend(frameon=False, fontsize="small")
     return ax
 
@@ -75,14 +80,16 @@ def heatmap(
     label: str = "",
     limits: tuple[float, float] | None = None,
     colorbar: bool = True,
+    names: Sequence[str] = ("x0", "x1"),
     ax: Axes | None = None,
     **style: Any,
 ) -> Axes:
     """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
 
-    `limits` fixes the colors, so that fields can be compared; infinite values stay blank. Without its own
-    `colorbar`, several can share one: `figure.colorbar(ax.collections[0], ax=axes)`. Values that are the same
-    everywhere, but for rounding, are drawn in one color, and the label says the value.
+    `names` are those of the axes. `limits` fixes the colors, so that fields can be compared; infinite values
+    stay blank. Without its own `colorbar`, several can share one:
+    `figure.colorbar(ax.collections[0], ax=axes)`. Values that are the same everywhere, but for rounding, are
+    drawn in one color, and the label says the value.
 
     >>> import guardband as gb
     >>> x = gb.problems.Box((-1, -1), (1, 1)).grid(20)
@@ -116,8 +123,17 @@ def heatmap(
         bar = ax.figure.colorbar(colors, ax=ax, label=label)
         if same is not None and limits is None:
             bar.set_ticks([same], labels=[f"{same:.4g}"])
-    ax.set(xlabel="x0", ylabel="x1", aspect="equal")
+    ax.set(xlabel=names[0], ylabel=names[1], aspect="equal")
     return ax
+
+
+def _output(band: Band, output: int | str) -> int:
+    """The number of an output, which a band may know by name."""
+    if isinstance(output, int):
+        return output
+    if band.names is None:
+        raise ValueError(f"This band does not know its outputs by name; give {output!r} as a number.")
+    return band.names.positions(output)[0]
 
 
 def _triangles(ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any]) -> Any:
@@ -144,7 +160,7 @@ def _everywhere(label: str, value: float, values: np.ndarray) -> str:
     return f"{label}{': ' if label else ''}{value:.4g} {where}"
 
 
-def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) -> Axes:
+def width(band: Band, *, output: int | str = 0, ax: Axes | None = None, **style: Any) -> Axes:
     """The width of a band over x: a line in one dimension, a field in two.
 
     A width that is the same everywhere is drawn so, and the label says the value: the ends of a band are
@@ -155,6 +171,7 @@ def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) 
     >>> gb.plot.width(band).get_ylabel()
     'width of the 0.9 band'
     """
+    output = _output(band, output)
     mean, values = (to_numpy(part)[:, output] for part in (band.mean, band.width))
     finite = np.isfinite(values)
     largest = float((abs(mean[finite]) + values[finite]).max(initial=0))
@@ -164,7 +181,8 @@ def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) 
     if same is not None:
         values = np.where(finite, same, values.astype(float))
     if band.x is not None and band.x.shape[-1] == 2:
-        return heatmap(band.x, values, label=label, ax=ax, **style)
+        axes = axis_words(band.names, ["x0", "x1"])
+        return heatmap(band.x, values, label=label, names=axes, ax=ax, **style)
     x = _points(band, 1)[:, 0]
     order = np.argsort(x)
     ax = _axes(ax)
@@ -172,7 +190,7 @@ def width(band: Band, *, output: int = 0, ax: Axes | None = None, **style: Any) 
     top = None
     if same is not None:
         label, top = _everywhere(label, same, values), 1.5 * same or 1.0
-    ax.set(xlabel="x", ylabel=label, ylim=(0, top))
+    ax.set(xlabel=axis_words(band.names, ["x"])[0], ylabel=label, ylim=(0, top))
     return ax
 
 

@@ -28,6 +28,7 @@ from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import Evaluation, evaluate, shown
 from guardband.files import write_text
+from guardband.labels import axis_words
 from guardband.metrics import Region
 from guardband.values import Band, NormBand
 
@@ -274,7 +275,7 @@ def _pictures(
 
 def _widths(band: Band, ax: Any) -> None:
     ax.plot(to_numpy(band.x)[:, 0], to_numpy(band.width)[:, 0], ".", ms=3, color=plot.BLUE, alpha=0.5)  # type: ignore
-    ax.set(xlabel="x0", ylabel="width", ylim=(0, None))
+    ax.set(xlabel=axis_words(band.names, ["x0"])[0], ylabel="width", ylim=(0, None))
 
 
 FARTHEST = 5.0
@@ -299,17 +300,18 @@ def _misses(share: np.ndarray, ax: Any) -> None:
 
 def _residuals(calibrated: Calibrated, ax: Any) -> None:
     assert calibrated.prediction is not None
-    x = to_numpy(calibrated.prediction.x)
+    x, names = to_numpy(calibrated.prediction.x), calibrated.field_names
     miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]
     if x.shape[1] == 1:
         ax.plot(x[:, 0], miss, ".", color=plot.GREY, ms=4)
         ax.axhline(0, color=plot.BLUE, lw=1)
-        ax.set(xlabel="x", ylabel="measured - predicted")
+        ax.set(xlabel=axis_words(names, ["x"])[0], ylabel="measured - predicted")
         return
     most = float(np.abs(miss).max()) or 1.0
     dots = ax.scatter(x[:, 0], x[:, 1], c=miss, s=18, cmap="coolwarm", vmin=-most, vmax=most)
     ax.figure.colorbar(dots, ax=ax, label="measured - predicted")
-    ax.set(xlabel="x0", ylabel="x1")
+    first, second = axis_words(names, ["x0", "x1"])
+    ax.set(xlabel=first, ylabel=second)
 
 
 def _png(draw: Callable[[Any], Any]) -> bytes:

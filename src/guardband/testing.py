@@ -283,30 +283,33 @@ def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 20
     """
     generator = torch.Generator().manual_seed(seed)
     x = problem.domain.uniform(points, generator, dtype=torch.float64)
+    names = problem.names
+    m = len(names.outputs)
     with untouched(problem):
         try:
             u = problem.solution(x)
             known = problem.solution
         except NotImplementedError:
-            u, known = None, _smooth(problem.outputs, 1.0)
+            u, known = None, _smooth(m, 1.0)
         if u is not None:
-            assert u.shape == (points, problem.outputs), (
-                f"solution should be (n, {problem.outputs}), got {tuple(u.shape)} for {points} points"
+            assert u.shape == (points, m), (
+                f"solution should be (n, {m}), got {tuple(u.shape)} for {points} points"
             )
         conditions = list(problem.conditions())
+        edges = [c.points(problem.domain, 20) for c in conditions]
         places = [
-            (x, problem.residual),
-            *((c.points(problem.domain, 20).double(), c.residual) for c in conditions),
+            (x, None, problem.misses),
+            *((e.points, e.normals, c.residual) for e, c in zip(edges, conditions, strict=True)),
         ]
-        for at, residual in places:
-            miss = residual(at, AutogradField(known, at))
+        for at, normals, residual in places:
+            miss = residual(at, AutogradField(known, at, names, normals))
             assert miss.ndim == 2 and len(miss) == len(at), (
                 f"a residual should be (n, equations), got {tuple(miss.shape)} for {len(at)} points"
             )
             assert bool(torch.isfinite(miss).all()), "a residual should be finite inside the domain"
             if u is not None:
-                other = _smooth(problem.outputs, float(u.detach().abs().max()))
-                size = float(residual(at, AutogradField(other, at)).detach().abs().max()) or 1.0
+                other = AutogradField(_smooth(m, float(u.detach().abs().max())), at, names, normals)
+                size = float(residual(at, other).detach().abs().max()) or 1.0
                 worst = float(miss.detach().abs().max())
                 assert worst <= tolerance * size, (
                     f"the solution should make the residual vanish, it leaves {worst:.3g} where another "

@@ -23,25 +23,105 @@ MODEL = "It is what the model answered there; look at the model, or leave that p
 
 
 @kept
+@dataclass(frozen=True)
+class Names:
+    """What the axes and the outputs of a field are called, and which axes are space.
+
+    >>> import guardband as gb
+    >>> gb.problems.Names.numbered(("x", "t"), 3)
+    Names(axes=('x', 't'), outputs=('u0', 'u1', 'u2'), space=(0, 1))
+    """
+
+    axes: tuple[str, ...]
+    outputs: tuple[str, ...]
+    space: tuple[int, ...]
+
+    @classmethod
+    def numbered(cls, axes: tuple[str, ...], m: int) -> Names:
+        """The names of a field whose outputs have none."""
+        return cls(axes, output_names(m), tuple(range(len(axes))))
+
+    def positions(self, outputs: str | int | Sequence[str | int]) -> tuple[int, ...]:
+        """The numbers of outputs that are called by name, or by number.
+
+        >>> import guardband as gb
+        >>> gb.problems.Names(("x",), ("u", "v", "p"), (0,)).positions(("p", 0))
+        (2, 0)
+        """
+        wanted = (outputs,) if isinstance(outputs, str | int) else tuple(outputs)
+        for one in wanted:
+            if one not in self.outputs and one not in range(len(self.outputs)):
+                raise ValueError(f"There is no output {one!r}: the outputs are {', '.join(self.outputs)}.")
+        return tuple(self.outputs.index(one) if isinstance(one, str) else one for one in wanted)
+
+
+def output_names(m: int) -> tuple[str, ...]:
+    """u; where there are several outputs u0, u1, ..."""
+    return ("u",) if m == 1 else tuple(f"u{j}" for j in range(m))
+
+
+@kept
 @dataclass(frozen=True, eq=False)
 class Observations:
     """Points x (n, d) and what was measured there, y (n, m); of a DataFrame x the `names` of its columns too.
+
+    `outputs` names the columns of y where not all outputs of a problem were measured.
 
     >>> import guardband as gb
     >>> data = gb.Observations([0.0, 0.5, 1.0], [1.0, 0.2, 0.1])
     >>> data.x.shape, data.y.shape, len(data)
     ((3, 1), (3, 1), 3)
+    >>> gb.Observations([[0.0, 0.5]], [[1.0, 0.2]], outputs=("u", "v"))
+    Observations(1 points, x (1, 2), y (1, 2) of u, v)
     """
 
     x: Array
     y: Array
     names: tuple[str | int, ...] | None = None
+    outputs: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
         if is_frame(self.x):
             _set(self, names=Columns.of(self.x).names, x=only_numbers(self.x, "gb.Observations"))
         _set(self, x=finite(rows(self.x, "x"), "x"), y=finite(rows(self.y, "y"), "y"))
         _same_length("x", self.x, "y", self.y)
+        if self.outputs is not None:
+            words = (self.outputs,) if isinstance(self.outputs, str) else tuple(self.outputs)
+            _set(self, outputs=words)
+            if len({*words}) != self.y.shape[-1] or len(words) != self.y.shape[-1]:
+                said = ", ".join(map(str, words))
+                raise ValueError(f"`outputs` should name the {self.y.shape[-1]} columns of y, got {said}.")
+
+    @classmethod
+    def together(cls, sets: Sequence[Observations], outputs: Sequence[str]) -> Observations:
+        """Several sets one after the other, with a column for each output; what was not measured is NaN.
+
+        >>> import guardband as gb
+        >>> velocity = gb.Observations([0.0, 1.0], [3.0, 4.0], outputs="u")
+        >>> pressure = gb.Observations([0.5], [9.0], outputs="p")
+        >>> gb.Observations.together([velocity, pressure], ("u", "p")).y.tolist()
+        [[3.0, nan], [4.0, nan], [nan, 9.0]]
+        """
+        tables = []
+        for one in sets:
+            words = tuple(one.outputs or outputs)
+            strange = [word for word in words if word not in outputs]
+            if strange or len(words) != one.y.shape[-1]:
+                raise ValueError(
+                    f"These observations are of {one.y.shape[-1]} outputs"
+                    f"{' (' + ', '.join(words) + ')' if one.outputs else ''}, the outputs are "
+                    f"{', '.join(outputs)}. Say which were measured: gb.Observations(x, y, outputs=...)."
+                )
+            table = np.full((len(one), len(outputs)), np.nan)
+            table[:, [list(outputs).index(word) for word in words]] = to_numpy(one.y)
+            tables.append(table)
+        widths = {one.x.shape[1:] for one in sets}
+        if len(widths) != 1:
+            raise ValueError(f"All observations should have the same coordinates, got shapes {widths}.")
+        whole = object.__new__(cls)
+        _set(whole, x=np.concatenate([to_numpy(one.x) for one in sets]), y=np.concatenate(tables))
+        _set(whole, names=None, outputs=tuple(outputs))
+        return whole
 
     def __len__(self) -> int:
         return len(self.x)
@@ -51,7 +131,8 @@ class Observations:
         return iter((self.x, self.y))
 
     def __repr__(self) -> str:
-        return f"Observations({len(self)} points, x {tuple(self.x.shape)}, y {tuple(self.y.shape)})"
+        of = "" if self.outputs is None else f" of {', '.join(self.outputs)}"
+        return f"Observations({len(self)} points, x {tuple(self.x.shape)}, y {tuple(self.y.shape)}{of})"
 
 
 @kept
@@ -157,6 +238,14 @@ class Predictor(ABC):
     takes_frames: ClassVar[bool] = False
     training_data: Observations | None = None
 
+    @property
+    def field_names(self) -> Names | None:
+        """What axes and outputs are called, where what it holds knows: a fitted PINN, or its network."""
+        held = [getattr(self, word, None) for word in ("fitted", "model", "net", "function")]
+        held += list(getattr(self, "members", ()))[:1]
+        known = (getattr(one, "names", None) for one in held)
+        return next((names for names in known if isinstance(names, Names)), None)
+
     @abstractmethod
     def __call__(self, x: Array) -> Prediction:
         """Predict at x (n, d)."""
@@ -191,6 +280,7 @@ class Band:
     lower: Array
     upper: Array
     level: float
+    names: Names | None = None
 
     def __post_init__(self) -> None:
         mean = rows(self.mean, "mean")
@@ -242,10 +332,14 @@ class Band:
     def numpy(self) -> Band:
         """The same band in numpy arrays."""
         x = None if self.x is None else to_numpy(self.x)
-        return Band(x, to_numpy(self.mean), to_numpy(self.lower), to_numpy(self.upper), self.level)
+        ends = (to_numpy(self.mean), to_numpy(self.lower), to_numpy(self.upper))
+        return Band(x, *ends, self.level, self.names)
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per point: columns x0, x1, ..., mean, lower, upper (numbered if there are several)."""
+        """One row per point: columns x0, x1, ..., mean, lower, upper (mean0, ... if there are several).
+
+        Where axes and outputs have names, they go by these: x, y, mean_u, mean_p, ...
+        """
         import pandas
 
         return pandas.DataFrame({name: column for name, column in self._columns()})
@@ -257,13 +351,16 @@ class Band:
         band = self.numpy()
         dims = ("point", "node", "output")[:: 1 if band.mean.ndim == 3 else 2]
         ends = {name: (dims, getattr(band, name)) for name in ("mean", "lower", "upper")}
-        coords = {name: ("point", values) for name, values in band._coordinates()}
+        coords: dict[str, Any] = {name: ("point", values) for name, values in band._coordinates()}
+        if self.names is not None and len(self.names.outputs) > 1:
+            coords["output"] = list(self.names.outputs)
         return xarray.Dataset(ends, coords=coords, attrs={"level": self.level})
 
     def _coordinates(self) -> Iterator[tuple[str, np.ndarray]]:
         if self.x is not None and self.x.ndim == 2:
             x = to_numpy(self.x)
-            yield from ((f"x{j}", x[:, j]) for j in range(x.shape[1]))
+            words = [f"x{j}" for j in range(x.shape[1])] if self.names is None else self.names.axes
+            yield from ((word, x[:, j]) for j, word in enumerate(words))
 
     def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
         if self.mean.ndim != 2:
@@ -272,7 +369,8 @@ class Band:
         for name in ("mean", "lower", "upper"):
             values = to_numpy(getattr(self, name))
             for j in range(values.shape[1]):
-                yield (name if values.shape[1] == 1 else f"{name}{j}"), values[:, j]
+                of = str(j) if self.names is None else f"_{self.names.outputs[j]}"
+                yield (name if values.shape[1] == 1 else f"{name}{of}"), values[:, j]
 
 
 @dataclass(frozen=True, eq=False)

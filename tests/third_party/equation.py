@@ -10,18 +10,18 @@ import guardband as gb
 
 @gb.kept
 @dataclass(frozen=True)
-class Logistic(gb.problems.Problem):
+class Logistic(gb.Problem):
     """u' = rate u (1 - u) on [0, 4], u(0) = start; u is the share of what there is room for."""
 
     rate: float = 1.0
     start: float = 0.1
-    domain = gb.problems.Box((0,), (4,))
+    domain = gb.Time(0, 4)
 
     def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
-        return u.first(0) - self.rate * u.value * (1 - u.value)
+        return u.d("t") - self.rate * u.value * (1 - u.value)
 
     def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.problems.Initial(lambda t: torch.full_like(t, self.start))]
+        return [gb.Initial(self.start)]
 
     def solution(self, x: Tensor) -> Tensor:
         odds = self.start / (1 - self.start) * torch.exp(self.rate * x)

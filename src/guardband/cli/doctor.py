@@ -18,7 +18,6 @@ EXTRAS: dict[str, tuple[str, ...]] = {
     "scale": ("dask", "distributed", "h5netcdf", "xarray", "zarr"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "tables": ("pyarrow",),
-    "mesh": ("pyvista", "meshio"),
 }
 
 

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
 from guardband.frames import PROBES, Columns, is_frame, only_numbers
 from guardband.kept import attributes, kept
-from guardband.values import Band, Observations, Prediction, Predictor
+from guardband.values import Band, Names, Observations, Prediction, Predictor
 
 
 class Calibrated(ABC):
@@ -39,6 +40,11 @@ class Calibrated(ABC):
     confidence: Level | None = None
     columns: Columns | None = None
     joint: bool = True
+
+    @property
+    def field_names(self) -> Names | None:
+        """What axes and outputs are called, where the predictor knows."""
+        return None
 
     def __repr__(self) -> str:
         return f"{self.name}(n={self.n})"
@@ -191,7 +197,19 @@ class ScoreCalibrated(Calibrated):
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
         """The set around a prediction already made: a sweep over levels pays the predictor once."""
         q = self.threshold(prediction, level, self._checked(prediction, groups))
-        return self.score.band(prediction, q, float(exact(level)))
+        made = self.score.band(prediction, q, float(exact(level)))
+        if self.field_names is not None and isinstance(made, Band):
+            object.__setattr__(made, "names", self.field_names)
+        return made
+
+    @cached_property
+    def field_names(self) -> Names | None:  # type: ignore[override]
+        """What axes and outputs are called, where the predictor knows and columns do not say otherwise."""
+        known = None if self.predictor is None or self.columns is not None else self.predictor.field_names
+        x, mean = self.prediction.x, self.prediction.mean
+        if known is None or mean.ndim != 2 or len(known.outputs) != mean.shape[1]:
+            return None
+        return known if x is None or x.shape[1] == len(known.axes) else None
 
     def contains_at(
         self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
@@ -231,6 +249,7 @@ class ScoreCalibrated(Calibrated):
     def promise(self) -> str:
         """What is promised, and under which assumption, in words for a person."""
         parts = "" if self.joint else " This is promised for each output by itself, not for all at once."
+        parts += self._left_out
         if self.confidence is None:
             return f"{self.learned.promise}{parts}"
         alone = " of each group by itself" if self.threshold.needs_groups else ""
@@ -239,6 +258,14 @@ class ScoreCalibrated(Calibrated):
             f"{alone} for the calibration set at hand, not only on average over such sets, if moreover all "
             "points are drawn independently of each other from one distribution."
         )
+
+    @property
+    def _left_out(self) -> str:
+        """What the promise is not about: outputs of the model that were not measured."""
+        left = getattr(self.predictor, "left_out", ())
+        names = self.field_names
+        of = " about those measured" if names is None else f" about {', '.join(names.outputs)}"
+        return f" It is{of}; nothing is promised about {', '.join(left)}." if left else ""
 
     def promised(self, level: Level) -> Fraction | None:
         """The probability that the calibrator promises at a level."""

@@ -171,7 +171,7 @@ class _Plain(Symmetric):
         m = prediction.mean.shape[-1]
         if not self._lacks_units(prediction) or training_data is None or training_data.y.shape[-1] != m:
             return self
-        spread = to_numpy(training_data.y).astype(float).reshape(-1, m).std(axis=0)
+        spread = np.nanstd(to_numpy(training_data.y).astype(float).reshape(-1, m), axis=0)
         return replace(self, units=tuple(np.where(spread > 0, spread, 1.0).tolist()))
 
     def caution(self, prediction: Prediction, y: Array) -> str | None:

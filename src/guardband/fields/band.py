@@ -38,7 +38,8 @@ def band_over(
     `grid` is named coordinates, in the order of the model's inputs, of which every combination is a point;
     or points (n, d); or a mesh file, whose nodes are the points. `parts` are those of the band that are
     wanted: "mean", "lower", "upper", "width". `names` are those of several outputs, `units` go into the
-    attributes. Several levels cost one pass of the model.
+    attributes. Several levels cost one pass of the model. Where the model knows the names of its axes and
+    outputs, coordinates may come in any order, and the outputs have their names.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -73,7 +74,8 @@ def band_over(
     m = int(calibrated.prediction.mean.shape[-1])
     if names and len(names) != m:
         raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
-    names = names or output_names(m)
+    known = calibrated.field_names
+    names = names or (output_names(m) if known is None or m == 1 else known.outputs)
     mesh = None
     if isinstance(grid, str | os.PathLike):
         mesh = mesh_of(grid)
@@ -84,7 +86,8 @@ def band_over(
             )
         grid = mesh.points[:, : calibrated.prediction.x.shape[1]]
     if isinstance(grid, Mapping):
-        axes = {name: to_numpy(floats(values, name)).astype(dtype) for name, values in grid.items()}
+        inputs = list(grid) if known is None or {*grid} != {*known.axes} else known.axes
+        axes = {name: to_numpy(floats(grid[name], name)).astype(dtype) for name in inputs}
         if not axes or any(values.ndim != 1 or not len(values) for values in axes.values()):
             shapes = {name: values.shape for name, values in axes.items()}
             raise ValueError(f"`grid` should map names to coordinates (n,), one axis each, got {shapes}.")

@@ -15,7 +15,7 @@ from guardband import extras
 from guardband.arrays import ArrayLike, floats, rows, to_numpy
 from guardband.values import Band
 
-CELLS = {1: "line", 2: "quad", 3: "hexahedron"}
+CELLS = {1: "LINE", 2: "QUAD", 3: "HEXAHEDRON"}
 """What the points of a grid span, by its number of axes."""
 
 
@@ -45,7 +45,8 @@ def write_mesh(
     m = int(band.mean.shape[-1])
     if names and len(names) != m:
         raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
-    labels = names or output_names(m) or ("",)
+    known = () if band.names is None or m == 1 else band.names.outputs
+    labels = names or known or output_names(m) or ("",)
     ends = {"mean": band.mean, f"lower_{band.level:g}": band.lower, f"upper_{band.level:g}": band.upper}
     variables: dict[str, np.ndarray] = {}
     if band.mean.ndim > 2 and len(band.mean) != 1:
@@ -62,44 +63,53 @@ def output_names(m: int) -> tuple[str, ...]:
 
 def write_variables(mesh: Any, variables: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> Path:
     """Write values at the nodes of a mesh, beside those it has."""
-    meshio = extras.load("meshio", "mesh")
     for name, values in variables.items():
         if len(values) != len(mesh.points):
             raise ValueError(
                 f"`{name}` should have a value for each of {len(mesh.points)} nodes, got {len(values)}."
             )
-    data = {**mesh.point_data, **{name: values.astype(float) for name, values in variables.items()}}
     path = Path(path)
+    if path.suffix not in (".vtu", ".vtk"):
+        raise ValueError(f"A mesh is written as .vtu or .vtk, got {path.suffix!r}.")
+    written = mesh.cast_to_unstructured_grid()
+    for name, values in variables.items():
+        written.point_data[name] = values.astype(float)
     with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:  # all of it, or nothing
         whole = Path(folder) / path.name
-        meshio.write(whole, meshio.Mesh(mesh.points, mesh.cells, data, mesh.cell_data))
+        written.save(whole)
         os.replace(whole, path)
     return path
 
 
 def mesh_of(grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str]) -> Any:
     """A mesh file as it is; a grid with the cells between its points; points by themselves."""
-    meshio = extras.load("meshio", "mesh")
+    pyvista = extras.load("pyvista", "geometry")
     if isinstance(grid, str | os.PathLike):
+        if not Path(grid).is_file():
+            raise FileNotFoundError(f"There is no mesh {os.fspath(grid)}.")
         try:
-            return meshio.read(grid)
-        except SystemExit as error:  # its readers leave so
-            raise ValueError(f"{grid} cannot be read as a mesh.") from error
+            mesh = pyvista.read(grid)
+        except Exception as error:
+            raise ValueError(f"{os.fspath(grid)} cannot be read as a mesh: {error}") from error
+        if not isinstance(mesh, pyvista.DataSet) or not mesh.n_points:
+            raise ValueError(f"{os.fspath(grid)} cannot be read as a mesh: it has no points.")
+        return mesh
     if isinstance(grid, Mapping):
         axes = [to_numpy(floats(values, name)).astype(float) for name, values in grid.items()]
         x = np.stack([part.reshape(-1) for part in np.meshgrid(*axes, indexing="ij")], axis=1)
         cells = _cells([len(axis) for axis in axes])
     else:
         x = to_numpy(rows(grid, "grid")).astype(float)
-        cells = [("vertex", np.arange(len(x))[:, None])]
+        cells = "VERTEX", np.arange(len(x))[:, None]
     if x.shape[1] > 3:
         raise ValueError(f"A mesh has at most three coordinates, got {x.shape[1]}. Fix the others.")
     points = np.zeros((len(x), 3))
     points[:, : x.shape[1]] = x
-    return meshio.Mesh(points, cells)
+    kind, corners = cells
+    return pyvista.UnstructuredGrid({pyvista.CellType[kind]: corners}, points)
 
 
-def _cells(shape: Sequence[int]) -> list[tuple[str, np.ndarray]]:
+def _cells(shape: Sequence[int]) -> tuple[str, np.ndarray]:
     """The lines, quadrilaterals or hexahedra between the points of a grid, corners in VTK's order."""
     number = np.arange(int(np.prod(shape))).reshape(shape)
     around = {1: [(0,), (1,)], 2: [(0, 0), (1, 0), (1, 1), (0, 1)]}
@@ -108,4 +118,4 @@ def _cells(shape: Sequence[int]) -> list[tuple[str, np.ndarray]]:
         number[tuple(slice(step, n - 1 + step) for step, n in zip(corner, shape, strict=True))].reshape(-1)
         for corner in around[len(shape)]
     ]
-    return [(CELLS[len(shape)], np.stack(corners, axis=1))]
+    return CELLS[len(shape)], np.stack(corners, axis=1)

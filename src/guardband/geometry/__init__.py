@@ -2,12 +2,12 @@
 
 `domain.py` says what a shape is, `laws.py` what all obey; `box.py` and `round.py` are exact primitives,
 `polygon.py` and `mesh.py` come from corners and files, `cloud.py` from points; `sets.py` combines
-shapes, `time.py` adds a time axis.
+shapes, `time.py` adds a time axis; `smooth.py` makes the distances of hard constraints.
 """
 
 from guardband.geometry.box import Box, Rectangle, Segment
 from guardband.geometry.cloud import PointCloud
-from guardband.geometry.domain import Boundary, Domain, Piece, edge
+from guardband.geometry.domain import Boundary, Domain, Piece, axis_names, edge
 from guardband.geometry.mesh import Mesh
 from guardband.geometry.polygon import Polygon
 from guardband.geometry.round import Disk, Sphere
@@ -29,5 +29,6 @@ __all__ = [
     "Sphere",
     "Time",
     "TimeSpan",
+    "axis_names",
     "edge",
 ]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from guardband.geometry import smooth
 from guardband.geometry.domain import Domain, Piece, Placed, axis_names
 
 FACES: dict[int, tuple[tuple[str, str], ...]] = {
@@ -74,45 +75,61 @@ class Box(Domain):
         lower, upper = x.new_tensor(self.lower), x.new_tensor(self.upper)
         return ((lower <= x) & (x <= upper)).all(1)
 
-    def grid(self, counts: int | Sequence[int], *, dtype: torch.dtype | None = None) -> Tensor:
-        """An even grid, ends included, with so many points per axis; the last axis runs fastest."""
-        counts = [counts] * self.d if isinstance(counts, int) else list(counts)
-        axes = [
-            torch.linspace(a, b, n, dtype=torch.float64)
-            for a, b, n in zip(self.lower, self.upper, counts, strict=True)
-        ]
-        return torch.cartesian_prod(*axes).reshape(-1, self.d).to(dtype or torch.get_default_dtype())
-
-    def uniform(self, n: int, generator: torch.Generator, *, dtype: torch.dtype | None = None) -> Tensor:
+    def uniform(
+        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+    ) -> Tensor:
         """n independent points, uniform in the box."""
         return self.stretched(torch.rand(n, self.d, generator=generator, dtype=dtype))
 
-    def quasi(self, n: int, *, seed: int = 0, dtype: torch.dtype | None = None) -> Tensor:
-        """n points that fill the box more evenly than chance: a scrambled Sobol sequence."""
-        from scipy.stats.qmc import Sobol
-
-        sequence = Sobol(self.d, rng=np.random.default_rng(seed))
-        points = sequence.random_base2(math.ceil(math.log2(max(n, 1))))[:n]
-        return self.stretched(torch.from_numpy(points)).to(dtype or torch.get_default_dtype())
+    @property
+    def faces(self) -> tuple[tuple[str, str], ...]:
+        """What the lower and the upper end of each axis are called."""
+        if self.name is not None:
+            return ((self.name, self.name),) * self.d
+        return FACES.get(self.d) or tuple((f"{name}-", f"{name}+") for name in self.names)
 
     def pieces(self) -> list[Piece]:
         """The two faces of each axis."""
-        words = FACES.get(self.d) or tuple((f"{name}-", f"{name}+") for name in self.names)
-        if self.name is not None:
-            words = ((self.name, self.name),) * self.d
-        return [self._face(axis, side, words[axis][side]) for axis in range(self.d) for side in (0, 1)]
+        return [self._face(axis, side, self.faces[axis][side]) for axis in range(self.d) for side in (0, 1)]
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """The product of the distances to the planes of the faces, or the distance to the faces alone."""
+        ends = [(axis, side) for axis in range(self.d) for side in (0, 1) if self.faces[axis][side] in on]
+        if not anywhere:
+            factors = [self._within(x, axis, side) / (2 * self.reach[axis]) for axis, side in ends]
+            return torch.stack(factors).prod(0)
+        faces = []
+        for axis, side in ends:
+            others = [self._across(x, other) for other in range(self.d) if other != axis]
+            plane = self._within(x, axis, side)
+            faces.append(smooth.trimmed(plane, smooth.both(*others)) if others else plane.abs())
+        return smooth.nearest(*faces)
+
+    def depth(self, x: Tensor) -> Tensor:
+        """Positive between the ends of all axes."""
+        return smooth.both(*(self._across(x, axis) for axis in range(self.d)))
+
+    def _within(self, x: Tensor, axis: int, side: int) -> Tensor:
+        """How far inside of one end of an axis, (n, 1)."""
+        at = x[:, axis : axis + 1]
+        return at - self.lower[axis] if side == 0 else self.upper[axis] - at
+
+    def _across(self, x: Tensor, axis: int) -> Tensor:
+        """Positive between the ends of an axis, (n, 1), a distance near them."""
+        return self._within(x, axis, 0) * self._within(x, axis, 1) / (2 * self.reach[axis])
 
     def _face(self, axis: int, side: int, name: str) -> Piece:
         others = [other for other in range(self.d) if other != axis]
+        ends = torch.tensor(self.lower, dtype=torch.float64)
+        wide = torch.tensor([2 * self.reach[other] for other in others], dtype=torch.float64)
+        ends[axis] = (self.lower, self.upper)[side][axis]
+        outward = torch.zeros(self.d, dtype=torch.float64)
+        outward[axis] = 2.0 * side - 1
 
         def place(unit: Tensor) -> Placed:
-            whole = torch.zeros(len(unit), self.d, dtype=unit.dtype)
-            whole[:, others] = unit
-            points = self.stretched(whole)
-            points[:, axis] = (self.lower, self.upper)[side][axis]
-            normals = torch.zeros_like(points)
-            normals[:, axis] = 2.0 * side - 1
-            return points, normals
+            points = ends.expand(len(unit), self.d).clone()
+            points[:, others] += unit * wide
+            return points, outward.expand(len(unit), self.d)
 
         return Piece(name, self.d - 1, math.prod(2 * self.reach[other] for other in others), place)
 

@@ -100,6 +100,13 @@ class PointCloud(Domain):
         """n of the points inside, or all; each at most once."""
         return self.inside[_some(len(self.inside), n, how, seed)]
 
+    def uniform(
+        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """n of the points inside, any of them as likely and as often as any other."""
+        chosen = torch.randint(len(self.inside), (n,), generator=generator)
+        return self.inside[chosen].to(dtype or torch.get_default_dtype())
+
     def boundary(
         self, n: int, on: str | Sequence[str] = (), how: How = "random", *, seed: int = 0
     ) -> Boundary:

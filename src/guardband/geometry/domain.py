@@ -33,6 +33,8 @@ PROBES = 2**18
 STEP = 1e-7
 """How far on either side of its boundary a shape is asked, as a share of its smallest extent."""
 
+NOTHING = "No point was found there: the shape has no inside, or the part of its boundary no size."
+
 ROUNDS = 24
 """Rounds of up to 2^18 points that are tried before a shape is said to be empty."""
 
@@ -43,6 +45,17 @@ class Piece:
 
     `side`, of points and normals, says 1 where the piece is seen, -1 where it is seen from its other side,
     so that the normal turns around, and 0 where it is hidden.
+
+    >>> import math
+    >>> import torch
+    >>> import guardband as gb
+    >>> def half_circle(unit):
+    ...     angle = math.pi * unit[:, 0]
+    ...     normals = torch.stack([angle.cos(), angle.sin()], dim=1)
+    ...     return 2 * normals, normals
+    >>> arch = gb.geometry.Piece("arch", 1, 2 * math.pi, half_circle)
+    >>> len(arch.points(9, "quasi", seed=0)[0])
+    9
     """
 
     name: str
@@ -93,12 +106,14 @@ class Piece:
         if how == "even":
             return self.at(even(round(n / max(self.share, 1e-9)), self.dimension))
         found: list[Placed] = []
+        total = 0
         for unit in cubes(n, self.dimension, how, seed):
             found.append(self.at(unit))
-            if sum(len(points) for points, _ in found) >= n:
+            total += len(found[-1][0])
+            if total >= n:
                 break
-        points, normals = (torch.cat(parts)[:n] for parts in zip(*found, strict=True))
-        return points, normals
+        points, normals = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        return points[:n], normals[:n]
 
 
 def even(n: int, dimension: int) -> Tensor:
@@ -110,24 +125,34 @@ def even(n: int, dimension: int) -> Tensor:
 
 def cubes(n: int, dimension: int, how: How, seed: int) -> Iterator[Tensor]:
     """Points of the unit cube, round by round, each of about n or more."""
+    draw = _sobol(dimension, seed) if how == "quasi" else _chance(dimension, seed)
+    for number in range(ROUNDS):
+        yield draw(n if number == 0 else max(n, 1024 << min(number, 8)))
+    raise ValueError(NOTHING)
+
+
+def _sobol(dimension: int, seed: int) -> Callable[[int], Tensor]:
     from scipy.stats.qmc import Sobol
 
     sequence = Sobol(dimension, rng=np.random.default_rng(seed))
+    # In powers of two, by which the sequence is even.
+    return lambda n: torch.from_numpy(sequence.random(1 << (n - 1).bit_length()))
+
+
+def _chance(dimension: int, seed: int) -> Callable[[int], Tensor]:
     generator = torch.Generator().manual_seed(seed)
-    for number in range(ROUNDS):
-        more = max(n, 1024 << min(number, 8))
-        if how == "quasi":  # in powers of two, by which the sequence is even
-            yield torch.from_numpy(sequence.random(1 << (more - 1).bit_length()))
-        else:
-            yield torch.rand(more, dimension, generator=generator, dtype=torch.float64)
-    raise ValueError(
-        "No point was found there: the shape has no inside, or the part of its boundary no size."
-    )
+    return lambda n: torch.rand(n, dimension, generator=generator, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """Points (n, d) of a boundary, outward normals (n, d), the size that each stands for, and its part."""
+    """Points (n, d) of a boundary, outward normals (n, d), the size that each stands for, and its part.
+
+    >>> import guardband as gb
+    >>> edge = gb.Segment(0, 2).boundary(2)
+    >>> edge.points.tolist(), edge.normals.tolist(), edge.parts
+    ([[0.0], [2.0]], [[-1.0], [1.0]], ('left', 'right'))
+    """
 
     points: Tensor
     normals: Tensor
@@ -136,6 +161,17 @@ class Boundary:
 
     def __len__(self) -> int:
         return len(self.points)
+
+    def to(self, like: Tensor) -> Boundary:
+        """The same on the device and in the dtype of another tensor."""
+        points, normals, sizes = (part.to(like) for part in (self.points, self.normals, self.sizes))
+        return Boundary(points, normals, sizes, self.parts)
+
+    def __getitem__(self, rows: slice | Tensor) -> Boundary:
+        """Some of the points: a slice, or their numbers."""
+        index = range(len(self))[rows] if isinstance(rows, slice) else rows.tolist()
+        parts = tuple(self.parts[i] for i in index)
+        return Boundary(self.points[rows], self.normals[rows], self.sizes[rows], parts)
 
 
 class Domain(ABC):
@@ -239,6 +275,53 @@ class Domain(ABC):
                 break
         return torch.cat(found)[:n]
 
+    def uniform(
+        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """n independent points inside, uniform, (n, d)."""
+        found: list[Tensor] = []
+        for number in range(ROUNDS):
+            more = n if number == 0 else max(n, 1024 << min(number, 8))
+            x = self.stretched(torch.rand(more, self.d, generator=generator, dtype=dtype))
+            found.append(x[self.contains(x)])
+            if sum(map(len, found)) >= n:
+                return torch.cat(found)[:n]
+        raise ValueError(NOTHING)
+
+    def quasi(self, n: int, *, seed: int = 0, dtype: torch.dtype | None = None) -> Tensor:
+        """n points that fill the inside more evenly than chance: a scrambled Sobol sequence."""
+        return self.interior(n, "quasi", seed=seed).to(dtype or torch.get_default_dtype())
+
+    def grid(self, counts: int | Sequence[int], *, dtype: torch.dtype | None = None) -> Tensor:
+        """What lies inside of an even grid between the ends of the axes, with so many points per axis."""
+        counts = [counts] * self.d if isinstance(counts, int) else list(counts)
+        axes = [
+            torch.linspace(a, b, n, dtype=torch.float64)
+            for a, b, n in zip(self.lower, self.upper, counts, strict=True)
+        ]
+        x = torch.cartesian_prod(*axes).reshape(-1, self.d)
+        return x[self.contains(x)].to(dtype or torch.get_default_dtype())
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """A smooth function (n, 1) that is 0 on parts of the boundary and positive elsewhere inside.
+
+        It makes conditions hard. With `anywhere` it vanishes nowhere else outside of the shape either, so
+        that the shape can be a hole.
+        """
+        raise TypeError(
+            f"{type(self).__name__} has no smooth distance to its boundary, so its conditions cannot be made "
+            "hard. Learn them instead (without `hard`), or put the shape together from Box, Disk, Sphere and "
+            "Polygon."
+        )
+
+    def depth(self, x: Tensor) -> Tensor:
+        """A smooth function (n, 1): positive inside, 0 on the whole boundary, negative outside."""
+        raise TypeError(
+            f"{type(self).__name__} has no smooth distance to its boundary, so its conditions cannot be made "
+            "hard. Learn them instead (without `hard`), or put the shape together from Box, Disk, Sphere and "
+            "Polygon."
+        )
+
     def boundary(
         self, n: int, on: str | Sequence[str] = (), how: How = "random", *, seed: int = 0
     ) -> Boundary:
@@ -246,18 +329,17 @@ class Domain(ABC):
         wanted = self.part_names(on)
         pieces = [piece for piece in self.made if piece.name in wanted and piece.size > 0]
         total = sum(piece.size for piece in pieces)
-        found: list[tuple[Tensor, Tensor, Tensor, str]] = []
+        points, normals, sizes = [], [], []
+        parts: tuple[str, ...] = ()
         for number, piece in enumerate(pieces):
             share = max(1, round(n * piece.size / total))
-            points, normals = piece.points(share, how, seed + number)
-            found.append(
-                (points, normals, torch.full((len(points),), piece.size / max(1, len(points))), piece.name)
-            )
+            at, outward = piece.points(share, how, seed + number)
+            points.append(at)
+            normals.append(outward)
+            sizes += [piece.size / max(1, len(at))] * len(at)
+            parts += (piece.name,) * len(at)
         return Boundary(
-            torch.cat([points for points, *_ in found]),
-            torch.cat([normals for _, normals, *_ in found]),
-            torch.cat([sizes.double() for *_, sizes, _ in found]),
-            tuple(name for *_, sizes, name in found for _ in range(len(sizes))),
+            torch.cat(points), torch.cat(normals), torch.tensor(sizes, dtype=torch.float64), parts
         )
 
     def part_names(self, on: str | Sequence[str] = ()) -> tuple[str, ...]:
@@ -311,7 +393,8 @@ def edge(name: str, start: Sequence[float], end: Sequence[float]) -> Piece:
     """A straight piece of a boundary in two dimensions; the inside is on its left.
 
     >>> import torch
-    >>> points, normals = edge("bottom", (0, 0), (2, 0)).at(torch.tensor([[0.5]]).double())
+    >>> import guardband as gb
+    >>> points, normals = gb.geometry.edge("bottom", (0, 0), (2, 0)).at(torch.tensor([[0.5]]).double())
     >>> points.tolist(), normals.tolist()
     ([[1.0, 0.0]], [[0.0, -1.0]])
     """

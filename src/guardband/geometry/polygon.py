@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from guardband import extras
+from guardband.geometry import smooth
 from guardband.geometry.domain import Domain, Piece, edge
 
 Corners: TypeAlias = Sequence[Sequence[float]]
@@ -103,6 +104,30 @@ class Polygon(Domain):
                 sides = [(word, end, start) for word, start, end in sides]
             found += [edge(word, start, end) for word, start, end in sides]
         return found
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """The distance to the edges of these names."""
+        rings = [(self.corners, self.edges), *((hole, (name,) * len(hole)) for name, hole in self.holes)]
+        found = []
+        for corners, words in rings:
+            for word, start, end in zip(words, corners, (*corners[1:], corners[0]), strict=True):
+                if word in on:
+                    found.append(_to_edge(x, x.new_tensor(start), x.new_tensor(end)))
+        return smooth.nearest(*found)
+
+    def depth(self, x: Tensor) -> Tensor:
+        """The distance to all edges, negative outside."""
+        sign = torch.where(self.contains(x), 1.0, -1.0).to(x)[:, None]
+        return sign * self.smooth_distance(x, self.parts)
+
+
+def _to_edge(x: Tensor, start: Tensor, end: Tensor) -> Tensor:
+    """A smooth distance (n, 1) to the points between two corners."""
+    along = end - start
+    length = along.norm()
+    middle = x - (start + end) / 2
+    aside = ((middle[:, 0] * along[1] - middle[:, 1] * along[0]) / length)[:, None]
+    return smooth.trimmed(aside, ((length / 2) ** 2 - middle.square().sum(1, keepdim=True)) / length)
 
 
 def _pairs(corners: Corners, name: str) -> tuple[tuple[float, float], ...]:

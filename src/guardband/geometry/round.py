@@ -47,6 +47,17 @@ class _Ball(Domain):
         """Whether points lie within the radius."""
         return (x - x.new_tensor(self.center_at)).square().sum(1) <= self.radius**2
 
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """The distance to the rim; from inside a paraboloid, which is smooth at the center too."""
+        if not anywhere:
+            return self.depth(x)
+        return ((x - x.new_tensor(self.center_at)).norm(dim=1, keepdim=True) - self.radius).abs()
+
+    def depth(self, x: Tensor) -> Tensor:
+        """(R^2 - r^2) / 2 R."""
+        square = (x - x.new_tensor(self.center_at)).square().sum(1, keepdim=True)
+        return (self.radius**2 - square) / (2 * self.radius)
+
     def _around(self, normals: Tensor) -> Placed:
         return normals.new_tensor(self.center_at) + self.radius * normals, normals
 

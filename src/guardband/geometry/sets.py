@@ -6,12 +6,13 @@ where the whole lies behind it and not before it; with the normal turned around,
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from torch import Tensor
 
+from guardband.geometry import smooth
 from guardband.geometry.domain import Domain, Piece
 
 Ends: TypeAlias = tuple[float, ...]
@@ -68,6 +69,28 @@ class Combination(Domain):
         if self.how == "or":
             return first | second
         return first & (second if self.how == "and" else ~second)
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """About the distance to the nearer of the parts of both shapes."""
+        found = []
+        for shape, other in ((self.first, self.second), (self.second, self.first)):
+            mine = [name for name in on if name in shape.parts]
+            if not mine:
+                continue
+            hole = shape is self.second and self.how == "without"
+            distance = shape.smooth_distance(x, mine, anywhere=anywhere or hole or self.how == "or")
+            if anywhere or self.how == "or":  # what the other shape hides of a part is left out
+                within = hole or self.how == "and"
+                distance = smooth.trimmed(distance, other.depth(x) if within else -other.depth(x))
+            found.append(distance)
+        return smooth.nearest(*found)
+
+    def depth(self, x: Tensor) -> Tensor:
+        """Positive in the whole."""
+        first, second = self.first.depth(x), self.second.depth(x)
+        if self.how == "or":
+            return smooth.either(first, second)
+        return smooth.both(first, second if self.how == "and" else -second)
 
     def pieces(self) -> list[Piece]:
         """What is seen of both boundaries; where they are the same, the first one's."""

@@ -1,8 +1,9 @@
-"""Time: `space * Time(a, b)`, whose boundary is that of space at all times, and the start and the end."""
+"""Time: alone, or `space * Time(a, b)`, whose boundary is that of space at all times, start and end."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -12,10 +13,12 @@ from guardband.geometry.domain import Domain, Piece, Placed
 
 
 @dataclass(frozen=True)
-class Time:
-    """From a start to an end, to be multiplied with a shape.
+class Time(Domain):
+    """From a start to an end: alone, as for an ordinary differential equation, or multiplied with a shape.
 
     >>> import guardband as gb
+    >>> gb.geometry.Time(0, 5).parts
+    ('start', 'end')
     >>> rod = gb.geometry.Segment(0, 1) * gb.geometry.Time(0, 2)
     >>> rod.names, rod.parts, rod.walls
     (('x', 't'), ('left', 'right', 'start', 'end'), ('left', 'right'))
@@ -29,10 +32,65 @@ class Time:
         if not -math.inf < self.start < self.end < math.inf:
             raise ValueError(f"Time should have a start before its end, got {self.start} and {self.end}.")
 
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the axis."""
+        return (self.name,)
+
+    @property
+    def lower(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The start."""
+        return (float(self.start),)
+
+    @property
+    def upper(self) -> tuple[float, ...]:  # type: ignore[override]
+        """The end."""
+        return (float(self.end),)
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """No axis of space."""
+        return ()
+
+    @property
+    def walls(self) -> tuple[str, ...]:
+        """No boundary in space."""
+        return ()
+
+    @property
+    def measure(self) -> float:
+        """The length of time."""
+        return self.end - self.start
+
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points lie between start and end."""
+        return ((self.start <= x) & (x <= self.end)).all(1)
+
+    def pieces(self) -> list[Piece]:
+        """The start and the end."""
+        return [self._end("start", self.start, -1.0), self._end("end", self.end, 1.0)]
+
+    def _end(self, name: str, t: float, sign: float) -> Piece:
+        def place(unit: Tensor) -> Placed:
+            return unit.new_full((len(unit), 1), t), unit.new_full((len(unit), 1), sign)
+
+        return Piece(name, 0, 1.0, place)
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """The time from the start, to the end, or both multiplied; as shares of the whole."""
+        since, until = x[:, -1:] - self.start, self.end - x[:, -1:]
+        factors = [part for name, part in (("start", since), ("end", until)) if name in on]
+        return torch.stack(factors).prod(0) / self.measure ** len(factors)
+
 
 @dataclass(frozen=True)
 class TimeSpan(Domain):
-    """A shape at all times from a start to an end; time is the last axis."""
+    """A shape at all times from a start to an end; time is the last axis. Made by `shape * Time(a, b)`.
+
+    >>> import guardband as gb
+    >>> (gb.Disk((0, 0), 1.0) * gb.Time(0, 2)).names
+    ('x', 'y', 't')
+    """
 
     shape: Domain
     time: Time
@@ -77,6 +135,21 @@ class TimeSpan(Domain):
         """Whether points lie in the shape and in time."""
         t = x[:, -1]
         return self.shape.contains(x[:, :-1]) & (self.time.start <= t) & (t <= self.time.end)
+
+    def uniform(
+        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+    ) -> Tensor:
+        """n independent points of the shape, each at a time of its own."""
+        x = self.shape.uniform(n, generator, dtype=dtype)
+        t = torch.rand(len(x), 1, generator=generator, dtype=x.dtype)
+        return torch.cat([x, self.time.start + t * self.time.measure], dim=1)
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """That of the shape, times the share of time since the start or to the end."""
+        walls = [name for name in on if name in self.shape.parts]
+        ends = [name for name in on if name not in walls]
+        factors = [self.shape.smooth_distance(x[:, :-1], walls, anywhere=anywhere)] if walls else []
+        return torch.stack([*factors, *([self.time.smooth_distance(x, ends)] if ends else [])]).prod(0)
 
     def pieces(self) -> list[Piece]:
         """The pieces of the shape at all times, and the shape at the start and at the end."""

@@ -80,7 +80,7 @@ EXPERIMENTS: dict[str, Experiment] = {
         grid=401,
         noise_assumed=0.14,  # the root mean square: a quarter of the points lie in islands
     ),
-    "A": Experiment(AllenCahn2D(), noise.Disc(), 2000, ("figure8", "figure9"), 3, grid=32),
+    "A": Experiment(AllenCahn2D(), noise.NoisyDisk(), 2000, ("figure8", "figure9"), 3, grid=32),
     "B": Experiment(AllenCahn2D(), noise.Ring(), 2000, ("figure8", "figure9"), 3, grid=32),
     "C": Experiment(AllenCahn2D(), noise.DiscAndCorner(), 2000, ("figure8", "figure9"), 3, grid=32),
 }
@@ -253,7 +253,7 @@ METHODS: dict[str, list[Method]] = {
         Method("dropout", Factory(Dropout), BOTH, _dropped),
     ],
     "oscillator": _following(20, noise.Islands()),
-    "A": _following(30, noise.Disc()),
+    "A": _following(30, noise.NoisyDisk()),
     "B": _following(30, noise.Ring()),
     "C": _following(30, noise.DiscAndCorner()),
 }

@@ -1,4 +1,4 @@
-"""Activations: smooth functions of one variable with their first three derivatives."""
+"""Activations: smooth functions of one variable with their first five derivatives."""
 
 from __future__ import annotations
 
@@ -11,16 +11,22 @@ from torch.nn import functional as F
 
 
 class Activation(NamedTuple):
-    """A smooth function s: z -> (s, s', s''), and (z, s, s', s'') -> s'''."""
+    """A smooth function s: z -> (s, s', s''); (z, s, s', s'') -> s''', and with that the next two."""
 
     upto_second: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
     third: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
+    higher: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 def _tanh(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     a = torch.tanh(z)
     slope = 1 - a * a
     return a, slope, -2 * a * slope
+
+
+def _tanh_higher(z: Tensor, a: Tensor, first: Tensor, second: Tensor, third: Tensor) -> tuple[Tensor, Tensor]:
+    bend = 4 - 12 * first
+    return second * bend, third * bend - 12 * second * second
 
 
 def _sin(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -32,6 +38,13 @@ def _sigmoid(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     a = torch.sigmoid(z)
     slope = a * (1 - a)
     return a, slope, slope * (1 - 2 * a)
+
+
+def _sigmoid_higher(
+    z: Tensor, a: Tensor, first: Tensor, second: Tensor, third: Tensor
+) -> tuple[Tensor, Tensor]:
+    bend = 1 - 12 * first
+    return second * bend, third * bend - 12 * second * second
 
 
 def _softplus(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -51,6 +64,13 @@ def _silu_third(z: Tensor, a: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return rise * (3 * (1 - 2 * p) + z * (1 - 6 * rise))
 
 
+def _silu_higher(z: Tensor, a: Tensor, first: Tensor, second: Tensor, third: Tensor) -> tuple[Tensor, Tensor]:
+    p, p1, p2 = _sigmoid(z)
+    p3 = p1 * (1 - 6 * p1)
+    p4, p5 = _sigmoid_higher(z, p, p1, p2, p3)
+    return z * p4 + 4 * p3, z * p5 + 5 * p4
+
+
 def _gelu(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     density = torch.exp(-0.5 * z * z) * (0.5 / torch.pi) ** 0.5
     share = torch.special.ndtr(z)
@@ -61,13 +81,25 @@ def _gelu_third(z: Tensor, a: Tensor, first: Tensor, second: Tensor) -> Tensor:
     return torch.exp(-0.5 * z * z) * (0.5 / torch.pi) ** 0.5 * z * (z * z - 4)
 
 
+def _gelu_higher(z: Tensor, a: Tensor, first: Tensor, second: Tensor, third: Tensor) -> tuple[Tensor, Tensor]:
+    density = torch.exp(-0.5 * z * z) * (0.5 / torch.pi) ** 0.5
+    square = z * z
+    return density * (-4 + square * (7 - square)), density * z * (18 + square * (square - 11))
+
+
 ACTIVATIONS: dict[Callable[..., Tensor], Activation] = {
-    torch.tanh: Activation(_tanh, lambda z, a, first, second: first * (4 - 6 * first)),
-    torch.sin: Activation(_sin, lambda z, a, first, second: -first),
-    torch.sigmoid: Activation(_sigmoid, lambda z, a, first, second: first * (1 - 6 * first)),
-    F.softplus: Activation(_softplus, lambda z, a, first, second: second * (1 - 2 * first)),
-    F.silu: Activation(_silu, _silu_third),
-    F.gelu: Activation(_gelu, _gelu_third),
+    torch.tanh: Activation(_tanh, lambda z, a, first, second: first * (4 - 6 * first), _tanh_higher),
+    torch.sin: Activation(
+        _sin, lambda z, a, first, second: -first, lambda z, a, first, second, third: (a, first)
+    ),
+    torch.sigmoid: Activation(_sigmoid, lambda z, a, first, second: first * (1 - 6 * first), _sigmoid_higher),
+    F.softplus: Activation(
+        _softplus,
+        lambda z, a, first, second: second * (1 - 2 * first),
+        lambda z, a, first, second, third: (second * (1 - 6 * second), third * (1 - 12 * second)),
+    ),
+    F.silu: Activation(_silu, _silu_third, _silu_higher),
+    F.gelu: Activation(_gelu, _gelu_third, _gelu_higher),
 }
 """The activations whose derivatives are known in closed form."""
 

@@ -1,7 +1,8 @@
-"""Derivatives: which way to u and its derivatives is fastest for this network and this equation.
+"""Derivatives: which way to u and its derivatives is taken for this network and this equation.
 
-MLPs whose equation asks for first derivatives and for second ones along the axes go by jets; everything else
-(mixed derivatives, higher orders, other networks) by autograd. Both give the same numbers to rounding.
+MLPs go by jets where the equation asks for first and second derivatives, mixed ones among them, and for third
+and fourth ones along an axis; everything else (other mixed derivatives, higher orders, other networks) by
+autograd. Both give the same numbers to rounding.
 """
 
 from __future__ import annotations
@@ -12,12 +13,14 @@ from functools import cached_property
 from itertools import accumulate, pairwise
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor, nn
 
 from guardband.pinn.activations import ACTIVATIONS, function_of
 from guardband.pinn.jets import Channels, Jet, Layers
 from guardband.pinn.networks import MLP, Constrained
-from guardband.problems import AutogradField, Field
+from guardband.problems import AutogradField, Field, Names
+from guardband.problems.field import Columns, pick
 
 Residual: TypeAlias = Callable[[Tensor, Field], Tensor]
 """What should vanish at points x, given the field u there."""
@@ -25,78 +28,90 @@ Residual: TypeAlias = Callable[[Tensor, Field], Tensor]
 
 @dataclass(frozen=True)
 class Needs:
-    """What a residual asked of its field: first derivatives, second ones, the Laplacian, or more."""
+    """What a residual asked of its field: derivatives along axes, and Laplacians over axes.
 
-    first: frozenset[int] = frozenset()
-    second: frozenset[tuple[int, int]] = frozenset()
-    laplacian: bool = False
-    higher: bool = False
+    >>> Needs(derivatives=frozenset({(0,), (1, 1)})).channels()
+    Channels(axes=(0, 1), sums=(((1, 1),),), thirds=(), fourths=())
+    """
+
+    derivatives: frozenset[tuple[int, ...]] = frozenset()
+    laplacians: frozenset[tuple[int, ...]] = frozenset()
 
     @property
     def only_value(self) -> bool:
         """Whether no derivative was asked for."""
-        return not (self.first or self.second or self.laplacian or self.higher)
+        return not (self.derivatives or self.laplacians)
 
-    def cover(self, other: Needs, d: int) -> bool:
+    def cover(self, other: Needs) -> bool:
         """Whether the jet for these carries the first derivatives that are all the other asks for."""
-        mine, others = self.channels(d), other.channels(d)
+        mine, others = self.channels(), other.channels()
         return mine is not None and others is not None and not others.sums and {*others.axes} <= {*mine.axes}
 
-    def channels(self, d: int) -> Channels | None:
+    def channels(self) -> Channels | None:
         """The jet that carries all this, or None where only autograd can."""
-        if self.higher or any(i != j for i, j in self.second):
+        high = {along for along in self.derivatives if len(along) > 2}
+        if any(len({*along}) > 1 or len(along) > 4 for along in high):
             return None
-        curved = sorted(i for i, _ in self.second)
-        along = range(d) if self.laplacian else curved
-        axes = sorted({*self.first, *along})
-        if self.laplacian and not curved:
-            return Channels(tuple(axes), (tuple(axes.index(i) for i in along),))
-        parts = range(d) if self.laplacian else curved
-        return Channels(tuple(axes), tuple((axes.index(i),) for i in parts))
+        pairs = {along for along in self.derivatives if len(along) == 2}
+        pairs |= {(along[0], along[0]) for along in high}
+        whole = []
+        for over in sorted(self.laplacians):  # in one channel, unless parts of it are wanted anyway
+            parts = {(i, i) for i in over}
+            if parts & pairs or len(parts) == 1:
+                pairs |= parts
+            else:
+                whole.append(tuple((i, i) for i in over))
+        used = {i for along in (*self.derivatives, *self.laplacians) for i in along}
+        axes = tuple(sorted(used))
+        sums = [*whole, *(((i, j),) for i, j in sorted(pairs))]
+        return Channels(
+            axes,
+            tuple(tuple((axes.index(i), axes.index(j)) for i, j in part) for part in sums),
+            tuple(sorted(axes.index(i) for i in {along[0] for along in high})),
+            tuple(sorted(axes.index(along[0]) for along in high if len(along) == 4)),
+        )
 
 
-def needs_of(residual: Residual, net: nn.Module, x: Tensor) -> Needs:
+def needs_of(residual: Residual, net: nn.Module, x: Tensor, names: Names | None = None) -> Needs:
     """What a residual asks for, found by evaluating it once at a few points x."""
-    field = _Recorder(net, x[:2])
+    field = _Recorder(net, x[:2], names, torch.ones_like(x[:2]))
     training = net.training
     net.eval()
     try:
         residual(field.x.detach(), field)
     finally:
         net.train(training)
-    orders = {axes for axes in field.asked if axes}
-    return Needs(
-        first=frozenset(axes[0] for axes in orders if len(axes) == 1),
-        second=frozenset((axes[0], axes[1]) for axes in orders if len(axes) == 2),
-        laplacian=field.asked_laplacian,
-        higher=any(len(axes) > 2 for axes in orders),
-    )
+    return Needs(frozenset(field.asked - {()}), frozenset(field.asked_laplacians))
 
 
-def differentiate(net: nn.Module, needs: Needs, *, compile: bool = False) -> Callable[[Tensor], Field]:
-    """A function from points x (n, d) to the field of the network there, by the fastest way known.
+def differentiate(
+    net: nn.Module, needs: Needs, names: Names | None = None, *, compile: bool = False
+) -> Callable[[Tensor], Field]:
+    """A function from points x (n, d) to the field of the network there, by jets where they can.
 
     >>> import torch
     >>> import guardband as gb
     >>> from guardband.pinn.derivatives import Needs
-    >>> u = gb.pinn.differentiate(gb.mlp(2, [16, 16]), Needs(laplacian=True))(torch.zeros(5, 2))
+    >>> laplacian = Needs(laplacians=frozenset({(0, 1)}))
+    >>> u = gb.pinn.differentiate(gb.mlp(2, [16, 16]), laplacian)(torch.zeros(5, 2))
     >>> u.laplacian.shape
     torch.Size([5, 1])
     """
     if isinstance(net, Constrained):
-        inner = differentiate(net.net, needs, compile=compile)
+        inner = differentiate(net.net, needs, names, compile=compile)
         return lambda x: ConstrainedField(inner(x), net.lift, net.bubble, x)
     if needs.only_value:
-        return lambda x: JetField(net, x, net(x)[None], Channels())
+        return lambda x: JetField(net, x, net(x)[None], Channels(), names)
     pool: list[dict[Any, Tensor]] = []
+    channels = needs.channels()
 
     def jet_field(x: Tensor) -> Field:
-        plan, channels = _layers(net, x), needs.channels(x.shape[1])
+        plan = None if channels is None else _layers(net, x)
         if plan is None or channels is None:
-            return AutogradField(net, x)
+            return AutogradField(net, x, names)
         points, layers = plan
         jet = Jet.apply(points, layers, channels, pool, compile, *layers.weights, *layers.biases)
-        return JetField(net, x, jet, channels)
+        return JetField(net, x, jet, channels, names)
 
     return jet_field
 
@@ -104,31 +119,28 @@ def differentiate(net: nn.Module, needs: Needs, *, compile: bool = False) -> Cal
 class JetField(Field):
     """A field read off a jet (channels, n, m); what the jet does not carry comes by autograd."""
 
-    def __init__(self, net: nn.Module, x: Tensor, jet: Tensor, channels: Channels) -> None:
-        super().__init__(x)
+    def __init__(
+        self, net: nn.Module, x: Tensor, jet: Tensor, channels: Channels, names: Names | None = None
+    ) -> None:
+        super().__init__(x, names)
         self._net, self._jet, self._channels = net, jet, channels
 
-    def derivative(self, *axes: int) -> Tensor:
-        """The partial derivative along these axes in turn, (n, m)."""
-        known, sums = self._channels
-        if not axes:
-            return self._jet[0]
-        if len(axes) == 1 and axes[0] in known:
-            return self._jet[1 + known.index(axes[0])]
-        if len(axes) == 2 and axes[0] == axes[1] and axes[0] in known:
-            part = (known.index(axes[0]),)
-            if part in sums:
-                return self._jet[1 + len(known) + sums.index(part)]
-        return self._by_autograd.derivative(*axes)
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        position = self._channels.position(axes)
+        if position is None:
+            return self._by_autograd.partial(axes, columns)
+        return pick(self._jet[position], columns)
 
-    @property
-    def laplacian(self) -> Tensor:
-        """The sum of the second derivatives along each axis, (n, m)."""
-        known, sums = self._channels
-        whole = tuple(range(self.x.shape[1]))
-        if known == whole and whole in sums:
-            return self._jet[1 + len(known) + sums.index(whole)]
-        return super().laplacian
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        known = self._channels.axes
+        if {*axes} <= {*known}:
+            pairs = tuple((known.index(i), known.index(i)) for i in axes)
+            position = self._channels.position_of_sum(pairs)
+            if position is not None:
+                return pick(self._jet[position], columns)
+        return super().trace(axes, columns)
 
     @cached_property
     def _by_autograd(self) -> AutogradField:
@@ -137,7 +149,7 @@ class JetField(Field):
                 "This derivative was not asked for when the equation was first looked at, and dropout "
                 "masks cannot be drawn twice. Ask for the same derivatives at every call."
             )
-        return AutogradField(self._net, self.x)
+        return AutogradField(self._net, self.x, self.names)
 
 
 class ConstrainedField(Field):
@@ -150,25 +162,32 @@ class ConstrainedField(Field):
         bubble: Callable[[Tensor], Tensor],
         x: Tensor,
     ) -> None:
-        super().__init__(x)
-        self._inner, self._lift, self._mask = inner, AutogradField(lift, x), AutogradField(bubble, x)
+        super().__init__(x, inner.names)
+        self._inner, self._lift, self._bubble = inner, AutogradField(lift, x), AutogradField(bubble, x)
 
-    def derivative(self, *axes: int) -> Tensor:
-        """The partial derivative along these axes in turn, (n, m)."""
-        total = self._lift.derivative(*axes).detach()
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        total = _fixed(self._lift.partial(axes), columns)
         for choice in range(2 ** len(axes)):
-            masked = [axis for i, axis in enumerate(axes) if choice >> i & 1]
-            rest = [axis for i, axis in enumerate(axes) if not choice >> i & 1]
-            total = total + self._mask.derivative(*masked).detach() * self._inner.derivative(*rest)
+            masked = tuple(axis for i, axis in enumerate(axes) if choice >> i & 1)
+            rest = tuple(axis for i, axis in enumerate(axes) if not choice >> i & 1)
+            bubble = _fixed(self._bubble.partial(masked), columns)
+            total = total + bubble * self._inner.partial(rest, columns)
         return total
 
-    @property
-    def laplacian(self) -> Tensor:
-        """The sum of the second derivatives along each axis, (n, m)."""
-        bubble, inner = self._mask, self._inner
-        cross = sum(bubble.first(i).detach() * inner.first(i) for i in range(self.x.shape[1]))
-        mixed = bubble.laplacian.detach() * inner.value + 2 * cross + bubble.value.detach() * inner.laplacian
-        return self._lift.laplacian.detach() + mixed
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        bubble, inner = self._bubble, self._inner
+        total = _fixed(self._lift.trace(axes), columns)
+        total = total + _fixed(bubble.trace(axes), columns) * inner.partial((), columns)
+        for i in axes:
+            total = total + 2 * _fixed(bubble.partial((i,)), columns) * inner.partial((i,), columns)
+        return total + _fixed(bubble.partial(()), columns) * inner.trace(axes, columns)
+
+
+def _fixed(values: Tensor, columns: Columns) -> Tensor:
+    """Columns of what does not depend on the weights; one column alone counts for all outputs."""
+    return (values if values.shape[1] == 1 else pick(values, columns)).detach()
 
 
 def split(field: Field, *points: Tensor) -> list[Field]:
@@ -183,45 +202,39 @@ class _Rows(Field):
     """Some of the points of a field."""
 
     def __init__(self, whole: Field, x: Tensor, rows: slice) -> None:
-        super().__init__(x)
+        super().__init__(x, whole.names)
         self._whole, self._rows = whole, rows
 
-    def derivative(self, *axes: int) -> Tensor:
-        """The partial derivative along these axes in turn, (n, m)."""
-        return self._whole.derivative(*axes)[self._rows]
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        return self._whole.partial(axes, columns)[self._rows]
 
-    @property
-    def laplacian(self) -> Tensor:
-        """The sum of the second derivatives along each axis, (n, m)."""
-        return self._whole.laplacian[self._rows]
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        return self._whole.trace(axes, columns)[self._rows]
 
 
 class _Recorder(AutogradField):
     """A field that notes what it is asked for."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], x: Tensor) -> None:
-        super().__init__(function, x)
+    def __init__(
+        self,
+        function: Callable[[Tensor], Tensor],
+        x: Tensor,
+        names: Names | None = None,
+        normals: Tensor | None = None,
+    ) -> None:
+        super().__init__(function, x, names, normals)
         self.asked: set[tuple[int, ...]] = set()
-        self.asked_laplacian = False
-        self._silent = False
+        self.asked_laplacians: set[tuple[int, ...]] = set()
 
-    def derivative(self, *axes: int) -> Tensor:
-        if not self._silent:
-            self.asked.add(tuple(sorted(axes)))
-        self._silent, before = True, self._silent
-        try:
-            return super().derivative(*axes)
-        finally:
-            self._silent = before
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        self.asked.add(axes)
+        return super().partial(axes, columns)
 
-    @property
-    def laplacian(self) -> Tensor:
-        self.asked_laplacian = True
-        self._silent = True
-        try:
-            return super().laplacian
-        finally:
-            self._silent = False
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        self.asked_laplacians.add(axes)
+        return torch.stack([AutogradField.partial(self, (i, i), columns) for i in axes]).sum(0)
 
 
 def _layers(net: nn.Module, x: Tensor) -> tuple[Tensor, Layers] | None:
@@ -233,7 +246,7 @@ def _layers(net: nn.Module, x: Tensor) -> tuple[Tensor, Layers] | None:
         shapes = [x.new_empty(()).expand(len(x), width) for width in net.sizes[1:-1]]
         masks = [net.draw_mask(i, like) for i, like in enumerate(shapes)]
         weights, biases = zip(*((layer.weight, layer.bias) for layer in net.linears), strict=True)
-        layers = Layers(weights, biases, [activation] * len(masks), masks, net.reach)
+        layers = Layers(weights, biases, [activation] * len(masks), masks, net.reach, net.waves)
         return (x - net.center) / net.reach, layers
     if isinstance(net, nn.Sequential) and len(net) % 2 and len(net) > 2:
         linears, functions = list(net)[::2], [function_of(module) for module in list(net)[1::2]]

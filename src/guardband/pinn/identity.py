@@ -17,10 +17,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from guardband.geometry import Domain
 from guardband.models import evaluating
 from guardband.pinn.derivatives import Residual
 from guardband.pinn.likelihood import conditions_of
-from guardband.problems import AutogradField, Box, Problem
+from guardband.problems import AutogradField, Problem
 
 POINTS, TOLERANCE = 64, 1e-6
 """Where a problem is looked at, and how far apart, of their largest value, the same values may be."""
@@ -49,7 +50,7 @@ def hash_of(*tensors: Tensor) -> str:
     return digest.hexdigest()
 
 
-def of_network(net: nn.Module, domain: Box) -> Identity:
+def of_network(net: nn.Module, domain: Domain) -> Identity:
     """What a network is before training: modules, shapes, dtypes, settings, weights and values."""
     state = net.state_dict()
     like = next(net.parameters())
@@ -67,11 +68,12 @@ def of_problem(problem: Problem, net: nn.Module) -> Identity:
     """What a problem asks: its residual and the conditions to be learnt, for three fields at fixed points."""
     domain, like = problem.domain, next(net.parameters())
     conditions = conditions_of(problem, net)
-    values = list(_residuals(problem.residual, points_in(domain), problem, like))
+    values = list(_residuals(problem.misses, points_in(domain), problem, like))
     for condition in conditions:
-        on_faces = condition.points(domain, POINTS)[:POINTS]
-        values += [_kept(on_faces), *_residuals(condition.residual, on_faces, problem, like)]
-    sizes = [list(domain.lower), list(domain.upper), problem.outputs, len(conditions)]
+        edge = condition.points(domain, POINTS)[:POINTS]
+        values += [_kept(edge.points), _kept(edge.normals)]
+        values += _residuals(condition.residual, edge.points, problem, like, edge.normals)
+    sizes = [list(domain.lower), list(domain.upper), list(problem.names.outputs), len(conditions)]
     return {"sizes": sizes, "values": values}
 
 
@@ -82,7 +84,7 @@ def differences(mine: Any, other: Any) -> list[str]:
     return [name for name in mine if name not in other or not _same(mine[name], other[name])]
 
 
-def points_in(domain: Box) -> Tensor:
+def points_in(domain: Domain) -> Tensor:
     """64 points that fill a box evenly and are the same everywhere: multiples of an irrational vector."""
     ratio = 2.0
     for _ in range(60):  # the root of ratio ** (d + 1) = ratio + 1
@@ -93,7 +95,7 @@ def points_in(domain: Box) -> Tensor:
     return lower + (upper - lower) * unit
 
 
-def fields_on(domain: Box, outputs: int) -> list[Callable[[Tensor], Tensor]]:
+def fields_on(domain: Domain, outputs: int) -> list[Callable[[Tensor], Tensor]]:
     """Three smooth functions (n, d) -> (n, outputs) none of whose derivatives vanishes; one is positive."""
 
     def phase(x: Tensor, shift: float) -> Tensor:
@@ -111,19 +113,23 @@ def fields_on(domain: Box, outputs: int) -> list[Callable[[Tensor], Tensor]]:
     ]
 
 
-def _scale(domain: Box) -> tuple[tuple[float, ...], tuple[float, ...]]:
+def _scale(domain: Domain) -> tuple[tuple[float, ...], tuple[float, ...]]:
     return domain.center, domain.reach
 
 
-def _residuals(residual: Residual, x: Tensor, problem: Problem, like: Tensor) -> Iterator[Tensor]:
+def _residuals(
+    residual: Residual, x: Tensor, problem: Problem, like: Tensor, normals: Tensor | None = None
+) -> Iterator[Tensor]:
     """A residual for each field, in double precision where it can be had."""
-    for field in fields_on(problem.domain, problem.outputs):
+    names = problem.names
+    outward = torch.zeros_like(x) if normals is None else normals
+    for field in fields_on(problem.domain, len(names.outputs)):
         try:
             at = x.to(like.device, torch.float64)
-            found = residual(at, AutogradField(field, at))
+            found = residual(at, AutogradField(field, at, names, outward.to(at)))
         except (RuntimeError, TypeError):  # an equation that holds tensors of the network's own dtype
             at = x.to(like)
-            found = residual(at, AutogradField(field, at))
+            found = residual(at, AutogradField(field, at, names, outward.to(at)))
         yield _kept(found)
 
 

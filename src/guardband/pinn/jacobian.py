@@ -15,7 +15,7 @@ from torch.func import functional_call, vmap
 
 from guardband.models import own_modules
 from guardband.pinn.derivatives import Residual
-from guardband.problems import AutogradField, Field
+from guardband.problems import AutogradField, Field, Names
 
 POINTS_AT_ONCE = 128
 """How many points are differentiated at a time; each holds some ten copies of the weights."""
@@ -27,11 +27,18 @@ def value(x: Tensor, u: Field) -> Tensor:
 
 
 def jacobian(
-    residual: Residual, net: nn.Module, x: Tensor, names: Sequence[str] | None = None
+    residual: Residual,
+    net: nn.Module,
+    x: Tensor,
+    names: Sequence[str] | None = None,
+    *,
+    of: Names | None = None,
+    normals: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """The residual (n, q) at points x (n, d), and its derivatives in the named weights (n, q, P).
 
-    The weights are in the order of `net.named_parameters()`; by default they are all of them.
+    The weights are in the order of `net.named_parameters()`; by default they are all of them. `of` are the
+    names of axes and outputs; `normals` those of points on a boundary.
 
     >>> net = nn.Linear(2, 1)
     >>> misses, slopes = jacobian(value, net, torch.tensor([[3.0, 4.0]]))
@@ -40,13 +47,20 @@ def jacobian(
     """
     with torch.inference_mode(False), torch.enable_grad():
         net, x = own_modules(net), _ordinary(x)
-        parts = [_part(residual, net, chunk, names) for chunk in x.split(POINTS_AT_ONCE)]
+        outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
+        chunks = zip(x.split(POINTS_AT_ONCE), outward.split(POINTS_AT_ONCE), strict=True)
+        parts = [_part(residual, net, chunk, names, of, along) for chunk, along in chunks]
     misses, slopes = zip(*parts, strict=True)
     return torch.cat(misses), torch.cat(slopes)
 
 
 def _part(
-    residual: Residual, net: nn.Module, x: Tensor, names: Sequence[str] | None
+    residual: Residual,
+    net: nn.Module,
+    x: Tensor,
+    names: Sequence[str] | None,
+    of: Names | None,
+    normals: Tensor,
 ) -> tuple[Tensor, Tensor]:
     weights = {name: _ordinary(p.detach()) for name, p in net.named_parameters()}
     chosen = [name for name in weights if names is None or name in names]
@@ -56,7 +70,7 @@ def _part(
     def one(own: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(net, {**weights, **own}, (x[None],))[0]
 
-    field = AutogradField(lambda x: vmap(one)(copies, x), x)
+    field = AutogradField(lambda x: vmap(one)(copies, x), x, of, normals)
     misses = residual(x, field)
     slopes = []
     for j in range(misses.shape[1]):

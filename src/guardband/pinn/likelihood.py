@@ -5,9 +5,9 @@ log-likelihood of a network is
 
     U = n/2 ( mean |u - y|^2 / data^2  +  mean |residual|^2 / physics^2  +  mean |condition|^2 / boundary^2 )
 
-where the means are over measurements, over the domain and over its faces. Equation and conditions thus count
-as much as all measurements together, however many points are used to average them: the points stand for a
-continuum and are not so many pieces of evidence. Training minimizes U; Bayesian predictors sample exp(-U).
+where the means are over measurements, over the domain and over its boundary. Equation and conditions thus
+count as much as all measurements together, however many points are used to average them: the points stand for
+a continuum and are not so many pieces of evidence. Training minimizes U; Bayesian predictors sample exp(-U).
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from guardband.geometry import Boundary
 from guardband.kept import kept
 from guardband.models import evaluating
-from guardband.pinn.derivatives import Residual, differentiate, needs_of, split
-from guardband.pinn.networks import Constrained
-from guardband.problems import AutogradField, Condition, Problem
+from guardband.pinn.derivatives import JetField, Residual, differentiate, needs_of, split
+from guardband.pinn.jets import Channels
+from guardband.pinn.networks import MLP, Constrained
+from guardband.problems import AutogradField, Condition, Field, Names, Periodic, Problem
 
 TERMS = ("data", "physics", "boundary")
 """The terms of the loss, in the order in which they are listed everywhere."""
@@ -85,10 +87,12 @@ def typical_residual(problem: Problem, size: float) -> float:
     units of the equation, and needs no solution.
     """
     generator = torch.Generator().manual_seed(0)
-    domain, m = problem.domain, problem.outputs
+    domain, names = problem.domain, problem.names
+    m = len(names.outputs)
     x = domain.uniform(256, generator)
     reach, center = torch.tensor(domain.reach), torch.tensor(domain.center)
-    zero = problem.residual(x, AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x)).detach()
+    nothing = AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x, names)
+    zero = problem.misses(x, nothing).detach()
     squares = []
     for _ in range(8):
         waves = 0.5 + torch.rand(domain.d, m, generator=generator)
@@ -97,18 +101,21 @@ def typical_residual(problem: Problem, size: float) -> float:
         def wave(x: Tensor, waves: Tensor = waves, phase: Tensor = phase) -> Tensor:
             return size * math.sqrt(2) * torch.cos(torch.pi * ((x - center) / reach) @ waves + phase)
 
-        residual = problem.residual(x, AutogradField(wave, x)).detach()
+        residual = problem.misses(x, AutogradField(wave, x, names)).detach()
         squares.append((residual - zero).square().sum(dim=1).mean())
     return float(torch.stack(squares).mean().sqrt())
 
 
 class Points(NamedTuple):
-    """Where the loss looks: data points with their targets, points inside, points on the faces."""
+    """Where the loss looks: data points with their targets, points inside, points of each condition.
+
+    A target that was not measured is NaN.
+    """
 
     x: Tensor
     y: Tensor
     inside: Tensor
-    faces: tuple[Tensor, ...]
+    edges: tuple[Boundary, ...]
 
 
 def fixed_points(
@@ -119,7 +126,7 @@ def fixed_points(
     n_boundary: int,
     generator: torch.Generator | None,
 ) -> Points:
-    """Points that stay: all data, quasi-random points inside and random ones on the faces.
+    """Points that stay: all data, quasi-random points inside and random ones on the boundary.
 
     Without a generator they are evenly placed. There are 256 inside on a line and 768 elsewhere, unless it is
     said how many, or how many per axis.
@@ -129,8 +136,8 @@ def fixed_points(
     counts = n_interior or (256 if domain.d == 1 else 768)
     whole = counts if isinstance(counts, int) else math.prod(counts)
     within = domain.grid(counts) if generator is None else domain.quasi(whole, seed=generator.initial_seed())
-    on_faces = [c.points(domain, n_boundary, generator) for c in conditions_of(problem, net)]
-    return Points(x, y, within.to(x), tuple(points.to(x) for points in on_faces))
+    on_edges = [c.points(domain, n_boundary, generator) for c in conditions_of(problem, net)]
+    return Points(x, y, within.to(x), tuple(edge.to(x) for edge in on_edges))
 
 
 class MeanSquares:
@@ -147,43 +154,54 @@ class MeanSquares:
     def __init__(self, problem: Problem, net: nn.Module, sample: Points, *, compile: bool = False) -> None:
         self.problem, self.net = problem, net
         self.conditions = conditions_of(problem, net)
-        inside = needs_of(problem.residual, net, sample.inside)
-        needs = [needs_of(c.residual, net, x) for c, x in zip(self.conditions, sample.faces, strict=True)]
-        self._field = differentiate(net, inside, compile=compile)
-        self._slopes = [None if need.only_value else differentiate(net, need) for need in needs]
+        self._names = names = problem.names
+        inside = needs_of(problem.misses, net, sample.inside, names)
+        edges = zip(self.conditions, sample.edges, strict=True)
+        needs = [needs_of(c.residual, net, edge.points, names) for c, edge in edges]
+        self._field = differentiate(net, inside, names, compile=compile)
+        self._slopes = [None if need.only_value else differentiate(net, need, names) for need in needs]
         line = problem.domain.d == 1
-        self._rides = [line and not need.only_value and inside.cover(need, 1) for need in needs]
+        self._rides = [line and not need.only_value and inside.cover(need) for need in needs]
+        self._partly = bool(sample.y.isnan().any())
 
     def __call__(self, points: Points) -> Tensor:
         """The three mean squares; zero for a term without points."""
-        faces = list(zip(self.conditions, points.faces, self._slopes, self._rides, strict=True))
-        plain = [x for _, x, slope, _ in faces if slope is None]
-        riders = [x for _, x, _, rides in faces if rides]
+        edges = list(zip(self.conditions, points.edges, self._slopes, self._rides, strict=True))
+        plain = [edge.points for _, edge, slope, _ in edges if slope is None]
+        riders = [edge.points for _, edge, _, rides in edges if rides]
         values = iter(self.net(torch.cat([points.x, *plain])).split([len(x) for x in (points.x, *plain)]))
         fields = iter(split(self._field(torch.cat([points.inside, *riders])), points.inside, *riders))
         zero = points.inside.new_zeros(())
-        value = next(values)
-        data = _mean_square(value - points.y) if len(points.x) else zero
-        physics = _mean_square(self.problem.residual(points.inside, next(fields)))
+        off = next(values) - points.y
+        off = off.nan_to_num(0.0) if self._partly else off
+        data = _mean_square(off) if len(points.x) else zero
+        physics = _mean_square(self.problem.misses(points.inside, next(fields)))
         boundary = zero
-        for condition, x, slope, rides in faces:
-            field = next(fields) if rides else _Values(x, next(values)) if slope is None else slope(x)
-            boundary = boundary + _mean_square(condition.residual(x, field))  # type: ignore[arg-type]
+        for condition, edge, slope, rides in edges:
+            x = edge.points
+            field = next(fields) if rides else self._value(x, next(values)) if slope is None else slope(x)
+            field.normals = edge.normals
+            boundary = boundary + _mean_square(condition.residual(x, field))
         return torch.stack([data, physics, boundary])
+
+    def _value(self, x: Tensor, value: Tensor) -> Field:
+        return JetField(self.net, x, value[None], Channels(), self._names)
 
 
 def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
     """Refuse an equation or a condition whose residual is not (n, equations)."""
-    _check_shape(problem.residual, net, points.inside, f"{type(problem).__name__}.residual")
-    for condition, x in zip(conditions_of(problem, net), points.faces, strict=True):
-        _check_shape(condition.residual, net, x, f"the residual of {type(condition).__name__}")
+    names = problem.names
+    _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
+    for condition, edge in zip(conditions_of(problem, net), points.edges, strict=True):
+        said = f"the residual of {type(condition).__name__}"
+        _check_shape(condition.residual, net, edge.points, names, said)
 
 
-def _check_shape(residual: Residual, net: nn.Module, x: Tensor, name: str) -> None:
+def _check_shape(residual: Residual, net: nn.Module, x: Tensor, names: Names, name: str) -> None:
     """Columns whose number follows the number of points are two shapes that were broadcast by mistake."""
     with evaluating(net):
         shapes = [
-            tuple(residual(part, AutogradField(net, part)).shape)
+            tuple(residual(part, AutogradField(net, part, names, torch.ones_like(part))).shape)
             for part in (x[:1].repeat(k, 1) for k in (3, 5))
         ]
     if any(len(shape) != 2 for shape in shapes) or [shape[0] for shape in shapes] != [3, 5]:
@@ -196,15 +214,12 @@ def _check_shape(residual: Residual, net: nn.Module, x: Tensor, name: str) -> No
 
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
-    """The conditions to be learnt: none where the network meets them by construction."""
-    return [] if isinstance(net, Constrained) else problem.conditions()
-
-
-class _Values(NamedTuple):
-    """A field of which only the value is known."""
-
-    x: Tensor
-    value: Tensor
+    """The conditions to be learnt: not those that the network meets by construction."""
+    conditions = problem.conditions()
+    if isinstance(net, Constrained):
+        return [] if net.met is None else [c for i, c in enumerate(conditions) if i not in net.met]
+    around = net.periodic if isinstance(net, MLP) else ()
+    return [c for c in conditions if not (isinstance(c, Periodic) and c.number(problem.domain) in around)]
 
 
 def _mean_square(miss: Tensor) -> Tensor:

@@ -10,14 +10,21 @@ from typing import Any, Literal
 import torch
 from torch import Tensor, nn
 
+from guardband.geometry import Domain, axis_names
 from guardband.kept import kept
 from guardband.pinn.activations import ACTIVATIONS
-from guardband.problems import Box
+from guardband.pinn.jets import Waves
+from guardband.problems import Problem
 from guardband.problems.conditions import Function
+from guardband.problems.hard import Hard
+from guardband.values import Names
+
+LARGEST = 100_000
+"""The widest layer of a network that is made of a file."""
 
 
 class MLP(nn.Module):
-    """x -> (x - center) / reach -> linear, activation, ..., linear. Made by `mlp`.
+    """x -> (x - center) / reach -> waves if any -> linear, activation, ..., linear. Made by `mlp`.
 
     `features` is the penultimate layer. Dropout masks come from the network's own generator, never
     from the global one; they are drawn in training mode only.
@@ -33,10 +40,16 @@ class MLP(nn.Module):
     activation: Function
     dropout: float
     where: Literal["last", "all"]
+    periodic: tuple[int, ...]
+    fourier: tuple[int, float] | None
     generator: torch.Generator
     layers: nn.ModuleList
     center: Tensor
     reach: Tensor
+    names: Names | None
+    matrix: Tensor | None
+    phase: Tensor | None
+    wavy: Tensor | None
 
     def __init__(
         self,
@@ -45,16 +58,22 @@ class MLP(nn.Module):
         dropout: float = 0.0,
         where: Literal["last", "all"] = "last",
         seed: int = 0,
+        periodic: Sequence[int] = (),
+        fourier: tuple[int, float] | None = None,
     ) -> None:
         super().__init__()
         if not 0 <= dropout < 1:
             raise ValueError(f"`dropout` should lie in [0, 1), got {dropout}.")
         self.sizes, self.activation, self.dropout, self.where = tuple(sizes), activation, dropout, where
+        self.periodic, self.fourier, self.names = tuple(periodic), fourier, None
         self.generator = torch.Generator().manual_seed(seed)
-        pairs = itertools.pairwise(sizes)
+        pairs = itertools.pairwise((_n_features(sizes[0], self.periodic, fourier), *sizes[1:]))
+        waves = _waves(sizes[0], self.periodic, fourier, seed)
         self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairs)
         self.register_buffer("center", torch.zeros(sizes[0]))
         self.register_buffer("reach", torch.ones(sizes[0]))
+        for name, part in zip(("matrix", "phase", "wavy"), waves or (None, None, None), strict=True):
+            self.register_buffer(name, part)
         self._initialize()
 
     def forward(self, x: Tensor) -> Tensor:
@@ -64,6 +83,7 @@ class MLP(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """The penultimate layer (n, width): what the last, linear layer sees."""
         h = (x - self.center) / self.reach
+        h = h if self.waves is None else self.waves(h)
         # Without gradients tanh works in place: one pass through memory less.
         in_place = self.activation is torch.tanh and not torch.is_grad_enabled()
         for i, layer in enumerate(self.linears[:-1]):
@@ -71,6 +91,13 @@ class MLP(nn.Module):
             mask = self.draw_mask(i, h)
             h = h if mask is None else h * mask
         return h
+
+    @property
+    def waves(self) -> Waves | None:
+        """The features that the first layer sees in place of the coordinates, if any."""
+        if self.matrix is None or self.phase is None or self.wavy is None:
+            return None
+        return Waves(self.matrix, self.phase, self.wavy)
 
     @property
     def linears(self) -> list[nn.Linear]:
@@ -85,7 +112,7 @@ class MLP(nn.Module):
         keep = torch.rand(like.shape, generator=self.generator, dtype=torch.float32) >= self.dropout
         return keep.to(like) / (1 - self.dropout)
 
-    def set_domain(self, domain: Box) -> None:
+    def set_domain(self, domain: Domain) -> None:
         """Scale the inputs so that the domain becomes [-1, 1] on every axis."""
         self.center.copy_(torch.tensor(domain.center))
         self.reach.copy_(torch.tensor(domain.reach))
@@ -101,40 +128,104 @@ class MLP(nn.Module):
 
 
 def mlp(
-    d: int,
-    widths: Sequence[int],
+    problem: Problem | int,
+    widths: Sequence[int] | None = None,
     *,
-    outputs: int = 1,
+    outputs: int | None = None,
     activation: Function = torch.tanh,
     dropout: float = 0.0,
     where: Literal["last", "all"] = "last",
+    periodic: str | int | Sequence[str | int] = (),
+    fourier: tuple[int, float] | None = None,
     seed: int = 0,
 ) -> MLP:
-    """A multilayer perceptron from d inputs through hidden widths to so many outputs.
+    """A multilayer perceptron for a problem, or from so many inputs, through hidden widths to the outputs.
 
-    `activation` is a smooth function such as `torch.tanh`, `torch.sin` or `torch.nn.functional.gelu`.
-    `dropout` acts on the last hidden layer only, unless `where="all"` (which usually ruins a PINN's fit).
+    Without `widths` there are three hidden layers, each 16 times as wide as there are inputs and outputs
+    together, but at least 32 and at most 64. `activation` is a smooth function such as `torch.tanh`,
+    `torch.sin` or `torch.nn.functional.gelu`. `dropout` acts on the last hidden layer only, unless
+    `where="all"` (which usually ruins a PINN's fit).
+
+    Along the axes in `periodic` the network repeats itself, with the extent of the domain as its period: it
+    sees their sines and cosines. `fourier=(n, spread)` shows it n random waves of the other axes too, whose
+    frequencies are normal, `spread` being one standard deviation per half extent of the domain.
 
     >>> import torch
     >>> import guardband as gb
     >>> gb.mlp(2, [16, 16])(torch.zeros(5, 2)).shape
     torch.Size([5, 1])
+    >>> gb.mlp(gb.problems.AllenCahn2D()).sizes
+    (2, 48, 48, 48, 1)
     """
     if isinstance(widths, int):
         raise TypeError(
             f"`widths` should list the hidden layers, such as [{widths}, {widths}], got {widths}."
         )
-    return MLP([d, *widths, outputs], activation, dropout, where, seed)
+    if isinstance(problem, Problem):
+        names = problem.names
+        d, m = len(names.axes), len(names.outputs)
+        if outputs not in (None, m):
+            raise ValueError(f"The problem has {m} outputs ({', '.join(names.outputs)}), got {outputs}.")
+        axes = names.axes
+    else:
+        d, m, axes = problem, outputs or 1, axis_names(problem)
+    if widths is None:
+        widths = [min(64, max(32, 16 * (d + m)))] * 3
+    wanted = (periodic,) if isinstance(periodic, str | int) else tuple(periodic)
+    for axis in wanted:
+        if axis not in axes and axis not in range(d):
+            raise ValueError(f"There is no axis {axis!r}: the axes are {', '.join(axes)}, or 0 to {d - 1}.")
+    numbers = tuple(axes.index(axis) if isinstance(axis, str) else axis for axis in wanted)
+    net = MLP([d, *widths, m], activation, dropout, where, seed, numbers, fourier)
+    if isinstance(problem, Problem):
+        net.set_domain(problem.domain)
+        net.names = problem.names
+    return net
 
 
-LARGEST = 100_000
-"""The widest layer of a network that is made of a file."""
+def _n_features(d: int, periodic: Sequence[int], fourier: Sequence[float] | None) -> int:
+    """How many numbers the first layer sees in place of d coordinates."""
+    if not all(isinstance(axis, int) and 0 <= axis < d for axis in periodic) or len({*periodic}) < len(
+        periodic
+    ):
+        raise ValueError(f"`periodic` should be different axes from 0 to {d - 1}, got {list(periodic)}.")
+    if fourier is None:
+        return d + len(periodic)
+    count, spread = fourier
+    if not (isinstance(count, int) and 0 < count <= LARGEST and 0 < spread < math.inf):
+        raise ValueError(f"`fourier` should be a number of waves and their spread, got {fourier}.")
+    return d + len(periodic) + 2 * count
+
+
+def _waves(d: int, periodic: tuple[int, ...], fourier: tuple[int, float] | None, seed: int) -> Waves | None:
+    """Sines and cosines of periodic axes, the other axes as they are, and random waves of those."""
+    if not periodic and fourier is None:
+        return None
+    others = [axis for axis in range(d) if axis not in periodic]
+    rows = [torch.eye(d)[others]]
+    if fourier is not None:
+        count, spread = fourier
+        generator = torch.Generator().manual_seed(seed)
+        frequencies = torch.zeros(count, d)
+        frequencies[:, others] = spread / torch.pi * torch.randn(count, len(others), generator=generator)
+        rows += [frequencies, frequencies]
+    around = torch.eye(d)[list(periodic)]
+    matrix = torch.cat([*rows, around, around])
+    phase = torch.zeros(len(matrix))
+    phase[len(matrix) - len(periodic) :] = 0.5
+    if fourier is not None:
+        phase[len(others) + fourier[0] : len(others) + 2 * fourier[0]] = 0.5
+    return Waves(matrix, phase, torch.arange(len(matrix)) >= len(others))
 
 
 def _parts(net: MLP) -> dict[str, Any] | None:
     if net.activation not in ACTIVATIONS:
         return None  # a function of somebody's own
     settings = {"sizes": list(net.sizes), "dropout": net.dropout, "where": net.where}
+    if net.waves is not None:
+        settings |= {"periodic": list(net.periodic), "fourier": net.fourier and list(net.fourier)}
+    if net.names is not None:
+        settings["names"] = net.names
     return {**settings, "activation": net.activation.__name__, "weights": dict(net.state_dict())}
 
 
@@ -142,11 +233,25 @@ def _made(parts: dict[str, Any]) -> MLP:
     sizes, weights = parts["sizes"], parts["weights"]
     if not all(isinstance(size, int) and 0 < size <= LARGEST for size in sizes):
         raise ValueError(f"Layers should have 1 to {LARGEST} neurons, got {str(sizes)[:80]}.")
-    if sum(a * b for a, b in itertools.pairwise(sizes)) > sum(w.numel() for w in weights.values()):
+    periodic, fourier = parts.get("periodic", []), parts.get("fourier")
+    seen = _n_features(sizes[0], periodic, fourier)
+    features = seen * sizes[0] if periodic or fourier else 0
+    layers = sum(a * b for a, b in itertools.pairwise((seen, *sizes[1:])))
+    if features + layers > sum(w.numel() for w in weights.values()):
         raise ValueError("Layers should be as large as their weights, these are larger.")
     known = {function.__name__: function for function in ACTIVATIONS}
-    net = MLP(sizes, known[parts["activation"]], parts["dropout"], parts["where"])
-    net.to(next(iter(weights.values())).dtype).load_state_dict(weights)
+    net = MLP(
+        sizes,
+        known[parts["activation"]],
+        parts["dropout"],
+        parts["where"],
+        periodic=periodic,
+        fourier=fourier and (fourier[0], fourier[1]),
+    )
+    net.to(weights["center"].dtype).load_state_dict(weights)
+    net.names = parts.get("names")
+    if not isinstance(net.names, Names | None):
+        raise ValueError("The names of a network should be those of axes and outputs.")
     return net.eval()
 
 
@@ -156,8 +261,10 @@ kept(parts=_parts, made=_made)(MLP)
 class Constrained(nn.Module):
     """u = lift(x) + bubble(x) net(x): conditions met exactly, whatever the weights.
 
-    `lift` meets the conditions and `bubble` vanishes where they hold (to second order where they speak of
-    derivatives); a problem may bring both: `Constrained(net, problem.lift, problem.bubble)`.
+    `Constrained.of(problem, net)` makes both functions of the Dirichlet and Initial conditions of a problem
+    on shapes made of Box, Disk, Sphere and Polygon; its other conditions are learnt. Of your own, `lift`
+    meets all conditions and `bubble` vanishes where they hold (to second order where they speak of
+    derivatives).
 
     >>> import torch
     >>> import guardband as gb
@@ -170,14 +277,36 @@ class Constrained(nn.Module):
     net: nn.Module
     lift: Function
     bubble: Function
+    met: tuple[int, ...] | None
 
-    def __init__(self, net: nn.Module, lift: Function, bubble: Function) -> None:
+    def __init__(
+        self, net: nn.Module, lift: Function, bubble: Function, met: tuple[int, ...] | None = None
+    ) -> None:
         super().__init__()
-        self.net, self.lift, self.bubble = net, lift, bubble
+        self.net, self.lift, self.bubble, self.met = net, lift, bubble, met
+
+    @classmethod
+    def of(cls, problem: Problem, net: nn.Module) -> Constrained:
+        """The network with the Dirichlet and Initial conditions of a problem met exactly.
+
+        >>> import guardband as gb
+        >>> problem = gb.problems.Helmholtz3D()
+        >>> net = gb.Constrained.of(problem, gb.mlp(problem, [16, 16]))
+        >>> walls = problem.domain.boundary(30).points.float()
+        >>> bool((net(walls) == 0).all())
+        True
+        """
+        hard = Hard(problem)
+        return cls(net, hard.lift, hard.bubble, hard.met)
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs (n, m) at points x (n, d)."""
         return self.lift(x) + self.bubble(x) * self.net(x)
+
+    @property
+    def names(self) -> Names | None:
+        """What axes and outputs are called."""
+        return getattr(self.net, "names", None)
 
     def features(self, x: Tensor) -> Tensor:
         """The penultimate layer of the network inside."""

@@ -133,14 +133,17 @@ class Potential:
         and `physics=False` leaves out equation and conditions.
         """
         points, scales = self.points, self.likelihood
-        terms: list[tuple[Residual, Tensor, float | None]] = [(value, points.x, scales.data)]
+        terms: list[tuple[Residual, Tensor, Tensor | None, float | None]]
+        terms = [(value, points.x, None, scales.data)]
         if physics:
-            terms.append((self.problem.residual, points.inside, scales.physics))
-            conditions = conditions_of(self.problem, self.net)
-            terms += [(c.residual, x, scales.boundary) for c, x in zip(conditions, points.faces, strict=True)]
+            terms.append((self.problem.misses, points.inside, None, scales.physics))
+            for condition, edge in zip(conditions_of(self.problem, self.net), points.edges, strict=True):
+                terms.append((condition.residual, edge.points, edge.normals, scales.boundary))
         rows = []
-        for residual, x, noise in terms:
-            _, slopes = jacobian(residual, self.net, x, names)
+        for residual, x, normals, noise in terms:
+            _, slopes = jacobian(residual, self.net, x, names, of=self.problem.names, normals=normals)
+            if residual is value:  # what was not measured says nothing
+                slopes = slopes * ~points.y.isnan()[:, :, None]
             rows.append(slopes.flatten(0, 1) * (math.sqrt(self.n / len(x)) / noise))  # type: ignore
         return torch.cat(rows)
 

@@ -6,7 +6,7 @@ import copy
 import math
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,7 +32,7 @@ from guardband.pinn.likelihood import (
 from guardband.pinn.networks import MLP, Constrained
 from guardband.pinn.recipe import Recipe
 from guardband.problems import Problem
-from guardband.values import Observations
+from guardband.values import Names, Observations, output_names
 
 
 @kept(optional=("problem",))
@@ -65,6 +65,11 @@ class Fitted:
         """The outputs (n, m) at points x (n, d), as the kind of array x is."""
         return call_model(self.net, rows(x, "x"))
 
+    @property
+    def names(self) -> Names | None:
+        """What axes and outputs are called."""
+        return getattr(self.net, "names", None) if self.problem is None else self.problem.names
+
 
 class TrainingDiverged(RuntimeError):
     """Training ran away; `fitted` holds the last good state.
@@ -87,7 +92,7 @@ class TrainingDiverged(RuntimeError):
 def fit(
     problem: Problem,
     net: nn.Module,
-    training_data: Observations | None = None,
+    training_data: Observations | Sequence[Observations] | None = None,
     *,
     likelihood: Likelihood | None = None,
     recipe: Recipe | None = None,
@@ -100,6 +105,8 @@ def fit(
     progress: bool = True,
 ) -> Fitted:
     """Train a copy of a network on an equation and, if there are any, on observations of its solution.
+
+    There may be several sets of observations, of different outputs at different points.
 
     The loss is the likelihood's negative logarithm: squares over noise variances. `callback(step, row)` is
     called with each row of the history. With a `checkpoint` file a killed run goes on, bit for bit, when
@@ -118,9 +125,9 @@ def fit(
     likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
     if not isinstance(likelihood, Likelihood):
         raise TypeError(f"`likelihood` should be gb.Likelihood(data=...), got {likelihood!r}.")
-    if training_data is not None and not isinstance(training_data, Observations):
-        training_data = Observations(*training_data)
-    run = _Run(problem, net, training_data, likelihood, recipe, seed, compile, device, dtype)
+    _check_sizes(problem, net)
+    data = measured(problem, training_data)
+    run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, dtype)
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
     if path is not None and os.path.lexists(path):
@@ -159,7 +166,6 @@ class _Run:
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
-        _check_sizes(problem, net)
         self.problem, self.recipe, self.training_data, self.seed = problem, recipe, training_data, seed
         self.net = _copied(net, problem, device, dtype).train()
         self.like = next(self.net.parameters())
@@ -168,7 +174,7 @@ class _Run:
         placing = None if recipe.even else self.generator
         self.full = fixed_points(problem, self.net, self.data, recipe.n_interior, recipe.n_boundary, placing)
         check_shapes(problem, self.net, self.full)
-        size = float(self.data[1].square().mean().sqrt()) if len(self.data[1]) else 1.0
+        size = float(self.data[1].square().nanmean().sqrt()) if len(self.data[1]) else 1.0
         self.given, self.likelihood = likelihood, likelihood.completed(problem, size or 1.0)
         compile = self._pays() if compile is None else compile
         self.mean_squares = MeanSquares(problem, self.net, self.full, compile=compile)
@@ -232,7 +238,7 @@ class _Run:
         return (weights / weights.sum()).to(self.like)
 
     def _points(self, batch: int | None) -> Points:
-        """All points, fixed, or a random batch: fresh points inside and on the faces, some of the data."""
+        """All points, fixed, or a random batch: fresh points inside and on the boundary, some of the data."""
         x, y = self.data
         domain, conditions = self.problem.domain, conditions_of(self.problem, self.net)
         if batch is None:
@@ -240,8 +246,8 @@ class _Run:
         chosen = torch.randperm(len(x), generator=self.generator)[: 2 * batch].to(x.device)
         x, y = x[chosen], y[chosen]
         inside = domain.uniform(batch, self.generator)
-        faces = [c.points(domain, batch, self.generator) for c in conditions]
-        return Points(x, y, inside.to(self.like), tuple(face.to(self.like) for face in faces))
+        edges = [c.points(domain, batch, self.generator).to(self.like) for c in conditions]
+        return Points(x, y, inside.to(self.like), tuple(edges))
 
     def _row(self, squares: Tensor) -> dict[str, float]:
         """A row of the history, or the end of a run that ran away."""
@@ -344,16 +350,32 @@ class _Run:
 def tensors_of(problem: Problem, training_data: Observations | None, net: nn.Module) -> tuple[Tensor, Tensor]:
     """The observations as tensors like the network's weights; none are two empty ones."""
     like = next(net.parameters())
-    d, m = problem.domain.d, problem.outputs
+    d, outputs = problem.domain.d, problem.names.outputs
     if training_data is None:
-        return like.new_zeros(0, d), like.new_zeros(0, m)
+        return like.new_zeros(0, d), like.new_zeros(0, len(outputs))
     x, y = (to_torch(part).to(like) for part in training_data)
-    if x.shape[1] != d or y.shape[1] != m:
+    if x.shape[1] != d or y.shape[1] != len(outputs):
         raise ValueError(
-            f"Observations of this problem have {d} coordinates and {m} outputs, "
-            f"got x {tuple(x.shape)} and y {tuple(y.shape)}."
+            f"Observations of this problem have {d} coordinates and {len(outputs)} outputs "
+            f"({', '.join(outputs)}), got x {tuple(x.shape)} and y {tuple(y.shape)}. Where only some outputs "
+            f"were measured, say which: gb.Observations(x, y, outputs={outputs[:1]!r})."
         )
     return x, y
+
+
+def measured(problem: Problem, given: Observations | Sequence[Observations] | None) -> Observations | None:
+    """All that was measured as one table of all outputs, NaN where one was not."""
+    if given is None:
+        return None
+    if isinstance(given, Observations):
+        sets = [given]
+    elif all(isinstance(part, Observations) for part in given):
+        sets = list(given)
+    else:
+        sets = [Observations(*given)]  # type: ignore[arg-type]
+    if len(sets) == 1 and sets[0].outputs is None:
+        return sets[0]
+    return Observations.together(sets, problem.names.outputs)
 
 
 def _inner(net: nn.Module) -> nn.Module:
@@ -365,14 +387,16 @@ def _check_sizes(problem: Problem, net: nn.Module) -> None:
     """A network made by `mlp` should have the problem's coordinates and outputs."""
     if getattr(problem, "domain", None) is None:
         raise TypeError(
-            f"{type(problem).__name__} should say where it lives: domain = gb.problems.Box((0,), (1,))."
+            f"{type(problem).__name__} should say where it lives: domain = gb.Rectangle((0, 0), (1, 1))."
         )
-    inner = _inner(net)
-    if isinstance(inner, MLP) and (inner.sizes[0], inner.sizes[-1]) != (problem.domain.d, problem.outputs):
+    inner, names = _inner(net), problem.names
+    d, m = len(names.axes), len(names.outputs)
+    if isinstance(inner, MLP) and (inner.sizes[0], inner.sizes[-1]) != (d, m):
         raise ValueError(
-            f"{type(problem).__name__} has {problem.domain.d} coordinates and {problem.outputs} outputs, the "
-            f"network {inner.sizes[0]} and {inner.sizes[-1]}: gb.mlp({problem.domain.d}, widths, "
-            f"outputs={problem.outputs})."
+            f"{type(problem).__name__} has {d} coordinates ({', '.join(names.axes)}) and {m} outputs "
+            f"({', '.join(names.outputs)}), the network {inner.sizes[0]} and {inner.sizes[-1]}. "
+            f"gb.mlp(problem) fits it; other outputs are said in the problem: outputs = "
+            f"{output_names(inner.sizes[-1])!r}."
         )
 
 
@@ -384,4 +408,5 @@ def _copied(
     inner = _inner(net)
     if isinstance(inner, MLP):
         inner.set_domain(problem.domain)
+        inner.names = problem.names
     return net

@@ -9,6 +9,7 @@ from guardband.predictors.given import Given
 from guardband.predictors.hmc import HMC
 from guardband.predictors.laplace import Laplace, LastLayerLaplace
 from guardband.predictors.mean_only import MeanOnly
+from guardband.predictors.outputs import Outputs
 from guardband.predictors.variational import MeanFieldVI
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "LatentDistance",
     "MeanFieldVI",
     "MeanOnly",
+    "Outputs",
     "PredictionFunction",
 ]

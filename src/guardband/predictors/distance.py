@@ -65,7 +65,7 @@ class _FarFromData(Predictor):
         m = mean.shape[-1]
         if m == 1 or self.training_data is None or self.training_data.y.shape[-1] != m:
             return 1.0
-        spread = to_numpy(self.training_data.y).astype(float).reshape(-1, m).std(axis=0)
+        spread = np.nanstd(to_numpy(self.training_data.y).astype(float).reshape(-1, m), axis=0)
         return like(mean, np.where(spread > 0, spread, 1.0))
 
     @abstractmethod

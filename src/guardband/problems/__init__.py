@@ -1,15 +1,23 @@
-"""What is solved: equations that read like mathematics, on boxes, with conditions on their faces."""
+"""What is solved: equations that read like mathematics, on shapes, with conditions on their boundaries."""
 
 from guardband.geometry import Box
 from guardband.problems import noise
 from guardband.problems.allen_cahn import AllenCahn2D
 from guardband.problems.base import Problem
-from guardband.problems.conditions import Condition, Dirichlet, Initial, Neumann
-from guardband.problems.faces import Face
+from guardband.problems.conditions import (
+    Condition,
+    Dirichlet,
+    Initial,
+    Neumann,
+    Periodic,
+    PointValue,
+    Robin,
+)
 from guardband.problems.field import AutogradField, Field
 from guardband.problems.helmholtz import Helmholtz3D
 from guardband.problems.oscillator import DampedOscillator
 from guardband.problems.poisson import Poisson1D
+from guardband.values import Names
 
 __all__ = [
     "AllenCahn2D",
@@ -18,12 +26,15 @@ __all__ = [
     "Condition",
     "DampedOscillator",
     "Dirichlet",
-    "Face",
     "Field",
     "Helmholtz3D",
     "Initial",
+    "Names",
     "Neumann",
+    "Periodic",
+    "PointValue",
     "Poisson1D",
     "Problem",
+    "Robin",
     "noise",
 ]

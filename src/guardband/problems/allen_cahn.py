@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.geometry import Box
+from guardband.geometry import Domain, Rectangle
 from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet
@@ -25,7 +25,7 @@ class AllenCahn2D(Problem):
 
     diffusion: float = 0.05
 
-    domain: ClassVar[Box] = Box((-1, -1), (1, 1))
+    domain: ClassVar[Domain] = Rectangle((-1, -1), (1, 1))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """lambda laplacian(u) + u (u^2 - 1) - f."""

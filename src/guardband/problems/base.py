@@ -1,51 +1,80 @@
-"""Problems: an equation on a box, its conditions, and what can be observed of its solution."""
+"""Problems: an equation on a shape, its conditions, and what can be observed of its solution."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
-from guardband.geometry import Box
-from guardband.problems.conditions import Condition
-from guardband.problems.field import Field
-from guardband.values import Observations
+from guardband.geometry import Domain
+from guardband.problems.conditions import Condition, Function
+from guardband.problems.field import AutogradField, Field
+from guardband.values import Names, Observations, output_names
 
 
 class Problem(ABC):
     """An equation to be solved: subclass it as a frozen dataclass and write the residual.
 
-    `residual` and everything it calls is plain torch on points x (n, d); u is a `Field`.
+    `residual` and everything it calls is plain torch on points x (n, d); u is a `Field`. `outputs` are the
+    names of its outputs, or their number.
 
     >>> from dataclasses import dataclass
+    >>> import torch
     >>> import guardband as gb
     >>> @dataclass(frozen=True)
-    ... class Heat(gb.problems.Problem):
-    ...     conductivity: float = 1.0
-    ...     domain = gb.problems.Box((0, 0), (1, 1))
+    ... class Heat(gb.Problem):
+    ...     diffusivity: float = 0.1
+    ...     domain = gb.Segment(0, 1) * gb.Time(0, 2)
     ...
     ...     def residual(self, x, u):
-    ...         return self.conductivity * u.laplacian + 1
+    ...         return u.d("t") - self.diffusivity * u.laplacian
     ...
     ...     def conditions(self):
-    ...         return [gb.problems.Dirichlet(0.0)]
-    >>> Heat(conductivity=2.0)
-    Heat(conductivity=2.0)
+    ...         return [gb.Dirichlet(0.0), gb.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))]
+    >>> Heat(diffusivity=0.2)
+    Heat(diffusivity=0.2)
     """
 
-    domain: ClassVar[Box]
-    outputs: ClassVar[int] = 1
+    domain: ClassVar[Domain]
+    outputs: ClassVar[tuple[str, ...] | int] = ("u",)
 
     @abstractmethod
-    def residual(self, x: Tensor, u: Field) -> Tensor:
-        """What the equation says should vanish at x (n, d) inside the domain, (n, equations)."""
+    def residual(self, x: Tensor, u: Field, /) -> Tensor | Mapping[str, Tensor]:
+        """What should vanish at x (n, d) inside the domain: (n, equations), or (n, 1) for each by name."""
 
     def conditions(self) -> Sequence[Condition]:
-        """What should hold on the faces of the domain and at the start; none by default."""
+        """What should hold on the boundary of the domain and at the start; none by default."""
         return []
+
+    @property
+    def names(self) -> Names:
+        """What axes and outputs are called, and which axes are space."""
+        outputs = output_names(self.outputs) if isinstance(self.outputs, int) else tuple(self.outputs)
+        if isinstance(self.outputs, str) or len({*outputs}) != len(outputs) or not outputs:
+            raise ValueError(
+                f"`outputs` should be different names such as ('u', 'p'), or a number, got {self.outputs!r}."
+            )
+        return Names(self.domain.names, outputs, self.domain.space)
+
+    def field(self, function: Function, x: Tensor, normals: Tensor | None = None) -> Field:
+        """A function of x as the field that `residual` and conditions are given, by autograd.
+
+        >>> import torch
+        >>> import guardband as gb
+        >>> problem = gb.problems.DampedOscillator()
+        >>> x = problem.domain.quasi(100, dtype=torch.float64)
+        >>> float(problem.residual(x, problem.field(problem.solution, x)).detach().abs().max()) < 1e-12
+        True
+        """
+        return AutogradField(function, x, self.names, normals)
+
+    def misses(self, x: Tensor, u: Field) -> Tensor:
+        """The residual with all its equations side by side, (n, equations)."""
+        found = self.residual(x, u)
+        return torch.cat(list(found.values()), dim=1) if isinstance(found, Mapping) else found
 
     def solution(self, x: Tensor) -> Tensor:
         """The exact solution (n, m), where it is known."""

@@ -1,150 +1,279 @@
-"""Conditions: what u must be on the faces of its domain, and at the start."""
+"""Conditions: what should hold on the boundary, at the start, and at points."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from guardband.geometry import Box
-from guardband.problems.faces import Face, faces_of, points_on, size_of
+from guardband.arrays import ArrayLike, to_torch
+from guardband.geometry import Boundary, Domain
 from guardband.problems.field import Field
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 """A function from points (n, d) to values (n, m)."""
 
+Value: TypeAlias = Function | float | Sequence[float]
+"""A function of x, a number, or a number for each output."""
+
+Where: TypeAlias = str | Sequence[str] | Callable[[Tensor], Tensor]
+"""Parts of a boundary by name, or a function from points (n, d) to booleans (n,)."""
+
+Output: TypeAlias = str | int | Sequence[str | int] | None
+"""One output or several, by name or number; None is all of them."""
+
+TRIES = 13
+"""How often twice as many points are drawn before a function is said to choose none."""
+
 
 class Condition(ABC):
-    """Something that should vanish on some faces of the domain.
+    """Something that should vanish on a part of the boundary.
 
     >>> import guardband as gb
-    >>> class Robin(gb.problems.Condition):  # u + du/dn = 0 at the upper end of the first axis
-    ...     def faces(self, domain):
-    ...         return [gb.problems.Face(axis=0, side=1)]
-    ...
+    >>> class Radiation(gb.problems.Condition):  # du/dn = -u^4
     ...     def residual(self, x, u):
-    ...         return u.value + u.first(0)
-    >>> Robin().points(gb.problems.Box(0, 2), n=10)
-    tensor([[2.]])
+    ...         return u.outward + u.value**4
+    >>> Radiation().points(gb.Segment(0, 2), n=10).points
+    tensor([[0.],
+            [2.]], dtype=torch.float64)
     """
 
-    @abstractmethod
-    def faces(self, domain: Box) -> list[Face]:
-        """The faces on which the condition holds."""
+    on: Where = ()
+    output: Output = None
 
     @abstractmethod
-    def residual(self, x: Tensor, u: Field) -> Tensor:
-        """What should vanish at points x (n, d) of those faces, (n, anything)."""
+    def residual(self, x: Tensor, u: Field, /) -> Tensor:
+        """What should vanish at points x (n, d) of the boundary, (n, anything)."""
 
-    def points(self, domain: Box, n: int, generator: torch.Generator | None = None) -> Tensor:
-        """About n points on the faces: evenly placed, or at random if a generator is given.
-
-        Each face gets its share by size. A face of a line is one point, whatever n.
-        """
-        faces = self.faces(domain)
-        total = sum(size_of(face, domain) for face in faces)
-        counts = [max(1, round(n * size_of(face, domain) / total)) for face in faces]
-        return torch.cat(
-            [points_on(face, domain, count, generator) for face, count in zip(faces, counts, strict=True)]
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """About n points where the condition holds: evenly placed, or random if a generator is given."""
+        how = "even" if generator is None else "random"
+        seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
+        if not callable(self.on):
+            return domain.boundary(n, self.parts(domain), how, seed=seed)
+        walls, enough, before = self.walls(domain), n if generator is not None else n / 2, 0
+        for more in range(TRIES):
+            found = domain.boundary(n << more, walls, how, seed=seed + more)
+            chosen = self.on(found.points)
+            if int(chosen.sum()) >= (1 if len(found) == before else enough):  # ends of a line stay two
+                rows = chosen.nonzero()[:, 0]
+                if generator is not None:
+                    rows = rows[torch.randperm(len(rows), generator=generator)[:n]]
+                return found[rows]
+            before = len(found)
+        raise ValueError(
+            "The function given as `on` chooses too little of the boundary, or nothing. It takes points "
+            "(n, d) and returns booleans (n,)."
         )
 
+    def parts(self, domain: Domain) -> tuple[str, ...]:
+        """The parts of the boundary named, or all of its boundary in space."""
+        assert not callable(self.on)
+        return domain.part_names(self.on) if self.on else self.walls(domain)
 
-def as_function(value: Function | float) -> Function:
-    """A number as the function that is this number everywhere."""
+    def walls(self, domain: Domain) -> tuple[str, ...]:
+        """The boundary in space."""
+        if not domain.walls:
+            raise ValueError(
+                f"{type(self).__name__} without `on` is about the boundary in space, and there is only time "
+                f'here. Use gb.Initial(...), or on="end".'
+            )
+        return domain.walls
+
+    def of(self, u: Field) -> Field:
+        """The outputs that the condition is about."""
+        if self.output is None:
+            return u
+        return u[self.output if isinstance(self.output, str | int) else tuple(self.output)]
+
+
+def as_function(value: Value) -> Function:
+    """A number as the function that is this number everywhere, several as a row of them."""
     if callable(value):
         return value
-    return lambda x: torch.full_like(x[:, :1], float(value))
-
-
-def as_faces(on: object) -> tuple[Face, ...]:
-    """One face or several, checked."""
-    faces = (on,) if isinstance(on, Face) else on
-    if not isinstance(faces, tuple | list) or not all(isinstance(face, Face) for face in faces):
-        raise TypeError(f"`on` should be faces such as gb.problems.Face(axis=0, side=-1), got {on!r}.")
-    return tuple(faces)
+    row = [float(v) for v in value] if isinstance(value, Sequence) else [float(value)]
+    return lambda x: x.new_tensor(row).expand(len(x), len(row))
 
 
 @dataclass(frozen=True, eq=False)
 class Dirichlet(Condition):
-    """u = value, a function or a number, on the faces named, or on all of them.
+    """u = value on the parts named, or on all of the boundary in space, at all times.
+
+    `value` is a function of x, a number, or a number for each output; `on` a part, several, or a function
+    from points (n, d) to booleans; `output` one output, several, or all.
 
     >>> import guardband as gb
-    >>> walls = gb.problems.Dirichlet(0.0)
-    >>> walls.points(gb.problems.Box((0, 0), (1, 1)), n=40).shape
-    torch.Size([40, 2])
+    >>> walls = gb.Dirichlet(0.0)
+    >>> len(walls.points(gb.Rectangle((0, 0), (1, 1)), n=40))
+    40
+    >>> inflow = gb.Dirichlet((1.0, 0.0), on="left", output=("u", "v"))
     """
 
-    value: Function | float
-    on: Face | tuple[Face, ...] = ()
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "value", as_function(self.value))
-        object.__setattr__(self, "on", as_faces(self.on))
-
-    def faces(self, domain: Box) -> list[Face]:
-        """The faces named, or all."""
-        return list(as_faces(self.on)) or faces_of(domain)
+    value: Value
+    on: Where = ()
+    output: Output = None
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value."""
-        return u.value - as_function(self.value)(x)
+        return self.of(u).value - as_function(self.value)(x)
 
 
 @dataclass(frozen=True, eq=False)
 class Neumann(Condition):
-    """du/dn = flux, a function or a number, on one face, n being its outward normal.
+    """du/dn = flux on the parts named, or on all of the boundary in space; n is the outward normal.
 
     >>> import guardband as gb
-    >>> insulated = gb.problems.Neumann(0.0, on=gb.problems.Face(axis=0, side=1))
-    >>> insulated.points(gb.problems.Box(0, 2), n=1)
-    tensor([[2.]])
+    >>> insulated = gb.Neumann(0.0, on="right")
+    >>> insulated.points(gb.Segment(0, 2), n=1).points.item()
+    2.0
     """
 
-    flux: Function | float
-    on: Face
-
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "flux", as_function(self.flux))
-        if len(as_faces(self.on)) != 1 or not isinstance(self.on, Face):
-            raise TypeError(f"Neumann() is about one face; write one condition for each, got {self.on!r}.")
-
-    def faces(self, domain: Box) -> list[Face]:
-        """The one face."""
-        return [self.on]
+    flux: Value
+    on: Where = ()
+    output: Output = None
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """du/dn - flux."""
-        return self.on.side * u.first(self.on.axis) - as_function(self.flux)(x)
+        return self.of(u).outward - as_function(self.flux)(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Robin(Condition):
+    """du/dn + factor u = value: a wall that lets through in proportion to what lies behind it.
+
+    A wall of conductivity k that loses heat to air of temperature T at the rate h (u - T) has the factor
+    h / k and the value h T / k.
+
+    >>> import guardband as gb
+    >>> cooled = gb.Robin(factor=2.0, value=2.0 * 20, on="top")
+    """
+
+    factor: Value
+    value: Value = 0.0
+    on: Where = ()
+    output: Output = None
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """du/dn + factor u - value."""
+        u = self.of(u)
+        return u.outward + as_function(self.factor)(x) * u.value - as_function(self.value)(x)
+
+
+@dataclass(frozen=True, eq=False)
+class Periodic(Condition):
+    """u and its derivative along an axis are the same at both ends of the axis.
+
+    `gb.mlp(problem, periodic="x")` makes it hold exactly; then nothing is left to learn of it.
+
+    >>> import guardband as gb
+    >>> around = gb.Periodic("x")
+    >>> around.points(gb.Segment(0, 2) * gb.Time(0, 1), n=6).points[:2]  # pairs
+    tensor([[0.0000, 0.2500],
+            [2.0000, 0.2500]], dtype=torch.float64)
+    """
+
+    axis: str | int
+    output: Output = None
+
+    def number(self, domain: Domain) -> int:
+        """The axis, by number."""
+        if isinstance(self.axis, str) and self.axis in domain.names:
+            return domain.names.index(self.axis)
+        if not isinstance(self.axis, str) and 0 <= self.axis < domain.d:
+            return self.axis
+        raise ValueError(f"There is no axis {self.axis!r}: the axes are {', '.join(domain.names)}.")
+
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """About n points in pairs: at the lower end of the axis, and at its upper end."""
+        axis = self.number(domain)
+        lower, upper = domain.lower[axis], domain.upper[axis]
+        walls = domain.boundary(16, domain.walls, "quasi")
+        flat = bool((walls.points[:, axis] == lower).any())
+        low = Dirichlet(0.0, on=lambda x: x[:, axis] == lower)
+        ends = low.points(domain, max(1, n // 2), generator) if flat else walls
+        far = ends.points.clone()
+        far[:, axis] = upper
+        if not flat or not bool(domain.contains(far).all()):
+            raise ValueError(
+                f"Periodic({self.axis!r}) needs two ends of this axis that face each other, and the boundary "
+                f"has none at {lower:g} and {upper:g}."
+            )
+        points, normals = (
+            torch.stack(both, dim=1).flatten(0, 1)
+            for both in ((ends.points, far), (ends.normals, -ends.normals))
+        )
+        return Boundary(
+            points, normals, ends.sizes.repeat_interleave(2), tuple(p for p in ends.parts for _ in "12")
+        )
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u at one end less u at the other, beside the same of its derivative."""
+        u = self.of(u)
+        other = (torch.arange(len(x), device=x.device) ^ 1).clamp(max=len(x) - 1)
+        parts = [u.value, u.d(self.axis)]
+        return torch.cat([part - part[other] for part in parts], dim=1)
 
 
 @dataclass(frozen=True, eq=False)
 class Initial(Condition):
-    """u = value, and du/dt = velocity if given, at the start of the time axis (the last, by default).
-
-    Both are functions or numbers.
+    """u = value, and du/dt = velocity if given, at the start of time.
 
     >>> import torch
     >>> import guardband as gb
-    >>> start = gb.problems.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))
-    >>> start.faces(gb.problems.Box((0, 0), (1, 5)))  # x in [0, 1], t in [0, 5]
-    [Face(axis=1, side=-1)]
+    >>> start = gb.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))
+    >>> start.points(gb.Segment(0, 1) * gb.Time(0, 5), n=2).points
+    tensor([[0.2500, 0.0000],
+            [0.7500, 0.0000]], dtype=torch.float64)
     """
 
-    value: Function | float
-    velocity: Function | float | None = None
-    axis: int = -1
+    value: Value
+    velocity: Value | None = None
+    output: Output = None
 
-    def faces(self, domain: Box) -> list[Face]:
-        """The lower end of the time axis."""
-        return [Face(self.axis % domain.d, -1)]
+    def parts(self, domain: Domain) -> tuple[str, ...]:
+        """The start."""
+        if "start" not in domain.parts:
+            raise ValueError(
+                "Initial() needs a time axis: domain = gb.Segment(0, 1) * gb.Time(0, 5), or gb.Time(0, 5)."
+            )
+        return ("start",)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u - value beside du/dt - velocity."""
+        """u - value beside du/dt - velocity; time is the last axis."""
+        u = self.of(u)
         off = u.value - as_function(self.value)(x)
         if self.velocity is None:
             return off
-        return torch.cat([off, u.first(self.axis % x.shape[1]) - as_function(self.velocity)(x)], dim=1)
+        return torch.cat([off, u.d(x.shape[1] - 1) - as_function(self.velocity)(x)], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class PointValue(Condition):
+    """u = value at one point or several, as where a pressure is pinned.
+
+    >>> import guardband as gb
+    >>> pinned = gb.PointValue((0.0, 0.0), 0.0, output="p")
+    >>> pinned.points(gb.Rectangle((0, 0), (1, 1)), n=10).points.tolist()
+    [[0.0, 0.0]]
+    """
+
+    at: ArrayLike
+    value: Value
+    output: Output = None
+
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """The points, whatever n."""
+        x = to_torch(np.asarray(self.at, dtype=float))
+        if x.ndim > 2 or x.numel() % domain.d or (x.ndim == 2 and x.shape[1] != domain.d):
+            raise ValueError(f"PointValue(at=...) should be points (n, {domain.d}), got {tuple(x.shape)}.")
+        x = x.reshape(-1, domain.d)
+        return Boundary(x, torch.zeros_like(x), x.new_ones(len(x)), ("point",) * len(x))
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u - value."""
+        return self.of(u).value - as_function(self.value)(x)

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.geometry import Box
+from guardband.geometry import Box, Domain
 from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet
@@ -25,7 +25,7 @@ class Helmholtz3D(Problem):
 
     wavenumber: float = torch.pi
 
-    domain: ClassVar[Box] = Box((0, 0, 0), (1, 1, 1))
+    domain: ClassVar[Domain] = Box((0, 0, 0), (1, 1, 1))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """laplacian(u) + k^2 u - f."""

@@ -109,12 +109,12 @@ class Islands(Noise):
 
 @kept
 @dataclass(frozen=True)
-class Disc(Noise):
-    """A noisy disc around the origin: the paper's scenario A.
+class NoisyDisk(Noise):
+    """A noisy disk around the origin: the paper's scenario A.
 
     >>> import torch
     >>> import guardband as gb
-    >>> gb.problems.noise.Disc().region(torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
+    >>> gb.problems.noise.NoisyDisk().region(torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
     tensor([ True, False])
     """
 

@@ -7,7 +7,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.geometry import Box
+from guardband.geometry import Domain, Time
 from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Initial
@@ -29,18 +29,16 @@ class DampedOscillator(Problem):
     start: float = 1.0
     velocity: float = 0.0
 
-    domain: ClassVar[Box] = Box((0,), (5,))
+    domain: ClassVar[Domain] = Time(0, 5)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u'' + 2 zeta omega u' + omega^2 u."""
         zeta, omega = self.damping, self.frequency
-        return u.second(0, 0) + 2 * zeta * omega * u.first(0) + omega**2 * u.value
+        return u.d("t", "t") + 2 * zeta * omega * u.d("t") + omega**2 * u.value
 
     def conditions(self) -> list[Condition]:
         """u = start and u' = velocity at t = 0."""
-        return [
-            Initial(lambda t: torch.full_like(t, self.start), lambda t: torch.full_like(t, self.velocity))
-        ]
+        return [Initial(self.start, self.velocity)]
 
     def solution(self, x: Tensor) -> Tensor:
         """A cosine that decays, for zeta < 1."""

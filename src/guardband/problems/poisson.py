@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.geometry import Box
+from guardband.geometry import Domain, Segment
 from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet
@@ -27,11 +27,11 @@ class Poisson1D(Problem):
     tensor([[1.]])
     """
 
-    domain: ClassVar[Box] = Box((0,), (1,))
+    domain: ClassVar[Domain] = Segment(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u'' - f."""
-        return u.second(0, 0) - self.forcing(x)
+        return u.d("x", "x") - self.forcing(x)
 
     def conditions(self) -> list[Condition]:
         """u = 0 at both ends."""

@@ -90,7 +90,7 @@ class Training:
 
     def net(self) -> Any:
         """The network before training."""
-        d, outputs = self.problem.domain.d, self.problem.outputs
+        d, outputs = self.problem.domain.d, len(self.problem.names.outputs)
         options: dict[str, Any] = {"dropout": self.dropout, "where": self.where, "seed": self.seed}
         return mlp(d, self.widths, outputs=outputs, **options)
 

@@ -127,11 +127,13 @@ def _latin(name: str) -> str:
 
 def write_mesh(table: Table, points: Sequence[str], ending: str) -> bytes:
     """A .vtk or .vtu with a vertex at every row."""
-    meshio = extras.load("meshio", "mesh")
+    pyvista = extras.load("pyvista", "geometry")
     places = np.zeros((len(table), 3))
     places[:, : len(points)] = table.matrix(points)
-    data = {name: table.matrix([name])[:, 0] for name in table.names if name not in points}
-    mesh = meshio.Mesh(places, [("vertex", np.arange(len(table))[:, None])], point_data=data)
+    mesh = pyvista.UnstructuredGrid({pyvista.CellType.VERTEX: np.arange(len(table))[:, None]}, places)
+    for name in table.names:
+        if name not in points:
+            mesh.point_data[name] = table.matrix([name])[:, 0]
     with tempfile.TemporaryDirectory() as folder:
-        mesh.write(Path(folder, f"table{ending}"))
+        mesh.save(Path(folder, f"table{ending}"))
         return Path(folder, f"table{ending}").read_bytes()

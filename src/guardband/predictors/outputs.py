@@ -1,0 +1,95 @@
+"""Outputs: some of those that a predictor has, such as the ones that were measured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from guardband.arrays import Array, to_numpy
+from guardband.kept import kept
+from guardband.predictors.modules import MeanAndScale
+from guardband.values import Names, Observations, Prediction, Predictor
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class Outputs(Predictor):
+    """Some outputs of a predictor, by name or number; a band around it promises nothing for the others.
+
+    `gb.calibrate(model, x_cal, y_cal, outputs=("u", "v"))` makes one.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> both = gb.predictors.MeanOnly(lambda x: np.concatenate([x, x**2], axis=1))
+    >>> gb.predictors.Outputs(both, (1,))([2.0]).mean
+    array([[4.]])
+    """
+
+    predictor: Predictor
+    columns: tuple[int, ...]
+    left_out: tuple[str, ...] = field(default=(), kw_only=True)
+
+    @classmethod
+    def named(cls, predictor: Predictor, outputs: Any, m: int) -> Outputs:
+        """The outputs called so, of the m that a predictor has."""
+        names = predictor.field_names or Names.numbered((), m)
+        columns = names.positions(outputs)
+        if len({*columns}) != len(columns):
+            raise ValueError(f"`outputs` should be different ones, got {outputs!r}.")
+        left = tuple(name for j, name in enumerate(names.outputs) if j not in columns)
+        return cls(predictor, columns, left_out=left)
+
+    def __call__(self, x: Array) -> Prediction:
+        """Predict at x (n, d)."""
+        return self._of(self.predictor(x))
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """Predict at training points, as the predictor does."""
+        return self._of(self.predictor.at_training(x_train))
+
+    def _of(self, prediction: Prediction) -> Prediction:
+        parts = {part.name: getattr(prediction, part.name) for part in fields(prediction) if part.init}
+        chosen = list(self.columns)
+        cut = {n: v[..., chosen] for n, v in parts.items() if n != "x" and v is not None}
+        return replace(prediction, **cut)
+
+    @property
+    def takes_frames(self) -> bool:  # type: ignore[override]
+        """Whether it is given frames, as its predictor is."""
+        return self.predictor.takes_frames
+
+    @property
+    def field_names(self) -> Names | None:
+        """What axes and outputs are called."""
+        known = self.predictor.field_names
+        return known and replace(known, outputs=tuple(known.outputs[j] for j in self.columns))
+
+    @property
+    def training_data(self) -> Observations | None:  # type: ignore[override]
+        """What the predictor was trained on: rows of which all these outputs were measured."""
+        known = self.predictor.training_data
+        if known is None:
+            return None
+        y = to_numpy(known.y)[..., list(self.columns)]
+        rows = ~torch.as_tensor(y).isnan().flatten(1).any(1).numpy()
+        return Observations(to_numpy(known.x)[rows], y[rows], known.names) if rows.any() else None
+
+    def as_module(self) -> nn.Module:
+        """The same as a torch module."""
+        return _Chosen(self.predictor.as_module(), self.columns)
+
+
+class _Chosen(nn.Module):
+    """Some columns of mean and scale."""
+
+    def __init__(self, whole: nn.Module, columns: tuple[int, ...]) -> None:
+        super().__init__()
+        self.whole, self.columns = whole, list(columns)
+
+    def forward(self, x: torch.Tensor) -> MeanAndScale:
+        """Mean and scale at x."""
+        mean, scale = self.whole(x)
+        return mean[:, self.columns], None if scale is None else scale[:, self.columns]

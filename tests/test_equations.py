@@ -1,0 +1,520 @@
+"""Equations as people write them: each residual is what its docstring says, and says so where it is not."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import textwrap
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import sympy
+import torch
+from torch import Tensor
+
+import guardband as gb
+from equations import ALL, Burgers, Cylinder, Heat, Kovasznay, TwoSpecies
+from guardband.pinn.likelihood import MeanSquares, conditions_of, fixed_points
+from guardband.pinn.train import measured, tensors_of
+from guardband.problems import AutogradField, Field, Problem
+
+QUICK = gb.Recipe(steps=20, finish=0, n_boundary=64)
+PAPER = {
+    gb.problems.Poisson1D(): "u_xx + pi**2 * sin(pi * x) = 0",
+    gb.problems.AllenCahn2D(): (
+        "diffusion * (u_xx + u_yy) + u * (u**2 - 1) = s * (s**2 - 1) - 2 * pi**2 * diffusion * s"
+    ),
+    gb.problems.Helmholtz3D(
+        wavenumber=2.0
+    ): "u_xx + u_yy + u_zz + wavenumber**2 * u - (wavenumber**2 - 3 * pi**2) * s = 0",
+    gb.problems.DampedOscillator(): "u_tt + 2 * damping * frequency * u_t + frequency**2 * u = 0",
+}
+"""The paper's four, whose forcing is made of the solution s, a product of sines."""
+
+EVERY = [*ALL, *PAPER]
+every_equation = pytest.mark.parametrize("problem", EVERY, ids=lambda p: type(p).__name__)
+
+
+def random_fields(problem: Problem, seed: int) -> list[sympy.Expr]:
+    """A smooth random function of the axes for each output, none of whose terms is small."""
+    dice = np.random.default_rng(seed)
+    axes = [sympy.Symbol(name) for name in problem.names.axes]
+    found = []
+    for _ in problem.names.outputs:
+        waves = [
+            sum(float(dice.uniform(0.5, 1.5)) * axis for axis in axes) + float(dice.normal()) for _ in "123"
+        ]
+        found.append(sympy.sin(waves[0]) + sympy.exp(0.3 * sympy.cos(waves[1])) + 0.2 * waves[2] ** 2)
+    return found
+
+
+def said(problem: Problem, fields: list[sympy.Expr]) -> list[sympy.Expr]:
+    """The equations of the docstring, with fields in place of the outputs."""
+    lines = PAPER.get(problem) or inspect.getdoc(type(problem)) or ""
+    axes = {name: sympy.Symbol(name) for name in problem.names.axes}
+    known: dict[str, Any] = {**axes, "pi": sympy.pi, "sin": sympy.sin, **vars(problem)}
+    known["s"] = sympy.Mul(*(sympy.sin(sympy.pi * axis) for axis in axes.values()))
+    for name, field in zip(problem.names.outputs, fields, strict=True):
+        known[name] = field
+        for word in re.findall(rf"\b{name}_([{''.join(axes)}]+)\b", lines):
+            known[f"{name}_{word}"] = sympy.diff(field, *(axes[letter] for letter in word))
+    found = []
+    for line in lines.strip().splitlines():
+        left, _, right = line.partition("=")
+        found.append(eval(left, {}, known) - eval(right, {}, known))
+    return found
+
+
+def numbers(problem: Problem, expressions: list[sympy.Expr], x: Tensor) -> Tensor:
+    axes = [sympy.Symbol(name) for name in problem.names.axes]
+    columns = [sympy.lambdify(axes, expression, "numpy")(*x.T.numpy()) for expression in expressions]
+    return torch.stack(
+        [torch.from_numpy(np.broadcast_to(column, len(x)).copy()) for column in columns], dim=1
+    )
+
+
+def as_torch(problem: Problem, fields: list[sympy.Expr]) -> Callable[[Tensor], Tensor]:
+    words = {"sin": torch.sin, "cos": torch.cos, "exp": torch.exp}
+    axes = [sympy.Symbol(name) for name in problem.names.axes]
+    made = [sympy.lambdify(axes, field, [words, "math"]) for field in fields]
+    return lambda x: torch.stack([one(*x.unbind(1)) for one in made], dim=1)
+
+
+def gap(problem: Problem, residual: Callable[..., Any], seed: int) -> float:
+    """How far a residual is from what the docstring says, relative, the worst of its equations."""
+    fields = random_fields(problem, seed)
+    x = problem.domain.interior(50, seed=seed)
+    found = residual(x, problem.field(as_torch(problem, fields), x))
+    found = torch.cat(list(found.values()), dim=1) if isinstance(found, dict) else found
+    wanted = numbers(problem, said(problem, fields), x)
+    assert found.shape == wanted.shape
+    return float(((found.detach() - wanted).abs().amax(0) / wanted.abs().amax(0)).max())
+
+
+@every_equation
+def test_each_residual_is_what_its_docstring_says(problem: Problem) -> None:
+    for seed in range(3):
+        assert gap(problem, problem.residual, seed) < 1e-10
+
+
+def mutants(problem: Problem) -> Iterator[tuple[str, Callable[..., Any]]]:
+    """The residual with one sign turned, or one term forgotten."""
+    function = type(problem).residual
+    source = textwrap.dedent(inspect.getsource(function))
+    spots = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.BinOp) and _is_sum(node)]
+    for number in range(len(spots)):
+        for kind in ("sign", "left", "right"):
+            tree = ast.parse(source)
+            node = [n for n in ast.walk(tree) if isinstance(n, ast.BinOp) and _is_sum(n)][number]
+            _mutate(tree, node, kind)
+            scope = dict(function.__globals__)
+            exec(compile(ast.fix_missing_locations(tree), "mutant", "exec"), scope)
+            yield f"{kind} {number}", scope["residual"].__get__(problem)
+
+
+def _is_sum(node: ast.BinOp) -> bool:
+    return isinstance(node.op, ast.Add | ast.Sub)
+
+
+def _mutate(tree: ast.AST, node: ast.BinOp, kind: str) -> None:
+    if kind == "sign":
+        node.op = ast.Sub() if isinstance(node.op, ast.Add) else ast.Add()
+        return
+    kept = node.left if kind == "left" else node.right
+    for parent in ast.walk(tree):
+        for name, value in ast.iter_fields(parent):
+            if value is node:
+                setattr(parent, name, kept)
+            elif isinstance(value, list) and node in value:
+                value[value.index(node)] = kept
+
+
+@every_equation
+def test_a_wrong_sign_and_a_forgotten_term_are_caught(problem: Problem) -> None:
+    planted = list(mutants(problem))
+    assert len(planted) >= 3
+    for name, residual in planted:
+        assert gap(problem, residual, 0) > 1e-6, name
+
+
+@pytest.mark.parametrize("problem", ALL, ids=lambda p: type(p).__name__)
+def test_they_obey_the_laws_of_problems(problem: Problem) -> None:
+    gb.testing.check_problem(problem)
+
+
+def test_the_laplacian_and_the_walls_leave_time_alone() -> None:
+    heat = Heat()
+    x = heat.domain.interior(200)
+    assert float(heat.residual(x, heat.field(heat.solution, x)).detach().abs().max()) < 1e-13
+    walls = gb.Dirichlet(0.0).points(heat.domain, 100)
+    assert set(walls.parts) == {"left", "right"} and set(walls.points[:, 0].tolist()) == {0.0, 1.0}
+
+
+# Names, and what is said where one is missing.
+
+
+def test_outputs_are_fields_by_name_and_by_number() -> None:
+    problem, x = Kovasznay(), Kovasznay().domain.interior(30)
+    w = problem.field(problem.solution, x)
+    assert torch.equal(w["p"].value, w[2].value) and torch.equal(w["p"].value, w[-1].value)
+    assert torch.equal(w["v", "u"].value, w.value[:, [1, 0]]) and w["v", "u"].names.outputs == ("v", "u")
+    assert torch.equal(w["v"].d("y"), w.d(1)[:, 1:2]) and w["u", "v"].grad.shape == (30, 2, 2)
+    assert float(w["u", "v"].divergence.detach().abs().max()) < 1e-12
+    assert torch.equal(w["u", "v"]["v"].laplacian, w.laplacian[:, 1:2])
+
+
+@pytest.mark.parametrize(
+    ("ask", "cure"),
+    [
+        (
+            lambda w: w["q"],
+            r"There is no output 'q': the outputs are u, v, p.*outputs = \('u', 'v', 'p', 'q'\)",
+        ),
+        (lambda w: w[3], "There is no output 3"),
+        (lambda w: w.d("z"), "There is no axis 'z': the axes are x, y, or 0 to 1"),
+        (lambda w: w.d(2), "There is no axis 2"),
+        (lambda w: w.divergence, r"one output for each of the axes x, y, here are 3 \(u, v, p\)"),
+        (lambda w: w.outward, "Points inside have no normal"),
+    ],
+)
+def test_a_name_that_is_not_there_is_answered_with_those_that_are(ask: Any, cure: str) -> None:
+    problem = Kovasznay()
+    with pytest.raises(ValueError, match=cure):
+        ask(problem.field(problem.solution, problem.domain.interior(3)))
+
+
+@dataclass(frozen=True)
+class Pair(Problem):
+    """A system that forgot to say how many outputs it has."""
+
+    domain = gb.Time(0, 1)
+
+    def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
+        return {"u": w["u"].d("t") - w["v"].value, "v": w["v"].d("t") + w["u"].value}
+
+
+def test_a_system_without_outputs_is_told_how_to_say_them() -> None:
+    with pytest.raises(ValueError, match=r"no output 'v': the outputs are u.*outputs = \('u', 'v'\)"):
+        gb.fit(Pair(), gb.mlp(Pair(), [4]), recipe=QUICK, progress=False)
+    with pytest.raises(ValueError, match=r"1 outputs \(u\), the network 1 and 2.*outputs = \('u0', 'u1'\)"):
+        gb.fit(Pair(), gb.mlp(1, [4], outputs=2), recipe=QUICK, progress=False)
+    for wrong in (("u", "u"), (), "uv"):
+        strange = type("Strange", (Pair,), {"outputs": wrong})()
+        with pytest.raises(ValueError, match="`outputs` should be different names"):
+            gb.mlp(strange)
+    with pytest.raises(ValueError, match="only time"):
+        gb.Dirichlet(0.0).points(Pair.domain, 5)
+    with pytest.raises(ValueError, match="needs a time axis"):
+        gb.Initial(0.0).points(gb.Segment(0, 1), 5)
+    with pytest.raises(ValueError, match="There is no axis of space here"):
+        assert Pair().field(torch.sin, torch.zeros(2, 1)).laplacian is None
+
+
+# Conditions.
+
+
+def test_conditions_hold_where_a_function_says() -> None:
+    ring = gb.Disk((0, 0), 2.0, name="outside") - gb.Disk((0, 0), 1.0, name="inside")
+    upper = gb.Dirichlet(1.0, on=lambda x: x[:, 1] > 0)
+    for generator in (None, torch.Generator().manual_seed(1)):
+        edge = upper.points(ring, 60, generator)
+        assert bool((edge.points[:, 1] > 0).all()) and 30 <= len(edge) <= 130
+        assert set(edge.parts) == {"outside", "inside"}
+    with pytest.raises(ValueError, match="chooses too little of the boundary"):
+        gb.Dirichlet(1.0, on=lambda x: x[:, 1] > 5).points(ring, 10)
+    with pytest.raises(ValueError, match="no part 'rim' of this boundary; its parts are outside, inside"):
+        gb.Dirichlet(1.0, on="rim").points(ring, 10)
+
+
+def test_robin_and_neumann_take_the_outward_normal_of_any_shape() -> None:
+    ring = gb.Disk((0, 0), 2.0, name="outside") - gb.Disk((0, 0), 1.0, name="inside")
+
+    def log(x: Tensor) -> Tensor:
+        return x.norm(dim=1, keepdim=True).log()
+
+    for part, slope, value in (("outside", 0.5, np.log(2.0)), ("inside", -1.0, 0.0)):
+        edge = gb.Neumann(slope, on=part).points(ring, 40)
+        u = AutogradField(log, edge.points, normals=edge.normals)
+        assert float(gb.Neumann(slope, on=part).residual(edge.points, u).detach().abs().max()) < 1e-12
+        robin = gb.Robin(factor=3.0, value=slope + 3 * value, on=part)
+        assert float(robin.residual(edge.points, u).detach().abs().max()) < 1e-12
+
+
+def test_periodic_ends_meet_in_pairs() -> None:
+    strip = gb.Rectangle((0, 0), (2, 1)) - gb.Disk((1, 0.5), 0.2, name="hole")
+    around = gb.Periodic("x")
+    for domain in (strip, strip * gb.Time(0, 1), gb.Segment(0, 2)):
+        for generator in (None, torch.Generator().manual_seed(0)):
+            edge = around.points(domain, 40, generator)
+            low, high = edge.points[::2], edge.points[1::2]
+            assert bool((low[:, 0] == 0).all() and (high[:, 0] == 2).all()) and torch.equal(
+                low[:, 1:], high[:, 1:]
+            )
+            for function, size in (
+                (lambda x: torch.sin(torch.pi * x[:, :1]), 1e-12),
+                (lambda x: x[:, :1] ** 2, 8.0),
+            ):
+                miss = around.residual(edge.points, AutogradField(function, edge.points)).detach().abs().max()
+                assert float(miss) == pytest.approx(size, rel=1) if size < 1 else float(miss) == 4.0
+    with pytest.raises(ValueError, match="two ends of this axis that face each other"):
+        around.points(gb.Disk((0, 0), 1.0), 10)
+    with pytest.raises(ValueError, match="There is no axis 'z'"):
+        gb.Periodic("z").points(strip, 10)
+
+
+def test_a_periodic_network_has_nothing_to_learn_at_the_ends() -> None:
+    problem = TwoSpecies()
+    net = gb.mlp(problem, [8, 8], periodic="x", fourier=(6, 1.0)).double()
+    assert [type(c).__name__ for c in conditions_of(problem, net)] == ["Initial", "Initial"]
+    assert len(conditions_of(problem, gb.mlp(problem, [8]))) == 3
+    edge = gb.Periodic("x").points(problem.domain, 40)
+    u = problem.field(net, edge.points)
+    assert float(gb.Periodic("x").residual(edge.points, u).detach().abs().max()) < 1e-12
+    for wrong in ("z", 2):
+        with pytest.raises(ValueError, match="There is no axis"):
+            gb.mlp(problem, periodic=wrong)
+    with pytest.raises(ValueError, match="a number of waves and their spread"):
+        gb.mlp(problem, fourier=(0, 1.0))
+
+
+def test_a_point_has_its_value_and_points_their_shape() -> None:
+    square = gb.Rectangle((0, 0), (1, 1))
+    assert gb.PointValue([[0, 0], [1, 1]], 2.0).points(square, 9).points.tolist() == [[0, 0], [1, 1]]
+    for wrong in ((0.0, 0.0, 0.0), [[0.0], [1.0]], 1.0):
+        with pytest.raises(ValueError, match=r"should be points \(n, 2\)"):
+            gb.PointValue(wrong, 0.0).points(square, 9)
+
+
+# Hard constraints.
+
+SHAPES: dict[str, Any] = {
+    "square": gb.Rectangle((0, 0), (2, 1)),
+    "cube": gb.Box((0, 0, 0), (1, 2, 1)),
+    "disk": gb.Disk((1, 1), 0.5, name="left"),
+    "ball": gb.Sphere((0, 0, 0), 2.0, name="left"),
+    "plate with two holes": gb.Rectangle((0, 0), (2, 1))
+    - gb.Disk((0.5, 0.5), 0.2, name="hole")
+    - gb.Rectangle((1.2, 0.3), (1.5, 0.6), name="slot"),
+    "an L of two": gb.Rectangle((0, 0), (2, 1), name="left") | gb.Rectangle((0, 1), (1, 2)),
+    "lens": gb.Disk((0, 0), 1.0, name="left") & gb.Disk((1, 0), 1.0, name="right"),
+    "keyhole": gb.Disk((0, 0), 1.0, name="left") | gb.Rectangle((0, -0.3), (2, 0.3)),
+    "polygon": gb.Polygon(
+        [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)],
+        edges=["bottom", "right", "top", "right", "top", "left"],
+        holes={"hole": [(0.2, 0.2), (0.5, 0.2), (0.4, 0.6)]},
+    ),
+    "polygon without a disk": gb.Polygon([(0, 0), (2, 0), (0, 2)], edges=["bottom", "slope", "left"])
+    - gb.Disk((0.5, 0.5), 0.2, name="hole"),
+    "ring in time": (gb.Disk((0, 0), 2.0, name="left") - gb.Disk((0, 0), 1.0, name="hole")) * gb.Time(0, 3),
+    "time": gb.Time(1, 4),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_smooth_distance_is_zero_on_its_parts_and_nowhere_else(name: str) -> None:
+    domain = SHAPES[name]
+    inside = domain.interior(400)
+    for part in domain.parts:
+        on = domain.boundary(100, part)
+        off = [domain.boundary(100, other).points for other in domain.parts if other != part]
+        assert float(domain.smooth_distance(on.points, (part,)).abs().max()) < 1e-9, part
+        assert float(domain.smooth_distance(inside, (part,)).min()) > 0
+        for points in off:  # corners apart
+            assert float((domain.smooth_distance(points, (part,)) > 1e-9).double().mean()) > 0.95, part
+        x = inside[:50].clone().requires_grad_()
+        (slope,) = torch.autograd.grad(domain.smooth_distance(x, (part,)).sum(), x)
+        assert bool(slope.isfinite().all())
+
+
+@dataclass(frozen=True)
+class Hot(Problem):
+    """A field on a plate with a hole: three outputs with values, one part that is insulated."""
+
+    domain = SHAPES["plate with two holes"] * gb.Time(0, 2)
+    outputs = ("a", "b", "c")
+
+    def residual(self, x: Tensor, w: Field) -> Tensor:
+        return w.d("t") - w.laplacian
+
+    def conditions(self) -> list[Any]:
+        return [
+            gb.Dirichlet((1.0, 2.0), on=("left", "hole"), output=("a", "b")),
+            gb.Dirichlet(lambda x: x[:, 1:2] ** 2, on="right", output="a"),
+            gb.Neumann(0.0, on=("top", "bottom")),
+            gb.Initial(lambda x: torch.cos(x[:, :1]), velocity=3.0, output=("b", "c")),
+            gb.Dirichlet(5.0, on="slot", output="c"),
+        ]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_hard_conditions_are_met_by_any_network(dtype: torch.dtype) -> None:
+    problem = Hot()
+    net = gb.Constrained.of(problem, gb.mlp(problem, [8, 8])).to(dtype)
+    assert net.met == (0, 1, 3, 4)
+    assert [type(c).__name__ for c in conditions_of(problem, net)] == ["Neumann"]
+    for number in net.met or ():
+        condition = problem.conditions()[number]
+        edge = condition.points(problem.domain, 200).to(torch.zeros((), dtype=dtype))
+        miss = condition.residual(edge.points, problem.field(net, edge.points, edge.normals)).detach().abs()
+        assert float(miss.quantile(0.9)) < (1e-8 if dtype == torch.float64 else 1e-4)  # corners contradict
+    fitted = gb.fit(problem, net, recipe=QUICK, progress=False)
+    assert bool(torch.as_tensor(fitted(problem.domain.interior(50).to(dtype))).isfinite().all())
+
+
+def test_shapes_without_a_smooth_distance_say_so() -> None:
+    rim = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
+    for domain in (gb.PointCloud(0.5 * rim, {"rim": (rim, rim)}),):
+        problem = type("Own", (Heat,), {"domain": domain, "conditions": lambda self: [gb.Dirichlet(0.0)]})()
+        with pytest.raises(TypeError, match="has no smooth distance to its boundary"):
+            gb.Constrained.of(problem, gb.mlp(problem, [4]))
+    free = type("Free", (Heat,), {"conditions": lambda self: [gb.Neumann(0.0)]})()
+    with pytest.raises(ValueError, match="no condition that can be made hard"):
+        gb.Constrained.of(free, gb.mlp(free, [4]))
+
+
+# What is measured.
+
+
+def test_velocity_here_and_pressure_there() -> None:
+    problem = Kovasznay()
+    x = problem.domain.interior(50, seed=3)
+    w = problem.solution(x)
+    velocity = gb.Observations(x[:30], w[:30, :2], outputs=("u", "v"))
+    pressure = gb.Observations(x[30:], w[30:, 2:], outputs="p")
+    data = measured(problem, [velocity, pressure])
+    assert data is not None and data.y.shape == (50, 3) and int(np.isnan(data.y).sum()) == 30 + 40
+    net = gb.mlp(problem, [8, 8]).double()
+    points = fixed_points(problem, net, tensors_of(problem, data, net), 32, 16, torch.Generator())
+    squares = MeanSquares(problem, net, points)(points)
+    off = (net(x) - w).detach().square()
+    wanted = (off[:30, :2].sum() + off[30:, 2:].sum()) / 50
+    assert float(squares[0].detach()) == pytest.approx(float(wanted), rel=1e-10)
+    squares[0].backward()
+    assert all(bool(p.grad.isfinite().all()) for p in net.parameters() if p.grad is not None)
+    fitted = gb.fit(problem, net, [velocity, pressure], recipe=QUICK, progress=False)
+    assert bool(torch.as_tensor(fitted(x)).isfinite().all()) and len(fitted.training_data) == 50  # type: ignore
+
+
+@pytest.mark.parametrize(
+    ("y", "outputs", "cure"),
+    [
+        (np.zeros((5, 2)), ("u", "q"), "the outputs are u, v, p"),
+        (np.zeros((5, 2)), None, "Say which were measured"),
+    ],
+)
+def test_what_was_not_asked_cannot_have_been_measured(y: np.ndarray, outputs: Any, cure: str) -> None:
+    problem, x = Kovasznay(), np.zeros((5, 2))
+    good = gb.Observations(x, np.zeros((5, 1)), outputs="p")
+    with pytest.raises(ValueError, match=cure):
+        gb.fit(problem, gb.mlp(problem, [4]), [gb.Observations(x, y, outputs=outputs), good], recipe=QUICK)
+    with pytest.raises(ValueError, match="`outputs` should name the 2 columns of y"):
+        gb.Observations(x, np.zeros((5, 2)), outputs=("u",))
+
+
+def test_the_flow_around_a_cylinder_is_trained_as_it_is_written() -> None:
+    problem = Cylinder()
+    assert problem.domain.parts == ("left", "right", "bottom", "top", "cylinder")
+    fitted = gb.fit(problem, gb.mlp(problem, [16, 16]), recipe=QUICK, progress=False)
+    assert fitted([[1.0, 0.2]]).shape == (1, 3)
+    assert gb.mlp(problem).sizes == (2, 64, 64, 64, 3) and gb.mlp(Burgers()).sizes == (2, 48, 48, 48, 1)
+
+
+# Three outputs on a shape with a hole, by name, through everything.
+
+
+@dataclass(frozen=True)
+class Flow(Kovasznay):
+    """The same flow around a hole, on whose rim it is what it would be without."""
+
+    domain = gb.Rectangle((-0.5, -0.5), (1.0, 1.5)) - gb.Disk((0.3, 0.5), 0.2, name="hole")
+
+
+@pytest.fixture(scope="module")
+def flow() -> gb.Fitted:
+    problem = Flow()
+    x = problem.domain.interior(90, seed=1)
+    w = problem.solution(x) + 0.05 * torch.randn(90, 3, generator=torch.Generator().manual_seed(0))
+    data = [
+        gb.Observations(x[:60], w[:60, :2], outputs=("u", "v")),
+        gb.Observations(x[60:], w[60:, 2:], outputs="p"),
+    ]
+    recipe = gb.Recipe(steps=60, finish=50, n_interior=128, n_boundary=64)
+    return gb.fit(problem, gb.mlp(problem, [16, 16]), data, recipe=recipe, progress=False)
+
+
+def held_out(n: int = 60, seed: int = 7) -> tuple[Tensor, Tensor]:
+    problem = Flow()
+    x = problem.domain.interior(n, seed=seed)
+    return x, problem.solution(x) + 0.05 * torch.randn(n, 3, generator=torch.Generator().manual_seed(seed))
+
+
+PREDICTORS: dict[str, Callable[[gb.Fitted], Any]] = {
+    "the network": lambda fitted: fitted,
+    "LastLayerLaplace": gb.predictors.LastLayerLaplace,
+    "Distance": gb.predictors.Distance,
+    "Ensemble": lambda fitted: gb.predictors.Ensemble([fitted, gb.mlp(Flow(), [8])]),
+}
+
+
+@pytest.mark.parametrize("outputs", [None, ("v", "u"), "p"])
+@pytest.mark.parametrize("name", PREDICTORS)
+def test_bands_know_the_names_of_axes_and_outputs(
+    name: str, outputs: Any, flow: gb.Fitted, tmp_path: Any
+) -> None:
+    x, y = held_out()
+    which = Flow().names.positions(("u", "v", "p") if outputs is None else outputs)
+    words = tuple(("u", "v", "p")[j] for j in which)
+    predictor = PREDICTORS[name](flow)
+    made = gb.calibrate(predictor, x, y[:, list(which)], outputs=outputs)
+    assert made.field_names is not None and made.field_names.outputs == words
+    said = "" if outputs is None else f"It is about {', '.join(words)}; nothing is promised about "
+    assert (said in made.promise) and ("nothing is promised" in made.promise) == (outputs is not None)
+    new, truth = held_out(200, 9)
+    band = made(new, level=0.9)
+    table = band.to_pandas()
+    ends = [
+        f"{end}_{word}" if len(words) > 1 else end for end in ("mean", "lower", "upper") for word in words
+    ]
+    assert list(table.columns) == ["x", "y", *ends]
+    if len(words) > 1:
+        assert band.to_xarray().output.values.tolist() == list(words)
+    assert gb.evaluate(made, new, truth[:, list(which)], levels=[0.9]).consistent
+    loaded = gb.load(gb.save(made, tmp_path / "band"))
+    again = loaded(new, level=0.9)
+    assert again.names == band.names and torch.equal(
+        torch.as_tensor(again.lower), torch.as_tensor(band.lower)
+    )
+    grid = {"y": np.linspace(0.8, 1.2, 4), "x": np.linspace(0, 1, 5)}
+    field = gb.band_over(made, grid, levels=0.9)
+    assert list(field.axes) == ["x", "y"] and field.names == (words if len(words) > 1 else ())
+
+
+def test_local_and_onnx_take_what_was_measured(flow: gb.Fitted, tmp_path: Any) -> None:
+    onnxruntime = pytest.importorskip("onnxruntime")
+    x, y = held_out(150)
+    local = gb.calibrate(flow, x, y[:, :2], outputs=("u", "v"), calibrator=gb.Local())
+    new, _ = held_out(50, 3)
+    assert bool(np.isfinite(np.asarray(local(new, level=0.9).width)).all())
+    made = gb.calibrate(gb.predictors.LastLayerLaplace(flow), x, y[:, :2], outputs=("u", "v"))
+    path = gb.export_onnx(made, tmp_path / "band.onnx", level=0.9)
+    session = onnxruntime.InferenceSession(path)
+    answer = dict(
+        zip(
+            [o.name for o in session.get_outputs()],
+            session.run(None, {"x": new.numpy()}),
+            strict=True,
+        )
+    )
+    band = made(new, level=0.9)
+    assert np.allclose(answer["lower"], np.asarray(band.lower), atol=1e-4)
+    for wrong, cure in (
+        ("q", "There is no output 'q'"),
+        (("u", "u"), "should be different ones"),
+        (3, "no output 3"),
+    ):
+        with pytest.raises(ValueError, match=cure):
+            gb.calibrate(flow, x, y[:, :2], outputs=wrong)
