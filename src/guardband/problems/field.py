@@ -37,7 +37,8 @@ class Field(ABC):
     """
 
     def __init__(self, x: Tensor, names: Names | None = None, normals: Tensor | None = None) -> None:
-        self.x, self.normals = x, normals
+        self.x: Tensor = x
+        self.normals: Tensor | None = normals
         self._names = names
 
     @abstractmethod
