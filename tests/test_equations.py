@@ -365,6 +365,42 @@ def test_hard_conditions_are_met_by_any_network(dtype: torch.dtype) -> None:
     assert bool(torch.as_tensor(fitted(problem.domain.interior(50).to(dtype))).isfinite().all())
 
 
+class Held(gb.problems.Condition):
+    """A condition of one's own, about u = 1 on the left, that says how it can be met exactly."""
+
+    on = "left"
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        return u.value - 1
+
+    def exact(self, domain: Any) -> Any:
+        return lambda x: torch.ones_like(x[:, :1]), 1
+
+
+def test_a_condition_of_ones_own_can_be_hard_and_a_periodic_network_inside() -> None:
+    conditions = [Held(), gb.Periodic("y"), gb.Neumann(0.0, on="right")]
+    strip = gb.Rectangle((0, 0), (2, 1))
+    parts = {
+        "domain": strip,
+        "conditions": lambda self: conditions,
+        "residual": lambda self, x, u: u.laplacian,
+    }
+    problem = type("Strip", (Problem,), parts)()
+    net = gb.Constrained.of(problem, gb.mlp(problem, [8], periodic="y")).double()
+    assert net.met == (0,) and conditions_of(problem, net) == [conditions[2]]
+    left = strip.boundary(20, "left").points
+    assert torch.equal(net(left), torch.ones(20, 1, dtype=torch.float64))
+
+
+def test_a_condition_has_a_value_for_each_output_or_one_for_all() -> None:
+    problem, edge = Kovasznay(), gb.Dirichlet(0.0).points(Kovasznay.domain, 8)
+    w = problem.field(problem.solution, edge.points, edge.normals)
+    for condition in (gb.Dirichlet((1.0, 0.0)), gb.Neumann((1.0, 0.0)), gb.Robin(1.0, (0.0, 1.0))):
+        with pytest.raises(ValueError, match="outputs u, v, p should have one value, or 3, got 2"):
+            condition.residual(edge.points, w)
+    assert gb.Dirichlet((1.0, 0.0), output=("u", "v")).residual(edge.points, w).shape == (8, 2)
+
+
 def test_shapes_without_a_smooth_distance_say_so() -> None:
     rim = torch.tensor([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0], [0.0, -1.0]])
     for domain in (gb.PointCloud(0.5 * rim, {"rim": (rim, rim)}),):
@@ -482,7 +518,12 @@ def test_bands_know_the_names_of_axes_and_outputs(
     assert list(table.columns) == ["x", "y", *ends]
     if len(words) > 1:
         assert band.to_xarray().output.values.tolist() == list(words)
-    assert gb.evaluate(made, new, truth[:, list(which)], levels=[0.9]).consistent
+    found = gb.evaluate(made, new, truth[:, list(which)], levels=[0.9])
+    assert found.consistent and (len(words) == 1 or f"units: {words[0]} " in str(found))
+    if len(words) > 1:
+        each = gb.calibrate(predictor, x, y[:, list(which)], outputs=outputs, score=gb.Absolute(joint=False))
+        rows = gb.evaluate(each, new, truth[:, list(which)], levels=[0.9]).rows
+        assert [row.name.rpartition(", ")[2] for row in rows[: len(words)]] == list(words)
     loaded = gb.load(gb.save(made, tmp_path / "band"))
     again = loaded(new, level=0.9)
     assert again.names == band.names and torch.equal(

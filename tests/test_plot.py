@@ -162,3 +162,22 @@ def test_plots_say_which_shape_they_want() -> None:
         gb.plot.band(gb.Band(None, [0.0], [0.0], [0.0], 0.9))
     with pytest.raises(ValueError, match=r"should be \(30, 2\) for a field, got \(30, 1\)"):
         gb.plot.heatmap(X, X)
+
+
+def test_a_hole_stays_blank_and_names_are_drawn() -> None:
+    plate = gb.Rectangle((0, 0), (2, 1)) - gb.Disk((1, 0.5), 0.3, name="hole")
+    x = plate.interior(500, "quasi")
+    whole, cut = (gb.plot.heatmap(x, x[:, 0], domain=d).collections[0] for d in (None, plate))
+    full, left = (len(c._triangulation.get_masked_triangles()) for c in (whole, cut))  # type: ignore[attr-defined]
+    assert 0 < left < full
+    names = gb.problems.Names(("cost in $", "y"), ("u", "p"), (0, 1))
+    wide = gb.Band(x, x, x - 1, x + 1, 0.9, names)
+    assert gb.plot.width(wide, output="p").get_xlabel() == r"cost in \$"
+    line = gb.Band(np.arange(9.0), np.ones((9, 2)), np.zeros((9, 2)), np.ones((9, 2)), 0.9)
+    named = gb.Band(line.x, line.mean, line.lower, line.upper, 0.9, gb.problems.Names(("t",), ("u", "p"), ()))
+    ax = gb.plot.band(named, output="p")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("t", "p") and gb.plot.width(named).get_xlabel() == "t"
+    with pytest.raises(ValueError, match="does not know its outputs by name; give 'p' as a number"):
+        gb.plot.band(line, output="p")
+    with pytest.raises(ValueError, match="There is no output 'q'"):
+        gb.plot.band(named, output="q")

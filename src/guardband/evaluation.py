@@ -17,6 +17,7 @@ from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.laws import LEVELS, CoverageLaw, central_range, tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
+from guardband.labels import output_words
 from guardband.leaks import Copies, find_copies
 from guardband.metrics import (
     Floor,
@@ -97,6 +98,7 @@ class Evaluation:
     laws: tuple[Pieces, ...] | None = field(repr=False)
     ties: bool = field(default=False, repr=False)
     of_constant_width: bool = field(default=False, repr=False)
+    outputs: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def coverage(self) -> float:
@@ -158,7 +160,8 @@ class Evaluation:
         """The mean width of each output, where there are several."""
         main = self.rows[0]
         if len(main.widths) > 1:
-            each = ", ".join(f"y{j} {width:.4g}" for j, width in enumerate(main.widths))
+            words = self.outputs or [f"y{j}" for j in range(len(main.widths))]
+            each = ", ".join(f"{word} {width:.4g}" for word, width in zip(words, main.widths, strict=True))
             yield f"Mean width of each output, in its own units: {each}"
 
     __repr__ = __str__
@@ -244,6 +247,7 @@ def evaluate(
         laws=laws,
         ties=ties,
         of_constant_width=contenders[0].alike and _constant(contenders[0].band),
+        outputs=output_words(calibrated.field_names),
     )
 
 
@@ -257,6 +261,7 @@ class _Contender:
     curves: np.ndarray
     output: int | None = None
     alike: bool = False  # the same as its rival, which is left out then
+    words: tuple[str, ...] = ()  # what outputs are called
 
     def rows(
         self, y: Array, regions: Mapping[str, np.ndarray | None], levels: tuple[Level, ...]
@@ -273,9 +278,8 @@ class _Contender:
             yield self
             return
         for j in range(self.inside.shape[1]):
-            named = replace(
-                self, name=f"{self.name}, y{j}", inside=self.inside[:, j], curves=self.curves[..., j]
-            )
+            name = f"{self.name}, {self.words[j] if self.words else f'y{j}'}"
+            named = replace(self, name=name, inside=self.inside[:, j], curves=self.curves[..., j])
             if isinstance(self.band, Band) and self.band.mean.shape[1:] == self.inside.shape[1:]:
                 mean, lower, upper = (
                     part[:, [j]] for part in (self.band.mean, self.band.lower, self.band.upper)
@@ -320,16 +324,17 @@ def _contenders(
     flat = None if rival is None else shown(rival, bare, level, groups)
     alike = isinstance(mine, Band) and isinstance(flat, Band) and _alike(mine, flat)
     name = f"{THIS}, a ball by its diameter" if isinstance(mine, NormBand) else THIS
-    yield _Contender(name, mine, inside[0], inside[1:], alike=alike)
+    words = output_words(calibrated.field_names)
+    yield _Contender(name, mine, inside[0], inside[1:], alike=alike, words=words)
     if rival is not None and not alike:
         inside = rival.contains_at(bare, y, asked, groups=groups)
-        yield _Contender(RIVAL, flat, inside[0], inside[1:])
+        yield _Contender(RIVAL, flat, inside[0], inside[1:], words=words)
     before = [band for at in asked if isinstance(band := calibrated.before(prediction, at), Band)]
     if len(before) == len(asked):
         lower, upper = (np.stack([to_numpy(end) for end in ends]) for ends in _ends(before))
         inside = np.reshape((lower <= to_numpy(y)) & (to_numpy(y) <= upper), (len(asked), len(y), -1))
         raw = np.asarray(inside.all(axis=2)) if calibrated.joint else inside
-        yield _Contender("before calibration", before[0], raw[0], raw[1:])
+        yield _Contender("before calibration", before[0], raw[0], raw[1:], words=words)
 
 
 def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:

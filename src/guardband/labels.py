@@ -1,10 +1,10 @@
-"""Labels: the names of axes and outputs as they are drawn."""
+"""Labels: the names of axes and outputs as they are drawn and printed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from guardband.limits import shown
+from guardband.limits import NAME, printable
 from guardband.values import Names
 
 
@@ -19,4 +19,14 @@ def word(name: str) -> str:
     >>> print(word("cost in $"))
     cost in \$
     """
-    return shown(name).replace("$", "\\$")
+    return printed(name).replace("$", "\\$")
+
+
+def output_words(names: Names | None) -> tuple[str, ...]:
+    """The names of the outputs as they are printed, where they are known."""
+    return () if names is None else tuple(printed(output) for output in names.outputs)
+
+
+def printed(name: str) -> str:
+    """A name without characters that would move the cursor, and cut."""
+    return printable(name[:NAME])

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, rows, to_numpy
+from guardband.arrays import Array, ArrayLike, rows, to_numpy, to_torch
 from guardband.evaluation import Evaluation
+from guardband.geometry import Domain
 from guardband.labels import axis_words, word
 from guardband.values import Band, Observations
 
@@ -81,12 +82,14 @@ def heatmap(
     limits: tuple[float, float] | None = None,
     colorbar: bool = True,
     names: Sequence[str] = ("x0", "x1"),
+    domain: Domain | None = None,
     ax: Axes | None = None,
     **style: Any,
 ) -> Axes:
     """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
 
-    `names` are those of the axes. `limits` fixes the colors, so that fields can be compared; infinite values
+    `names` are those of the axes; what lies outside of the `domain`, such as a hole between scattered points,
+    stays blank. `limits` fixes the colors, so that fields can be compared; infinite values
     stay blank. Without its own `colorbar`, several can share one:
     `figure.colorbar(ax.collections[0], ax=axes)`. Values that are the same everywhere, but for rounding, are
     drawn in one color, and the label says the value.
@@ -118,7 +121,7 @@ def heatmap(
         colors = ax.pcolormesh(first, second, picture, shading="nearest", **style)
     else:
         good = ~np.ma.getmaskarray(shown)
-        colors = _triangles(ax, x[good], values[good], style)
+        colors = _triangles(ax, x[good], values[good], style, domain)
     if colorbar:
         bar = ax.figure.colorbar(colors, ax=ax, label=label)
         if same is not None and limits is None:
@@ -136,11 +139,19 @@ def _output(band: Band, output: int | str) -> int:
     return band.names.positions(output)[0]
 
 
-def _triangles(ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any]) -> Any:
+def _triangles(
+    ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any], domain: Domain | None
+) -> Any:
     """Colors between scattered points, or dots where there is nothing between: few points, or a line."""
     if len(x) and np.linalg.matrix_rank(x - x[0]) == 2:
+        from matplotlib.tri import Triangulation
+
         try:
-            return ax.tripcolor(x[:, 0], x[:, 1], values, shading="gouraud", **style)
+            between = Triangulation(x[:, 0], x[:, 1])
+            if domain is not None:
+                middles = to_torch(x[between.triangles].mean(axis=1))
+                between.set_mask(~domain.contains(middles).numpy())
+            return ax.tripcolor(between, values, shading="gouraud", **style)
         except RuntimeError:  # as good as on a line, in the eyes of the triangulation
             pass
     return ax.scatter(x[:, 0], x[:, 1], c=values, **style)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
@@ -49,10 +50,27 @@ class Names:
         (2, 0)
         """
         wanted = (outputs,) if isinstance(outputs, str | int) else tuple(outputs)
-        for one in wanted:
-            if one not in self.outputs and one not in range(len(self.outputs)):
-                raise ValueError(f"There is no output {one!r}: the outputs are {', '.join(self.outputs)}.")
-        return tuple(self.outputs.index(one) if isinstance(one, str) else one for one in wanted)
+        return tuple(position(one, self.outputs, "output") for one in wanted)
+
+    def axis(self, axis: str | int) -> int:
+        """The number of an axis that is called by name, or by number."""
+        return position(axis, self.axes, "axis")
+
+
+def position(wanted: str | int, names: Sequence[str], what: str) -> int:
+    """Where something stands that is called by its name or by its number, from either end.
+
+    >>> position("t", ("x", "t"), "axis"), position(-1, ("x", "t"), "axis")
+    (1, 1)
+    """
+    if isinstance(wanted, str) and wanted in names:
+        return list(names).index(wanted)
+    if not isinstance(wanted, str) and -len(names) <= operator.index(wanted) < len(names):
+        return operator.index(wanted) % len(names)
+    several = "axes" if what == "axis" else f"{what}s"
+    raise ValueError(
+        f"There is no {what} {wanted!r}: the {several} are {', '.join(names)}, or 0 to {len(names) - 1}."
+    )
 
 
 def output_names(m: int) -> tuple[str, ...]:

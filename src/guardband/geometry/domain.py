@@ -308,18 +308,17 @@ class Domain(ABC):
         It makes conditions hard. With `anywhere` it vanishes nowhere else outside of the shape either, so
         that the shape can be a hole.
         """
-        raise TypeError(
-            f"{type(self).__name__} has no smooth distance to its boundary, so its conditions cannot be made "
-            "hard. Learn them instead (without `hard`), or put the shape together from Box, Disk, Sphere and "
-            "Polygon."
-        )
+        raise TypeError(self._rough())
 
     def depth(self, x: Tensor) -> Tensor:
         """A smooth function (n, 1): positive inside, 0 on the whole boundary, negative outside."""
-        raise TypeError(
-            f"{type(self).__name__} has no smooth distance to its boundary, so its conditions cannot be made "
-            "hard. Learn them instead (without `hard`), or put the shape together from Box, Disk, Sphere and "
-            "Polygon."
+        raise TypeError(self._rough())
+
+    def _rough(self) -> str:
+        return (
+            f"{type(self).__name__} has no smooth distance to its boundary, so its conditions cannot be met "
+            "exactly. Let the network learn them, without gb.Constrained, or make the shape of boxes, disks, "
+            "spheres and polygons."
         )
 
     def boundary(

@@ -217,16 +217,13 @@ class _Rows(Field):
 class _Recorder(AutogradField):
     """A field that notes what it is asked for."""
 
-    def __init__(
-        self,
-        function: Callable[[Tensor], Tensor],
-        x: Tensor,
-        names: Names | None = None,
-        normals: Tensor | None = None,
-    ) -> None:
-        super().__init__(function, x, names, normals)
-        self.asked: set[tuple[int, ...]] = set()
-        self.asked_laplacians: set[tuple[int, ...]] = set()
+    @cached_property
+    def asked(self) -> set[tuple[int, ...]]:
+        return set()
+
+    @cached_property
+    def asked_laplacians(self) -> set[tuple[int, ...]]:
+        return set()
 
     def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
         self.asked.add(axes)

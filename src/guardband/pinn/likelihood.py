@@ -26,7 +26,7 @@ from guardband.models import evaluating
 from guardband.pinn.derivatives import JetField, Residual, differentiate, needs_of, split
 from guardband.pinn.jets import Channels
 from guardband.pinn.networks import MLP, Constrained
-from guardband.problems import AutogradField, Condition, Field, Names, Periodic, Problem
+from guardband.problems import AutogradField, Condition, Field, Names, Problem
 
 TERMS = ("data", "physics", "boundary")
 """The terms of the loss, in the order in which they are listed everywhere."""
@@ -215,11 +215,12 @@ def _check_shape(residual: Residual, net: nn.Module, x: Tensor, names: Names, na
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
     """The conditions to be learnt: not those that the network meets by construction."""
-    conditions = problem.conditions()
-    if isinstance(net, Constrained):
-        return [] if net.met is None else [c for i, c in enumerate(conditions) if i not in net.met]
-    around = net.periodic if isinstance(net, MLP) else ()
-    return [c for c in conditions if not (isinstance(c, Periodic) and c.number(problem.domain) in around)]
+    met, inner = ((), net) if not isinstance(net, Constrained) else (net.met, net.net)
+    if met is None:
+        return []
+    periodic = inner.periodic if isinstance(inner, MLP) else ()
+    conditions = (c for i, c in enumerate(problem.conditions()) if i not in met)
+    return [c for c in conditions if c.around(problem.domain) not in periodic]
 
 
 def _mean_square(miss: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from guardband.pinn.jets import Waves
 from guardband.problems import Problem
 from guardband.problems.conditions import Function
 from guardband.problems.hard import Hard
-from guardband.values import Names
+from guardband.values import Names, position
 
 LARGEST = 100_000
 """The widest layer of a network that is made of a file."""
@@ -172,10 +172,7 @@ def mlp(
     if widths is None:
         widths = [min(64, max(32, 16 * (d + m)))] * 3
     wanted = (periodic,) if isinstance(periodic, str | int) else tuple(periodic)
-    for axis in wanted:
-        if axis not in axes and axis not in range(d):
-            raise ValueError(f"There is no axis {axis!r}: the axes are {', '.join(axes)}, or 0 to {d - 1}.")
-    numbers = tuple(axes.index(axis) if isinstance(axis, str) else axis for axis in wanted)
+    numbers = tuple(position(axis, axes, "axis") for axis in wanted)
     net = MLP([d, *widths, m], activation, dropout, where, seed, numbers, fourier)
     if isinstance(problem, Problem):
         net.set_domain(problem.domain)

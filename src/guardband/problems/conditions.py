@@ -14,6 +14,7 @@ from torch import Tensor
 from guardband.arrays import ArrayLike, to_torch
 from guardband.geometry import Boundary, Domain
 from guardband.problems.field import Field
+from guardband.values import position
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 """A function from points (n, d) to values (n, m)."""
@@ -91,6 +92,17 @@ class Condition(ABC):
             return u
         return u[self.output if isinstance(self.output, str | int) else tuple(self.output)]
 
+    def exact(self, domain: Domain) -> tuple[Function, int] | None:
+        """What u is there, as a function of x, and to which order; None if it cannot be met exactly.
+
+        The order is 1 where it is about u, 2 where it is about its derivative too.
+        """
+        return None
+
+    def around(self, domain: Domain) -> int | None:
+        """The axis whose ends are the same, which a periodic network meets; None for most."""
+        return None
+
 
 def as_function(value: Value) -> Function:
     """A number as the function that is this number everywhere, several as a row of them."""
@@ -98,6 +110,18 @@ def as_function(value: Value) -> Function:
         return value
     row = [float(v) for v in value] if isinstance(value, Sequence) else [float(value)]
     return lambda x: x.new_tensor(row).expand(len(x), len(row))
+
+
+def values(value: Value, x: Tensor, u: Field) -> Tensor:
+    """A value at points, one column for each output of u or one for all."""
+    found = as_function(value)(x)
+    outputs = u.names.outputs
+    if found.ndim == 2 and found.shape[1] not in (1, len(outputs)):
+        raise ValueError(
+            f"A condition on the outputs {', '.join(outputs)} should have one value, or {len(outputs)}, got "
+            f"{found.shape[1]}. Say which outputs it is about: output=(...)."
+        )
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,7 +144,12 @@ class Dirichlet(Condition):
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value."""
-        return self.of(u).value - as_function(self.value)(x)
+        u = self.of(u)
+        return u.value - values(self.value, x, u)
+
+    def exact(self, domain: Domain) -> tuple[Function, int] | None:
+        """The value, on parts that have names."""
+        return None if callable(self.on) else (as_function(self.value), 1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,7 +168,8 @@ class Neumann(Condition):
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """du/dn - flux."""
-        return self.of(u).outward - as_function(self.flux)(x)
+        u = self.of(u)
+        return u.outward - values(self.flux, x, u)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +191,7 @@ class Robin(Condition):
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """du/dn + factor u - value."""
         u = self.of(u)
-        return u.outward + as_function(self.factor)(x) * u.value - as_function(self.value)(x)
+        return u.outward + values(self.factor, x, u) * u.value - values(self.value, x, u)
 
 
 @dataclass(frozen=True, eq=False)
@@ -180,17 +210,13 @@ class Periodic(Condition):
     axis: str | int
     output: Output = None
 
-    def number(self, domain: Domain) -> int:
+    def around(self, domain: Domain) -> int:
         """The axis, by number."""
-        if isinstance(self.axis, str) and self.axis in domain.names:
-            return domain.names.index(self.axis)
-        if not isinstance(self.axis, str) and 0 <= self.axis < domain.d:
-            return self.axis
-        raise ValueError(f"There is no axis {self.axis!r}: the axes are {', '.join(domain.names)}.")
+        return position(self.axis, domain.names, "axis")
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
         """About n points in pairs: at the lower end of the axis, and at its upper end."""
-        axis = self.number(domain)
+        axis = self.around(domain)
         lower, upper = domain.lower[axis], domain.upper[axis]
         walls = domain.boundary(16, domain.walls, "quasi")
         flat = bool((walls.points[:, axis] == lower).any())
@@ -246,10 +272,18 @@ class Initial(Condition):
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value beside du/dt - velocity; time is the last axis."""
         u = self.of(u)
-        off = u.value - as_function(self.value)(x)
+        off = u.value - values(self.value, x, u)
         if self.velocity is None:
             return off
-        return torch.cat([off, u.d(x.shape[1] - 1) - as_function(self.velocity)(x)], dim=1)
+        return torch.cat([off, u.d(x.shape[1] - 1) - values(self.velocity, x, u)], dim=1)
+
+    def exact(self, domain: Domain) -> tuple[Function, int]:
+        """The value, and what the velocity adds to it."""
+        start = as_function(self.value)
+        if self.velocity is None:
+            return start, 1
+        speed, since = as_function(self.velocity), domain.lower[-1]
+        return lambda x: start(x) + (x[:, -1:] - since) * speed(x), 2
 
 
 @dataclass(frozen=True, eq=False)
@@ -276,4 +310,5 @@ class PointValue(Condition):
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value."""
-        return self.of(u).value - as_function(self.value)(x)
+        u = self.of(u)
+        return u.value - values(self.value, x, u)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -13,7 +12,7 @@ import torch
 from torch import Tensor
 
 from guardband.geometry import axis_names
-from guardband.values import Names
+from guardband.values import Names, position
 
 Columns: TypeAlias = tuple[int, ...] | None
 """Which outputs are meant; None is all of them."""
@@ -107,25 +106,17 @@ class Field(ABC):
         return space
 
     def _axis(self, axis: str | int) -> int:
-        d = self.x.shape[1]
-        names = axis_names(d) if self._names is None else self._names.axes
-        if isinstance(axis, str) and axis in names:
-            return names.index(axis)
-        if not isinstance(axis, str) and -d <= operator.index(axis) < d:
-            return operator.index(axis) % d
-        raise ValueError(f"There is no axis {axis!r}: the axes are {', '.join(names)}, or 0 to {d - 1}.")
+        known = axis_names(self.x.shape[1]) if self._names is None else self._names.axes
+        return position(axis, known, "axis")
 
     def _output(self, output: str | int) -> int:
         names = self.names.outputs
-        if isinstance(output, str) and output in names:
-            return names.index(output)
-        if not isinstance(output, str) and -len(names) <= operator.index(output) < len(names):
-            return operator.index(output) % len(names)
-        more = output if isinstance(output, str) else f"u{output}"
-        raise ValueError(
-            f"There is no output {output!r}: the outputs are {', '.join(names)}. A problem with more of them "
-            f"says so: outputs = {(*names, more)!r}."
-        )
+        try:
+            return position(output, names, "output")
+        except ValueError as error:
+            more = output if isinstance(output, str) else f"u{output}"
+            cure = f"A problem with more of them says so: outputs = {(*names, more)!r}."
+            raise ValueError(f"{error} {cure}") from None
 
 
 class _Columns(Field):

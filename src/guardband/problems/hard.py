@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from guardband.problems.base import Problem
-from guardband.problems.conditions import Condition, Dirichlet, Initial, as_function
+from guardband.problems.conditions import Condition
 
 NEAR = 1e-12
 """A share of the extent: closer than this two parts of the boundary are not told apart."""
@@ -29,7 +29,9 @@ class Hard:
     def __init__(self, problem: Problem) -> None:
         self.problem = problem
         conditions = list(problem.conditions())
-        self.met = tuple(i for i, one in enumerate(conditions) if _can_be_hard(one))
+        exact = {i: one.exact(problem.domain) for i, one in enumerate(conditions)}
+        self._exact = [found for found in exact.values() if found is not None]
+        self.met = tuple(i for i, found in exact.items() if found is not None)
         if not self.met:
             raise ValueError(
                 f"{type(problem).__name__} has no condition that can be made hard: only Dirichlet, on parts "
@@ -46,10 +48,7 @@ class Hard:
         return list(names.positions(names.outputs if condition.output is None else condition.output))
 
     def _distance(self, i: int, x: Tensor) -> Tensor:
-        condition = self._conditions[i]
-        distance = self.problem.domain.smooth_distance(x, self._parts[i])
-        twice = isinstance(condition, Initial) and condition.velocity is not None
-        return distance.square() if twice else distance
+        return self.problem.domain.smooth_distance(x, self._parts[i]) ** self._exact[i][1]
 
     def bubble(self, x: Tensor) -> Tensor:
         """Where this is 0 the network has no say: (n, outputs)."""
@@ -63,7 +62,10 @@ class Hard:
     def lift(self, x: Tensor) -> Tensor:
         """A function that meets the conditions, (n, outputs)."""
         distances = self._distances(x)
-        values = [self._value(i, x) for i in range(len(distances))]
+        values = [
+            value(x).expand(len(x), len(columns))
+            for (value, _), columns in zip(self._exact, self._columns, strict=True)
+        ]
         columns = []
         for j in range(len(self.problem.names.outputs)):
             mine = [i for i, columns_of in enumerate(self._columns) if j in columns_of]
@@ -83,16 +85,3 @@ class Hard:
 
     def _distances(self, x: Tensor) -> list[Tensor]:
         return [self._distance(i, x) / scale for i, scale in enumerate(self._scales)]
-
-    def _value(self, i: int, x: Tensor) -> Tensor:
-        condition = self._conditions[i]
-        assert isinstance(condition, Dirichlet | Initial)
-        value = as_function(condition.value)(x)
-        if isinstance(condition, Initial) and condition.velocity is not None:
-            since = x[:, -1:] - self.problem.domain.lower[-1]
-            value = value + since * as_function(condition.velocity)(x)
-        return value.expand(len(x), len(self._columns[i]))
-
-
-def _can_be_hard(condition: Condition) -> bool:
-    return isinstance(condition, Initial) or (isinstance(condition, Dirichlet) and not callable(condition.on))
