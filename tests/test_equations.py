@@ -307,6 +307,14 @@ SHAPES: dict[str, Any] = {
         edges=["bottom", "right", "top", "right", "top", "left"],
         holes={"hole": [(0.2, 0.2), (0.5, 0.2), (0.4, 0.6)]},
     ),
+    "ring of two and a hole in it": (
+        gb.Disk((0, 0), 1.0, name="left") | gb.Rectangle((0, -0.3), (2, 0.3), name="right")
+    )
+    - (gb.Disk((0.2, 0), 0.2, name="hole") & gb.Rectangle((0, -1), (1, 1), name="slot")),
+    "a disk and a polygon that it touches": gb.Disk((0, 0), 1.0, name="left")
+    | gb.Polygon(
+        [(0, -0.5), (3, -0.5), (3, 0.5), (0, 0.5), (0, -0.5)], edges=["bottom", "right", "top", "inner"]
+    ),
     "polygon without a disk": gb.Polygon([(0, 0), (2, 0), (0, 2)], edges=["bottom", "slope", "left"])
     - gb.Disk((0.5, 0.5), 0.2, name="hole"),
     "ring in time": (gb.Disk((0, 0), 2.0, name="left") - gb.Disk((0, 0), 1.0, name="hole")) * gb.Time(0, 3),
@@ -559,3 +567,34 @@ def test_local_and_onnx_take_what_was_measured(flow: gb.Fitted, tmp_path: Any) -
     ):
         with pytest.raises(ValueError, match=cure):
             gb.calibrate(flow, x, y[:, :2], outputs=wrong)
+
+
+def test_networks_with_waves_are_kept_and_checked(tmp_path: Any) -> None:
+    problem = TwoSpecies()
+    net = gb.mlp(problem, [8], periodic="x", fourier=(3, 1.5))
+    x = problem.domain.uniform(30, torch.Generator().manual_seed(0))
+    made = gb.calibrate(net, x, torch.zeros(30, 2))
+    loaded = gb.load(gb.save(made, tmp_path / "band"))
+    assert torch.equal(loaded(x, level=0.9).lower, made(x, level=0.9).lower)
+    assert loaded.field_names == problem.names and repr(gb.Disk((0, 0), 1.0)) == "Disk((0.0, 0.0), 1.0)"
+    assert gb.Constrained.of(problem, net).names == problem.names
+    with pytest.raises(ValueError, match=r"has 2 outputs \(prey, hunter\), got 3"):
+        gb.mlp(problem, outputs=3)
+    with pytest.raises(ValueError, match="`periodic` should be different axes from 0 to 1"):
+        gb.mlp(problem, periodic=("x", 0))
+    one = gb.Observations(np.zeros((2, 1)), np.zeros(2), outputs="prey")
+    two = gb.Observations(np.zeros((2, 2)), np.zeros(2), outputs="prey")
+    with pytest.raises(ValueError, match="should have the same coordinates"):
+        gb.Observations.together([one, two], problem.outputs)
+    few = gb.predictors.Outputs(gb.predictors.MeanOnly(net), (1,))
+    assert few.training_data is None and few.takes_frames == few.predictor.takes_frames
+
+
+def test_shapes_that_hold_no_point_say_so() -> None:
+    apart = gb.Disk((0, 0), 1.0) & gb.Rectangle((0.9, 0.9), (2, 2))
+    with pytest.raises(ValueError, match="No point was found there"):
+        apart.uniform(3)
+    with pytest.raises(TypeError, match="has no smooth distance"):
+        gb.PointCloud(np.zeros((2, 2)), {}).depth(torch.zeros(1, 2))
+    cloud = gb.PointCloud(np.arange(6.0).reshape(3, 2), {"rim": (np.ones((2, 2)), np.ones((2, 2)))})
+    assert cloud.uniform(9, torch.Generator().manual_seed(0)).shape == (9, 2)

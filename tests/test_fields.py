@@ -156,9 +156,16 @@ def test_meshes_teach(tmp_path: Path) -> None:
     grid = {"x": np.arange(3.0), "y": np.arange(2.0)}
     with pytest.raises(ValueError, match="holds one field, got 2"):
         gb.write_mesh(band, grid, tmp_path / "f.vtu")
+    with pytest.raises(FileNotFoundError, match="There is no mesh"):
+        gb.write_mesh(band, tmp_path / "none.vtu", tmp_path / "f.vtu")
+    (tmp_path / "odd.xyzw").write_text("no mesh")
+    with pytest.raises(ValueError, match="cannot be read as a mesh"):
+        gb.write_mesh(band, tmp_path / "odd.xyzw", tmp_path / "f.vtu")
     one = gb.Band(None, mean[:1], mean[:1] - 1, mean[:1] + 1, 0.9)
     with pytest.raises(ValueError, match="should name the 2 outputs, got 1"):
         gb.write_mesh(one, grid, tmp_path / "f.vtu", names=["u"])
+    with pytest.raises(ValueError, match=r"written as \.vtu or \.vtk, got '\.obj'"):
+        gb.write_mesh(one, grid, tmp_path / "f.obj")
     with pytest.raises(ValueError, match="for each of 3 nodes, got 6"):
         gb.write_mesh(one, {"x": np.arange(3.0)}, tmp_path / "f.vtu")
     with pytest.raises(ValueError, match="at most three coordinates, got 4"):

@@ -78,5 +78,5 @@ def test_extras_that_people_are_told_to_install_exist() -> None:
 def test_a_package_that_is_no_extra_is_named() -> None:
     with pytest.raises(ImportError, match=r"^This needs no_such: pip install no-such$"):
         extras.load("no_such.part", package="no-such")
-    with pytest.raises(ImportError, match=r'^This needs no_such: pip install "guardband\[mesh\]"$'):
+    with pytest.raises(ImportError, match=r'^This needs no_such: pip install "guardband\[geometry\]"$'):
         extras.load("no_such.part", "geometry")

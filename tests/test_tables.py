@@ -463,3 +463,22 @@ def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, c
             assert not here and not isinstance(error, MemoryError), error
             refused += 1
     assert refused > count / 4
+
+
+def parquet(**columns: Any) -> bytes:
+    arrow, to = pytest.importorskip("pyarrow"), io.BytesIO()
+    pytest.importorskip("pyarrow.parquet").write_table(arrow.table(columns), to)
+    return to.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "data", "message"),
+    [
+        (".parquet", lambda: parquet(x=[[1.0], [2.0]]), "should hold numbers or text"),
+        (".parquet", lambda: parquet(x=[1.0, None]), "should be complete"),
+    ],
+)
+def test_what_other_libraries_read_is_refused_in_words(kind: str, data: Any, message: str) -> None:
+    """In this process, while `read` asks another."""
+    with pytest.raises(TableError, match=message):
+        Table.gathered(data(), tables.READERS[kind])

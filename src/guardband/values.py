@@ -52,10 +52,6 @@ class Names:
         wanted = (outputs,) if isinstance(outputs, str | int) else tuple(outputs)
         return tuple(position(one, self.outputs, "output") for one in wanted)
 
-    def axis(self, axis: str | int) -> int:
-        """The number of an axis that is called by name, or by number."""
-        return position(axis, self.axes, "axis")
-
 
 def position(wanted: str | int, names: Sequence[str], what: str) -> int:
     """Where something stands that is called by its name or by its number, from either end.
