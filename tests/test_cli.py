@@ -19,6 +19,7 @@ from typer.testing import CliRunner
 import guardband as gb
 from guardband import tables
 from guardband.cli import app
+from guardband.cli import run as whole_command
 from guardband.files import sha256
 from helpers import forget_foreign_kinds
 
@@ -538,3 +539,22 @@ def test_a_model_in_two_files_is_refused(tmp_path: Path) -> None:
     words = ["--data", CAL, "--targets", "u", "--out", tmp_path / "band"]
     said = " ".join(run("calibrate", model, *words, code=2).split())
     assert "keeps weights in another file, which is not read. Make one file of both" in said
+
+
+def test_the_command_is_a_function_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Most tests start a process; this one looks at what the command does about signals and exit codes."""
+    before = signal.getsignal(signal.SIGTERM)
+    monkeypatch.setattr(sys, "argv", ["guardband", "--version"])
+    try:
+        with pytest.raises(SystemExit) as ended:
+            whole_command()
+        assert ended.value.code == 0 and gb.__version__ in capsys.readouterr().out
+        handler = signal.getsignal(signal.SIGTERM)
+        assert callable(handler)
+        with pytest.raises(SystemExit) as ended:
+            handler(signal.SIGTERM, None)
+        assert ended.value.code == 128 + signal.SIGTERM
+    finally:
+        signal.signal(signal.SIGTERM, before)

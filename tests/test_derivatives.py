@@ -160,6 +160,7 @@ def test_what_jets_do_not_carry_goes_by_autograd() -> None:
     net, x = mlp(2, [8]).double(), points(5, 2)
     for beyond in (needs((0, 0, 1)), needs((0,) * 5), needs((0, 0, 1, 1))):
         assert beyond.channels() is None and isinstance(differentiate(net, beyond)(x), AutogradField)
+    assert torch.allclose(differentiate(net, needs((0,)))(x).d(1), AutogradField(net, x).d(1))
     u = differentiate(net, LAPLACIAN)(x)
     assert torch.allclose(u.d(0, 1, 1), AutogradField(net, x).d(0, 1, 1))
     assert torch.allclose(u.d(0, 0, 0, 0, 0), AutogradField(net, x).d(0, 0, 0, 0, 0))

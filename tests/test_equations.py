@@ -598,3 +598,24 @@ def test_shapes_that_hold_no_point_say_so() -> None:
         gb.PointCloud(np.zeros((2, 2)), {}).depth(torch.zeros(1, 2))
     cloud = gb.PointCloud(np.arange(6.0).reshape(3, 2), {"rim": (np.ones((2, 2)), np.ones((2, 2)))})
     assert cloud.uniform(9, torch.Generator().manual_seed(0)).shape == (9, 2)
+
+
+class Bare(gb.Calibrated):
+    """A calibration that says no more than it must."""
+
+    promise = "nothing"
+
+    def predict(self, x: Any) -> gb.Prediction:
+        return gb.Prediction(x, np.zeros((len(x), 1)))
+
+    def band(self, prediction: gb.Prediction, level: Any = 0.95, *, groups: Any = None) -> Any:
+        return gb.Band(prediction.x, prediction.mean, prediction.mean - 1, prediction.mean + 1, float(level))
+
+
+def test_what_is_not_said_has_a_default() -> None:
+    bare = Bare()
+    assert bare.field_names is None and not (
+        bare.covers_new_groups or bare.answers_shift or bare.needs_groups
+    )
+    assert bare.guarded is None and bare.size(0.9) is None and bare.used == {} and bare.n == 0
+    assert bare([[0.0]], 0.9).names is None
