@@ -527,7 +527,7 @@ def test_bands_know_the_names_of_axes_and_outputs(
     if len(words) > 1:
         assert band.to_xarray().output.values.tolist() == list(words)
     found = gb.evaluate(made, new, truth[:, list(which)], levels=[0.9])
-    assert found.consistent and (len(words) == 1 or f"units: {words[0]} " in str(found))
+    assert found.consistent and (len(words) == 1 or f"units: {next(iter(words))} " in str(found))
     if len(words) > 1:
         each = gb.calibrate(predictor, x, y[:, list(which)], outputs=outputs, score=gb.Absolute(joint=False))
         rows = gb.evaluate(each, new, truth[:, list(which)], levels=[0.9]).rows
@@ -585,7 +585,7 @@ def test_networks_with_waves_are_kept_and_checked(tmp_path: Any) -> None:
     one = gb.Observations(np.zeros((2, 1)), np.zeros(2), outputs="prey")
     two = gb.Observations(np.zeros((2, 2)), np.zeros(2), outputs="prey")
     with pytest.raises(ValueError, match="should have the same coordinates"):
-        gb.Observations.together([one, two], problem.outputs)
+        gb.Observations.together([one, two], problem.names.outputs)
     few = gb.predictors.Outputs(gb.predictors.MeanOnly(net), (1,))
     assert few.training_data is None and few.takes_frames == few.predictor.takes_frames
 
@@ -603,7 +603,9 @@ def test_shapes_that_hold_no_point_say_so() -> None:
 class Bare(gb.Calibrated):
     """A calibration that says no more than it must."""
 
-    promise = "nothing"
+    @property
+    def promise(self) -> str:
+        return "nothing"
 
     def predict(self, x: Any) -> gb.Prediction:
         return gb.Prediction(x, np.zeros((len(x), 1)))
