@@ -247,7 +247,10 @@ def test_the_derivatives_of_activations_are_right() -> None:
         third = activation.third(z, value, first, second)
         higher = activation.higher(z, value, first, second, third)
         for order, part in enumerate((value, first, second, third, *higher)):
-            assert (u.d(*[0] * order) - part).abs().max() < 1e-11, (function, order)
+            assert (u.d(*[0] * order) - part).abs().max() < 1e-12 * (10 if order > 3 else 1), (
+                function,
+                order,
+            )
     assert F.gelu in ACTIVATIONS
 
 

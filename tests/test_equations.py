@@ -515,7 +515,7 @@ def test_bands_know_the_names_of_axes_and_outputs(
     predictor = PREDICTORS[name](flow)
     made = gb.calibrate(predictor, x, y[:, list(which)], outputs=outputs)
     assert made.field_names is not None and made.field_names.outputs == words
-    said = "" if outputs is None else f"It is about {', '.join(words)}; nothing is promised about "
+    said = "" if outputs is None else f"It is about {' and '.join(words)}; nothing is promised about "
     assert (said in made.promise) and ("nothing is promised" in made.promise) == (outputs is not None)
     new, truth = held_out(200, 9)
     band = made(new, level=0.9)
@@ -548,18 +548,20 @@ def test_local_and_onnx_take_what_was_measured(flow: gb.Fitted, tmp_path: Any) -
     local = gb.calibrate(flow, x, y[:, :2], outputs=("u", "v"), calibrator=gb.Local())
     new, _ = held_out(50, 3)
     assert bool(np.isfinite(np.asarray(local(new, level=0.9).width)).all())
-    made = gb.calibrate(gb.predictors.LastLayerLaplace(flow), x, y[:, :2], outputs=("u", "v"))
-    path = gb.export_onnx(made, tmp_path / "band.onnx", level=0.9)
-    session = onnxruntime.InferenceSession(path)
-    answer = dict(
-        zip(
-            [o.name for o in session.get_outputs()],
-            session.run(None, {"x": new.numpy()}),
-            strict=True,
-        )
+    waves = gb.fit(
+        Flow(),
+        gb.mlp(Flow(), [8, 8], periodic="y", fourier=(3, 1.0)),
+        flow.training_data,
+        recipe=QUICK,
+        progress=False,
     )
-    band = made(new, level=0.9)
-    assert np.allclose(answer["lower"], np.asarray(band.lower), atol=1e-4)
+    for fitted in (flow, waves):
+        made = gb.calibrate(gb.predictors.LastLayerLaplace(fitted), x, y[:, :2], outputs=("u", "v"))
+        path = gb.export_onnx(made, tmp_path / "band.onnx", level=0.9)
+        session = onnxruntime.InferenceSession(path)
+        names = [output.name for output in session.get_outputs()]
+        answer = dict(zip(names, session.run(None, {"x": new.numpy()}), strict=True))
+        assert np.allclose(answer["lower"], np.asarray(made(new, level=0.9).lower), atol=1e-4)
     for wrong, cure in (
         ("q", "There is no output 'q'"),
         (("u", "u"), "should be different ones"),
@@ -574,6 +576,9 @@ def test_networks_with_waves_are_kept_and_checked(tmp_path: Any) -> None:
     net = gb.mlp(problem, [8], periodic="x", fourier=(3, 1.5))
     x = problem.domain.uniform(30, torch.Generator().manual_seed(0))
     made = gb.calibrate(net, x, torch.zeros(30, 2))
+    assert gb.calibrate(net, x, torch.zeros(30, 1), outputs=0).promise.endswith(
+        "nothing is promised about hunter."
+    )
     loaded = gb.load(gb.save(made, tmp_path / "band"))
     assert torch.equal(loaded(x, level=0.9).lower, made(x, level=0.9).lower)
     assert loaded.field_names == problem.names and repr(gb.Disk((0, 0), 1.0)) == "Disk((0.0, 0.0), 1.0)"

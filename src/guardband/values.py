@@ -253,6 +253,11 @@ class Predictor(ABC):
     training_data: Observations | None = None
 
     @property
+    def scope(self) -> str:
+        """A sentence for the promise, where a band around it is not about all that the model answers."""
+        return ""
+
+    @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called, where what it holds knows: a fitted PINN, or its network."""
         held = [getattr(self, word, None) for word in ("fitted", "model", "net", "function")]

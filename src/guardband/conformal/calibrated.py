@@ -249,7 +249,7 @@ class ScoreCalibrated(Calibrated):
     def promise(self) -> str:
         """What is promised, and under which assumption, in words for a person."""
         parts = "" if self.joint else " This is promised for each output by itself, not for all at once."
-        parts += self._left_out
+        parts += "" if self.predictor is None else f" {self.predictor.scope}".rstrip()
         if self.confidence is None:
             return f"{self.learned.promise}{parts}"
         alone = " of each group by itself" if self.threshold.needs_groups else ""
@@ -258,14 +258,6 @@ class ScoreCalibrated(Calibrated):
             f"{alone} for the calibration set at hand, not only on average over such sets, if moreover all "
             "points are drawn independently of each other from one distribution."
         )
-
-    @property
-    def _left_out(self) -> str:
-        """What the promise is not about: outputs of the model that were not measured."""
-        left = getattr(self.predictor, "left_out", ())
-        names = self.field_names
-        of = " about those measured" if names is None else f" about {', '.join(names.outputs)}"
-        return f" It is{of}; nothing is promised about {', '.join(left)}." if left else ""
 
     def promised(self, level: Level) -> Fraction | None:
         """The probability that the calibrator promises at a level."""

@@ -82,8 +82,7 @@ class MLP(nn.Module):
 
     def features(self, x: Tensor) -> Tensor:
         """The penultimate layer (n, width): what the last, linear layer sees."""
-        h = (x - self.center) / self.reach
-        h = h if self.waves is None else self.waves(h)
+        h = self.entry(x)
         # Without gradients tanh works in place: one pass through memory less.
         in_place = self.activation is torch.tanh and not torch.is_grad_enabled()
         for i, layer in enumerate(self.linears[:-1]):
@@ -91,6 +90,11 @@ class MLP(nn.Module):
             mask = self.draw_mask(i, h)
             h = h if mask is None else h * mask
         return h
+
+    def entry(self, x: Tensor) -> Tensor:
+        """What the first layer sees: scaled coordinates, or waves of them."""
+        h = (x - self.center) / self.reach
+        return h if self.waves is None else self.waves(h)
 
     @property
     def waves(self) -> Waves | None:

@@ -257,7 +257,7 @@ class _LaplaceModule(nn.Module):
     def _slopes(self, x: Tensor) -> Tensor:
         """How the outputs change with the weights of the last layers, (n, m, P)."""
         linears = self._mlp.linears
-        inputs, rises = [(x - self._mlp.center) / self._mlp.reach], []
+        inputs, rises = [self._mlp.entry(x)], []
         for linear in linears[:-1]:
             value, rise, _ = self.activation(linear(inputs[-1]))
             inputs.append(value)

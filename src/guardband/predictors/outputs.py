@@ -17,7 +17,7 @@ from guardband.values import Names, Observations, Prediction, Predictor
 @kept
 @dataclass(frozen=True, eq=False)
 class Outputs(Predictor):
-    """Some outputs of a predictor, by name or number; a band around it promises nothing for the others.
+    """Some outputs of a predictor, by number; a band around it promises nothing about the others.
 
     `gb.calibrate(model, x_cal, y_cal, outputs=("u", "v"))` makes one.
 
@@ -26,11 +26,13 @@ class Outputs(Predictor):
     >>> both = gb.predictors.MeanOnly(lambda x: np.concatenate([x, x**2], axis=1))
     >>> gb.predictors.Outputs(both, (1,))([2.0]).mean
     array([[4.]])
+
+    `outputs` are the names of all outputs of the predictor.
     """
 
     predictor: Predictor
     columns: tuple[int, ...]
-    left_out: tuple[str, ...] = field(default=(), kw_only=True)
+    outputs: tuple[str, ...] = field(default=(), kw_only=True)
 
     @classmethod
     def named(cls, predictor: Predictor, outputs: Any, m: int) -> Outputs:
@@ -39,8 +41,7 @@ class Outputs(Predictor):
         columns = names.positions(outputs)
         if len({*columns}) != len(columns):
             raise ValueError(f"`outputs` should be different ones, got {outputs!r}.")
-        left = tuple(name for j, name in enumerate(names.outputs) if j not in columns)
-        return cls(predictor, columns, left_out=left)
+        return cls(predictor, columns, outputs=names.outputs)
 
     def __call__(self, x: Array) -> Prediction:
         """Predict at x (n, d)."""
@@ -55,6 +56,13 @@ class Outputs(Predictor):
         chosen = list(self.columns)
         cut = {n: v[..., chosen] for n, v in parts.items() if n != "x" and v is not None}
         return replace(prediction, **cut)
+
+    @property
+    def scope(self) -> str:
+        """Which outputs a band is about, and about which it is not."""
+        chosen = [self.outputs[j] for j in self.columns] if self.outputs else []
+        left = [name for name in self.outputs if name not in chosen]
+        return f"It is about {_listed(chosen)}; nothing is promised about {_listed(left)}." if left else ""
 
     @property
     def takes_frames(self) -> bool:  # type: ignore[override]
@@ -80,6 +88,11 @@ class Outputs(Predictor):
     def as_module(self) -> nn.Module:
         """The same as a torch module."""
         return _Chosen(self.predictor.as_module(), self.columns)
+
+
+def _listed(words: list[str]) -> str:
+    """u; u and v; u, v and p."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
 
 
 class _Chosen(nn.Module):
