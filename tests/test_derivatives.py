@@ -12,7 +12,7 @@ from guardband.geometry import Segment
 from guardband.pinn import jets
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
-from guardband.pinn.jets import TILE, Jet
+from guardband.pinn.jets import Jet, Pool
 from guardband.pinn.likelihood import MeanSquares, fixed_points
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.problems import (
@@ -90,10 +90,25 @@ def test_jets_equal_autograd(d: int, activation: Any, dropout: Any) -> None:
 
 
 @pytest.mark.parametrize("widths", [[3], [16] * 6, [1, 40, 2]])
-def test_jets_equal_autograd_whatever_the_depth_and_width(widths: list[int]) -> None:
-    for n in (1, 5, TILE, TILE + 1, 2 * TILE + 7):
+def test_jets_equal_autograd_whatever_the_depth_and_width(
+    widths: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jets, "TILE", 1)  # the least tiles, of 256 points
+    for n in (1, 5, 256, 257, 519):
         net = mlp(2, widths).double()
         assert gap(net, points(n, 2), LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
+
+
+def test_memory_is_used_again_and_bounded() -> None:
+    pool, like = Pool(), torch.zeros(1)
+    kept = pool.take(like, 3, 10, [4, 4])
+    assert pool.take(like, 3, 10, [4, 4])[0] is not kept[0]
+    first = kept[0]
+    del kept
+    assert pool.take(like, 3, 10, [4, 4])[0] is first
+    for n in range(100):
+        pool.take(like, 3, n, [4])
+    assert len(pool._free) <= 8
 
 
 def test_plain_sequential_networks_go_by_jets_too() -> None:
@@ -138,7 +153,9 @@ def four(u: Field) -> list[Tensor]:
 
 @pytest.mark.parametrize("kind", ["plain", "periodic", "fourier", "both", "dropout", "hard"])
 @pytest.mark.parametrize("activation", ACTIVATIONS, ids=lambda f: f.__name__)
-def test_mixed_third_and_fourth_derivatives_go_by_jets(activation: Any, kind: str) -> None:
+def test_mixed_third_and_fourth_derivatives_go_by_jets(
+    activation: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     options: dict[str, Any] = {}
     if kind in ("periodic", "both"):
         options["periodic"] = "y" if kind == "both" else ("x", 1)
@@ -152,7 +169,8 @@ def test_mixed_third_and_fourth_derivatives_go_by_jets(activation: Any, kind: st
     if kind == "hard":
         bubble = lambda x: torch.cat([torch.sin(x[:, :1] * x[:, 1:]), x.prod(1, keepdim=True), x[:, :1]], 1)  # noqa: E731
         whole = Constrained(net, lambda x: torch.exp(x[:, :1]).expand(-1, 3) * x[:, 1:], bubble)
-    for n in (3, TILE + 5) if kind == "both" else (20,):
+    monkeypatch.setattr(jets, "TILE", 1)  # the least tiles, of 256 points
+    for n in (3, 261) if kind == "both" else (20,):
         assert gap(whole, points(n, 2), FOUR, four) < 1e-9
 
 

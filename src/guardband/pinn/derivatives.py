@@ -11,13 +11,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate, pairwise
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
 
 from guardband.pinn.activations import ACTIVATIONS, function_of
-from guardband.pinn.jets import Channels, Jet, Layers
+from guardband.pinn.jets import Channels, Jet, Layers, Pool
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import AutogradField, Field, Names
 from guardband.problems.field import Columns, pick
@@ -102,7 +102,7 @@ def differentiate(
         return lambda x: ConstrainedField(inner(x), net.lift, net.bubble, x)
     if needs.only_value:
         return lambda x: JetField(net, x, net(x)[None], Channels(), names)
-    pool: list[dict[Any, Tensor]] = []
+    pool = Pool()
     channels = needs.channels()
 
     def jet_field(x: Tensor) -> Field:

@@ -27,8 +27,8 @@ from torch.autograd.function import once_differentiable
 
 from guardband.pinn.activations import Activation
 
-TILE = 1024
-"""How many points go through the network at a time: enough to keep a core busy, few enough for its cache."""
+TILE = 2**21
+"""Bytes of one layer's jet that go together: enough to keep a core busy, few enough for its cache."""
 
 
 Pairs: TypeAlias = tuple[tuple[int, int], ...]
@@ -120,133 +120,152 @@ class Layers(NamedTuple):
     features: Waves | None = None
 
 
-class Workspace:
-    """Memory that is taken once and used at every step; asking the system for it anew costs more.
+class Block:
+    """A jet in memory of its own, with its views."""
 
-    It comes from a pool, and goes back when the graph that uses it is gone.
-    """
+    def __init__(self, whole: Tensor) -> None:
+        self.whole, self.flat = whole, whole.flatten(0, 1)
+        self.channels = whole.unbind()
+        self.value, self.rest = whole[0], whole[1:]
 
-    def __init__(self, pool: list[dict[Any, Tensor]]) -> None:
-        self._pool = pool
-        self._held = pool.pop() if pool else {}
+
+class Pool:
+    """Memory that is taken once and used at every step; asking the system for it anew costs more."""
+
+    def __init__(self) -> None:
+        self._free: dict[Any, list[list[Block]]] = {}
+
+    def take(self, like: Tensor, channels: int, n: int, widths: Sequence[int]) -> Blocks:
+        """A jet for each hidden layer, not filled; it comes back when nobody holds it any more."""
+        key = channels, n, tuple(widths), like.dtype, like.device
+        if key not in self._free and len(self._free) == 8:  # whoever asks for ever new sizes keeps none
+            self._free = {}
+        free = self._free.setdefault(key, [])
+        try:
+            blocks = free.pop()
+        except IndexError:
+            blocks = [Block(like.new_empty(channels, n, width)) for width in widths]
+        return Blocks(blocks, free)
+
+
+class Blocks:
+    """A jet for each hidden layer, on loan."""
+
+    def __init__(self, blocks: list[Block], free: list[list[Block]]) -> None:
+        self._blocks, self._free = blocks, free
+
+    def __getitem__(self, depth: int) -> Block:
+        return self._blocks[depth]
 
     def __del__(self) -> None:
-        self._pool.append(self._held)
-
-    def take(self, key: Any, like: Tensor, *shape: int) -> Tensor:
-        """An uninitialized tensor of this shape, the same one at every call with the same key."""
-        held = self._held.get(key)
-        if held is None or held.shape != shape or held.dtype != like.dtype or held.device != like.device:
-            held = self._held[key] = like.new_empty(shape)
-        return held
+        self._free.append(self._blocks)
 
 
-def forward_pass(
-    x: Tensor, layers: Layers, channels: Channels, space: Workspace
-) -> tuple[Tensor, list[tuple[Tensor, ...]]]:
-    """The jet of the outputs (channels, n, m), and what each hidden layer leaves for the reverse pass.
+class Tape(NamedTuple):
+    """What some points leave on their way through the network, for the way back.
 
-    x are points (n, d), or the jet of their features (channels, n, k).
+    The jets before and after each activation; the activation with its slope and bend, and the products of
+    first derivatives.
     """
+
+    before: Blocks
+    after: Blocks
+    saved: list[tuple[Tensor, Tensor, Tensor, list[Tensor]]]
+
+
+def forward_pass(x: Tensor, layers: Layers, channels: Channels, tape: Tape) -> Tensor:
+    """The jet of the outputs (channels, n, m). x are points (n, d), or the jet of their features."""
     axes, sums, thirds, _ = channels
-    n, c = x.shape[-2], len(channels)
-    weight = layers.weights[0]
-    z = space.take("first", x, c, n, len(weight))
+    z, weight = tape.before[0], layers.weights[0]
     if x.ndim == 3:
-        torch.mm(x.flatten(0, 1), weight.T, out=z.view(c * n, len(weight)))
-        z[0] += layers.biases[0]
+        torch.mm(x.flatten(0, 1), weight.T, out=z.flat)
+        z.value.add_(layers.biases[0])
     else:
-        torch.addmm(layers.biases[0], x, weight.T, out=z[0])
+        torch.addmm(layers.biases[0], x, weight.T, out=z.value)
         for i, axis in enumerate(axes):
-            z[1 + i] = weight[:, axis] / layers.reach[axis]
-        z[1 + len(axes) :].zero_()
-    saved = []
+            z.channels[1 + i].copy_(weight[:, axis] / layers.reach[axis])
+        z.whole[1 + len(axes) :].zero_()
     for depth, (activation, mask) in enumerate(zip(layers.activations, layers.masks, strict=True)):
-        value, first, second = activation.upto_second(z[0])
-        jet = space.take(("jet", depth), x, *z.shape)
-        jet[0] = value
-        torch.mul(z[1:], first, out=jet[1:])
-        squares = []
-        for s, pairs in enumerate(sums):
-            square = z[1 + pairs[0][0]] * z[1 + pairs[0][1]]
-            for i, j in pairs[1:]:
-                square.addcmul_(z[1 + i], z[1 + j])
-            jet[1 + len(axes) + s].addcmul_(second, square)
-            squares.append(square)
+        part, jet = z.channels, tape.after[depth]
+        value, first, second = activation.upto_second(z.value)
+        jet.value.copy_(value)
+        torch.mul(z.rest, first, out=jet.rest)
+        squares = [_sum_of_products(part, pairs) for pairs in sums]
+        for channel, square in enumerate(squares, 1 + len(axes)):
+            jet.channels[channel].addcmul_(second, square)
         if thirds:
-            for channel, bend in bends(list(z), activation, (value, first, second), channels):
-                jet[channel] += bend
+            for channel, bend in bends(part, activation, (value, first, second), channels):
+                jet.channels[channel].add_(bend)
         if mask is not None:
-            jet *= mask
-        saved.append((z, value, first, second, jet, *squares))
+            jet.whole.mul_(mask)
+        tape.saved.append((value, first, second, squares))
         weight, bias = layers.weights[depth + 1], layers.biases[depth + 1]
-        last = depth + 2 == len(layers.weights)
-        z = x.new_empty(c, n, len(weight)) if last else space.take(("z", depth), x, c, n, len(weight))
-        torch.mm(jet.flatten(0, 1), weight.T, out=z.view(c * n, len(weight)))
-        z[0] += bias
-    return z, saved
+        last = depth + 1 == len(layers.masks)
+        z = Block(x.new_empty(*z.whole.shape[:2], len(weight))) if last else tape.before[depth + 1]
+        torch.mm(jet.flat, weight.T, out=z.flat)
+        z.value.add_(bias)
+    return z.whole
+
+
+def _sum_of_products(z: Sequence[Tensor], pairs: Pairs) -> Tensor:
+    i, j = pairs[0]
+    total = z[1 + i] * z[1 + j]
+    for i, j in pairs[1:]:
+        total.addcmul_(z[1 + i], z[1 + j])
+    return total
 
 
 def reverse_pass(
-    grad: Tensor,
-    x: Tensor,
-    layers: Layers,
-    channels: Channels,
-    saved: Sequence[tuple[Tensor, ...]],
-    space: Workspace,
+    grad: Tensor, x: Tensor, layers: Layers, channels: Channels, tape: Tape, backs: Blocks
 ) -> list[Tensor]:
     """The gradients in the weights, then in the biases, given that in the output jet."""
     axes, sums, thirds, _ = channels
-    n, c = x.shape[-2], len(channels)
     weight_grads, bias_grads = [], []
-    for depth in reversed(range(len(saved))):
-        z, value, first, second, jet, *squares = saved[depth]
-        weight_grads.append(grad.flatten(0, 1).T @ jet.flatten(0, 1))
-        bias_grads.append(grad[0].sum(0))
-        back = space.take(("grad", depth % 2, z.shape[2]), x, *z.shape)
-        torch.mm(grad.flatten(0, 1), layers.weights[depth + 1], out=back.view(c * n, -1))
-        mask = layers.masks[depth]
+    value_grad, flat_grad = grad[0], grad.flatten(0, 1)
+    for depth in reversed(range(len(tape.saved))):
+        value, first, second, squares = tape.saved[depth]
+        z, back, mask = tape.before[depth].channels, backs[depth], layers.masks[depth]
+        weight_grads.append(flat_grad.T @ tape.after[depth].flat)
+        bias_grads.append(value_grad.sum(0))
+        torch.mm(flat_grad, layers.weights[depth + 1], out=back.flat)
         if mask is not None:
-            back *= mask
-        slope = None
-        for i in range(1, c):
-            slope = back[i] * z[i] if slope is None else slope.addcmul_(back[i], z[i])
-        if slope is not None:
-            slope *= second
-        turns = [back[1 + len(axes) + s] * second for s in range(len(sums))]
-        more = []
-        if thirds:
-            more = bends_back(
-                list(back), list(z), layers.activations[depth], (value, first, second), channels
-            )
+            back.whole.mul_(mask)
+        part = back.channels
+        slope = part[1] * z[1]
+        for i in range(2, len(channels)):
+            slope.addcmul_(part[i], z[i])
+        activation = layers.activations[depth]
+        curved = part[1 + len(axes) : 1 + len(axes) + len(sums)]
+        turns, twists, more = [outer * second for outer in curved], [], []
         if sums:
-            third = layers.activations[depth].third(z[0], value, first, second)
-            for s, square in enumerate(squares):
-                slope = torch.addcmul(slope, back[1 + len(axes) + s] * third, square)  # type: ignore[arg-type]
-        back *= first
-        if slope is not None:
-            back[0] += slope
-        for turn, pairs in zip(turns, sums, strict=True):
+            third = activation.third(z[0], value, first, second)
+            twists = [outer * third for outer in curved]
+        if thirds:
+            more = bends_back(part, z, activation, (value, first, second), channels)
+        back.whole.mul_(first)
+        back.value.addcmul_(slope, second)
+        for turn, twist, square, pairs in zip(turns, twists, squares, sums, strict=True):
+            back.value.addcmul_(twist, square)
             for i, j in pairs:
                 if i == j:
-                    back[1 + i].addcmul_(turn, z[1 + i], value=2)
+                    part[1 + i].addcmul_(turn, z[1 + i], value=2)
                 else:
-                    back[1 + i].addcmul_(turn, z[1 + j])
-                    back[1 + j].addcmul_(turn, z[1 + i])
-        for channel, turn in more:
-            back[channel] += turn
-        grad = back
+                    part[1 + i].addcmul_(turn, z[1 + j])
+                    part[1 + j].addcmul_(turn, z[1 + i])
+        for channel, bend in more:
+            part[channel].add_(bend)
+        value_grad, flat_grad = back.value, back.flat
     if x.ndim == 3:
-        first_weight = grad.flatten(0, 1).T @ x.flatten(0, 1)
+        first_weight = flat_grad.T @ x.flatten(0, 1)
     else:
-        first_weight = grad[0].T @ x
+        first_weight = value_grad.T @ x
         for i, axis in enumerate(axes):
-            first_weight[:, axis] += grad[1 + i].sum(0) / layers.reach[axis]
-    return [first_weight, *weight_grads[::-1], grad[0].sum(0), *bias_grads[::-1]]
+            first_weight[:, axis] += backs[0].channels[1 + i].sum(0) / layers.reach[axis]
+    return [first_weight, *weight_grads[::-1], value_grad.sum(0), *bias_grads[::-1]]
 
 
 def bends(
-    z: list[Tensor], activation: Activation, slopes: tuple[Tensor, Tensor, Tensor], channels: Channels
+    z: Sequence[Tensor], activation: Activation, slopes: tuple[Tensor, Tensor, Tensor], channels: Channels
 ) -> list[tuple[int, Tensor]]:
     """What third and fourth derivatives gain from lower ones at an activation, by channel."""
     value, first, second = slopes
@@ -263,8 +282,8 @@ def bends(
 
 
 def bends_back(
-    back: list[Tensor],
-    z: list[Tensor],
+    back: Sequence[Tensor],
+    z: Sequence[Tensor],
     activation: Activation,
     slopes: tuple[Tensor, Tensor, Tensor],
     channels: Channels,
@@ -377,7 +396,7 @@ class Jet(torch.autograd.Function):
     """The jet of an MLP as one differentiable function of its weights and biases.
 
     `Jet.apply(x, layers, channels, pool, compile, *weights, *biases) -> (channels, n, m)`. It can be
-    differentiated once; torch says so when asked for more. `pool` keeps workspaces between steps.
+    differentiated once; torch says so when asked for more. `pool` keeps memory between steps.
     """
 
     @staticmethod
@@ -386,56 +405,64 @@ class Jet(torch.autograd.Function):
         x: Tensor,
         layers: Layers,
         channels: Channels,
-        pool: list[dict[Any, Tensor]],
+        pool: Pool,
         compile: bool,
         *parameters: Tensor,
     ) -> Tensor:
-        """Points in chunks, so that what a chunk touches stays in the cache."""
+        """Points in tiles, so that what a tile touches stays in the cache."""
         half = len(parameters) // 2
         layers = layers._replace(
             weights=[p.detach() for p in parameters[:half]], biases=[p.detach() for p in parameters[half:]]
         )
+        widths = [len(weight) for weight in layers.weights[:-1]]
         pieces, kept = [], []
-        for piece, part in _chunks(x, layers):
-            space = Workspace(pool)
+        for piece, part in _tiles(x, layers, len(channels) * max(widths)):
+            n = len(piece)
             if part.features is not None:
                 piece = part.features.jet(piece, part.reach, channels)
             if compile:
-                outputs, saved = compiled_passes()[0](piece, part, channels)
+                outputs, tape = compiled_passes()[0](piece, part, channels)
                 outputs = torch.stack(outputs)
             else:
-                outputs, saved = forward_pass(piece, part, channels, space)
+                memory = [pool.take(x, len(channels), n, widths) for _ in range(2)]
+                tape = Tape(memory[0], memory[1], [])
+                outputs = forward_pass(piece, part, channels, tape)
             pieces.append(outputs)
-            kept.append((piece, part, saved, space))
-        ctx.kept = kept, channels, compile
+            kept.append((piece, part, tape))
+        ctx.kept = kept, channels, pool, compile
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        """The gradients of all weights and biases, summed over the chunks."""
-        kept, channels, compile = ctx.kept
+        """The gradients of all weights and biases, summed over the tiles."""
+        kept, channels, pool, compile = ctx.kept
         (grad,) = grads
         totals: list[Tensor] = []
         start = 0
-        for piece, part, saved, space in kept:
-            outer = grad[:, start : start + piece.shape[-2]].contiguous()
-            start += piece.shape[-2]
+        for piece, part, tape in kept:
+            n = piece.shape[-2]
+            outer = grad[:, start : start + n].contiguous()
+            start += n
             if compile:
-                terms = compiled_passes()[1](list(outer.unbind()), piece, part, channels, saved)
+                terms = compiled_passes()[1](list(outer.unbind()), piece, part, channels, tape)
             else:
-                terms = reverse_pass(outer, piece, part, channels, saved, space)
-            totals = [a + b for a, b in zip(totals, terms, strict=True)] if totals else list(terms)
+                widths = [len(weight) for weight in part.weights[:-1]]
+                backs = pool.take(piece, len(channels), n, widths)
+                terms = reverse_pass(outer, piece, part, channels, tape, backs)
+            totals = [a.add_(b) for a, b in zip(totals, terms, strict=True)] if totals else list(terms)
         return (None, None, None, None, None, *totals)
 
 
-def _chunks(x: Tensor, layers: Layers) -> list[tuple[Tensor, Layers]]:
-    """The points and the dropout masks, cut alike."""
-    starts = range(0, max(1, len(x)), TILE)
+def _tiles(x: Tensor, layers: Layers, row: int) -> list[tuple[Tensor, Layers]]:
+    """The points and the dropout masks, cut alike, into parts of about the same size."""
+    size = max(256, TILE // (row * x.element_size()))
+    count = max(1, -(-len(x) // size))
+    size = max(1, -(-len(x) // count))
     return [
         (
-            x[s : s + TILE],
-            layers._replace(masks=[None if m is None else m[s : s + TILE] for m in layers.masks]),
+            x[s : s + size],
+            layers._replace(masks=[None if m is None else m[s : s + size] for m in layers.masks]),
         )
-        for s in starts
+        for s in range(0, max(1, len(x)), size)
     ]
