@@ -528,7 +528,10 @@ def test_stores_and_studies_are_verified(tmp_path: Path) -> None:
     pack.write_text("\n".join(lines) + "\n")
     assert "every result is as it was written" in run("verify", tmp_path / "study")
     pack.write_text("\n".join([lines[0][:-9], *lines[1:]]) + "\n")
-    assert "cells.jsonl line 1 is damaged" in run("verify", tmp_path / "study", code=2)
+    assert "damaged results: cells.jsonl line 1 (" in run("verify", tmp_path / "study", code=2)
+    pack.write_text("{\n" * 1000)
+    assert "line 20 (not JSON) and 980 more" in run("verify", tmp_path / "study", code=2)
+    assert str(gb.campaign.status(tmp_path / "study")).endswith("980 more failed or are damaged.")
 
 
 def test_a_model_in_two_files_is_refused(tmp_path: Path) -> None:

@@ -319,7 +319,9 @@ FORMATS = {
     "study": Format(a_study, tabulated, (), "study.json", either, share=0.03),
     "cell": Format(a_study, tabulated, (), "cells/*.json", either, resealed, 0.03),
     "pack": Format(a_study, tabulated, (), "cells.jsonl", either, resealed, 0.03),
-    "checkpoint": Format(a_run, resumed, (ValueError,), "*.checkpoint", in_bytes, resummed, 0.05),
+    "checkpoint": Format(
+        a_run, resumed, (ValueError, gb.TrainingDiverged), "*.checkpoint", in_bytes, resummed, 0.05
+    ),
     "store": Format(a_store, looked_at, (ValueError, OSError), "field.zarr/zarr.json", either, share=0.03),
     "notes": Format(a_store, looked_at, (ValueError, OSError), "**/*.json", either, share=0.03),
     "csv": Format(a_table("t.csv"), parsed, (TableError,), share=0.15),

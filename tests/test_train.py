@@ -246,6 +246,33 @@ def test_a_checkpoint_of_another_run_or_a_broken_one_is_refused(tmp_path: Path) 
             quick(checkpoint=path)
 
 
+@pytest.mark.parametrize(
+    ("part", "name", "stop"), [("adam", "exp_avg", 50), ("lbfgs", "d", 110), ("lbfgs", "old_dirs", 110)]
+)
+def test_what_an_optimizer_cannot_remember_is_refused(
+    tmp_path: Path, part: str, name: str, stop: int
+) -> None:
+    """Somebody may write what they like, with the right checksum."""
+    path = tmp_path / "run.ckpt"
+
+    def interrupt(step: int, row: dict[str, float]) -> None:
+        if step > stop:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        quick(checkpoint=path, callback=interrupt)
+    state = checkpoints.read(path)
+    for forged in ("x", torch.zeros(3, 7), [torch.zeros(2)], [["x"]]):
+        state[part]["state"][0][name] = forged
+        checkpoints.write(path, state)
+        with pytest.raises(ValueError, match=f"is not a checkpoint of guardband: the optimizer's `{name}`"):
+            quick(checkpoint=path)
+    state[part]["state"] = {0: {}, 1000: {"step": torch.zeros(())}}
+    checkpoints.write(path, state)
+    with pytest.raises(ValueError, match="is not a checkpoint of guardband"):
+        quick(checkpoint=path)
+
+
 def checkpoint_without_skeleton() -> bytes:
     from safetensors.torch import save
 

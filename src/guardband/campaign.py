@@ -54,7 +54,7 @@ class CampaignError(RuntimeError):
 
 @dataclass(frozen=True)
 class Status:
-    """How far a campaign is. Prints as one line, and one for each failure and each damaged result.
+    """How far a campaign is. Prints as one line, and one for each of the first failures and damaged results.
 
     A damaged result counts as missing: `run` makes its cell again.
 
@@ -77,7 +77,13 @@ class Status:
         counts = f"{self.done} done, {len(self.failed)} failed, {self.running} running, {self.missing} to do"
         failed = [f"failed {key}: {error}" for key, error in self.failed.items()]
         damaged = [f"damaged {place}: {trouble}" for place, trouble in self.damaged.items()]
-        return "\n".join([counts, *failed, *damaged])
+        more = max(0, len(failed) - SHOWN) + max(0, len(damaged) - SHOWN)
+        left = [f"{more} more failed or are damaged."] if more else []
+        return "\n".join([counts, *failed[:SHOWN], *damaged[:SHOWN], *left])
+
+
+SHOWN = 20
+"""How many failures, and how many damaged results, are named in words; the dictionaries have all of them."""
 
 
 def run(
@@ -191,8 +197,8 @@ def results(folder: str | os.PathLike[str], study: Cells = None) -> Iterator[Res
     ['constant']
     """
     folder = Path(folder)
-    if study is None and (damaged := records.damaged(folder)):
-        raise records.DamagedResults(f"{folder} holds damaged results: {_listed(damaged)}. {CURE}")
+    if study is None and (damage := records.damage(folder)):
+        raise records.DamagedResults(f"{folder} holds damaged results: {damage}. {CURE}")
     for key in sorted(records.keys(folder)) if study is None else _keys(study):
         result = records.read(folder, key)
         if result is not None:
@@ -242,20 +248,15 @@ CURE = "Run the study again: it sets them aside in damaged/ and makes their cell
 
 def _set_damage_aside(folder: Path) -> None:
     """Damaged results are named and moved away, so that their cells are missing."""
-    damaged = records.damaged(folder)
-    if damaged:
+    damage = records.damage(folder)
+    if damage:
         with _packing(folder):
             records.set_aside(folder)
         warnings.warn(
-            f"{folder} held damaged results: {_listed(damaged)}. They are set aside in damaged/, and their "
+            f"{folder} held damaged results: {damage}. They are set aside in damaged/, and their "
             "cells are made again.",
             stacklevel=3,
         )
-
-
-def _listed(damaged: Mapping[str, str]) -> str:
-    named = [f"{place} ({trouble})" for place, trouble in damaged.items()]
-    return ", ".join(named[:20]) + (f" and {len(named) - 20} more" if len(named) > 20 else "")
 
 
 def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:

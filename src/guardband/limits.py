@@ -6,6 +6,7 @@ What a load needs of memory is at most `FACTOR` times the bytes on the disk, and
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 MIB = 2**20
@@ -81,3 +82,13 @@ def printable(text: str) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or c in "\n\u00a0" else repr(c)[1:-1] for c in text)
+
+
+def listed(words: Sequence[str], most: int = 20) -> str:
+    """Words with commas between them; of many the first, and how many more there are.
+
+    >>> listed(["a", "b", "c", "d"], most=2)
+    'a, b and 2 more'
+    """
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more

@@ -11,6 +11,7 @@ from tqdm.auto import tqdm
 
 import guardband as gb
 from guardband import fields, tables
+from guardband.campaign import CURE
 from guardband.cli.errors import note
 from guardband.cli.models import (
     Artifact,
@@ -134,10 +135,9 @@ def verify(
             found_there = fields.verify(folder)
             return _sound(found_there.sound, str(found_there))
         if (folder / "study.json").exists() or (folder / records.PACK).exists():
-            damaged = records.damaged(folder)
-            lines = [f"{place} is damaged: {why}." for place, why in damaged.items()]
-            lines += ["`guardband study run` makes these cells again."] if lines else []
-            return _sound(not lines, "\n".join(lines) or f"{folder}: every result is as it was written.")
+            if damage := records.damage(folder):
+                raise ValueError(f"{folder} holds damaged results: {damage}. {CURE}")
+            return _sound(True, f"{folder}: every result is as it was written.")
     artifact = Artifact.read(folder, model)
     found: dict[str, Any] = {"hashes": "right", "consistent": None}
     text = f"{folder}: every hash is right, and the model gives the stored values."

@@ -21,6 +21,7 @@ from guardband.conformal.rank import (
 )
 from guardband.conformal.split import asked
 from guardband.kept import kept
+from guardband.limits import listed
 from guardband.values import Prediction
 
 
@@ -90,7 +91,7 @@ class GroupedThreshold(Threshold):
         if small:
             warn_infinite(
                 f"{asked(level, self.confidence)} needs {points_needed(level, self.confidence)} "
-                f"calibration points in each group; too few in {_listed(small)}."
+                f"calibration points in each group; too few in {listed(small, most=8)}."
             )
         elif np.isinf(q[present]).any():
             warn_infinite(INFINITE_SCORES)
@@ -120,13 +121,8 @@ class GroupedThreshold(Threshold):
         if not known.all():
             raise ValueError(
                 f"Group {groups[~known][0].item()!r} was not in the calibration data, which has "
-                f"{_listed([repr(name) for name in self.names.tolist()])}. For new sensors or "
+                f"{listed([repr(name) for name in self.names.tolist()], most=8)}. For new sensors or "
                 "regimes use Clustered()."
             )
         which = np.searchsorted(self.names, groups)
         return np.unique(which), which
-
-
-def _listed(words: list[str], most: int = 8) -> str:
-    more = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + more

@@ -337,8 +337,10 @@ class _Run:
         self.step, self.done, self.start = state["step"], state["done"], state["start"]
         self.history = state["history"]
         self.net.load_state_dict(state["net"])
-        self.adam.load_state_dict(state["adam"])
-        self.lbfgs.load_state_dict(state["lbfgs"])
+        for optimizer, stored in ((self.adam, state["adam"]), (self.lbfgs, state["lbfgs"])):
+            checkpoints.check_memory(optimizer, stored["state"])
+            settings = optimizer.state_dict()["param_groups"]  # ours: those of the recipe
+            optimizer.load_state_dict({"state": stored["state"], "param_groups": settings})
         for generator, stored in zip(self._generators(), state["generators"], strict=True):
             generator.set_state(stored)
         self.good = copy.deepcopy(self.net.state_dict())

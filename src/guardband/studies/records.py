@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from guardband.files import UnsafeFile, read_bytes, write_bytes, write_text
-from guardband.limits import parsed
+from guardband.limits import listed, parsed
 from guardband.studies.base import Result, key_of
 
 CELLS, PACK, DAMAGED = "cells", "cells.jsonl", "damaged"
@@ -96,6 +96,11 @@ def damaged(folder: Path) -> dict[str, str]:
     return files | {f"{PACK} line {number}": trouble for number, trouble in look(folder).damaged.items()}
 
 
+def damage(folder: Path) -> str:
+    """The damaged results in words; empty where there are none."""
+    return listed([f"{place} ({trouble})" for place, trouble in damaged(folder).items()])
+
+
 def look(folder: Path) -> Packed:
     """The lines of the pack, sound and damaged; none if there is no pack."""
     pack = folder / PACK
@@ -110,7 +115,7 @@ def packed(folder: Path) -> Mapping[str, str]:
     """The lines of the pack by their keys, or an error that names the damaged ones."""
     found = look(folder)
     if found.damaged:
-        lines = ", ".join(f"line {number} ({trouble})" for number, trouble in found.damaged.items())
+        lines = listed([f"line {number} ({trouble})" for number, trouble in found.damaged.items()])
         raise DamagedResults(
             f"{folder / PACK} is damaged: {lines}. Take an intact copy, or run the study again: it sets "
             f"these lines aside in {DAMAGED}/ and makes their cells again."
