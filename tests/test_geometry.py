@@ -121,6 +121,30 @@ def test_a_volume_and_a_cube_are_meshes_too(tmp_path: Path) -> None:
             wrong()
 
 
+@pytest.mark.parametrize("turned", range(4))
+def test_a_cavity_has_its_inside_behind_it_however_it_was_turned(tmp_path: Path, turned: int) -> None:
+    """A shell, and in its cavity another ball: three surfaces in one file."""
+    pyvista = pytest.importorskip("pyvista")
+    balls = [pyvista.Sphere(radius=r, theta_resolution=40, phi_resolution=40) for r in (0.5, 0.4, 0.2)]
+    for k, ball in enumerate(balls[:2]):
+        if turned >> k & 1:
+            ball.flip_faces(inplace=True)
+    volumes = [abs(ball.volume) for ball in balls]
+    balls[0].append_polydata(*balls[1:]).save(tmp_path / "shell.stl")
+    shell = Mesh(tmp_path / "shell.stl")
+    assert shell.measure == pytest.approx(volumes[0] - volumes[1] + volumes[2], rel=1e-5)
+    check_domain(shell, points=4000)
+
+
+def test_bodies_that_overlap_are_refused() -> None:
+    pyvista = pytest.importorskip("pyvista")
+    both = pyvista.Sphere().append_polydata(pyvista.Sphere(center=(0.4, 0.1, 0.0)))
+    with pytest.raises(ValueError, match=r"has bodies that overlap.*join them by `|`"):
+        Mesh(both)
+    apart = pyvista.Sphere().append_polydata(pyvista.Sphere(center=(1.4, 0.1, 0.0)))
+    assert Mesh(apart).measure == pytest.approx(2 * pyvista.Sphere().volume)
+
+
 @pytest.mark.parametrize("how", ["even", "random", "quasi"])
 def test_points_on_a_circle_lie_on_it(how: Any) -> None:
     hole = PLATE.boundary(2000, "hole", how)

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from guardband import extras
@@ -51,8 +53,9 @@ class Mesh(Domain):
             mesh = pyvista.read(source)
         surface = _closed(pyvista, mesh)
         put = object.__setattr__
-        put(self, "corners", np.asarray(surface.points, dtype=float))
-        put(self, "triangles", np.asarray(surface.regular_faces))
+        corners = np.asarray(surface.points, dtype=float)
+        put(self, "corners", corners)
+        put(self, "triangles", _outward(corners, np.asarray(surface.regular_faces)))
         put(self, "of_triangle", (name,) * len(self.triangles) if parts is None else tuple(parts))
         put(self, "_names", tuple(names))
         if len(self.of_triangle) != len(self.triangles):
@@ -121,7 +124,7 @@ class Mesh(Domain):
 
 
 def _closed(pyvista: Any, mesh: Any) -> Any:
-    """The surface as triangles in double precision, all turned outward; one that is open is refused."""
+    """The surface as triangles in double precision, turned alike; one that is open is refused."""
     surface = (
         mesh if isinstance(mesh, pyvista.PolyData) else mesh.extract_surface(algorithm="dataset_surface")
     )
@@ -134,7 +137,32 @@ def _closed(pyvista: Any, mesh: Any) -> Any:
             "it, for example by pyvista's fill_holes, or give its points and normals as a PointCloud."
         )
     surface = surface.compute_normals(
-        auto_orient_normals=True, consistent_normals=True, split_vertices=False, cell_normals=True
+        auto_orient_normals=False, consistent_normals=True, split_vertices=False, cell_normals=True
     )
     surface.points = np.asarray(surface.points, dtype=float)
     return surface
+
+
+def _outward(corners: np.ndarray, triangles: np.ndarray) -> np.ndarray:
+    """The triangles with the inside behind them: each connected surface, that of a cavity too, as a whole.
+
+    Just before a triangle it should be outside. Where one surface says both, it crosses another.
+    """
+    edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]]])
+    graph = coo_array((np.ones(len(edges)), edges.T), shape=(len(corners),) * 2)
+    surface_of = connected_components(graph, directed=False)[1][triangles[:, 0]]
+    asked = np.unique(np.linspace(0, len(triangles) - 1, min(len(triangles), 20_000)).astype(int))
+    asked = np.union1d(asked, np.unique(surface_of, return_index=True)[1])
+    a, b, c = (corners[triangles[asked, k]] for k in range(3))
+    across = np.cross(b - a, c - a)
+    area = np.linalg.norm(across, axis=1)
+    step = 1e-6 * np.ptp(corners, axis=0).max()
+    ahead = (a + b + c) / 3 + step * across / np.maximum(area, np.finfo(float).tiny)[:, None]
+    inside = Rays(corners[triangles]).inside(ahead)
+    turned = np.bincount(surface_of[asked], area * inside) / np.bincount(surface_of[asked], area)
+    if ((turned > 0.05) & (turned < 0.95)).any():
+        raise ValueError(
+            "A Mesh should not cross itself, and this one does, or has bodies that overlap. Repair it, or "
+            "make a Mesh of each body and join them by `|`."
+        )
+    return np.where((turned > 0.5)[surface_of][:, None], triangles[:, ::-1], triangles)
