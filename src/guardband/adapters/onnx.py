@@ -32,7 +32,9 @@ def from_onnx(
     """
     runtime = load("onnxruntime", "export")
     try:
-        session = runtime.InferenceSession(path_or_bytes, providers=["CPUExecutionProvider"])
+        session = runtime.InferenceSession(
+            path_or_bytes, providers=["CPUExecutionProvider"], enable_fallback=0
+        )
     except Exception as error:
         name = "These bytes are" if isinstance(path_or_bytes, bytes) else f"{path_or_bytes} is"
         raise ValueError(f"{name} no ONNX graph that onnxruntime can run: {error}") from error
