@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import guardband as gb
+from equations import Heat
 from guardband import limits, store
 from guardband.store import ArtifactError, versions
 
@@ -200,6 +201,46 @@ def test_a_network_of_ones_own_is_one_part_even_if_it_is_used_twice(tmp_path: Pa
     strange = gb.mlp(1, [4], activation=lambda z: z)
     gb.save(gb.calibrate(gb.predictors.MeanOnly(strange), CAL.x, CAL.y), tmp_path, overwrite=True)
     assert store.manifest(tmp_path)["passed_at_load"] == ["model"]
+
+
+def test_a_network_with_hard_constraints_is_saved_and_asks_for_its_problem_alone(tmp_path: Path) -> None:
+    problem = Heat()
+    recipe = gb.Recipe(steps=4, finish=0, n_interior=16, n_boundary=4)
+    net = gb.Constrained.of(problem, gb.mlp(problem, [6, 6]))
+    fitted = gb.fit(problem, net, problem.observe(30, seed=0), recipe=recipe, progress=False)
+    seen = problem.observe(40, noise=0.1, seed=1)
+    for made in (fitted, gb.predictors.LastLayerLaplace(fitted)):
+        calibrated = gb.calibrate(made, seen.x, seen.y)
+        folder = gb.save(calibrated, tmp_path / type(made).__name__)
+        with pytest.raises(ArtifactError, match=r"saved without problem: gb.load\(folder, problem=...\)"):
+            gb.load(folder)
+        with pytest.raises(ArtifactError, match="not the one that was saved"):
+            gb.load(folder, problem=Beside())
+        again = gb.load(folder, problem=Heat())
+        assert np.array_equal(again(seen.x).upper, calibrated(seen.x).upper)
+
+
+class Beside(Heat):
+    """The same equation from another start."""
+
+    def conditions(self) -> list[Any]:
+        return [gb.Dirichlet(0.0), gb.Initial(2.0)]
+
+
+def test_hard_constraints_of_known_problems_and_of_ones_own_functions(tmp_path: Path) -> None:
+    problem, x = gb.problems.Poisson1D(), np.linspace(0, 1, 30)
+    lift, bubble = torch.zeros_like, lambda x: x * (1 - x)
+    of_a_problem = (
+        gb.Constrained.of(problem, gb.mlp(1, [5])),
+        gb.Constrained(gb.mlp(1, [5]), problem.lift, problem.bubble),
+    )
+    for number, net in enumerate((*of_a_problem, gb.Constrained(gb.mlp(1, [5]), lift, bubble))):
+        calibrated = gb.calibrate(net, x, np.sin(x))
+        folder = gb.save(calibrated, tmp_path / str(number))
+        again = gb.load(folder, **({"lift": lift, "bubble": bubble} if number == 2 else {}))
+        assert np.array_equal(again(x).upper, calibrated(x).upper)
+    with pytest.raises(ArtifactError, match=r"gb.load\(folder, bubble=..., lift=...\)"):
+        gb.load(tmp_path / "2")
 
 
 def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -210,6 +211,38 @@ def test_the_typical_residual_knows_the_units_of_the_equation() -> None:
     slow, fast = (typical_residual(DampedOscillator(frequency=w), 1.0) for w in (2.0, 20.0))
     assert fast / slow > 50
     assert typical_residual(Poisson1D(), 2.0) == pytest.approx(2 * typical_residual(Poisson1D(), 1.0))
+
+
+def test_measurements_outside_of_the_domain_are_told() -> None:
+    problem = gb.problems.AllenCahn2D()
+    recipe = Recipe(steps=1, finish=0, n_interior=4, n_boundary=2)
+    low, high = (np.array(ends) for ends in (problem.domain.lower, problem.domain.upper))
+    x = np.random.default_rng(0).uniform(low, high, size=(50, 2))
+    x[0], x[1] = low * (1 + 1e-7), high * (1 + 1e-7)  # on the boundary but for rounding
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        fit(problem, mlp(2, [4]), gb.Observations(x, x[:, :1]), recipe=recipe, progress=False)
+    x[2] = high * 10
+    with pytest.warns(UserWarning, match=r"1 of 50 measurements lie outside of .* \(10, 10\)"):
+        fit(problem, mlp(2, [4]), gb.Observations(x, x[:, :1]), recipe=recipe, progress=False)
+
+
+def test_a_fitted_network_is_differentiated_like_its_network() -> None:
+    fitted = quick()
+    x = fitted.problem.domain.quasi(20)
+    field, inner = fitted.problem.field(fitted, x), fitted.problem.field(fitted.net, x)
+    assert torch.equal(field.d("x", "x"), inner.d("x", "x")) and bool(field.d("x").abs().max() > 0.1)
+
+
+def test_points_with_another_number_of_columns_are_refused() -> None:
+    problem = gb.problems.AllenCahn2D()
+    recipe = Recipe(steps=1, finish=0, n_interior=4, n_boundary=2)
+    fitted = fit(problem, mlp(2, [4]), recipe=recipe, progress=False)
+    for x in ([0.3, 0.9], np.zeros((5, 1)), np.zeros((5, 3))):
+        with pytest.raises(ValueError, match=r"has 2 inputs, and points of [13] columns were given"):
+            fitted(x)
+    with pytest.raises(ValueError, match="has 2 inputs"):
+        gb.calibrate(fitted, np.zeros((20, 1)), np.zeros(20))
 
 
 def test_a_checkpoint_resumes_bit_for_bit_from_every_stage(tmp_path: Path) -> None:

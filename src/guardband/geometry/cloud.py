@@ -92,6 +92,10 @@ class PointCloud(Domain):
         """Refused: what lies between the points is unknown."""
         raise TypeError("A point cloud does not say what lies between its points; use a Mesh or a Polygon.")
 
+    def clearly_outside(self, x: Tensor) -> Tensor:
+        """None, as far as is known."""
+        return torch.zeros(len(x), dtype=torch.bool)
+
     def pieces(self) -> list[Piece]:
         """Refused, for the same reason."""
         raise TypeError("A point cloud has points and no surface; use a Mesh or a Polygon.")

@@ -7,6 +7,7 @@ shape hides of it is left out.
 
 from __future__ import annotations
 
+import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
@@ -301,6 +302,15 @@ class Domain(ABC):
         ]
         x = torch.cartesian_prod(*axes).reshape(-1, self.d)
         return x[self.contains(x)].to(dtype or torch.get_default_dtype())
+
+    def clearly_outside(self, x: Tensor) -> Tensor:
+        """Which points (n, d) lie outside, as do their neighbors a thousandth of the extent away."""
+        outside = ~self.contains(x)
+        for way in itertools.product((-1, 1, 0), repeat=self.d):
+            if outside.any():
+                step = 2e-3 * x.new_tensor(way) * x.new_tensor(self.reach)
+                outside[outside.clone()] = ~self.contains(x[outside] + step)
+        return outside
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
         """A smooth function (n, 1) that is 0 on parts of the boundary and positive elsewhere inside.

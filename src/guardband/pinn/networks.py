@@ -93,6 +93,11 @@ class MLP(nn.Module):
 
     def entry(self, x: Tensor) -> Tensor:
         """What the first layer sees: scaled coordinates, or waves of them."""
+        if x.shape[-1] != self.sizes[0]:  # one column would be broadcast without a word
+            raise ValueError(
+                f"This network has {self.sizes[0]} inputs, and points of {x.shape[-1]} columns were given. "
+                "One point is one row: [[0.3, 0.9]]."
+            )
         h = (x - self.center) / self.reach
         return h if self.waves is None else self.waves(h)
 
@@ -312,3 +317,22 @@ class Constrained(nn.Module):
     def features(self, x: Tensor) -> Tensor:
         """The penultimate layer of the network inside."""
         return self.net.features(x)  # type: ignore[operator]
+
+
+def _parts_of_constrained(net: Constrained) -> dict[str, Any]:
+    """The network inside, and the problem whose lift and bubble these are, or these functions themselves."""
+    owner = getattr(net.lift, "__self__", None)
+    if owner is None or owner is not getattr(net.bubble, "__self__", None):
+        return {"net": net.net, "lift": net.lift, "bubble": net.bubble, "met": net.met}
+    hard = isinstance(owner, Hard)
+    return {"net": net.net, "problem": owner.problem if hard else owner, "hard": hard}
+
+
+def _made_constrained(parts: dict[str, Any]) -> Constrained:
+    net, problem = parts["net"], parts.get("problem")
+    if problem is None:
+        return Constrained(net, parts["lift"], parts["bubble"], parts["met"])
+    return Constrained.of(problem, net) if parts["hard"] else Constrained(net, problem.lift, problem.bubble)
+
+
+kept(parts=_parts_of_constrained, made=_made_constrained)(Constrained)

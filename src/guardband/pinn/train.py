@@ -6,6 +6,7 @@ import copy
 import math
 import os
 import shutil
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,7 @@ from tqdm.auto import tqdm
 
 from guardband.arrays import Array, rows, to_torch
 from guardband.kept import kept
-from guardband.models import call_model
+from guardband.models import call_model, evaluating
 from guardband.pinn import checkpoint as checkpoints
 from guardband.pinn import identity as identities
 from guardband.pinn.likelihood import (
@@ -62,7 +63,13 @@ class Fitted:
         return f"Fitted({net}, {self.problem!r}, {self.training_data!r})"
 
     def __call__(self, x: Array) -> Array:
-        """The outputs (n, m) at points x (n, d), as the kind of array x is."""
+        """The outputs (n, m) at points x (n, d), as the kind of array x is.
+
+        Of a tensor that asks for gradients the outputs can be differentiated.
+        """
+        if isinstance(x, Tensor) and x.requires_grad:
+            with evaluating(self.net):
+                return self.net(x.to(next(self.net.parameters()))).to(x)
         return call_model(self.net, rows(x, "x"))
 
     @property
@@ -127,6 +134,7 @@ def fit(
         raise TypeError(f"`likelihood` should be gb.Likelihood(data=...), got {likelihood!r}.")
     _check_sizes(problem, net)
     data = measured(problem, training_data)
+    _warn_outside(problem, data)
     run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, dtype)
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
@@ -378,6 +386,22 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
     if len(sets) == 1 and sets[0].outputs is None:
         return sets[0]
     return Observations.together(sets, problem.names.outputs)
+
+
+def _warn_outside(problem: Problem, data: Observations | None) -> None:
+    """Columns in another order and other units put measurements where the equation does not hold."""
+    if data is None or not len(data.x):
+        return
+    x = to_torch(data.x).detach().double().cpu()
+    outside = problem.domain.clearly_outside(x)
+    if outside.any():
+        first = ", ".join(f"{value:.4g}" for value in x[outside][0].tolist())
+        warnings.warn(
+            f"{int(outside.sum())} of {len(x)} measurements lie outside of the domain, the first at "
+            f"({first}). Look at their units, and at the order of the columns: "
+            f"{', '.join(problem.names.axes)}.",
+            stacklevel=3,
+        )
 
 
 def _inner(net: nn.Module) -> nn.Module:

@@ -10,6 +10,8 @@ so where f_i is 0 the lift is g_i. A condition with a velocity v has f_i squared
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -42,6 +44,9 @@ class Hard:
         self._columns = [self._outputs(one) for one in self._conditions]
         x = problem.domain.quasi(256, dtype=torch.float64)
         self._scales = [float(self._distance(i, x).max()) for i in range(len(self.met))]
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Hard:
+        return self  # it never changes, and copies of a network are of the same problem
 
     def _outputs(self, condition: Condition) -> list[int]:
         names = self.problem.names

@@ -28,7 +28,13 @@ class Encoder:
     def __init__(self) -> None:
         self.arrays: dict[str, Tensor] = {}
         self.yours: dict[str, Any] = {}
-        self.optional: set[str] = set()
+        self._optional: set[str] = set()
+        self._needed: set[str] = set()
+
+    @property
+    def optional(self) -> set[str]:
+        """What need not be passed again: nothing but optional parts held it."""
+        return self._optional - self._needed
 
     def encode(self, value: Any, name: str) -> Any:
         """A value as plain JSON; `name` is its place, for what has to be passed again."""
@@ -59,9 +65,10 @@ class Encoder:
         parts = None if kind is None else kind.parts(value)
         if kind is None or parts is None:
             return {"yours": self._yours(value, name)}
-        before = set(self.yours)
         fields = {part: self.encode(item, part) for part, item in parts.items()}
-        self.optional |= {part for part in kind.optional if part in set(self.yours) - before}
+        for part, made in fields.items():
+            if isinstance(made, dict) and "yours" in made:
+                (self._optional if part in kind.optional else self._needed).add(made["yours"])
         return {"kind": kind.name, "fields": fields}
 
     def _yours(self, value: Any, name: str) -> str:
