@@ -540,6 +540,9 @@ def test_bands_know_the_names_of_axes_and_outputs(
     grid = {"y": np.linspace(0.8, 1.2, 4), "x": np.linspace(0, 1, 5)}
     field = gb.band_over(made, grid, levels=0.9)
     assert list(field.axes) == ["x", "y"] and field.names == (words if len(words) > 1 else ())
+    with pytest.raises(ValueError, match="should give the model's x, y, got x, t"):
+        gb.band_over(made, {"x": [0.0], "t": [1.0]})
+    assert list(gb.band_over(made, {"lon": [0.0], "lat": [1.0]}).axes) == ["lon", "lat"]
 
 
 def test_local_and_onnx_take_what_was_measured(flow: gb.Fitted, tmp_path: Any) -> None:

@@ -86,7 +86,7 @@ def band_over(
             )
         grid = mesh.points[:, : calibrated.prediction.x.shape[1]]
     if isinstance(grid, Mapping):
-        inputs = list(grid) if known is None or {*grid} != {*known.axes} else known.axes
+        inputs = _in_order(list(grid), () if known is None else known.axes)
         axes = {name: to_numpy(floats(grid[name], name)).astype(dtype) for name in inputs}
         if not axes or any(values.ndim != 1 or not len(values) for values in axes.values()):
             shapes = {name: values.shape for name, values in axes.items()}
@@ -97,6 +97,15 @@ def band_over(
         raise ValueError(f'`parts` should be some of "mean", "lower", "upper", "width", got {list(parts)}.')
     about = {"names": tuple(names), "units": dict(units or {}), "parts": tuple(parts)}
     return FieldBand(calibrated, axes, decimals, **about, chunk=chunk, mesh=mesh)
+
+
+def _in_order(given: list[str], axes: tuple[str, ...]) -> Sequence[str]:
+    """The names of coordinates in the order of the model's axes; names of one's own are in order."""
+    if {*given} == {*axes}:
+        return axes
+    if {*given} & {*axes}:
+        raise ValueError(f"`grid` should give the model's {', '.join(axes)}, got {', '.join(given)}.")
+    return given
 
 
 @dataclass(frozen=True, eq=False, repr=False)
