@@ -172,6 +172,13 @@ def test_a_rate_that_diverges_ends_with_advice_and_a_finite_network() -> None:
     assert all(bool(p.isfinite().all()) for p in network.parameters())
 
 
+class Given(gb.problems.Condition):
+    """A condition that forgets to return what it computes."""
+
+    def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+        return None  # type: ignore[return-value]
+
+
 def test_a_residual_that_is_not_finite_is_called_out() -> None:
     @dataclass(frozen=True)
     class Singular(Poisson1D):
@@ -180,6 +187,30 @@ def test_a_residual_that_is_not_finite_is_called_out() -> None:
 
     with pytest.raises(TrainingDiverged, match="a residual that is not finite somewhere"):
         fit(Singular(), mlp(1, [4]), DATA, likelihood=Likelihood(physics=1.0), recipe=QUICK, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("residual", "conditions", "message"),
+    [
+        (
+            lambda x, u: u.d(0, 0) / (x - x),
+            [],
+            r"residual should be finite, but it is NaN at 256 of 256 points inside, with u = 0.* x = ",
+        ),
+        (lambda x, u: u.value.log(), [], "is infinite at 256 of 256 points inside"),
+        (lambda x, u: (1 + u.value).log(), [], r"is NaN at \d+ of 256 points inside, with waves .*physics="),
+        (
+            lambda x, u: u.laplacian,
+            [Dirichlet(lambda x: x.log())],
+            "The residual of Dirichlet should be finite, but it is infinite at 1 of 2 points where it holds",
+        ),
+        (lambda x, u: u.laplacian, [Given()], "The residual of Given should return a tensor .* got None"),
+    ],
+)
+def test_what_is_not_finite_at_the_start_is_named(residual: Any, conditions: list[Any], message: str) -> None:
+    parts = {"residual": lambda self, x, u: residual(x, u), "conditions": lambda self: conditions}
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit(type("Own", (Poisson1D,), parts)(), mlp(1, [4]), recipe=QUICK, progress=False)
 
 
 def test_observations_of_another_problem_are_refused() -> None:

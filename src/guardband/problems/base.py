@@ -73,8 +73,7 @@ class Problem(ABC):
 
     def misses(self, x: Tensor, u: Field) -> Tensor:
         """The residual with all its equations side by side, (n, equations)."""
-        found = self.residual(x, u)
-        return torch.cat(list(found.values()), dim=1) if isinstance(found, Mapping) else found
+        return side_by_side(self.residual(x, u), f"{type(self).__name__}.residual")
 
     def solution(self, x: Tensor) -> Tensor:
         """The exact solution (n, m), where it is known."""
@@ -111,3 +110,37 @@ class Problem(ABC):
         y = u + sd * torch.randn(u.shape, generator=generator, dtype=u.dtype)
         dtype = dtype or torch.get_default_dtype()
         return Observations(x.to(dtype), y.to(dtype))
+
+
+def side_by_side(found: object, name: str) -> Tensor:
+    """What a residual returned, with all its equations side by side; refused if it is no tensor."""
+    if isinstance(found, Tensor):
+        return found
+    if not isinstance(found, Mapping) or not found:
+        raise TypeError(
+            f"{name} should return a tensor (n, equations), or tensors (n, 1) by name, got {_instead(found)}"
+        )
+    parts = list[Tensor]()
+    for equation, part in found.items():
+        if not isinstance(part, Tensor):
+            raise TypeError(f"{name} should return a tensor (n, 1) as {equation!r}, got {_instead(part)}")
+        if part.ndim != 2:
+            raise ValueError(
+                f"{name} should return (n, 1) as {equation!r}, got {tuple(part.shape)}. Keep the column: "
+                "x[:, :1] for x[:, 0], or f[:, None]."
+            )
+        parts.append(part)
+    return torch.cat(parts, dim=1)
+
+
+def _instead(found: object) -> str:
+    """What was returned in place of a tensor, and what to write."""
+    if found is None:
+        return "None. Is a `return` missing?"
+    if isinstance(found, Field):
+        return 'a field. Say what of it should vanish: u.value, u.d("x"), u.laplacian, ...'
+    if isinstance(found, Mapping):
+        return "an empty dictionary."
+    if isinstance(found, list | tuple):
+        return f"a {type(found).__name__}. Put equations side by side, torch.cat([...], dim=1), or name them."
+    return f"{found!r:.80}."
