@@ -225,19 +225,17 @@ def test_what_is_no_shape_is_refused(make: Any, message: str) -> None:
         make()
 
 
+LINE: Any = Segment(0, 1)
 RIM = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Time(0, 1) * Segment(0, 1), r"gb\.Segment\(0, 1\) \* gb\.Time\(0, 5\), got Time \* Segment"),
-        (
-            lambda: Segment(0, 1) * Time(0, 1) * Time(0, 2),
-            r"should be a shape in space.* got TimeSpan \* Time",
-        ),
-        (lambda: Segment(0, 1) * Segment(0, 1), r"with time alone.* got Segment \* Segment.* gb\.Rectangle"),
-        (lambda: Segment(0, 1) * 2, r"with time alone.* got Segment \* int.* other ends"),
+        (lambda: Time(0, 1) * LINE, r"shape in space, gb\.Segment\(0, 1\) \* gb\.Time.* got Time \* Segment"),
+        (lambda: LINE * Time(0, 1) * Time(0, 2), r"should be a shape in space.* got TimeSpan \* Time"),
+        (lambda: LINE * LINE, r"with time alone.* got Segment \* Segment.* gb\.Rectangle"),
+        (lambda: LINE * 2, r"with time alone.* got Segment \* int.* other ends"),
         (lambda: PointCloud(RIM, {"rim": (RIM, RIM)}) * Time(0, 1), "points, and no surface between them"),
     ],
 )
