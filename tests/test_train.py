@@ -459,10 +459,36 @@ def test_arguments_of_fit_are_checked() -> None:
             use(fitted.net)  # type: ignore[arg-type]
 
 
-def test_a_problem_without_a_domain_is_refused() -> None:
-    class Nowhere(gb.problems.Problem):
-        def residual(self, x: torch.Tensor, u: Any) -> torch.Tensor:
-            return u.laplacian
+class Nowhere(gb.problems.Problem):
+    def residual(self, x: torch.Tensor, u: Any) -> torch.Tensor:
+        return u.laplacian
 
+
+class Pair(Nowhere):
+    domain = (0, 1)  # type: ignore[assignment]
+
+
+def test_a_problem_without_a_domain_is_refused() -> None:
     with pytest.raises(TypeError, match="Nowhere should say where it lives"):
         gb.fit(Nowhere(), gb.mlp(1, [4]), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: gb.fit(Poisson1D, mlp(1, [4])), r"should be made before it is used, Poisson1D\(\), got the"),  # type: ignore[arg-type]
+        (lambda: mlp(Poisson1D), r"Poisson1D\(\), got the class itself"),  # type: ignore[arg-type]
+        (lambda: Constrained.of(Poisson1D, mlp(1, [4])), "got the class itself"),  # type: ignore[arg-type]
+        (lambda: gb.fit(mlp(1, [4]), Poisson1D()), r"The problem comes first.* gb\.fit\(problem, net"),  # type: ignore[arg-type]
+        (lambda: gb.fit(mlp(1, [4]), DATA), r"`problem` should be a gb\.Problem, got MLP"),  # type: ignore[arg-type]
+        (lambda: gb.fit(Poisson1D(), DATA), r"`net` should be a torch module.* got Observations"),  # type: ignore[arg-type]
+        (lambda: mlp("Poisson1D"), r"should be a gb\.Problem, got str"),  # type: ignore[arg-type]
+        (lambda: mlp(Nowhere()), "Nowhere should say where it lives"),
+        (lambda: Nowhere().observe(3), "Nowhere should say where it lives"),
+        (lambda: mlp(Pair()), r"Pair.domain should be a shape, such as gb\.Segment\(0, 1\), got \(0, 1\)"),
+        (lambda: gb.fit(Pair(), mlp(1, [4])), "Pair.domain should be a shape"),
+    ],
+)
+def test_problem_and_network_should_be_what_they_are_called(use: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        use()

@@ -57,7 +57,8 @@ class Problem(ABC):
             raise ValueError(
                 f"`outputs` should be different names such as ('u', 'p'), or a number, got {self.outputs!r}."
             )
-        return Names(self.domain.names, outputs, self.domain.space)
+        domain = domain_of(self)
+        return Names(domain.names, outputs, domain.space)
 
     def field(self, function: Function, x: Tensor, normals: Tensor | None = None) -> Field:
         """A function of x as the field that `residual` and conditions are given, by autograd.
@@ -101,7 +102,7 @@ class Problem(ABC):
         x (n, d) that returns (n, 1).
         """
         generator = torch.Generator().manual_seed(seed)
-        x = self.domain.uniform(n, generator, dtype=torch.float64)
+        x = domain_of(self).uniform(n, generator, dtype=torch.float64)
         u = self.solution(x)
         u = u[:, None] if u.ndim == 1 else u
         sd = torch.as_tensor(noise(x) if callable(noise) else noise, dtype=u.dtype)
@@ -110,6 +111,28 @@ class Problem(ABC):
         y = u + sd * torch.randn(u.shape, generator=generator, dtype=u.dtype)
         dtype = dtype or torch.get_default_dtype()
         return Observations(x.to(dtype), y.to(dtype))
+
+
+def as_problem(given: object) -> Problem:
+    """A problem as it is; refused if it is none, or says not where it lives."""
+    if isinstance(given, type) and issubclass(given, Problem):
+        raise TypeError(
+            f"`problem` should be made before it is used, {given.__name__}(), got the class itself."
+        )
+    if not isinstance(given, Problem):
+        raise TypeError(f"`problem` should be a gb.Problem, got {type(given).__name__}.")
+    domain_of(given)
+    return given
+
+
+def domain_of(problem: Problem) -> Domain:
+    """Where a problem lives, if it says so."""
+    found, name = getattr(problem, "domain", None), type(problem).__name__
+    if found is None:
+        raise TypeError(f"{name} should say where it lives: domain = gb.Rectangle((0, 0), (1, 1)).")
+    if not isinstance(found, Domain):
+        raise TypeError(f"{name}.domain should be a shape, such as gb.Segment(0, 1), got {found!r:.80}.")
+    return found
 
 
 def side_by_side(found: object, name: str) -> Tensor:
