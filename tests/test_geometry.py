@@ -249,6 +249,25 @@ def test_what_is_no_shape_is_refused(make: Any, message: str) -> None:
         make()
 
 
+LINE: Any = Segment(0, 1)
+RIM = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Time(0, 1) * LINE, r"shape in space, gb\.Segment\(0, 1\) \* gb\.Time.* got Time \* Segment"),
+        (lambda: LINE * Time(0, 1) * Time(0, 2), r"should be a shape in space.* got TimeSpan \* Time"),
+        (lambda: LINE * LINE, r"with time alone.* got Segment \* Segment.* gb\.Rectangle"),
+        (lambda: LINE * 2, r"with time alone.* got Segment \* int.* other ends"),
+        (lambda: PointCloud(RIM, {"rim": (RIM, RIM)}) * Time(0, 1), "points, and no surface between them"),
+    ],
+)
+def test_only_a_shape_in_space_is_multiplied_and_only_with_time(make: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        make()
+
+
 def test_clouds_give_their_own_points() -> None:
     angle = np.linspace(0, 2 * np.pi, 100, endpoint=False)
     rim = np.stack([np.cos(angle), np.sin(angle)], axis=1)

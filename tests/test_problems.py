@@ -1,6 +1,7 @@
 """Problems: equations, domains, what is measured of them, and noise models."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 import torch
@@ -166,6 +167,26 @@ def test_what_a_problem_does_not_have_says_how_to_write_it() -> None:
             NotImplementedError, match="Bare has no hard constraint; write `lift` and `bubble`"
         ):
             part(x)
+
+
+@pytest.mark.parametrize(
+    ("returned", "message"),
+    [
+        (lambda u: None, "should return a tensor .* got None. Is a `return` missing"),
+        (lambda u: [u.value], r"got a list. Put equations side by side, torch.cat\(\[...\], dim=1\)"),
+        (lambda u: (u.value, u.value), "got a tuple. Put equations side by side"),
+        (lambda u: 0.0, r"Given.residual should return a tensor \(n, equations\).* got 0.0\."),
+        (lambda u: u, "got a field. Say what of it should vanish: u.value"),
+        (lambda u: {}, "got an empty dictionary"),
+        (lambda u: {"mass": u.value[:, 0]}, r"\(n, 1\) as 'mass', got \(4,\). Keep the column"),
+        (lambda u: {"mass": u}, "a tensor .* as 'mass', got a field"),
+    ],
+)
+def test_a_residual_that_is_no_tensor_is_refused(returned: Any, message: str) -> None:
+    given = type("Given", (Bare,), {"residual": lambda self, x, u: returned(u)})()
+    x = torch.rand(4, 1, generator=generator())
+    with pytest.raises((TypeError, ValueError), match=message):
+        given.misses(x, given.field(torch.sin, x))
 
 
 def test_values_may_be_numbers() -> None:

@@ -173,6 +173,13 @@ def test_a_rate_that_diverges_ends_with_advice_and_a_finite_network() -> None:
     assert all(bool(p.isfinite().all()) for p in network.parameters())
 
 
+class Given(gb.problems.Condition):
+    """A condition that forgets to return what it computes."""
+
+    def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+        return None  # type: ignore[return-value]
+
+
 def test_a_residual_that_is_not_finite_is_called_out() -> None:
     @dataclass(frozen=True)
     class Singular(Poisson1D):
@@ -181,6 +188,30 @@ def test_a_residual_that_is_not_finite_is_called_out() -> None:
 
     with pytest.raises(TrainingDiverged, match="a residual that is not finite somewhere"):
         fit(Singular(), mlp(1, [4]), DATA, likelihood=Likelihood(physics=1.0), recipe=QUICK, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("residual", "conditions", "message"),
+    [
+        (
+            lambda x, u: u.d(0, 0) / (x - x),
+            [],
+            r"residual should be finite, but it is NaN at 256 of 256 points inside, with u = 0.* x = ",
+        ),
+        (lambda x, u: u.value.log(), [], "is infinite at 256 of 256 points inside"),
+        (lambda x, u: (1 + u.value).log(), [], r"is NaN at \d+ of 256 points inside, with waves .*physics="),
+        (
+            lambda x, u: u.laplacian,
+            [Dirichlet(lambda x: x.log())],
+            "The residual of Dirichlet should be finite, but it is infinite at 1 of 2 points where it holds",
+        ),
+        (lambda x, u: u.laplacian, [Given()], "The residual of Given should return a tensor .* got None"),
+    ],
+)
+def test_what_is_not_finite_at_the_start_is_named(residual: Any, conditions: list[Any], message: str) -> None:
+    parts = {"residual": lambda self, x, u: residual(x, u), "conditions": lambda self: conditions}
+    with pytest.raises((ValueError, TypeError), match=message):
+        fit(type("Own", (Poisson1D,), parts)(), mlp(1, [4]), recipe=QUICK, progress=False)
 
 
 def test_observations_of_another_problem_are_refused() -> None:
@@ -461,10 +492,36 @@ def test_arguments_of_fit_are_checked() -> None:
             use(fitted.net)  # type: ignore[arg-type]
 
 
-def test_a_problem_without_a_domain_is_refused() -> None:
-    class Nowhere(gb.problems.Problem):
-        def residual(self, x: torch.Tensor, u: Any) -> torch.Tensor:
-            return u.laplacian
+class Nowhere(gb.problems.Problem):
+    def residual(self, x: torch.Tensor, u: Any) -> torch.Tensor:
+        return u.laplacian
 
+
+class Pair(Nowhere):
+    domain = (0, 1)  # type: ignore[assignment]
+
+
+def test_a_problem_without_a_domain_is_refused() -> None:
     with pytest.raises(TypeError, match="Nowhere should say where it lives"):
         gb.fit(Nowhere(), gb.mlp(1, [4]), progress=False)
+
+
+@pytest.mark.parametrize(
+    ("use", "message"),
+    [
+        (lambda: gb.fit(Poisson1D, mlp(1, [4])), r"should be made before it is used, Poisson1D\(\), got the"),  # type: ignore[arg-type]
+        (lambda: mlp(Poisson1D), r"Poisson1D\(\), got the class itself"),  # type: ignore[arg-type]
+        (lambda: Constrained.of(Poisson1D, mlp(1, [4])), "got the class itself"),  # type: ignore[arg-type]
+        (lambda: gb.fit(mlp(1, [4]), Poisson1D()), r"The problem comes first.* gb\.fit\(problem, net"),  # type: ignore[arg-type]
+        (lambda: gb.fit(mlp(1, [4]), DATA), r"`problem` should be a gb\.Problem, got MLP"),  # type: ignore[arg-type]
+        (lambda: gb.fit(Poisson1D(), DATA), r"`net` should be a torch module.* got Observations"),  # type: ignore[arg-type]
+        (lambda: mlp("Poisson1D"), r"should be a gb\.Problem, got str"),  # type: ignore[arg-type]
+        (lambda: mlp(Nowhere()), "Nowhere should say where it lives"),
+        (lambda: Nowhere().observe(3), "Nowhere should say where it lives"),
+        (lambda: mlp(Pair()), r"Pair.domain should be a shape, such as gb\.Segment\(0, 1\), got \(0, 1\)"),
+        (lambda: gb.fit(Pair(), mlp(1, [4])), "Pair.domain should be a shape"),
+    ],
+)
+def test_problem_and_network_should_be_what_they_are_called(use: Any, message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        use()

@@ -10,14 +10,15 @@ from torch import Tensor
 
 from guardband.arrays import ArrayLike, to_torch
 from guardband.geometry.domain import Boundary, Domain, How, Piece
+from guardband.geometry.time import TimeSpan
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class PointCloud(Domain):
     """Points inside, and for each part of the boundary points and outward normals, as a solver has them.
 
-    Points are drawn from these and from no others, so what lies between them is unknown: `contains` and hard
-    constraints are refused.
+    Points are drawn from these and from no others, so what lies between them is unknown: `contains`, hard
+    constraints and multiplication with time are refused.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -99,6 +100,13 @@ class PointCloud(Domain):
     def pieces(self) -> list[Piece]:
         """Refused, for the same reason."""
         raise TypeError("A point cloud has points and no surface; use a Mesh or a Polygon.")
+
+    def __mul__(self, time: object) -> TimeSpan:
+        """Refused, for the same reason."""
+        raise TypeError(
+            "A point cloud cannot be multiplied with time: it has points, and no surface between them that "
+            "there could be at all times. Use a Mesh or a Polygon."
+        )
 
     def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
         """n of the points inside, or all; each at most once."""

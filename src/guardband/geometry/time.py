@@ -96,6 +96,7 @@ class TimeSpan(Domain):
     time: Time
 
     def __post_init__(self) -> None:
+        _check_factors(self.shape, self.time)
         if self.time.name in self.shape.names:
             raise ValueError(
                 f"There is an axis {self.time.name!r} already: Time(a, b, name=...) takes another."
@@ -185,3 +186,23 @@ class TimeSpan(Domain):
             return shape.contains(points[:, :-1]).double()
 
         return Piece(name, shape.d, box, place, side)
+
+
+def _check_factors(shape: Domain, time: object) -> None:
+    """Refuse what is not a shape in space times time."""
+    said = f"{type(shape).__name__} * {type(time).__name__}"
+    if not isinstance(time, Domain):
+        raise TypeError(
+            f"A shape is multiplied with time alone, gb.Segment(0, 1) * gb.Time(0, 5), got {said}. A larger "
+            "shape has other ends: gb.Segment(0, 2)."
+        )
+    if len(shape.space) < shape.d:
+        raise TypeError(
+            f"The first factor should be a shape in space, gb.Segment(0, 1) * gb.Time(0, 5), got {said}: "
+            "it has a time axis already."
+        )
+    if not isinstance(time, Time):
+        raise TypeError(
+            f"A shape is multiplied with time alone, gb.Segment(0, 1) * gb.Time(0, 5), got {said}. With more "
+            "axes of space it is a gb.Rectangle((0, 0), (1, 1)) or a gb.Box."
+        )

@@ -27,6 +27,7 @@ from guardband.pinn.derivatives import JetField, Residual, differentiate, needs_
 from guardband.pinn.jets import Channels
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import AutogradField, Condition, Field, Names, Problem
+from guardband.problems.base import side_by_side
 
 TERMS = ("data", "physics", "boundary")
 """The terms of the loss, in the order in which they are listed everywhere."""
@@ -92,7 +93,7 @@ def typical_residual(problem: Problem, size: float) -> float:
     x = domain.uniform(256, generator)
     reach, center = torch.tensor(domain.reach), torch.tensor(domain.center)
     nothing = AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x, names)
-    zero = problem.misses(x, nothing).detach()
+    zero = _finite_misses(problem, x, nothing, "u = 0")
     squares = []
     for _ in range(8):
         waves = 0.5 + torch.rand(domain.d, m, generator=generator)
@@ -101,9 +102,18 @@ def typical_residual(problem: Problem, size: float) -> float:
         def wave(x: Tensor, waves: Tensor = waves, phase: Tensor = phase) -> Tensor:
             return size * math.sqrt(2) * torch.cos(torch.pi * ((x - center) / reach) @ waves + phase)
 
-        residual = problem.misses(x, AutogradField(wave, x, names)).detach()
+        residual = _finite_misses(problem, x, AutogradField(wave, x, names), f"waves of size {size:.3g}")
         squares.append((residual - zero).square().sum(dim=1).mean())
     return float(torch.stack(squares).mean().sqrt())
+
+
+def _finite_misses(problem: Problem, x: Tensor, u: Field, trial: str) -> Tensor:
+    """The misses of a trial field, refused where they are not finite."""
+    found = problem.misses(x, u).detach()
+    where = f"points inside, with {trial} as the field"
+    cure = " If it is finite for the fields you look for, give its scale: gb.Likelihood(physics=...)."
+    _check_finite(found, x, problem.names, f"{type(problem).__name__}.residual", where, cure)
+    return found
 
 
 class Points(NamedTuple):
@@ -189,21 +199,25 @@ class MeanSquares:
 
 
 def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
-    """Refuse an equation or a condition whose residual is not (n, equations)."""
+    """Refuse an equation or a condition whose residual is not (n, equations), and values that are NaN."""
     names = problem.names
     _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
     for condition, edge in zip(conditions_of(problem, net), points.edges, strict=True):
-        said = f"the residual of {type(condition).__name__}"
+        said = f"The residual of {type(condition).__name__}"
         _check_shape(condition.residual, net, edge.points, names, said)
+        with evaluating(net):
+            miss = condition.residual(edge.points, AutogradField(net, edge.points, names, edge.normals))
+        _check_finite(miss, edge.points, names, said, "points where it holds")
 
 
 def _check_shape(residual: Residual, net: nn.Module, x: Tensor, names: Names, name: str) -> None:
     """Columns whose number follows the number of points are two shapes that were broadcast by mistake."""
     with evaluating(net):
-        shapes = [
-            tuple(residual(part, AutogradField(net, part, names, torch.ones_like(part))).shape)
+        found = [
+            side_by_side(residual(part, AutogradField(net, part, names, torch.ones_like(part))), name)
             for part in (x[:1].repeat(k, 1) for k in (3, 5))
         ]
+    shapes = [tuple(part.shape) for part in found]
     if any(len(shape) != 2 for shape in shapes) or [shape[0] for shape in shapes] != [3, 5]:
         raise ValueError(f"{name} should return (n, equations), for 3 points it returned {shapes[0]}.")
     if shapes[0][1] != shapes[1][1]:
@@ -211,6 +225,20 @@ def _check_shape(residual: Residual, net: nn.Module, x: Tensor, names: Names, na
             f"{name} returned {shapes[0]} for 3 points and {shapes[1]} for 5: something in it has the shape "
             "(n,) and was broadcast against (n, 1). Keep the column: x[:, :1] for x[:, 0], or f[:, None]."
         )
+
+
+def _check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, cure: str = "") -> None:
+    """Refuse what is NaN or infinite, saying at which points."""
+    bad = (~miss.detach().isfinite()).any(dim=1)
+    if not bool(bad.any()):
+        return
+    first = int(bad.nonzero()[0, 0])
+    value = "NaN" if bool(miss[first].isnan().any()) else "infinite"
+    at = ", ".join(f"{axis} = {c:.4g}" for axis, c in zip(names.axes, x[first].tolist(), strict=True))
+    raise ValueError(
+        f"{name} should be finite, but it is {value} at {int(bad.sum())} of {len(x)} {where}, such as {at}. "
+        f"Look for a division by zero, or a logarithm or a root of something negative.{cure}"
+    )
 
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from typing import Any, Literal
+from operator import index
+from typing import Any, Literal, SupportsIndex
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +16,7 @@ from guardband.kept import kept
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.jets import Waves
 from guardband.problems import Problem
+from guardband.problems.base import as_problem
 from guardband.problems.conditions import Function
 from guardband.problems.hard import Hard
 from guardband.values import Names, position
@@ -170,14 +172,14 @@ def mlp(
         raise TypeError(
             f"`widths` should list the hidden layers, such as [{widths}, {widths}], got {widths}."
         )
-    if isinstance(problem, Problem):
-        names = problem.names
-        d, m = len(names.axes), len(names.outputs)
+    if isinstance(problem, SupportsIndex):
+        d, m = index(problem), outputs or 1
+        axes = axis_names(d)
+    else:
+        names = as_problem(problem).names
+        d, m, axes = len(names.axes), len(names.outputs), names.axes
         if outputs not in (None, m):
             raise ValueError(f"The problem has {m} outputs ({', '.join(names.outputs)}), got {outputs}.")
-        axes = names.axes
-    else:
-        d, m, axes = problem, outputs or 1, axis_names(problem)
     if widths is None:
         widths = [min(64, max(32, 16 * (d + m)))] * 3
     wanted = (periodic,) if isinstance(periodic, str | int) else tuple(periodic)

@@ -33,6 +33,7 @@ from guardband.pinn.likelihood import (
 from guardband.pinn.networks import MLP, Constrained
 from guardband.pinn.recipe import Recipe
 from guardband.problems import Problem
+from guardband.problems.base import as_problem
 from guardband.values import Names, Observations, output_names
 
 
@@ -132,7 +133,7 @@ def fit(
     likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
     if not isinstance(likelihood, Likelihood):
         raise TypeError(f"`likelihood` should be gb.Likelihood(data=...), got {likelihood!r}.")
-    _check_sizes(problem, net)
+    _check_pair(problem, net)
     data = measured(problem, training_data)
     _warn_outside(problem, data)
     run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, dtype)
@@ -409,12 +410,13 @@ def _inner(net: nn.Module) -> nn.Module:
     return net.net if isinstance(net, Constrained) else net
 
 
-def _check_sizes(problem: Problem, net: nn.Module) -> None:
-    """A network made by `mlp` should have the problem's coordinates and outputs."""
-    if getattr(problem, "domain", None) is None:
-        raise TypeError(
-            f"{type(problem).__name__} should say where it lives: domain = gb.Rectangle((0, 0), (1, 1))."
-        )
+def _check_pair(problem: Problem, net: nn.Module) -> None:
+    """A network is one, and made by `mlp` it should have the problem's coordinates and outputs."""
+    if isinstance(problem, nn.Module) and isinstance(net, Problem):
+        raise TypeError("The problem comes first, then the network: gb.fit(problem, net, ...).")
+    problem = as_problem(problem)
+    if not isinstance(net, nn.Module):
+        raise TypeError(f"`net` should be a torch module, such as gb.mlp(problem), got {net!r:.80}.")
     inner, names = _inner(net), problem.names
     d, m = len(names.axes), len(names.outputs)
     if isinstance(inner, MLP) and (inner.sizes[0], inner.sizes[-1]) != (d, m):

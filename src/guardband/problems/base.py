@@ -57,7 +57,8 @@ class Problem(ABC):
             raise ValueError(
                 f"`outputs` should be different names such as ('u', 'p'), or a number, got {self.outputs!r}."
             )
-        return Names(self.domain.names, outputs, self.domain.space)
+        domain = domain_of(self)
+        return Names(domain.names, outputs, domain.space)
 
     def field(self, function: Function, x: Tensor, normals: Tensor | None = None) -> Field:
         """A function of x as the field that `residual` and conditions are given, by autograd.
@@ -73,8 +74,7 @@ class Problem(ABC):
 
     def misses(self, x: Tensor, u: Field) -> Tensor:
         """The residual with all its equations side by side, (n, equations)."""
-        found = self.residual(x, u)
-        return torch.cat(list(found.values()), dim=1) if isinstance(found, Mapping) else found
+        return side_by_side(self.residual(x, u), f"{type(self).__name__}.residual")
 
     def solution(self, x: Tensor) -> Tensor:
         """The exact solution (n, m), where it is known."""
@@ -102,7 +102,7 @@ class Problem(ABC):
         x (n, d) that returns (n, 1).
         """
         generator = torch.Generator().manual_seed(seed)
-        x = self.domain.uniform(n, generator, dtype=torch.float64)
+        x = domain_of(self).uniform(n, generator, dtype=torch.float64)
         u = self.solution(x)
         u = u[:, None] if u.ndim == 1 else u
         sd = torch.as_tensor(noise(x) if callable(noise) else noise, dtype=u.dtype)
@@ -111,3 +111,59 @@ class Problem(ABC):
         y = u + sd * torch.randn(u.shape, generator=generator, dtype=u.dtype)
         dtype = dtype or torch.get_default_dtype()
         return Observations(x.to(dtype), y.to(dtype))
+
+
+def as_problem(given: object) -> Problem:
+    """A problem as it is; refused if it is none, or says not where it lives."""
+    if isinstance(given, type) and issubclass(given, Problem):
+        raise TypeError(
+            f"`problem` should be made before it is used, {given.__name__}(), got the class itself."
+        )
+    if not isinstance(given, Problem):
+        raise TypeError(f"`problem` should be a gb.Problem, got {type(given).__name__}.")
+    domain_of(given)
+    return given
+
+
+def domain_of(problem: Problem) -> Domain:
+    """Where a problem lives, if it says so."""
+    found, name = getattr(problem, "domain", None), type(problem).__name__
+    if found is None:
+        raise TypeError(f"{name} should say where it lives: domain = gb.Rectangle((0, 0), (1, 1)).")
+    if not isinstance(found, Domain):
+        raise TypeError(f"{name}.domain should be a shape, such as gb.Segment(0, 1), got {found!r:.80}.")
+    return found
+
+
+def side_by_side(found: object, name: str) -> Tensor:
+    """What a residual returned, with all its equations side by side; refused if it is no tensor."""
+    if isinstance(found, Tensor):
+        return found
+    if not isinstance(found, Mapping) or not found:
+        raise TypeError(
+            f"{name} should return a tensor (n, equations), or tensors (n, 1) by name, got {_instead(found)}"
+        )
+    parts = list[Tensor]()
+    for equation, part in found.items():
+        if not isinstance(part, Tensor):
+            raise TypeError(f"{name} should return a tensor (n, 1) as {equation!r}, got {_instead(part)}")
+        if part.ndim != 2:
+            raise ValueError(
+                f"{name} should return (n, 1) as {equation!r}, got {tuple(part.shape)}. Keep the column: "
+                "x[:, :1] for x[:, 0], or f[:, None]."
+            )
+        parts.append(part)
+    return torch.cat(parts, dim=1)
+
+
+def _instead(found: object) -> str:
+    """What was returned in place of a tensor, and what to write."""
+    if found is None:
+        return "None. Is a `return` missing?"
+    if isinstance(found, Field):
+        return 'a field. Say what of it should vanish: u.value, u.d("x"), u.laplacian, ...'
+    if isinstance(found, Mapping):
+        return "an empty dictionary."
+    if isinstance(found, list | tuple):
+        return f"a {type(found).__name__}. Put equations side by side, torch.cat([...], dim=1), or name them."
+    return f"{found!r:.80}."

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from guardband.problems.base import Problem
+from guardband.problems.base import Problem, as_problem
 from guardband.problems.conditions import Condition
 
 NEAR = 1e-12
@@ -29,7 +29,7 @@ class Hard:
     met: tuple[int, ...]
 
     def __init__(self, problem: Problem) -> None:
-        self.problem = problem
+        self.problem = as_problem(problem)
         conditions = list(problem.conditions())
         exact = {i: one.exact(problem.domain) for i, one in enumerate(conditions)}
         self._exact = [found for found in exact.values() if found is not None]
