@@ -3,11 +3,13 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 import guardband as gb
+from guardband.pinn.likelihood import conditions_of
 from guardband.problems import (
     AllenCahn2D,
     AutogradField,
@@ -18,11 +20,14 @@ from guardband.problems import (
     Helmholtz3D,
     Initial,
     Neumann,
+    PointValue,
     Poisson1D,
     Problem,
     Robin,
     noise,
 )
+from guardband.problems.base import conditions_in
+from guardband.problems.hard import Hard
 
 PROBLEMS = [
     Poisson1D(),
@@ -187,6 +192,85 @@ def test_a_residual_that_is_no_tensor_is_refused(returned: Any, message: str) ->
     x = torch.rand(4, 1, generator=generator())
     with pytest.raises((TypeError, ValueError), match=message):
         given.misses(x, given.field(torch.sin, x))
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (lambda self: Dirichlet(0.0), r"Own.conditions should return a list.* Put it into brackets: \[...\]"),
+        (lambda self: None, "should return a list of conditions, got None. Is a `return` missing"),
+        ([Dirichlet(0.0)], r"should be a method, `def conditions\(self\): return"),
+        (lambda self: [Dirichlet], r"should list conditions, Dirichlet\(...\), got the class itself"),
+        (lambda self: [Dirichlet(0.0), 0.0], r"such as gb\.Dirichlet\(0.0\), got 0.0"),
+    ],
+)
+def test_conditions_should_be_a_list_of_them(given: Any, message: str) -> None:
+    problem = type("Own", (Bare,), {"conditions": given})()
+    for use in (conditions_in, Hard, lambda p: conditions_of(p, gb.mlp(1, [4]))):
+        with pytest.raises(TypeError, match=message):
+            use(problem)
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "message"),
+    [
+        (Dirichlet, ["left", 0.0], r"`value` of gb\.Dirichlet\(value, on=..., output=...\).* got 'left'"),
+        (Dirichlet, ["20"], "a number, a number for each output, or a function of x, got '20'"),
+        (Dirichlet, [None], "got None"),
+        (Dirichlet, [torch.nn.Tanh], "got <class"),
+        (Neumann, [("a", "b")], r"`flux` of gb\.Neumann\(flux, on=..., output=...\)"),
+        (Robin, ["right", 3.0, 1.0], r"`factor` of gb\.Robin\(factor, value, on=..., output=...\)"),
+        (Initial, [1.0, "t"], r"`velocity` of gb\.Initial\(value, velocity, output=...\)"),
+        (PointValue, [0.0, "p"], r"`value` of gb\.PointValue\(at, value, output=...\)"),
+        (Dirichlet, [float("nan")], "`value` of .* should be finite, got nan"),
+        (Robin, [1.0, (0.0, float("inf"))], "`value` of .* should be finite"),
+        (Robin, [1.0, 2.0, 3.0], "`on` should name parts of the boundary.* and 3.0 names no part"),
+        *((Dirichlet, [0.0, on], "names no part") for on in ([], (), "", set(), 0, [0], [""])),
+    ],
+)
+def test_what_is_no_value_or_no_part_is_refused(kind: Any, given: list[Any], message: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=message):
+        kind(*given)
+
+
+def test_no_part_is_the_whole_boundary_and_a_function_chooses_booleans() -> None:
+    square = Box((0, 0), (1, 1))
+    assert len(Dirichlet(0.0, on=None).points(square, 40)) == len(Dirichlet(0.0).points(square, 40)) == 40
+    assert len(square.boundary(40, None)) == 40
+    chosen = Dirichlet(0.0, on=lambda x: x.numpy()[:, :1] > 0.5).points(square, 40).points  # type: ignore
+    assert bool((chosen[:, 0] > 0.5).all())
+    with pytest.raises(ValueError, match=r"returned \(40, 2\) of torch.bool for 40 points. It takes points"):
+        Dirichlet(0.0, on=lambda x: x > 0.5).points(square, 40)
+    with pytest.raises(TypeError, match="name parts of the boundary here, got a function"):
+        square.boundary(40, lambda x: x[:, 0] > 0.5)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="names no part"):
+        square.size([])
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        lambda x: 2.0,
+        lambda x: torch.tensor(2.0),
+        lambda x: np.full((len(x), 1), 2.0),
+        2,
+        np.float64(2.0),
+        np.array([2.0]),
+        torch.tensor([2.0]),
+    ],
+)
+def test_values_may_be_numbers_and_numpy_however_they_are_given(value: Any) -> None:
+    x = torch.rand(4, 1, generator=generator())
+    miss = Dirichlet(value).residual(x, AutogradField(lambda x: 3 * x, x))
+    assert miss.dtype == torch.float32 and torch.allclose(miss, 3 * x - 2)
+    exact = Dirichlet(value, on="left").exact(Bare.domain)
+    assert exact is not None and torch.equal(exact[0](x), torch.full((4, 1), 2.0))
+
+
+def test_a_function_that_returns_no_value_is_refused() -> None:
+    x = torch.zeros(4, 1)
+    with pytest.raises(TypeError, match=r"should return values \(n, 1\), or a number, got None"):
+        Dirichlet(lambda x: None).residual(x, AutogradField(torch.sin, x))  # type: ignore[arg-type, return-value]
 
 
 def test_values_may_be_numbers() -> None:

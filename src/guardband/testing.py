@@ -35,6 +35,7 @@ from guardband.conformal.rank import InfiniteBandWarning, Level
 from guardband.conformal.scores import Scaled, Score
 from guardband.geometry.laws import check_domain as check_domain
 from guardband.problems import AutogradField, Problem
+from guardband.problems.base import conditions_in
 from guardband.values import Band, Prediction, Predictor
 
 TEST_POINTS = 50
@@ -295,7 +296,7 @@ def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 20
             assert u.shape == (points, m), (
                 f"solution should be (n, {m}), got {tuple(u.shape)} for {points} points"
             )
-        conditions = list(problem.conditions())
+        conditions = conditions_in(problem)
         edges = [c.points(problem.domain, 20) for c in conditions]
         places = [
             (x, None, problem.misses),

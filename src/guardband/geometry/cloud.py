@@ -120,7 +120,7 @@ class PointCloud(Domain):
         return self.inside[chosen].to(dtype or torch.get_default_dtype())
 
     def boundary(
-        self, n: int, on: str | Sequence[str] = (), how: How = "random", *, seed: int = 0
+        self, n: int, on: str | Sequence[str] | None = None, how: How = "random", *, seed: int = 0
     ) -> Boundary:
         """About n of the points on the parts named, each part by its number of points; sizes are unknown."""
         wanted = self.part_names(on)

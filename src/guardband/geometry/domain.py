@@ -11,7 +11,7 @@ import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
@@ -332,7 +332,7 @@ class Domain(ABC):
         )
 
     def boundary(
-        self, n: int, on: str | Sequence[str] = (), how: How = "random", *, seed: int = 0
+        self, n: int, on: str | Sequence[str] | None = None, how: How = "random", *, seed: int = 0
     ) -> Boundary:
         """About n points on the parts named, or on the whole boundary: each piece has its share by size."""
         wanted = self.part_names(on)
@@ -351,18 +351,18 @@ class Domain(ABC):
             torch.cat(points), torch.cat(normals), torch.tensor(sizes, dtype=torch.float64), parts
         )
 
-    def part_names(self, on: str | Sequence[str] = ()) -> tuple[str, ...]:
+    def part_names(self, on: str | Sequence[str] | None = None) -> tuple[str, ...]:
         """Parts of the boundary that are there, or all."""
         known = self.parts
-        wanted = (on,) if isinstance(on, str) else tuple(on)
+        wanted = known if on is None else named_parts(on)
         for name in wanted:
             if name not in known:
                 raise ValueError(
                     f"There is no part {name!r} of this boundary; its parts are {', '.join(known)}."
                 )
-        return wanted or known
+        return wanted
 
-    def size(self, on: str | Sequence[str] = ()) -> float:
+    def size(self, on: str | Sequence[str] | None = None) -> float:
         """The length or area of parts of the boundary, or of all of it."""
         wanted = self.part_names(on)
         return sum(piece.size for piece in self.made if piece.name in wanted)
@@ -391,6 +391,26 @@ class Domain(ABC):
         from guardband.geometry.time import TimeSpan
 
         return TimeSpan(self, time)
+
+
+def named_parts(on: object) -> tuple[str, ...]:
+    """The names of parts of a boundary; refused if there are none.
+
+    >>> named_parts("left"), named_parts(["left", "top"])
+    (('left',), ('left', 'top'))
+    """
+    if callable(on):
+        raise TypeError(
+            "`on` should name parts of the boundary here, got a function. A part has the name that its shape "
+            'gives it: gb.Disk((0, 0), 1.0, name="hole"), gb.Polygon(corners, edges=[...]).'
+        )
+    wanted = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, Iterable) else ()
+    if not wanted or not all(isinstance(name, str) and name for name in wanted):
+        raise ValueError(
+            f'`on` should name parts of the boundary, such as "left" or ("left", "right"), and {on!r:.80} '
+            "names no part. Leave it out for the whole boundary."
+        )
+    return wanted
 
 
 def axis_names(d: int) -> tuple[str, ...]:

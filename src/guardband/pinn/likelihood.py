@@ -27,7 +27,7 @@ from guardband.pinn.derivatives import JetField, Residual, differentiate, needs_
 from guardband.pinn.jets import Channels
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import AutogradField, Condition, Field, Names, Problem
-from guardband.problems.base import side_by_side
+from guardband.problems.base import conditions_in, side_by_side
 
 TERMS = ("data", "physics", "boundary")
 """The terms of the loss, in the order in which they are listed everywhere."""
@@ -247,7 +247,7 @@ def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
     if met is None:
         return []
     periodic = inner.periodic if isinstance(inner, MLP) else ()
-    conditions = (c for i, c in enumerate(problem.conditions()) if i not in met)
+    conditions = (c for i, c in enumerate(conditions_in(problem)) if i not in met)
     return [c for c in conditions if c.around(problem.domain) not in periodic]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
@@ -133,6 +133,30 @@ def domain_of(problem: Problem) -> Domain:
     if not isinstance(found, Domain):
         raise TypeError(f"{name}.domain should be a shape, such as gb.Segment(0, 1), got {found!r:.80}.")
     return found
+
+
+def conditions_in(problem: Problem) -> list[Condition]:
+    """The conditions of a problem; refused if they are no list of conditions."""
+    name = f"{type(problem).__name__}.conditions"
+    said = problem.conditions
+    if not callable(said):
+        raise TypeError(f"{name} should be a method, `def conditions(self): return [...]`, got {said!r:.80}.")
+    found = said()
+    if found is None:
+        raise TypeError(
+            f"{name} should return a list of conditions, got None. Is a `return` missing? Without any, return []."
+        )
+    if not isinstance(found, Iterable):
+        raise TypeError(
+            f"{name} should return a list of conditions, got {found!r:.80}. Put it into brackets: [...]."
+        )
+    conditions = list(found)
+    for one in conditions:
+        if isinstance(one, type):
+            raise TypeError(f"{name} should list conditions, {one.__name__}(...), got the class itself.")
+        if not isinstance(one, Condition):
+            raise TypeError(f"{name} should list conditions, such as gb.Dirichlet(0.0), got {one!r:.80}.")
+    return conditions
 
 
 def side_by_side(found: object, name: str) -> Tensor:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TypeAlias
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from guardband.arrays import ArrayLike, to_torch
+from guardband.arrays import ArrayLike, to_numpy, to_torch
 from guardband.geometry import Boundary, Domain
+from guardband.geometry.domain import named_parts
 from guardband.problems.field import Field
 from guardband.values import position
 
@@ -22,14 +23,16 @@ Function: TypeAlias = Callable[[Tensor], Tensor]
 Value: TypeAlias = Function | float | Sequence[float]
 """A function of x, a number, or a number for each output."""
 
-Where: TypeAlias = str | Sequence[str] | Callable[[Tensor], Tensor]
-"""Parts of a boundary by name, or a function from points (n, d) to booleans (n,)."""
+Where: TypeAlias = str | Sequence[str] | Callable[[Tensor], Tensor] | None
+"""Parts of a boundary by name, a function from points (n, d) to booleans (n,), or None for all of it."""
 
 Output: TypeAlias = str | int | Sequence[str | int] | None
 """One output or several, by name or number; None is all of them."""
 
 TRIES = 13
 """How often twice as many points are drawn before a function is said to choose none."""
+
+CHOOSES = "It takes points (n, d) and returns booleans (n,)."
 
 
 class Condition(ABC):
@@ -44,7 +47,7 @@ class Condition(ABC):
             [2.]], dtype=torch.float64)
     """
 
-    on: Where = ()
+    on: Where = None
     output: Output = None
 
     @abstractmethod
@@ -60,7 +63,7 @@ class Condition(ABC):
         walls, enough, before = self.walls(domain), n if generator is not None else n / 2, 0
         for more in range(TRIES):
             found = domain.boundary(n << more, walls, how, seed=seed + more)
-            chosen = self.on(found.points)
+            chosen = _chosen(self.on, found.points)
             if int(chosen.sum()) >= (1 if len(found) == before else enough):  # ends of a line stay two
                 rows = chosen.nonzero()[:, 0]
                 if generator is not None:
@@ -68,14 +71,13 @@ class Condition(ABC):
                 return found[rows]
             before = len(found)
         raise ValueError(
-            "The function given as `on` chooses too little of the boundary, or nothing. It takes points "
-            "(n, d) and returns booleans (n,)."
+            f"The function given as `on` chooses too little of the boundary, or nothing. {CHOOSES}"
         )
 
     def parts(self, domain: Domain) -> tuple[str, ...]:
         """The parts of the boundary named, or all of its boundary in space."""
         assert not callable(self.on)
-        return domain.part_names(self.on) if self.on else self.walls(domain)
+        return self.walls(domain) if self.on is None else domain.part_names(self.on)
 
     def walls(self, domain: Domain) -> tuple[str, ...]:
         """The boundary in space."""
@@ -107,9 +109,53 @@ class Condition(ABC):
 def as_function(value: Value) -> Function:
     """A number as the function that is this number everywhere, several as a row of them."""
     if callable(value):
-        return value
-    row = [float(v) for v in value] if isinstance(value, Sequence) else [float(value)]
+        return lambda x: _at(value(x), x)
+    row = np.atleast_1d(to_numpy(value)).astype(float).tolist()
     return lambda x: x.new_tensor(row).expand(len(x), len(row))
+
+
+def _at(found: object, x: Tensor) -> Tensor:
+    """What a function of x returned, as a tensor; a number is the same everywhere."""
+    if not isinstance(found, Tensor):
+        array = np.asarray(found)
+        if array.dtype.kind not in "fiub":
+            raise TypeError(
+                f"A condition's function of x should return values (n, 1), or a number, got {found!r:.80}."
+            )
+        found = torch.as_tensor(array, dtype=x.dtype, device=x.device)
+    return found.expand(len(x), 1) if found.ndim == 0 else found
+
+
+def _chosen(on: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Which points a function chooses, (n,)."""
+    found = on(x)
+    chosen = found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
+    if chosen.dtype != torch.bool or chosen.shape not in ((len(x),), (len(x), 1)):
+        said = f"{tuple(chosen.shape)} of {chosen.dtype} for {len(x)} points"
+        raise ValueError(f"The function given as `on` returned {said}. {CHOOSES}")
+    return chosen.reshape(-1)
+
+
+def _check(condition: Condition, *names: str) -> None:
+    """Refuse values that are neither functions nor finite numbers, and an `on` that names no part."""
+    words = [f"{part.name}=..." if part.name in ("on", "output") else part.name for part in fields(condition)]  # type: ignore[arg-type]
+    signature = f"gb.{type(condition).__name__}({', '.join(words)})"
+    for name in names:
+        _check_value(getattr(condition, name), f"`{name}` of {signature}")
+    if condition.on is not None and not callable(condition.on):
+        named_parts(condition.on)
+
+
+def _check_value(value: object, name: str) -> None:
+    if callable(value) and not isinstance(value, type):
+        return
+    found = to_numpy(value)
+    if found.dtype.kind not in "fiub" or found.ndim > 1:
+        raise TypeError(
+            f"{name} should be a number, a number for each output, or a function of x, got {value!r:.80}."
+        )
+    if not np.isfinite(found).all():
+        raise ValueError(f"{name} should be finite, got {value!r:.80}.")
 
 
 def values(value: Value, x: Tensor, u: Field) -> Tensor:
@@ -139,8 +185,11 @@ class Dirichlet(Condition):
     """
 
     value: Value
-    on: Where = ()
+    on: Where = None
     output: Output = None
+
+    def __post_init__(self) -> None:
+        _check(self, "value")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """u - value."""
@@ -163,8 +212,11 @@ class Neumann(Condition):
     """
 
     flux: Value
-    on: Where = ()
+    on: Where = None
     output: Output = None
+
+    def __post_init__(self) -> None:
+        _check(self, "flux")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """du/dn - flux."""
@@ -185,8 +237,11 @@ class Robin(Condition):
 
     factor: Value
     value: Value = 0.0
-    on: Where = ()
+    on: Where = None
     output: Output = None
+
+    def __post_init__(self) -> None:
+        _check(self, "factor", "value")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """du/dn + factor u - value."""
@@ -218,7 +273,7 @@ class Periodic(Condition):
         """About n points in pairs: at the lower end of the axis, and at its upper end."""
         axis = self.around(domain)
         lower, upper = domain.lower[axis], domain.upper[axis]
-        walls = domain.boundary(16, domain.walls, "quasi")
+        walls = domain.boundary(16, self.walls(domain), "quasi")
         flat = bool((walls.points[:, axis] == lower).any())
         low = Dirichlet(0.0, on=lambda x: x[:, axis] == lower)
         ends = low.points(domain, max(1, n // 2), generator) if flat else walls
@@ -261,6 +316,9 @@ class Initial(Condition):
     velocity: Value | None = None
     output: Output = None
 
+    def __post_init__(self) -> None:
+        _check(self, "value", *(() if self.velocity is None else ("velocity",)))
+
     def parts(self, domain: Domain) -> tuple[str, ...]:
         """The start."""
         if "start" not in domain.parts:
@@ -299,6 +357,9 @@ class PointValue(Condition):
     at: ArrayLike
     value: Value
     output: Output = None
+
+    def __post_init__(self) -> None:
+        _check(self, "value")
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
         """The points, whatever n."""

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from guardband.problems.base import Problem, as_problem
+from guardband.problems.base import Problem, as_problem, conditions_in
 from guardband.problems.conditions import Condition
 
 NEAR = 1e-12
@@ -30,7 +30,7 @@ class Hard:
 
     def __init__(self, problem: Problem) -> None:
         self.problem = as_problem(problem)
-        conditions = list(problem.conditions())
+        conditions = conditions_in(problem)
         exact = {i: one.exact(problem.domain) for i, one in enumerate(conditions)}
         self._exact = [found for found in exact.values() if found is not None]
         self.met = tuple(i for i, found in exact.items() if found is not None)
