@@ -294,6 +294,50 @@ def test_clouds_give_their_own_points() -> None:
             wrong()
 
 
+@pytest.mark.parametrize("name", ["segment", "disk", "plate in time", "rod in time", "polygon", "lens"])
+def test_points_of_any_kind_are_inside_or_not(name: str) -> None:
+    if name == "polygon":
+        pytest.importorskip("shapely")
+    made = SHAPES[name][0]
+    shape = made if isinstance(made, Domain) else made()
+    x = shape.lower + np.random.default_rng(0).uniform(size=(50, shape.d)) * 1.2 * np.subtract(
+        shape.upper, shape.lower
+    )
+    inside = shape.contains(torch.from_numpy(x))
+    assert isinstance(inside, torch.Tensor) and 0 < int(inside.sum()) < 50
+    for given in (x, x.tolist()):
+        found: Any = shape.contains(given)  # type: ignore[arg-type]
+        assert isinstance(found, np.ndarray) and found.tolist() == inside.tolist()
+    with pytest.raises(ValueError, match=rf"`x` should be points \(n, {shape.d}\), got shape \(3, 7\)"):
+        shape.contains(np.zeros((3, 7)))  # type: ignore[arg-type]
+
+
+CLOUD = PointCloud(np.arange(400.0).reshape(200, 2), {"rim": (RIM[:, :2], RIM[:, :2])})
+
+
+@pytest.mark.parametrize("shape", [LINE, PLATE, LINE * Time(0, 1), CLOUD], ids=repr)
+def test_chance_comes_from_a_generator_or_a_seed(shape: Domain) -> None:
+    wanted = shape.uniform(9, torch.Generator().manual_seed(3))
+    assert torch.equal(shape.uniform(9, 3), wanted) and torch.equal(shape.uniform(9, seed=3), wanted)
+    assert torch.equal(shape.uniform(np.int64(9), np.int64(3)), wanted)  # type: ignore[arg-type]
+    for use in (shape.uniform, shape.interior, shape.boundary, shape.quasi):
+        with pytest.raises(
+            TypeError, match=r"`n` should be a whole number of points, got 1000.0. Write 1000"
+        ):
+            use(1e3)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="`n` should be a number of points, got -1"):
+        shape.uniform(-1)
+    with pytest.raises(TypeError, match=r"should be a torch.Generator or a seed, got 0.5"):
+        shape.uniform(5, 0.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="got both"):
+        shape.uniform(5, 1, seed=2)
+
+
+def test_a_cloud_is_said_in_a_line() -> None:
+    assert repr(CLOUD) == "PointCloud(200 points inside, rim (3))"
+    assert repr(PointCloud(RIM, {})) == "PointCloud(3 points inside, no boundary)"
+
+
 def test_the_room_is_there() -> None:
     assert gb.geometry.Disk is Disk and gb.testing.check_domain is check_domain
 

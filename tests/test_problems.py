@@ -198,7 +198,7 @@ def test_a_residual_that_is_no_tensor_is_refused(returned: Any, message: str) ->
     ("given", "message"),
     [
         (lambda self: Dirichlet(0.0), r"Own.conditions should return a list.* Put it into brackets: \[...\]"),
-        (lambda self: None, "should return a list of conditions, got None. Is a `return` missing"),
+        (lambda self: None, "should return a list of conditions, got None: a `return` may be missing"),
         ([Dirichlet(0.0)], r"should be a method, `def conditions\(self\): return"),
         (lambda self: [Dirichlet], r"should list conditions, Dirichlet\(...\), got the class itself"),
         (lambda self: [Dirichlet(0.0), 0.0], r"such as gb\.Dirichlet\(0.0\), got 0.0"),
@@ -271,6 +271,27 @@ def test_a_function_that_returns_no_value_is_refused() -> None:
     x = torch.zeros(4, 1)
     with pytest.raises(TypeError, match=r"should return values \(n, 1\), or a number, got None"):
         Dirichlet(lambda x: None).residual(x, AutogradField(torch.sin, x))  # type: ignore[arg-type, return-value]
+
+
+@every_problem
+def test_a_network_is_a_field_at_points_of_any_kind(problem: Problem) -> None:
+    net = gb.mlp(problem, [4])
+    for x in (problem.domain.interior(9), problem.domain.interior(9).numpy(), problem.domain.quasi(9)):
+        u = problem.field(net, x)
+        assert u.value.dtype == torch.float32 and torch.equal(u.value, net(torch.as_tensor(x).float()))
+        assert problem.misses(torch.as_tensor(x), u).shape == (9, 1)
+    for condition in problem.conditions():
+        edge = condition.points(problem.domain, 9)
+        u = problem.field(net, edge.points, edge.normals)
+        assert bool(condition.residual(edge.points, u).isfinite().all())
+
+
+def test_what_was_fitted_is_a_field_with_slopes() -> None:
+    problem, x = Poisson1D(), torch.rand(9, 1, generator=generator())
+    recipe = gb.Recipe(steps=1, finish=0)
+    fitted = gb.fit(problem, gb.mlp(problem, [4]), recipe=recipe, progress=False)
+    slope = problem.field(fitted, x).d("x")
+    assert torch.equal(slope, problem.field(fitted.net, x).d("x")) and bool((slope != 0).all())
 
 
 def test_values_may_be_numbers() -> None:

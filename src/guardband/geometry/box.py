@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from guardband.geometry import smooth
-from guardband.geometry.domain import Domain, Piece, Placed, axis_names
+from guardband.geometry.domain import Domain, Piece, Placed, as_generator, axis_names, count, of_any_points
 
 FACES: dict[int, tuple[tuple[str, str], ...]] = {
     1: (("left", "right"),),
@@ -70,15 +70,22 @@ class Box(Domain):
         """The length, area or volume."""
         return math.prod(2 * half for half in self.reach)
 
+    @of_any_points
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie between the ends of all axes."""
         lower, upper = x.new_tensor(self.lower), x.new_tensor(self.upper)
         return ((lower <= x) & (x <= upper)).all(1)
 
     def uniform(
-        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+        self,
+        n: int,
+        generator: torch.Generator | int | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Tensor:
         """n independent points, uniform in the box."""
+        n, generator = count(n), as_generator(generator, seed)
         return self.stretched(torch.rand(n, self.d, generator=generator, dtype=dtype))
 
     @property

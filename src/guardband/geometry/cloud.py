@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 
 from guardband.arrays import ArrayLike, to_torch
-from guardband.geometry.domain import Boundary, Domain, How, Piece
+from guardband.geometry.domain import Boundary, Domain, How, Piece, as_generator, count
 from guardband.geometry.time import TimeSpan
 
 
-@dataclass(frozen=True, init=False, eq=False)
+@dataclass(frozen=True, init=False, eq=False, repr=False)
 class PointCloud(Domain):
     """Points inside, and for each part of the boundary points and outward normals, as a solver has them.
 
@@ -101,6 +101,10 @@ class PointCloud(Domain):
         """Refused, for the same reason."""
         raise TypeError("A point cloud has points and no surface; use a Mesh or a Polygon.")
 
+    def __repr__(self) -> str:
+        rims = ", ".join(f"{name} ({len(points)})" for name, points, _ in self.rims)
+        return f"PointCloud({len(self.inside)} points inside, {rims or 'no boundary'})"
+
     def __mul__(self, time: object) -> TimeSpan:
         """Refused, for the same reason."""
         raise TypeError(
@@ -110,12 +114,18 @@ class PointCloud(Domain):
 
     def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
         """n of the points inside, or all; each at most once."""
-        return self.inside[_some(len(self.inside), n, how, seed)]
+        return self.inside[_some(len(self.inside), count(n), how, seed)]
 
     def uniform(
-        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+        self,
+        n: int,
+        generator: torch.Generator | int | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Tensor:
         """n of the points inside, any of them as likely and as often as any other."""
+        n, generator = count(n), as_generator(generator, seed)
         chosen = torch.randint(len(self.inside), (n,), generator=generator)
         return self.inside[chosen].to(dtype or torch.get_default_dtype())
 
@@ -125,7 +135,7 @@ class PointCloud(Domain):
         """About n of the points on the parts named, each part by its number of points; sizes are unknown."""
         wanted = self.part_names(on)
         rims = [rim for rim in self.rims if rim[0] in wanted]
-        total = sum(len(points) for _, points, _ in rims)
+        n, total = count(n), sum(len(points) for _, points, _ in rims)
         found = []
         for number, (name, points, normals) in enumerate(rims):
             chosen = _some(len(points), max(1, round(n * len(points) / total)), how, seed + number)

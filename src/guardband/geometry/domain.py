@@ -9,16 +9,20 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from functools import cached_property, wraps
+from numbers import Integral
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypeVar, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from guardband.arrays import Array, ArrayLike, rows, to_torch
 
 if TYPE_CHECKING:
     from guardband.geometry.sets import Combination
@@ -264,6 +268,7 @@ class Domain(ABC):
 
     def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
         """n points inside, (n, d) in float64; about n where they are to be even."""
+        n = count(n)
         box = math.prod(b - a for a, b in zip(self.lower, self.upper, strict=True))
         if how == "even":
             x = self.stretched(even(round(n * box / self.measure), self.d))
@@ -277,9 +282,18 @@ class Domain(ABC):
         return torch.cat(found)[:n]
 
     def uniform(
-        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+        self,
+        n: int,
+        generator: torch.Generator | int | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """n independent points inside, uniform, (n, d)."""
+        """n independent points inside, uniform, (n, d).
+
+        Chance comes from a generator, or from a seed.
+        """
+        n, generator = count(n), as_generator(generator, seed)
         found: list[Tensor] = []
         for number in range(ROUNDS):
             more = n if number == 0 else max(n, 1024 << min(number, 8))
@@ -295,7 +309,7 @@ class Domain(ABC):
 
     def grid(self, counts: int | Sequence[int], *, dtype: torch.dtype | None = None) -> Tensor:
         """What lies inside of an even grid between the ends of the axes, with so many points per axis."""
-        counts = [counts] * self.d if isinstance(counts, int) else list(counts)
+        counts = [count(n) for n in (counts if isinstance(counts, Iterable) else [counts] * self.d)]
         axes = [
             torch.linspace(a, b, n, dtype=torch.float64)
             for a, b, n in zip(self.lower, self.upper, counts, strict=True)
@@ -335,7 +349,7 @@ class Domain(ABC):
         self, n: int, on: str | Sequence[str] | None = None, how: How = "random", *, seed: int = 0
     ) -> Boundary:
         """About n points on the parts named, or on the whole boundary: each piece has its share by size."""
-        wanted = self.part_names(on)
+        n, wanted = count(n), self.part_names(on)
         pieces = [piece for piece in self.made if piece.name in wanted and piece.size > 0]
         total = sum(piece.size for piece in pieces)
         points, normals, sizes = [], [], []
@@ -391,6 +405,47 @@ class Domain(ABC):
         from guardband.geometry.time import TimeSpan
 
         return TimeSpan(self, time)
+
+
+Contains = TypeVar("Contains", bound=Callable[[Any, Any], Tensor])
+
+
+def of_any_points(contains: Contains) -> Contains:
+    """`contains` of a shape, for points (n, d) of any kind: of tensors a tensor, of all else numpy."""
+
+    @wraps(contains)
+    def asked(self: Domain, x: ArrayLike) -> Array:
+        points = to_torch(rows(x, "x"))
+        if points.ndim != 2 or points.shape[1] != self.d:
+            raise ValueError(f"`x` should be points (n, {self.d}), got shape {tuple(points.shape)}.")
+        found = contains(self, points)
+        return found if isinstance(x, Tensor) else found.numpy()
+
+    return cast("Contains", asked)
+
+
+def count(n: object) -> int:
+    """A number of points; refused if it is not a whole one."""
+    try:
+        whole = operator.index(n)  # type: ignore[arg-type]
+    except TypeError:
+        cure = f" Write {n:.0f}." if isinstance(n, float) and n.is_integer() else ""
+        raise TypeError(f"`n` should be a whole number of points, got {n!r:.80}.{cure}") from None
+    if whole < 0:
+        raise ValueError(f"`n` should be a number of points, got {whole}.")
+    return whole
+
+
+def as_generator(generator: object, seed: object = None) -> torch.Generator | None:
+    """A generator as it is, or one of a seed; None is torch's own."""
+    if generator is not None and seed is not None:
+        raise TypeError("Chance should come from `generator` or from `seed`, got both.")
+    given = seed if generator is None else generator
+    if given is None or isinstance(given, torch.Generator):
+        return given
+    if not isinstance(given, Integral):
+        raise TypeError(f"`generator` should be a torch.Generator or a seed, got {given!r:.80}.")
+    return torch.Generator().manual_seed(int(given))
 
 
 def named_parts(on: object) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from guardband import extras
-from guardband.geometry.domain import Domain, Piece, Placed
+from guardband.geometry.domain import Domain, Piece, Placed, of_any_points
 from guardband.geometry.rays import Rays
 
 
@@ -88,6 +88,7 @@ class Mesh(Domain):
         a, b, c = (self.corners[self.triangles[:, k]] - np.array(self.center) for k in range(3))
         return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6)
 
+    @of_any_points
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie inside the surface."""
         return torch.from_numpy(self._rays.inside(x.detach().cpu().double().numpy())).to(x.device)

@@ -13,7 +13,7 @@ from torch import Tensor
 
 from guardband import extras
 from guardband.geometry import smooth
-from guardband.geometry.domain import Domain, Piece, edge
+from guardband.geometry.domain import Domain, Piece, edge, of_any_points
 
 Corners: TypeAlias = Sequence[Sequence[float]]
 
@@ -85,6 +85,7 @@ class Polygon(Domain):
         """The area."""
         return float(self._shape.area)
 
+    @of_any_points
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie in the polygon or on its edges."""
         shapely = extras.load("shapely", "geometry")

@@ -10,7 +10,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.geometry.domain import Domain, Piece, Placed
+from guardband.geometry.domain import Domain, Piece, Placed, of_any_points
 
 
 @dataclass(frozen=True)
@@ -43,6 +43,7 @@ class _Ball(Domain):
         """The upper end of each axis."""
         return tuple(c + self.radius for c in self.center_at)
 
+    @of_any_points
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie within the radius."""
         return (x - x.new_tensor(self.center_at)).square().sum(1) <= self.radius**2

@@ -13,7 +13,7 @@ from typing import Literal, TypeAlias
 from torch import Tensor
 
 from guardband.geometry import smooth
-from guardband.geometry.domain import Domain, Piece
+from guardband.geometry.domain import Domain, Piece, of_any_points
 
 Ends: TypeAlias = tuple[float, ...]
 Choice: TypeAlias = Callable[[float, float], float]
@@ -63,6 +63,7 @@ class Combination(Domain):
         pick = wide if self.how == "or" else narrow
         return tuple(pick(a, b) for a, b in zip(first, second, strict=True))
 
+    @of_any_points
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie in the whole."""
         first, second = self.first.contains(x), self.second.contains(x)

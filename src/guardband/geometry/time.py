@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from guardband.geometry.domain import Domain, Piece, Placed
+from guardband.geometry.domain import Domain, Piece, Placed, as_generator, count, of_any_points
 
 
 @dataclass(frozen=True)
@@ -62,6 +62,7 @@ class Time(Domain):
         """The length of time."""
         return self.end - self.start
 
+    @of_any_points
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie between start and end."""
         return ((self.start <= x) & (x <= self.end)).all(1)
@@ -132,15 +133,22 @@ class TimeSpan(Domain):
         """The measure of the shape times the length of time."""
         return self.shape.measure * (self.time.end - self.time.start)
 
+    @of_any_points
     def contains(self, x: Tensor) -> Tensor:
         """Whether points lie in the shape and in time."""
         t = x[:, -1]
         return self.shape.contains(x[:, :-1]) & (self.time.start <= t) & (t <= self.time.end)
 
     def uniform(
-        self, n: int, generator: torch.Generator | None = None, *, dtype: torch.dtype | None = None
+        self,
+        n: int,
+        generator: torch.Generator | int | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
     ) -> Tensor:
         """n independent points of the shape, each at a time of its own."""
+        n, generator = count(n), as_generator(generator, seed)
         x = self.shape.uniform(n, generator, dtype=dtype)
         t = torch.rand(len(x), 1, generator=generator, dtype=x.dtype)
         return torch.cat([x, self.time.start + t * self.time.measure], dim=1)

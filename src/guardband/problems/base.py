@@ -7,8 +7,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import ClassVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from guardband.arrays import ArrayLike, rows, to_torch
 from guardband.geometry import Domain
 from guardband.problems.conditions import Condition, Function
 from guardband.problems.field import AutogradField, Field
@@ -60,8 +61,10 @@ class Problem(ABC):
         domain = domain_of(self)
         return Names(domain.names, outputs, domain.space)
 
-    def field(self, function: Function, x: Tensor, normals: Tensor | None = None) -> Field:
+    def field(self, function: Function, x: ArrayLike, normals: ArrayLike | None = None) -> Field:
         """A function of x as the field that `residual` and conditions are given, by autograd.
+
+        A network, or what `gb.fit` returned, is given the points in its own dtype, on its device.
 
         >>> import torch
         >>> import guardband as gb
@@ -70,7 +73,10 @@ class Problem(ABC):
         >>> float(problem.residual(x, problem.field(problem.solution, x)).detach().abs().max()) < 1e-12
         True
         """
-        return AutogradField(function, x, self.names, normals)
+        net = function if isinstance(function, nn.Module) else getattr(function, "net", None)
+        function = net if isinstance(net, nn.Module) else function  # a Fitted answers without gradients
+        outward = None if normals is None else _points_for(function, normals, "normals")
+        return AutogradField(function, _points_for(function, x, "x"), self.names, outward)
 
     def misses(self, x: Tensor, u: Field) -> Tensor:
         """The residual with all its equations side by side, (n, equations)."""
@@ -113,6 +119,14 @@ class Problem(ABC):
         return Observations(x.to(dtype), y.to(dtype))
 
 
+def _points_for(function: Function, given: ArrayLike, name: str) -> Tensor:
+    """Points (n, d) as a tensor, for a network in its dtype."""
+    points = to_torch(rows(given, name))
+    weights = function.parameters() if isinstance(function, nn.Module) else ()
+    like = next((weight for weight in weights if weight.is_floating_point()), points)
+    return points.to(like)
+
+
 def as_problem(given: object) -> Problem:
     """A problem as it is; refused if it is none, or says not where it lives."""
     if isinstance(given, type) and issubclass(given, Problem):
@@ -143,9 +157,7 @@ def conditions_in(problem: Problem) -> list[Condition]:
         raise TypeError(f"{name} should be a method, `def conditions(self): return [...]`, got {said!r:.80}.")
     found = said()
     if found is None:
-        raise TypeError(
-            f"{name} should return a list of conditions, got None. Is a `return` missing? Without any, return []."
-        )
+        raise TypeError(f"{name} should return a list of conditions, got None: a `return` may be missing.")
     if not isinstance(found, Iterable):
         raise TypeError(
             f"{name} should return a list of conditions, got {found!r:.80}. Put it into brackets: [...]."
