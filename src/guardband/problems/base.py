@@ -64,7 +64,7 @@ class Problem(ABC):
     def field(self, function: Function, x: ArrayLike, normals: ArrayLike | None = None) -> Field:
         """A function of x as the field that `residual` and conditions are given, by autograd.
 
-        A network, or what `gb.fit` returned, is given the points in its own dtype, on its device.
+        A network is given the points in its own dtype, on its device.
 
         >>> import torch
         >>> import guardband as gb
@@ -73,8 +73,6 @@ class Problem(ABC):
         >>> float(problem.residual(x, problem.field(problem.solution, x)).detach().abs().max()) < 1e-12
         True
         """
-        net = function if isinstance(function, nn.Module) else getattr(function, "net", None)
-        function = net if isinstance(net, nn.Module) else function  # a Fitted answers without gradients
         outward = None if normals is None else _points_for(function, normals, "normals")
         return AutogradField(function, _points_for(function, x, "x"), self.names, outward)
 
