@@ -36,7 +36,7 @@ DATA = Poisson1D().observe(60, noise=0.05, seed=1)
 
 
 def quick(**options: Any) -> Fitted:
-    settings: dict[str, Any] = dict(recipe=QUICK, progress=False, **options)
+    settings: dict[str, Any] = dict(recipe=QUICK, progress=False) | options
     return fit(Poisson1D(), mlp(1, [8, 8]), DATA, **settings)
 
 
@@ -135,6 +135,32 @@ def test_dtype_and_device_follow_the_arguments() -> None:
     fitted = quick(dtype=torch.float64, device="cpu")
     assert next(fitted.net.parameters()).dtype == torch.float64
     assert quick().net.get_buffer("reach").tolist() == [0.5]
+
+
+@pytest.mark.parametrize("dtype", ["float64", np.float64, np.dtype("f8"), float])
+def test_a_dtype_may_be_called_by_its_name(dtype: Any) -> None:
+    fitted = quick(dtype=dtype, recipe=replace(QUICK, steps=1, finish=0))
+    assert next(fitted.net.parameters()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float6"}, "`dtype` should be torch.float32 or torch.float64, got 'float6'"),
+        ({"dtype": np.int64}, "`dtype` should be torch.float32 or torch.float64"),
+        ({"dtype": torch.int64}, "got torch.int64"),
+        ({"dtype": np.complex128}, "`dtype` should be"),
+        ({"recipe": 100}, r"`recipe` should be gb\.Recipe\(steps=...\), got 100"),
+        ({"recipe": 0}, r"`recipe` should be gb\.Recipe\(steps=...\), got 0"),
+        ({"training_data": DATA.x}, r"should be gb\.Observations\(x, y\).* got Tensor of shape \(60, 1\)"),
+        ({"training_data": np.zeros((2, 2))}, r"got ndarray of shape \(2, 2\)"),
+        ({"training_data": []}, r"several of them in a list, or None, got \[\]"),
+        ({"training_data": [DATA, DATA.x]}, r"got Tensor of shape \(60, 1\) among them"),
+    ],
+)
+def test_settings_and_data_should_be_what_they_are_called(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        fit(Poisson1D(), mlp(1, [4]), progress=False, **options)
 
 
 def test_the_callback_sees_each_row() -> None:

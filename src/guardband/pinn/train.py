@@ -7,10 +7,12 @@ import math
 import os
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
@@ -102,7 +104,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     compile: bool | None = None,
     device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
     progress: bool = True,
 ) -> Fitted:
     """Train a copy of a network on an equation and, if there are any, on observations of its solution.
@@ -123,12 +125,11 @@ def fit(
     >>> fitted([0.25, 0.5]).shape
     (2, 1)
     """
-    likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
-    if not isinstance(likelihood, Likelihood):
-        raise TypeError(f"`likelihood` should be gb.Likelihood(data=...), got {likelihood!r}.")
     _check_pair(problem, net)
+    likelihood = _setting(likelihood, Likelihood, "likelihood", "gb.Likelihood(data=...)")
+    recipe = _setting(recipe, Recipe, "recipe", "gb.Recipe(steps=...)")
     data = measured(problem, training_data)
-    run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, dtype)
+    run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, _floats(dtype))
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
     if path is not None and os.path.lexists(path):
@@ -366,16 +367,27 @@ def tensors_of(problem: Problem, training_data: Observations | None, net: nn.Mod
     return x, y
 
 
+TRAINING_DATA = "`training_data` should be gb.Observations(x, y), several of them in a list, or None"
+
+
+def _said(given: object) -> str:
+    """What was given, in a word or two."""
+    shape = getattr(given, "shape", None)
+    return f"{given!r:.80}" if shape is None else f"{type(given).__name__} of shape {tuple(shape)}"
+
+
 def measured(problem: Problem, given: Observations | Sequence[Observations] | None) -> Observations | None:
     """All that was measured as one table of all outputs, NaN where one was not."""
     if given is None:
         return None
-    if isinstance(given, Observations):
-        sets = [given]
-    elif all(isinstance(part, Observations) for part in given):
-        sets = list(given)
-    else:
-        sets = [Observations(*given)]  # type: ignore[arg-type]
+    sets = [given] if isinstance(given, Observations) else given
+    if not isinstance(sets, Sequence) or not sets:
+        raise TypeError(f"{TRAINING_DATA}, got {_said(given)}.")
+    if len(sets) == 2 and not any(isinstance(part, Observations) for part in sets):
+        sets = [Observations(sets[0], sets[1])]
+    for part in sets:
+        if not isinstance(part, Observations):
+            raise TypeError(f"{TRAINING_DATA}, got {_said(part)} among them.")
     if len(sets) == 1 and sets[0].outputs is None:
         return sets[0]
     return Observations.together(sets, problem.names.outputs)
@@ -384,6 +396,31 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
 def _inner(net: nn.Module) -> nn.Module:
     """The network inside a hard constraint, or the network itself."""
     return net.net if isinstance(net, Constrained) else net
+
+
+Setting = TypeVar("Setting")
+
+
+def _setting(given: object, kind: type[Setting], name: str, example: str) -> Setting:
+    """A setting as it is, or its default."""
+    if given is not None and not isinstance(given, kind):
+        raise TypeError(f"`{name}` should be {example}, got {given!r:.80}.")
+    return kind() if given is None else given
+
+
+def _floats(dtype: object) -> torch.dtype | None:
+    """The dtype of a network, by torch's name or numpy's.
+
+    >>> _floats("float64"), _floats(torch.float32)
+    (torch.float64, torch.float32)
+    """
+    found = dtype
+    if dtype is not None and not isinstance(dtype, torch.dtype):
+        with suppress(TypeError):
+            found = getattr(torch, np.dtype(dtype).name, dtype)  # type: ignore[arg-type]
+    if found is not None and not (isinstance(found, torch.dtype) and found.is_floating_point):
+        raise TypeError(f"`dtype` should be torch.float32 or torch.float64, got {dtype!r:.80}.")
+    return found
 
 
 def _check_pair(problem: Problem, net: nn.Module) -> None:
