@@ -521,3 +521,14 @@ def test_nonsense_is_refused_where_it_is_said() -> None:
         gb.evaluate(made, x + 1, x, median_zero=True)
     with pytest.raises(TypeError, match="`regions` should be a dict of names and regions, got list"):
         gb.evaluate(made, x + 1, x, regions=[x > 0])  # type: ignore[arg-type]
+
+
+def test_a_model_with_more_outputs_than_were_measured_asks_which() -> None:
+    x = np.linspace(0, 1, 40)
+    with pytest.raises(ValueError, match=r"got \(40, 1\) beside \(40, 2\).* say which: .*outputs=\(0,\)\)"):
+        gb.calibrate(lambda x: np.c_[x, x], x, x)
+    problem = type("Two", (gb.problems.Poisson1D,), {"outputs": ("u", "p")})()
+    with pytest.raises(ValueError, match=r"say which: gb\.calibrate\(..., outputs=\('u',\)\)"):
+        gb.calibrate(gb.mlp(problem, [4]), x, x)
+    with pytest.raises(ValueError, match=r"got \(40, 3\) beside \(40, 2\)\.$"):
+        gb.calibrate(lambda x: np.c_[x, x], x, np.c_[x, x, x])

@@ -181,3 +181,20 @@ def test_a_hole_stays_blank_and_names_are_drawn() -> None:
         gb.plot.band(line, output="p")
     with pytest.raises(ValueError, match="There is no output 'q'"):
         gb.plot.band(named, output="q")
+
+
+def test_more_than_two_axes_are_drawn_as_a_slice() -> None:
+    x = np.random.default_rng(0).uniform(size=(30, 3))
+    band = gb.Band(x, np.zeros(30), np.zeros(30), np.ones(30), 0.9)
+    cure = r"got (shape )?\(30, 3\). Draw a slice: .* gb\.plot\.heatmap\(x\[:, :2\], values\)"
+    for draw in (lambda: gb.plot.heatmap(x, X), lambda: gb.plot.width(band)):
+        with pytest.raises(ValueError, match=cure) as caught:
+            draw()
+        assert "plot.width" not in str(caught.value)
+
+
+def test_the_domain_of_a_heatmap_is_a_shape() -> None:
+    problem = gb.problems.AllenCahn2D()
+    for given, message in ((problem, r"got AllenCahn2D.* Give problem\.domain"), ((0, 1), "got \\(0, 1\\)")):
+        with pytest.raises(TypeError, match=f"`domain` should be a shape, {message}"):
+            gb.plot.heatmap(GRID, GRID[:, 0], domain=given)  # type: ignore[arg-type]

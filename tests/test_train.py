@@ -37,7 +37,7 @@ DATA = Poisson1D().observe(60, noise=0.05, seed=1)
 
 
 def quick(**options: Any) -> Fitted:
-    settings: dict[str, Any] = dict(recipe=QUICK, progress=False, **options)
+    settings: dict[str, Any] = dict(recipe=QUICK, progress=False) | options
     return fit(Poisson1D(), mlp(1, [8, 8]), DATA, **settings)
 
 
@@ -138,6 +138,32 @@ def test_dtype_and_device_follow_the_arguments() -> None:
     assert quick().net.get_buffer("reach").tolist() == [0.5]
 
 
+@pytest.mark.parametrize("dtype", ["float64", np.float64, np.dtype("f8"), float])
+def test_a_dtype_may_be_called_by_its_name(dtype: Any) -> None:
+    fitted = quick(dtype=dtype, recipe=replace(QUICK, steps=1, finish=0))
+    assert next(fitted.net.parameters()).dtype == torch.float64
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"dtype": "float6"}, "`dtype` should be torch.float32 or torch.float64, got 'float6'"),
+        ({"dtype": np.int64}, "`dtype` should be torch.float32 or torch.float64"),
+        ({"dtype": torch.int64}, "got torch.int64"),
+        ({"dtype": np.complex128}, "`dtype` should be"),
+        ({"recipe": 100}, r"`recipe` should be gb\.Recipe\(steps=...\), got 100"),
+        ({"recipe": 0}, r"`recipe` should be gb\.Recipe\(steps=...\), got 0"),
+        ({"training_data": DATA.x}, r"should be gb\.Observations\(x, y\).* got Tensor of shape \(60, 1\)"),
+        ({"training_data": np.zeros((2, 2))}, r"got ndarray of shape \(2, 2\)"),
+        ({"training_data": []}, r"several of them in a list, or None, got \[\]"),
+        ({"training_data": [DATA, DATA.x]}, r"got Tensor of shape \(60, 1\) among them"),
+    ],
+)
+def test_settings_and_data_should_be_what_they_are_called(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        fit(Poisson1D(), mlp(1, [4]), progress=False, **options)
+
+
 def test_the_callback_sees_each_row() -> None:
     rows: list[tuple[int, dict[str, float]]] = []
     fitted = quick(callback=lambda step, row: rows.append((step, row)))
@@ -212,6 +238,30 @@ def test_what_is_not_finite_at_the_start_is_named(residual: Any, conditions: lis
     parts = {"residual": lambda self, x, u: residual(x, u), "conditions": lambda self: conditions}
     with pytest.raises((ValueError, TypeError), match=message):
         fit(type("Own", (Poisson1D,), parts)(), mlp(1, [4]), recipe=QUICK, progress=False)
+
+
+@pytest.mark.parametrize(
+    ("residual", "net", "message"),
+    [
+        (lambda x, u: u.laplacian.detach(), mlp(1, [4]), "no weight of the network changes it"),
+        (lambda x, u: x - 1, mlp(1, [4]), "no weight of the network changes it"),
+        (
+            lambda x, u: u.d("x", "x") + 1,
+            nn.Sequential(nn.Linear(1, 8), nn.ReLU(), nn.Linear(8, 1)),
+            "second derivatives, and those of this network are 0 everywhere, as with ReLU",
+        ),
+        (lambda x, u: u.laplacian, nn.Linear(1, 1), "are 0 everywhere"),
+    ],
+)
+def test_equations_that_the_network_cannot_meet_are_refused(residual: Any, net: Any, message: str) -> None:
+    own = type("Own", (Poisson1D,), {"residual": lambda self, x, u: residual(x, u)})()
+    with pytest.raises(ValueError, match=message):
+        fit(own, net, recipe=QUICK, progress=False)
+
+
+def test_first_derivatives_are_enough_for_an_equation_of_first_order() -> None:
+    own = type("Own", (Poisson1D,), {"residual": lambda self, x, u: u.d("x") - 1})()
+    fit(own, nn.Sequential(nn.Linear(1, 8), nn.ReLU(), nn.Linear(8, 1)), recipe=QUICK, progress=False)
 
 
 def test_observations_of_another_problem_are_refused() -> None:

@@ -182,3 +182,9 @@ def test_a_ball_holds_what_is_within_its_radius() -> None:
 def test_a_ball_of_tensors() -> None:
     ball = gb.NormBand(None, torch.zeros(2, 3), torch.tensor([1.0, 3.0]), lambda d: d.norm(dim=1), level=0.9)
     assert ball.contains(np.ones((2, 3))).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("outputs", [(0,), 0, [None]])
+def test_outputs_that_were_measured_have_names(outputs: Any) -> None:
+    with pytest.raises(TypeError, match=r"`outputs` should be names, such as \(\"u\", \"p\"\), got"):
+        gb.Observations([0.0, 1.0], [2.0, 3.0], outputs=outputs)

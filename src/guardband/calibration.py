@@ -97,6 +97,8 @@ def calibrate(
         prediction = ask(predictor, x)
     _refuse_randomness(predictor, x, prediction)
     y = copy(kind_of(prediction.mean, y))
+    if outputs is None:
+        _refuse_missing_outputs(predictor, prediction, y)
     used = _used(predictor, calibrator)
     _refuse_other_columns(used, columns)
     refuse_leaks(used, prediction.x, y)
@@ -193,6 +195,18 @@ def _refuse_randomness(predictor: Predictor, x: Any, prediction: Prediction) -> 
                 f"differs by up to {abs(a - among).max():.3g} when fewer are asked. A predictor should treat "
                 "each row by itself, in its order: no statistics of the batch, no sorting."
             )
+
+
+def _refuse_missing_outputs(predictor: Predictor, prediction: Prediction, y: Any) -> None:
+    """Of a model with more outputs than were measured, somebody has to say which were."""
+    had, given = tuple(prediction.mean.shape), tuple(y.shape)
+    if len(had) == len(given) == 2 and given[1] < had[1]:
+        known = predictor.field_names
+        some = tuple(range(given[1])) if known is None else known.outputs[: given[1]]
+        raise ValueError(
+            f"`y_cal` should have the shape of the predictions, got {given} beside {had}. Where not all "
+            f"outputs were measured, say which: gb.calibrate(..., outputs={some!r})."
+        )
 
 
 def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, Observations]:

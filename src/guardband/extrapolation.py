@@ -59,11 +59,11 @@ class Extrapolation:
     def __str__(self) -> str:
         if not self.known:
             return "The calibration points lie at one place, so how far is far cannot be told."
+        far = _percent(self.share)
         if not self.alarm:
-            far = f"{100 * self.share:.2g} %"
             return f"No more queries lie far out than chance allows: {far} (p = {self.p:.2g})."
         return (
-            f"{100 * self.share:.2g} % of the queries are farther from every calibration point than the "
+            f"{far} of the queries are farther from every calibration point than the "
             f"loneliest of those is from the others; on average queries are {self.ratio:.3g} times as far "
             f"from calibration points as those are from each other (p = {self.p:.2g}). There the band "
             "extrapolates: calibrate there, or say so."
@@ -137,6 +137,15 @@ def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) ->
     within_b = distances.sum() - within_a - 2 * across
     energy = 2 * across / (n * m) - within_a / n**2 - within_b / m**2
     return float(np.mean(energy >= energy[0] - 1e-12 * abs(energy[0])))
+
+
+def _percent(share: float) -> str:
+    """A share in percent, to two digits, or three where two would be a power of ten.
+
+    >>> _percent(1.0), _percent(0.996), _percent(0.034), _percent(0.0)
+    ('100 %', '99.6 %', '3.4 %', '0 %')
+    """
+    return f"{100 * share:.{2 if share < 0.995 else 3}g} %"
 
 
 def _points(a: ArrayLike, name: str) -> np.ndarray:

@@ -23,6 +23,11 @@ BLUE, ORANGE, GREY = "#1f5fa8", "#d9730d", "#5f6670"
 KINDS = {"this band": BLUE, "constant width": ORANGE, "before calibration": GREY}
 """The colors of bands that are compared, by how the names of their rows start."""
 
+SLICE = (
+    "Draw a slice: take points of a plane, with all coordinates but two held, and give the two that vary, as "
+    "in gb.plot.heatmap(x[:, :2], values)."
+)
+
 
 def band(
     band: Band,
@@ -102,7 +107,11 @@ def heatmap(
     """
     x, values = to_numpy(rows(x, "x")), np.asarray(to_numpy(values), float).reshape(-1)
     if x.shape != (len(values), 2):
-        raise ValueError(f"`x` should be ({len(values)}, 2) for a field, got {x.shape}.")
+        cure = f" {SLICE}" if x.shape[-1] > 2 else ""
+        raise ValueError(f"`x` should be ({len(values)}, 2) for a field, got {x.shape}.{cure}")
+    if domain is not None and not isinstance(domain, Domain):
+        cure = " Give problem.domain." if hasattr(domain, "domain") else ""
+        raise TypeError(f"`domain` should be a shape, got {domain!r:.80}.{cure}")
     known = np.isfinite(x).all(axis=1)  # of a frame, some numbers may be missing
     x, values = x[known], values[known]
     ax = _axes(ax)
@@ -194,6 +203,8 @@ def width(band: Band, *, output: int | str = 0, ax: Axes | None = None, **style:
     if band.x is not None and band.x.shape[-1] == 2:
         axes = axis_words(band.names, ["x0", "x1"])
         return heatmap(band.x, values, label=label, names=axes, ax=ax, **style)
+    if band.x is not None and band.x.shape[-1] > 2:
+        raise ValueError(f"A width is drawn over one axis or two, got shape {tuple(band.x.shape)}. {SLICE}")
     x = _points(band, 1)[:, 0]
     order = np.argsort(x)
     ax = _axes(ax)

@@ -100,8 +100,10 @@ class Observations:
         _set(self, x=finite(rows(self.x, "x"), "x"), y=finite(rows(self.y, "y"), "y"))
         _same_length("x", self.x, "y", self.y)
         if self.outputs is not None:
-            words = (self.outputs,) if isinstance(self.outputs, str) else tuple(self.outputs)
+            words = (self.outputs,) if isinstance(self.outputs, str | int) else tuple(self.outputs)
             _set(self, outputs=words)
+            if not all(isinstance(word, str) for word in words):
+                raise TypeError(f'`outputs` should be names, such as ("u", "p"), got {self.outputs!r:.80}.')
             if len({*words}) != self.y.shape[-1] or len(words) != self.y.shape[-1]:
                 said = ", ".join(map(str, words))
                 raise ValueError(f"`outputs` should name the {self.y.shape[-1]} columns of y, got {said}.")

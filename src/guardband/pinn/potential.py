@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from guardband.pinn.derivatives import Residual
+from guardband.pinn.given import tensors_of
 from guardband.pinn.jacobian import jacobian, value
 from guardband.pinn.likelihood import Likelihood, MeanSquares, Points, conditions_of, fixed_points
-from guardband.pinn.train import Fitted, tensors_of
+from guardband.pinn.train import Fitted
 from guardband.problems import Problem
 
 

@@ -6,7 +6,6 @@ import copy
 import math
 import os
 import shutil
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +15,20 @@ import torch
 from torch import Tensor, nn
 from tqdm.auto import tqdm
 
-from guardband.arrays import Array, rows, to_torch
+from guardband.arrays import Array, rows
 from guardband.kept import kept
 from guardband.models import call_model, evaluating
 from guardband.pinn import checkpoint as checkpoints
 from guardband.pinn import identity as identities
+from guardband.pinn.given import (
+    check_equation,
+    check_pair,
+    floats_of,
+    inner_of,
+    measured,
+    setting,
+    tensors_of,
+)
 from guardband.pinn.likelihood import (
     TERMS,
     Likelihood,
@@ -30,11 +38,10 @@ from guardband.pinn.likelihood import (
     conditions_of,
     fixed_points,
 )
-from guardband.pinn.networks import MLP, Constrained
+from guardband.pinn.networks import MLP
 from guardband.pinn.recipe import Recipe
 from guardband.problems import Problem
-from guardband.problems.base import as_problem
-from guardband.values import Names, Observations, output_names
+from guardband.values import Names, Observations
 
 
 @kept(optional=("problem",))
@@ -109,7 +116,7 @@ def fit(
     checkpoint: str | os.PathLike[str] | None = None,
     compile: bool | None = None,
     device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
+    dtype: torch.dtype | str | None = None,
     progress: bool = True,
 ) -> Fitted:
     """Train a copy of a network on an equation and, if there are any, on observations of its solution.
@@ -130,13 +137,11 @@ def fit(
     >>> fitted([0.25, 0.5]).shape
     (2, 1)
     """
-    likelihood, recipe = likelihood or Likelihood(), recipe or Recipe()
-    if not isinstance(likelihood, Likelihood):
-        raise TypeError(f"`likelihood` should be gb.Likelihood(data=...), got {likelihood!r}.")
-    _check_pair(problem, net)
+    check_pair(problem, net)
+    likelihood = setting(likelihood, Likelihood, "likelihood", "gb.Likelihood(data=...)")
+    recipe = setting(recipe, Recipe, "recipe", "gb.Recipe(steps=...)")
     data = measured(problem, training_data)
-    _warn_outside(problem, data)
-    run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, dtype)
+    run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, floats_of(dtype))
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
     if path is not None and os.path.lexists(path):
@@ -183,6 +188,7 @@ class _Run:
         placing = None if recipe.even else self.generator
         self.full = fixed_points(problem, self.net, self.data, recipe.n_interior, recipe.n_boundary, placing)
         check_shapes(problem, self.net, self.full)
+        check_equation(problem, self.net, self.full.inside)
         size = float(self.data[1].square().nanmean().sqrt()) if len(self.data[1]) else 1.0
         self.given, self.likelihood = likelihood, likelihood.completed(problem, size or 1.0)
         compile = self._pays() if compile is None else compile
@@ -358,82 +364,12 @@ class _Run:
         return [self.generator, *(m.generator for m in self.net.modules() if isinstance(m, MLP))]
 
 
-def tensors_of(problem: Problem, training_data: Observations | None, net: nn.Module) -> tuple[Tensor, Tensor]:
-    """The observations as tensors like the network's weights; none are two empty ones."""
-    like = next(net.parameters())
-    d, outputs = problem.domain.d, problem.names.outputs
-    if training_data is None:
-        return like.new_zeros(0, d), like.new_zeros(0, len(outputs))
-    x, y = (to_torch(part).to(like) for part in training_data)
-    if x.shape[1] != d or y.shape[1] != len(outputs):
-        raise ValueError(
-            f"Observations of this problem have {d} coordinates and {len(outputs)} outputs "
-            f"({', '.join(outputs)}), got x {tuple(x.shape)} and y {tuple(y.shape)}. Where only some outputs "
-            f"were measured, say which: gb.Observations(x, y, outputs={outputs[:1]!r})."
-        )
-    return x, y
-
-
-def measured(problem: Problem, given: Observations | Sequence[Observations] | None) -> Observations | None:
-    """All that was measured as one table of all outputs, NaN where one was not."""
-    if given is None:
-        return None
-    if isinstance(given, Observations):
-        sets = [given]
-    elif all(isinstance(part, Observations) for part in given):
-        sets = list(given)
-    else:
-        sets = [Observations(*given)]  # type: ignore[arg-type]
-    if len(sets) == 1 and sets[0].outputs is None:
-        return sets[0]
-    return Observations.together(sets, problem.names.outputs)
-
-
-def _warn_outside(problem: Problem, data: Observations | None) -> None:
-    """Columns in another order and other units put measurements where the equation does not hold."""
-    if data is None or not len(data.x):
-        return
-    x = to_torch(data.x).detach().double().cpu()
-    outside = problem.domain.clearly_outside(x)
-    if outside.any():
-        first = ", ".join(f"{value:.4g}" for value in x[outside][0].tolist())
-        warnings.warn(
-            f"{int(outside.sum())} of {len(x)} measurements lie outside of the domain, the first at "
-            f"({first}). Look at their units, and at the order of the columns: "
-            f"{', '.join(problem.names.axes)}.",
-            stacklevel=3,
-        )
-
-
-def _inner(net: nn.Module) -> nn.Module:
-    """The network inside a hard constraint, or the network itself."""
-    return net.net if isinstance(net, Constrained) else net
-
-
-def _check_pair(problem: Problem, net: nn.Module) -> None:
-    """A network is one, and made by `mlp` it should have the problem's coordinates and outputs."""
-    if isinstance(problem, nn.Module) and isinstance(net, Problem):
-        raise TypeError("The problem comes first, then the network: gb.fit(problem, net, ...).")
-    problem = as_problem(problem)
-    if not isinstance(net, nn.Module):
-        raise TypeError(f"`net` should be a torch module, such as gb.mlp(problem), got {net!r:.80}.")
-    inner, names = _inner(net), problem.names
-    d, m = len(names.axes), len(names.outputs)
-    if isinstance(inner, MLP) and (inner.sizes[0], inner.sizes[-1]) != (d, m):
-        raise ValueError(
-            f"{type(problem).__name__} has {d} coordinates ({', '.join(names.axes)}) and {m} outputs "
-            f"({', '.join(names.outputs)}), the network {inner.sizes[0]} and {inner.sizes[-1]}. "
-            f"gb.mlp(problem) fits it; other outputs are said in the problem: outputs = "
-            f"{output_names(inner.sizes[-1])!r}."
-        )
-
-
 def _copied(
     net: nn.Module, problem: Problem, device: torch.device | str | None, dtype: torch.dtype | None
 ) -> nn.Module:
     """A copy of the network on its device, in its dtype, with its inputs scaled to the domain."""
     net = copy.deepcopy(net).to(device=device, dtype=dtype)
-    inner = _inner(net)
+    inner = inner_of(net)
     if isinstance(inner, MLP):
         inner.set_domain(problem.domain)
         inner.names = problem.names
