@@ -67,7 +67,7 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
         _check(band, group, folder, probes)
         group.attrs["complete"] = "no"
     else:
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        if folder.exists() and not _only_unfinished(folder):
             raise ValueError(f"{folder} holds something else; nothing there is touched. Write elsewhere.")
         batch = batch or band.tuned_batch()
         attributes = band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
@@ -87,6 +87,11 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
             )
     _note_store(band, group, folder, about)
     return batch
+
+
+def _only_unfinished(folder: Path) -> bool:
+    """Whether a folder is empty but for what a writer that was killed at its very first file left there."""
+    return folder.is_dir() and all(UNFINISHED.fullmatch(file.name) for file in folder.iterdir())
 
 
 def finish(folder: Path) -> None:
