@@ -417,7 +417,7 @@ def of_any_points(contains: Contains) -> Contains:
     def asked(self: Domain, x: ArrayLike) -> Array:
         points = to_torch(rows(x, "x"))
         if points.ndim != 2 or points.shape[1] != self.d:
-            raise ValueError(f"`x` should be points (n, {self.d}), got shape {tuple(points.shape)}.")
+            raise ValueError(f"`x` should be points (n, {self.d}), got shape {tuple(np.shape(x))}.")
         found = contains(self, points)
         return found if isinstance(x, Tensor) else found.numpy()
 

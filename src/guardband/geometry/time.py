@@ -207,7 +207,7 @@ def _check_factors(shape: Domain, time: object) -> None:
     if len(shape.space) < shape.d:
         raise TypeError(
             f"The first factor should be a shape in space, gb.Segment(0, 1) * gb.Time(0, 5), got {said}: "
-            "it has a time axis already."
+            f"{type(shape).__name__} has a time axis already."
         )
     if not isinstance(time, Time):
         raise TypeError(
