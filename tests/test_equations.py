@@ -18,8 +18,8 @@ from torch import Tensor
 
 import guardband as gb
 from equations import ALL, Burgers, Cylinder, Heat, Kovasznay, TwoSpecies
+from guardband.pinn.given import measured, tensors_of
 from guardband.pinn.likelihood import MeanSquares, conditions_of, fixed_points
-from guardband.pinn.train import measured, tensors_of
 from guardband.problems import AutogradField, Field, Problem
 
 QUICK = gb.Recipe(steps=20, finish=0, n_boundary=64)

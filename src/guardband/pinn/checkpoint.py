@@ -57,19 +57,20 @@ def damaged(path: Path, why: str) -> DamagedCheckpoint:
     return DamagedCheckpoint(f"{path} is not a checkpoint of guardband: {why}. Delete it to start anew.")
 
 
-def check_memory(optimizer: torch.optim.Optimizer, memory: dict[int, dict[str, Any]]) -> None:
-    """Refuse what an optimizer cannot remember: torch takes whatever it is given, and stumbles later."""
+def wrong_with(optimizer: torch.optim.Optimizer, memory: dict[int, dict[str, Any]]) -> str:
+    """What an optimizer cannot remember, or nothing: torch takes whatever it is given, and stumbles later."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     adam = isinstance(optimizer, torch.optim.Adam)
     for number, known in memory.items():
         sizes = {1, parameters[number].numel() if adam else sum(part.numel() for part in parameters)}
         if number >= len(parameters) or (adam and {*known} != {"step", "exp_avg", "exp_avg_sq"}):
-            raise ValueError(f"the optimizer remembers {sorted(known)} of parameter {number}")
+            return f"the optimizer remembers {sorted(known)} of parameter {number}"
         for name, value in known.items():
             for one in value if isinstance(value, list) else [value]:
                 number_or_none = not adam and (one is None or isinstance(one, int | float))
                 if not (one.numel() in sizes if isinstance(one, Tensor) else number_or_none):
-                    raise ValueError(f"the optimizer's `{name}` is not of this network")
+                    return f"the optimizer's `{name}` is not of this network"
+    return ""
 
 
 def _body(path: Path, data: bytes) -> bytes:

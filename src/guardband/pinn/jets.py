@@ -123,9 +123,14 @@ class Layers(NamedTuple):
 class Block:
     """A jet in memory of its own, with its views."""
 
+    whole: Tensor
+    flat: Tensor
+    channels: tuple[Tensor, ...]
+    value: Tensor
+    rest: Tensor
+
     def __init__(self, whole: Tensor) -> None:
-        self.whole, self.flat = whole, whole.flatten(0, 1)
-        self.channels = whole.unbind()
+        self.whole, self.flat, self.channels = whole, whole.flatten(0, 1), whole.unbind()
         self.value, self.rest = whole[0], whole[1:]
 
 

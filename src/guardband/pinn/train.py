@@ -353,7 +353,8 @@ class _Run:
         self.history = state["history"]
         self.net.load_state_dict(state["net"])
         for optimizer, stored in ((self.adam, state["adam"]), (self.lbfgs, state["lbfgs"])):
-            checkpoints.check_memory(optimizer, stored["state"])
+            if wrong := checkpoints.wrong_with(optimizer, stored["state"]):
+                raise ValueError(wrong)
             settings = optimizer.state_dict()["param_groups"]  # ours: those of the recipe
             optimizer.load_state_dict({"state": stored["state"], "param_groups": settings})
         for generator, stored in zip(self._generators(), state["generators"], strict=True):
