@@ -12,7 +12,7 @@ from guardband.geometry import Segment
 from guardband.pinn import jets
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
-from guardband.pinn.jets import Jet, Pool
+from guardband.pinn.jets import Jet, Memory
 from guardband.pinn.likelihood import MeanSquares, fixed_points
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.problems import (
@@ -100,15 +100,15 @@ def test_jets_equal_autograd_whatever_the_depth_and_width(
 
 
 def test_memory_is_used_again_and_bounded() -> None:
-    pool, like = Pool(), torch.zeros(1)
-    kept = pool.take(like, 3, 10, [4, 4])
-    assert pool.take(like, 3, 10, [4, 4])[0] is not kept[0]
+    memory, like = Memory(), torch.zeros(1)
+    kept = memory.take(like, 3, 10, [4, 4])
+    assert memory.take(like, 3, 10, [4, 4])[0] is not kept[0]
     first = kept[0]
     del kept
-    assert pool.take(like, 3, 10, [4, 4])[0] is first
+    assert memory.take(like, 3, 10, [4, 4])[0] is first
     for n in range(100):
-        pool.take(like, 3, n, [4])
-    assert len(pool._free) <= 8
+        memory.take(like, 3, n, [4])
+    assert len(memory._free) <= 8
 
 
 def test_plain_sequential_networks_go_by_jets_too() -> None:

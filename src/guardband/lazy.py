@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from importlib import import_module
 from types import ModuleType
 from typing import Any
+
+_LOCK = threading.RLock()
+
+
+@contextmanager
+def _in_turn() -> Iterator[None]:
+    """One thread after the other: two that import a package from two ends can stop each other.
+
+    Python then goes on with half a module. Nobody waits here for ever, since others may hold what we need.
+    """
+    mine = _LOCK.acquire(timeout=60)
+    try:
+        yield
+    finally:
+        if mine:
+            _LOCK.release()
 
 
 def names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
@@ -25,9 +43,12 @@ def names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any
     def get(name: str) -> Any:
         if name not in home:
             raise AttributeError(f"Module {package!r} has no attribute {name!r}.", name=name, obj=this)
+        module = f"{package}.{name}" if home[name] == package else home[name]
+        with _in_turn():
+            imported = import_module(module)
         if home[name] == package:
-            return import_module(f"{package}.{name}")
-        found = getattr(import_module(home[name]), name)
+            return imported
+        found = getattr(imported, name)
         setattr(this, name, found)
         return found
 

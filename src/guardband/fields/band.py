@@ -86,11 +86,11 @@ def band_over(
             )
         grid = mesh.points[:, : calibrated.prediction.x.shape[1]]
     if isinstance(grid, Mapping):
-        inputs = _in_order(list(grid), () if known is None else known.axes)
-        axes = {name: to_numpy(floats(grid[name], name)).astype(dtype) for name in inputs}
+        axes = {name: to_numpy(floats(values, name)).astype(dtype) for name, values in grid.items()}
         if not axes or any(values.ndim != 1 or not len(values) for values in axes.values()):
             shapes = {name: values.shape for name, values in axes.items()}
             raise ValueError(f"`grid` should map names to coordinates (n,), one axis each, got {shapes}.")
+        axes = {name: axes[name] for name in _in_order(list(axes), () if known is None else known.axes)}
     else:
         axes = {"point": to_numpy(rows(grid, "grid")).astype(dtype)}
     if not parts or set(parts) - {*PARTS, "width"}:

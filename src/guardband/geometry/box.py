@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from guardband.geometry import smooth
 from guardband.geometry.domain import Domain, Piece, Placed, as_generator, axis_names, count, of_any_points
+from guardband.geometry.smooth import both, nearest, trimmed
 
 FACES: dict[int, tuple[tuple[str, str], ...]] = {
     1: (("left", "right"),),
@@ -109,12 +109,12 @@ class Box(Domain):
         for axis, side in ends:
             others = [self._across(x, other) for other in range(self.d) if other != axis]
             plane = self._within(x, axis, side)
-            faces.append(smooth.trimmed(plane, smooth.both(*others)) if others else plane.abs())
-        return smooth.nearest(*faces)
+            faces.append(trimmed(plane, both(*others)) if others else plane.abs())
+        return nearest(*faces)
 
     def depth(self, x: Tensor) -> Tensor:
         """Positive between the ends of all axes."""
-        return smooth.both(*(self._across(x, axis) for axis in range(self.d)))
+        return both(*(self._across(x, axis) for axis in range(self.d)))
 
     def _within(self, x: Tensor, axis: int, side: int) -> Tensor:
         """How far inside of one end of an axis, (n, 1)."""

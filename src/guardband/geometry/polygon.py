@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from guardband import extras
-from guardband.geometry import smooth
 from guardband.geometry.domain import Domain, Piece, edge, of_any_points
+from guardband.geometry.smooth import nearest, trimmed
 
 Corners: TypeAlias = Sequence[Sequence[float]]
 
@@ -114,7 +114,7 @@ class Polygon(Domain):
             for word, start, end in zip(words, corners, (*corners[1:], corners[0]), strict=True):
                 if word in on:
                     found.append(_to_edge(x, x.new_tensor(start), x.new_tensor(end)))
-        return smooth.nearest(*found)
+        return nearest(*found)
 
     def depth(self, x: Tensor) -> Tensor:
         """The distance to all edges, negative outside."""
@@ -128,7 +128,7 @@ def _to_edge(x: Tensor, start: Tensor, end: Tensor) -> Tensor:
     length = along.norm()
     middle = x - (start + end) / 2
     aside = ((middle[:, 0] * along[1] - middle[:, 1] * along[0]) / length)[:, None]
-    return smooth.trimmed(aside, ((length / 2) ** 2 - middle.square().sum(1, keepdim=True)) / length)
+    return trimmed(aside, ((length / 2) ** 2 - middle.square().sum(1, keepdim=True)) / length)
 
 
 def _pairs(corners: Corners, name: str) -> tuple[tuple[float, float], ...]:

@@ -12,8 +12,8 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from guardband.geometry import smooth
 from guardband.geometry.domain import Domain, Piece, of_any_points
+from guardband.geometry.smooth import both, either, nearest, trimmed
 
 Ends: TypeAlias = tuple[float, ...]
 Choice: TypeAlias = Callable[[float, float], float]
@@ -82,16 +82,16 @@ class Combination(Domain):
             distance = shape.smooth_distance(x, mine, anywhere=anywhere or hole or self.how == "or")
             if anywhere or self.how == "or":  # what the other shape hides of a part is left out
                 within = hole or self.how == "and"
-                distance = smooth.trimmed(distance, other.depth(x) if within else -other.depth(x))
+                distance = trimmed(distance, other.depth(x) if within else -other.depth(x))
             found.append(distance)
-        return smooth.nearest(*found)
+        return nearest(*found)
 
     def depth(self, x: Tensor) -> Tensor:
         """Positive in the whole."""
         first, second = self.first.depth(x), self.second.depth(x)
         if self.how == "or":
-            return smooth.either(first, second)
-        return smooth.both(first, second if self.how == "and" else -second)
+            return either(first, second)
+        return both(first, second if self.how == "and" else -second)
 
     def pieces(self) -> list[Piece]:
         """What is seen of both boundaries; where they are the same, the first one's."""

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from guardband.pinn.activations import ACTIVATIONS, function_of
-from guardband.pinn.jets import Channels, Jet, Layers, Pool
+from guardband.pinn.jets import Channels, Jet, Layers, Memory
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import AutogradField, Field, Names
 from guardband.problems.field import Columns, pick
@@ -102,7 +102,7 @@ def differentiate(
         return lambda x: ConstrainedField(inner(x), net.lift, net.bubble, x)
     if needs.only_value:
         return lambda x: JetField(net, x, net(x)[None], Channels(), names)
-    pool = Pool()
+    memory = Memory()
     channels = needs.channels()
 
     def jet_field(x: Tensor) -> Field:
@@ -110,7 +110,7 @@ def differentiate(
         if plan is None or channels is None:
             return AutogradField(net, x, names)
         points, layers = plan
-        jet = Jet.apply(points, layers, channels, pool, compile, *layers.weights, *layers.biases)
+        jet = Jet.apply(points, layers, channels, memory, compile, *layers.weights, *layers.biases)
         return JetField(net, x, jet, channels, names)
 
     return jet_field

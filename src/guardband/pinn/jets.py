@@ -134,7 +134,7 @@ class Block:
         self.value, self.rest = whole[0], whole[1:]
 
 
-class Pool:
+class Memory:
     """Memory that is taken once and used at every step; asking the system for it anew costs more."""
 
     def __init__(self) -> None:
@@ -400,8 +400,8 @@ def compiled_passes() -> tuple[Callable[..., Any], Callable[..., Any]]:
 class Jet(torch.autograd.Function):
     """The jet of an MLP as one differentiable function of its weights and biases.
 
-    `Jet.apply(x, layers, channels, pool, compile, *weights, *biases) -> (channels, n, m)`. It can be
-    differentiated once; torch says so when asked for more. `pool` keeps memory between steps.
+    `Jet.apply(x, layers, channels, memory, compile, *weights, *biases) -> (channels, n, m)`. It can be
+    differentiated once; torch says so when asked for more. `memory` is kept between steps.
     """
 
     @staticmethod
@@ -410,7 +410,7 @@ class Jet(torch.autograd.Function):
         x: Tensor,
         layers: Layers,
         channels: Channels,
-        pool: Pool,
+        memory: Memory,
         compile: bool,
         *parameters: Tensor,
     ) -> Tensor:
@@ -429,19 +429,19 @@ class Jet(torch.autograd.Function):
                 outputs, tape = compiled_passes()[0](piece, part, channels)
                 outputs = torch.stack(outputs)
             else:
-                memory = [pool.take(x, len(channels), n, widths) for _ in range(2)]
-                tape = Tape(memory[0], memory[1], [])
+                before, after = (memory.take(x, len(channels), n, widths) for _ in range(2))
+                tape = Tape(before, after, [])
                 outputs = forward_pass(piece, part, channels, tape)
             pieces.append(outputs)
             kept.append((piece, part, tape))
-        ctx.kept = kept, channels, pool, compile
+        ctx.kept = kept, channels, memory, compile
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients of all weights and biases, summed over the tiles."""
-        kept, channels, pool, compile = ctx.kept
+        kept, channels, memory, compile = ctx.kept
         (grad,) = grads
         totals: list[Tensor] = []
         start = 0
@@ -453,7 +453,7 @@ class Jet(torch.autograd.Function):
                 terms = compiled_passes()[1](list(outer.unbind()), piece, part, channels, tape)
             else:
                 widths = [len(weight) for weight in part.weights[:-1]]
-                backs = pool.take(piece, len(channels), n, widths)
+                backs = memory.take(piece, len(channels), n, widths)
                 terms = reverse_pass(outer, piece, part, channels, tape, backs)
             totals = [a.add_(b) for a, b in zip(totals, terms, strict=True)] if totals else list(terms)
         return (None, None, None, None, None, *totals)

@@ -18,8 +18,7 @@ from tqdm.auto import tqdm
 from guardband.arrays import Array, rows
 from guardband.kept import kept
 from guardband.models import call_model, evaluating
-from guardband.pinn import checkpoint as checkpoints
-from guardband.pinn import identity as identities
+from guardband.pinn.checkpoint import damaged, read, write, wrong_with
 from guardband.pinn.given import (
     check_equation,
     check_pair,
@@ -29,6 +28,7 @@ from guardband.pinn.given import (
     setting,
     tensors_of,
 )
+from guardband.pinn.identity import differences, hash_of, of_network, of_problem, settings_of
 from guardband.pinn.likelihood import (
     TERMS,
     Likelihood,
@@ -145,7 +145,7 @@ def fit(
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
     if path is not None and os.path.lexists(path):
-        run.load(checkpoints.read(path, at_most=run.most_bytes()), identity, path)
+        run.load(read(path, at_most=run.most_bytes()), identity, path)
     total = recipe.steps + recipe.finish
     with tqdm(total=total, initial=run.step, disable=not progress, desc="fit", unit="step") as bar:
         for row in run:
@@ -154,7 +154,7 @@ def fit(
             if callback is not None:
                 callback(run.step, row)
             if path is not None:
-                checkpoints.write(path, run.state() | {"identity": identity})
+                write(path, run.state() | {"identity": identity})
         bar.total = run.step
     if path is not None:
         path.unlink(missing_ok=True)
@@ -321,12 +321,12 @@ class _Run:
     def identity(self) -> dict[str, Any]:
         """What makes a run the one that it is, asked before it begins."""
         return {
-            "data": identities.hash_of(*self.data),
-            "network": identities.of_network(self.net, self.problem.domain),
-            "problem": identities.of_problem(self.problem, self.net),
-            "recipe": identities.settings_of(self.recipe),
-            "likelihood": identities.settings_of(self.given),
-            "seed": identities.settings_of(self.seed),
+            "data": hash_of(*self.data),
+            "network": of_network(self.net, self.problem.domain),
+            "problem": of_problem(self.problem, self.net),
+            "recipe": settings_of(self.recipe),
+            "likelihood": settings_of(self.given),
+            "seed": settings_of(self.seed),
         }
 
     def most_bytes(self) -> int:
@@ -337,7 +337,7 @@ class _Run:
     def load(self, state: Any, identity: dict[str, Any] | None, path: Path) -> None:
         """Go on from a checkpoint of the same run."""
         before = state.get("identity") if isinstance(state, dict) else None
-        other = identities.differences(identity or {}, before)
+        other = differences(identity or {}, before)
         if other:
             raise ValueError(
                 f"The checkpoint {path} is of another run: it has another {' and another '.join(other)}. "
@@ -346,14 +346,14 @@ class _Run:
         try:
             self._restore(state)
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-            raise checkpoints.damaged(path, str(error)) from error
+            raise damaged(path, str(error)) from error
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.step, self.done, self.start = state["step"], state["done"], state["start"]
         self.history = state["history"]
         self.net.load_state_dict(state["net"])
         for optimizer, stored in ((self.adam, state["adam"]), (self.lbfgs, state["lbfgs"])):
-            if wrong := checkpoints.wrong_with(optimizer, stored["state"]):
+            if wrong := wrong_with(optimizer, stored["state"]):
                 raise ValueError(wrong)
             settings = optimizer.state_dict()["param_groups"]  # ours: those of the recipe
             optimizer.load_state_dict({"state": stored["state"], "param_groups": settings})
