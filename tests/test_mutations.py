@@ -16,6 +16,7 @@ import tempfile
 import threading
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -452,6 +453,24 @@ def test_mutations_end_in_the_proper_error(name: str) -> None:
     counts = survive(name, 30)
     looked_at_only = FORMATS[name].use in (tabulated, looked_at)  # what is wrong is said, not raised
     assert sum(counts.values()) == 30 and (counts["refused"] or looked_at_only)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [
+        *(("pack", k) for k in (185, 822, 2042)),
+        *(("checkpoint", k) for k in (1922, 2333, 2407)),
+        ("onnx", 772),
+    ],
+)
+def test_cases_that_once_went_wrong_end_well(name: str, case: int, tmp_path: Path) -> None:
+    """Those of the hundred thousand that found something: pages of output, forged optimizers, noise."""
+    kind, folder = FORMATS[name], tmp_path / "f"
+    folder.mkdir()
+    kind.make(folder)
+    changed(name, folder, files_of(folder), case)
+    with suppress(*kind.proper):
+        kind.use(folder)
 
 
 @pytest.mark.long
