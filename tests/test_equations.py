@@ -420,6 +420,21 @@ def test_shapes_without_a_smooth_distance_say_so() -> None:
         gb.Constrained.of(free, gb.mlp(free, [4]))
 
 
+def test_hard_conditions_whose_values_have_no_slopes_are_refused() -> None:
+    problem = Heat()
+
+    def by_numpy(x: Tensor) -> Any:
+        return np.sin(x.detach().numpy()[:, :1])
+
+    def starting(value: Any) -> gb.Problem:
+        return type("Own", (Heat,), {"conditions": lambda self: [gb.Initial(value)]})()
+
+    for value in (lambda x: 3.0, lambda x: torch.sin(x[:, :1])):
+        gb.Constrained.of(starting(value), gb.mlp(problem, [4]))
+    with pytest.raises(ValueError, match="The value of Initial varies, and torch cannot differentiate it"):
+        gb.Constrained.of(starting(by_numpy), gb.mlp(problem, [4]))
+
+
 # What is measured.
 
 

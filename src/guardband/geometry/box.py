@@ -10,7 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from guardband.geometry.domain import Domain, Piece, Placed, as_generator, axis_names, count, of_any_points
+from guardband.geometry.arguments import as_generator, count, of_any_points
+from guardband.geometry.domain import Domain, Piece, Placed, axis_names
 from guardband.geometry.smooth import both, nearest, trimmed
 
 FACES: dict[int, tuple[tuple[str, str], ...]] = {

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from guardband.arrays import ArrayLike, to_torch
-from guardband.geometry.domain import Boundary, Domain, How, Piece, as_generator, count
+from guardband.geometry.arguments import as_generator, count
+from guardband.geometry.domain import Boundary, Domain, How, Piece
 from guardband.geometry.time import TimeSpan
 
 
@@ -108,8 +109,8 @@ class PointCloud(Domain):
     def __mul__(self, time: object) -> TimeSpan:
         """Refused, for the same reason."""
         raise TypeError(
-            "A point cloud cannot be multiplied with time: it has points, and no surface between them that "
-            "there could be at all times. Use a Mesh or a Polygon."
+            "A point cloud cannot be multiplied with time: it has points, and no surface between them to "
+            "extend over time. Use a Mesh or a Polygon."
         )
 
     def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:

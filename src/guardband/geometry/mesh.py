@@ -16,7 +16,8 @@ from scipy.sparse.csgraph import connected_components
 from torch import Tensor
 
 from guardband import extras
-from guardband.geometry.domain import Domain, Piece, Placed, of_any_points
+from guardband.geometry.arguments import of_any_points
+from guardband.geometry.domain import Domain, Piece, Placed
 from guardband.geometry.rays import Rays
 
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from guardband import extras
-from guardband.geometry.domain import Domain, Piece, edge, of_any_points
+from guardband.geometry.arguments import of_any_points
+from guardband.geometry.domain import Domain, Piece, edge
 from guardband.geometry.smooth import nearest, trimmed
 
 Corners: TypeAlias = Sequence[Sequence[float]]

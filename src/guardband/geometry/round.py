@@ -10,7 +10,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.geometry.domain import Domain, Piece, Placed, of_any_points
+from guardband.geometry.arguments import of_any_points
+from guardband.geometry.domain import Domain, Piece, Placed
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from guardband.geometry.domain import Domain, Piece, of_any_points
+from guardband.geometry.arguments import of_any_points
+from guardband.geometry.domain import Domain, Piece
 from guardband.geometry.smooth import both, either, nearest, trimmed
 
 Ends: TypeAlias = tuple[float, ...]

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from guardband.geometry.domain import Domain, Piece, Placed, as_generator, count, of_any_points
+from guardband.geometry.arguments import as_generator, count, of_any_points
+from guardband.geometry.domain import Domain, Piece, Placed
 
 
 @dataclass(frozen=True)

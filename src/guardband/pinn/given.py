@@ -110,7 +110,7 @@ def floats_of(dtype: object) -> torch.dtype | None:
 
 
 def check_pair(problem: Problem, net: nn.Module) -> None:
-    """A network is one, and made by `mlp` it should have the problem's coordinates and outputs."""
+    """Refuse what is no network, and one by `mlp` with other coordinates or outputs than the problem's."""
     if isinstance(problem, nn.Module) and isinstance(net, Problem):
         raise TypeError("The problem comes first, then the network: gb.fit(problem, net, ...).")
     problem = as_problem(problem)

@@ -126,7 +126,7 @@ def _points_for(function: Function, given: ArrayLike, name: str) -> Tensor:
 
 
 def as_problem(given: object) -> Problem:
-    """A problem as it is; refused if it is none, or says not where it lives."""
+    """A problem as it is; anything else, and one without a domain, is refused."""
     if isinstance(given, type) and issubclass(given, Problem):
         raise TypeError(
             f"`problem` should be made before it is used, {given.__name__}(), got the class itself."

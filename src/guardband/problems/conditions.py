@@ -13,7 +13,7 @@ from torch import Tensor
 
 from guardband.arrays import ArrayLike, to_numpy, to_torch
 from guardband.geometry import Boundary, Domain
-from guardband.geometry.domain import named_parts
+from guardband.geometry.arguments import named_parts
 from guardband.problems.field import Field
 from guardband.values import position
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from guardband.problems.base import Problem, as_problem, conditions_in
-from guardband.problems.conditions import Condition
+from guardband.problems.conditions import Condition, Function
 
 NEAR = 1e-12
 """A share of the extent: closer than this two parts of the boundary are not told apart."""
@@ -40,6 +40,8 @@ class Hard:
                 "with names, and Initial can."
             )
         self._conditions = [conditions[i] for i in self.met]
+        for one, (value, _) in zip(self._conditions, self._exact, strict=True):
+            _check_slopes(type(one).__name__, value, problem)
         self._parts = [one.parts(problem.domain) for one in self._conditions]
         self._columns = [self._outputs(one) for one in self._conditions]
         x = problem.domain.quasi(256, dtype=torch.float64)
@@ -90,3 +92,13 @@ class Hard:
 
     def _distances(self, x: Tensor) -> list[Tensor]:
         return [self._distance(i, x) / scale for i, scale in enumerate(self._scales)]
+
+
+def _check_slopes(name: str, value: Function, problem: Problem) -> None:
+    """The lift is differentiated, so what varies has to be made by torch from x."""
+    found = value(problem.domain.quasi(16, dtype=torch.float64).requires_grad_())
+    if not found.requires_grad and bool((found != found[:1]).any()):
+        raise ValueError(
+            f"The value of {name} varies, and torch cannot differentiate it: it was made by numpy or after "
+            ".detach(). Write it in torch, or let the network learn the condition, without gb.Constrained."
+        )
