@@ -1,6 +1,7 @@
-"""What the site takes from outside docs/: results with their pictures, the changelog, how to contribute."""
+"""What the site takes from outside docs/: public names, results with their pictures, the changelog."""
 
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,8 @@ def on_files(files: Files, config: Any) -> Files:
     for name, inside in PAGES.items():
         if (ROOT / name).exists():
             files.append(File.generated(config, inside, abs_src_path=str(ROOT / name)))
+    for name, text in runpy.run_path(str(ROOT / "docs/reference.py"))["pages"]().items():
+        files.append(File.generated(config, f"reference/{name}", content=text))
     return files
 
 

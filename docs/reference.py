@@ -1,15 +1,12 @@
-"""Write the pages of docs/reference, every public name by section: `python docs/reference.py`."""
+"""The reference of the site, made when it is built: every public name, by section."""
 
 import ast
 import importlib
 import inspect
 from collections.abc import Iterator
 from itertools import pairwise
-from pathlib import Path
 from types import ModuleType
 from typing import Any
-
-FOLDER = Path(__file__).parent / "reference"
 
 HEAD = """\
 # The public names
@@ -40,10 +37,17 @@ SECTIONS = {
     "Problems and training": """
         Problem problems.Field problems.AutogradField problems.Names
         Dirichlet Neumann Robin Periodic Initial PointValue problems.Condition
-        problems.Poisson1D problems.AllenCahn2D problems.Helmholtz3D problems.DampedOscillator
         problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.NoisyDisk
         problems.noise.Ring problems.noise.DiscAndCorner problems.noise.Front
         mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged
+    """,
+    "The catalogue": """
+        problems.Heat1D problems.Wave1D problems.Burgers1D problems.AllenCahn1D problems.KortewegDeVries
+        problems.Advection1D problems.KuramotoSivashinsky problems.ReactionDiffusion1D problems.LotkaVolterra
+        problems.Beam problems.VibratingBeam problems.Kovasznay problems.TaylorGreen2D problems.Cavity
+        problems.Cylinder problems.PoissonLShape problems.PlateWithHole problems.HeatDisk
+        problems.Poisson1D problems.AllenCahn2D problems.Helmholtz3D problems.DampedOscillator
+        problems.Reference
     """,
     "Look and check": """
         evaluate Evaluation evaluation.Row check Findings
@@ -84,7 +88,7 @@ def names() -> list[str]:
 
 
 def pages() -> dict[str, str]:
-    """What the files of docs/reference should hold: an index, and a page per section."""
+    """The pages by name: an index, and one for each section."""
     index = [HEAD]
     made = {}
     for title, section in SECTIONS.items():
@@ -151,10 +155,3 @@ def _below(module: ModuleType, word: str) -> Iterator[str]:
         target = node.target if isinstance(node, ast.AnnAssign) else None
         if isinstance(target, ast.Name) and target.id == word and isinstance(after, ast.Expr):
             yield inspect.cleandoc(ast.literal_eval(after.value))
-
-
-if __name__ == "__main__":
-    FOLDER.mkdir(exist_ok=True)
-    for file, text in pages().items():
-        (FOLDER / file).write_text(text)
-    print(f"docs/reference: {len(names())} names")

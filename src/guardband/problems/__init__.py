@@ -2,8 +2,31 @@
 
 from guardband.geometry import Box
 from guardband.problems import noise
-from guardband.problems.allen_cahn import AllenCahn2D
 from guardband.problems.base import Problem
+from guardband.problems.catalogue import (
+    Advection1D,
+    AllenCahn1D,
+    AllenCahn2D,
+    Beam,
+    Burgers1D,
+    Cavity,
+    Cylinder,
+    DampedOscillator,
+    Heat1D,
+    HeatDisk,
+    Helmholtz3D,
+    KortewegDeVries,
+    Kovasznay,
+    KuramotoSivashinsky,
+    LotkaVolterra,
+    PlateWithHole,
+    Poisson1D,
+    PoissonLShape,
+    ReactionDiffusion1D,
+    TaylorGreen2D,
+    VibratingBeam,
+    Wave1D,
+)
 from guardband.problems.conditions import (
     Condition,
     Dirichlet,
@@ -14,27 +37,44 @@ from guardband.problems.conditions import (
     Robin,
 )
 from guardband.problems.field import AutogradField, Field
-from guardband.problems.helmholtz import Helmholtz3D
-from guardband.problems.oscillator import DampedOscillator
-from guardband.problems.poisson import Poisson1D
+from guardband.problems.reference import Reference
 from guardband.values import Names
 
 __all__ = [
+    "Advection1D",
+    "AllenCahn1D",
     "AllenCahn2D",
     "AutogradField",
+    "Beam",
     "Box",
+    "Burgers1D",
+    "Cavity",
     "Condition",
+    "Cylinder",
     "DampedOscillator",
     "Dirichlet",
     "Field",
+    "Heat1D",
+    "HeatDisk",
     "Helmholtz3D",
     "Initial",
+    "KortewegDeVries",
+    "Kovasznay",
+    "KuramotoSivashinsky",
+    "LotkaVolterra",
     "Names",
     "Neumann",
     "Periodic",
+    "PlateWithHole",
     "PointValue",
     "Poisson1D",
+    "PoissonLShape",
     "Problem",
+    "ReactionDiffusion1D",
+    "Reference",
     "Robin",
+    "TaylorGreen2D",
+    "VibratingBeam",
+    "Wave1D",
     "noise",
 ]

@@ -18,6 +18,8 @@ from guardband.problems.field import Field
 class Poisson1D(Problem):
     """u'' = -pi^2 sin(pi x) on [0, 1] with u = 0 at both ends; the solution is sin(pi x).
 
+    Smooth, unique, and the easiest here.
+
     >>> import torch
     >>> import guardband as gb
     >>> problem = gb.problems.Poisson1D()

@@ -18,6 +18,9 @@ from guardband.problems.field import Field
 class Helmholtz3D(Problem):
     """laplacian(u) + k^2 u = f in [0, 1]^3, u = 0 on all faces; the solution is a product of sines.
 
+    Smooth. Where k^2 is a sum of three squares of multiples of pi, the cube resonates and the solution is
+    not unique: pi^2 (1 + 1 + 1) is the first. PINNs find large waves and miss fine ones.
+
     >>> import guardband as gb
     >>> gb.problems.Helmholtz3D(wavenumber=6.0).observe(600, noise=0.05)
     Observations(600 points, x (600, 3), y (600, 1))
