@@ -53,7 +53,8 @@ SECTIONS = {
         evaluate Evaluation evaluation.Row check Findings
         metrics.coverage metrics.sharpness metrics.interval_score metrics.relative_l2 metrics.acd
         metrics.acd_floor metrics.Floor
-        plot.band plot.width plot.heatmap plot.coverage_curve plot.trace
+        plot.overview plot.band plot.width plot.slices plot.heatmap plot.fields plot.coverage_curve
+        plot.history plot.trace
     """,
     "Keep and show": """
         save load kept ArtifactError store.manifest report export_onnx

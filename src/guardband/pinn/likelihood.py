@@ -174,8 +174,11 @@ class MeanSquares:
         self._rides = [line and not need.only_value and inside.cover(need) for need in needs]
         self._partly = bool(sample.y.isnan().any())
 
-    def __call__(self, points: Points) -> Tensor:
-        """The three mean squares; zero for a term without points."""
+    def __call__(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
+        """The three mean squares; zero for a term without points.
+
+        All misses are added to `seen`: of the data, of the equations, of each condition.
+        """
         edges = list(zip(self.conditions, points.edges, self._slopes, self._rides, strict=True))
         plain = [edge.points for _, edge, slope, _ in edges if slope is None]
         riders = [edge.points for _, edge, _, rides in edges if rides]
@@ -185,13 +188,18 @@ class MeanSquares:
         off = next(values) - points.y
         off = off.nan_to_num(0.0) if self._partly else off
         data = _mean_square(off) if len(points.x) else zero
-        physics = _mean_square(self.problem.misses(points.inside, next(fields)))
+        equations = self.problem.misses(points.inside, next(fields))
+        physics = _mean_square(equations)
         boundary = zero
+        misses = [off, equations]
         for condition, edge, slope, rides in edges:
             x = edge.points
             field = next(fields) if rides else self._value(x, next(values)) if slope is None else slope(x)
             field.normals = edge.normals
-            boundary = boundary + _mean_square(condition.residual(x, field))
+            misses.append(condition.residual(x, field))
+            boundary = boundary + _mean_square(misses[-1])
+        if seen is not None:
+            seen += [miss.detach() for miss in misses]
         return torch.stack([data, physics, boundary])
 
     def _value(self, x: Tensor, value: Tensor) -> Field:

@@ -40,6 +40,7 @@ from guardband.pinn.likelihood import (
 )
 from guardband.pinn.networks import MLP
 from guardband.pinn.recipe import Recipe
+from guardband.pinn.record import Record
 from guardband.problems import Problem
 from guardband.values import Names, Observations
 
@@ -56,6 +57,8 @@ class Fitted:
     Fitted(MLP of 25 weights, Poisson1D(), Observations(60 points, x (60, 1), y (60, 1)))
     >>> [row["step"] for row in fitted.history]
     [50.0, 100.0]
+    >>> list(fitted.terms[-1])
+    ['step', 'data', 'equation', 'Dirichlet']
     """
 
     net: nn.Module
@@ -64,6 +67,8 @@ class Fitted:
     likelihood: Likelihood
     recipe: Recipe
     history: list[dict[str, float]]
+    terms: tuple[dict[str, float], ...] = ()
+    """At the steps of the history, the mean square of each equation and condition by its name."""
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.net.parameters())
@@ -196,24 +201,26 @@ class _Run:
         self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
         self.lbfgs = self._lbfgs()
         self.step, self.done, self.history = 0, False, []
+        self.record, self.terms = Record(problem, self.net, self.full), list[dict[str, float]]()
         self.start: float | None = None
         self.good = copy.deepcopy(self.net.state_dict())
 
     def __iter__(self) -> Iterator[dict[str, float]]:
         """Train, giving a row of the history from time to time."""
         while self.step < self.recipe.steps:
-            squares = self._adam_step()
+            told = (self.step + 1) % EVERY == 0 or self.step + 1 == self.recipe.steps
+            misses = list[Tensor]() if told else None
+            squares = self._adam_step(misses)
             self.step += 1
-            if self.step % EVERY == 0 or self.step == self.recipe.steps:
-                yield self._row(squares)
+            if misses is not None:
+                yield self._row(squares, misses)
         while not self.done and self.step < self.recipe.steps + self.recipe.finish:
-            squares = self._lbfgs_steps()
-            yield self._row(squares)
+            yield self._row(*self._lbfgs_steps())
 
-    def _adam_step(self) -> Tensor:
+    def _adam_step(self, misses: list[Tensor] | None) -> Tensor:
         for group in self.adam.param_groups:
             group["lr"] = self.recipe.rate(self.step)
-        squares = self.mean_squares(self._points(self.recipe.batch))
+        squares = self.mean_squares(self._points(self.recipe.batch), misses)
         loss = self._weights(self.recipe.physics_factor(self.step)) @ squares
         self.adam.zero_grad()
         if self.start is None:
@@ -222,15 +229,16 @@ class _Run:
         self.adam.step()
         return squares.detach()
 
-    def _lbfgs_steps(self) -> Tensor:
+    def _lbfgs_steps(self) -> tuple[Tensor, list[Tensor]]:
         """EVERY iterations on the fixed points; done when they gain less than `min_improvement`."""
-        seen: list[Tensor] = []
+        seen, misses = list[Tensor](), list[Tensor]()
         weights = self._weights(1.0)
 
         def closure() -> Tensor:
             self.lbfgs.zero_grad()
             self._same_masks()
-            seen.append(self.mean_squares(self.full))
+            misses.clear()
+            seen.append(self.mean_squares(self.full, misses))
             loss = weights @ seen[-1]
             loss.backward()
             return loss
@@ -239,7 +247,7 @@ class _Run:
         before, after = (float(weights @ squares.detach()) for squares in (seen[0], seen[-1]))
         self.done = not after < (1 - self.recipe.min_improvement) * before
         self.step += EVERY
-        return seen[-1].detach()
+        return seen[-1].detach(), misses
 
     def _same_masks(self) -> None:
         """Dropout masks that stay while L-BFGS goes on, which cannot follow a loss that changes."""
@@ -264,7 +272,7 @@ class _Run:
         edges = [c.points(domain, batch, self.generator).to(self.like) for c in conditions]
         return Points(x, y, inside.to(self.like), tuple(edges))
 
-    def _row(self, squares: Tensor) -> dict[str, float]:
+    def _row(self, squares: Tensor, misses: list[Tensor]) -> dict[str, float]:
         """A row of the history, or the end of a run that ran away."""
         row = {"step": float(self.step), **dict(zip(TERMS, squares.tolist(), strict=True))}
         now = float(self._weights(1.0) @ squares)
@@ -280,6 +288,7 @@ class _Run:
             )
         row["loss"] = now
         self.history.append(row)
+        self.terms.append(self.record.row(self.step, misses))
         self.good = copy.deepcopy(self.net.state_dict())
         return row
 
@@ -303,7 +312,8 @@ class _Run:
     def fitted(self) -> Fitted:
         """The result so far."""
         net = copy.deepcopy(self.net).eval()
-        return Fitted(net, self.problem, self.training_data, self.likelihood, self.recipe, list(self.history))
+        told = list(self.history), tuple(self.terms)
+        return Fitted(net, self.problem, self.training_data, self.likelihood, self.recipe, *told)
 
     def state(self) -> dict[str, Any]:
         """All that changes, for a checkpoint."""
@@ -312,6 +322,7 @@ class _Run:
             "done": self.done,
             "start": self.start,
             "history": self.history,
+            "terms": self.terms,
             "net": self.net.state_dict(),
             "adam": self.adam.state_dict(),
             "lbfgs": self.lbfgs.state_dict(),
@@ -350,7 +361,7 @@ class _Run:
 
     def _restore(self, state: dict[str, Any]) -> None:
         self.step, self.done, self.start = state["step"], state["done"], state["start"]
-        self.history = state["history"]
+        self.history, self.terms = state["history"], state.get("terms", [])
         self.net.load_state_dict(state["net"])
         for optimizer, stored in ((self.adam, state["adam"]), (self.lbfgs, state["lbfgs"])):
             if wrong := wrong_with(optimizer, stored["state"]):

@@ -1,0 +1,27 @@
+"""Pictures: bands over one axis, fields over two, an overview of a band, and how a training went.
+
+`curves.py` draws over one axis, `planes.py` over two, `shapes.py` keeps colors within a shape. `front.py`
+puts a band on one page, over two axes by `sheets.py`, out of what `parts.py` knows of an output and
+`readings.py` of its readings. `runs.py` draws coverage, histories and chains; `style.py` has the colors.
+"""
+
+from guardband.plot.curves import band, slices, width
+from guardband.plot.front import overview
+from guardband.plot.planes import fields, heatmap
+from guardband.plot.runs import coverage_curve, history, trace
+from guardband.plot.style import BLUE as BLUE
+from guardband.plot.style import GREY as GREY
+from guardband.plot.style import KINDS as KINDS
+from guardband.plot.style import ORANGE as ORANGE
+
+__all__ = [
+    "band",
+    "coverage_curve",
+    "fields",
+    "heatmap",
+    "history",
+    "overview",
+    "slices",
+    "trace",
+    "width",
+]

@@ -1,0 +1,229 @@
+"""Curves: a band over one axis, its width, and slices of a field through time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from guardband.arrays import ArrayLike
+from guardband.labels import axis_words
+from guardband.plot.planes import Aspect, grid_of, heatmap, plane_of
+from guardband.plot.readings import Readings, readings
+from guardband.plot.shapes import FEW
+from guardband.plot.style import (
+    BLUE,
+    GREY,
+    HATCH,
+    ORANGE,
+    SIZES,
+    SLICE,
+    axes,
+    ends,
+    figure,
+    output_of,
+    output_word,
+    points,
+    points_of,
+    said,
+    true_values,
+    widths,
+)
+from guardband.values import Band, Observations
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from guardband.geometry import Domain
+
+DOT: dict[str, Any] = {"marker": ".", "ls": "", "color": GREY, "ms": 5, "alpha": 0.8, "mew": 0}
+CROSS: dict[str, Any] = {"marker": "x", "ls": "", "color": ORANGE, "ms": 7, "mew": 2, "zorder": 4}
+"""How readings are drawn, and those that a band missed."""
+
+
+def band(
+    band: Band,
+    *,
+    truth: ArrayLike | None = None,
+    data: Observations | None = None,
+    output: int | str = 0,
+    ax: Axes | None = None,
+) -> Axes:
+    """A band over a one-dimensional x: the mean as a line, the band shaded, truth and data if given.
+
+    An infinite band is hatched over the whole height. `output` picks one of several outputs, by number, or by
+    name where the band knows it.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> calibrated = gb.calibrate(np.sin, x, np.sin(x) + 0.1 * np.cos(50 * x))
+    >>> ax = gb.plot.band(calibrated(x, level=0.9), truth=np.sin(x))
+    >>> ax.get_legend_handles_labels()[1]
+    ['truth', 'prediction', '0.9 band']
+    """
+    x, output = points(band, 1)[:, 0], output_of(band, output)
+    measured = readings(band, data, output)
+    ax = axes(ax)
+    true = None if truth is None else true_values(truth, band, output)
+    dots = None if measured is None else (measured.x[:, 0], measured.y)
+    curves(ax, x, ends(band, output), band.level, truth=true, dots=dots)
+    ax.set(xlabel=axis_words(band.names, ["x"])[0], ylabel=output_word(band, output))
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def curves(
+    ax: Axes,
+    x: np.ndarray,
+    drawn: tuple[np.ndarray, np.ndarray, np.ndarray],
+    level: float,
+    *,
+    truth: np.ndarray | None = None,
+    dots: tuple[np.ndarray, np.ndarray] | None = None,
+) -> None:
+    """The mean and the band between its ends, over x (n,), in front of readings and the truth."""
+    mean, low, high = drawn
+    order = np.argsort(x)
+    if dots is not None:
+        ax.plot(*dots, **DOT, label="data")
+    mark = {"marker": "o", "ms": 4} if len(x) < FEW else {}
+    if truth is not None:
+        ax.plot(x[order], truth[order], "--", color=ORANGE, lw=1.8, label="truth", **mark)
+    ax.plot(x[order], mean[order], color=BLUE, lw=1.8, label="prediction", **mark)
+    _shade(ax, x[order], low[order], high[order], f"{level:.4g} band")
+
+
+def _shade(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, label: str) -> None:
+    """The band; where an end is infinite it reaches the edge of the picture, and is hatched there."""
+    style: dict[str, Any] = {"color": BLUE, "alpha": 0.22, "lw": 0}
+    endless = np.isinf(low) | np.isinf(high)
+    bottom, top = ax.get_ylim()
+    if endless.any():
+        ax.set_ylim(bottom, top)  # what is infinite says nothing of the scale
+    clipped = np.nan_to_num(low, nan=np.nan, neginf=bottom), np.nan_to_num(high, nan=np.nan, posinf=top)
+    if len(np.unique(x)) < 2:
+        ax.vlines(x, *clipped, color=BLUE, alpha=0.22, lw=9, label=label)
+        return
+    ax.fill_between(x, *clipped, **style, label=label)
+    if endless.any():
+        ax.fill_between(x, *clipped, where=_spread(endless).tolist(), label="infinite", **HATCH)
+    ax.set_xlim(x.min(), x.max())
+
+
+def _spread(chosen: np.ndarray) -> np.ndarray:
+    """The chosen points and their neighbors: a point alone has no area."""
+    wide = chosen.copy()
+    wide[1:] |= chosen[:-1]
+    wide[:-1] |= chosen[1:]
+    return wide
+
+
+def width(
+    band: Band,
+    *,
+    output: int | str = 0,
+    domain: Domain | None = None,
+    aspect: Aspect = None,
+    ax: Axes | None = None,
+    **style: Any,
+) -> Axes:
+    """The width of a band over x: a line in one dimension, a field in two.
+
+    A width that is the same everywhere is drawn so, and the label says the value: the ends of a band are
+    rounded, and their difference is rounding where the band is narrow and the mean is large.
+
+    >>> import guardband as gb
+    >>> band = gb.Band([0.0, 1.0], [0.0, 0.0], [-1.0, -2.0], [1.0, 2.0], level=0.9)
+    >>> gb.plot.width(band).get_ylabel()
+    'width of the 0.9 band'
+    """
+    x, output = points_of(band), output_of(band, output)
+    values, same = widths(band, output)
+    label = f"width of the {band.level:.4g} band"
+    if x.shape[1] == 2:
+        style = {"cmap": SIZES, **style}
+        return heatmap(x, values, label=label, names=band.names, domain=domain, aspect=aspect, ax=ax, **style)
+    if x.shape[1] > 2:
+        raise ValueError(f"A width is drawn over one axis or two, got shape {x.shape}. {SLICE}")
+    ax = axes(ax)
+    order = np.argsort(x[:, 0])
+    mark = {"marker": "o", "ms": 4} if len(x) < FEW else {}
+    ax.plot(x[order, 0], values[order], **{"color": BLUE, "lw": 1.8, **mark, **style})
+    top = None if same is None else 1.5 * same or 1.0
+    ax.set(xlabel=axis_words(band.names, ["x"])[0], ylabel=said(label, same, values), ylim=(0, top))
+    endless = np.isinf(values[order])
+    if endless.any() and len(np.unique(x)) > 1:
+        top = ax.get_ylim()[1]
+        ax.fill_between(x[order, 0], 0, top, where=_spread(endless).tolist(), **HATCH)
+        ax.set_ylim(0, top)
+    return ax
+
+
+def slices(
+    band: Band,
+    *,
+    at: Sequence[float] | None = None,
+    truth: ArrayLike | None = None,
+    data: Observations | None = None,
+    output: int | str = 0,
+) -> Figure:
+    """A band over a grid of x and t at some times, a panel each: the nearest times of the grid.
+
+    `at` are times; without it, a quarter, half and three quarters of the way. Of the `data`, each panel shows
+    the readings within half a step of its time. Without time, the cuts go through the last axis.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> rod = gb.Segment(0, 1) * gb.Time(0, 2)
+    >>> x = rod.grid((40, 21)).numpy()
+    >>> u = np.exp(-x[:, 1]) * np.sin(np.pi * x[:, 0])
+    >>> names = gb.problems.Names(("x", "t"), ("u",), (0,))
+    >>> figure = gb.plot.slices(gb.Band(x, u, u - 0.1, u + 0.1, 0.9, names), at=(0.5, 1.0))
+    >>> [ax.get_title() for ax in figure.axes]
+    ['t = 0.5', 't = 1']
+    """
+    x, output = points_of(band), output_of(band, output)
+    grid = grid_of(x) if x.shape[1] == 2 else None
+    if grid is None:
+        raise ValueError(
+            f"Slices are cut from a band over a full grid of two axes, got x {x.shape}, which is none. Ask "
+            "for the band on a grid: calibrated(problem.domain.grid((100, 50)), level=0.9)."
+        )
+    plane, words = plane_of(band.names, None), axis_words(band.names, ["x0", "x1"])
+    cut = plane.across if plane.alike is False else 1
+    times = _nearest(grid[0][cut], at)
+    whole, panels = figure(1, len(times), (1.2 + 2.3 * max(2, len(times)), 3.0), sharey=True)
+    true = None if truth is None else true_values(truth, band, output)
+    measured, drawn = readings(band, data, output), ends(band, output)
+    for ax, time in zip(panels[0], times, strict=True):
+        rows = x[:, cut] == time
+        dots = None if measured is None else _around(measured, cut, time, grid[0][cut])
+        part = drawn[0][rows], drawn[1][rows], drawn[2][rows]
+        curves(ax, x[rows, 1 - cut], part, band.level, truth=None if true is None else true[rows], dots=dots)
+        ax.set_title(f"{words[cut]} = {time:.4g}", fontsize="medium")
+        ax.set(xlabel=words[1 - cut])
+    panels[0, 0].set(ylabel=output_word(band, output))
+    labels = panels[0, 0].get_legend_handles_labels()
+    whole.legend(*labels, loc="outside lower center", ncols=len(labels[0]), frameon=False)
+    return whole
+
+
+def _nearest(times: np.ndarray, at: Sequence[float] | None) -> list[float]:
+    """The times of the grid that are nearest to those asked for, each once."""
+    low, high = float(times[0]), float(times[-1])
+    wanted = low + np.array([0.25, 0.5, 0.75]) * (high - low) if at is None else np.atleast_1d(at)
+    room = 1e-6 * (high - low)
+    if len(wanted) == 0 or not ((low - room <= wanted) & (wanted <= high + room)).all():
+        given = ", ".join(f"{time:g}" for time in wanted) or "none"
+        raise ValueError(f"`at` should be times of the band, {low:g} to {high:g}, got {given}.")
+    return list(dict.fromkeys(float(times[abs(times - time).argmin()]) for time in wanted))
+
+
+def _around(measured: Readings, cut: int, time: float, times: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Where on the other axis, and what, was read within half a step of a time."""
+    step = abs(times[times != time] - time).min()
+    near = abs(measured.x[:, cut] - time) <= step / 2
+    return measured.x[near, 1 - cut], measured.y[near]
