@@ -26,10 +26,14 @@ class Field(NamedTuple):
         cells, coordinates = find(mesh.p.T, mesh.t.T, where)
         if coordinates.min() < -0.01:
             raise ValueError(f"no triangle was found for {(coordinates.min(axis=1) < -0.01).sum()} points")
-        local = coordinates.T[1:, :, None]
-        for _ in range(4 if not mesh.affine else 0):
-            away = where.T[:, :, None] - mapping.F(local, cells)
-            local = local + np.einsum("ijkl,jkl->ikl", mapping.invDF(local, cells), away)
+        local = coordinates.T[1:, :, None].copy()
+        curved = np.arange(0 if mesh.affine else len(where))
+        for _ in range(5):
+            away = where.T[:, curved, None] - mapping.F(local[:, curved], cells[curved])
+            off = np.abs(away).max(axis=(0, 2)) > 1e-14
+            curved, away = curved[off], away[:, off]
+            inverse = mapping.invDF(local[:, curved], cells[curved])
+            local[:, curved] += np.einsum("ijkl,jkl->ikl", inverse, away)
         found = np.zeros((len(where), len(self.names)))
         for column, (basis, known) in enumerate(zip(self.bases, self.coefficients, strict=True)):
             for i in range(basis.Nbfun):
@@ -59,7 +63,7 @@ def difference(one: Floats, other: Floats, areas: Floats) -> Difference:
 
 
 def cut(quadrilaterals: Whole, points: Floats, middle: tuple[float, float]) -> Whole:
-    """Cut quadrilaterals, counterclockwise from the lower left, such that no corner is left to one triangle."""
+    """Cut quadrilaterals, counterclockwise from the lower left, along lines that point away from a middle."""
     away = points[quadrilaterals].mean(axis=1) - np.array(middle)
     rising = away.prod(axis=1) > 0
     a, b, c, d = quadrilaterals.T
@@ -102,7 +106,7 @@ def sampled(mesh: MeshTri, finest: Field, walls: Walls, onto: Change) -> Shipped
 
 
 def missed(shipped: Shipped, finest: Field, onto: Change) -> Floats:
-    """Per triangle the largest difference from the finest solution, relative to the maximum of each output."""
+    """Per triangle the largest difference from the finest solution, as part of the maximum of each output."""
     points, triangles, values = shipped
     corners = points[triangles]
     where = onto(np.einsum("ln,tnd->tld", LATTICE, corners).reshape(-1, 2)).reshape(len(triangles), -1, 2)
@@ -113,7 +117,12 @@ def missed(shipped: Shipped, finest: Field, onto: Change) -> Floats:
 
 
 def placed(
-    start: MeshTri, finest: Field, walls: Walls, tolerance: float, onto: Change = unchanged, most: int = 20_000
+    start: MeshTri,
+    finest: Field,
+    walls: Walls,
+    tolerance: float,
+    onto: Change = unchanged,
+    most: int = 20_000,
 ) -> Shipped:
     """Divide triangles until none misses the finest solution by more than a part of each output's maximum."""
     mesh = start

@@ -1,13 +1,14 @@
-"""Piecewise quadratic fields on straight triangles: how they are written to a file and evaluated at points."""
+"""Piecewise quadratic fields on straight triangles: written to a file, evaluated at points."""
 
 from __future__ import annotations
 
 import json
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.spatial import cKDTree
+from scipy.spatial import KDTree
 
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
@@ -45,7 +46,7 @@ def find(points: Floats, triangles: Whole, where: Floats, nearest: int = 32) -> 
     Four are tried first, and `nearest` only for points that lie in none of these.
     """
     corners = points[triangles]
-    tree = cKDTree(corners.mean(axis=1))
+    tree = KDTree(corners.mean(axis=1))
     cells, coordinates = np.zeros(len(where), dtype=np.int64), np.full((len(where), 3), -np.inf)
     for count in (4, nearest):
         left = np.flatnonzero(coordinates.min(axis=1) < 0)
@@ -82,10 +83,9 @@ def write(
     checks: dict[str, float],
 ) -> int:
     """Write a field to the catalogue's data and return the bytes it takes."""
-    DATA.mkdir(parents=True, exist_ok=True)
-    path = DATA / f"{name}.npz"
+    written = BytesIO()
     np.savez_compressed(
-        path,
+        written,
         points=points.astype(np.float32),
         triangles=triangles.astype(np.uint16),
         values=values.astype(np.float32),
@@ -94,7 +94,9 @@ def write(
         largest=largest.astype(np.float64),
         checks=np.array(json.dumps(checks)),
     )
-    size = path.stat().st_size
+    size = len(written.getvalue())
     if size > LIMIT or len(points) > 2**16:
         raise ValueError(f"{name} takes {size} bytes and {len(points)} points, more than may be shipped")
+    DATA.mkdir(parents=True, exist_ok=True)
+    (DATA / f"{name}.npz").write_bytes(written.getvalue())
     return size
