@@ -24,7 +24,8 @@ IMAGES = PAGES / "images"
 COVERAGE = Image.Quantize.MAXCOVERAGE  # the palette that keeps color scales smooth
 
 SECTIONS = {
-    "Where is it wide?": "noise_islands noisy_regions widest_where own_equation",
+    "Where is it wide?": "noise_islands noisy_regions widest_where",
+    "Equations, systems and shapes": "own_equation front system shape cylinder",
     "What is promised?": "zero_predictor small_data acd_floor whole_field",
     "What if points are not all alike?": "regimes few_sensors shift",
     "Models of other libraries": "from_deepxde from_pina from_fno from_onnx",

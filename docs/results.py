@@ -30,6 +30,16 @@ PAGES = {
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
+    "catalogue.md": (
+        "The catalogue",
+        "what the default trainer makes of each problem",
+        "python benchmarks/catalogue.py",
+    ),
+    "cylinder.md": (
+        "Flow past a cylinder",
+        "what a band around it covers",
+        "python benchmarks/cylinder.py",
+    ),
 }
 
 CLAIMS = {

@@ -10,6 +10,7 @@ import fourier
 import numpy as np
 import pytest
 import torch
+import triangles
 from torch import Tensor
 
 import guardband as gb
@@ -124,6 +125,16 @@ def test_one_point_none_and_many_give_the_same_values(problem: Problem) -> None:
     whole = problem.solution(x)
     assert problem.solution(x[:0]).shape == (0, whole.shape[1])
     assert torch.allclose(problem.solution(x[7:8]), whole[7:8], rtol=0, atol=1e-12)
+
+
+@of_each([one for one in COMPUTED if type(one).__name__ in ROUGH])
+def test_triangles_are_read_as_they_were_written(problem: Any) -> None:
+    kept = np.load(triangles.DATA / f"{problem.reference.name}.npz")
+    x = points(problem, 2000)
+    parts = (kept["points"].astype(float), kept["triangles"].astype(int), kept["values"].astype(float))
+    wanted = triangles.evaluate(*parts, x.numpy())
+    found = problem.solution(x).numpy()
+    assert np.abs(found - wanted).max() < 1e-9 * np.abs(wanted).max()
 
 
 def test_threads_read_a_reference_as_one() -> None:

@@ -1,0 +1,108 @@
+"""Draw the problems of the catalogue and write its page: `python docs/catalogue.py [--pages]`.
+
+What the page says of a problem is its docstring; `--pages` draws nothing.
+"""
+
+import inspect
+import math
+import sys
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import torch
+from PIL import Image
+
+import guardband as gb
+from guardband.problems import Problem, catalogue
+
+ROOT = Path(__file__).parent.parent
+IMAGES = ROOT / "docs" / "images" / "catalogue"
+
+SECTIONS = {
+    "In time, on a line": """
+        Heat1D Wave1D Advection1D Burgers1D ReactionDiffusion1D AllenCahn1D KortewegDeVries
+        KuramotoSivashinsky VibratingBeam
+    """,
+    "In time alone, or in space alone": "LotkaVolterra DampedOscillator Poisson1D Beam Helmholtz3D",
+    "On shapes": "HeatDisk PoissonLShape PlateWithHole AllenCahn2D",
+    "Flows": "Kovasznay TaylorGreen2D Cavity Cylinder",
+}
+
+HEAD = """\
+# The catalogue
+
+Classical problems, one import away: `gb.problems.Burgers1D()`. Each is the equation as the literature \
+has it, with its parameters as fields, and a solution to hold yours against: `problem.solution(x)`, \
+`problem.observe(n, noise=0.05)`. Solutions are closed forms, exact to rounding, or were computed by the \
+scripts in `tools/references`: then `problem.reference.error` says how far it is off, in the root mean \
+square, measured by refinement. What the default trainer makes of each, on the equation alone and with \
+readings, is [a page of the results](../results/catalogue.md). To write your own: [eight \
+steps](write_your_equation.md).
+"""
+
+
+def page() -> str:
+    """The Markdown page."""
+    lines = [HEAD]
+    for title, names in SECTIONS.items():
+        lines.append(f"## {title}\n")
+        for name in names.split():
+            lines += [f"### {name}\n", *_entry(name)]
+    return "\n".join(lines)
+
+
+def _entry(name: str) -> list[str]:
+    problem: Any = getattr(catalogue, name)()
+    first, _, rest = inspect.cleandoc(type(problem).__doc__ or "").partition("\n\n")
+    known = rest.partition("\n>>>")[0].strip()
+    picture = f"![{name}](images/catalogue/{name}.png){{ loading=lazy }}"
+    return [" ".join(first.split()), "", picture, "", " ".join(known.split()), "", *_figures(problem)]
+
+
+def _figures(problem: Any) -> list[str]:
+    """How far the reference is off."""
+    if not hasattr(problem, "reference"):
+        return []
+    off = ", ".join(f"{output} {_power(error)}" for output, error in problem.reference.error.items())
+    return [f"The reference is off by at most {off}.", ""]
+
+
+def _power(error: float) -> str:
+    """The next power of ten above."""
+    return f"10<sup>{math.ceil(math.log10(error))}</sup>"
+
+
+def draw(problem: Problem, file: Path) -> None:
+    """The solution: over one axis as lines, over two as fields, over three at the middle of the last."""
+    domain, outputs = problem.domain, problem.names.outputs
+    if domain.d == 1:
+        x = domain.grid(400)
+        figure, ax = plt.subplots(figsize=(6, 2.6), layout="constrained")
+        for style, output, values in zip(("-", "--"), outputs, problem.solution(x).T, strict=False):
+            ax.plot(x, values, style, label=output)
+        ax.set(xlabel=domain.names[0], ylabel=", ".join(outputs), xlim=(domain.lower[0], domain.upper[0]))
+        if len(outputs) > 1:
+            ax.legend(frameon=False)
+    else:
+        x = domain.grid([241, 241, *[1] * (domain.d - 2)])
+        x[:, 2:] = torch.tensor(domain.center)[2:]
+        x = x[domain.contains(x)]
+        flat = None if "z" in domain.names else domain
+        figure = gb.plot.fields(x[:, :2], problem.solution(x), names=problem.names, domain=flat)
+        if domain.d == 3:
+            figure.suptitle(f"at {domain.names[2]} = {domain.center[2]:g}", fontsize="medium")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(file, dpi=100)
+    plt.close(figure)
+    Image.open(file).convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
+
+
+if __name__ == "__main__":
+    if "--pages" not in sys.argv:
+        for name in " ".join(SECTIONS.values()).split():
+            draw(getattr(catalogue, name)(), IMAGES / f"{name}.png")
+    (ROOT / "docs/catalogue.md").write_text(page())
