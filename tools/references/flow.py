@@ -1,4 +1,4 @@
-"""Steady incompressible flow in a driven cavity and around a cylinder: references by Taylor-Hood elements.
+"""Steady incompressible flow in a driven cavity and around a cylinder, by Taylor-Hood elements and Newton.
 
 python tools/references/flow.py
 """
@@ -228,11 +228,11 @@ def ring(level: int, layers: int) -> tuple[Floats, Whole]:
     return points.reshape(-1, 2), np.stack([row.ravel() for row in around], axis=1)
 
 
-def channel(level: int) -> MeshTri:
+def channel(level: int, downstream: int, growth: float) -> MeshTri:
     """The channel around the cylinder: lines that follow a ring, wider apart downstream."""
     side = HALF * np.tan(np.linspace(-np.pi / 4, np.pi / 4, level + 1))
     (x, y), half = CENTRE, level // 2
-    down = np.expm1(2.15 * np.linspace(0, 1, 3 * level + 1)) / np.expm1(2.15)
+    down = np.expm1(growth * np.linspace(0, 1, downstream + 1)) / np.expm1(growth)
     lines = [
         [np.linspace(0, x - HALF, half + 1)[:-1], x + side, x + HALF + (LENGTH - x - HALF) * down[1:]],
         [np.linspace(0, y - HALF, half + 1)[:-1], y + side, np.linspace(y + HALF, HEIGHT, half + 1)[1:]],
@@ -360,9 +360,14 @@ def main(names: list[str]) -> None:
             levels = [Level(2, 24), Level(3, 24), Level(3, 48), Level(3, 72)]
             run(case, levels, cavity_checks, lambda finest: placed(cavity(8), finest, in_cavity, 2e-4))
     if not names or "cylinder" in names:
-        case = Case("cylinder", lambda level: curved(channel(level)), 0.001, inflow, outflow)
+        case = Case("cylinder", lambda level: curved(channel(level, 3 * level, 2.15)), 0.001, inflow, outflow)
         levels = [Level(2, 8), Level(3, 8), Level(3, 16), Level(3, 24)]
-        run(case, levels, cylinder_checks, lambda finest: placed(channel(4), finest, in_channel, 3e-4, onto))
+        run(
+            case,
+            levels,
+            cylinder_checks,
+            lambda finest: placed(channel(4, 20, 1.4), finest, in_channel, 4e-4, onto),
+        )
 
 
 if __name__ == "__main__":
