@@ -244,7 +244,7 @@ def draw(bench: Bench) -> None:
     else:
         axes = above.subplots(1, 3)
         x = problem.domain.grid(70)
-        gb.plot.heatmap(x, 2 * 1.96 * model(x), ax=axes[0])
+        gb.plot.heatmap(x, 2 * 1.96 * model(x), names=problem.names, ax=axes[0])
         gb.plot.width(plain(x), ax=axes[1])
         gb.plot.width(local(x), ax=axes[2])
         for ax, title in zip(axes, ("3.92 noise", "CP on the distance", "local CP"), strict=True):

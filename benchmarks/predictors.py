@@ -223,7 +223,7 @@ def draw(bench: Bench, predictors: dict[str, Any]) -> None:
         panels = {f"{name}: mean": prediction.mean, "|error|": error, "scale": prediction.scale}
         figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
         for ax, (title, values) in zip(axes, panels.items(), strict=True):
-            gb.plot.heatmap(x[:, :2], values, ax=ax)
+            gb.plot.heatmap(x[:, :2], values, names=problem.names, ax=ax)
             ax.set_title(title, fontsize="medium")
         figure.savefig(IMAGES / f"{slug(bench, name)}.png", dpi=90)
         plt.close(figure)

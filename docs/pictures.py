@@ -41,7 +41,7 @@ def line(problem: Problem, name: str) -> None:
     above.legend(frameon=False)
     below.plot(x, mean - truth, color=gb.plot.BLUE, lw=1)
     below.axhline(0, color=gb.plot.GREY, lw=0.5)
-    below.set(xlabel="x", ylabel="error")
+    below.set(xlabel=problem.names.axes[0], ylabel="error")
     figure.savefig(FOLDER / f"{name}.png", dpi=110)
 
 
@@ -54,10 +54,10 @@ def plane(problem: Problem, name: str) -> None:
     truth, mean = problem.solution(x), model(x)
     figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
     limits = (float(truth.min()), float(truth.max()))
-    gb.plot.heatmap(x[:, :2], truth, limits=limits, ax=axes[0])
-    gb.plot.heatmap(x[:, :2], mean, limits=limits, ax=axes[1])
-    largest = float((mean - truth).abs().max())
-    gb.plot.heatmap(x[:, :2], mean - truth, limits=(-largest, largest), cmap="RdBu_r", ax=axes[2])
+    names = problem.names
+    gb.plot.heatmap(x[:, :2], truth, limits=limits, names=names, ax=axes[0])
+    gb.plot.heatmap(x[:, :2], mean, limits=limits, names=names, ax=axes[1])
+    gb.plot.heatmap(x[:, :2], mean - truth, signed=True, names=names, ax=axes[2])
     inside = problem.domain.uniform(10_000, torch.Generator().manual_seed(0))
     error = gb.metrics.relative_l2(model(inside), problem.solution(inside))
     where = "" if d == 2 else ", slice through the middle"

@@ -1,4 +1,7 @@
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import matplotlib
@@ -216,3 +219,399 @@ def test_the_domain_of_a_heatmap_is_a_shape() -> None:
     for given, message in ((problem, r"got AllenCahn2D.* Give problem\.domain"), ((0, 1), "got \\(0, 1\\)")):
         with pytest.raises(TypeError, match=f"`domain` should be a shape, {message}"):
             gb.plot.heatmap(GRID, GRID[:, 0], domain=given)  # type: ignore[arg-type]
+
+
+PLATE = (
+    gb.Rectangle((0, 0), (2, 1))
+    - gb.Disk((0.5, 0.5), 0.2, name="hole")
+    - gb.Disk((1.5, 0.5), 0.1, name="eye")
+)
+SPACE = gb.problems.Names(("x", "y"), ("u",), (0, 1))
+ROD = gb.Segment(0, 1) * gb.Time(0, 2)
+XT = ROD.grid((11, 21)).double().numpy()
+TIME = gb.problems.Names(("x", "t"), ("u",), (0,))
+
+
+def around(x: np.ndarray, mean: Any, half: Any, names: Any = None, level: float = 0.9) -> gb.Band:
+    return gb.Band(x, mean, mean - half, mean + half, level, names)
+
+
+def labels(ax: Any) -> tuple[str, str]:
+    return ax.get_xlabel(), ax.get_ylabel()
+
+
+@pytest.mark.parametrize("names", [TIME, ("x", "t"), None], ids=["names", "words", "domain"])
+def test_time_goes_across_and_space_upwards(names: Any) -> None:
+    ax = gb.plot.heatmap(XT, XT[:, 1], names=names, domain=None if names else ROD)
+    assert labels(ax) == ("t", "x") and ax.get_aspect() == "auto"
+    assert drawn_at(ax)(1.5, 0.3) == pytest.approx(1.5, abs=0.01)
+    turned = gb.plot.heatmap(XT[:, ::-1], XT[:, 1], names=("time", "x"))
+    assert labels(turned) == ("time", "x") and drawn_at(turned)(1.5, 0.3) == pytest.approx(1.5, abs=0.01)
+
+
+def test_two_axes_of_space_are_drawn_to_scale_and_long_channels_stay_readable() -> None:
+    assert gb.plot.heatmap(GRID, GRID[:, 0], names=("x", "y")).get_aspect() == 1
+    assert gb.plot.heatmap(GRID, GRID[:, 0], names=("x", "y"), aspect="auto").get_aspect() == "auto"
+    assert gb.plot.heatmap(XT, XT[:, 0], names=TIME, aspect="equal").get_aspect() == 1
+    long = gb.plot.heatmap(GRID * [80, 1.5], GRID[:, 0], names=("x", "y"))
+    assert long.get_aspect() == 10 and labels(long) == ("x", "y (stretched)")
+    high = gb.plot.heatmap(GRID * [1, 120], GRID[:, 0], names=("x", "y"))
+    assert high.get_aspect() == pytest.approx(0.1) and labels(high) == ("x (stretched)", "y")
+    assert gb.plot.heatmap(GRID * [1, 1e6], GRID[:, 0]).get_aspect() == "auto"
+
+
+def test_the_boundary_is_drawn_part_by_part_where_it_is() -> None:
+    ax = gb.plot.heatmap(PLATE.grid(20), PLATE.grid(20)[:, 0], domain=PLATE)
+    lines = {str(c.get_gid()): np.concatenate(c.get_segments()) for c in ax.collections[1:]}  # type: ignore[attr-defined]
+    assert {*lines} == {*PLATE.parts} and labels(ax) == ("x", "y")
+    for part, center, radius in (("hole", 0.5, 0.2), ("eye", 1.5, 0.1)):
+        assert np.hypot(lines[part][:, 0] - center, lines[part][:, 1] - 0.5) == pytest.approx(radius)
+        assert len(lines[part]) > 100
+    assert (lines["left"][:, 0] == 0).all() and np.ptp(lines["left"][:, 1]) == pytest.approx(1)
+
+
+def test_what_is_hidden_of_a_boundary_is_not_drawn() -> None:
+    both = gb.Disk((0, 0), 1.0, name="first") | gb.Disk((1, 0), 1.0, name="second")
+    ax = gb.plot.heatmap(both.quasi(200), both.quasi(200)[:, 0], domain=both)
+    first, second = (np.concatenate(c.get_segments()) for c in ax.collections[1:])  # type: ignore[attr-defined]
+    assert first[:, 0].max() == pytest.approx(0.5, abs=0.01) and first[:, 0].min() == pytest.approx(-1)
+    assert second[:, 0].min() == pytest.approx(0.5, abs=0.01)
+
+
+def test_colors_do_not_cross_a_wall() -> None:
+    rooms = gb.Rectangle((0, 0), (1, 1)) - gb.Rectangle((0.45, -1), (0.55, 0.8), name="wall")
+    x = rooms.quasi(400).double().numpy()
+    colored = drawn_at(gb.plot.heatmap(x, (x[:, 0] > 0.5).astype(float), domain=rooms))
+    assert {colored(0.44, y) for y in (0.1, 0.3, 0.5)} == {0.0}
+    assert {colored(0.56, y) for y in (0.1, 0.3, 0.5)} == {1.0}
+    assert colored(0.5, 0.5) is None and colored(0.5, 0.9) is not None
+
+
+def test_a_polygon_is_filled_to_its_corners_and_not_beyond_its_points() -> None:
+    shape = gb.Polygon([(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)])
+    x = shape.quasi(400).double().numpy()
+    colored = drawn_at(gb.plot.heatmap(x, x[:, 0], domain=shape))
+    assert colored(1.98, 0.02) == pytest.approx(2, abs=0.1) and colored(0.02, 1.98) == pytest.approx(
+        0, abs=0.1
+    )
+    assert colored(1.2, 1.2) is None and colored(0.9, 1.1) == pytest.approx(0.9, abs=0.05)
+    known = x[x[:, 0] < 1]
+    half = drawn_at(gb.plot.heatmap(known, known[:, 0], domain=shape))
+    assert half(0.5, 0.5) is not None and half(1.9, 0.5) is None
+
+
+def test_a_shape_over_time_is_drawn_at_one_time_and_a_solid_is_refused() -> None:
+    x = PLATE.grid(20)
+    ax = gb.plot.heatmap(x, x[:, 0], domain=PLATE * gb.Time(0, 1), names=SPACE)
+    assert {str(c.get_gid()) for c in ax.collections[1:]} == {*PLATE.parts}
+    for solid in (gb.Box((0, 0, 0), (1, 1, 1)), gb.Segment(0, 1)):
+        with pytest.raises(
+            ValueError, match="should be a shape of the two axes that are drawn, got one of x"
+        ):
+            gb.plot.heatmap(x, x[:, 0], domain=solid)
+    with pytest.raises(ValueError, match=r"`names` should be problem\.names, or two words"):
+        gb.plot.heatmap(x, x[:, 0], names="xy")
+
+
+def test_a_cloud_of_points_is_drawn_with_the_points_of_its_rim() -> None:
+    angle = np.linspace(0, 6, 40)
+    rim = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    cloud = gb.PointCloud(0.5 * rim, {"rim": (rim, rim)})
+    ax = gb.plot.heatmap(cloud.inside, cloud.inside[:, 0], domain=cloud)
+    (dots,) = ax.get_lines()
+    assert np.allclose(np.hypot(*np.asarray(dots.get_data())), 1) and dots.get_gid() == "rim"
+
+
+@pytest.mark.parametrize("domain", [None, gb.Rectangle((0, 0), (1, 0.6667))])
+def test_infinite_values_are_blank_hatched_and_said(domain: Any) -> None:
+    values = np.where(GRID[:, 0] > 0.6, np.inf, GRID[:, 1])
+    ax = gb.plot.heatmap(GRID, values, label="u", domain=domain)
+    bar = ax.collections[0].colorbar
+    assert bar is not None and bar.ax.get_ylabel() == "u: infinite where hatched"
+    assert drawn_at(ax)(0.9, 0.3) is None and drawn_at(ax)(0.2, 0.3) is not None
+    hatched = [c for c in ax.collections if getattr(c, "hatches", None)]
+    assert len(hatched) == 1
+    (box,) = [path.get_extents() for path in hatched[0].get_paths() if len(path.vertices)]
+    assert box.x0 == pytest.approx(0.583, abs=0.02) and box.y0 < 0.1 and box.y1 > 0.6
+    unknown = np.where(GRID[:, 0] > 0.6, np.nan, GRID[:, 1])
+    plain = gb.plot.heatmap(GRID, unknown, domain=domain)
+    assert drawn_at(plain)(0.9, 0.3) is None and not [c for c in plain.collections if hasattr(c, "hatches")]
+
+
+def test_an_infinite_field_is_a_sentence() -> None:
+    ax = gb.plot.width(around(GRID, GRID[:, 0], np.inf))
+    assert [text.get_text() for text in ax.texts] == ["width of the 0.9 band: infinite everywhere"]
+    assert ax.collections[0].colorbar is None
+
+
+def test_triangles_at_an_infinite_value_are_hatched() -> None:
+    x = np.random.default_rng(0).uniform(size=(60, 2))
+    values = x[:, 0].copy()
+    values[7] = np.inf
+    ax = gb.plot.heatmap(x, values)
+    hatched = ax.collections[1]
+    assert hatched.get_hatch() and all((x[7] == path.vertices).all(1).any() for path in hatched.get_paths())
+    missing = gb.plot.heatmap(x, np.where(np.isinf(values), np.nan, values))
+    assert len(missing.collections) == 1
+
+
+@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("domain", [None, gb.Rectangle((0, 0), (1, 1))])
+def test_a_few_points_are_dots(n: int, domain: Any) -> None:
+    x = np.random.default_rng(0).uniform(size=(n, 2))
+    ax = gb.plot.heatmap(x, x[:, 0], domain=domain)
+    ax.figure.canvas.draw()
+    drawn = [c for c in ax.collections if np.array_equal(np.asarray(c.get_offsets()), x)]
+    assert len(drawn) == 1
+    line = gb.plot.band(around(x[:, 0], x[:, 0], 1.0))
+    line.figure.canvas.draw()
+    assert gb.plot.overview(around(x[:, 0], x[:, 0], 1.0)).axes
+
+
+@pytest.mark.parametrize("unit", [1e-9, 1e6])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_units_and_digits_do_not_matter(unit: float, dtype: torch.dtype) -> None:
+    plate = gb.Rectangle((0, 0), (2 * unit, unit))
+    x = plate.grid((20, 10), dtype=dtype)
+    band = around(x, x[:, :1], 0.1 * x[:, 1:], SPACE)  # type: ignore[arg-type]
+    data = gb.Observations(x[::7], x[::7, :1] + unit)
+    figure = gb.plot.overview(band, truth=1.1 * x[:, :1], data=data, domain=plate)
+    figure.canvas.draw()
+    assert figure.get_suptitle() == "90 % band\nmisses: 29 of 29 (100 %), 10 % expected"
+    colored = drawn_at(figure.axes[0])
+    assert colored(1.2 * unit, 0.4 * unit) == pytest.approx(1.2 * unit, rel=0.01)
+
+
+def test_differences_are_drawn_around_zero() -> None:
+    colors = gb.plot.heatmap(GRID, GRID[:, 0] - 0.2, signed=True).collections[0]
+    assert colors.get_clim() == pytest.approx((-0.8, 0.8)) and colors.get_cmap().name == "RdBu_r"
+
+
+def test_several_fields_have_a_panel_and_a_colorbar_each() -> None:
+    x = PLATE.grid(20)
+    values = torch.cat([x, x.sum(1, keepdim=True)], dim=1)
+    flow = gb.problems.Names(("x", "y"), ("u", "v", "cost in $"), (0, 1))
+    figure = gb.plot.fields(x, values, names=flow, domain=PLATE)
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_title() for ax in panels] == ["u", "v", r"cost in \$"] and len(figure.axes) == 6
+    assert [ax.collections[0].get_clim()[1] for ax in panels] == pytest.approx([2, 1, 3], abs=0.1)
+    assert len({ax.get_position().y0 for ax in panels}) == 1, "side by side"
+    long = gb.plot.fields(GRID * [5, 1], np.c_[GRID, GRID[:, 0]], names=("x", "y"))
+    assert len({ax.get_position().x0 for ax in long.axes[:3]}) == 1, "one above the other"
+    assert [ax.get_title() for ax in long.axes[:3]] == ["u0", "u1", "u2"]
+    named = gb.plot.fields(GRID, GRID, titles=("a", "b"))
+    assert [ax.get_title() for ax in named.axes[:2]] == ["a", "b"]
+    with pytest.raises(ValueError, match="`titles` should name the 2 columns of the values, got 1"):
+        gb.plot.fields(GRID, GRID, titles=("a",))
+
+
+def rod(half: Any = 0.1, level: float = 0.9) -> gb.Band:
+    return around(XT, XT[:, 0] * XT[:, 1], half, TIME, level)
+
+
+def test_slices_are_cut_at_the_nearest_times() -> None:
+    data = gb.Observations([[0.5, 0.51], [0.2, 0.54], [0.4, 0.56]], [1.0, 2.0, 3.0])
+    figure = gb.plot.slices(rod(), at=(0.52, 1.98), truth=XT[:, 0] * XT[:, 1] + 1, data=data)
+    first, second = figure.axes
+    assert [ax.get_title() for ax in figure.axes] == ["t = 0.5", "t = 2"]
+    assert (first.get_xlabel(), first.get_ylabel()) == ("x", "u")
+    lines = {str(line.get_label()): np.asarray(line.get_data()) for line in first.get_lines()}
+    space = np.linspace(0, 1, 11)
+    assert np.allclose(lines["prediction"], [space, 0.5 * space], atol=1e-6)
+    assert np.allclose(lines["truth"][1], 0.5 * space + 1, atol=1e-6)
+    assert np.allclose(lines["data"], [[0.5, 0.2], [1.0, 2.0]]), "within half a step"
+    assert np.allclose(np.asarray(second.get_lines()[-1].get_ydata()), 2 * space, atol=1e-6)
+    assert [ax.get_title() for ax in gb.plot.slices(rod()).axes] == ["t = 0.5", "t = 1", "t = 1.5"]
+    plain = gb.plot.slices(around(GRID, GRID[:, 0], 0.1), at=[0.5])
+    assert plain.axes[0].get_title() == "x1 = 0.5" and plain.axes[0].get_xlabel() == "x0"
+
+
+def test_slices_say_what_they_need() -> None:
+    scattered = np.random.default_rng(0).uniform(size=(30, 2))
+    for x in (scattered, X[:, None]):
+        with pytest.raises(ValueError, match=r"full grid of two axes, got x .*Ask for the band on a grid"):
+            gb.plot.slices(around(x, x[:, :1], 0.1))
+    with pytest.raises(ValueError, match=r"`at` should be times of the band, 0 to 2, got 0\.5, 2\.5"):
+        gb.plot.slices(rod(), at=(0.5, 2.5))
+
+
+def marks(ax: Any, label: str) -> np.ndarray:
+    """The places of what is drawn under a label, (n, 2)."""
+    return np.concatenate(
+        [np.asarray(line.get_data()).T for line in ax.get_lines() if line.get_label() == label]
+    )
+
+
+def test_an_overview_over_one_axis_shows_what_was_missed() -> None:
+    x = np.linspace(0, 1, 50)
+    half = 0.1 + 0.1 * x
+    y = np.array([0.05, 0.5, 0.95, 9.0])
+    at = np.array([0.1, 0.5, 0.9, 2.0])
+    band = around(x, x, half, gb.problems.Names(("t",), ("u",), ()))
+    figure = gb.plot.overview(band, truth=x + 0.05, data=gb.Observations(at, y + np.eye(4)[1]))
+    above, below = figure.axes
+    assert figure.get_suptitle() == "90 % band\nmisses: 1 of 3 (33 %), 10 % expected", "one is out of sight"
+    assert marks(above, "missed").tolist() == [[0.5, 1.5]] and len(marks(above, "data")) == 4
+    assert (above.get_ylabel(), below.get_ylabel(), below.get_xlabel()) == ("u", "u - prediction", "t")
+    assert np.allclose(marks(below, "truth")[:, 1], 0.05) and np.allclose(marks(below, "prediction")[:, 1], 0)
+    assert np.allclose(marks(below, "data")[:3, 1], [-0.05, 1.0, 0.05])
+
+
+def test_a_width_that_is_the_same_everywhere_is_a_sentence() -> None:
+    line = gb.plot.overview(around(X, X, 0.06))
+    assert line.get_suptitle() == "90 % band, width 0.12 everywhere" and len(line.axes) == 1
+    plane = gb.plot.overview(around(GRID, GRID[:, 0], 0.06))
+    assert plane.get_suptitle() == "90 % band, half-width 0.06 everywhere"
+    assert [ax.get_title() for ax in plane.axes] == ["y, predicted", ""], "a panel and its colorbar"
+    endless = gb.plot.overview(around(GRID, GRID[:, 0], np.inf))
+    assert endless.get_suptitle() == "90 % band, half-width infinite everywhere"
+    varied = gb.plot.overview(around(X, X, 0.1 + X))
+    assert varied.get_suptitle() == "90 % band" and len(varied.axes) == 2
+    partly = gb.plot.overview(
+        around(X, X, np.where(X > 0.5, np.inf, 0.2)), data=gb.Observations([0.9], [99.0])
+    )
+    assert partly.get_suptitle() == (
+        "90 % band, width 0.4 where it is finite\nmisses: 0 of 1 (0 %), 10 % expected"
+    )
+
+
+def test_a_reading_at_a_point_of_the_band_is_held_against_that_very_point() -> None:
+    """Interpolation rounds, and the target whose score is the threshold lies on the very end."""
+    generator = np.random.default_rng(0)
+    for x in (generator.uniform(size=(40, 1)), generator.uniform(size=(40, 2))):
+        mean = generator.normal(size=40)
+        band = gb.Band(x, mean, mean - abs(mean) / 3, mean + abs(mean) / 7, 0.9)
+        on = gb.Observations(x, band.upper)
+        assert "misses: 0 of 40" in gb.plot.overview(band, data=on).get_suptitle()
+        off = gb.Observations(x, np.nextafter(band.upper, np.inf))
+        assert "misses: 40 of 40" in gb.plot.overview(band, data=off).get_suptitle()
+
+
+def test_an_overview_over_space_and_time() -> None:
+    data = gb.Observations([[0.25, 0.5], [0.5, 1.0], [0.5, 1.55]], [0.125, 0.9, 0.775])
+    figure = gb.plot.overview(
+        rod(0.1 + XT[:, 1] / 10), truth=XT[:, 0] * XT[:, 1] + 0.05 * XT[:, 0], data=data
+    )
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_title() for ax in panels] == ["u, predicted", "u, half-width", "u, |error|"]
+    assert figure.get_suptitle() == "90 % band\nmisses: 1 of 3 (33 %), 10 % expected"
+    assert labels(panels[0]) == ("t", "x") and labels(panels[1]) == ("t", "")
+    assert marks(panels[2], "missed").tolist() == [[1.0, 0.5]], "time across"
+    assert len(marks(panels[0], "data")) == 3
+    assert drawn_at(panels[1])(1.5, 0.5) == pytest.approx(0.25) and drawn_at(panels[2])(
+        1, 0.8
+    ) == pytest.approx(0.04)
+
+
+def test_an_overview_has_a_line_for_each_output_and_counts_what_was_measured() -> None:
+    x = PLATE.grid(20).double().numpy()
+    names = gb.problems.Names(("x", "y"), ("u", "v", "p"), (0, 1))
+    mean = np.c_[x, x[:, :1]]
+    half = np.c_[0.1 + x[:, 0], np.full(len(x), 0.1), 0.1 + x[:, 1]]
+    at = np.array([[0.1, 0.1], [1.0, 0.5], [1.9, 0.9]])
+    velocity = gb.Observations(at, at + 9 * np.eye(3, 2)[[2, 1, 2]], outputs=("u", "v"))
+    figure = gb.plot.overview(around(x, mean, half, names), data=velocity, domain=PLATE)
+    titles = [ax.get_title() for ax in figure.axes if ax.get_title()]
+    assert titles == [
+        "u, predicted",
+        "u, half-width",
+        "u, |reading - prediction|\nmisses: 0 of 3 (0 %),\nat most 10 % expected",
+        "v, predicted",
+        "v, |reading - prediction|\nmisses: 1 of 3 (33 %),\nat most 10 % expected",
+        "p, predicted",
+        "p, half-width",
+    ]
+    said = [text.get_text() for ax in figure.axes for text in ax.texts]
+    assert said == ["half-width 0.1\neverywhere", "p was not measured"]
+    alone = gb.plot.overview(around(x, mean, half, names), data=velocity, domain=PLATE, output="p")
+    assert [ax.get_title() for ax in alone.axes if ax.get_title()] == ["p, predicted", "p, half-width"]
+    together = gb.Observations.together(
+        [velocity, gb.Observations(at[:1], [7.0], outputs="p")], names.outputs
+    )
+    counted = gb.plot.overview(around(x, mean, half, names), data=together, output="p")
+    assert counted.get_suptitle() == "90 % band\nmisses: 1 of 1 (100 %), at most 10 % expected"
+
+
+def test_a_long_channel_has_its_panels_one_above_the_other() -> None:
+    x = GRID * [5, 1.5]
+    names = gb.problems.Names(("x", "y"), ("u", "p"), (0, 1))
+    half = np.c_[np.full(35, 0.1), 0.1 + x[:, 0]]
+    figure = gb.plot.overview(around(x, x, half, names), truth=x)
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_title() for ax in panels] == [
+        "u, predicted, half-width 0.1 everywhere",
+        "u, |error|",
+        "p, predicted",
+        "p, half-width",
+        "p, |error|",
+    ]
+    assert len({ax.get_position().x0 for ax in panels}) == 1
+    assert [labels(ax)[0] for ax in panels] == ["", "", "", "", "x"]
+
+
+def test_an_overview_over_one_axis_of_several_outputs() -> None:
+    names = gb.problems.Names(("t",), ("u", "v"), ())
+    x = np.linspace(0, 1, 20)
+    band = around(x, np.c_[x, 1 - x], np.c_[0.1 + x, 0.2 + 0 * x], names)
+    figure = gb.plot.overview(band, data=gb.Observations([0.5], [[5.0]], outputs=("v",)))
+    assert [ax.get_title() for ax in figure.axes] == [
+        "",
+        "",
+        "misses: 1 of 1 (100 %), at most 10 % expected; width 0.4 everywhere",
+        "",
+    ]
+    assert [ax.get_ylabel() for ax in figure.axes] == ["u", "u - prediction", "v", "v - prediction"]
+
+
+def test_an_overview_says_what_it_needs() -> None:
+    band = around(GRID, GRID, 0.1)
+    cases: list[tuple[Any, dict[str, Any], str]] = [
+        (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "came from arrays without points"),
+        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one axis or two, got x \(4, 3\). Draw a slice"),
+        (
+            around(np.ones((4, 2)), np.ones((4, 5, 1)), 1.0),
+            {},
+            "a row per point, got .* Draw one of the fields",
+        ),
+        (band, {"truth": X}, r"`truth` should be \(35, 2\), .* got \(30, 1\). Evaluate it at the points"),
+        (
+            band,
+            {"data": gb.Observations(GRID, X.repeat(2)[:35])},
+            "a column for each of the 2 outputs .* got 1",
+        ),
+        (band, {"data": gb.Observations(X, np.c_[X, X])}, "the 2 coordinates of the band, got 1"),
+        (band, {"output": 2}, "There is no output 2: this band has 2, 0 to 1"),
+        (around(GRID[:0], GRID[:0], 1.0), {}, "has no points"),
+    ]
+    for given, options, message in cases:
+        with pytest.raises(ValueError, match=message):
+            gb.plot.overview(given, **options)
+    with pytest.raises(TypeError, match=r"`band` should be a gb\.Band, such as calibrated"):
+        gb.plot.overview(np.ones(3))  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"`data` should be gb\.Observations"):
+        gb.plot.overview(band, data=(GRID, GRID))  # type: ignore[arg-type]
+
+
+def test_a_history_has_a_line_for_each_equation_and_condition() -> None:
+    problem = gb.problems.Poisson1D()
+    recipe = gb.Recipe(steps=60, finish=100)
+    fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    ax = gb.plot.history(fitted)
+    lines = {str(line.get_label()): line for line in ax.get_lines() if line.get_label()[0] != "_"}  # type: ignore[index]
+    assert [*lines] == ["data", "equation", "Dirichlet"] and ax.get_yscale() == "log"
+    for name, line in lines.items():
+        assert np.asarray(line.get_ydata()).tolist() == [row[name] for row in fitted.terms]
+        assert np.asarray(line.get_xdata()).tolist() == [row["step"] for row in fitted.history]
+    assert [line.get_xdata() for line in ax.get_lines() if line not in lines.values()] == [[60, 60]]
+    before = gb.plot.history(replace(fitted, terms=()))
+    assert before.get_legend_handles_labels()[1] == ["data", "physics", "boundary"]
+    with pytest.raises(ValueError, match=r"no history: gb\.fit writes one"):
+        gb.plot.history(replace(fitted, terms=(), history=[]))
+    with pytest.raises(TypeError, match=r"should be what gb\.fit returned, got MLP"):
+        gb.plot.history(fitted.net)  # type: ignore[arg-type]
+
+
+def test_matplotlib_is_imported_when_something_is_drawn() -> None:
+    code = "import sys, guardband as gb; gb.plot.overview; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout.strip() == "False"

@@ -30,6 +30,7 @@ from guardband.evaluation import Evaluation, evaluate, shown
 from guardband.files import write_text
 from guardband.labels import axis_words
 from guardband.metrics import Region
+from guardband.plot.planes import plane_of
 from guardband.values import Band, NormBand
 
 if TYPE_CHECKING:
@@ -246,7 +247,7 @@ def _pictures(
         x = to_numpy(band.x)
         some = slice(None, None, -(-len(x) // MOST_POINTS))
         mean, lower, upper = (to_numpy(part)[some] for part in (band.mean, band.lower, band.upper))
-        some_band = Band(x[some], mean, lower, upper, band.level)
+        some_band = Band(x[some], mean, lower, upper, band.level, band.names)
         if x.shape[1] == 1:
             drawn.append(("The band.", lambda ax: plot.band(some_band, ax=ax)))
         if x.shape[1] == 2 and len(some_band) > 3:
@@ -308,10 +309,11 @@ def _residuals(calibrated: Calibrated, ax: Any) -> None:
         ax.set(xlabel=axis_words(names, ["x"])[0], ylabel="measured - predicted")
         return
     most = float(np.abs(miss).max()) or 1.0
-    dots = ax.scatter(x[:, 0], x[:, 1], c=miss, s=18, cmap="coolwarm", vmin=-most, vmax=most)
+    plane = plane_of(names, None)
+    colors: dict[str, Any] = {"cmap": plot.SIGNED, "vmin": -most, "vmax": most, "ec": "black", "lw": 0.3}
+    dots = ax.scatter(*plane.turned(x[:, :2]).T, c=miss, s=18, **colors)
     ax.figure.colorbar(dots, ax=ax, label="measured - predicted")
-    first, second = axis_words(names, ["x0", "x1"])
-    ax.set(xlabel=first, ylabel=second)
+    ax.set(xlabel=plane.words[0], ylabel=plane.words[1])
 
 
 def _png(draw: Callable[[Any], Any]) -> bytes:

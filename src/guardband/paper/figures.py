@@ -13,7 +13,7 @@ from guardband import plot
 from guardband.paper.experiments import EXPERIMENTS, Preset
 from guardband.problems.noise import Noise
 from guardband.studies.tables import MethodRow
-from guardband.values import Band
+from guardband.values import Band, Names
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -93,7 +93,7 @@ def _allen_cahn_fields(rows: Rows) -> Figure:
         ("width after, 95 %", field["width"], widths),
     )
     for ax, (title, values, limits) in zip(axes.flat, panels, strict=False):
-        plot.heatmap(x, values, limits=limits, ax=ax)
+        plot.heatmap(x, values, limits=limits, names=_names(row), ax=ax)
         ax.set_title(title, fontsize="medium")
     _before_after(axes.flat[-1], row)
     axes.flat[-1].set_title("coverage, all trainings", fontsize="medium")
@@ -124,8 +124,9 @@ def _oscillator_bands(rows: Rows) -> Figure:
     for method, (label, color) in AFTER.items():
         field, x, truth = _field(rows["oscillator", method])
         ends = field["mean"] - field["width"] / 2, field["mean"] + field["width"] / 2
-        plot.band(Band(x, field["mean"], *ends, 0.95), truth=truth, ax=axes[method])
-        axes[method].set(title=f"{label}, 95 %", ylim=(-2, 2), xlabel="t", ylabel="u")
+        around = Band(x, field["mean"], *ends, 0.95, _names(rows["oscillator", method]))
+        plot.band(around, truth=truth, ax=axes[method])
+        axes[method].set(title=f"{label}, 95 %", ylim=(-2, 2))
         axes["width"].plot(x[:, 0], field["width"], color=color, label=label)
     before, x, _ = _field(rows["oscillator", "distance, scaled"])
     axes["width"].plot(x[:, 0], before["before"], color=RED, lw=1, label="before calibration")
@@ -176,7 +177,7 @@ def _scenarios(rows: Rows) -> Figure:
         panels = [("|error|", plain["error"], None), ("width before CP", plain["before"], limits)]
         panels += [(f"width, {AFTER[method][0]}", field["width"], limits) for method, field in fields.items()]
         for ax, (title, values, its) in zip(line, panels, strict=True):
-            plot.heatmap(x, values, limits=its, ax=ax)
+            plot.heatmap(x, values, limits=its, names=_names(rows[experiment, "distance, scaled"]), ax=ax)
             ax.set_title(f"{experiment}: {title}", fontsize="small")
             _outline(ax, noise)
     return figure
@@ -259,6 +260,11 @@ def _field(row: MethodRow) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarra
     x = experiment.problem.domain.grid(experiment.grid).double()
     values = {name: np.array(its, dtype=float) for name, its in kept.items()}
     return values, x.numpy(), experiment.problem.solution(x).numpy()[:, 0]
+
+
+def _names(row: MethodRow) -> Names:
+    """What axes and outputs of its problem are called."""
+    return EXPERIMENTS[row.experiment.split(", ")[0]].problem.names
 
 
 def _noise(noise: float | Noise, x: np.ndarray) -> np.ndarray:

@@ -13,6 +13,7 @@ from guardband.plot.style import BLUE as BLUE
 from guardband.plot.style import GREY as GREY
 from guardband.plot.style import KINDS as KINDS
 from guardband.plot.style import ORANGE as ORANGE
+from guardband.plot.style import SIGNED as SIGNED
 
 __all__ = [
     "band",

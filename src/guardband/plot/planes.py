@@ -169,9 +169,12 @@ def tidy(grid: Sequence[Axes], ratio: float, columns: int) -> None:
     for number, ax in enumerate(grid):
         if ratio >= LONG and number < len(grid) - 1:
             ax.set(xlabel="")
+        if ratio < LONG:
+            ax.xaxis.get_major_locator().set_params(nbins=3 if columns > 2 else 5)
         if ratio < LONG and number % columns:
             ax.set(ylabel="")
             ax.tick_params(labelleft=False, left=False)
+            ax.spines["left"].set_visible(ax.spines["right"].get_visible())
 
 
 LONG = 2.5
@@ -188,9 +191,9 @@ def panels(m: int, ratio: float, lines: int = 1) -> tuple[Figure, list[Axes]]:
         return whole, list(grid[:, 0])
     columns = m // lines if lines > 1 else 2 if m == 4 else min(m, 3)
     lines = -(-m // columns)
-    wide = (4.6, 6.6, 7.6)[min(columns, 3) - 1]
+    wide = (4.6, 6.0, 7.0)[min(columns, 3) - 1]
     high = (wide / columns - 0.75) / max(ratio, 0.4) + 1.15
-    whole, grid = figure(lines, columns, (wide, lines * high + 0.35))
+    whole, grid = figure(lines, columns, (wide, lines * high + 0.55))
     cells = list(grid.flat)
     for unused in cells[m:]:
         unused.remove()
@@ -211,19 +214,17 @@ def plane_of(names: Names | Sequence[str] | None, domain: Domain | None) -> Plan
     if domain is not None and not isinstance(domain, Domain):
         cure = " Give problem.domain." if hasattr(domain, "domain") else ""
         raise TypeError(f"`domain` should be a shape, got {domain!r:.80}.{cure}")
-    if isinstance(names, str) or (names is not None and not isinstance(names, Names) and len(names) < 2):
-        raise ValueError(f'`names` should be problem.names, or two words such as ("x", "t"), got {names!r}.')
     if names is None and domain is None:
         return Plane(0, ("x0", "x1"), None, None)
-    if isinstance(names, Names):
-        words, space = names.axes[:2], names.space
-    else:
-        words = tuple(names or ())[:2] or domain.names[:2]  # type: ignore[union-attr]
-        space = (0, 1) if names is not None or domain is None else domain.space
+    words = names.axes if isinstance(names, Names) else names if names is not None else domain.names  # type: ignore[union-attr]
+    shape = _flat(domain, words)
+    if isinstance(words, str) or len(words) < 2:
+        raise ValueError(f'`names` should be problem.names, or two words such as ("x", "t"), got {names!r}.')
+    known = names if isinstance(names, Names) else domain if names is None else None
+    space = (0, 1) if known is None else known.space
     time = [j for j in (0, 1) if j not in space or words[j] in TIMES]
     across = time[0] if len(time) == 1 else 0
-    first, second = (word(words[j]) for j in (across, 1 - across))
-    return Plane(across, (first, second), not time, _flat(domain, words))
+    return Plane(across, (word(words[across]), word(words[1 - across])), not time, shape)
 
 
 def _flat(domain: Domain | None, words: Sequence[str]) -> Domain | None:
@@ -363,6 +364,7 @@ class _Beside(NamedTuple):
     def __call__(self, bar: Any, renderer: Any) -> Any:
         from matplotlib.transforms import Bbox
 
+        bar.set_box_aspect(None)  # the layout sets one again and again
         picture, mine = self.ax.get_position(), bar.get_position(original=True)
         wide, high = bar.figure.get_size_inches()
         if self.place == "right":

@@ -33,8 +33,13 @@ class Readings(NamedTuple):
             return "no reading where the band is known"
         most = "at most " if several else ""
         return (
-            f"misses: {missed} of {known} ({100 * missed / known:.2g} %), {most}{percent(1 - level)} expected"
+            f"misses: {missed} of {known} ({_rounded(missed / known)}), {most}{percent(1 - level)} expected"
         )
+
+
+def _rounded(share: float) -> str:
+    """A share as it is measured: 6 %, 6.7 %, 17 %, 100 %."""
+    return f"{100 * share:.{0 if share >= 0.1 else 1}f} %".replace(".0 %", " %")
 
 
 def readings(band: Band, data: Observations | None, output: int) -> Readings | None:

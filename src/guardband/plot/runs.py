@@ -86,8 +86,8 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
     if steps[0] < fitted.recipe.steps < steps[-1]:
         ax.axvline(fitted.recipe.steps, color=GREY, lw=0.8)
     ax.set(xlabel="step", ylabel="mean square", yscale="log")
-    beside = {"loc": "center left", "bbox_to_anchor": (1, 0.5)} if len(names) > 5 else {}
-    ax.legend(frameon=False, fontsize="small", handlelength=2.6, **beside)
+    below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2} if len(names) > 5 else {}
+    ax.legend(frameon=False, fontsize="small", handlelength=2.6, **below)
     return ax
 
 

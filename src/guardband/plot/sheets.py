@@ -110,7 +110,8 @@ class _Sheet:
 def _say(ax: Axes, sentence: str) -> None:
     """A sentence in place of a picture."""
     ax.set_axis_off()
-    ax.text(0.5, 0.5, sentence.replace(" everywhere", "\neverywhere"), ha="center", va="center")
+    words = sentence.replace(" everywhere", "\neverywhere")
+    ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes)
 
 
 def _size(n: int) -> float:

@@ -1,0 +1,108 @@
+"""The record of a training: what each equation and each condition is missed by, under its own name."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+import guardband as gb
+from guardband.problems import Condition, Field
+
+
+@dataclass(frozen=True)
+class Flow(gb.Problem):
+    """Two outputs, three equations; what they say does not matter."""
+
+    named: bool = True
+    domain = gb.Rectangle((0, 0), (1, 1)) * gb.Time(0, 1)
+    outputs = ("u", "v")
+
+    def residual(self, x: Tensor, w: Field) -> Any:
+        u, v = w["u"], w["v"]
+        parts = {
+            "momentum": torch.cat([u.d("t") + u.value, v.d("t") - 2.0], dim=1),
+            "data": u.d("x") + v.d("y"),
+        }
+        return parts if self.named else torch.cat([*parts.values()], dim=1)
+
+    def conditions(self) -> list[Condition]:
+        return [
+            gb.Dirichlet(0.0, on="left"),
+            gb.Dirichlet(1.0, on=("top", "bottom"), output="u"),
+            gb.Dirichlet(1.0, on=lambda x: x[:, 0] == 1, output=("u", "v")),
+            gb.Initial(0.0),
+            gb.Dirichlet(0.5, on="left"),
+            gb.Periodic("x"),
+            gb.PointValue((0.5, 0.5, 0.5), 0.0, output="v"),
+        ]
+
+
+CONDITIONS = [
+    "Dirichlet on left",
+    "Dirichlet of u on top, bottom",
+    "Dirichlet of u, v on a part",
+    "Initial",
+    "Dirichlet on left 2",
+    "Periodic along x",
+    "PointValue of v",
+]
+
+
+def fitted(problem: gb.Problem, data: gb.Observations | None = None, **options: Any) -> gb.Fitted:
+    recipe = gb.Recipe(steps=60, finish=50, n_interior=40, n_boundary=20, batch=16)
+    return gb.fit(problem, gb.mlp(problem, [6]), data, recipe=recipe, progress=False, **options)
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_equations_and_conditions_are_called_by_name(named: bool) -> None:
+    equations = ["momentum", "equation data"] if named else ["equation", "equation 2", "equation 3"]
+    found = fitted(Flow(named)).terms
+    assert all([*row] == ["step", *equations, *CONDITIONS] for row in found)
+    data = gb.Observations(torch.rand(9, 3, generator=torch.Generator().manual_seed(0)), torch.zeros(9, 2))
+    assert [*fitted(Flow(named), data).terms[0]][:2] == ["step", "data"]
+
+
+def test_the_parts_sum_to_the_history() -> None:
+    made = fitted(Flow())
+    assert [row["step"] for row in made.terms] == [row["step"] for row in made.history] == [50, 60, 110]
+    for row, whole in zip(made.terms, made.history, strict=True):
+        assert row["momentum"] + row["equation data"] == pytest.approx(whole["physics"], rel=1e-5)
+        assert sum(row[name] for name in CONDITIONS) == pytest.approx(whole["boundary"], rel=1e-5)
+
+
+def test_the_data_are_missed_as_the_history_says() -> None:
+    problem = gb.problems.Poisson1D()
+    made = fitted(problem, problem.observe(20, noise=0.1))
+    assert [row["data"] for row in made.terms] == pytest.approx([row["data"] for row in made.history])
+
+
+def test_conditions_that_a_network_meets_are_not_recorded() -> None:
+    problem = gb.problems.Poisson1D()
+    recipe = gb.Recipe(steps=50, finish=0)
+    net = gb.Constrained(gb.mlp(1, [6]), problem.lift, problem.bubble)
+    made = gb.fit(problem, net, problem.observe(20), recipe=recipe, progress=False)
+    assert [*made.terms[0]] == ["step", "data", "equation"]
+
+
+def test_a_run_that_goes_on_has_the_whole_record(tmp_path: Any) -> None:
+    whole = fitted(Flow())
+
+    def stop(step: int, row: dict[str, float]) -> None:
+        if step == 60:
+            raise KeyboardInterrupt
+
+    path = tmp_path / "run.pt"
+    with pytest.raises(KeyboardInterrupt):
+        fitted(Flow(), checkpoint=path, callback=stop)
+    assert fitted(Flow(), checkpoint=path).terms == whole.terms
+
+
+def test_a_record_is_kept_with_a_calibration(tmp_path: Any) -> None:
+    problem = gb.problems.Poisson1D()
+    made = fitted(problem, problem.observe(20, noise=0.1))
+    calibrated = gb.calibrate(made, *problem.observe(30, noise=0.1, seed=1))
+    again = gb.load(gb.save(calibrated, tmp_path / "band"))
+    kept = again.predictor.model  # type: ignore[union-attr]
+    assert kept.terms == made.terms
