@@ -22,12 +22,12 @@ def main() -> None:
         return gb.Observations(data.x, data.y[:, :2], outputs=("u", "v"))
 
     train, cal, new = (velocity(n, seed) for seed, n in enumerate((150, 50, 200)))
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=800, n_interior=1500)
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=1200, n_interior=1500, finish=600)
     fitted = gb.fit(
         problem,
-        gb.mlp(problem, [48, 48, 48]),
+        gb.mlp(problem, [32, 32, 32]),
         train,
-        likelihood=gb.Likelihood(data=0.01, physics=0.01, boundary=0.01),
+        likelihood=gb.Likelihood(data=0.01, physics=0.03, boundary=0.003),
         recipe=recipe,
         progress=False,
     )

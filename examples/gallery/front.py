@@ -15,9 +15,9 @@ from _options import options
 def main() -> None:
     """Train, calibrate, draw the overview, and the moments beside it."""
     smoke, out = options()
-    problem = gb.problems.Burgers1D()
+    problem = gb.problems.Burgers1D(viscosity=0.01)
     train, cal, new = (problem.observe(n, noise=0.03, seed=i) for i, n in enumerate((300, 150, 200)))
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=1500, n_interior=2000)
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(n_interior=1500)
     fitted = gb.fit(
         problem,
         gb.mlp(problem, [32, 32, 32]),

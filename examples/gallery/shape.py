@@ -16,10 +16,10 @@ def main() -> None:
     smoke, out = options()
     problem = gb.problems.PlateWithHole()
     train, cal, new = (problem.observe(n, noise=0.01, seed=i) for i, n in enumerate((60, 60, 150)))
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe()
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(finish=500)
     fitted = gb.fit(
         problem,
-        gb.mlp(problem, [32, 32, 32]),
+        gb.mlp(problem, [24, 24]),
         train,
         likelihood=gb.Likelihood(data=0.01),
         recipe=recipe,

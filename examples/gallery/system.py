@@ -6,6 +6,7 @@ prey. The band promises nothing about the hunters, and says so: they are drawn b
 that the network never saw.
 """
 
+import matplotlib.pyplot as plt
 import torch
 
 import guardband as gb
@@ -24,10 +25,10 @@ def main() -> None:
         return gb.Observations(t, problem.solution(t)[:, :1] + noise, outputs="prey")
 
     train, cal, new = counts(60), counts(40), counts(80)
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=3000, finish=4000)
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=2000, finish=2000)
     fitted = gb.fit(
         problem,
-        gb.mlp(problem, [48, 48]),
+        gb.mlp(problem, [32, 32]),
         train,
         likelihood=gb.Likelihood(data=0.05),
         recipe=recipe,
@@ -41,7 +42,15 @@ def main() -> None:
         problem.names.outputs, (fitted(t) - truth).norm(dim=0) / truth.norm(dim=0), strict=True
     ):
         print(f"{name}: relative L2 {float(error):.3f}")
-    figure = gb.plot.overview(calibrated(t, level=0.9), truth=truth, data=new)
+    figure, (above, below) = plt.subplots(2, 1, figsize=(6.4, 4.8), sharex=True, layout="constrained")
+    gb.plot.band(calibrated(t, level=0.9), truth=truth[:, :1], data=new, ax=above)
+    above.set_title("counted: a band", fontsize="medium")
+    above.set(xlabel="")
+    below.plot(t, truth[:, 1], "--", color=gb.plot.ORANGE, label="truth")
+    below.plot(t, fitted(t)[:, 1], color=gb.plot.BLUE, label="prediction")
+    below.set_title("never counted: nothing is promised", fontsize="medium")
+    below.set(xlabel="t", ylabel="hunter")
+    below.legend(frameon=False, fontsize="small")
     figure.savefig(out, dpi=120)
 
 

@@ -34,7 +34,7 @@ FAR = 1e6
 CHORD = 0.2
 """How far outside of its triangle, as a share of its height, a point between chord and arc may lie."""
 
-NEAREST = 24
+NEAREST = 32
 """How many triangles are looked at for each point: those whose middles are nearest."""
 
 
