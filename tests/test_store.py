@@ -449,7 +449,6 @@ def survive(folder: Path, cases: int, repaired: bool) -> None:
 
 
 @pytest.mark.parametrize("repaired", [False, True])
-@pytest.mark.no_cover
 def test_mutated_artifacts_never_lie_and_never_crash(tmp_path: Path, repaired: bool) -> None:
     survive(tmp_path, 150, repaired)
 

@@ -432,7 +432,6 @@ MUTATIONS: list[Callable[[bytearray, random.Random], None]] = [flip, cut, insert
 
 @pytest.mark.parametrize("kind", ["csv", "npz", "parquet", "nc", "nc4"])
 @pytest.mark.parametrize("count", [2000, pytest.param(10**4, marks=pytest.mark.long)])
-@pytest.mark.no_cover
 def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, count: int) -> None:
     needs(kind)
     if kind == "nc4" and count > 2000:

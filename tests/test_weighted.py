@@ -97,7 +97,6 @@ def test_no_weight_at_all_is_infinite() -> None:
         threshold(gb.Prediction(np.zeros((2, 1)), np.zeros(2)), 0.5)
 
 
-@pytest.mark.no_cover
 def test_the_rank_is_exact_for_any_weights() -> None:
     """Against fractions, where the wanted weight is often met exactly; 0.3 is not round to a machine."""
     generator = np.random.default_rng(2)
