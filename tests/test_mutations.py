@@ -356,51 +356,60 @@ def changed(name: str, folder: Path, sound: dict[str, bytes], case: int) -> None
     kind.repair(folder, path)
 
 
-def work(name: str, first: int, last: int) -> None:
+def work(names: list[str], cases: int, first: int) -> None:
     """In another process: say the number of each case before it is tried, and what it ended in after it."""
-    kind, folder = FORMATS[name], Path(tempfile.mkdtemp()) / "f"
-    folder.mkdir()
     warnings.simplefilter("ignore")
-    kind.make(folder)
-    sound = files_of(folder)
-    for case in range(first, last):
-        print(f"case {case}", flush=True)
-        changed(name, folder, sound, case)
-        try:
-            kind.use(folder)
-            print("read", flush=True)
-        except kind.proper:
-            print("refused", flush=True)
-        except BaseException as error:
-            print(f"other {type(error).__name__}: {str(error)[:200]!r}", flush=True)
-    shutil.rmtree(folder.parent)
+    for start, name in zip(range(0, len(names) * cases, cases), names, strict=True):
+        if start + cases <= first:
+            continue
+        kind, folder = FORMATS[name], Path(tempfile.mkdtemp()) / "f"
+        folder.mkdir()
+        kind.make(folder)
+        sound = files_of(folder)
+        for case in range(max(0, first - start), cases):
+            print(f"case {start + case}", flush=True)
+            changed(name, folder, sound, case)
+            try:
+                kind.use(folder)
+                print("read", flush=True)
+            except kind.proper:
+                print("refused", flush=True)
+            except BaseException as error:
+                print(f"other {type(error).__name__}: {str(error)[:200]!r}", flush=True)
+        shutil.rmtree(folder.parent)
 
 
-def survive(name: str, cases: int) -> dict[str, int]:
-    """How many cases were read and refused; an assertion names every other end."""
-    counts, ends, case = {"read": 0, "refused": 0}, list[str](), -1
+def survive(names: list[str], cases: int) -> dict[str, dict[str, int]]:
+    """How many cases of each format were read and refused; an assertion names every other end."""
+    counts = {name: {"read": 0, "refused": 0} for name in names}
+    ends, number = list[str](), -1
     path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
-    while case < cases - 1:
-        words = [sys.executable, "-c", f"import test_mutations as t; t.work({name!r}, {case + 1}, {cases})"]
+    while number < len(names) * cases - 1:
+        code = f"import test_mutations as t; t.work({names!r}, {cases}, {number + 1})"
         process = subprocess.Popen(
-            words, env=os.environ | {"PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": path},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
-        word, first = "", case
+        word, first = "", number
         for word, rest in said(process):
             if word == "case":
-                case = int(rest)
-            elif word in counts:
-                counts[word] += 1
-            elif word != "hangs":
+                number = int(rest)
+            name, case = names[max(number, 0) // cases], number % cases
+            if word in counts[name]:
+                counts[name][word] += 1
+            elif word not in ("case", "hangs"):
                 ends.append(f"{name} {case}: {word} {rest}")
         if process.returncode and word in ("case", "hangs"):
+            name, case = names[number // cases], number % cases
             how = "hangs" if word == "hangs" else f"ended with {process.returncode}"
             if contained(name, case):
                 print(f"{name} {case}: the parser {how}, in a process of its own: refused")
-                counts["refused"] += 1
+                counts[name]["refused"] += 1
             else:
                 ends.append(f"{name} {case}: {how}")
-        assert case > first, f"{name}: no case was tried"
+        assert number > first, f"{names[(first + 1) // cases]}: no case was tried"
         assert len(ends) < 50, "\n".join(ends)
     assert not ends, "\n".join(ends)
     return counts
@@ -448,11 +457,10 @@ def said(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, str]]:
     stream.close()
 
 
-@pytest.mark.parametrize("name", FORMATS)
-def test_mutations_end_in_the_proper_error(name: str) -> None:
-    counts = survive(name, 30)
-    looked_at_only = FORMATS[name].use in (tabulated, looked_at)  # what is wrong is said, not raised
-    assert sum(counts.values()) == 30 and (counts["refused"] or looked_at_only)
+def test_mutations_end_in_the_proper_error() -> None:
+    for name, counts in survive(list(FORMATS), 30).items():
+        looked_at_only = FORMATS[name].use in (tabulated, looked_at)  # what is wrong is said, not raised
+        assert sum(counts.values()) == 30 and (counts["refused"] or looked_at_only), name
 
 
 @pytest.mark.parametrize(
@@ -477,7 +485,7 @@ def test_cases_that_once_went_wrong_end_well(name: str, case: int, tmp_path: Pat
 @pytest.mark.parametrize("name", FORMATS)
 def test_a_hundred_thousand_mutations_end_in_the_proper_error(name: str) -> None:
     cases = round(100_000 * FORMATS[name].share)
-    print(name, survive(name, cases))
+    print(survive([name], cases))
 
 
 def test_the_shares_are_a_hundred_thousand() -> None:

@@ -30,10 +30,12 @@ from guardband.arrays import Array, to_numpy, to_torch
 from guardband.calibration import calibrate
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Calibrator
+from guardband.conformal.calibrated import on_scores
 from guardband.conformal.laws import tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level
 from guardband.conformal.scores import Scaled, Score
 from guardband.geometry.laws import check_domain as check_domain
+from guardband.predictors import PredictionFunction
 from guardband.problems import AutogradField, Problem
 from guardband.problems.base import conditions_in
 from guardband.values import Band, Prediction, Predictor
@@ -509,25 +511,23 @@ def _calibrated_draw(
     n: int,
     outputs: int,
     m: int,
+    door: bool = False,
 ) -> tuple[Calibrated, Draw]:
+    """A calibration and what it was drawn with: through the door, where the model is asked again, or not."""
     draw = sampler(world, generator, n, m, outputs)
-    calibrated = calibrate(
-        predict,
-        draw.x_cal,
-        draw.y_cal,
-        score=score,
-        calibrator=calibrator,
-        groups=draw.groups_cal,
-        confidence=confidence,
+    options: dict[str, Any] = dict(
+        score=score, calibrator=calibrator, groups=draw.groups_cal, confidence=confidence
     )
-    return calibrated, draw
+    if door:
+        return calibrate(predict, draw.x_cal, draw.y_cal, **options), draw
+    return on_scores(PredictionFunction(predict), predict(draw.x_cal), draw.y_cal, **options), draw
 
 
 def _tally(
-    calibrated_draw: Callable[[int], tuple[Calibrated, Draw]], levels: Sequence[Level], draws: int
+    calibrated_draw: Callable[..., tuple[Calibrated, Draw]], levels: Sequence[Level], draws: int
 ) -> Iterator[tuple[Level, int, np.ndarray, bool]]:
     """For each level: how many test points were covered, the law of that number, whether it is exact."""
-    first, draw = calibrated_draw(TEST_POINTS)
+    first, draw = calibrated_draw(TEST_POINTS, door=True)
     there, first_groups = first.predict(draw.x), draw.groups
     known = first.laws_for(there, levels[0], draw.groups)
     exact_law, first_law = known is not None, list(known or ())

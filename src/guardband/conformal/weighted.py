@@ -154,7 +154,8 @@ def weighted_rank(weights: np.ndarray, own: np.ndarray, level: Level) -> np.ndar
     fraction, last = exact(level), weights.shape[1]
     largest = weights.max(axis=1, initial=0)
     largest = np.where(largest > 0, largest, 1.0)
-    sums = np.pad(np.cumsum(weights / largest[:, None], axis=1), ((0, 0), (1, 0)))
+    sums = np.zeros((len(weights), last + 1))
+    np.cumsum(weights / largest[:, None], axis=1, out=sums[:, 1:])
     total = sums[:, -1] + own / largest
     needed = total * float(fraction)
     if len(weights) == 1:
