@@ -331,7 +331,7 @@ def test_infinite_values_are_blank_hatched_and_said(domain: Any) -> None:
     assert drawn_at(ax)(0.9, 0.3) is None and drawn_at(ax)(0.2, 0.3) is not None
     hatched = [c for c in ax.collections if getattr(c, "hatches", None)]
     assert len(hatched) == 1
-    (box,) = [path.get_extents() for path in hatched[0].get_paths() if len(path.vertices)]
+    (box,) = [path.get_extents() for path in hatched[0].get_paths() if np.size(path.vertices)]
     assert box.x0 == pytest.approx(0.583, abs=0.02) and box.y0 < 0.1 and box.y1 > 0.6
     unknown = np.where(GRID[:, 0] > 0.6, np.nan, GRID[:, 1])
     plain = gb.plot.heatmap(GRID, unknown, domain=domain)

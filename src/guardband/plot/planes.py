@@ -166,14 +166,15 @@ def fields(
 
 def tidy(grid: Sequence[Axes], ratio: float, columns: int) -> None:
     """Name the axes once: stacked panels at the bottom, those side by side on the left."""
+    from matplotlib.ticker import MaxNLocator
+
     for number, ax in enumerate(grid):
         if ratio >= LONG and number < len(grid) - 1:
             ax.set(xlabel="")
         if ratio < LONG:
-            ax.xaxis.get_major_locator().set_params(nbins=3 if columns > 2 else 5)
+            ax.xaxis.set_major_locator(MaxNLocator(3 if columns > 2 else 5))
         if ratio < LONG and number % columns:
-            ax.set(ylabel="")
-            ax.tick_params(labelleft=False, left=False)
+            ax.set(ylabel="", yticks=[])
             ax.spines["left"].set_visible(ax.spines["right"].get_visible())
 
 
