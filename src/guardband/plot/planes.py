@@ -218,7 +218,7 @@ def plane_of(names: Names | Sequence[str] | None, domain: Domain | None) -> Plan
     if names is None and domain is None:
         return Plane(0, ("x0", "x1"), None, None)
     words = names.axes if isinstance(names, Names) else names if names is not None else domain.names  # type: ignore[union-attr]
-    shape = _flat(domain, words)
+    shape = _flat(domain, words[:2])
     if isinstance(words, str) or len(words) < 2:
         raise ValueError(f'`names` should be problem.names, or two words such as ("x", "t"), got {names!r}.')
     known = names if isinstance(names, Names) else domain if names is None else None
