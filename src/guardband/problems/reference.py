@@ -123,7 +123,7 @@ class Grid:
 
     def __init__(self, kept: dict[str, np.ndarray]) -> None:
         self._values = torch.from_numpy(kept["values"]).double()
-        self.d = self._values.ndim - 1
+        self.d: int = self._values.ndim - 1
         self._axes = [torch.from_numpy(kept[f"axis{i}"]).double() for i in range(self.d)]
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -169,7 +169,7 @@ class Triangles:
         self._origins = torch.from_numpy(corners[triangles[:, 0]])
         self._shares = torch.from_numpy(np.linalg.inv(sides))
         self._middles = KDTree(corners[triangles].mean(axis=1))
-        self.d = corners.shape[1]
+        self.d: int = corners.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
         """The values (n, m) at x (n, 2); between a chord and its arc, those of the triangle, continued."""

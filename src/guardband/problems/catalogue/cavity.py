@@ -33,7 +33,7 @@ class Cavity(Problem):
     reynolds: float = 100.0
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (1, 1))
-    outputs = ("u", "v", "p")
+    outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
 
     @property
     def reference(self) -> Reference:

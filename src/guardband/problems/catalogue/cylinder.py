@@ -33,7 +33,7 @@ class Cylinder(Problem):
     viscosity: float = 0.001
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (2.2, 0.41)) - Disk((0.2, 0.2), 0.05, name="cylinder")
-    outputs = ("u", "v", "p")
+    outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
     reference: ClassVar[Reference] = Reference("cylinder")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:

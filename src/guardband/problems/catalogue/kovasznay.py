@@ -31,7 +31,7 @@ class Kovasznay(Problem):
     reynolds: float = 40.0
 
     domain: ClassVar[Domain] = Rectangle((-0.5, -0.5), (1.0, 1.5))
-    outputs = ("u", "v", "p")
+    outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
         """Momentum and mass."""

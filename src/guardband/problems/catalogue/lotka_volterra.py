@@ -32,7 +32,7 @@ class LotkaVolterra(Problem):
     death: float = 1.0
 
     domain: ClassVar[Domain] = Time(0, 25)
-    outputs = ("prey", "hunter")
+    outputs: ClassVar[tuple[str, ...] | int] = ("prey", "hunter")
     reference: ClassVar[Reference] = Reference("lotka_volterra")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:

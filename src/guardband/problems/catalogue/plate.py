@@ -37,7 +37,7 @@ class PlateWithHole(Problem):
     tension: float = 1.0
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (1, 1)) - Disk((0, 0), 0.2, name="hole")
-    outputs = ("u", "v")
+    outputs: ClassVar[tuple[str, ...] | int] = ("u", "v")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
         """The forces along x and y on a small piece, over Young's modulus."""

@@ -31,7 +31,7 @@ class TaylorGreen2D(Problem):
     viscosity: float = 0.01
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (2 * math.pi, 2 * math.pi)) * Time(0, 2)
-    outputs = ("u", "v", "p")
+    outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
         """Momentum, which changes in time, and mass."""
