@@ -198,6 +198,8 @@ def panels(m: int, ratio: float, lines: int = 1) -> tuple[Figure, list[Axes]]:
     wide = (4.6, 6.0, 7.0)[min(columns, 3) - 1]
     high = (wide / columns - 0.75) / max(ratio, 0.4) + (1.15 if lines == 1 else 1.5)
     whole, grid = figure(lines, columns, (wide, lines * high + 0.55))
+    if lines > 1:
+        whole.get_layout_engine().set(h_pad=0.13)  # type: ignore[union-attr]
     cells = list(grid.flat)
     for unused in cells[m:]:
         unused.remove()
