@@ -523,6 +523,11 @@ def test_an_overview_has_a_line_for_each_output_and_counts_what_was_measured() -
     ]
     said = [text.get_text() for ax in figure.axes for text in ax.texts]
     assert said == ["half-width 0.1\neverywhere", "p was not measured"]
+    level = gb.plot.heatmap(GRID, np.full(35, 3.0), label="v", colorbar="bottom")
+    ticks = level.collections[0].colorbar.ax  # type: ignore[union-attr]
+    assert [text.get_text() for text in ticks.get_xticklabels()] == [
+        "v: 3 everywhere"
+    ] and not ticks.get_xlabel()
     alone = gb.plot.overview(around(x, mean, half, names), data=velocity, domain=PLATE, output="p")
     assert [ax.get_title() for ax in alone.axes if ax.get_title()] == ["p, predicted", "p, half-width"]
     together = gb.Observations.together(

@@ -27,6 +27,9 @@ Bar: TypeAlias = bool | Literal["right", "bottom"]
 LONGEST = 8.0
 """A field of space that is longer than so many times its height is stretched."""
 
+STEPS = [1, 2, 5, 10]
+"""Between the ticks of an axis."""
+
 TIMES = ("t", "time")
 """What time is called where nobody says which axes are space."""
 
@@ -172,7 +175,7 @@ def tidy(grid: Sequence[Axes], ratio: float, columns: int) -> None:
         if ratio >= LONG and number < len(grid) - 1:
             ax.set(xlabel="")
         if ratio < LONG:
-            ax.xaxis.set_major_locator(MaxNLocator(3 if columns > 2 else 5))
+            ax.xaxis.set_major_locator(MaxNLocator(3 if columns > 2 else 5, steps=STEPS))
         if ratio < LONG and number % columns:
             ax.set(ylabel="", yticks=[])
             ax.spines["left"].set_visible(ax.spines["right"].get_visible())
@@ -193,8 +196,10 @@ def panels(m: int, ratio: float, lines: int = 1) -> tuple[Figure, list[Axes]]:
     columns = m // lines if lines > 1 else 2 if m == 4 else min(m, 3)
     lines = -(-m // columns)
     wide = (4.6, 6.0, 7.0)[min(columns, 3) - 1]
-    high = (wide / columns - 0.75) / max(ratio, 0.4) + 1.15
+    high = (wide / columns - 0.75) / max(ratio, 0.4) + (1.15 if lines == 1 else 1.5)
     whole, grid = figure(lines, columns, (wide, lines * high + 0.55))
+    if lines > 1:
+        whole.get_layout_engine().set(h_pad=0.13)  # type: ignore[union-attr]
     cells = list(grid.flat)
     for unused in cells[m:]:
         unused.remove()
@@ -348,7 +353,9 @@ def bar(ax: Axes, colors: Any, label: str, place: str, same: float | None, ticks
     made = ax.figure.colorbar(colors, ax=ax, label=label, location=place, pad=0.03)
     made.ax.set_axes_locator(_Beside(ax, place))  # type: ignore[arg-type]
     if same is not None:
-        made.set_ticks([same], labels=[f"{same:.4g}"])
+        below = place == "bottom" and bool(label)  # there the label would say it twice
+        made.set_ticks([same], labels=[label if below else f"{same:.4g}"])
+        made.set_label("" if below else label)
         return
     short = ScalarFormatter(useMathText=True)
     short.set_powerlimits((-3, 4))

@@ -127,5 +127,7 @@ def _dots(ax: Axes, at: np.ndarray) -> None:
 def _crosses(ax: Axes, at: np.ndarray) -> None:
     from matplotlib.patheffects import withStroke
 
-    around = [withStroke(linewidth=3.6, foreground="white")]
-    ax.plot(*at.T, "x", ms=6.5, mew=2, color=ORANGE, label="missed", zorder=5, path_effects=around)
+    size = float(np.clip(26 / max(1, len(at)) ** 0.5, 4.0, 6.5))
+    around = [withStroke(linewidth=0.55 * size, foreground="white")]
+    style: dict[str, Any] = {"ms": size, "mew": 0.3 * size, "color": ORANGE, "path_effects": around}
+    ax.plot(*at.T, "x", label="missed", zorder=5, **style)
