@@ -48,7 +48,17 @@ def test_every_number_is_what_its_source_says(page: Path) -> None:
         assert quoted == measured, "python docs/quoted.py"
 
 
-@pytest.mark.parametrize("page", EVERY, ids=named)
+CATALOGUE = script("docs/catalogue.py")
+
+
+def test_the_page_of_the_catalogue_is_what_the_docstrings_say_with_a_picture_each() -> None:
+    text = (DOCS / "catalogue.md").read_text()
+    assert text == CATALOGUE.page(), "python docs/catalogue.py --pages"
+    drawn = re.findall(r"images/catalogue/(\w+)\.png", text)
+    assert sorted(drawn) == sorted(CATALOGUE.catalogue.__all__)
+
+
+@pytest.mark.parametrize("page", [page for page in EVERY if page.name != "catalogue.md"], ids=named)
 def test_every_number_has_a_source(page: Path) -> None:
     assert QUOTED.without_source(page.read_text()) == []
 
