@@ -115,6 +115,7 @@ def diagnostics(**changed: Any) -> Diagnostics:
 def test_verdicts_are_plain() -> None:
     assert diagnostics().verdict.startswith("The chains agree") and "2 chains of 400" in repr(diagnostics())
     assert diagnostics().to_arviz().posterior["prediction"].shape == (2, 400, 3)
+    assert (diagnostics().bfmi > 0.5).all()
     apart = np.random.default_rng(1).normal(size=(2, 400)) + np.array([[18.0], [28.0]])
     assert diagnostics(norm=apart).verdict == (
         "The chains have not left the neighborhood of their starting points: "
