@@ -23,7 +23,8 @@ from training import Step, interleave, ratio
 
 from equations import Beam, Burgers, Kovasznay, TwoSpecies
 from guardband.pinn import mlp
-from guardband.pinn.likelihood import MeanSquares, fixed_points
+from guardband.pinn.mean_squares import MeanSquares
+from guardband.pinn.points import fixed_points
 from guardband.problems import Problem
 
 torch.set_num_threads(1)

@@ -13,8 +13,9 @@ from guardband.pinn import jets
 from guardband.pinn.activations import ACTIVATIONS
 from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
 from guardband.pinn.jets import Jet, Memory
-from guardband.pinn.likelihood import MeanSquares, fixed_points
+from guardband.pinn.mean_squares import MeanSquares
 from guardband.pinn.networks import MLP, Constrained, mlp
+from guardband.pinn.points import fixed_points
 from guardband.problems import (
     AllenCahn2D,
     AutogradField,

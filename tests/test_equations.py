@@ -21,7 +21,8 @@ from torch import Tensor
 import guardband as gb
 from equations import ALL, Burgers, Cylinder, Heat, Kovasznay, TwoSpecies
 from guardband.pinn.given import measured, tensors_of
-from guardband.pinn.likelihood import MeanSquares, conditions_of, fixed_points
+from guardband.pinn.mean_squares import MeanSquares
+from guardband.pinn.points import conditions_of, fixed_points
 from guardband.problems import AutogradField, Field, Problem
 from guardband.problems.catalogue.navier_stokes import navier_stokes
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 import guardband as gb
-from guardband.pinn.likelihood import conditions_of
+from guardband.pinn.points import conditions_of
 from guardband.problems import (
     AllenCahn2D,
     AutogradField,
@@ -371,3 +371,11 @@ def test_observations_are_as_noisy_as_the_model_says() -> None:
     misses = (data.y - problem.solution(data.x)) / model(data.x)
     assert misses.std() == pytest.approx(1, abs=0.02)
     assert DampedOscillator().observe(10, noise=noise.Islands()).y.shape == (10, 1)
+
+
+def test_derivatives_are_the_same_without_gradients() -> None:
+    x = torch.tensor([[2.0, 1.0]])
+    with torch.no_grad():
+        u = AutogradField(lambda x: x[:, :1] ** 3 * x[:, 1:] ** 2, x)
+        found = [u.d("x", "x"), u.d("x", "y"), u.d("x", "x", "y", "y"), u.laplacian]
+    assert [float(part) for part in found] == [12.0, 24.0, 24.0, 28.0]

@@ -67,9 +67,13 @@ def test_equations_and_conditions_are_called_by_name(named: bool) -> None:
 def test_the_parts_sum_to_the_history() -> None:
     made = fitted(Flow())
     assert [row["step"] for row in made.terms] == [row["step"] for row in made.history] == [50, 60, 110]
+    physics, boundary = made.likelihood.physics, made.likelihood.boundary
+    assert isinstance(physics, dict) and isinstance(boundary, dict)
+    assert [*physics] == ["momentum", "equation data"] and [*boundary] == CONDITIONS
     for row, whole in zip(made.terms, made.history, strict=True):
-        assert row["momentum"] + row["equation data"] == pytest.approx(whole["physics"], rel=1e-5)
-        assert sum(row[name] for name in CONDITIONS) == pytest.approx(whole["boundary"], rel=1e-5)
+        for scales, term in ((physics, "physics"), (boundary, "boundary")):
+            over = sum(row[name] / scale**2 for name, scale in scales.items())
+            assert over == pytest.approx(whole[term], rel=1e-5)
 
 
 def test_the_data_are_missed_as_the_history_says() -> None:

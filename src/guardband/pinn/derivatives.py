@@ -106,7 +106,7 @@ def differentiate(
     channels = needs.channels()
 
     def jet_field(x: Tensor) -> Field:
-        plan = None if channels is None else _layers(net, x)
+        plan = None if channels is None else layers_of(net, x)
         if plan is None or channels is None:
             return AutogradField(net, x, names)
         points, layers = plan
@@ -116,11 +116,15 @@ def differentiate(
     return jet_field
 
 
+class NotCarried(LookupError):
+    """A derivative was asked of a jet that does not carry it, and there is no network to ask."""
+
+
 class JetField(Field):
-    """A field read off a jet (channels, n, m); what the jet does not carry comes by autograd."""
+    """A field read off a jet (channels, n, m); what it does not carry comes of the network by autograd."""
 
     def __init__(
-        self, net: nn.Module, x: Tensor, jet: Tensor, channels: Channels, names: Names | None = None
+        self, net: nn.Module | None, x: Tensor, jet: Tensor, channels: Channels, names: Names | None = None
     ) -> None:
         super().__init__(x, names)
         self._net, self._jet, self._channels = net, jet, channels
@@ -144,6 +148,8 @@ class JetField(Field):
 
     @cached_property
     def _by_autograd(self) -> AutogradField:
+        if self._net is None:
+            raise NotCarried
         if getattr(self._net, "dropout", 0) and self._net.training:
             raise RuntimeError(
                 "This derivative was not asked for when the equation was first looked at, and dropout "
@@ -234,7 +240,7 @@ class _Recorder(AutogradField):
         return torch.stack([AutogradField.partial(self, (i, i), columns) for i in axes]).sum(0)
 
 
-def _layers(net: nn.Module, x: Tensor) -> tuple[Tensor, Layers] | None:
+def layers_of(net: nn.Module, x: Tensor) -> tuple[Tensor, Layers] | None:
     """A network as points and layers of a jet, or None if it is not an MLP that jets know."""
     if isinstance(net, MLP):
         activation = ACTIVATIONS.get(net.activation)

@@ -15,6 +15,7 @@ from guardband.arrays import to_torch
 from guardband.models import evaluating
 from guardband.pinn.derivatives import needs_of
 from guardband.pinn.networks import MLP, Constrained
+from guardband.pinn.recipe import Recipe
 from guardband.problems import AutogradField, Problem
 from guardband.problems.base import as_problem
 from guardband.values import Observations, output_names
@@ -124,6 +125,16 @@ def check_pair(problem: Problem, net: nn.Module) -> None:
             f"({', '.join(names.outputs)}), the network {inner.sizes[0]} and {inner.sizes[-1]}. "
             f"gb.mlp(problem) fits it; other outputs are said in the problem: outputs = "
             f"{output_names(inner.sizes[-1])!r}."
+        )
+
+
+def check_newton(recipe: Recipe, net: nn.Module) -> None:
+    """Refuse Gauss-Newton steps of a network with dropout, which is another one at every look."""
+    inner = inner_of(net)
+    if recipe.newton and isinstance(inner, MLP) and inner.dropout:
+        raise ValueError(
+            "Gauss-Newton steps need a network that stays the same, and dropout changes it at every look. "
+            "Train it by Adam and L-BFGS: recipe=gb.Recipe()."
         )
 
 

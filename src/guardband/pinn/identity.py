@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from guardband.geometry import Domain
 from guardband.models import evaluating
 from guardband.pinn.derivatives import Residual
-from guardband.pinn.likelihood import conditions_of
+from guardband.pinn.points import conditions_of
 from guardband.problems import AutogradField, Problem
 
 POINTS, TOLERANCE = 64, 1e-6

@@ -1,12 +1,14 @@
 """Jacobians: how every miss at every point changes with every weight.
 
-Each point is given its own copy of the weights, so one backward pass over all points at once gives one
-gradient per point. It works for any residual and any module that `torch.func` can call, in any thread and
-whatever mode of torch is on.
+Of an MLP they come from its jet: the miss is differentiated in the jet of the outputs, point by point, and
+the reverse pass through the layers is not summed over the points. Everything else gives each point its own
+copy of the weights, so that one backward pass over all points gives one gradient per point: any residual, any
+module that `torch.func` can call. Both work in any thread, whatever mode of torch is on.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 
 import torch
@@ -14,7 +16,16 @@ from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
 from guardband.models import own_modules
-from guardband.pinn.derivatives import Residual
+from guardband.pinn.derivatives import (
+    ConstrainedField,
+    JetField,
+    NotCarried,
+    Residual,
+    layers_of,
+    needs_of,
+)
+from guardband.pinn.jets import EACH, Channels, Memory, Tape, forward_pass, reverse_pass
+from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import AutogradField, Field, Names
 
 POINTS_AT_ONCE = 128
@@ -45,23 +56,106 @@ def jacobian(
     >>> slopes.tolist()  # of w1 x1 + w2 x2 + b
     [[[3.0, 4.0, 1.0]]]
     """
-    with torch.inference_mode(False), torch.enable_grad():
-        net, x = own_modules(net), _ordinary(x)
-        outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
-        chunks = zip(x.split(POINTS_AT_ONCE), outward.split(POINTS_AT_ONCE), strict=True)
-        parts = [_part(residual, net, chunk, names, of, along) for chunk, along in chunks]
-    misses, slopes = zip(*parts, strict=True)
-    return torch.cat(misses), torch.cat(slopes)
+    return Slopes(residual, net, x, of)(x, normals, names)
 
 
-def _part(
-    residual: Residual,
-    net: nn.Module,
-    x: Tensor,
-    names: Sequence[str] | None,
-    of: Names | None,
-    normals: Tensor,
+class Slopes:
+    """The Jacobian of one residual of one network, at any points; the way there is found once.
+
+    Where the residual compares points with each other, `together` of them in a row make a group.
+    """
+
+    def __init__(
+        self, residual: Residual, net: nn.Module, x: Tensor, of: Names | None = None, together: int = 1
+    ) -> None:
+        self.residual, self.net, self.of, self.together = residual, net, of, together
+        with torch.inference_mode(False), torch.enable_grad():
+            self._channels = _carried(residual, own_modules(net), _ordinary(x), of)
+        self._memory = Memory()
+
+    def __call__(
+        self, x: Tensor, normals: Tensor | None = None, names: Sequence[str] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The residual (n, q) at points x, and its derivatives in the named weights, by default all."""
+        with torch.inference_mode(False), torch.enable_grad():
+            net, x = own_modules(self.net), _ordinary(x)
+            outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
+            if self._channels is not None and _all(names, net):
+                try:
+                    return _by_jets(self, net, x, self._channels, outward, self._memory)
+                except NotCarried:
+                    self._channels = None
+            size = POINTS_AT_ONCE * self.together
+            chunks = zip(x.split(size), outward.split(size), strict=True)
+            parts = [_by_copies(self, net, chunk, names, along) for chunk, along in chunks]
+        misses, slopes = zip(*parts, strict=True)
+        return torch.cat(misses), torch.cat(slopes)
+
+
+def _all(names: Sequence[str] | None, net: nn.Module) -> bool:
+    return names is None or {*names} >= {name for name, _ in net.named_parameters()}
+
+
+def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) -> Channels | None:
+    """The jet by which this residual of this network is differentiated, or None."""
+    inner = net.net if isinstance(net, Constrained) else net
+    masked = isinstance(inner, MLP) and inner.training and inner.dropout > 0
+    if masked or not len(x) or layers_of(inner, x[:1]) is None:
+        return None
+    return needs_of(residual, net, x, of).channels()
+
+
+def _by_jets(
+    slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor, memory: Memory
 ) -> tuple[Tensor, Tensor]:
+    """The residual (n, q), and its derivatives in all weights (n, q, P), by the jet of an MLP."""
+    inner = net.net if isinstance(net, Constrained) else net
+    planned = layers_of(inner, x)
+    assert planned is not None
+    points, layers = planned
+    layers = layers._replace(
+        weights=[part.detach() for part in layers.weights], biases=[part.detach() for part in layers.biases]
+    )
+    if layers.features is not None:
+        points = layers.features.jet(points, layers.reach, channels)
+    widths = [len(weight) for weight in layers.weights[:-1]]
+    before, after = (memory.take(x, len(channels), len(x), widths) for _ in range(2))
+    tape = Tape(before, after, [])
+    jet = forward_pass(points, layers, channels, tape).requires_grad_()
+    field: Field = JetField(None, x, jet, channels, slopes_of.of)
+    if isinstance(net, Constrained):
+        field = ConstrainedField(field, net.lift, net.bubble, x)
+    field.normals = normals
+    misses, together = slopes_of.residual(x, field), slopes_of.together
+    q = misses.shape[1]
+    slopes = x.new_empty(len(x), q, sum(part.numel() for part in (*layers.weights, *layers.biases)))
+    for j, first in itertools.product(range(q), range(together)):
+        (outer,) = torch.autograd.grad(
+            misses[first::together, j].sum(),
+            jet,
+            retain_graph=True,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        backs = memory.take(x, len(channels), len(x), widths)
+        found = reverse_pass(outer.contiguous(), points, layers, channels, tape, backs, EACH)
+        half, start = len(found) // 2, 0
+        for part in itertools.chain(*zip(found[:half], found[half:], strict=True)):
+            end = start + part[0].numel()
+            slopes[first::together, j, start:end] = _grouped(part.flatten(1), together)
+            start = end
+    return misses.detach(), slopes
+
+
+def _grouped(gradients: Tensor, together: int) -> Tensor:
+    """The gradients (n, P) of the points of each group, summed."""
+    return gradients if together == 1 else gradients.unflatten(0, (-1, together)).sum(dim=1)
+
+
+def _by_copies(
+    slopes_of: Slopes, net: nn.Module, x: Tensor, names: Sequence[str] | None, normals: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The residual (n, q), and its derivatives in the named weights (n, q, P), a copy of them per point."""
     weights = {name: _ordinary(p.detach()) for name, p in net.named_parameters()}
     chosen = [name for name in weights if names is None or name in names]
     copies = {name: weights[name].expand(len(x), *weights[name].shape).clone() for name in chosen}
@@ -70,15 +164,20 @@ def _part(
     def one(own: dict[str, Tensor], x: Tensor) -> Tensor:
         return functional_call(net, {**weights, **own}, (x[None],))[0]
 
-    field = AutogradField(lambda x: vmap(one)(copies, x), x, of, normals)
-    misses = residual(x, field)
-    slopes = []
-    for j in range(misses.shape[1]):
+    field = AutogradField(lambda x: vmap(one)(copies, x), x, slopes_of.of, normals)
+    misses, together = slopes_of.residual(x, field), slopes_of.together
+    slopes = x.new_empty(len(x), misses.shape[1], sum(weights[name].numel() for name in chosen))
+    for j, first in itertools.product(range(misses.shape[1]), range(together)):
         gradients = torch.autograd.grad(
-            misses[:, j].sum(), leaves, retain_graph=True, allow_unused=True, materialize_grads=True
+            misses[first::together, j].sum(),
+            leaves,
+            retain_graph=True,
+            allow_unused=True,
+            materialize_grads=True,
         )
-        slopes.append(torch.cat([gradient.flatten(1) for gradient in gradients], dim=1))
-    return misses.detach(), torch.stack(slopes, dim=1)
+        each = torch.cat([gradient.flatten(1) for gradient in gradients], dim=1)
+        slopes[first::together, j] = _grouped(each, together)
+    return misses.detach(), slopes
 
 
 def _ordinary(a: Tensor) -> Tensor:

@@ -220,23 +220,46 @@ def _sum_of_products(z: Sequence[Tensor], pairs: Pairs) -> Tensor:
     return total
 
 
+class Gather(NamedTuple):
+    """What becomes of the gradients at all points, for weights and for biases.
+
+    `product` takes those of a layer (channels, n, out) and the jet (channels, n, in) that it saw, `total`
+    those of its values (n, out).
+    """
+
+    product: Callable[[Tensor, Tensor], Tensor]
+    total: Callable[[Tensor], Tensor]
+
+
+SUMMED = Gather(lambda grad, jet: grad.flatten(0, 1).T @ jet.flatten(0, 1), lambda grad: grad.sum(0))
+"""One gradient, of the sum over all points."""
+
+EACH = Gather(lambda grad, jet: grad.permute(1, 2, 0) @ jet.permute(1, 0, 2), lambda grad: grad.clone())
+"""A gradient for each point."""
+
+
 def reverse_pass(
-    grad: Tensor, x: Tensor, layers: Layers, channels: Channels, tape: Tape, backs: Blocks
+    grad: Tensor,
+    x: Tensor,
+    layers: Layers,
+    channels: Channels,
+    tape: Tape,
+    backs: Blocks,
+    gather: Gather = SUMMED,
 ) -> list[Tensor]:
     """The gradients in the weights, then in the biases, given that in the output jet."""
     axes, sums, thirds, _ = channels
     weight_grads, bias_grads = [], []
-    value_grad, flat_grad = grad[0], grad.flatten(0, 1)
     for depth in reversed(range(len(tape.saved))):
         value, first, second, squares = tape.saved[depth]
         z, back, mask = tape.before[depth].channels, backs[depth], layers.masks[depth]
-        weight_grads.append(flat_grad.T @ tape.after[depth].flat)
-        bias_grads.append(value_grad.sum(0))
-        torch.mm(flat_grad, layers.weights[depth + 1], out=back.flat)
+        weight_grads.append(gather.product(grad, tape.after[depth].whole))
+        bias_grads.append(gather.total(grad[0]))
+        torch.mm(grad.flatten(0, 1), layers.weights[depth + 1], out=back.flat)
         if mask is not None:
             back.whole.mul_(mask)
         part = back.channels
-        slope = part[1] * z[1]
+        slope = torch.zeros_like(z[0]) if len(channels) == 1 else part[1] * z[1]
         for i in range(2, len(channels)):
             slope.addcmul_(part[i], z[i])
         activation = layers.activations[depth]
@@ -259,14 +282,14 @@ def reverse_pass(
                     part[1 + j].addcmul_(turn, z[1 + i])
         for channel, bend in more:
             part[channel].add_(bend)
-        value_grad, flat_grad = back.value, back.flat
+        grad = back.whole
     if x.ndim == 3:
-        first_weight = flat_grad.T @ x.flatten(0, 1)
+        first_weight = gather.product(grad, x)
     else:
-        first_weight = value_grad.T @ x
+        first_weight = gather.product(grad[:1], x[None])
         for i, axis in enumerate(axes):
-            first_weight[:, axis] += backs[0].channels[1 + i].sum(0) / layers.reach[axis]
-    return [first_weight, *weight_grads[::-1], value_grad.sum(0), *bias_grads[::-1]]
+            first_weight[..., axis] += gather.total(grad[1 + i]) / layers.reach[axis]
+    return [first_weight, *weight_grads[::-1], gather.total(grad[0]), *bias_grads[::-1]]
 
 
 def bends(

@@ -13,24 +13,25 @@ a continuum and are not so many pieces of evidence. Training minimizes U; Bayesi
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from numbers import Real
+from typing import TypeAlias
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from guardband.geometry import Boundary
 from guardband.kept import kept
-from guardband.models import evaluating
-from guardband.pinn.derivatives import JetField, Residual, differentiate, needs_of, split
-from guardband.pinn.jets import Channels
-from guardband.pinn.networks import MLP, Constrained
+from guardband.pinn.derivatives import Residual
+from guardband.pinn.titles import Titles
 from guardband.problems import AutogradField, Condition, Field, Names, Problem
-from guardband.problems.base import conditions_in, side_by_side
 
 TERMS = ("data", "physics", "boundary")
 """The terms of the loss, in the order in which they are listed everywhere."""
+
+
+Scale: TypeAlias = float | Mapping[str, float] | None
+"""A noise scale, or one for each name; None where it is to be found."""
 
 
 @kept
@@ -38,204 +39,147 @@ TERMS = ("data", "physics", "boundary")
 class Likelihood:
     """Noise scales: how far data (in the units of y), equation and conditions may be off.
 
-    `data` is the standard deviation of the measurement noise. `physics` is in the units of the residual; by
-    default it is 2 % of the size that the residual's own terms have for a field as large as the data.
-    `boundary` is that of the conditions, by default as `data`.
+    `data` is the standard deviation of the measurement noise, `physics` is in the units of the residual,
+    `boundary` in those of the conditions. Each is a number, or a number for each output, equation or
+    condition by the name that it has in `fitted.terms`.
+
+    What is not given is found: 5 % of the size of each output for `data`, 2 % of the size that each
+    equation's own terms have for such a field for `physics`, and for `boundary` as `data` where that is a
+    number, else 5 % of each condition's own terms. Sizes are those of the data; without data those of a crude
+    solution, a polynomial of low degree.
 
     >>> import guardband as gb
     >>> gb.Likelihood(data=0.1)
     Likelihood(data=0.1, physics=None, boundary=None)
     >>> gb.Likelihood.from_weights(data=4.0, physics=1.0, boundary=1.0)
     Likelihood(data=0.5, physics=1.0, boundary=1.0)
+    >>> flow = gb.Likelihood(data={"u": 0.01, "v": 0.01, "p": 3.0})
     """
 
-    data: float = 0.05
-    physics: float | None = None
-    boundary: float | None = None
+    data: Scale = None
+    physics: Scale = None
+    boundary: Scale = None
 
     def __post_init__(self) -> None:
         for name in TERMS:
             scale = getattr(self, name)
-            if scale is not None and not (0 < scale < math.inf):
-                raise ValueError(f"`{name}` should be a positive noise scale, got {scale}.")
+            parts = scale if isinstance(scale, Mapping) else {} if scale is None else {"": scale}
+            for part, number in parts.items():
+                where = f"`{name}`" + (f" of {part!r}" if part else "")
+                if not isinstance(number, Real) or not 0 < float(number) < math.inf:
+                    raise ValueError(f"{where} should be a positive noise scale, got {number!r:.80}.")
 
     @classmethod
     def from_weights(cls, *, data: float, physics: float, boundary: float) -> Likelihood:
         """The scales under which training minimizes a sum of mean squares with these weights."""
         return cls(data**-0.5, physics**-0.5, boundary**-0.5)
 
-    def completed(self, problem: Problem, size: float) -> Likelihood:
-        """The same with all scales filled in, for data of this size (root mean square)."""
-        physics = self.physics or PHYSICS_SHARE * typical_residual(problem, size)
-        return replace(self, physics=physics, boundary=self.boundary or self.data)
+    def completed(self, problem: Problem, titles: Titles, sizes: Tensor) -> Likelihood:
+        """The same with all scales filled in, for outputs of these sizes (m,)."""
+        data, physics, boundary = self.data, self.physics, self.boundary
+        outputs = dict.fromkeys(problem.names.outputs, 1)
+        for name, known in zip(TERMS, (outputs, titles.equations, titles.conditions), strict=True):
+            _check_names(name, getattr(self, name), known)
+        if physics is None:
+            typical = typical_residual(problem, problem.misses, None, sizes)
+            physics = _by_name(titles.equations, PHYSICS_SHARE * typical)
+        if boundary is None and isinstance(data, Real):
+            boundary = data
+        elif boundary is None:
+            typical = [
+                typical_residual(problem, condition.residual, condition, sizes)
+                for condition in titles.conditions.values()
+            ]
+            own = torch.tensor([_root_mean_square(part) for part in typical] or [1.0])
+            boundary = _by_name(dict.fromkeys(titles.conditions or [""], 1), DATA_SHARE * own)
+        if data is None:
+            data = _by_name(outputs, DATA_SHARE * sizes)
+        return Likelihood(data, physics, boundary)
 
     def weights(self, physics_factor: float = 1.0) -> Tensor:
-        """The inverse variances, (3,) in the order of `TERMS`: what multiplies the mean squares."""
-        if self.physics is None or self.boundary is None:
-            raise ValueError("The scales are not all known yet; `completed` fills them in.")
-        scales = [self.data, self.physics * physics_factor, self.boundary]
-        return torch.tensor([1 / scale**2 for scale in scales], dtype=torch.float64)
+        """The inverse variances, (3,) in the order of `TERMS`: what multiplies the mean squares.
+
+        1 where each name has its own scale, by which its misses are divided before.
+        """
+        found = []
+        for scale in (self.data, self.physics, self.boundary):
+            if scale is None:
+                raise ValueError("The scales are not all known yet; `completed` fills them in.")
+            found.append(1.0 if isinstance(scale, Mapping) else scale)
+        found[1] *= physics_factor
+        return torch.tensor([1 / scale**2 for scale in found], dtype=torch.float64)
+
+
+def _by_name(columns: Mapping[str, int], scales: Tensor) -> float | dict[str, float]:
+    """One scale of all columns, or the mean of its own for each name."""
+    scales = torch.where(scales > 0, scales, scales[scales > 0].mean() if bool((scales > 0).any()) else 1.0)
+    parts = zip(columns, scales.split(list(columns.values())), strict=True)
+    found = {name: _root_mean_square(part) for name, part in parts}
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+def _root_mean_square(parts: Tensor) -> float:
+    return float(parts[0] if len(parts) == 1 else parts.square().mean().sqrt())
+
+
+def _check_names(term: str, scale: Scale, known: Mapping[str, object]) -> None:
+    """Refuse scales by name if a name is unknown or missing."""
+    if isinstance(scale, Mapping) and {*scale} != {*known}:
+        raise ValueError(
+            f"`{term}` of the likelihood should be one number, or one for each of "
+            f"{', '.join(map(repr, known)) or 'nothing'}, got them for {', '.join(map(repr, scale))}."
+        )
 
 
 PHYSICS_SHARE = 0.02
 """The default physics scale, as a share of the typical size of the residual's own terms."""
 
+DATA_SHARE = 0.05
+"""The default scale of data and conditions, as a share of their size."""
 
-def typical_residual(problem: Problem, size: float) -> float:
-    """How large the terms of the residual are for a field of this size that varies over the whole domain.
+
+def typical_residual(problem: Problem, residual: Residual, where: Condition | None, sizes: Tensor) -> Tensor:
+    """How large the terms of a residual are for fields of these sizes that vary over the whole domain, (q,).
 
     The root mean square of residual(u) - residual(0) over cosines with about one wave per axis: it knows the
-    units of the equation, and needs no solution.
+    units of the equation, and needs no solution. `where` is the condition whose residual it is.
     """
     generator = torch.Generator().manual_seed(0)
     domain, names = problem.domain, problem.names
     m = len(names.outputs)
-    x = domain.uniform(256, generator)
+    x, normals = domain.uniform(256, generator), None
+    if where is not None:
+        edge = where.points(domain, 256)
+        x, normals = edge.points.to(x), edge.normals.to(x)
     reach, center = torch.tensor(domain.reach), torch.tensor(domain.center)
-    nothing = AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x, names)
-    zero = _finite_misses(problem, x, nothing, "u = 0")
+    nothing = AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x, names, normals)
+    name = type(problem if where is None else where).__name__
+    zero = _finite_misses(residual, name, x, nothing, "u = 0")
     squares = []
     for _ in range(8):
         waves = 0.5 + torch.rand(domain.d, m, generator=generator)
         phase = 2 * torch.pi * torch.rand(m, generator=generator)
 
         def wave(x: Tensor, waves: Tensor = waves, phase: Tensor = phase) -> Tensor:
-            return size * math.sqrt(2) * torch.cos(torch.pi * ((x - center) / reach) @ waves + phase)
+            turns = ((x - center) / reach) @ waves
+            return (math.sqrt(2) * sizes).to(x) * torch.cos(torch.pi * turns + phase)
 
-        residual = _finite_misses(problem, x, AutogradField(wave, x, names), f"waves of size {size:.3g}")
-        squares.append((residual - zero).square().sum(dim=1).mean())
-    return float(torch.stack(squares).mean().sqrt())
+        trial = f"waves of size {float(sizes.max()):.3g}"
+        found = _finite_misses(residual, name, x, AutogradField(wave, x, names, normals), trial)
+        squares.append((found - zero).square().mean(dim=0))
+    return torch.stack(squares).mean(dim=0).sqrt().double()
 
 
-def _finite_misses(problem: Problem, x: Tensor, u: Field, trial: str) -> Tensor:
+def _finite_misses(residual: Residual, name: str, x: Tensor, u: Field, trial: str) -> Tensor:
     """The misses of a trial field, refused where they are not finite."""
-    found = problem.misses(x, u).detach()
+    found = residual(x, u).detach()
     where = f"points inside, with {trial} as the field"
     cure = " If it is finite for the fields you look for, give its scale: gb.Likelihood(physics=...)."
-    _check_finite(found, x, problem.names, f"{type(problem).__name__}.residual", where, cure)
+    check_finite(found, x, u.names, f"{name}.residual", where, cure)
     return found
 
 
-class Points(NamedTuple):
-    """Where the loss looks: data points with their targets, points inside, points of each condition.
-
-    A target that was not measured is NaN.
-    """
-
-    x: Tensor
-    y: Tensor
-    inside: Tensor
-    edges: tuple[Boundary, ...]
-
-
-def fixed_points(
-    problem: Problem,
-    net: nn.Module,
-    data: tuple[Tensor, Tensor],
-    n_interior: int | tuple[int, ...] | None,
-    n_boundary: int,
-    generator: torch.Generator | None,
-) -> Points:
-    """Points that stay: all data, quasi-random points inside and random ones on the boundary.
-
-    Without a generator they are evenly placed. There are 256 inside on a line and 768 elsewhere, unless it is
-    said how many, or how many per axis.
-    """
-    x, y = data
-    domain = problem.domain
-    counts = n_interior or (256 if domain.d == 1 else 768)
-    whole = counts if isinstance(counts, int) else math.prod(counts)
-    within = domain.grid(counts) if generator is None else domain.quasi(whole, seed=generator.initial_seed())
-    on_edges = [c.points(domain, n_boundary, generator) for c in conditions_of(problem, net)]
-    return Points(x, y, within.to(x), tuple(edge.to(x) for edge in on_edges))
-
-
-class MeanSquares:
-    """The mean square of each miss of a network, (3,) in the order of `TERMS`, at given points.
-
-    All points where only the value of u is needed go through the network together. The end of a line, a
-    single point, goes with those inside if they have its slope anyway: most of what it costs is the call.
-    """
-
-    problem: Problem
-    net: nn.Module
-    conditions: Sequence[Condition]
-
-    def __init__(self, problem: Problem, net: nn.Module, sample: Points, *, compile: bool = False) -> None:
-        self.problem, self.net = problem, net
-        self.conditions = conditions_of(problem, net)
-        self._names = names = problem.names
-        inside = needs_of(problem.misses, net, sample.inside, names)
-        edges = zip(self.conditions, sample.edges, strict=True)
-        needs = [needs_of(c.residual, net, edge.points, names) for c, edge in edges]
-        self._field = differentiate(net, inside, names, compile=compile)
-        self._slopes = [None if need.only_value else differentiate(net, need, names) for need in needs]
-        line = problem.domain.d == 1
-        self._rides = [line and not need.only_value and inside.cover(need) for need in needs]
-        self._partly = bool(sample.y.isnan().any())
-
-    def __call__(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
-        """The three mean squares; zero for a term without points.
-
-        All misses are added to `seen`: of the data, of the equations, of each condition.
-        """
-        edges = list(zip(self.conditions, points.edges, self._slopes, self._rides, strict=True))
-        plain = [edge.points for _, edge, slope, _ in edges if slope is None]
-        riders = [edge.points for _, edge, _, rides in edges if rides]
-        values = iter(self.net(torch.cat([points.x, *plain])).split([len(x) for x in (points.x, *plain)]))
-        fields = iter(split(self._field(torch.cat([points.inside, *riders])), points.inside, *riders))
-        zero = points.inside.new_zeros(())
-        off = next(values) - points.y
-        off = off.nan_to_num(0.0) if self._partly else off
-        data = _mean_square(off) if len(points.x) else zero
-        equations = self.problem.misses(points.inside, next(fields))
-        physics = _mean_square(equations)
-        boundary = zero
-        misses = [off, equations]
-        for condition, edge, slope, rides in edges:
-            x = edge.points
-            field = next(fields) if rides else self._value(x, next(values)) if slope is None else slope(x)
-            field.normals = edge.normals
-            misses.append(condition.residual(x, field))
-            boundary = boundary + _mean_square(misses[-1])
-        if seen is not None:
-            seen += [miss.detach() for miss in misses]
-        return torch.stack([data, physics, boundary])
-
-    def _value(self, x: Tensor, value: Tensor) -> Field:
-        return JetField(self.net, x, value[None], Channels(), self._names)
-
-
-def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
-    """Refuse an equation or a condition whose residual is not (n, equations), and values that are NaN."""
-    names = problem.names
-    _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
-    for condition, edge in zip(conditions_of(problem, net), points.edges, strict=True):
-        said = f"The residual of {type(condition).__name__}"
-        _check_shape(condition.residual, net, edge.points, names, said)
-        with evaluating(net):
-            miss = condition.residual(edge.points, AutogradField(net, edge.points, names, edge.normals))
-        _check_finite(miss, edge.points, names, said, "points where it holds")
-
-
-def _check_shape(residual: Residual, net: nn.Module, x: Tensor, names: Names, name: str) -> None:
-    """Columns whose number follows the number of points are two shapes that were broadcast by mistake."""
-    with evaluating(net):
-        found = [
-            side_by_side(residual(part, AutogradField(net, part, names, torch.ones_like(part))), name)
-            for part in (x[:1].repeat(k, 1) for k in (3, 5))
-        ]
-    shapes = [tuple(part.shape) for part in found]
-    if any(len(shape) != 2 for shape in shapes) or [shape[0] for shape in shapes] != [3, 5]:
-        raise ValueError(f"{name} should return (n, equations), for 3 points it returned {shapes[0]}.")
-    if shapes[0][1] != shapes[1][1]:
-        raise ValueError(
-            f"{name} returned {shapes[0]} for 3 points and {shapes[1]} for 5: something in it has the shape "
-            "(n,) and was broadcast against (n, 1). Keep the column: x[:, :1] for x[:, 0], or f[:, None]."
-        )
-
-
-def _check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, cure: str = "") -> None:
+def check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, cure: str = "") -> None:
     """Refuse what is NaN or infinite, saying at which points."""
     bad = (~miss.detach().isfinite()).any(dim=1)
     if not bool(bad.any()):
@@ -247,17 +191,3 @@ def _check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, 
         f"{name} should be finite, but it is {value} at {int(bad.sum())} of {len(x)} {where}, such as {at}. "
         f"Look for a division by zero, or a logarithm or a root of something negative.{cure}"
     )
-
-
-def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
-    """The conditions to be learnt: not those that the network meets by construction."""
-    met, inner = ((), net) if not isinstance(net, Constrained) else (net.met, net.net)
-    if met is None:
-        return []
-    periodic = inner.periodic if isinstance(inner, MLP) else ()
-    conditions = (c for i, c in enumerate(conditions_in(problem)) if i not in met)
-    return [c for c in conditions if c.around(problem.domain) not in periodic]
-
-
-def _mean_square(miss: Tensor) -> Tensor:
-    return miss.square().sum(dim=1).mean()

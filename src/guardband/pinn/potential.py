@@ -17,10 +17,13 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from guardband.pinn.derivatives import Residual
 from guardband.pinn.given import tensors_of
-from guardband.pinn.jacobian import jacobian, value
-from guardband.pinn.likelihood import Likelihood, MeanSquares, Points, conditions_of, fixed_points
+from guardband.pinn.likelihood import Likelihood
+from guardband.pinn.mean_squares import MeanSquares
+from guardband.pinn.points import Points, fixed_points
+from guardband.pinn.rows import Rows
+from guardband.pinn.scales import scales_of
+from guardband.pinn.titles import titles_of
 from guardband.pinn.train import Fitted
 from guardband.problems import Problem
 
@@ -107,7 +110,10 @@ class Potential:
         )
         self.points = fixed_points(fitted.problem, net, (x, y), n_interior, n_boundary, generator)
         self.n = len(x)
-        self._misses = _Misses(MeanSquares(fitted.problem, net, self.points))
+        titles = titles_of(fitted.problem, net, self.points.inside)
+        self._scales = scales_of(self.likelihood, fitted.problem, titles)
+        units = scales_of(self.likelihood, fitted.problem, titles, only_names=True)
+        self._misses = _Misses(MeanSquares(fitted.problem, net, self.points, scales=units))
         self.start = flat_weights(net)
         self.scales = self.prior.scales(net)
         self._weights = self.likelihood.weights().to(self.start)
@@ -133,20 +139,9 @@ class Potential:
         G of the generalized Gauss-Newton matrix G^T G, the curvature of the misfit. `names` chooses weights,
         and `physics=False` leaves out equation and conditions.
         """
-        points, scales = self.points, self.likelihood
-        terms: list[tuple[Residual, Tensor, Tensor | None, float | None]]
-        terms = [(value, points.x, None, scales.data)]
-        if physics:
-            terms.append((self.problem.misses, points.inside, None, scales.physics))
-            for condition, edge in zip(conditions_of(self.problem, self.net), points.edges, strict=True):
-                terms.append((condition.residual, edge.points, edge.normals, scales.boundary))
-        rows = []
-        for residual, x, normals, noise in terms:
-            _, slopes = jacobian(residual, self.net, x, names, of=self.problem.names, normals=normals)
-            if residual is value:  # what was not measured says nothing
-                slopes = slopes * ~points.y.isnan()[:, :, None]
-            rows.append(slopes.flatten(0, 1) * (math.sqrt(self.n / len(x)) / noise))  # type: ignore
-        return torch.cat(rows)
+        rows = Rows(self.problem, self.net, self.points, self._scales)
+        _, slopes = rows(names, physics=physics)
+        return math.sqrt(self.n) * slopes
 
 
 class _Misses(nn.Module):

@@ -11,12 +11,15 @@ from guardband.kept import kept
 @kept
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: Adam on random batches, then L-BFGS on fixed points until it no longer pays.
+    """How to train: Adam on random batches, Gauss-Newton, then L-BFGS, each until it no longer pays.
 
     The physics scale starts `anneal` times its final value and reaches it half-way through Adam: the data
     shape the field first, the equation sharpens it. `batch=None` uses all points at every step;
     `n_interior` is their number, by default 256 on a line and 768 elsewhere, or a number per axis where they
     are `even`. L-BFGS stops when fifty iterations gain less than `min_improvement`.
+
+    `newton` are steps of damped Gauss-Newton between the two, in float64, on points that follow the residual;
+    `n_interior` is then how many there may be. `seconds` bounds the whole run, in CPU seconds of its thread.
 
     >>> import guardband as gb
     >>> thorough = gb.Recipe(steps=3000, finish=5000)
@@ -35,6 +38,34 @@ class Recipe:
     anneal: float = 50.0
     finish: int = 1500
     min_improvement: float = 0.01
+    newton: int = 0
+    seconds: float | None = None
+
+    @classmethod
+    def by_newton(
+        cls, steps: int = 400, *, seconds: float | None = None, n_interior: int | None = None
+    ) -> Recipe:
+        """Gauss-Newton alone.
+
+        >>> import guardband as gb
+        >>> gb.Recipe.by_newton(seconds=10).newton
+        400
+        """
+        return cls(steps=0, finish=0, newton=steps, seconds=seconds, n_interior=n_interior)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not self.seconds > 0:
+            raise ValueError(
+                f"`seconds` should be a positive number of CPU seconds, got {self.seconds!r:.80}."
+            )
+        if self.newton < 0:
+            raise ValueError(f"`newton` should be a number of steps, got {self.newton!r:.80}.")
+
+    def newton_points(self, d: int) -> int:
+        """How many points inside Gauss-Newton steps may use, in d dimensions."""
+        if self.n_interior is None:
+            return 512 if d == 1 else 1024
+        return self.n_interior if isinstance(self.n_interior, int) else math.prod(self.n_interior)
 
     def rate(self, step: int) -> float:
         """The learning rate at a step: warm-up, then a cosine to a tenth, or steps if `decay` is given."""

@@ -6,6 +6,7 @@ import copy
 import math
 import os
 import shutil
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from guardband.models import call_model, evaluating
 from guardband.pinn.checkpoint import damaged, read, write, wrong_with
 from guardband.pinn.given import (
     check_equation,
+    check_newton,
     check_pair,
     floats_of,
     inner_of,
@@ -29,18 +31,15 @@ from guardband.pinn.given import (
     tensors_of,
 )
 from guardband.pinn.identity import differences, hash_of, of_network, of_problem, settings_of
-from guardband.pinn.likelihood import (
-    TERMS,
-    Likelihood,
-    MeanSquares,
-    Points,
-    check_shapes,
-    conditions_of,
-    fixed_points,
-)
+from guardband.pinn.likelihood import TERMS, Likelihood
+from guardband.pinn.mean_squares import MeanSquares, check_shapes
 from guardband.pinn.networks import MLP
+from guardband.pinn.newton import LOOK, Newton
+from guardband.pinn.points import Points, conditions_of, fixed_points
 from guardband.pinn.recipe import Recipe
 from guardband.pinn.record import Record
+from guardband.pinn.scales import scales_of, sizes_of
+from guardband.pinn.titles import titles_of
 from guardband.problems import Problem
 from guardband.values import Names, Observations
 
@@ -67,6 +66,7 @@ class Fitted:
     likelihood: Likelihood
     recipe: Recipe
     history: list[dict[str, float]]
+    """The mean squares of data, equation and conditions; over their scales where each name has its own."""
     terms: tuple[dict[str, float], ...] = ()
     """At the steps of the history, the mean square of each equation and condition by its name."""
 
@@ -145,14 +145,14 @@ def fit(
     check_pair(problem, net)
     likelihood = setting(likelihood, Likelihood, "likelihood", "gb.Likelihood(data=...)")
     recipe = setting(recipe, Recipe, "recipe", "gb.Recipe(steps=...)")
+    check_newton(recipe, net)
     data = measured(problem, training_data)
     run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, floats_of(dtype))
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
     if path is not None and os.path.lexists(path):
         run.load(read(path, at_most=run.most_bytes()), identity, path)
-    total = recipe.steps + recipe.finish
-    with tqdm(total=total, initial=run.step, disable=not progress, desc="fit", unit="step") as bar:
+    with tqdm(total=run.total, initial=run.step, disable=not progress, desc="fit", unit="step") as bar:
         for row in run:
             bar.update(run.step - bar.n)
             bar.set_postfix({name: f"{math.sqrt(row[name]):.2g}" for name in TERMS})
@@ -185,6 +185,7 @@ class _Run:
         device: torch.device | str | None,
         dtype: torch.dtype | None,
     ) -> None:
+        self.began = time.thread_time()
         self.problem, self.recipe, self.training_data, self.seed = problem, recipe, training_data, seed
         self.net = _copied(net, problem, device, dtype).train()
         self.like = next(self.net.parameters())
@@ -194,28 +195,68 @@ class _Run:
         self.full = fixed_points(problem, self.net, self.data, recipe.n_interior, recipe.n_boundary, placing)
         check_shapes(problem, self.net, self.full)
         check_equation(problem, self.net, self.full.inside)
-        size = float(self.data[1].square().nanmean().sqrt()) if len(self.data[1]) else 1.0
-        self.given, self.likelihood = likelihood, likelihood.completed(problem, size or 1.0)
+        self.titles = titles = titles_of(problem, self.net, self.full.inside)
+        self.sizes = sizes_of(problem, self.data[1])
+        self.given, self.likelihood = likelihood, likelihood.completed(problem, titles, self.sizes)
         compile = self._pays() if compile is None else compile
-        self.mean_squares = MeanSquares(problem, self.net, self.full, compile=compile)
+        units = scales_of(self.likelihood, problem, titles, only_names=True)
+        self.mean_squares = MeanSquares(problem, self.net, self.full, scales=units, compile=compile)
         self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
         self.lbfgs = self._lbfgs()
         self.step, self.done, self.history = 0, False, []
+        self.before, self.own = 0.0, self.like.dtype
+        self.newton: Newton | None = None
         self.record, self.terms = Record(problem, self.net, self.full), list[dict[str, float]]()
         self.start: float | None = None
         self.good = copy.deepcopy(self.net.state_dict())
 
     def __iter__(self) -> Iterator[dict[str, float]]:
         """Train, giving a row of the history from time to time."""
-        while self.step < self.recipe.steps:
+        while self.step < self.recipe.steps and self._in_time():
             told = (self.step + 1) % EVERY == 0 or self.step + 1 == self.recipe.steps
             misses = list[Tensor]() if told else None
             squares = self._adam_step(misses)
             self.step += 1
             if misses is not None:
                 yield self._row(squares, misses)
-        while not self.done and self.step < self.recipe.steps + self.recipe.finish:
+        if self.recipe.newton:
+            yield from self._by_newton()
+        while not self.done and self._in_time() and self.step < self.total:
             yield self._row(*self._lbfgs_steps())
+
+    @property
+    def total(self) -> int:
+        """How many steps there are at most."""
+        return self.recipe.steps + self.recipe.newton + self.recipe.finish
+
+    def _in_time(self) -> bool:
+        return self.recipe.seconds is None or self._spent() < self.recipe.seconds
+
+    def _spent(self) -> float:
+        """CPU seconds of this thread, and of runs before it."""
+        return self.before + time.thread_time() - self.began
+
+    def _by_newton(self) -> Iterator[dict[str, float]]:
+        """Gauss-Newton steps, in float64; after them the network has its own dtype again."""
+        end = self.recipe.steps + self.recipe.newton
+        newton = self.newton or self._begin_newton()
+        while self.step < end and self._in_time() and not newton.done:
+            steps = min(LOOK, end - self.step)
+            newton.advance(steps)
+            self.step += steps
+            misses = list[Tensor]()
+            with torch.no_grad():
+                squares = self.mean_squares(newton.points, misses)
+            yield self._row(squares, misses)
+        self.net.to(self.own)
+
+    def _begin_newton(self) -> Newton:
+        self.net.double()
+        data = tensors_of(self.problem, self.training_data, self.net)
+        scales = scales_of(self.likelihood, self.problem, self.titles)
+        most = self.recipe.newton_points(self.problem.domain.d)
+        self.newton = Newton(self.problem, self.net, data, scales, self.sizes, most=most, seed=self.seed)
+        return self.newton
 
     def _adam_step(self, misses: list[Tensor] | None) -> Tensor:
         for group in self.adam.param_groups:
@@ -311,7 +352,7 @@ class _Run:
 
     def fitted(self) -> Fitted:
         """The result so far."""
-        net = copy.deepcopy(self.net).eval()
+        net = copy.deepcopy(self.net).to(self.own).eval()
         told = list(self.history), tuple(self.terms)
         return Fitted(net, self.problem, self.training_data, self.likelihood, self.recipe, *told)
 
@@ -326,6 +367,8 @@ class _Run:
             "net": self.net.state_dict(),
             "adam": self.adam.state_dict(),
             "lbfgs": self.lbfgs.state_dict(),
+            "newton": None if self.newton is None else self.newton.state(),
+            "spent": self._spent(),
             "generators": [generator.get_state() for generator in self._generators()],
         }
 
@@ -343,7 +386,7 @@ class _Run:
     def most_bytes(self) -> int:
         """What no checkpoint of this run exceeds: L-BFGS keeps some fifty times the weights."""
         weights = sum(part.numel() * part.element_size() for part in self.net.state_dict().values())
-        return 2**26 + 100 * weights + 1000 * (self.recipe.steps + self.recipe.finish)
+        return 2**26 + 100 * weights + 1000 * self.total
 
     def load(self, state: Any, identity: dict[str, Any] | None, path: Path) -> None:
         """Go on from a checkpoint of the same run."""
@@ -362,6 +405,9 @@ class _Run:
     def _restore(self, state: dict[str, Any]) -> None:
         self.step, self.done, self.start = state["step"], state["done"], state["start"]
         self.history, self.terms = state["history"], state.get("terms", [])
+        self.before = state.get("spent", 0.0)
+        if state.get("newton") is not None:
+            self._begin_newton().load(state["newton"])
         self.net.load_state_dict(state["net"])
         for optimizer, stored in ((self.adam, state["adam"]), (self.lbfgs, state["lbfgs"])):
             if wrong := wrong_with(optimizer, stored["state"]):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -49,6 +49,8 @@ class Condition(ABC):
 
     on: Where = None
     output: Output = None
+    together: ClassVar[int] = 1
+    """How many points in a row are compared with each other."""
 
     @abstractmethod
     def residual(self, x: Tensor, u: Field, /) -> Tensor:
@@ -264,6 +266,7 @@ class Periodic(Condition):
 
     axis: str | int
     output: Output = None
+    together: ClassVar[int] = 2
 
     def around(self, domain: Domain) -> int:
         """The axis, by number."""

@@ -188,9 +188,10 @@ class AutogradField(Field):
         if not axes:
             return self._value[:, j]
         if (j, axes) not in self._known:
-            along = self._gradient(self._column(j, axes[:-1]))
-            for i in range(max(axes[:-1], default=0), self.x.shape[1]):
-                self._known[j, (*axes[:-1], i)] = along[:, i]
+            with torch.enable_grad():  # a part of it that forgot how it was made would have no derivative
+                along = self._gradient(self._column(j, axes[:-1]))
+                for i in range(max(axes[:-1], default=0), self.x.shape[1]):
+                    self._known[j, (*axes[:-1], i)] = along[:, i]
         return self._known[j, axes]
 
     def _gradient(self, output: Tensor) -> Tensor:

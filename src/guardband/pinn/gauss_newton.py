@@ -1,0 +1,152 @@
+"""Damped Gauss-Newton (Levenberg-Marquardt): steps for a sum of squares, by linear algebra.
+
+With misses r and their derivatives J the step is s = (J^T J + damping)^-1 J^T r. It is solved in the space of
+weights or in that of misses, whichever is smaller: s = J^T (J J^T + damping)^-1 r is the same. The damping
+follows the gain: what the loss lost, over what the linearization promised (Nielsen). The factor of the matrix
+is used again while that pays, for the misses after the step.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Vector = Any
+"""A numpy array (P,) or (N,), in float64."""
+
+
+class System(Protocol):
+    """Misses as functions of weights that can be moved."""
+
+    @property
+    def theta(self) -> Tensor:
+        """All weights (P,)."""
+        ...
+
+    @theta.setter
+    def theta(self, theta: Tensor, /) -> None: ...
+
+    def misses(self) -> Tensor:
+        """All misses (N,) at `theta`."""
+        ...
+
+    def __call__(self) -> tuple[Tensor, Tensor]:
+        """All misses (N,) at `theta`, and their derivatives (N, P)."""
+        ...
+
+
+class Step(NamedTuple):
+    """What a step did to half the sum of squares; `moved` is False where no step helped."""
+
+    before: float
+    after: float
+    moved: bool
+
+
+CHORDS = 2
+"""How often a factor is used again, at most."""
+
+TRIALS = 12
+"""How many dampings are tried before a step is given up."""
+
+LEAST = 1e-14
+"""The smallest damping: the rounding of the matrix is not far below."""
+
+
+class GaussNewton:
+    """Steps that remember their damping.
+
+    >>> class Rosenbrock:
+    ...     theta = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    ...
+    ...     def misses(self):
+    ...         x, y = self.theta
+    ...         return torch.stack([10 * (y - x * x), 1 - x])
+    ...
+    ...     def __call__(self):
+    ...         x = float(self.theta[0])
+    ...         return self.misses(), torch.tensor([[-20 * x, 10.0], [-1.0, 0.0]], dtype=torch.float64)
+    >>> banana, newton = Rosenbrock(), GaussNewton()
+    >>> for _ in range(20):
+    ...     step = newton.step(banana)
+    >>> step.after < 1e-20
+    True
+    """
+
+    def __init__(self, damping: float = 1e-2) -> None:
+        self.damping, self.growth = damping, 2.0
+
+    def step(self, system: System) -> Step:
+        """Move the weights of a system downhill."""
+        start = system.theta
+        misses, slopes = (part.cpu().numpy() for part in system())
+        before = _half_square(misses)
+        normal = Normal(slopes)
+        for _ in range(TRIALS):
+            solve = normal.damped(self.damping)
+            if solve is not None:
+                move = solve(misses)
+                promised = before - _half_square(misses - slopes @ move)
+                system.theta = start - torch.from_numpy(move).to(start)
+                after = system.misses().cpu().numpy()
+                gain = (before - _half_square(after)) / promised if promised > 0 else -1.0
+                if gain > 1e-4:  # which NaN is not
+                    self._relax(gain)
+                    return Step(before, _half_square(self._chords(system, solve, after)), True)
+            self.damping *= self.growth
+            self.growth *= 2
+        system.theta = start
+        self.growth = 2.0
+        return Step(before, before, False)
+
+    def _relax(self, gain: float) -> None:
+        self.damping = max(LEAST, self.damping * max(0.2, 1 - (2 * gain - 1) ** 3))
+        self.growth = 2.0
+
+    def _chords(self, system: System, solve: Callable[[Vector], Vector], misses: Vector) -> Vector:
+        """Steps along the same slopes while each takes a tenth off."""
+        for _ in range(CHORDS):
+            here = system.theta
+            system.theta = here - torch.from_numpy(solve(misses)).to(here)
+            after = system.misses().cpu().numpy()
+            ratio = _half_square(after) / _half_square(misses)
+            if not ratio < 1:
+                system.theta = here
+                break
+            misses = after
+            if ratio > 0.9:
+                break
+        return misses
+
+
+class Normal:
+    """The normal equations of slopes J (N, P), or their dual where misses are fewer than weights."""
+
+    def __init__(self, slopes: Vector) -> None:
+        from scipy.linalg.blas import dsyrk  # type: ignore[attr-defined]
+
+        self.slopes, self.dual = slopes, slopes.shape[0] < slopes.shape[1]
+        self.gram = dsyrk(1.0, slopes.T, trans=int(self.dual), lower=1)
+
+    def damped(self, damping: float) -> Callable[[Vector], Vector] | None:
+        """A function from misses r to (J^T J + damping)^-1 J^T r; None where rounding forbids it."""
+        from scipy.linalg.lapack import dpotrf, dpotrs  # type: ignore[attr-defined]
+
+        matrix = self.gram.copy(order="F")
+        matrix[np.diag_indices(len(matrix))] += damping
+        factor, failed = dpotrf(matrix, lower=1, overwrite_a=1)
+        if failed:
+            return None
+        if self.dual:
+            return lambda misses: self.slopes.T @ dpotrs(factor, misses, lower=1)[0]
+        return lambda misses: dpotrs(factor, self.slopes.T @ misses, lower=1)[0]
+
+
+def _half_square(misses: Vector) -> float:
+    total = 0.5 * float(misses @ misses)
+    return total if math.isfinite(total) else math.inf

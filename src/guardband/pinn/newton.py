@@ -1,0 +1,222 @@
+"""Newton: the Gauss-Newton stage of a run. Which points, how many of them, and when they are renewed.
+
+A network of a thousand weights can meet an equation at a few hundred points and be wrong between them. So the
+misses are looked at on fresh points from time to time: where they are larger there, the points are renewed,
+half of them where the residual is large, and become more. Where there is time, what comes later counts the
+less, the more is missed before it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils import parameters_to_vector, vector_to_parameters
+
+from guardband.geometry import Boundary
+from guardband.pinn.gauss_newton import GaussNewton, Step
+from guardband.pinn.networks import MLP, Constrained
+from guardband.pinn.points import Points, conditions_of
+from guardband.pinn.rows import Rows
+from guardband.pinn.scales import Scales
+from guardband.problems import Problem
+
+FIRST = 96
+"""How many points inside a run starts with."""
+
+GROWTH = 1.5
+"""How many times more points there are after a look that found too few."""
+
+OVER = 5.0
+"""How many times the loss may be larger on fresh points before these are too few."""
+
+POOL = 6
+"""How many candidates there are for each point that is chosen by its residual."""
+
+STALLED = 12
+"""Looks without a gain of a twentieth after which a run is done."""
+
+CAUSAL = 0.01
+"""How much a miss counts against what comes after it; 1 would be in units of its scale."""
+
+LOOK = 5
+"""Steps between looks at fresh points."""
+
+
+class Newton:
+    """Gauss-Newton steps on points that follow the residual; the network is changed in place, in float64."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        net: nn.Module,
+        data: tuple[Tensor, Tensor],
+        scales: Scales,
+        sizes: Tensor,
+        *,
+        most: int,
+        seed: int,
+    ) -> None:
+        self.problem, self.net, self.data, self.most = problem, net, data, most
+        self.generator = torch.Generator().manual_seed(seed)
+        self.conditions = conditions_of(problem, net)
+        self.n = min(FIRST, most)
+        points = self._uniform(self.n)
+        last = _last_layer(net)
+        if last is not None:
+            _shrink(net, last, points.inside, sizes)
+        self.rows = _Moving(problem, net, points, scales, _units(net, last, sizes))
+        self.steps = GaussNewton()
+        self.fresh: list[float] = []
+        """The loss on fresh points, look by look."""
+
+    @property
+    def points(self) -> Points:
+        """The points of the last steps."""
+        return self.rows.points
+
+    def advance(self, steps: int) -> Step:
+        """Some steps, and a look at fresh points."""
+        done = Step(0.0, 0.0, False)
+        for _ in range(steps):
+            self.rows.weights = self._causal()
+            done = self.steps.step(self.rows)
+            if not done.moved:
+                break
+        self._look(done)
+        return done
+
+    @property
+    def done(self) -> bool:
+        """Whether the loss on fresh points has stopped falling."""
+        recent, earlier = self.fresh[-STALLED:], self.fresh[:-STALLED]
+        return bool(earlier) and min(recent) > 0.95 * min(earlier)
+
+    def _look(self, done: Step) -> None:
+        points, rows = self.points, self.rows
+        rows.points = self._uniform(2 * self.n)
+        rows.weights = self._causal()
+        weighted = self._loss()
+        rows.weights = None
+        self.fresh.append(self._loss())
+        rows.points = points
+        if weighted > OVER * done.after:
+            self.n = min(self.most, int(GROWTH * self.n))
+        elif done.moved:
+            return
+        self.rows.points = self._renewed(self.n)
+        self.steps.damping = max(self.steps.damping, 1e-8)
+
+    def _causal(self) -> Tensor | None:
+        """How much each point inside counts: the less, the more is missed before its time.
+
+        exp(-c), where c is the mean square of the residual over its scale up to then.
+        """
+        axes = [i for i in range(self.problem.domain.d) if i not in self.problem.names.space]
+        if not axes or not CAUSAL:
+            return None
+        inside = self.points.inside
+        order = inside[:, axes[0]].argsort()
+        squares = self.rows.residual(inside)[order].square() / len(inside)
+        weights = torch.empty_like(squares)
+        weights[order] = torch.exp(-CAUSAL * (squares.cumsum(0) - squares))
+        return weights
+
+    def _loss(self) -> float:
+        misses = self.rows.misses()
+        return 0.5 * float(misses @ misses)
+
+    def _uniform(self, n: int) -> Points:
+        """All data, random points inside and on the boundary."""
+        x, y = self.data
+        domain, generator = self.problem.domain, self.generator
+        inside = domain.uniform(n, generator, dtype=torch.float64).to(x)
+        edges = (c.points(domain, max(8, n // 4), generator).to(x) for c in self.conditions)
+        return Points(x, y, inside, tuple(edges))
+
+    def _renewed(self, n: int) -> Points:
+        """The same, half of those inside where the residual is large."""
+        points = self._uniform(n)
+        pool = self.problem.domain.uniform(POOL * n, self.generator, dtype=torch.float64).to(points.inside)
+        off = self.rows.residual(pool)
+        off = off + 1e-12 * off.sum() + 1e-300
+        chosen = torch.multinomial(off.cpu(), n // 2, generator=self.generator)
+        return points._replace(inside=torch.cat([points.inside[n // 2 :], pool[chosen]]))
+
+    def state(self) -> dict[str, Any]:
+        """All that changes beside the network."""
+        edges = [[edge.points, edge.normals, edge.sizes, list(edge.parts)] for edge in self.points.edges]
+        return {
+            "n": self.n,
+            "damping": [self.steps.damping, self.steps.growth],
+            "fresh": self.fresh,
+            "inside": self.points.inside,
+            "edges": edges,
+            "generator": self.generator.get_state(),
+        }
+
+    def load(self, state: dict[str, Any]) -> None:
+        """Go on from a state."""
+        x, y = self.data
+        self.n, self.fresh = state["n"], state["fresh"]
+        self.steps.damping, self.steps.growth = state["damping"]
+        edges = (Boundary(at, out, size, tuple(parts)) for at, out, size, parts in state["edges"])
+        self.rows.points = Points(x, y, state["inside"], tuple(edges))
+        self.generator.set_state(state["generator"])
+
+
+class _Moving(Rows):
+    """Rows whose weights can be moved; `units` (P,) are what a step of 1 is for each."""
+
+    def __init__(
+        self, problem: Problem, net: nn.Module, points: Points, scales: Scales, units: Tensor
+    ) -> None:
+        super().__init__(problem, net, points, scales)
+        self._units_of_weights = units
+
+    @property
+    def theta(self) -> Tensor:
+        """All weights as one vector, in their units."""
+        return parameters_to_vector(self.net.parameters()).detach() / self._units_of_weights
+
+    @theta.setter
+    def theta(self, theta: Tensor) -> None:
+        with torch.no_grad():
+            vector_to_parameters(theta * self._units_of_weights, self.net.parameters())
+
+    def __call__(self, names: Sequence[str] | None = None, *, physics: bool = True) -> tuple[Tensor, Tensor]:
+        """All misses, and their derivatives in the weights in their units."""
+        misses, slopes = super().__call__(names, physics=physics)
+        return misses, slopes.mul_(self._units_of_weights)
+
+
+def _last_layer(net: nn.Module) -> nn.Linear | None:
+    """The layer whose weights have the units of the outputs, where it is known."""
+    inner = net.net if isinstance(net, Constrained) else net
+    known = isinstance(inner, MLP | nn.Sequential)
+    last = [part for part in inner.modules() if isinstance(part, nn.Linear)][-1:] if known else []
+    return last[0] if last else None
+
+
+def _units(net: nn.Module, last: nn.Linear | None, sizes: Tensor) -> Tensor:
+    """What a step of 1 is for each weight, (P,): the size of its output in the last layer, else 1."""
+    found = []
+    for parameter in net.parameters():
+        unit = torch.ones_like(parameter).detach()
+        if last is not None and (parameter is last.weight or parameter is last.bias):
+            unit *= sizes.to(unit).view(-1, *[1] * (unit.ndim - 1))
+        found.append(unit.flatten())
+    return torch.cat(found)
+
+
+@torch.no_grad()
+def _shrink(net: nn.Module, last: nn.Linear, x: Tensor, sizes: Tensor) -> None:
+    """Bring outputs that are ten times as large as the solution, or more, to a tenth of its size."""
+    inner = net.net if isinstance(net, Constrained) else net
+    now = inner(x).square().mean(dim=0).sqrt()
+    factor = torch.where(now > 10 * sizes.to(now), 0.1 * sizes.to(now) / now, 1.0)
+    last.weight.mul_(factor[:, None])
+    if last.bias is not None:
+        last.bias.mul_(factor)

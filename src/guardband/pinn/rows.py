@@ -1,0 +1,126 @@
+"""Rows: all misses of a network over their scales as one vector, and how each changes with each weight.
+
+A row is a miss over its scale and over the root of how many there are of its kind, so the sum of squares
+is the loss that training minimizes. Gauss-Newton steps and the Laplace approximation use the same rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn.derivatives import Residual, differentiate, needs_of
+from guardband.pinn.jacobian import Slopes, value
+from guardband.pinn.points import Points, conditions_of
+from guardband.pinn.scales import Scales
+from guardband.problems import Problem
+
+
+class Rows:
+    """The misses of a network at given points: `rows()` are (N,) and their derivatives (N, P).
+
+    >>> import guardband as gb
+    >>> from guardband.pinn.points import fixed_points
+    >>> problem = gb.problems.Poisson1D()
+    >>> net, data = gb.mlp(problem, [8]).double(), problem.observe(5, dtype=torch.float64)
+    >>> points = fixed_points(problem, net, (data.x, data.y), 9, 4, None)
+    >>> rows = Rows(problem, net, points, Scales(torch.ones(1), torch.ones(1), (torch.ones(1),)))
+    >>> [tuple(part.shape) for part in rows()]
+    [(16,), (16, 25)]
+    """
+
+    points: Points
+    weights: Tensor | None
+    """How much each point inside counts, (n,); None if all count alike."""
+
+    def __init__(self, problem: Problem, net: nn.Module, points: Points, scales: Scales) -> None:
+        self.weights = None
+        self.problem, self.net, self.points = problem, net, points
+        conditions = conditions_of(problem, net)
+        self._data = _Kind(value, problem, net, points.inside, scales.data)
+        self._equations = _Kind(problem.misses, problem, net, points.inside, scales.physics)
+        self._conditions = [
+            _Kind(condition.residual, problem, net, edge.points, scale, condition.together)
+            for condition, edge, scale in zip(conditions, points.edges, scales.boundary, strict=True)
+        ]
+
+    def __call__(self, names: Sequence[str] | None = None, *, physics: bool = True) -> tuple[Tensor, Tensor]:
+        """All misses over their scales (N,), and their derivatives in the weights (N, P).
+
+        `names` chooses weights, and `physics=False` leaves out equation and conditions.
+        """
+        found = []
+        x, y, inside, edges = self.points
+        if len(x):
+            miss, slopes = self._data.rows(x, None, names)
+            off = (miss - self._data.over(y, len(y))).nan_to_num(0.0)
+            found.append((off, slopes * ~y.isnan()[:, :, None]))  # what was not measured says nothing
+        if physics:
+            miss, slopes = self._equations.rows(inside, None, names)
+            if self.weights is not None:
+                root = self.weights.sqrt()[:, None]
+                miss, slopes = miss * root, slopes.mul_(root[:, :, None])
+            found.append((miss, slopes))
+            for kind, edge in zip(self._conditions, edges, strict=True):
+                found.append(kind.rows(edge.points, edge.normals, names))
+        misses, slopes = zip(*found, strict=True)
+        return torch.cat([part.flatten() for part in misses]), torch.cat(
+            [part.flatten(0, 1) for part in slopes]
+        )
+
+    def misses(self) -> Tensor:
+        """All misses over their scales, (N,), alone."""
+        return torch.cat([part.flatten() for part in self.by_kind()])
+
+    def by_kind(self) -> list[Tensor]:
+        """The misses over their scales: of the data, of the equations, of each condition."""
+        x, y, inside, edges = self.points
+        off = self._data.misses(x) - self._data.over(y, len(y))
+        equations = self._equations.misses(inside)
+        if self.weights is not None:
+            equations = equations * self.weights.sqrt()[:, None]
+        found = [off.nan_to_num(0.0), equations]
+        for kind, edge in zip(self._conditions, edges, strict=True):
+            found.append(kind.misses(edge.points, edge.normals))
+        return found
+
+    def residual(self, x: Tensor) -> Tensor:
+        """How far the equations are off at points x, over their scales, (n,)."""
+        return self._equations.misses(x).square().sum(dim=1).mul(len(x)).sqrt()
+
+
+class _Kind:
+    """Misses of one kind: of the data, of the equations, or of one condition."""
+
+    def __init__(
+        self,
+        residual: Residual,
+        problem: Problem,
+        net: nn.Module,
+        x: Tensor,
+        scale: Tensor,
+        together: int = 1,
+    ) -> None:
+        self._residual, self._scale = residual, scale.to(x)
+        self._slopes = Slopes(residual, net, x, problem.names, together)
+        self._field = differentiate(net, needs_of(residual, net, x, problem.names), problem.names)
+
+    def over(self, miss: Tensor, n: int) -> Tensor:
+        """One of n misses as a row."""
+        return miss / (self._scale * math.sqrt(max(1, n)))
+
+    def misses(self, x: Tensor, normals: Tensor | None = None) -> Tensor:
+        """The misses over their scales, (n, q)."""
+        with torch.no_grad():
+            field = self._field(x)
+            field.normals = normals
+            return self.over(self._residual(x, field).detach(), len(x))
+
+    def rows(self, x: Tensor, normals: Tensor | None, names: Sequence[str] | None) -> tuple[Tensor, Tensor]:
+        """The misses over their scales (n, q), and their derivatives (n, q, P)."""
+        miss, slopes = self._slopes(x, normals, names)
+        scale = (self._scale * math.sqrt(len(x))).expand(miss.shape[1])
+        return miss / scale, slopes.div_(scale[:, None])

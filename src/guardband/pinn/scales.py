@@ -1,0 +1,52 @@
+"""Scales: the noise scales of a likelihood, column by column, and the sizes that they follow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from guardband.pinn.likelihood import Likelihood, Scale
+from guardband.pinn.sizes import crude_sizes
+from guardband.pinn.titles import Titles
+from guardband.problems import Problem
+
+
+class Scales(NamedTuple):
+    """What each miss is divided by: of the data by output, of each equation, of each condition; each (q,)."""
+
+    data: Tensor
+    physics: Tensor
+    boundary: tuple[Tensor, ...]
+
+
+def scales_of(
+    likelihood: Likelihood, problem: Problem, titles: Titles, *, only_names: bool = False
+) -> Scales:
+    """The scales of a completed likelihood by column; with `only_names` 1 where all have the same.
+
+    A scale of one column counts for as many as there are.
+    """
+
+    def by_name(scale: Scale, columns: Mapping[str, int]) -> Tensor:
+        if isinstance(scale, Mapping):
+            numbers = [scale[name] for name, count in columns.items() for _ in range(count)]
+        else:
+            numbers = [1.0 if only_names or scale is None else scale] * sum(columns.values())
+        return torch.tensor(numbers, dtype=torch.float64)
+
+    data = by_name(likelihood.data, dict.fromkeys(problem.names.outputs, 1))
+    boundary = by_name(likelihood.boundary, dict.fromkeys(titles.conditions, 1))
+    physics = by_name(likelihood.physics, titles.equations)
+    return Scales(data, physics, tuple(boundary[i : i + 1] for i in range(len(boundary))))
+
+
+def sizes_of(problem: Problem, y: Tensor) -> Tensor:
+    """How large each output is, (m,): as its measurements y (n, m) are, or as a crude solution is."""
+    measured = y.square().nanmean(dim=0).sqrt().double().cpu() if len(y) else None
+    if measured is not None and bool((measured > 0).all()):
+        return measured
+    found = crude_sizes(problem)
+    return found if measured is None else torch.where(measured > 0, measured, found)

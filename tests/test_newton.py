@@ -1,0 +1,407 @@
+"""Gauss-Newton: rows, steps, points that follow the residual, and runs that go on."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.func import functional_call, jacrev, vmap
+
+import guardband as gb
+from guardband.pinn.gauss_newton import GaussNewton, Normal
+from guardband.pinn.jacobian import Slopes, jacobian, value
+from guardband.pinn.newton import Newton
+from guardband.pinn.points import conditions_of, fixed_points
+from guardband.pinn.rows import Rows
+from guardband.pinn.scales import Scales, scales_of, sizes_of
+from guardband.pinn.sizes import crude_sizes
+from guardband.pinn.titles import titles_of
+from guardband.problems import AutogradField, Problem
+
+P = gb.problems
+MANY = [
+    P.Poisson1D(),
+    P.Beam(),
+    P.Heat1D(),
+    P.KortewegDeVries(),
+    P.Kovasznay(),
+    P.Helmholtz3D(),
+    P.PlateWithHole(),
+]
+
+
+def relative_error(problem: Problem, fitted: gb.Fitted) -> float:
+    x = problem.domain.quasi(2000, seed=9, dtype=torch.float64)
+    truth = problem.solution(x)
+    return float((fitted(x) - truth).norm() / truth.norm())
+
+
+def by_newton(problem: Problem, steps: int, seed: int = 0, **options: Any) -> gb.Fitted:
+    recipe = gb.Recipe.by_newton(steps)
+    net = gb.mlp(problem, [16, 16], seed=seed)
+    return gb.fit(problem, net, recipe=recipe, seed=seed, progress=False, **options)
+
+
+# Rows
+
+
+@pytest.mark.parametrize("problem", MANY, ids=lambda problem: type(problem).__name__)
+@pytest.mark.parametrize("waves", [False, True])
+def test_rows_by_jets_are_those_of_autograd(problem: Problem, waves: bool) -> None:
+    more = {"periodic": problem.names.axes[0], "fourier": (3, 1.0)} if waves else {}
+    net = gb.mlp(problem, [7, 6], **more).double()
+    net.set_domain(problem.domain)
+    x = problem.domain.quasi(5, dtype=torch.float64)
+    weights = dict(net.named_parameters())
+
+    def one(weights: dict[str, Tensor], x: Tensor) -> Tensor:
+        field = AutogradField(lambda x: functional_call(net, weights, (x,)), x[None], problem.names)
+        return problem.misses(x[None], field)[0]
+
+    misses, slopes = jacobian(problem.misses, net, x, of=problem.names)
+    for i, point in enumerate(x):
+        for j in range(misses.shape[1]):
+            gradients = torch.autograd.grad(one(weights, point)[j], list(weights.values()), allow_unused=True)
+            parts = [
+                torch.zeros(p.numel(), dtype=p.dtype) if g is None else g.flatten()
+                for g, p in zip(gradients, weights.values(), strict=True)
+            ]
+            theirs = torch.cat(parts)
+            assert torch.allclose(slopes[i, j], theirs, rtol=1e-11, atol=1e-11 * float(theirs.abs().max()))
+
+
+def test_rows_of_a_hard_constraint_and_of_values_are_those_of_vmap() -> None:
+    problem = P.Helmholtz3D()
+    net = gb.Constrained.of(problem, gb.mlp(problem, [6, 6])).double()
+    x = problem.domain.quasi(9, dtype=torch.float64)
+    weights = dict(net.named_parameters())
+    whole = vmap(jacrev(lambda w, x: functional_call(net, w, (x[None],))[0]), (None, 0))(weights, x)
+    theirs = torch.cat([part.flatten(2) for part in whole.values()], dim=2)
+    _, slopes = jacobian(value, net, x, of=problem.names)
+    assert torch.allclose(slopes, theirs, rtol=1e-12, atol=1e-14)
+
+
+def test_rows_of_a_periodic_condition_see_both_ends() -> None:
+    problem = P.AllenCahn1D()
+    net = gb.mlp(problem, [6, 6]).double()
+    condition = next(c for c in problem.conditions() if isinstance(c, gb.Periodic))
+    edge = condition.points(problem.domain, 6)
+    weight = net.linears[0].weight
+
+    def misses(weight: Tensor) -> Tensor:
+        def model(x: Tensor) -> Tensor:
+            return functional_call(net, {"layers.0.weight": weight}, (x,))
+
+        return condition.residual(edge.points, AutogradField(model, edge.points, problem.names, edge.normals))
+
+    theirs = torch.autograd.functional.jacobian(misses, weight).flatten(2)
+    for masked in (net, torch.nn.Sequential(net)):  # by jets, and by copies of the weights
+        rows = Slopes(condition.residual, masked, edge.points, problem.names, condition.together)
+        _, slopes = rows(edge.points, edge.normals)
+        assert float(theirs.abs().max()) > 0.1
+        assert torch.allclose(slopes[:, :, : theirs.shape[2]], theirs, rtol=1e-11, atol=1e-13)
+
+
+def test_a_residual_that_asks_for_more_later_is_differentiated_all_the_same() -> None:
+    asked = list[int]()
+
+    def residual(x: Tensor, u: gb.Field) -> Tensor:
+        asked.append(len(x))
+        return u.d("x", "x") if len(x) > 2 else u.d("x")
+
+    net = gb.mlp(1, [5, 5]).double()
+    x = torch.linspace(-1, 1, 7, dtype=torch.float64)[:, None]
+    slow = torch.nn.Sequential(net)
+    assert torch.allclose(jacobian(residual, net, x)[1], jacobian(residual, slow, x)[1], rtol=1e-12)
+
+
+def test_rows_sum_to_the_loss_and_leave_out_what_was_not_measured() -> None:
+    problem = P.Kovasznay()
+    data = problem.observe(7, dtype=torch.float64)
+    y = data.y.clone()
+    y[2:, 2] = math.nan
+    net = gb.mlp(problem, [5]).double()
+    points = fixed_points(problem, net, (data.x, y), 20, 12, torch.Generator().manual_seed(0))
+    titles = titles_of(problem, net, points.inside)
+    likelihood = gb.Likelihood().completed(problem, titles, sizes_of(problem, y))
+    rows = Rows(problem, net, points, scales_of(likelihood, problem, titles))
+    misses, slopes = rows()
+    assert torch.equal(misses, rows.misses())
+    unmeasured = torch.cat([y.isnan().flatten(), torch.zeros(len(misses) - y.numel(), dtype=torch.bool)])
+    assert bool((slopes[unmeasured] == 0).all()) and bool((misses[unmeasured] == 0).all())
+    assert isinstance(likelihood.data, dict)
+    off = (net(data.x) - y).nan_to_num(0.0).detach() / torch.tensor(list(likelihood.data.values()))
+    assert float(misses[: y.numel()].square().sum()) == pytest.approx(float(off.square().sum(1).mean()))
+
+
+# Steps
+
+
+def test_both_spaces_give_the_same_step() -> None:
+    generator = np.random.default_rng(0)
+    for shape in ((5, 9), (9, 5), (6, 6)):
+        slopes, misses = generator.normal(size=shape), generator.normal(size=shape[0])
+        normal = Normal(slopes)
+        assert normal.dual == (shape[0] < shape[1])
+        solve = normal.damped(0.3)
+        assert solve is not None
+        theirs = np.linalg.solve(slopes.T @ slopes + 0.3 * np.eye(shape[1]), slopes.T @ misses)
+        np.testing.assert_allclose(solve(misses), theirs, rtol=1e-10)
+
+
+class Circle:
+    """Misses whose root is far from where the linearization points."""
+
+    def __init__(self, *start: float) -> None:
+        self.theta = torch.tensor(start, dtype=torch.float64)
+
+    def misses(self) -> Tensor:
+        """The distance from the circle, and from a line."""
+        x, y = self.theta
+        return torch.stack([x * x + y * y - 1, 3 * (x - y)])
+
+    def __call__(self) -> tuple[Tensor, Tensor]:
+        """Misses and slopes."""
+        x, y = self.theta.tolist()
+        return self.misses(), torch.tensor([[2 * x, 2 * y], [3.0, -3.0]], dtype=torch.float64)
+
+
+def test_no_step_makes_the_loss_larger() -> None:
+    circle, newton = Circle(40.0, -3.0), GaussNewton()
+    losses = [newton.step(circle) for _ in range(25)]
+    assert all(step.after <= step.before for step in losses) and losses[-1].after < 1e-24
+    assert circle.theta.abs().tolist() == pytest.approx([math.sqrt(0.5)] * 2)
+
+
+def test_where_no_step_helps_the_weights_stay() -> None:
+    class Stuck(Circle):
+        def __call__(self) -> tuple[Tensor, Tensor]:
+            misses, slopes = super().__call__()
+            return misses, -slopes  # uphill
+
+    stuck = Stuck(2.0, 1.0)
+    step = GaussNewton().step(stuck)
+    assert not step.moved and step.after == step.before and stuck.theta.tolist() == [2.0, 1.0]
+
+
+def test_a_step_into_nan_is_not_taken() -> None:
+    class Cliff(Circle):
+        def misses(self) -> Tensor:
+            found = super().misses()
+            return found if float(self.theta[0]) > 1.9 else found * math.nan
+
+    cliff, newton = Cliff(2.0, 2.0), GaussNewton(damping=1e-10)
+    for _ in range(5):
+        newton.step(cliff)
+    assert float(cliff.theta[0]) > 1.9 and bool(cliff.misses().isfinite().all())
+
+
+# Sizes
+
+
+@pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
+def test_a_crude_solution_knows_units(factor: float) -> None:
+    assert float(crude_sizes(P.Beam(load=factor))) == pytest.approx(0.0629 * factor, rel=0.2)
+
+
+@pytest.mark.parametrize(
+    "name", [n for n in P.catalogue.__all__ if n not in ("Advection1D", "LotkaVolterra")]
+)
+def test_crude_sizes_are_those_of_the_solution_to_an_order(name: str) -> None:
+    problem = getattr(P, name)()
+    truth = problem.solution(problem.domain.quasi(500, dtype=torch.float64)).square().mean(0).sqrt()
+    ratio = crude_sizes(problem) / truth
+    assert bool(((ratio > 0.08) & (ratio < 12)).all())
+
+
+def test_an_output_that_nothing_sets_has_the_size_of_the_others() -> None:
+    @dataclass(frozen=True)
+    class Half(Problem):
+        domain = gb.Segment(0, 1)
+        outputs = ("u", "idle")
+
+        def residual(self, x: Tensor, w: gb.Field) -> Tensor:
+            return w["u"].d("x") - 2.0
+
+        def conditions(self) -> list[gb.problems.Condition]:
+            return [gb.Dirichlet(0.0, on="left", output="u")]
+
+    sizes = crude_sizes(Half())
+    assert sizes.tolist() == pytest.approx([2 / math.sqrt(3)] * 2, rel=0.02)
+    made = by_newton(Half(), 30)
+    assert float((made(torch.tensor([[0.5]]))[0, 0] - 1).abs()) < 1e-3
+
+
+def test_an_equation_that_is_not_finite_at_zero_has_size_one() -> None:
+    @dataclass(frozen=True)
+    class Root(Problem):
+        domain = gb.Segment(0, 1)
+
+        def residual(self, x: Tensor, u: gb.Field) -> Tensor:
+            return u.d("x") / u.value
+
+    assert crude_sizes(Root()).tolist() == [1.0]
+
+
+# Scales by name
+
+
+def test_scales_by_name_weigh_each_by_itself() -> None:
+    problem = P.Kovasznay()
+    net = gb.mlp(problem, [4])
+    titles = titles_of(problem, net, problem.domain.quasi(3))
+    given = gb.Likelihood(data={"u": 1.0, "v": 2.0, "p": 3.0}, physics=0.5)
+    scales = scales_of(given.completed(problem, titles, torch.ones(3)), problem, titles)
+    assert scales.data.tolist() == [1, 2, 3] and scales.physics.tolist() == [0.5] * 3
+    assert [*scales_of(given, problem, titles, only_names=True).physics.tolist()] == [1.0] * 3
+
+
+def test_scales_of_unknown_names_are_refused() -> None:
+    problem = P.Poisson1D()
+    with pytest.raises(ValueError, match="one for each of 'u', got them for 'w'"):
+        gb.fit(problem, gb.mlp(problem, [4]), likelihood=gb.Likelihood(data={"w": 1.0}), progress=False)
+    with pytest.raises(ValueError, match="`data` of 'u' should be a positive noise scale, got 0"):
+        gb.Likelihood(data={"u": 0.0})
+
+
+# Runs
+
+
+@pytest.mark.parametrize(
+    "problem, bound",
+    [(P.Poisson1D(), 1e-4), (P.Beam(), 1e-3), (P.Heat1D(), 2e-3), (P.DampedOscillator(frequency=3.0), 1e-3)],
+    ids=lambda given: type(given).__name__,
+)
+def test_a_small_network_solves_the_equation_alone(problem: Problem, bound: float) -> None:
+    assert relative_error(problem, by_newton(problem, 120)) < bound
+
+
+def test_a_beam_in_other_units_is_solved_as_well() -> None:
+    for load in (1e-5, 1e5):
+        problem = P.Beam(load=load)
+        assert relative_error(problem, by_newton(problem, 150)) < 5e-3
+
+
+def test_noisy_data_are_not_fitted_point_by_point() -> None:
+    problem = P.Poisson1D()
+    data = problem.observe(60, noise=0.1, seed=3)
+    made = gb.fit(
+        problem,
+        gb.mlp(problem, [16, 16]),
+        data,
+        likelihood=gb.Likelihood(data=0.1),
+        recipe=gb.Recipe.by_newton(100),
+        progress=False,
+    )
+    assert relative_error(problem, made) < 0.05
+    off = float((made(data.x) - data.y).square().mean().sqrt())
+    assert 0.08 < off < 0.13
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_network_has_its_own_dtype_after_the_steps(dtype: torch.dtype) -> None:
+    made = by_newton(P.Poisson1D(), 5, dtype=dtype)
+    assert {p.dtype for p in made.net.parameters()} == {dtype} and made.net.center.dtype == dtype
+
+
+def test_runs_are_repeated_bit_for_bit_and_seeds_differ() -> None:
+    first, second, other = (by_newton(P.Heat1D(), 15, seed) for seed in (0, 0, 1))
+    weights = [torch.cat([p.flatten() for p in made.net.parameters()]) for made in (first, second, other)]
+    assert torch.equal(weights[0], weights[1]) and not torch.equal(weights[0], weights[2])
+    assert first.history == second.history
+
+
+@pytest.mark.parametrize("stop", [5, 15, 25])
+def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Any, stop: int) -> None:
+    recipe = gb.Recipe(steps=10, newton=15, finish=50, batch=32)
+    problem = P.Burgers1D(viscosity=0.1)
+
+    def run(**options: Any) -> gb.Fitted:
+        return gb.fit(problem, gb.mlp(problem, [8, 8]), recipe=recipe, progress=False, **options)
+
+    def interrupt(step: int, row: dict[str, float]) -> None:
+        if step >= stop:
+            raise KeyboardInterrupt
+
+    whole, path = run(), tmp_path / "run.pt"
+    with pytest.raises(KeyboardInterrupt):
+        run(checkpoint=path, callback=interrupt)
+    again = run(checkpoint=path)
+    assert again.history == whole.history
+    for mine, theirs in zip(again.net.parameters(), whole.net.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
+
+
+def test_a_budget_ends_the_run() -> None:
+    problem = P.Helmholtz3D()
+    recipe = gb.Recipe.by_newton(100_000, seconds=0.5)
+    made = gb.fit(problem, gb.mlp(problem, [8]), recipe=recipe, progress=False)
+    assert 0 < made.history[-1]["step"] < 10_000
+    with pytest.raises(ValueError, match="`seconds` should be a positive number"):
+        gb.Recipe(seconds=0)
+    with pytest.raises(ValueError, match="`newton` should be a number of steps"):
+        gb.Recipe(newton=-1)
+
+
+def test_dropout_is_refused() -> None:
+    problem = P.Poisson1D()
+    with pytest.raises(ValueError, match="dropout changes it at every look"):
+        gb.fit(problem, gb.mlp(problem, [8], dropout=0.1), recipe=gb.Recipe.by_newton(5), progress=False)
+
+
+def test_a_network_of_ones_own_is_trained_too() -> None:
+    class Plain(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(0)
+            self.first, self.next = torch.nn.Linear(1, 16), torch.nn.Linear(16, 16)
+            self.last = torch.nn.Linear(16, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.last(torch.tanh(self.next(torch.tanh(self.first(x)))))
+
+    problem = P.Poisson1D()
+    made = gb.fit(problem, Plain(), recipe=gb.Recipe.by_newton(60), progress=False)
+    assert relative_error(problem, made) < 0.02
+
+
+# Points
+
+
+def newton(problem: Problem, **options: Any) -> Newton:
+    net = gb.mlp(problem, [8, 8]).double()
+    empty = torch.zeros(0, problem.domain.d, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64)
+    ones = torch.ones(1, dtype=torch.float64)
+    scales = Scales(ones, ones, tuple(ones for _ in conditions_of(problem, net)))
+    return Newton(problem, net, empty, scales, ones, seed=0, **options)
+
+
+def test_points_become_more_where_they_are_too_few_and_never_too_many() -> None:
+    stage = newton(P.Burgers1D(), most=200)
+    assert len(stage.points.inside) == 96
+    for _ in range(12):
+        stage.advance(5)
+    assert 96 < len(stage.points.inside) <= 200 and len(stage.fresh) == 12
+
+
+def test_half_of_new_points_lie_where_the_residual_is_large() -> None:
+    stage = newton(P.Heat1D(), most=400)
+    corner = stage.problem.domain.upper[1]
+    stage.rows.residual = lambda x: (x[:, 1] > 0.9 * corner).double()  # type: ignore[method-assign]
+    inside = stage._renewed(400).inside
+    assert 200 <= int((inside[:, 1] > 0.9 * corner).sum()) < 280
+
+
+def test_what_comes_later_counts_less_until_what_is_before_it_is_met() -> None:
+    stage = newton(P.Heat1D(), most=400)
+    stage.rows.residual = lambda x: torch.full((len(x),), 30.0, dtype=torch.float64)  # type: ignore
+    weights = stage._causal()
+    assert weights is not None
+    order = stage.points.inside[:, 1].argsort()
+    assert bool((weights[order].diff() < 0).all()) and float(weights.max()) == 1.0
+    assert newton(P.Poisson1D(), most=400)._causal() is None
