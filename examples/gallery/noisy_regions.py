@@ -41,6 +41,7 @@ def main() -> None:
         gb.plot.heatmap(x, width, domain=problem.domain, ax=ax, **colors).label_outer()
         ax.contour(edge, levels=[0.5], colors="white", linewidths=1, extent=(-1, 1, -1, 1))
         ax.set_title(title, fontsize="medium")
+        ax.set_xticks([-1, 0, 1])
     bar = {"location": "bottom", "shrink": 0.6, "extend": "max", "label": "width of the 95 % band"}
     figure.colorbar(axes[0].collections[0], ax=axes, **bar)
     figure.savefig(out, dpi=120)
