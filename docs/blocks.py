@@ -67,7 +67,7 @@ def save(path: Path) -> None:
     if plt.get_fignums():
         drawn = io.BytesIO()
         plt.gcf().savefig(drawn, dpi=100)
-        Image.open(drawn).convert("RGB").quantize(256).save(path, optimize=True)
+        Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
         plt.close("all")
 
 

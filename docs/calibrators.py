@@ -11,6 +11,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
+from PIL import Image
 
 import guardband as gb
 
@@ -32,16 +33,18 @@ def measure(x: np.ndarray) -> np.ndarray:
 
 def draw(ax: Axes, band: gb.Band, data: gb.Observations, title: str) -> None:
     """One band with its data."""
+    ax.set_ylim(-1, 2.2)  # first, for infinite bands reach its ends
     gb.plot.band(band, data=data, ax=ax)
-    ax.set(title=title, xlim=(0, 1), ylim=(-1, 2.2))
-    ax.title.set_fontsize("medium")
-    if (legend := ax.get_legend()) is not None:
-        legend.remove()
+    ax.set(xlim=(0, 1))
+    ax.set_title(title, fontsize="medium")
+    ax.legend(frameon=False, fontsize="small", loc="upper left", ncols=4)
 
 
 def save(figure: Any, name: str) -> None:
     """Write a picture of the page."""
-    figure.savefig(FOLDER / "images" / f"{name}.png", dpi=90)
+    path = FOLDER / "images" / f"{name}.png"
+    figure.savefig(path, dpi=120)
+    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
     plt.close(figure)
 
 
@@ -54,14 +57,14 @@ def pictures() -> None:
         ("local", gb.Local(train)),
         ("randomly_localized", gb.RandomlyLocalized(inputs=x_train)),
     ):
-        figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+        figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
         calibrated = gb.calibrate(PREDICTOR, cal.x, cal.y, calibrator=calibrator)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", gb.InfiniteBandWarning)
             band = calibrated(GRID)
         draw(ax, band, cal, f"{type(calibrator).__name__}: 95 %, 100 calibration points")
         save(figure, name)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), layout="constrained", sharex=True)
     groups = np.where(abs(x_cal[:, 0] - 0.5) < 0.1, "noisy", "quiet")
     grid_groups = np.where(abs(GRID[:, 0] - 0.5) < 0.1, "noisy", "quiet")
     grouped = gb.calibrate(PREDICTOR, cal.x, cal.y, calibrator=gb.Grouped(), groups=groups)
@@ -73,6 +76,7 @@ def pictures() -> None:
     )
     clustered = gb.calibrate(PREDICTOR, biased.x, biased.y, calibrator=gb.Clustered(), groups=sensor)
     draw(axes[1], clustered(GRID, 0.9), biased, "Clustered: 90 % for a new sensor, 25 sensors x 8 readings")
+    axes[0].set(xlabel="")
     save(figure, "grouped")
     weighted()
     simultaneous()
@@ -86,17 +90,15 @@ def weighted() -> None:
     def ratio(x: np.ndarray) -> np.ndarray:
         return x[:, 0] ** 2 / np.maximum((1 - x[:, 0]) ** 2, 1e-12)
 
-    figure, axes = plt.subplots(1, 2, figsize=(10, 3), layout="constrained", sharey=True)
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), layout="constrained", sharex=True)
     plain = gb.calibrate(PREDICTOR, crowded.x, crowded.y)
     shifted = gb.calibrate(PREDICTOR, crowded.x, crowded.y, calibrator=gb.Weighted(ratio))
     draw(axes[0], plain(GRID, 0.9), crowded, "Split: sensors crowd to the left, queries to the right")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", gb.InfiniteBandWarning)
         band = shifted(GRID, 0.9)
-    finite = np.isfinite(band.width[:, 0])
-    shown = gb.Band(GRID[finite], band.mean[finite], band.lower[finite], band.upper[finite], 0.9)
-    draw(axes[1], shown, crowded, "Weighted: wider, and infinite where nothing is known")
-    axes[1].axvspan(float(GRID[finite].max()), 1, color=gb.plot.GREY, alpha=0.3, lw=0)
+    draw(axes[1], band, crowded, "Weighted: wider, and infinite where nothing is known")
+    axes[0].set(xlabel="")
     save(figure, "weighted")
 
 
@@ -107,7 +109,7 @@ def simultaneous() -> None:
     exec(blocks[-1], names)
     band, truth = names["band"], names["truth"]
     t = np.linspace(0, 2, 60)
-    figure, ax = plt.subplots(figsize=(6, 3), layout="constrained")
+    figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
     for i, color in enumerate((gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY)):
         ax.fill_between(t, band.lower[i, :, 0], band.upper[i, :, 0], color=color, alpha=0.3, lw=0)
         ax.plot(t, truth[i, :, 0], color=color, lw=1)

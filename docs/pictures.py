@@ -7,6 +7,8 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
+from matplotlib.figure import Figure
+from PIL import Image
 
 import guardband as gb
 from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
@@ -28,7 +30,7 @@ def line(problem: Problem, name: str) -> None:
     x = problem.domain.grid(400)
     truth, mean = problem.solution(x), model(x)
     figure, (above, below) = plt.subplots(
-        2, 1, sharex=True, figsize=(6, 4.5), height_ratios=[3, 1], layout="constrained"
+        2, 1, sharex=True, figsize=(6.4, 4.5), height_ratios=[3, 1], layout="constrained"
     )
     assert model.training_data is not None
     above.plot(
@@ -37,12 +39,13 @@ def line(problem: Problem, name: str) -> None:
     above.plot(x, truth, "--", color=gb.plot.ORANGE, label="truth")
     above.plot(x, mean, color=gb.plot.BLUE, label="PINN")
     error = gb.metrics.relative_l2(mean, truth)
-    above.set(ylabel="u", title=f"{type(problem).__name__}: relative L2 error {100 * error:.2f} %")
+    above.set(ylabel=problem.names.outputs[0])
+    above.set_title(f"{type(problem).__name__}: relative L2 error {100 * error:.2f} %", fontsize="medium")
     above.legend(frameon=False)
-    below.plot(x, mean - truth, color=gb.plot.BLUE, lw=1)
+    below.plot(x, mean - truth, color=gb.plot.BLUE)
     below.axhline(0, color=gb.plot.GREY, lw=0.5)
     below.set(xlabel=problem.names.axes[0], ylabel="error")
-    figure.savefig(FOLDER / f"{name}.png", dpi=110)
+    save(figure, name)
 
 
 def plane(problem: Problem, name: str) -> None:
@@ -52,19 +55,31 @@ def plane(problem: Problem, name: str) -> None:
     x = problem.domain.grid([80, 80, *[1] * (d - 2)])
     x[:, 2:] = torch.tensor(problem.domain.center)[2:]
     truth, mean = problem.solution(x), model(x)
-    figure, axes = plt.subplots(1, 3, figsize=(13, 3.8), layout="constrained")
+    figure, axes = plt.subplots(1, 3, figsize=(7, 3.3), layout="constrained")
     limits = (float(truth.min()), float(truth.max()))
-    names = problem.names
-    gb.plot.heatmap(x[:, :2], truth, limits=limits, names=names, ax=axes[0])
-    gb.plot.heatmap(x[:, :2], mean, limits=limits, names=names, ax=axes[1])
-    gb.plot.heatmap(x[:, :2], mean - truth, signed=True, names=names, ax=axes[2])
+    options = {"names": problem.names, "domain": problem.domain if d == 2 else None, "colorbar": "bottom"}
+    gb.plot.heatmap(x[:, :2], truth, limits=limits, ax=axes[0], **options)
+    gb.plot.heatmap(x[:, :2], mean, limits=limits, ax=axes[1], **options)
+    gb.plot.heatmap(x[:, :2], mean - truth, signed=True, ax=axes[2], **options)
     inside = problem.domain.uniform(10_000, torch.Generator().manual_seed(0))
     error = gb.metrics.relative_l2(model(inside), problem.solution(inside))
-    where = "" if d == 2 else ", slice through the middle"
-    titles = f"{type(problem).__name__}: truth{where}", "PINN", f"error ({100 * error:.2f} % relative L2)"
-    for ax, title in zip(axes, titles, strict=True):
+    where = "" if d == 2 else f" at {problem.domain.names[2]} = {problem.domain.center[2]:g}"
+    output = problem.names.outputs[0]
+    for ax, title in zip(axes, (f"{output}, truth", f"{output}, PINN", "error"), strict=True):
         ax.set_title(title, fontsize="medium")
-    figure.savefig(FOLDER / f"{name}.png", dpi=110)
+        ax.set_xticks([problem.domain.lower[0], problem.domain.center[0], problem.domain.upper[0]])
+        ax.label_outer()
+    figure.suptitle(
+        f"{type(problem).__name__}{where}: relative L2 error {100 * error:.2f} %", fontsize="medium"
+    )
+    save(figure, name)
+
+
+def save(figure: Figure, name: str) -> None:
+    """Write a picture, in few enough colors to be small."""
+    path = FOLDER / f"{name}.png"
+    figure.savefig(path, dpi=120)
+    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

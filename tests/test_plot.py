@@ -554,6 +554,20 @@ def test_a_long_channel_has_its_panels_one_above_the_other() -> None:
     assert [labels(ax)[0] for ax in panels] == ["", "", "", "", "x"]
 
 
+@pytest.mark.parametrize("truth", [True, False])
+@pytest.mark.parametrize("wider", [0.0, 0.05])
+def test_the_title_of_an_overview_stands_above_those_of_its_panels(wider: float, truth: bool) -> None:
+    square = gb.Rectangle((0, 0), (1, 1))
+    x = square.grid(12).numpy()
+    u, half = x[:, :1] * x[:, 1:], 0.1 + wider * x[:, :1]
+    band = gb.Band(x, u, u - half, u + half, 0.95)
+    data = gb.Observations(x[::9], u[::9])
+    whole = gb.plot.overview(band, truth=u + 0.01 * x[:, :1] if truth else None, data=data, domain=square)
+    whole.draw_without_rendering()
+    above = whole.texts[0].get_window_extent().y0
+    assert all(ax.title.get_window_extent().y1 <= above for ax in whole.axes if ax.get_title())
+
+
 def test_an_overview_over_one_axis_of_several_outputs() -> None:
     names = gb.problems.Names(("t",), ("u", "v"), ())
     x = np.linspace(0, 1, 20)

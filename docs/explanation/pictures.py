@@ -31,7 +31,7 @@ BLOCKS = runpy.run_path(str(FOLDER.parent / "blocks.py"))
 BLUE, ORANGE, GREY = gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY
 
 
-def panels(n: int, width: float = 4.6, height: float = 3.6, **options: Any) -> Sequence[Axes]:
+def panels(n: int, width: float = 3.5, height: float = 3.6, **options: Any) -> Sequence[Axes]:
     """A new picture with n panels side by side."""
     return plt.subplots(1, n, figsize=(n * width, height), layout="constrained", squeeze=False, **options)[1][
         0
@@ -39,8 +39,23 @@ def panels(n: int, width: float = 4.6, height: float = 3.6, **options: Any) -> S
 
 
 def save(name: str) -> None:
-    """Write the newest picture."""
+    """Write the newest picture, with titles that fit above its panels."""
+    for ax in plt.gcf().axes:
+        ax.title.set_fontsize("medium")
     BLOCKS["save"](FOLDER / "images" / f"{name}.png")
+
+
+def legend(axes: Sequence[Axes]) -> None:
+    """One legend for all panels, below them."""
+    found: dict[str, Any] = {}
+    for ax in axes:
+        handles, labels = ax.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+        if (own := ax.get_legend()) is not None:
+            own.remove()
+    plt.gcf().legend(
+        list(found.values()), list(found), loc="outside lower center", ncols=len(found), frameon=False
+    )
 
 
 def promise() -> None:
@@ -53,14 +68,14 @@ def promise() -> None:
         left.plot([0, scores[:19].max()], [row, row], color=BLUE, alpha=0.25, lw=6, solid_capstyle="butt")
         left.plot(scores[:19], [row] * 19, ".", color=GREY, ms=4)
         left.plot(scores[19], row, "o" if inside else "X", color=ORANGE, ms=7)
-    left.set(title="19 scores (gray) and a new one (orange)", xlabel="score", ylabel="experiment", yticks=[])
+    left.set(title="19 scores (gray), a new one (orange)", xlabel="score", ylabel="experiment", yticks=[])
     left.set_xlim(0, None)
     many = rng.exponential(size=(20_000, 20))
     ranks = 1 + (many[:, :19] < many[:, 19:]).sum(axis=1)
     shares = np.bincount(ranks, minlength=21)[1:] / len(ranks)
     right.bar(np.arange(1, 21), shares, color=[BLUE] * 19 + [ORANGE], alpha=0.7)
     right.axhline(1 / 20, color=GREY, ls="--", lw=1)
-    right.set(title="the rank of the new one, 20 000 experiments", xlabel="rank among twenty", ylabel="share")
+    right.set(title="rank of the new one, 20 000 times", xlabel="rank among twenty", ylabel="share")
     right.set_xticks([1, 5, 10, 15, 20])
     save("promise-rank")
 
@@ -72,6 +87,7 @@ def promise() -> None:
         ax.plot(shares, beta.pdf(shares, k, n + 1 - k), color=color, label=f"{n} calibration points")
     ax.axvline(0.95, color="black", ls="--", lw=1)
     ax.set(title="the coverage that a 95 % band really has", xlabel="coverage", yticks=[], xlim=(0.75, 1))
+    ax.set_ylabel("density")
     ax.set_ylim(0, None)
     ax.legend(frameon=False, loc="upper left")
     save("promise-law")
@@ -92,7 +108,7 @@ def not_promised(rng: np.random.Generator) -> None:
         return 0.02 + 0.3 * x**2
 
     model = gb.predictors.MeanOnly(wave)
-    axes = panels(3, width=4, sharey=True)
+    axes = panels(3, width=2.6, height=3.9, sharey=True)
     x = rng.uniform(size=(150, 1))
     _band(axes[0], model, x, wave(x) + middle(x) * rng.normal(size=x.shape), x, grid, middle, rng)
     axes[0].axvspan(0.4, 0.6, color=GREY, alpha=0.15, lw=0)
@@ -107,8 +123,8 @@ def not_promised(rng: np.random.Generator) -> None:
     gb.plot.band(band, truth=wave(grid), data=gb.Observations(x, y), ax=axes[2])
     axes[2].set_title("not the truth")
     for ax in axes:
-        ax.set(ylim=(-1.1, 2.2), xlabel="x", ylabel="")
-        ax.legend(frameon=False, fontsize="small", loc="lower center", ncols=2)
+        ax.set(ylim=(-0.7, 2), xlabel="x", ylabel="", xticks=[0, 0.5, 1])
+    legend(axes)
     axes[0].set_ylabel("y")
     save("promise-not")
 
@@ -139,17 +155,17 @@ def coverage_alone() -> None:
         exec(compile(first["code"], "coverage_alone.md", "exec"), names)
     problem, cal, networks = names["problem"], names["cal"], names["networks"]
     grid = problem.domain.grid(200)
-    axes = panels(3, width=4, sharey=True)
+    axes = panels(3, width=2.6, height=3.9, sharey=True)
     for ax, (name, network) in zip(axes, networks.items(), strict=True):
         band = gb.calibrate(gb.predictors.MeanOnly(network), cal.x, cal.y)(grid)
         gb.plot.band(band, truth=problem.solution(grid), data=cal, ax=ax)
         covered = names["evaluations"][name].coverage
-        ax.set(title=f"{name}: {covered:.1%} covered", ylabel="", ylim=(-3.5, 3.5))
-        ax.legend(frameon=False, fontsize="small", loc="lower center", ncols=2)
+        ax.set(title=f"{name}: {covered:.1%} covered", ylabel="", ylim=(-3.2, 2.5), xticks=[0, 0.5, 1])
+    legend(axes)
     axes[0].set_ylabel("u")
     save("coverage-zero")
 
-    axes = panels(3, width=3.8, height=3.8)
+    axes = panels(3, width=2.6, height=3.4)
     levels = np.array(gb.LEVELS, dtype=float)
     colors = (BLUE, ORANGE, GREY)
     low, high = names["evaluations"]["trained"].ranges.T
@@ -160,7 +176,7 @@ def coverage_alone() -> None:
         axes[1].bar(i, found.sharpness, color=colors[i])
         axes[2].bar(i, error, color=colors[i])
     axes[0].plot([0, 1], [0, 1], ":", color=GREY, lw=1)
-    axes[0].set(title="coverage", xlabel="level asked", ylabel="coverage measured", aspect="equal")
+    axes[0].set(title="coverage", xlabel="level asked", ylabel="coverage measured")
     axes[0].legend(frameon=False, fontsize="small")
     for ax, title in zip(axes[1:], ("width of the 95 % band", "relative L2 error"), strict=True):
         ax.set(title=title, xticks=range(3), xticklabels=list(networks))
@@ -190,6 +206,7 @@ def acd() -> None:
         ax.plot(value, height, "o", color=ORANGE, ms=5, label="the paper's values" if row == 0 else None)
         ax.annotate(name, (value, height), (5, -3), textcoords="offset points", fontsize="small")
     ax.set(title="ACD with 100 calibration and 100 test points", xlabel="ACD", yticks=[], xlim=(0, 0.14))
+    ax.set_ylabel("density")
     ax.legend(frameon=False)
     save("acd-floor")
 
@@ -240,7 +257,7 @@ def paper() -> None:
     cal = problem.observe(20_000, noise=once, seed=0)
     calibrated = gb.calibrate(perfect, cal.x, cal.y)
     grid = problem.domain.grid(600)
-    axes = panels(2, sharey=True)
+    axes = plt.subplots(2, 1, figsize=(7, 5.6), layout="constrained", sharex=True, sharey=True)[1]
     for ax, (name, noise) in zip(axes, (("once", once), ("twice", twice)), strict=True):
         data = problem.observe(600, noise=noise, seed=1)
         gb.plot.band(calibrated(grid), ax=ax)
@@ -256,11 +273,9 @@ def paper() -> None:
             )
         for center in once.centers:
             ax.axvspan(center - once.half_width, center + once.half_width, color=GREY, alpha=0.12, lw=0)
-        ax.set(title=f"test points with the island noise {name}", xlabel="t", ylabel="", ylim=(-2, 2.6))
-        ax.legend(
-            frameon=False, fontsize="small", loc="upper center", ncols=4, columnspacing=1, handlelength=1.2
-        )
-    axes[0].set_ylabel("u")
+        ax.set(title=f"test points with the island noise {name}", xlabel="", ylabel="u", ylim=(-1.4, 1.9))
+    axes[1].set_xlabel("t")
+    legend(axes)
     save("paper-islands")
 
 

@@ -49,6 +49,9 @@ def main() -> None:
         arrowprops={"arrowstyle": "-", "color": gb.plot.ORANGE},
     )
     ax.set(xscale="log", yscale="log", xlabel="points to calibrate, and to test", ylabel="ACD")
+    ax.set_xticks([20, 100, 500, 2000], ["20", "100", "500", "2000"])
+    ax.set_yticks([0.01, 0.03, 0.1], ["0.01", "0.03", "0.1"])
+    ax.minorticks_off()
     ax.set_title("What a perfectly valid band shows as ACD", fontsize="medium")
     ax.legend(frameon=False, loc="lower left")
     figure.savefig(out, dpi=120)

@@ -36,11 +36,11 @@ def main() -> None:
         store = band.to_zarr(Path(folder, "band.zarr"), workers=None if smoke else 2, progress=False)
         field = xarray.open_zarr(store).load()
 
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.4), layout="constrained")
-    field["mean"].plot.pcolormesh(ax=axes[0], x="x", y="y", cbar_kwargs={"label": "u", "shrink": 0.7})
+    figure, axes = plt.subplots(1, 2, figsize=(6.8, 4), layout="constrained")
+    bar = {"location": "bottom", "label": "width of the 95 % band"}
+    field["mean"].plot.pcolormesh(ax=axes[0], x="x", y="y", cbar_kwargs=bar | {"label": "u"})
     width = field["upper_0.95"] - field["lower_0.95"]
-    bar = {"label": "width of the 95 % band", "shrink": 0.7}
-    width.plot.pcolormesh(ax=axes[1], x="x", y="y", vmin=0, cbar_kwargs=bar)
+    width.plot.pcolormesh(ax=axes[1], x="x", y="y", vmin=0, cmap="cividis", cbar_kwargs=bar)
     for ax in axes:
         ax.set_aspect("equal")
     axes[0].set_title("Written in 8 chunks by 2 workers", fontsize="medium")

@@ -61,7 +61,7 @@ def main() -> None:
     figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
     gb.plot.band(calibrated(x, level=0.95), truth=truth(x), data=cal, ax=ax)
     ax.legend(frameon=False, loc="upper center")
-    ax.set(xlabel="x", ylabel="concentration u")
+    ax.set(xlabel="depth x", ylabel="concentration u")
     ax.set_title(f"DeepXDE: 95 % asked, {100 * found.coverage:.0f} % covered", fontsize="medium")
     figure.savefig(out, dpi=120)
 

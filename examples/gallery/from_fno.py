@@ -64,7 +64,7 @@ def main() -> None:
         ax.set(xlim=(0, x[-1]), ylabel="velocity")
     axes[0].set_title(f"{100 * held:.0f} % of new fields lie wholly in their 95 % band", fontsize="medium")
     axes[0].legend(frameon=False, fontsize="small", ncols=3)
-    axes[1].set_xlabel("angle")
+    axes[1].set_xlabel("angle on the ring")
     figure.savefig(out, dpi=120)
 
 

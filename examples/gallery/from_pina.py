@@ -8,9 +8,9 @@ new ones.
 """
 
 import random
+from dataclasses import replace
 from typing import Any
 
-import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from pina import Trainer
@@ -53,22 +53,10 @@ def main() -> None:
     """Train with PINA, calibrate, and look which fresh readings are missed."""
     smoke, out = options()
     calibrated = gb.calibrate(from_pina(trained(10 if smoke else 1000)), *measured(100, seed=1))
-    x, y = measured(400, seed=2)
-    missed = ~calibrated(x, level=0.95).contains(y)
-
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.6), sharex=True, sharey=True, layout="constrained")
-    grid = gb.Rectangle((0, 0), (1, 1)).grid(60).numpy()
-    band = calibrated(grid, level=0.95)
-    picture = band.mean.reshape(60, 60).T
-    colors = axes[0].imshow(picture, extent=(0, 1, 0, 1), origin="lower", vmin=-1.1, vmax=0.1)
-    axes[0].set_title(f"PINA: u, known to ±{band.width[0, 0] / 2:.2f}", fontsize="medium")
-    axes[0].set(xlabel="x", ylabel="y")
-    axes[1].scatter(*x.T, c=y[:, 0], s=12, vmin=-1.1, vmax=0.1)
-    axes[1].plot(*x[missed].T, "x", ms=9, mew=2, color=gb.plot.ORANGE)
-    axes[1].set_title(f"{missed.sum()} of 400 fresh readings missed", fontsize="medium")
-    axes[1].set(xlabel="x", aspect="equal")
-    figure.colorbar(colors, ax=axes, label="u")
-    figure.savefig(out, dpi=120)
+    square = gb.Rectangle((0, 0), (1, 1))
+    band = calibrated(square.grid(80).numpy(), level=0.95)
+    named = replace(band, names=gb.problems.Names(("x", "y"), ("u",), (0, 1)))
+    gb.plot.overview(named, data=measured(400, seed=2), domain=square).savefig(out, dpi=120)
 
 
 if __name__ == "__main__":

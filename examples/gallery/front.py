@@ -2,8 +2,7 @@
 
 A wave steepens until it stands as a wall at x = 0, a hundredth of the interval wide. 300 noisy readings and
 the equation train the network; 150 others calibrate the band. `LastLayerLaplace` knows where readings and
-equation leave the field open, which is along the front, and the band is wide there alone. Below, three
-moments of it.
+equation leave the field open, which is along the front, and the band is wide there alone.
 """
 
 import matplotlib.pyplot as plt
@@ -13,7 +12,7 @@ from _options import options
 
 
 def main() -> None:
-    """Train, calibrate, draw the overview, and the moments beside it."""
+    """Train, calibrate, and draw the band with its fresh readings."""
     smoke, out = options()
     problem = gb.problems.Burgers1D(viscosity=0.01)
     train, cal, new = (problem.observe(n, noise=0.03, seed=i) for i, n in enumerate((300, 150, 200)))

@@ -41,10 +41,11 @@ def main() -> None:
         gb.plot.band(calibrated(np.linspace(0, 5, 600), level=0.95), data=cal, ax=ax).legend().remove()
         for center in noise.centers:
             ax.axvspan(center - noise.half_width, center + noise.half_width, color=gb.plot.ORANGE, alpha=0.12)
-        ax.set(xlabel="", ylabel="u", ylim=(-1.8, 1.8))
+        ax.set(ylim=(-1.8, 1.8))
         shares = f"{100 * everywhere.coverage:.0f} % covered, {100 * islands.coverage:.0f} % on the islands"
         ax.set_title(f"{name}: 95 % asked, {shares}", fontsize="medium")
-    axes[1].set_xlabel("time t")
+    axes[0].set(xlabel="")
+    axes[0].legend(frameon=False, fontsize="small", ncols=3, loc="lower right")
     figure.savefig(out, dpi=120)
 
 

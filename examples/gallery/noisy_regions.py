@@ -7,21 +7,10 @@ the noise would choose; in the middle the one width of plain conformal predictio
 like the new ones.
 """
 
-from typing import Any
-
 import matplotlib.pyplot as plt
-import torch
 
 import guardband as gb
 from _options import options
-
-FRAME: dict[str, Any] = {"extent": (-1, 1, -1, 1), "origin": "lower"}
-
-
-def square(values: torch.Tensor) -> torch.Tensor:
-    """Values on a square grid as a picture of it."""
-    side = round(len(values) ** 0.5)
-    return values.reshape(side, side).T
 
 
 def main() -> None:
@@ -39,25 +28,22 @@ def main() -> None:
     plain = gb.calibrate(predictor, cal.x, cal.y)
     local = gb.calibrate(predictor, cal.x, cal.y, calibrator=gb.Local(train))
 
-    grid = problem.domain.grid
-    x, fine = grid(25 if smoke else 80), grid(400)
-    panels = {
-        "Known noise:\n95 % everywhere": 2 * 1.96 * noise(x),
-        "Plain": plain(x).width,
-        "Local": local(x).width,
-    }
-
-    figure, axes = plt.subplots(1, 3, figsize=(8.4, 3.4), sharey=True, layout="constrained")
-    for ax, (name, width) in zip(axes, panels.items(), strict=True):
-        ax.imshow(square(width), vmin=0, vmax=3, **FRAME)
-        ax.contour(square(noise.region(fine)), levels=[0.5], colors="white", linewidths=1, **FRAME)
-        ax.set(xlabel="x")
-        ax.set_title(name, fontsize="medium")
-    for ax, (name, calibrated) in zip(axes[1:], {"Plain": plain, "Local": local}.items(), strict=True):
+    x, fine = problem.domain.grid(25 if smoke else 80), problem.domain.grid(400)
+    panels = [("Known noise:\n95 % everywhere", 2 * 1.96 * noise(x))]
+    for name, calibrated in {"Plain": plain, "Local": local}.items():
         noisy = gb.evaluate(calibrated, test.x, test.y, regions={"noisy": noise.region}).rows[1]
-        ax.set_title(f"{name}:\n{100 * noisy.coverage:.0f} % covered where noisy", fontsize="medium")
-    axes[0].set_ylabel("y")
-    figure.colorbar(axes[0].images[0], ax=axes, label="width of the 95 % band", shrink=0.8, extend="max")
+        panels.append((f"{name}: {100 * noisy.coverage:.0f} %\ncovered where noisy", calibrated(x).width))
+
+    figure, axes = plt.subplots(1, 3, figsize=(6.8, 3.6), layout="constrained")
+    colors = {"limits": (0, 3), "cmap": "cividis", "colorbar": False}
+    edge = noise.region(fine).reshape(400, 400).T
+    for ax, (title, width) in zip(axes, panels, strict=True):
+        gb.plot.heatmap(x, width, domain=problem.domain, ax=ax, **colors).label_outer()
+        ax.contour(edge, levels=[0.5], colors="white", linewidths=1, extent=(-1, 1, -1, 1))
+        ax.set_title(title, fontsize="medium")
+        ax.set_xticks([-1, 0, 1])
+    bar = {"location": "bottom", "shrink": 0.6, "extend": "max", "label": "width of the 95 % band"}
+    figure.colorbar(axes[0].collections[0], ax=axes, **bar)
     figure.savefig(out, dpi=120)
 
 

@@ -22,6 +22,7 @@ from _options import options
 class Pendulum(gb.Problem):
     """angle'' + friction angle' + sin(angle) = 0, for ten units of time."""
 
+    outputs = ("angle",)
     friction: float = 0.1
     domain = gb.Time(0, 10)
 
@@ -70,13 +71,13 @@ def main() -> None:
     gb.plot.band(calibrated(times, level=0.95), truth=truth(times), data=train, ax=above)
     found = gb.evaluate(calibrated, *readings(2000, seed=2))
     above.set_title(f"95 % asked, {100 * found.coverage:.0f} % covered, through the gap", fontsize="medium")
-    above.set(xlabel="", ylabel="angle")
+    above.set(xlabel="")
     for predictor, color, label in (
         (knowing, gb.plot.BLUE, "readings, equation and start"),
         (ignorant, gb.plot.ORANGE, "readings alone"),
     ):
         below.plot(times, predictor(times[:, None]).scale, color=color, label=label)
-    below.set(xlabel="time t", ylabel="scale", yscale="log")
+    below.set(xlabel="t", ylabel="scale of the angle", yscale="log")
     below.legend(frameon=False, fontsize="small")
     for ax in (above, below):
         ax.axvspan(3, 6, color=gb.plot.GREY, alpha=0.12, lw=0)

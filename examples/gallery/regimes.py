@@ -37,14 +37,14 @@ def measured(n: int, seed: int) -> gb.Observations:
 
 
 def main() -> None:
-    """One width for all regimes beside one for each, and the coverage of each below."""
+    """One width for all regimes, one for each below, and the coverage of each."""
     smoke, out = options()
     cal, test = measured(400, seed=1), measured(500 if smoke else 20_000, seed=2)
     predictor = gb.predictors.MeanOnly(friction)
     plain = gb.calibrate(predictor, cal.x, cal.y)
     grouped = gb.calibrate(predictor, cal.x, cal.y, calibrator=gb.Grouped(), groups=regime(cal.x))
 
-    figure, axes = plt.subplots(1, 2, figsize=(8, 3.8), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), sharex=True, sharey=True, layout="constrained")
     reynolds = np.geomspace(1000, 20_000, 1000)[:, None]
     for ax, name, calibrated in zip(axes, ("One for all", "Grouped"), (plain, grouped), strict=True):
         band, answers = (
@@ -52,22 +52,26 @@ def main() -> None:
             for x in (reynolds, test.x)
         )
         covered = answers.contains(test.y)
-        ax.plot(cal.x, np.exp(cal.y), ".", ms=3, color=gb.plot.GREY)
+        ax.plot(cal.x, np.exp(cal.y), ".", ms=3, color=gb.plot.GREY, label="data")
         ax.fill_between(
             reynolds[:, 0],
             *np.exp([band.lower[:, 0], band.upper[:, 0]]),
             color=gb.plot.BLUE,
             alpha=0.25,
             lw=0,
+            label="0.95 band",
         )
         for where, at in {"laminar": 1500, "transition": 3030, "turbulent": 9000}.items():
             share = 100 * covered[regime(test.x) == where].mean()
             ax.text(at, 0.103, f"{where}\n{share:.0f} %", ha="center", va="center", fontsize="small")
         for border in (2300, 4000):
             ax.axvline(border, color=gb.plot.ORANGE, lw=0.8, ls=":")
-        ax.set(xscale="log", yscale="log", xlabel="Reynolds number", ylim=(0.018, 0.12), xlim=(1000, 20_000))
+        ax.set(xscale="log", yscale="log", ylabel="friction factor", ylim=(0.018, 0.12), xlim=(1000, 20_000))
+        ax.set_xticks([1000, 2300, 4000, 10_000, 20_000], ["1000", "2300", "4000", "10 000", "20 000"])
+        ax.set_xticks([], minor=True)
         ax.set_title(f"{name}: 95 % asked, {100 * covered.mean():.0f} % covered", fontsize="medium")
-    axes[0].set_ylabel("friction factor")
+    axes[1].set_xlabel("Reynolds number")
+    axes[0].legend(frameon=False, fontsize="small", loc="lower left")
     axes[0].yaxis.set_minor_formatter("")
     axes[0].set_yticks([0.02, 0.05, 0.1], ["0.02", "0.05", "0.1"])
     figure.savefig(out, dpi=120)

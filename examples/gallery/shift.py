@@ -38,7 +38,7 @@ def main() -> None:
     plain = gb.calibrate(predictor, x_cal, y_cal)
     weighted = gb.calibrate(predictor, x_cal, y_cal, calibrator=gb.Weighted(ratio))
 
-    figure, axes = plt.subplots(1, 2, figsize=(8, 4.2), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(6.8, 4.2), sharey=True, layout="constrained")
     grid = np.linspace(0.001, 0.999, 400)[:, None]
     for ax, (name, calibrated) in zip(axes, {"Plain": plain, "Weighted": weighted}.items(), strict=True):
         with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
@@ -53,7 +53,7 @@ def main() -> None:
     axes[0].set_ylabel("u")
     axes[0].legend(frameon=False, fontsize="small", loc="upper left", ncols=2)
     text = gb.check(plain, x_new[:200], level=0.9)["shift"].text
-    figure.supxlabel("gb.check: " + textwrap.fill(text, 100), fontsize="small", color=gb.plot.GREY)
+    figure.supxlabel("gb.check: " + textwrap.fill(text, 92), fontsize="small", color=gb.plot.GREY)
     figure.savefig(out, dpi=120)
 
 

@@ -7,14 +7,11 @@ unsure everywhere alike; `Distance` is unsure wherever data are far, be the equa
 same for all, and so is what it needs, points that are drawn alike: what differs is the width one pays.
 """
 
-from typing import Any
-
 import matplotlib.pyplot as plt
 
 import guardband as gb
 from _options import options
 
-FRAME: dict[str, Any] = {"extent": (-1, 1, -1, 1), "origin": "lower"}
 NOISE = 0.005
 
 
@@ -37,22 +34,21 @@ def main() -> None:
         "LastLayerLaplace": gb.predictors.LastLayerLaplace(fitted),
     }
 
-    side = 25 if smoke else 80
-    x = problem.domain.grid(side)
-    figure, axes = plt.subplots(2, 2, figsize=(6.4, 5.6), sharex=True, sharey=True, layout="constrained")
+    x = problem.domain.grid(25 if smoke else 80)
+    figure, axes = plt.subplots(2, 2, figsize=(6.4, 5.6), layout="constrained")
     panels = [("Twice the true error", 2 * (fitted(x) - problem.solution(x)).abs())]
     for name, predictor in predictors.items():
         calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.Total(noise=NOISE))
         found = gb.evaluate(calibrated, test.x, test.y)
-        says = f"{100 * found.coverage:.0f} % covered, mean width {found.sharpness:.3f}"
+        says = f"{100 * found.coverage:.0f} % covered, width {found.sharpness:.3f}"
         panels.append((f"{name}\n{says}", calibrated(x).width))
+    colors = {"limits": (0, 0.08), "cmap": "cividis", "colorbar": False}
     for ax, (title, values) in zip(axes.flat, panels, strict=True):
-        ax.imshow(values.reshape(side, side).T, vmin=0, vmax=0.08, **FRAME)
-        ax.plot(*train.x.T, ".", ms=1.5, color="white")
-        ax.set_title(title, fontsize="small")
-    figure.supxlabel("x", fontsize="medium")
-    figure.supylabel("y", fontsize="medium")
-    figure.colorbar(axes[0, 0].images[0], ax=axes, label="width of the 95 % band", shrink=0.8, extend="max")
+        gb.plot.heatmap(x, values, domain=problem.domain, ax=ax, **colors).label_outer()
+        ax.plot(*train.x.T, ".", ms=2, color="white")
+        ax.set_title(title, fontsize="medium")
+    bar = {"shrink": 0.8, "extend": "max", "label": "width of the 95 % band"}
+    figure.colorbar(axes[0, 0].collections[0], ax=axes, **bar)
     figure.savefig(out, dpi=120)
 
 

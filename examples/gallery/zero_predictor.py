@@ -21,16 +21,15 @@ def main() -> None:
     recipe = gb.Recipe(steps=100, finish=50) if smoke else gb.Recipe()
     fitted = gb.fit(problem, gb.mlp(1, [16, 16]), train, recipe=recipe, progress=False)
 
-    figure, axes = plt.subplots(1, 2, figsize=(7.2, 3.8), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.8), sharey=True, layout="constrained")
     for ax, (name, model) in zip(axes, {"A PINN": fitted, "Zero": lambda x: 0 * x}.items(), strict=True):
         calibrated = gb.calibrate(gb.predictors.MeanOnly(model), cal.x, cal.y)
         found = gb.evaluate(calibrated, test.x, test.y)
-        gb.plot.band(calibrated(np.linspace(0, 1, 200)), data=cal, ax=ax)
-        ax.legend().remove()
-        ax.set(xlabel="x", ylabel="u" if name == "A PINN" else "", ylim=(-1.5, 1.5))
+        gb.plot.band(calibrated(np.linspace(0, 1, 200)), data=cal, ax=ax).legend().remove()
+        ax.set(ylabel="u" if name == "A PINN" else "", ylim=(-1.5, 1.5))
         ax.set_title(
             f"{name}: {100 * found.coverage:.0f} % covered\n"
-            f"sharpness {found.sharpness:.2f}, relative L2 error {found.relative_l2:.2f}",
+            f"width {found.sharpness:.2f}, relative L2 error {found.relative_l2:.2f}",
             fontsize="medium",
         )
     axes[0].legend(frameon=False, loc="lower left")

@@ -57,6 +57,8 @@ def overview(
     if len(parts) == 1:
         said = [", ".join(filter(None, [*said, parts[0].width(half=x.shape[1] == 2)])), parts[0].misses]
     whole.suptitle("\n".join(filter(None, said)), fontsize="medium")
+    # Once colorbars have found their place, drawing it lays it out again, with room for the title.
+    whole.get_layout_engine().execute(whole)  # type: ignore[union-attr]
     return whole
 
 
