@@ -61,7 +61,13 @@ def run(name: str, recipe: str, seed: int) -> dict[str, object]:
     start = time.process_time()
     if recipe == "ours":
         fitted = gb.fit(
-            problem, net, data, likelihood=gb.Likelihood(data=settings.noise), seed=seed, progress=False
+            problem,
+            net,
+            data,
+            likelihood=gb.Likelihood(data=settings.noise),
+            recipe=gb.Recipe(),
+            seed=seed,
+            progress=False,
         )
     else:
         fitted = gb.fit(

@@ -24,6 +24,7 @@ from ledger import Ledger
 
 import guardband as gb
 from guardband import files
+from guardband.pinn.likelihood import PHYSICS_SHARE, typical_residual
 from guardband.problems import Problem, catalogue
 
 torch.set_num_threads(1)
@@ -49,24 +50,38 @@ def main() -> None:
     files.write_text(LEDGER.page, table())
 
 
+def scales(problem: gb.Problem, size: float, noise: float) -> gb.Likelihood:
+    """The noise scales of 0.1: one for all equations, one for all conditions."""
+    sizes = torch.full((len(problem.names.outputs),), size)
+    typical = typical_residual(problem, problem.misses, None, sizes).square().sum().sqrt()
+    return gb.Likelihood(data=noise, physics=PHYSICS_SHARE * float(typical), boundary=noise)
+
+
 def run(name: str, readings: int, seed: int) -> dict[str, object]:
     """One training, and its error in each output."""
     problem = PROBLEMS[name]
     outputs = problem.names.outputs
     x = problem.domain.uniform(10_000, torch.Generator().manual_seed(seed), dtype=torch.float64)
     truth = problem.solution(x)
-    data, likelihood = None, None
+    data, likelihood = None, scales(problem, 1.0, 0.05)
     if readings:
         exact = problem.observe(readings, seed=1000 + seed)
         noise = NOISE * truth.std(0).to(exact.y.dtype)
         draw = torch.randn(exact.y.shape, generator=torch.Generator().manual_seed(2000 + seed))
         data = gb.Observations(exact.x, exact.y + noise * draw)
-        likelihood = gb.Likelihood(data=float(noise.mean()))
+        size = float(data.y.square().mean().sqrt())
+        likelihood = scales(problem, size, float(noise.mean()))
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = gb.fit(
-            problem, gb.mlp(problem, seed=seed), data, likelihood=likelihood, seed=seed, progress=False
+            problem,
+            gb.mlp(problem, seed=seed),
+            data,
+            likelihood=likelihood,
+            recipe=gb.Recipe(),
+            seed=seed,
+            progress=False,
         )
     seconds = time.process_time() - start
     found = torch.as_tensor(np.asarray(fitted(x.float()))).double()

@@ -21,7 +21,7 @@ from guardband.pinn.rows import Rows
 from guardband.pinn.scales import Scales, scales_of, sizes_of
 from guardband.pinn.sizes import crude_sizes
 from guardband.pinn.titles import titles_of
-from guardband.problems import AutogradField, Problem
+from guardband.problems import AutogradField, Field, Problem, catalogue
 
 P = gb.problems
 MANY = [
@@ -57,7 +57,7 @@ def test_rows_by_jets_are_those_of_autograd(problem: Problem, waves: bool) -> No
     net = gb.mlp(problem, [7, 6], **more).double()
     net.set_domain(problem.domain)
     x = problem.domain.quasi(5, dtype=torch.float64)
-    weights = dict(net.named_parameters())
+    weights: dict[str, Tensor] = {**dict(net.named_parameters())}
 
     def one(weights: dict[str, Tensor], x: Tensor) -> Tensor:
         field = AutogradField(lambda x: functional_call(net, weights, (x,)), x[None], problem.names)
@@ -110,7 +110,7 @@ def test_rows_of_a_periodic_condition_see_both_ends() -> None:
 def test_a_residual_that_asks_for_more_later_is_differentiated_all_the_same() -> None:
     asked = list[int]()
 
-    def residual(x: Tensor, u: gb.Field) -> Tensor:
+    def residual(x: Tensor, u: Field) -> Tensor:
         asked.append(len(x))
         return u.d("x", "x") if len(x) > 2 else u.d("x")
 
@@ -209,9 +209,7 @@ def test_a_crude_solution_knows_units(factor: float) -> None:
     assert float(crude_sizes(P.Beam(load=factor))) == pytest.approx(0.0629 * factor, rel=0.2)
 
 
-@pytest.mark.parametrize(
-    "name", [n for n in P.catalogue.__all__ if n not in ("Advection1D", "LotkaVolterra")]
-)
+@pytest.mark.parametrize("name", [n for n in catalogue.__all__ if n not in ("Advection1D", "LotkaVolterra")])
 def test_crude_sizes_are_those_of_the_solution_to_an_order(name: str) -> None:
     problem = getattr(P, name)()
     truth = problem.solution(problem.domain.quasi(500, dtype=torch.float64)).square().mean(0).sqrt()
@@ -225,7 +223,7 @@ def test_an_output_that_nothing_sets_has_the_size_of_the_others() -> None:
         domain = gb.Segment(0, 1)
         outputs = ("u", "idle")
 
-        def residual(self, x: Tensor, w: gb.Field) -> Tensor:
+        def residual(self, x: Tensor, w: Field) -> Tensor:
             return w["u"].d("x") - 2.0
 
         def conditions(self) -> list[gb.problems.Condition]:
@@ -242,7 +240,7 @@ def test_an_equation_that_is_not_finite_at_zero_has_size_one() -> None:
     class Root(Problem):
         domain = gb.Segment(0, 1)
 
-        def residual(self, x: Tensor, u: gb.Field) -> Tensor:
+        def residual(self, x: Tensor, u: Field) -> Tensor:
             return u.d("x") / u.value
 
     assert crude_sizes(Root()).tolist() == [1.0]

@@ -149,7 +149,7 @@ class JetField(Field):
     @cached_property
     def _by_autograd(self) -> AutogradField:
         if self._net is None:
-            raise NotCarried
+            raise NotCarried("This jet does not carry the derivative that was asked for, and has no network.")
         if getattr(self._net, "dropout", 0) and self._net.training:
             raise RuntimeError(
                 "This derivative was not asked for when the equation was first looked at, and dropout "

@@ -78,6 +78,9 @@ class GaussNewton:
     True
     """
 
+    damping: float
+    growth: float
+
     def __init__(self, damping: float = 1e-2) -> None:
         self.damping, self.growth = damping, 2.0
 
@@ -114,18 +117,22 @@ class GaussNewton:
             here = system.theta
             system.theta = here - torch.from_numpy(solve(misses)).to(here)
             after = system.misses().cpu().numpy()
-            ratio = _half_square(after) / _half_square(misses)
-            if not ratio < 1:
+            before, now = _half_square(misses), _half_square(after)
+            if not now < before:
                 system.theta = here
                 break
             misses = after
-            if ratio > 0.9:
+            if now > 0.9 * before:
                 break
         return misses
 
 
 class Normal:
     """The normal equations of slopes J (N, P), or their dual where misses are fewer than weights."""
+
+    slopes: Vector
+    dual: bool
+    gram: Vector
 
     def __init__(self, slopes: Vector) -> None:
         from scipy.linalg.blas import dsyrk  # type: ignore[attr-defined]

@@ -65,6 +65,11 @@ class Slopes:
     Where the residual compares points with each other, `together` of them in a row make a group.
     """
 
+    residual: Residual
+    net: nn.Module
+    of: Names | None
+    together: int
+
     def __init__(
         self, residual: Residual, net: nn.Module, x: Tensor, of: Names | None = None, together: int = 1
     ) -> None:

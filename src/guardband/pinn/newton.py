@@ -21,7 +21,7 @@ from guardband.pinn.networks import MLP, Constrained
 from guardband.pinn.points import Points, conditions_of
 from guardband.pinn.rows import Rows
 from guardband.pinn.scales import Scales
-from guardband.problems import Problem
+from guardband.problems import Condition, Problem
 
 FIRST = 96
 """How many points inside a run starts with."""
@@ -47,6 +47,16 @@ LOOK = 5
 
 class Newton:
     """Gauss-Newton steps on points that follow the residual; the network is changed in place, in float64."""
+
+    problem: Problem
+    net: nn.Module
+    data: tuple[Tensor, Tensor]
+    most: int
+    n: int
+    generator: torch.Generator
+    conditions: Sequence[Condition]
+    rows: _Moving
+    steps: GaussNewton
 
     def __init__(
         self,

@@ -32,6 +32,8 @@ class Rows:
     [(16,), (16, 25)]
     """
 
+    problem: Problem
+    net: nn.Module
     points: Points
     weights: Tensor | None
     """How much each point inside counts, (n,); None if all count alike."""
