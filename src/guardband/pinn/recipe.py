@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from guardband.kept import kept
 
@@ -38,8 +38,8 @@ class Recipe:
     anneal: float = 50.0
     finish: int = 1500
     min_improvement: float = 0.01
-    newton: int = 0
-    seconds: float | None = None
+    newton: int = field(default=0, metadata={"neutral": 0})
+    seconds: float | None = field(default=None, metadata={"neutral": None})
 
     @classmethod
     def by_newton(
