@@ -403,3 +403,32 @@ def test_what_comes_later_counts_less_until_what_is_before_it_is_met() -> None:
     order = stage.points.inside[:, 1].argsort()
     assert bool((weights[order].diff() < 0).all()) and float(weights.max()) == 1.0
     assert newton(P.Poisson1D(), most=400)._causal() is None
+
+
+def test_a_matrix_that_rounding_spoils_is_told_and_damped_more() -> None:
+    normal = Normal(np.full((3, 3), 1e9))
+    assert normal.damped(1e-14) is None and normal.damped(1e6) is not None
+
+
+def test_the_number_of_points_may_be_given_per_axis() -> None:
+    assert gb.Recipe(newton=5, n_interior=(20, 30)).newton_points(2) == 600
+    assert gb.Recipe.by_newton(n_interior=70).newton_points(1) == 70
+    assert gb.Recipe.by_newton().newton_points(1) < gb.Recipe.by_newton().newton_points(2)
+
+
+@pytest.mark.parametrize("kind", ["periodic network", "sequential", "constrained"])
+def test_other_networks_are_trained_as_well(kind: str) -> None:
+    problem = P.ReactionDiffusion1D()
+    net: torch.nn.Module = gb.mlp(problem, [12, 12])
+    if kind == "periodic network":
+        problem = P.AllenCahn1D()
+        net = gb.mlp(problem, [12, 12], periodic="x")
+    if kind == "sequential":
+        layers = [torch.nn.Linear(2, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1, bias=True)]
+        net = torch.nn.Sequential(*layers)
+    if kind == "constrained":
+        problem = P.Helmholtz3D()
+        net = gb.Constrained.of(problem, gb.mlp(problem, [12, 12]))
+    made = gb.fit(problem, net, recipe=gb.Recipe.by_newton(25), progress=False)
+    first, last = made.history[0]["loss"], made.history[-1]["loss"]
+    assert math.isfinite(last) and last < first
