@@ -340,10 +340,34 @@ def test_a_budget_ends_the_run() -> None:
     recipe = gb.Recipe.by_newton(100_000, seconds=0.5)
     made = gb.fit(problem, gb.mlp(problem, [8]), recipe=recipe, progress=False)
     assert 0 < made.history[-1]["step"] < 10_000
-    with pytest.raises(ValueError, match="`seconds` should be a positive number"):
-        gb.Recipe(seconds=0)
-    with pytest.raises(ValueError, match="`newton` should be a number of steps"):
-        gb.Recipe(newton=-1)
+    for wrong in (0, -1.0, "3", float("nan")):
+        with pytest.raises(ValueError, match="`seconds` should be a positive number"):
+            gb.Recipe(seconds=wrong)  # type: ignore[arg-type]
+    for wrong in (-1, 5.5, "5"):
+        with pytest.raises(ValueError, match="`newton` should be a number of steps"):
+            gb.Recipe(newton=wrong)  # type: ignore[arg-type]
+
+
+def test_an_equation_in_kelvin_meters_and_seconds_needs_no_scaling_by_hand() -> None:
+    @dataclass(frozen=True)
+    class Bar(Problem):
+        domain = gb.Segment(0, 2) * gb.Time(0, 4e4)
+        outputs = ("T",)
+
+        def residual(self, x: Tensor, T: Field) -> Tensor:
+            return T.d("t") - 1.2e-5 * T.laplacian
+
+        def conditions(self) -> list[gb.problems.Condition]:
+            start = gb.Initial(lambda x: 300 + 100 * torch.sin(torch.pi * x[:, :1] / 2))
+            return [gb.Dirichlet(300.0), start]
+
+        def solution(self, x: Tensor) -> Tensor:
+            decay = torch.exp(-1.2e-5 * (math.pi / 2) ** 2 * x[:, 1:])
+            return 300 + 100 * torch.sin(torch.pi * x[:, :1] / 2) * decay
+
+    made = by_newton(Bar(), 60)
+    x = Bar.domain.quasi(500, dtype=torch.float64)
+    assert float((made(x) - Bar().solution(x)).abs().max()) < 0.2
 
 
 def test_dropout_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from numbers import Integral, Real
 
 from guardband.kept import kept
 
@@ -54,11 +55,11 @@ class Recipe:
         return cls(steps=0, finish=0, newton=steps, seconds=seconds, n_interior=n_interior)
 
     def __post_init__(self) -> None:
-        if self.seconds is not None and not self.seconds > 0:
+        if self.seconds is not None and not (isinstance(self.seconds, Real) and self.seconds > 0):
             raise ValueError(
                 f"`seconds` should be a positive number of CPU seconds, got {self.seconds!r:.80}."
             )
-        if self.newton < 0:
+        if not isinstance(self.newton, Integral) or self.newton < 0:
             raise ValueError(f"`newton` should be a number of steps, got {self.newton!r:.80}.")
 
     def newton_points(self, d: int) -> int:

@@ -230,7 +230,9 @@ class _Run:
         return self.recipe.steps + self.recipe.newton + self.recipe.finish
 
     def _in_time(self) -> bool:
-        return self.recipe.seconds is None or self._spent() < self.recipe.seconds
+        """Whether the budget is not used up; some steps are made in any case."""
+        budget = self.recipe.seconds
+        return budget is None or not self.history or self._spent() < budget
 
     def _spent(self) -> float:
         """CPU seconds of this thread, and of runs before it."""
