@@ -456,3 +456,36 @@ def test_other_networks_are_trained_as_well(kind: str) -> None:
     made = gb.fit(problem, net, recipe=gb.Recipe.by_newton(25), progress=False)
     first, last = made.history[0]["loss"], made.history[-1]["loss"]
     assert math.isfinite(last) and last < first
+
+
+def test_frozen_weights_stay_and_the_others_learn() -> None:
+    problem = P.Poisson1D()
+    for frozen in (0, -1):
+        net = gb.mlp(problem, [12, 12])
+        net.linears[frozen].requires_grad_(False)
+        made = gb.fit(problem, net, recipe=gb.Recipe.by_newton(40), progress=False)
+        assert torch.equal(made.net.linears[frozen].weight, net.linears[frozen].weight)  # type: ignore
+        assert relative_error(problem, made) < 0.05
+
+
+def test_a_layer_that_is_used_twice_is_differentiated_twice() -> None:
+    problem, tanh = P.Poisson1D(), torch.nn.Tanh()
+    torch.manual_seed(0)
+    twice = torch.nn.Linear(8, 8)
+    net = torch.nn.Sequential(
+        torch.nn.Linear(1, 8), tanh, twice, tanh, twice, tanh, torch.nn.Linear(8, 1)
+    ).double()
+    x = problem.domain.quasi(5, dtype=torch.float64)
+    _, slopes = jacobian(value, net, x)
+    net(x).sum().backward()
+    whole = torch.cat([p.grad.flatten() for p in net.parameters() if p.grad is not None])
+    assert torch.allclose(slopes.sum(dim=(0, 1)), whole)
+
+
+def test_points_of_another_run_are_refused() -> None:
+    stage = newton(P.Heat1D(), most=100)
+    state = stage.state()
+    stage.load(state)
+    for wrong in ({"n": 10**12}, {"n": 0}, {"inside": torch.zeros(5, 3)}):
+        with pytest.raises(ValueError, match="not those of this run"):
+            stage.load(state | wrong)

@@ -1,6 +1,6 @@
 """Jacobians: how every miss at every point changes with every weight.
 
-Of an MLP they come from its jet: the miss is differentiated in the jet of the outputs, point by point, and
+For an MLP they come from its jet: the miss is differentiated in the jet of the outputs, point by point, and
 the reverse pass through the layers is not summed over the points. Everything else gives each point its own
 copy of the weights, so that one backward pass over all points gives one gradient per point: any residual, any
 module that `torch.func` can call. Both work in any thread, whatever mode of torch is on.
@@ -105,7 +105,12 @@ def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) ->
     """The jet by which this residual of this network is differentiated, or None."""
     inner = net.net if isinstance(net, Constrained) else net
     masked = isinstance(inner, MLP) and inner.training and inner.dropout > 0
-    if masked or not len(x) or layers_of(inner, x[:1]) is None:
+    planned = None if masked or not len(x) else layers_of(inner, x[:1])
+    if planned is None:
+        return None
+    _, layers = planned
+    total = sum(part.numel() for part in (*layers.weights, *layers.biases))
+    if total != sum(part.numel() for part in net.parameters()):  # a layer that is used twice
         return None
     return needs_of(residual, net, x, of).channels()
 

@@ -154,7 +154,8 @@ def typical_residual(problem: Problem, residual: Residual, where: Condition | No
     reach, center = torch.tensor(domain.reach), torch.tensor(domain.center)
     nothing = AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x, names, normals)
     name = type(problem if where is None else where).__name__
-    zero = _finite_misses(residual, name, x, nothing, "u = 0")
+    at = "points inside" if where is None else "points where it holds"
+    zero = _finite_misses(residual, name, x, nothing, f"{at}, with u = 0 as the field")
     squares = []
     for _ in range(8):
         waves = 0.5 + torch.rand(domain.d, m, generator=generator)
@@ -164,16 +165,15 @@ def typical_residual(problem: Problem, residual: Residual, where: Condition | No
             turns = ((x - center) / reach) @ waves
             return (math.sqrt(2) * sizes).to(x) * torch.cos(torch.pi * turns + phase)
 
-        trial = f"waves of size {float(sizes.max()):.3g}"
+        trial = f"{at}, with waves of size {float(sizes.max()):.3g} as the field"
         found = _finite_misses(residual, name, x, AutogradField(wave, x, names, normals), trial)
         squares.append((found - zero).square().mean(dim=0))
     return torch.stack(squares).mean(dim=0).sqrt().double()
 
 
-def _finite_misses(residual: Residual, name: str, x: Tensor, u: Field, trial: str) -> Tensor:
+def _finite_misses(residual: Residual, name: str, x: Tensor, u: Field, where: str) -> Tensor:
     """The misses of a trial field, refused where they are not finite."""
     found = residual(x, u).detach()
-    where = f"points inside, with {trial} as the field"
     cure = " If it is finite for the fields you look for, give its scale: gb.Likelihood(physics=...)."
     check_finite(found, x, u.names, f"{name}.residual", where, cure)
     return found

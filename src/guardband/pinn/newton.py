@@ -30,7 +30,7 @@ GROWTH = 1.5
 """How many times more points there are after a look that found too few."""
 
 OVER = 5.0
-"""How many times the loss may be larger on fresh points before these are too few."""
+"""How many times larger the loss may be on fresh points before there are too few points."""
 
 POOL = 6
 """How many candidates there are for each point that is chosen by its residual."""
@@ -39,7 +39,7 @@ STALLED = 12
 """Looks without a gain of a twentieth after which a run is done."""
 
 CAUSAL = 0.01
-"""How much a miss counts against what comes after it; 1 would be in units of its scale."""
+"""How strongly a point is discounted by the mean square of what is missed before its time."""
 
 LOOK = 5
 """Steps between looks at fresh points."""
@@ -87,7 +87,7 @@ class Newton:
         """The points of the last steps."""
         return self.rows.points
 
-    def advance(self, steps: int) -> Step:
+    def advance(self, steps: int) -> None:
         """Some steps, and a look at fresh points."""
         done = Step(0.0, 0.0, False)
         for _ in range(steps):
@@ -96,7 +96,6 @@ class Newton:
             if not done.moved:
                 break
         self._look(done)
-        return done
 
     @property
     def done(self) -> bool:
@@ -122,10 +121,10 @@ class Newton:
     def _causal(self) -> Tensor | None:
         """How much each point inside counts: the less, the more is missed before its time.
 
-        exp(-c), where c is the mean square of the residual over its scale up to then.
+        exp(-c), where c is `CAUSAL` times the mean square of the residual over its scale up to then.
         """
         axes = [i for i in range(self.problem.domain.d) if i not in self.problem.names.space]
-        if not axes or not CAUSAL:
+        if not axes:
             return None
         inside = self.points.inside
         order = inside[:, axes[0]].argsort()
@@ -170,10 +169,14 @@ class Newton:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         x, y = self.data
-        self.n, self.fresh = state["n"], state["fresh"]
+        n, inside = state["n"], state["inside"]
+        if not 0 < n <= self.most or inside.shape != (len(inside), x.shape[1]) or inside.dtype != x.dtype:
+            wrong = "its points are not those of this run"
+            raise ValueError(wrong)
+        self.n, self.fresh = n, state["fresh"]
         self.steps.damping, self.steps.growth = state["damping"]
         edges = (Boundary(at, out, size, tuple(parts)) for at, out, size, parts in state["edges"])
-        self.rows.points = Points(x, y, state["inside"], tuple(edges))
+        self.rows.points = Points(x, y, inside, tuple(edges))
         self.generator.set_state(state["generator"])
 
 
@@ -184,22 +187,23 @@ class _Moving(Rows):
         self, problem: Problem, net: nn.Module, points: Points, scales: Scales, units: Tensor
     ) -> None:
         super().__init__(problem, net, points, scales)
-        self._units_of_weights = units
+        free = [torch.full((p.numel(),), float(p.requires_grad)).to(p) for p in net.parameters()]
+        self._weight_units, self._free = units, torch.cat(free)
 
     @property
     def theta(self) -> Tensor:
         """All weights as one vector, in their units."""
-        return parameters_to_vector(self.net.parameters()).detach() / self._units_of_weights
+        return parameters_to_vector(self.net.parameters()).detach() / self._weight_units
 
     @theta.setter
     def theta(self, theta: Tensor) -> None:
         with torch.no_grad():
-            vector_to_parameters(theta * self._units_of_weights, self.net.parameters())
+            vector_to_parameters(theta * self._weight_units, self.net.parameters())
 
     def __call__(self, names: Sequence[str] | None = None, *, physics: bool = True) -> tuple[Tensor, Tensor]:
-        """All misses, and their derivatives in the weights in their units."""
+        """All misses, and their derivatives in the weights in their units; frozen weights change nothing."""
         misses, slopes = super().__call__(names, physics=physics)
-        return misses, slopes.mul_(self._units_of_weights)
+        return misses, slopes.mul_(self._weight_units * self._free)
 
 
 def _last_layer(net: nn.Module) -> nn.Linear | None:
@@ -207,7 +211,7 @@ def _last_layer(net: nn.Module) -> nn.Linear | None:
     inner = net.net if isinstance(net, Constrained) else net
     known = isinstance(inner, MLP | nn.Sequential)
     last = [part for part in inner.modules() if isinstance(part, nn.Linear)][-1:] if known else []
-    return last[0] if last else None
+    return last[0] if last and last[0].weight.requires_grad else None
 
 
 def _units(net: nn.Module, last: nn.Linear | None, sizes: Tensor) -> Tensor:

@@ -12,15 +12,15 @@ from guardband.kept import kept
 @kept
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: Adam on random batches, Gauss-Newton, then L-BFGS, each until it no longer pays.
+    """How to train: Adam on random batches, then Gauss-Newton and L-BFGS until they no longer pay.
 
     The physics scale starts `anneal` times its final value and reaches it half-way through Adam: the data
     shape the field first, the equation sharpens it. `batch=None` uses all points at every step;
     `n_interior` is their number, by default 256 on a line and 768 elsewhere, or a number per axis where they
     are `even`. L-BFGS stops when fifty iterations gain less than `min_improvement`.
 
-    `newton` are steps of damped Gauss-Newton between the two, in float64, on points that follow the residual;
-    `n_interior` is then how many there may be. `seconds` bounds the whole run, in CPU seconds of its thread.
+    `newton` is the number of damped Gauss-Newton steps between the two, in float64, on points that follow the
+    residual, at most `n_interior` of them. `seconds` bounds the whole run, in CPU seconds of its thread.
 
     >>> import guardband as gb
     >>> thorough = gb.Recipe(steps=3000, finish=5000)

@@ -69,16 +69,11 @@ class Rows:
             for kind, edge in zip(self._conditions, edges, strict=True):
                 found.append(kind.rows(edge.points, edge.normals, names))
         misses, slopes = zip(*found, strict=True)
-        return torch.cat([part.flatten() for part in misses]), torch.cat(
-            [part.flatten(0, 1) for part in slopes]
-        )
+        whole = torch.cat([part.flatten(0, 1) for part in slopes])
+        return torch.cat([part.flatten() for part in misses]), whole
 
     def misses(self) -> Tensor:
         """All misses over their scales, (N,), alone."""
-        return torch.cat([part.flatten() for part in self.by_kind()])
-
-    def by_kind(self) -> list[Tensor]:
-        """The misses over their scales: of the data, of the equations, of each condition."""
         x, y, inside, edges = self.points
         off = self._data.misses(x) - self._data.over(y, len(y))
         equations = self._equations.misses(inside)
@@ -87,7 +82,7 @@ class Rows:
         found = [off.nan_to_num(0.0), equations]
         for kind, edge in zip(self._conditions, edges, strict=True):
             found.append(kind.misses(edge.points, edge.normals))
-        return found
+        return torch.cat([part.flatten() for part in found])
 
     def residual(self, x: Tensor) -> Tensor:
         """How far the equations are off at points x, over their scales, (n,)."""
