@@ -1,0 +1,60 @@
+"""The plate with a hole by displacements and stresses at once, as DeepXDE's example of elasticity has it."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from guardband.geometry import Domain
+from guardband.problems import Condition, Dirichlet, Field, Problem
+from guardband.problems.catalogue import PlateWithHole
+from guardband.problems.conditions import Where
+
+PLATE = PlateWithHole()
+
+
+@dataclass(frozen=True)
+class MixedPlate(Problem):
+    """Five outputs: displacements u and v, and stresses, which need only first derivatives."""
+
+    domain: ClassVar[Domain] = PLATE.domain
+    outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "xx", "yy", "xy")
+
+    def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
+        """The forces, and how stresses come from displacements."""
+        strained = PLATE.stress(w)
+        forces = {
+            "force x": w["xx"].d("x") + w["xy"].d("y"),
+            "force y": w["xy"].d("x") + w["yy"].d("y"),
+        }
+        return forces | {name: stress - w[name].value for name, stress in strained.items()}
+
+    def conditions(self) -> list[Condition]:
+        """As those of the plate; on straight edges a stress is given itself."""
+        return [
+            Dirichlet(0.0, on="left", output=("u", "xy")),
+            Dirichlet(0.0, on="bottom", output=("v", "xy")),
+            Dirichlet(lambda x: self.solution(x)[:, [2, 4]], on="right", output=("xx", "xy")),
+            Dirichlet(lambda x: self.solution(x)[:, [3, 4]], on="top", output=("yy", "xy")),
+            Free(on="hole"),
+        ]
+
+    def solution(self, x: Tensor) -> Tensor:
+        """Displacements and stresses by Kirsch."""
+        stresses = next(c for c in PLATE.conditions() if getattr(c, "on", None) == ("right", "top"))
+        return torch.cat([PLATE.solution(x), stresses.given(x)], dim=1)  # type: ignore[attr-defined]
+
+
+@dataclass(frozen=True)
+class Free(Condition):
+    """No force on an edge: stress times normal is 0."""
+
+    on: Where
+
+    def residual(self, x: Tensor, w: Field) -> Tensor:
+        """The forces along x and y."""
+        assert w.normals is not None
+        nx, ny = w.normals[:, :1], w.normals[:, 1:]
+        xx, yy, xy = (w[name].value for name in ("xx", "yy", "xy"))
+        return torch.cat([xx * nx + xy * ny, xy * nx + yy * ny], dim=1)

@@ -1,0 +1,325 @@
+"""How accurate a network is after so many CPU seconds, on all problems of the catalogue, beside engines.
+
+    python benchmarks/records.py [--problems Burgers1D Wave1D] [--seeds 10 11] [--seconds 3 10]
+        [--contenders guardband adam deepxde pina] [--engines PYTHON] [--out results/records.jsonl] [--page]
+
+One thread, CPU seconds of the training call alone, the equation and its conditions, no data and no noise. The
+error is relative L2 of each output at 10 000 uniform points, a pressure up to its mean. Contenders:
+
+- guardband: `gb.mlp(problem)` by `gb.Recipe.automatic(problem, seconds=...)`;
+- adam: what 0.1.0 did, Adam and then L-BFGS, each with half of the time;
+- deepxde: DeepXDE on PyTorch, as the nearest example of its documentation does it (`peers/by_deepxde.py`);
+- pina: PINA on three problems (`peers/by_pina.py`).
+
+The last two run by `--engines`, a Python that has deepxde, pina-mathlab and guardband. Each run adds a line
+to the file, and runs that are there are not repeated; `--page` only makes the page beside it anew.
+"""
+
+import argparse
+import json
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import subprocess
+import sys
+import time
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from catalogue import scales
+from ledger import Ledger
+from peers.scoring import PROBLEMS, errors
+
+import guardband as gb
+from guardband import files
+
+torch.set_num_threads(1)
+HERE = Path(__file__).parent
+LEDGER = Ledger("records")
+PILOT = 50
+"""Steps of Adam that tell what one of them costs."""
+
+
+@dataclass(frozen=True)
+class Contender:
+    """Who runs for how long, from which seeds, and on which problems."""
+
+    seconds: tuple[float, ...]
+    seeds: tuple[int, ...] = (10, 11, 12, 13, 14)
+    problems: tuple[str, ...] = tuple(PROBLEMS)
+    peer: str | None = None
+    """The module that runs it, in a process of its own."""
+
+
+CONTENDERS = {
+    "guardband": Contender((3, 10, 30, 100)),
+    "adam": Contender((30, 100)),
+    "deepxde": Contender((30, 100), peer="peers.by_deepxde"),
+    "pina": Contender(
+        (30, 100), (10, 11, 12), ("AllenCahn2D", "Burgers1D", "Poisson1D"), peer="peers.by_pina"
+    ),
+}
+
+CANNOT: dict[str, str] = {}
+"""Problems that DeepXDE cannot state, and why."""
+
+LITERATURE = {
+    "AllenCahn1D": "PINN* .498, PirateNet 2.2e-5, jaxpi2 4.0e-6, SSBroyden* 1.9e-6",
+    "Burgers1D": "PINN* 6.7e-4, PirateNet* 8.2e-5, jaxpi2 4.0e-5, SSBroyden* 8e-9, PINNacle 1.5e-2",
+    "Cavity": "at other Re: PirateNet 4.2e-2 (3200), jaxpi2 4.3e-2 (5000)",
+    "KortewegDeVries": "PirateNet 4.3e-4, jaxpi2 1.5e-4, SSBroyden* 2.2e-6",
+    "KuramotoSivashinsky": "PirateNet .161, jaxpi2 4.3e-3",
+    "Wave1D": "jaxpi2 1.2e-5, PINNacle 9.8e-2",
+}
+"""Relative L2 as published for equations of this name; the page says what stands behind the names."""
+
+NOTES = """
+Literature: jaxpi2 on one GPU, 50 000 to 100 000 steps; PirateNet by Adam; SSBroyden, a quasi-Newton method
+with adaptive points and 2 011 weights; PINNacle, the best of the methods compared there. A star is a figure
+that another paper quotes. They were made on other machines, with other budgets, and on other points.
+
+DeepXDE runs on PyTorch, in float32 unless said, Adam at 1e-3 for half of the time and L-BFGS for the rest.
+Networks, points, weights and transforms follow the examples of its documentation:
+"""
+
+
+@dataclass(frozen=True)
+class Run:
+    """One training."""
+
+    problem: str
+    contender: str
+    seconds: float
+    seed: int
+
+    @property
+    def key(self) -> dict[str, Any]:
+        """What it is called in the file."""
+        return vars(self)
+
+
+def main() -> None:
+    options = arguments()
+    LEDGER.path, LEDGER.page = options.out, options.out.with_suffix(".md")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    failed = []
+    for run in [] if options.page else planned(options):
+        if LEDGER.rows(**run.key):
+            continue
+        try:
+            LEDGER.add([measured(run, options.engines)])
+        except subprocess.CalledProcessError as error:
+            failed.append(run)
+            print(f"{run} failed:\n{error.stderr[-2000:]}", file=sys.stderr)
+        files.write_text(LEDGER.page, page())
+    files.write_text(LEDGER.page, page())
+    sys.exit(1 if failed else 0)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--problems", nargs="+", choices=PROBLEMS, default=list(PROBLEMS))
+    parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
+    parser.add_argument("--seeds", nargs="+", type=int, help="instead of each contender's own")
+    parser.add_argument("--seconds", nargs="+", type=float, help="instead of each contender's own")
+    parser.add_argument("--engines", default=sys.executable, help="a Python that has deepxde and pina")
+    parser.add_argument("--out", type=Path, default=LEDGER.path, help="the file of results")
+    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    return parser.parse_args()
+
+
+def planned(options: argparse.Namespace) -> Iterator[Run]:
+    """All runs that are asked for, one seed after the other."""
+    every = {name: CONTENDERS[name] for name in options.contenders}
+    seeds = options.seeds or sorted({seed for contender in every.values() for seed in contender.seeds})
+    for seed in seeds:
+        for problem in options.problems:
+            for name, contender in every.items():
+                if problem not in contender.problems or (name == "deepxde" and problem in CANNOT):
+                    continue
+                if options.seeds or seed in contender.seeds:
+                    for seconds in options.seconds or contender.seconds:
+                        yield Run(problem, name, float(seconds), seed)
+
+
+def measured(run: Run, engines: str) -> dict[str, Any]:
+    """One training, its error in each output and what it took."""
+    module = CONTENDERS[run.contender].peer
+    found = ours(run) if module is None else by_peer(run, module, engines)
+    return run.key | found | {"guardband": gb.__version__}
+
+
+def ours(run: Run) -> dict[str, Any]:
+    """By this library."""
+    problem = PROBLEMS[run.problem]
+    warm_up()
+    net, asked = automatic(problem, run) if run.contender == "guardband" else as_before(problem, run)
+    start = time.process_time()
+    fitted = trained(problem, net, seed=run.seed, **asked)
+    seconds = time.process_time() - start
+    return {
+        "error": errors(problem, lambda x: torch.as_tensor(fitted(x)), run.seed),
+        "cpu_seconds": round(seconds, 2),
+        "iterations": int(fitted.history[-1]["step"]) if fitted.history else 0,
+        "torch": torch.__version__,
+    }
+
+
+def trained(problem: gb.Problem, net: torch.nn.Module, **asked: Any) -> gb.Fitted:
+    """A fit without a word; of one that ran away the last good network."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return gb.fit(problem, net, progress=False, **asked)
+        except gb.TrainingDiverged as error:
+            return error.fitted
+
+
+@cache
+def warm_up() -> None:
+    """What is imported by the first step of all is no part of any training."""
+    problem = PROBLEMS["Poisson1D"]
+    for recipe in (gb.Recipe(steps=2, finish=2), gb.Recipe.by_newton(2)):
+        trained(problem, gb.mlp(problem), recipe=recipe)
+
+
+def automatic(problem: gb.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """The network and the recipe that the library chooses itself."""
+    make = getattr(gb.Recipe, "automatic", None)
+    if make is not None:
+        return gb.mlp(problem, seed=run.seed), {"recipe": make(problem, seconds=run.seconds)}
+    net = gb.mlp(problem, periodic=periodic(problem), seed=run.seed)
+    return net, {"recipe": gb.Recipe.by_newton(100_000, seconds=run.seconds)}
+
+
+def periodic(problem: gb.Problem) -> tuple[int, ...]:
+    """The axes whose ends are the same."""
+    around = (condition.around(problem.domain) for condition in problem.conditions())
+    return tuple(axis for axis in around if axis is not None)
+
+
+def as_before(problem: gb.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
+    """The network, the scales and the steps of 0.1.0, with as many steps as half of the time allows."""
+    d, m = problem.domain.d, len(problem.names.outputs)
+    net = gb.mlp(problem, [min(64, max(32, 16 * (d + m)))] * 3, seed=run.seed)
+    asked = {"likelihood": scales(problem, 1.0, 0.05)}
+    steps = max(1, int(run.seconds / 2 / adam_step(problem, net, asked)))
+    recipe = gb.Recipe(steps=steps, finish=10**7, min_improvement=0.0, seconds=run.seconds)
+    return net, asked | {"recipe": recipe}
+
+
+def adam_step(problem: gb.Problem, net: torch.nn.Module, asked: dict[str, Any]) -> float:
+    """CPU seconds of one step of Adam."""
+    times = []
+    for steps in (1, 1 + PILOT):
+        start = time.process_time()
+        trained(problem, net, recipe=gb.Recipe(steps=steps, finish=0), **asked)
+        times.append(time.process_time() - start)
+    return max(1e-4, (times[1] - times[0]) / PILOT)
+
+
+def by_peer(run: Run, module: str, engines: str) -> dict[str, Any]:
+    """By another engine, in its own process, which measures itself."""
+    paths = [str(HERE), str(HERE.parent / "src")]
+    done = subprocess.run(
+        [engines, "-m", module, run.problem, "--seed", str(run.seed), "--seconds", str(run.seconds)],
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "MPLBACKEND": "Agg"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def page() -> str:
+    """The Markdown page."""
+    budgets = [(name, seconds) for name, contender in CONTENDERS.items() for seconds in contender.seconds]
+    titles = ["problem", *(f"{name} {seconds:g} s" for name, seconds in budgets)]
+    titles += ["deepxde / guardband at 30 s", "literature"]
+    lines = [
+        "# Accuracy after so many CPU seconds",
+        "",
+        "Made by `python benchmarks/records.py`: one thread, CPU seconds of the training call, the equation",
+        "and its conditions alone. Relative L2 of each output at 10 000 uniform points, a pressure up to its",
+        "mean: the median over the seeds, and the worst of them in brackets. `adam` is what 0.1.0 did, Adam",
+        "and L-BFGS on its networks and with its scales.",
+        "",
+        f"| {' | '.join(titles)} |",
+        "|" + "---|" * len(titles),
+    ]
+    rows = LEDGER.rows()
+    for problem in PROBLEMS:
+        mine = [row for row in rows if row["problem"] == problem]
+        lines += [f"| {' | '.join(cells)} |" for cells in table_rows(problem, mine, budgets)]
+    lines += [*NOTES.splitlines(), *examples(rows), *limits(), *versions(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def table_rows(
+    problem: str, rows: list[dict[str, Any]], budgets: list[tuple[str, float]]
+) -> Iterator[list[str]]:
+    """A row of the table for each output."""
+    outputs = PROBLEMS[problem].names.outputs
+    for i, output in enumerate(outputs):
+        found = {budget: errors_of(rows, *budget, output) for budget in budgets}
+        name = problem if len(outputs) == 1 else f"{problem}, {output}"
+        cells = [said(problem, budget[0], found[budget]) for budget in budgets]
+        published = LITERATURE.get(problem, "") if i == 0 else ""
+        yield [name, *cells, ratio(found["deepxde", 30], found["guardband", 30]), published]
+
+
+def errors_of(rows: list[dict[str, Any]], contender: str, seconds: float, output: str) -> list[float]:
+    """The errors of all seeds."""
+    mine = [row for row in rows if row["contender"] == contender and row["seconds"] == seconds]
+    return [row["error"][output] for row in mine]
+
+
+def said(problem: str, contender: str, found: list[float]) -> str:
+    """The median, and the worst if there are several."""
+    if contender == "deepxde" and problem in CANNOT:
+        return CANNOT[problem]
+    if not found:
+        return ""
+    middle = f"{np.median(found):.1e}"
+    return middle if len(found) == 1 else f"{middle} ({max(found):.1e})"
+
+
+def ratio(above: list[float], below: list[float]) -> str:
+    """How many times the one median is the other."""
+    return f"{np.median(above) / np.median(below):.2g}" if above and below else ""
+
+
+def examples(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """Which example of DeepXDE's each of its runs follows."""
+    yield ""
+    followed = {row["problem"]: row["example"] for row in rows if "example" in row}
+    for problem in PROBLEMS:
+        if problem in followed:
+            yield f"- {problem}: {followed[problem]}"
+
+
+def limits() -> Iterator[str]:
+    """Below which error a figure says nothing: that of the reference."""
+    yield from ("", "Solutions that were computed are themselves off, by a relative L2 of", "")
+    for name, problem in PROBLEMS.items():
+        reference = getattr(problem, "reference", None)
+        if reference is not None:
+            yield f"- {name}: {', '.join(f'{o} {e:.0e}' for o, e in reference.error.items())}"
+
+
+def versions(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """What the runs were made with."""
+    used = {f"{name} {row[name]}" for row in rows for name in ("guardband", "torch")}
+    used |= {row["engine"] for row in rows if "engine" in row}
+    yield from ("", f"Versions: {', '.join(sorted(used)) or 'none yet'}.")
+
+
+if __name__ == "__main__":
+    main()
