@@ -4,8 +4,8 @@
     python -m peers.by_deepxde Burgers1D --check
 
 Network, points, weights and transforms are those of the example in DeepXDE's documentation that is nearest;
-`SETTINGS` names it. Where that has so many points that a minute is a few hundred steps, it gets fewer, with
-which it is the more accurate. Adam at 1e-3 has half of the time, then L-BFGS goes on until it is over.
+`SETTINGS` names it. Where that has so many points that a minute is a few hundred steps, it gets fewer.
+Adam at 1e-3 has half of the time, then L-BFGS goes on until it is over.
 `--check` prints the losses of the exact solution instead. The last line printed is a JSON object.
 """
 
@@ -62,7 +62,7 @@ class Setting:
     met: tuple[type[Condition], ...] = ()
     """Conditions that the transforms meet."""
     floats: str = "float32"
-    """DeepXDE's default; where L-BFGS stops early its documentation advises float64."""
+    """DeepXDE's default; its documentation advises float64 where L-BFGS stops early."""
 
 
 def ring(problem: Problem) -> Function:
@@ -226,7 +226,7 @@ def main() -> None:
         "error": errors(PROBLEMS[options.problem], training.predict, options.seed),
         "cpu_seconds": round(training.seconds, 2),
         "iterations": training.iterations,
-        "example": setting.example,
+        "example": setting.example + (", float64" if setting.floats == "float64" else ""),
         "engine": f"deepxde {dde.__version__}",
         "torch": torch.__version__,
     }
