@@ -58,7 +58,15 @@ class Bench:
         self.train = self.problem.observe(settings.train, noise=self.noise, seed=1000 + seed)
         net = gb.mlp(self.problem.domain.d, settings.widths, seed=seed)
         likelihood = gb.Likelihood(data=settings.noise)
-        self.fitted = gb.fit(self.problem, net, self.train, likelihood=likelihood, seed=seed, progress=False)
+        self.fitted = gb.fit(
+            self.problem,
+            net,
+            self.train,
+            likelihood=likelihood,
+            recipe=gb.Recipe(),
+            seed=seed,
+            progress=False,
+        )
         x = self.problem.domain.uniform(POOL, torch.Generator().manual_seed(seed)).double()
         self.x, self.truth = x.numpy(), self.problem.solution(x).numpy()[:, 0]
         self.mean = self.fitted(self.x)[:, 0]

@@ -65,7 +65,15 @@ class Bench:
     def fit(self, seed: int, **options: Any) -> Fitted:
         net = gb.mlp(self.problem.domain.d, self.settings.widths, seed=seed, **options)
         likelihood = gb.Likelihood(data=self.noise)
-        return gb.fit(self.problem, net, self.train, likelihood=likelihood, seed=seed, progress=False)
+        return gb.fit(
+            self.problem,
+            net,
+            self.train,
+            likelihood=likelihood,
+            recipe=gb.Recipe(),
+            seed=seed,
+            progress=False,
+        )
 
     def member(self, i: int) -> Fitted:
         """The i-th default training on these data; its time is kept."""

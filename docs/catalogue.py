@@ -39,7 +39,7 @@ Classical problems, one import away: `gb.problems.Burgers1D()`. Each is the equa
 has it, with its parameters as fields, and a solution to hold yours against: `problem.solution(x)`, \
 `problem.observe(n, noise=0.05)`. Solutions are closed forms, exact to rounding, or were computed by the \
 scripts in `tools/references`: then `problem.reference.error` says how far it is off, in the root mean \
-square, measured by refinement. What the default trainer makes of each, on the equation alone and with \
+square, measured by refinement. What Adam and L-BFGS make of each, on the equation alone and with \
 readings, is [a page of the results](../results/catalogue.md). To write your own: [eight \
 steps](write_your_equation.md).
 """

@@ -17,11 +17,12 @@ FOLDER = Path(__file__).parent / "images"
 
 
 def fitted(problem: Problem) -> gb.Fitted:
-    """The default training at the paper's sizes."""
+    """Adam and L-BFGS at the paper's sizes."""
     settings = gb.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1010)
     net = gb.mlp(problem.domain.d, settings.widths, seed=10)
-    return gb.fit(problem, net, data, likelihood=gb.Likelihood(data=settings.noise), seed=10)
+    likelihood = gb.Likelihood(data=settings.noise)
+    return gb.fit(problem, net, data, likelihood=likelihood, recipe=gb.Recipe(), seed=10)
 
 
 def line(problem: Problem, name: str) -> None:

@@ -32,7 +32,7 @@ PAGES = {
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
     "catalogue.md": (
         "The catalogue",
-        "what the default trainer makes of each problem",
+        "what Adam and L-BFGS make of each problem",
         "python benchmarks/catalogue.py",
     ),
     "cylinder.md": (

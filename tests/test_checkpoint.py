@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from guardband import Observations
-from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, fit, mlp
+from guardband.pinn import Constrained, Fitted, Likelihood, Moment, Recipe, fit, mlp
 from guardband.pinn import checkpoint as checkpoints
 from guardband.pinn import identity as identities
 from guardband.problems import AutogradField, Box, Condition, Dirichlet, Field, Poisson1D, Problem
@@ -43,8 +43,8 @@ def rod(slope: float = 1.0, ends: float = 0.0) -> Problem:
 
 
 def interrupted(path: Path, **changes: Any) -> None:
-    def stop(step: int, row: dict[str, float]) -> None:
-        if step > 50:
+    def stop(now: Moment) -> None:
+        if now.step > 50:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
@@ -117,7 +117,7 @@ def test_a_problem_of_lambdas_and_of_a_notebook_is_known_again(tmp_path: Path) -
         exec(NOTEBOOK, module)
     interrupted(path, problem=names[0]["Heat"]())
     steps: list[int] = []
-    run(problem=names[1]["Heat"](), checkpoint=path, callback=lambda step, _: steps.append(step))
+    run(problem=names[1]["Heat"](), checkpoint=path, callback=lambda now: steps.append(now.step))
     assert steps == [60] and not path.exists()
 
 

@@ -233,8 +233,8 @@ def a_run(folder: Path) -> None:
 def resumed(folder: Path, stop: bool = False) -> None:
     problem = gb.problems.Poisson1D()
 
-    def interrupt(step: int, _: Any) -> None:
-        if stop and step > 150:
+    def interrupt(now: gb.pinn.Moment) -> None:
+        if stop and now.step > 150:
             raise KeyboardInterrupt
 
     recipe = gb.Recipe(steps=300, finish=0, n_interior=4, n_boundary=2)

@@ -230,7 +230,7 @@ def test_an_output_that_nothing_sets_has_the_size_of_the_others() -> None:
             return [gb.Dirichlet(0.0, on="left", output="u")]
 
     sizes = crude_sizes(Half())
-    assert sizes.tolist() == pytest.approx([2 / math.sqrt(3)] * 2, rel=0.02)
+    assert sizes.tolist() == pytest.approx([2 / math.sqrt(3)] * 2, rel=0.1)
     made = by_newton(Half(), 30)
     assert float((made(torch.tensor([[0.5]]))[0, 0] - 1).abs()) < 1e-3
 
@@ -322,8 +322,8 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Any, stop: int) ->
     def run(**options: Any) -> gb.Fitted:
         return gb.fit(problem, gb.mlp(problem, [8, 8]), recipe=recipe, progress=False, **options)
 
-    def interrupt(step: int, row: dict[str, float]) -> None:
-        if step >= stop:
+    def interrupt(now: gb.pinn.Moment) -> None:
+        if now.step >= stop:
             raise KeyboardInterrupt
 
     whole, path = run(), tmp_path / "run.pt"

@@ -149,6 +149,7 @@ VALUES = {
     "Scaled",
     "Total",
     "TrainingDiverged",
+    "TrainingInterrupted",
 }
 """Constants, and classes that the calls make, take or raise."""
 

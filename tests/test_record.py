@@ -93,8 +93,8 @@ def test_conditions_that_a_network_meets_are_not_recorded() -> None:
 def test_a_run_that_goes_on_has_the_whole_record(tmp_path: Any) -> None:
     whole = fitted(Flow())
 
-    def stop(step: int, row: dict[str, float]) -> None:
-        if step == 60:
+    def stop(now: gb.pinn.Moment) -> None:
+        if now.step == 60:
             raise KeyboardInterrupt
 
     path = tmp_path / "run.pt"

@@ -1,21 +1,26 @@
 """How it is learnt: networks, their derivatives, the likelihood that is the loss, and the training loop."""
 
 from guardband.pinn.derivatives import differentiate
+from guardband.pinn.fitted import Fitted, TrainingDiverged, TrainingInterrupted
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.pinn.potential import Potential, Prior
 from guardband.pinn.recipe import Recipe
-from guardband.pinn.train import Fitted, TrainingDiverged, fit
+from guardband.pinn.train import Moment, fit
+from guardband.pinn.windows import Windowed
 
 __all__ = [
     "MLP",
     "Constrained",
     "Fitted",
     "Likelihood",
+    "Moment",
     "Potential",
     "Prior",
     "Recipe",
     "TrainingDiverged",
+    "TrainingInterrupted",
+    "Windowed",
     "differentiate",
     "fit",
     "mlp",

@@ -38,7 +38,7 @@ POOL = 6
 STALLED = 12
 """Looks without a gain of a twentieth after which a run is done."""
 
-CAUSAL = 0.01
+CAUSAL = 0.02
 """How strongly a point is discounted by the mean square of what is missed before its time."""
 
 LOOK = 5
@@ -81,6 +81,8 @@ class Newton:
         self.steps = GaussNewton()
         self.fresh: list[float] = []
         """The loss on fresh points, look by look."""
+        self.reach: list[float] = []
+        """How much of the time counts, look by look: 1 where all does."""
 
     @property
     def points(self) -> Points:
@@ -99,15 +101,18 @@ class Newton:
 
     @property
     def done(self) -> bool:
-        """Whether the loss on fresh points has stopped falling."""
+        """Whether the loss on fresh points has stopped falling, and reaches no farther in time."""
         recent, earlier = self.fresh[-STALLED:], self.fresh[:-STALLED]
-        return bool(earlier) and min(recent) > 0.95 * min(earlier)
+        if not earlier or min(recent) < 0.95 * min(earlier):
+            return False
+        return max(self.reach[-STALLED:]) < 1.02 * max(self.reach[:-STALLED])
 
     def _look(self, done: Step) -> None:
         points, rows = self.points, self.rows
         rows.points = self._uniform(2 * self.n)
         rows.weights = self._causal()
         weighted = self._loss()
+        self.reach.append(1.0 if rows.weights is None else float(rows.weights.mean()))
         rows.weights = None
         self.fresh.append(self._loss())
         rows.points = points
@@ -161,6 +166,7 @@ class Newton:
             "n": self.n,
             "damping": [self.steps.damping, self.steps.growth],
             "fresh": self.fresh,
+            "reach": self.reach,
             "inside": self.points.inside,
             "edges": edges,
             "generator": self.generator.get_state(),
@@ -173,7 +179,7 @@ class Newton:
         if not 0 < n <= self.most or inside.shape != (len(inside), x.shape[1]) or inside.dtype != x.dtype:
             wrong = "its points are not those of this run"
             raise ValueError(wrong)
-        self.n, self.fresh = n, state["fresh"]
+        self.n, self.fresh, self.reach = n, state["fresh"], state["reach"]
         self.steps.damping, self.steps.growth = state["damping"]
         edges = (Boundary(at, out, size, tuple(parts)) for at, out, size, parts in state["edges"])
         self.rows.points = Points(x, y, inside, tuple(edges))

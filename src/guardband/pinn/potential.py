@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from guardband.pinn.fitted import Fitted
 from guardband.pinn.given import tensors_of
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.mean_squares import MeanSquares
@@ -24,7 +25,6 @@ from guardband.pinn.points import Points, fixed_points
 from guardband.pinn.rows import Rows
 from guardband.pinn.scales import scales_of
 from guardband.pinn.titles import titles_of
-from guardband.pinn.train import Fitted
 from guardband.problems import Problem
 
 

@@ -5,8 +5,23 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from numbers import Integral, Real
+from typing import TypeAlias
 
 from guardband.kept import kept
+from guardband.problems import Initial, Problem
+from guardband.problems.base import as_problem, conditions_in
+
+Counts: TypeAlias = tuple[int, int, int]
+"""Steps of Adam, of Gauss-Newton and of L-BFGS."""
+
+AS_LONG_AS_IT_TAKES = 100_000
+"""Gauss-Newton steps of a run that a budget ends."""
+
+WINDOWS = 5
+"""Windows of time of an evolution equation that is solved without data; at most twice as many."""
+
+EACH, EACH_ALONE = 10.0, 2.0
+"""CPU seconds that a window is worth: of space and time, and of time alone."""
 
 
 @kept
@@ -20,7 +35,13 @@ class Recipe:
     are `even`. L-BFGS stops when fifty iterations gain less than `min_improvement`.
 
     `newton` is the number of damped Gauss-Newton steps between the two, in float64, on points that follow the
-    residual, at most `n_interior` of them. `seconds` bounds the whole run, in CPU seconds of its thread.
+    residual, at most `n_interior` of them. With `windows` an evolution equation is solved in so many windows
+    of time, each by all of these steps, from where the last one ended.
+
+    `seconds` bounds the whole run, in CPU seconds of its thread. A run notes in `counts` how many steps of
+    each kind it made in each window; a recipe that has them makes just these, whatever its other numbers.
+
+    `gb.Recipe()` is the recipe of guardband 0.1, `Recipe.automatic(problem)` what `fit` takes by itself.
 
     >>> import guardband as gb
     >>> thorough = gb.Recipe(steps=3000, finish=5000)
@@ -41,6 +62,27 @@ class Recipe:
     min_improvement: float = 0.01
     newton: int = field(default=0, metadata={"neutral": 0})
     seconds: float | None = field(default=None, metadata={"neutral": None})
+    windows: int = field(default=1, metadata={"neutral": 1})
+    counts: tuple[Counts, ...] | None = field(default=None, metadata={"neutral": None})
+
+    @classmethod
+    def automatic(
+        cls, problem: Problem, *, data: bool = False, seconds: float | None = None, windows: int | None = None
+    ) -> Recipe:
+        """The recipe that `fit` takes by itself: 400 Gauss-Newton steps, or as many as a budget allows.
+
+        An equation in time that starts from a known state is solved in five windows, or with a budget in as
+        many as have 10 s each (2 s where there is no space), at most ten (five); with data, which speak for
+        all times at once, in one.
+
+        >>> import guardband as gb
+        >>> recipe = gb.Recipe.automatic(gb.problems.Burgers1D())
+        >>> recipe.newton, recipe.windows
+        (80, 5)
+        """
+        found = _windows(problem, seconds) if windows is None and not data else windows or 1
+        steps = 400 // max(1, found) if seconds is None else AS_LONG_AS_IT_TAKES
+        return cls(steps=0, finish=0, newton=steps, seconds=seconds, windows=found)
 
     @classmethod
     def by_newton(
@@ -61,6 +103,10 @@ class Recipe:
             )
         if not isinstance(self.newton, Integral) or self.newton < 0:
             raise ValueError(f"`newton` should be a number of steps, got {self.newton!r:.80}.")
+        if not isinstance(self.windows, Integral) or self.windows < 1:
+            raise ValueError(f"`windows` should be a number of windows of time, got {self.windows!r:.80}.")
+        if self.counts is not None:
+            _check_counts(self.counts, self.windows)
 
     def newton_points(self, d: int) -> int:
         """How many points inside Gauss-Newton steps may use, in d dimensions."""
@@ -80,3 +126,29 @@ class Recipe:
     def physics_factor(self, step: int) -> float:
         """How many times its final value the physics scale has at a step."""
         return self.anneal ** max(0.0, 1 - 2 * step / self.steps)
+
+
+def _windows(problem: Problem, seconds: float | None) -> int:
+    """In how many windows of time a problem without data is best solved."""
+    names = as_problem(problem).names
+    timely = len(names.space) < len(names.axes)
+    if not timely or not any(isinstance(condition, Initial) for condition in conditions_in(problem)):
+        return 1
+    if seconds is None or not isinstance(seconds, Real):
+        return WINDOWS
+    each, most = (EACH, 2 * WINDOWS) if names.space else (EACH_ALONE, WINDOWS)
+    return int(min(most, max(1, seconds // each)))
+
+
+def _check_counts(counts: object, windows: int) -> None:
+    triples = isinstance(counts, tuple | list) and all(
+        isinstance(one, tuple | list)
+        and len(one) == 3
+        and all(isinstance(count, Integral) and int(count) >= 0 for count in one)
+        for one in counts
+    )
+    if not triples or not 0 < len(counts) <= windows:  # type: ignore[arg-type]
+        raise ValueError(
+            "`counts` should be the steps of Adam, Gauss-Newton and L-BFGS in each window, such as "
+            f"((0, 400, 0),), got {counts!r:.80}."
+        )

@@ -33,9 +33,12 @@ STEPS = 12
 def crude_sizes(problem: Problem) -> Tensor:
     """The root mean square of each output of a crude solution, (m,) in float64; 1 where nothing sets it.
 
+    It is that inside, or where a condition holds if it is larger there: a polynomial that cannot follow what
+    swings knows at least how it starts.
+
     >>> import guardband as gb
     >>> crude_sizes(gb.problems.Beam(load=1000.0))  # u at the free end is 125
-    tensor([62.4201], dtype=torch.float64)
+    tensor([59.3620], dtype=torch.float64)
     """
     fit = _Crude(problem)
     if not bool(fit.misses().isfinite().all()):
@@ -45,7 +48,7 @@ def crude_sizes(problem: Problem) -> Tensor:
         step = newton.step(fit)
         if not step.moved or step.after > 0.99 * step.before:
             break
-    sizes = fit.values().square().mean(dim=0).sqrt()
+    sizes = torch.stack([part.square().mean(dim=0).sqrt() for part in fit.values()]).amax(dim=0)
     known = sizes.isfinite() & (sizes > 1e-12 * sizes.nan_to_num(0.0).max())
     return torch.where(known, sizes, sizes[known].mean() if known.any() else 1.0)
 
@@ -58,11 +61,12 @@ class _Crude:
         m = len(self._names.outputs)
         degree = DEGREES.get(domain.d, 3)
         powers = [p for p in itertools.product(range(degree + 1), repeat=domain.d) if sum(p) <= degree]
-        inside = domain.quasi(4 * len(powers), dtype=torch.float64)
+        how = "even" if domain.d < 4 else "random"
+        inside = domain.interior(4 * len(powers), how).double()
         edges = [c.points(domain, 64) for c in conditions_in(problem)]
-        self._inside = _Basis(domain, inside, powers)
+        basis = _Basis(domain, inside, powers)
         self._parts: list[tuple[Residual, _Basis, Tensor]] = [
-            (problem.misses, self._inside, torch.zeros_like(inside))
+            (problem.misses, basis, torch.zeros_like(inside))
         ]
         for c, edge in zip(conditions_in(problem), edges, strict=True):
             self._parts.append(
@@ -88,9 +92,9 @@ class _Crude:
             slopes.append((slope * scale[:, None]).flatten(0, 1))
         return torch.cat(misses), torch.cat(slopes)
 
-    def values(self) -> Tensor:
-        """The polynomial at points inside, (n, m)."""
-        return self._inside(()) @ self._coefficients()
+    def values(self) -> list[Tensor]:
+        """The polynomial at points inside, and where each condition holds; each (n, m)."""
+        return [basis(()) @ self._coefficients() for _, basis, _ in self._parts]
 
     def _coefficients(self) -> Tensor:
         return self.theta.view(self._shape) * self._columns

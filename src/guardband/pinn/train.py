@@ -1,123 +1,68 @@
-"""Training: one readable loop from a problem, a network and observations to a `Fitted`."""
+"""Training: from a problem, a network and observations to a `Fitted`, window after window of time."""
 
 from __future__ import annotations
 
 import copy
 import math
 import os
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from tqdm.auto import tqdm
 
-from guardband.arrays import Array, rows
-from guardband.kept import kept
-from guardband.models import call_model, evaluating
-from guardband.pinn.checkpoint import damaged, read, write, wrong_with
-from guardband.pinn.given import (
-    check_equation,
-    check_newton,
-    check_pair,
-    floats_of,
-    inner_of,
-    measured,
-    setting,
-    tensors_of,
-)
-from guardband.pinn.identity import differences, hash_of, of_network, of_problem, settings_of
-from guardband.pinn.likelihood import TERMS, Likelihood
-from guardband.pinn.mean_squares import MeanSquares, check_shapes
-from guardband.pinn.networks import MLP
-from guardband.pinn.newton import LOOK, Newton
-from guardband.pinn.points import Points, conditions_of, fixed_points
-from guardband.pinn.recipe import Recipe
-from guardband.pinn.record import Record
-from guardband.pinn.scales import scales_of, sizes_of
+from guardband.pinn.checkpoint import damaged, read, write
+from guardband.pinn.derivatives import layers_of
+from guardband.pinn.fitted import Fitted, TrainingDiverged, TrainingInterrupted
+from guardband.pinn.given import check_newton, check_pair, floats_of, inner_of, measured, setting, tensors_of
+from guardband.pinn.identity import differences, hash_of, of_network, of_problem, points_in, settings_of
+from guardband.pinn.likelihood import Likelihood
+from guardband.pinn.networks import MLP, Constrained
+from guardband.pinn.recipe import AS_LONG_AS_IT_TAKES, Counts, Recipe
+from guardband.pinn.run import Diverged, Run
+from guardband.pinn.scales import sizes_of
 from guardband.pinn.titles import titles_of
+from guardband.pinn.windows import Window, Windowed, borders_of, data_in
 from guardband.problems import Problem
-from guardband.values import Names, Observations
+from guardband.values import Observations
 
 
-@kept(optional=("problem",))
-@dataclass(frozen=True, eq=False, repr=False)
-class Fitted:
-    """A trained network with all that made it; called like its network, with numpy or torch.
+@dataclass(frozen=True)
+class Moment:
+    """A look at a run that goes on, as a callback is given it.
 
     >>> import guardband as gb
-    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=100, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False)
-    >>> fitted
-    Fitted(MLP of 25 weights, Poisson1D(), Observations(60 points, x (60, 1), y (60, 1)))
-    >>> [row["step"] for row in fitted.history]
-    [50.0, 100.0]
-    >>> list(fitted.terms[-1])
-    ['step', 'data', 'equation', 'Dirichlet']
+    >>> problem = gb.problems.Poisson1D()
+    >>> def enough(now):  # ends the run at a residual below 0.01
+    ...     return now.terms["equation"] < 1e-4
+    >>> gb.fit(problem, gb.mlp(problem), callback=enough, progress=False).history[-1]["step"]
+    15.0
     """
 
+    step: int
+    row: dict[str, float]
+    """The last row of the history."""
+    terms: dict[str, float]
+    """The mean square of each equation and condition, by its name."""
     net: nn.Module
-    problem: Problem
-    training_data: Observations | None
-    likelihood: Likelihood
-    recipe: Recipe
-    history: list[dict[str, float]]
-    """The mean squares of data, equation and conditions; over their scales where each name has its own."""
-    terms: tuple[dict[str, float], ...] = ()
-    """At the steps of the history, the mean square of each equation and condition by its name."""
-
-    def __repr__(self) -> str:
-        weights = sum(parameter.numel() for parameter in self.net.parameters())
-        net = f"{type(self.net).__name__} of {weights} weights"
-        return f"Fitted({net}, {self.problem!r}, {self.training_data!r})"
-
-    def __call__(self, x: Array) -> Array:
-        """The outputs (n, m) at points x (n, d), as the kind of array x is.
-
-        Of a tensor that asks for gradients the outputs can be differentiated.
-        """
-        if isinstance(x, Tensor) and x.requires_grad:
-            with evaluating(self.net):
-                return self.net(x.to(next(self.net.parameters()))).to(x)
-        return call_model(self.net, rows(x, "x"))
-
-    @property
-    def names(self) -> Names | None:
-        """What axes and outputs are called."""
-        return getattr(self.net, "names", None) if self.problem is None else self.problem.names
-
-
-class TrainingDiverged(RuntimeError):
-    """Training ran away; `fitted` holds the last good state.
-
-    >>> import guardband as gb
-    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=50, learning_rate=1e6, warmup=0)
-    >>> try:
-    ...     fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
-    ... except gb.TrainingDiverged as error:
-    ...     fitted = error.fitted
-    ...     print(str(error).partition(":")[0])
-    Training diverged at step 50
-    """
-
-    def __init__(self, message: str, fitted: Fitted) -> None:
-        super().__init__(message)
-        self.fitted = fitted
+    """The network as it is now; what is done to it stays done."""
+    seconds: float
+    """CPU seconds spent."""
 
 
 def fit(
     problem: Problem,
-    net: nn.Module,
+    net: nn.Module | Fitted,
     training_data: Observations | Sequence[Observations] | None = None,
     *,
     likelihood: Likelihood | None = None,
     recipe: Recipe | None = None,
     seed: int = 0,
-    callback: Callable[[int, dict[str, float]], None] | None = None,
+    callback: Callable[[Moment], bool | None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     compile: bool | None = None,
     device: torch.device | str | None = None,
@@ -126,52 +71,86 @@ def fit(
 ) -> Fitted:
     """Train a copy of a network on an equation and, if there are any, on observations of its solution.
 
-    There may be several sets of observations, of different outputs at different points.
+    There may be several sets of observations, of different outputs at different points. The loss is the
+    likelihood's negative logarithm: squares over noise variances. Without a `recipe` it is made small by
+    Gauss-Newton steps (`Recipe.automatic`); with dropout, on a GPU, beyond 20,000 weights, and for networks
+    that are no multilayer perceptron, by Adam and L-BFGS. A `Fitted` in place of the network is trained on,
+    from where it ended.
 
-    The loss is the likelihood's negative logarithm: squares over noise variances. `callback(step, row)` is
-    called with each row of the history. With a `checkpoint` file a killed run goes on, bit for bit, when
-    called again in the same way; the file is removed at the end. A file of another run (other data, another
-    network, settings or equation) or a damaged one is refused. `compile` uses `torch.compile`, by default
-    where the run is long enough to pay for it; results then differ in the last digits.
+    `callback(now)` is called with a `Moment` at each row of the history, and ends the run by returning True.
+    With a `checkpoint` file a killed run goes on, bit for bit, when called again in the same way; the file is
+    removed at the end. A file of another run (other data, another network, settings or equation) or a damaged
+    one is refused. `compile` uses `torch.compile`, by default where the run is long enough to pay for it;
+    results then differ in the last digits.
 
     >>> import guardband as gb
     >>> problem = gb.problems.Poisson1D()
     >>> train = problem.observe(60, noise=0.1)
-    >>> recipe = gb.Recipe(steps=20, finish=0)  # to be quick; leave it out
-    >>> fitted = gb.fit(problem, gb.mlp(1, [16, 16]), train, recipe=recipe, progress=False)
+    >>> fitted = gb.fit(problem, gb.mlp(problem), train, progress=False)
     >>> fitted([0.25, 0.5]).shape
     (2, 1)
     """
-    check_pair(problem, net)
+    earlier = net if isinstance(net, Fitted) else None
+    module = net.net if isinstance(net, Fitted) else net
+    check_pair(problem, module)
     likelihood = setting(likelihood, Likelihood, "likelihood", "gb.Likelihood(data=...)")
-    recipe = setting(recipe, Recipe, "recipe", "gb.Recipe(steps=...)")
-    check_newton(recipe, net)
     data = measured(problem, training_data)
-    run = _Run(problem, net, data, likelihood, recipe, seed, compile, device, floats_of(dtype))
+    wanted = _automatic(problem, module, data, device) if recipe is None else recipe
+    chosen = setting(wanted, Recipe, "recipe", "gb.Recipe(steps=...)")
+    check_newton(chosen, module)
+    run = _Training(
+        problem, module, data, likelihood, chosen, seed, compile, device, floats_of(dtype), earlier
+    )
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
     if path is not None and os.path.lexists(path):
         run.load(read(path, at_most=run.most_bytes()), identity, path)
-    with tqdm(total=run.total, initial=run.step, disable=not progress, desc="fit", unit="step") as bar:
-        for row in run:
-            bar.update(run.step - bar.n)
-            bar.set_postfix({name: f"{math.sqrt(row[name]):.2g}" for name in TERMS})
-            if callback is not None:
-                callback(run.step, row)
-            if path is not None:
-                write(path, run.state() | {"identity": identity})
-        bar.total = run.step
+    try:
+        with tqdm(total=run.total, initial=run.step, disable=not progress, desc="fit", unit="step") as bar:
+            for now in run:
+                bar.update(run.step - bar.n)
+                bar.set_postfix(_shown(now.terms))
+                stop = callback is not None and callback(now)
+                if path is not None:
+                    write(path, run.state() | {"identity": identity})
+                if stop:
+                    run.stopped = True
+                    break
+            bar.total = run.step
+    except KeyboardInterrupt as error:
+        said = f"Training was interrupted at step {run.step}; the network so far is in `error.fitted`."
+        raise TrainingInterrupted(said, run.fitted()) from error
     if path is not None:
         path.unlink(missing_ok=True)
     return run.fitted()
 
 
-EVERY = 50
-"""Steps between rows of the history, checkpoints and looks at divergence."""
+MOST_WEIGHTS = 20_000
+"""Gauss-Newton steps of larger networks take too long to be made unasked."""
 
 
-class _Run:
-    """A training run: everything that changes while it goes on, and so must be kept in a checkpoint."""
+def _automatic(
+    problem: Problem, net: nn.Module, data: Observations | None, device: torch.device | str | None
+) -> Recipe:
+    """Gauss-Newton where it can be had, else Adam and L-BFGS."""
+    one = net.nets[0] if isinstance(net, Windowed) else net
+    inner, like = inner_of(one), next(one.parameters())
+    dropout = isinstance(inner, MLP) and inner.dropout > 0
+    cpu = (like.device if device is None else torch.device(device)).type == "cpu"
+    known = layers_of(inner, points_in(problem.domain)[:1].to(like)) is not None
+    if dropout or not cpu or not known or sum(w.numel() for w in one.parameters()) > MOST_WEIGHTS:
+        return Recipe()
+    windows = 1 if isinstance(one, Constrained) else None
+    return Recipe.automatic(problem, data=data is not None, windows=windows)
+
+
+def _shown(terms: dict[str, float]) -> dict[str, str]:
+    """The root mean square of each miss, of the first few."""
+    return {name: f"{math.sqrt(square):.1e}" for name, square in list(terms.items())[1:6]}
+
+
+class _Training:
+    """A run for each window of time, one after the other; most have one window."""
 
     def __init__(
         self,
@@ -184,202 +163,122 @@ class _Run:
         compile: bool | None,
         device: torch.device | str | None,
         dtype: torch.dtype | None,
+        earlier: Fitted | None,
     ) -> None:
-        self.began = time.thread_time()
-        self.problem, self.recipe, self.training_data, self.seed = problem, recipe, training_data, seed
-        self.net = _copied(net, problem, device, dtype).train()
-        self.like = next(self.net.parameters())
-        self.generator = torch.Generator().manual_seed(seed)
-        self.data = tensors_of(problem, training_data, self.net)
-        placing = None if recipe.even else self.generator
-        self.full = fixed_points(problem, self.net, self.data, recipe.n_interior, recipe.n_boundary, placing)
-        check_shapes(problem, self.net, self.full)
-        check_equation(problem, self.net, self.full.inside)
-        self.titles = titles = titles_of(problem, self.net, self.full.inside)
-        self.sizes = sizes_of(problem, self.data[1])
-        self.given, self.likelihood = likelihood, likelihood.completed(problem, titles, self.sizes)
-        compile = self._pays() if compile is None else compile
-        units = scales_of(self.likelihood, problem, titles, only_names=True)
-        self.mean_squares = MeanSquares(problem, self.net, self.full, scales=units, compile=compile)
-        self.adam = torch.optim.Adam(self.net.parameters(), fused=self.like.device.type in ("cpu", "cuda"))
-        self.lbfgs = self._lbfgs()
-        self.step, self.done, self.history = 0, False, []
-        self.before, self.own = 0.0, self.like.dtype
-        self.newton: Newton | None = None
-        self.record, self.terms = Record(problem, self.net, self.full), list[dict[str, float]]()
-        self.start: float | None = None
-        self.good = copy.deepcopy(self.net.state_dict())
+        self.began, self.before = time.thread_time(), 0.0
+        self.problem, self.training_data, self.given = problem, training_data, likelihood
+        self.recipe, self.seed, self.compile = recipe, seed, compile
+        self.first = copy.deepcopy(net).to(device=device, dtype=dtype)
+        self.data = tensors_of(problem, training_data, self.first)
+        self.borders = borders_of(problem, self.first, recipe.windows)
+        self.windows = recipe.windows if recipe.counts is None else len(recipe.counts)
+        self.history = [] if earlier is None else list(earlier.history)
+        self.terms = [] if earlier is None else list(earlier.terms)
+        self.since = int(self.history[-1]["step"]) if self.history else 0
+        self.nets, self.counts, self.stopped = list[nn.Module](), list[Counts](), False
+        self.run = self._begin()
 
-    def __iter__(self) -> Iterator[dict[str, float]]:
-        """Train, giving a row of the history from time to time."""
-        while self.step < self.recipe.steps and self._in_time():
-            told = (self.step + 1) % EVERY == 0 or self.step + 1 == self.recipe.steps
-            misses = list[Tensor]() if told else None
-            squares = self._adam_step(misses)
-            self.step += 1
-            if misses is not None:
-                yield self._row(squares, misses)
-        if self.recipe.newton:
-            yield from self._by_newton()
-        while not self.done and self._in_time() and self.step < self.total:
-            yield self._row(*self._lbfgs_steps())
+    def __iter__(self) -> Iterator[Moment]:
+        """Train, with a look at every row of the history."""
+        while True:
+            try:
+                yield from map(self._moment, self.run)
+            except Diverged as error:
+                raise TrainingDiverged(self._cure(error), self.fitted()) from error
+            if len(self.nets) + 1 == self.windows:
+                return
+            self.since += self.run.step
+            self.nets.append(self.run.net)
+            self.counts.append(self.run.counts)
+            self.run = self._begin()
 
     @property
-    def total(self) -> int:
-        """How many steps there are at most."""
-        return self.recipe.steps + self.recipe.newton + self.recipe.finish
+    def step(self) -> int:
+        """How many steps were made, and by a run that this one goes on from."""
+        return self.since + self.run.step
 
-    def _in_time(self) -> bool:
-        """Whether the budget is not used up; some steps are made in any case."""
-        budget = self.recipe.seconds
-        return budget is None or not self.history or self._spent() < budget
+    @property
+    def total(self) -> int | None:
+        """How many steps there are at most; None where a budget decides."""
+        recipe = self.recipe
+        each = recipe.steps + recipe.newton + recipe.finish
+        if recipe.counts is not None:
+            return sum(map(sum, recipe.counts))
+        return None if recipe.newton >= AS_LONG_AS_IT_TAKES else each * recipe.windows
 
-    def _spent(self) -> float:
-        """CPU seconds of this thread, and of runs before it."""
+    def spent(self) -> float:
+        """CPU seconds of this thread, and of runs that were broken off."""
         return self.before + time.thread_time() - self.began
 
-    def _by_newton(self) -> Iterator[dict[str, float]]:
-        """Gauss-Newton steps, in float64; after them the network has its own dtype again."""
-        end = self.recipe.steps + self.recipe.newton
-        newton = self.newton or self._begin_newton()
-        while self.step < end and self._in_time() and not newton.done:
-            steps = min(LOOK, end - self.step)
-            newton.advance(steps)
-            self.step += steps
-            misses = list[Tensor]()
-            with torch.no_grad():
-                squares = self.mean_squares(newton.points, misses)
-            yield self._row(squares, misses)
-        self.net.to(self.own)
+    def _begin(self) -> Run:
+        """The run of the next window."""
+        k, recipe = len(self.nets), self.recipe
+        problem = self.problem if recipe.windows == 1 else self._window(k)
+        data = self.training_data if recipe.windows == 1 else data_in(self.training_data, problem.domain)
+        net = placed(self._start(k), problem)
+        counts = None if recipe.counts is None else recipe.counts[k]
+        until = None if recipe.counts is not None else self._until(k)
+        settings = self.given, recipe, self.seed + k, self.compile, counts
+        return Run(problem, net, data, *settings, self.spent, until)
 
-    def _begin_newton(self) -> Newton:
-        self.net.double()
-        data = tensors_of(self.problem, self.training_data, self.net)
-        scales = scales_of(self.likelihood, self.problem, self.titles)
-        most = self.recipe.newton_points(self.problem.domain.d)
-        self.newton = Newton(self.problem, self.net, data, scales, self.sizes, most=most, seed=self.seed)
-        return self.newton
+    def _window(self, k: int) -> Window:
+        before = self.nets[k - 1] if k else None
+        return Window(self.problem, self.borders[k], self.borders[k + 1], before)
 
-    def _adam_step(self, misses: list[Tensor] | None) -> Tensor:
-        for group in self.adam.param_groups:
-            group["lr"] = self.recipe.rate(self.step)
-        squares = self.mean_squares(self._points(self.recipe.batch), misses)
-        loss = self._weights(self.recipe.physics_factor(self.step)) @ squares
-        self.adam.zero_grad()
-        if self.start is None:
-            self.start = float(self._weights(1.0) @ squares.detach())
-        loss.backward()
-        self.adam.step()
-        return squares.detach()
+    def _start(self, k: int) -> nn.Module:
+        """The network that a window begins with: the one given, or the last one."""
+        if isinstance(self.first, Windowed):
+            middle = (self.borders[k] + self.borders[k + 1]) / 2
+            return self.first.nets[int((self.first.borders <= middle).sum())]
+        return self.nets[-1] if self.nets else self.first
 
-    def _lbfgs_steps(self) -> tuple[Tensor, list[Tensor]]:
-        """EVERY iterations on the fixed points; done when they gain less than `min_improvement`."""
-        seen, misses = list[Tensor](), list[Tensor]()
-        weights = self._weights(1.0)
+    def _until(self, k: int) -> float | None:
+        """When a window has had its share of the budget; the first, which starts from nothing, has two."""
+        if self.recipe.seconds is None:
+            return None
+        spent = self.spent()
+        shares = self.windows - k + (k == 0 and self.windows > 1)
+        mine = 2 if k == 0 and self.windows > 1 else 1
+        return spent + (self.recipe.seconds - spent) * mine / shares
 
-        def closure() -> Tensor:
-            self.lbfgs.zero_grad()
-            self._same_masks()
-            misses.clear()
-            seen.append(self.mean_squares(self.full, misses))
-            loss = weights @ seen[-1]
-            loss.backward()
-            return loss
+    def _moment(self, row: dict[str, float]) -> Moment:
+        step = {"step": row["step"] + self.since}
+        self.history.append(row | step)
+        self.terms.append(self.run.terms[-1] | step)
+        return Moment(self.step, self.history[-1], self.terms[-1], self.run.net, self.spent())
 
-        self.lbfgs.step(closure)  # type: ignore[arg-type]
-        before, after = (float(weights @ squares.detach()) for squares in (seen[0], seen[-1]))
-        self.done = not after < (1 - self.recipe.min_improvement) * before
-        self.step += EVERY
-        return seen[-1].detach(), misses
-
-    def _same_masks(self) -> None:
-        """Dropout masks that stay while L-BFGS goes on, which cannot follow a loss that changes."""
-        for module in self.net.modules():
-            if isinstance(module, MLP):
-                module.generator.manual_seed(self.seed)
-
-    def _weights(self, physics_factor: float) -> Tensor:
-        """The weights of the mean squares, scaled to sum to 1; no optimizer here minds the scale."""
-        weights = self.likelihood.weights(physics_factor)
-        return (weights / weights.sum()).to(self.like)
-
-    def _points(self, batch: int | None) -> Points:
-        """All points, fixed, or a random batch: fresh points inside and on the boundary, some of the data."""
-        x, y = self.data
-        domain, conditions = self.problem.domain, conditions_of(self.problem, self.net)
-        if batch is None:
-            return self.full
-        chosen = torch.randperm(len(x), generator=self.generator)[: 2 * batch].to(x.device)
-        x, y = x[chosen], y[chosen]
-        inside = domain.uniform(batch, self.generator)
-        edges = [c.points(domain, batch, self.generator).to(self.like) for c in conditions]
-        return Points(x, y, inside.to(self.like), tuple(edges))
-
-    def _row(self, squares: Tensor, misses: list[Tensor]) -> dict[str, float]:
-        """A row of the history, or the end of a run that ran away."""
-        row = {"step": float(self.step), **dict(zip(TERMS, squares.tolist(), strict=True))}
-        now = float(self._weights(1.0) @ squares)
-        start = now if self.start is None else self.start
-        if not now < 1e3 * start + 1e-30 or not all(bool(p.isfinite().all()) for p in self.net.parameters()):
-            self.net.load_state_dict(self.good)
-            rate = self.recipe.learning_rate
-            raise TrainingDiverged(
-                f"Training diverged at step {self.step}: the loss went from {start:.3g} to {now:.3g}. The "
-                f"last good network is in `error.fitted`. Try a learning rate of {rate / 10:g} (it is "
-                f"{rate:g}), a longer warm-up, or look for a residual that is not finite somewhere.",
-                self.fitted(),
-            )
-        row["loss"] = now
-        self.history.append(row)
-        self.terms.append(self.record.row(self.step, misses))
-        self.good = copy.deepcopy(self.net.state_dict())
-        return row
-
-    def _lbfgs(self) -> torch.optim.LBFGS:
-        return torch.optim.LBFGS(
-            self.net.parameters(),
-            max_iter=EVERY,
-            history_size=20,
-            line_search_fn="strong_wolfe",
-            tolerance_grad=0.0,
-            tolerance_change=0.0,
+    def _cure(self, error: Diverged) -> str:
+        rate = self.recipe.learning_rate
+        return (
+            f"Training diverged at step {self.step}: the loss went from {error.start:.3g} to "
+            f"{error.now:.3g}. The last good network is in `error.fitted`. Try a learning rate of "
+            f"{rate / 10:g} (it is {rate:g}), a longer warm-up, or look for a residual that is not finite "
+            "somewhere."
         )
-
-    def _pays(self) -> bool:
-        """Whether compiling is worth its cold start: some 1e12 multiplications of points by weights."""
-        points = self.recipe.batch or len(self.full.inside)
-        weights = sum(p.numel() for p in self.net.parameters())
-        work = self.recipe.steps * points * weights * (2 + self.problem.domain.d)
-        return work > 1e12 and self.like.device.type == "cpu" and shutil.which("g++") is not None
 
     def fitted(self) -> Fitted:
         """The result so far."""
-        net = copy.deepcopy(self.net).to(self.own).eval()
+        nets = [copy.deepcopy(net).to(self.run.own).eval() for net in (*self.nets, self.run.net)]
+        net = nets[0] if self.recipe.windows == 1 else Windowed(nets, self.borders[1 : len(nets)]).eval()
+        budget = self.recipe.seconds is not None or self.stopped
+        counts = (*self.counts, self.run.counts) if budget else self.recipe.counts
+        recipe = replace(self.recipe, counts=counts)
+        likelihood = self.run.loss.likelihood if self.recipe.windows == 1 else self._whole(nets[0])
         told = list(self.history), tuple(self.terms)
-        return Fitted(net, self.problem, self.training_data, self.likelihood, self.recipe, *told)
+        return Fitted(net, self.problem, self.training_data, likelihood, recipe, *told)
 
-    def state(self) -> dict[str, Any]:
-        """All that changes, for a checkpoint."""
-        return {
-            "step": self.step,
-            "done": self.done,
-            "start": self.start,
-            "history": self.history,
-            "terms": self.terms,
-            "net": self.net.state_dict(),
-            "adam": self.adam.state_dict(),
-            "lbfgs": self.lbfgs.state_dict(),
-            "newton": None if self.newton is None else self.newton.state(),
-            "spent": self._spent(),
-            "generators": [generator.get_state() for generator in self._generators()],
-        }
+    def _whole(self, net: nn.Module) -> Likelihood:
+        """The likelihood of all times."""
+        titles = titles_of(self.problem, net, points_in(self.problem.domain)[:1].to(next(net.parameters())))
+        return self.given.completed(self.problem, titles, sizes_of(self.problem, self.data[1]))
 
     def identity(self) -> dict[str, Any]:
         """What makes a run the one that it is, asked before it begins."""
+        net = placed(self.first, self.problem)
         return {
             "data": hash_of(*self.data),
-            "network": of_network(self.net, self.problem.domain),
-            "problem": of_problem(self.problem, self.net),
+            "network": of_network(net, self.problem.domain),
+            "problem": of_problem(self.problem, net),
             "recipe": settings_of(self.recipe),
             "likelihood": settings_of(self.given),
             "seed": settings_of(self.seed),
@@ -387,8 +286,21 @@ class _Run:
 
     def most_bytes(self) -> int:
         """What no checkpoint of this run exceeds: L-BFGS keeps some fifty times the weights."""
-        weights = sum(part.numel() * part.element_size() for part in self.net.state_dict().values())
-        return 2**26 + 100 * weights + 1000 * self.total
+        weights = sum(part.numel() * part.element_size() for part in self.first.state_dict().values())
+        return 2**26 + 100 * weights * self.windows + 1000 * (self.total or 0)
+
+    def state(self) -> dict[str, Any]:
+        """All that changes, for a checkpoint."""
+        return {
+            "nets": [net.state_dict() for net in self.nets],
+            "counts": self.counts,
+            "history": self.history,
+            "terms": self.terms,
+            "since": self.since,
+            "spent": self.spent(),
+            "until": self.run.until,
+            "run": self.run.state(),
+        }
 
     def load(self, state: Any, identity: dict[str, Any] | None, path: Path) -> None:
         """Go on from a checkpoint of the same run."""
@@ -405,30 +317,25 @@ class _Run:
             raise damaged(path, str(error)) from error
 
     def _restore(self, state: dict[str, Any]) -> None:
-        self.step, self.done, self.start = state["step"], state["done"], state["start"]
-        self.history, self.terms = state["history"], state.get("terms", [])
-        self.before = state.get("spent", 0.0)
-        if state.get("newton") is not None:
-            self._begin_newton().load(state["newton"])
-        self.net.load_state_dict(state["net"])
-        for optimizer, stored in ((self.adam, state["adam"]), (self.lbfgs, state["lbfgs"])):
-            if wrong := wrong_with(optimizer, stored["state"]):
-                raise ValueError(wrong)
-            settings = optimizer.state_dict()["param_groups"]  # ours: those of the recipe
-            optimizer.load_state_dict({"state": stored["state"], "param_groups": settings})
-        for generator, stored in zip(self._generators(), state["generators"], strict=True):
-            generator.set_state(stored)
-        self.good = copy.deepcopy(self.net.state_dict())
-
-    def _generators(self) -> list[torch.Generator]:
-        return [self.generator, *(m.generator for m in self.net.modules() if isinstance(m, MLP))]
+        stored = state["nets"]
+        if not len(stored) == len(state["counts"]) < self.windows:
+            wrong = f"it has {len(stored)} windows"
+            raise ValueError(wrong)
+        for k, weights in enumerate(stored):
+            self.nets.append(placed(self._start(k), self._window(k)))
+            self.nets[-1].load_state_dict(weights)
+        self.counts = [(one[0], one[1], one[2]) for one in state["counts"]]
+        self.history, self.terms, self.since = state["history"], state["terms"], state["since"]
+        self.before = state["spent"]
+        if stored:
+            self.run = self._begin()
+        self.run.load(state["run"])
+        self.run.until = state["until"]
 
 
-def _copied(
-    net: nn.Module, problem: Problem, device: torch.device | str | None, dtype: torch.dtype | None
-) -> nn.Module:
-    """A copy of the network on its device, in its dtype, with its inputs scaled to the domain."""
-    net = copy.deepcopy(net).to(device=device, dtype=dtype)
+def placed(net: nn.Module, problem: Problem) -> nn.Module:
+    """A copy of a network with its inputs scaled to the domain of a problem."""
+    net = copy.deepcopy(net)
     inner = inner_of(net)
     if isinstance(inner, MLP):
         inner.set_domain(problem.domain)

@@ -24,10 +24,10 @@ from guardband.arrays import Array, like, rows, to_torch
 from guardband.kept import kept
 from guardband.models import call_model, evaluating
 from guardband.pinn.activations import ACTIVATIONS, function_of
+from guardband.pinn.fitted import Fitted
 from guardband.pinn.jacobian import jacobian, value
 from guardband.pinn.networks import MLP, Constrained
 from guardband.pinn.potential import Potential
-from guardband.pinn.train import Fitted
 from guardband.predictors.modules import MeanAndScale, answer, network_of, not_exported
 from guardband.values import Observations, Prediction, Predictor
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 from torch import Tensor, nn
 
-from guardband.pinn.train import Fitted
+from guardband.pinn.fitted import Fitted
 
 MeanAndScale: TypeAlias = tuple[Tensor, Tensor | None]
 """Mean (n, m) and scale (n, m), if there is one."""

@@ -16,7 +16,7 @@ import warnings
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import torch
@@ -26,18 +26,23 @@ from safetensors.torch import save as save_arrays
 from guardband.arrays import to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.frames import PROBES
+from guardband.kept import kind_of
 from guardband.limits import shown
 from guardband.models import call_model
 from guardband.store import format1, versions
 from guardband.store.codec import Decoder, Encoder
 from guardband.store.versions import AGAIN, ArtifactError
 
+T = TypeVar("T")
+
 FORMAT = 2
 ARRAYS, MODEL = "arrays.safetensors", "model.onnx"
 
 
-def save(calibrated: Calibrated, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+def save(calibrated: Calibrated | Any, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Save a calibration: `gb.load(folder)` gives the same bands, bit for bit.
+
+    A `Fitted`, or another thing whose class is marked by `kept`, is saved too: `gb.load(folder, gb.Fitted)`.
 
     Networks made by `mlp` or `fit` are saved with it; a network or function of your own is not, and has to be
     passed again at load. A folder that holds a calibration is written to only with `overwrite`; whoever reads
@@ -52,6 +57,8 @@ def save(calibrated: Calibrated, folder: str | os.PathLike[str], *, overwrite: b
     >>> gb.load(folder, model=np.sin)([0.5]).upper == calibrated([0.5]).upper
     array([[ True]])
     """
+    if kind_of(calibrated) is not None and not isinstance(calibrated, Calibrated):
+        return _write_other(calibrated, Path(folder), overwrite)
     return write(calibrated, folder, overwrite=overwrite)
 
 
@@ -65,7 +72,9 @@ def write(
 ) -> Path:
     """Save a calibration with what the command line knows of it: names of columns, and an ONNX model."""
     if not isinstance(calibrated, Calibrated):
-        raise TypeError(f"`save` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
+        raise TypeError(
+            f"`save` takes what `gb.calibrate` or `gb.fit` returned, got {type(calibrated).__name__}."
+        )
     encoder = Encoder()
     tree = {
         "calibrated": encoder.encode(calibrated, "calibrated"),
@@ -92,8 +101,36 @@ def write(
     return Path(folder)
 
 
-def load(folder: str | os.PathLike[str], **yours: Any) -> Calibrated:
+def _write_other(value: Any, folder: Path, overwrite: bool) -> Path:
+    """Save something that is kept and is no calibration."""
+    encoder = Encoder()
+    tree = {"kept": encoder.encode(value, "kept")}
+    needed = sorted(set(encoder.yours) - encoder.optional)
+    if needed:
+        raise TypeError(
+            f"A {type(value).__name__} is saved whole, and its {' and '.join(needed)} cannot be: a network "
+            "or function of your own says nothing of what it keeps on disk. Mark its class: @gb.kept."
+        )
+    manifest = {
+        "format": FORMAT,
+        "what": repr(value),
+        "passed_at_load": sorted(encoder.yours),
+        "optional_at_load": sorted(encoder.optional),
+        "versions": _versions(),
+        "value": tree,
+    }
+    versions.write(folder, manifest, {ARRAYS: save_arrays(encoder.arrays)}, overwrite=overwrite)
+    return folder
+
+
+@overload
+def load(folder: str | os.PathLike[str], /, **yours: Any) -> Calibrated: ...
+@overload
+def load(folder: str | os.PathLike[str], kind: type[T], /, **yours: Any) -> T: ...
+def load(folder: str | os.PathLike[str], kind: type[Any] = Calibrated, /, **yours: Any) -> Any:
     """Load a calibration that `gb.save` wrote; every hash is checked before anything is read.
+
+    Something else that was saved is asked for by its `kind`: `gb.load(folder, gb.Fitted)`.
 
     What was your own (a network, a function of x) is passed by its name, `gb.load(folder, model=net)`, and
     must give the values that the saved one gave at 16 calibration points.
@@ -105,7 +142,7 @@ def load(folder: str | os.PathLike[str], **yours: Any) -> Calibrated:
     >>> gb.load(folder)
     Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
     """
-    return Saved.read(folder).calibrated(**yours)
+    return Saved.read(folder).made(kind, **yours)
 
 
 def manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
@@ -159,8 +196,8 @@ class Saved:
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in self.files.items()}
         return {versions.MANIFEST: self.manifest["sha256"], **hashes}
 
-    def calibrated(self, **yours: Any) -> Calibrated:
-        """The calibration, made with what was passed again."""
+    def made(self, kind: type[T], **yours: Any) -> T:
+        """What was saved, made with what was passed again."""
         wanted, optional = self.manifest["passed_at_load"], frozenset(self.manifest["optional_at_load"])
         missing = [name for name in wanted if name not in (*yours, *optional)]
         if missing:
@@ -171,7 +208,7 @@ class Saved:
             names = ", ".join(unknown)
             raise ArtifactError(f"{self.folder} has no place for {names}; everything else was saved.")
         try:
-            return _rebuilt(self.manifest["value"], self.files[ARRAYS], yours, optional)
+            return _rebuilt(self.manifest["value"], self.files[ARRAYS], yours, optional, kind)
         except ArtifactError:
             raise
         except Exception as error:
@@ -186,15 +223,24 @@ def _damaged(folder: Path, error: Exception) -> ArtifactError:
 
 
 def _rebuilt(
-    tree: dict[str, Any], data: bytes, yours: dict[str, Any], optional: frozenset[str]
-) -> Calibrated:
+    tree: dict[str, Any], data: bytes, yours: dict[str, Any], optional: frozenset[str], kind: type[T]
+) -> T:
     decoder = Decoder(load_arrays(data), yours, optional)
     made = {name: decoder.decode(node) for name, node in tree.items()}
-    calibrated = made["calibrated"]
-    if not isinstance(calibrated, Calibrated):
+    found = made["kept"] if "kept" in made else made["calibrated"]
+    if not isinstance(found, kind):
+        wanted = "a calibration" if kind is Calibrated else f"a {kind.__name__}"
         raise ArtifactError(
-            f"A folder should hold a calibration, this one holds {type(calibrated).__name__}."
+            f"The folder should hold {wanted}, and it holds a {type(found).__name__}: "
+            f"gb.load(folder, gb.{type(found).__name__})."
         )
+    if isinstance(found, Calibrated):
+        _check(found, made, yours)
+    return found
+
+
+def _check(calibrated: Calibrated, made: dict[str, Any], yours: dict[str, Any]) -> None:
+    """Hold a calibration against what the saved one said."""
     now = _probes(calibrated, yours)
     for name, values in made["probes"].items():
         if name in yours and not (name in now and _near(now[name], values)):
@@ -203,7 +249,6 @@ def _rebuilt(
                 "one that was calibrated, weights and all, or calibrate this one."
             )
     _compare(_fingerprint(calibrated), made["fingerprint"])
-    return calibrated
 
 
 def _probes(calibrated: Calibrated, yours: dict[str, Any]) -> dict[str, np.ndarray]:

@@ -1,0 +1,100 @@
+"""Fitted: a trained network with all that made it, and the errors that carry one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from guardband.arrays import Array, rows
+from guardband.kept import kept
+from guardband.models import call_model, evaluating
+from guardband.pinn.likelihood import Likelihood
+from guardband.pinn.recipe import Recipe
+from guardband.problems import Problem
+from guardband.values import Names, Observations
+
+
+@kept(optional=("problem",))
+@dataclass(frozen=True, eq=False, repr=False)
+class Fitted:
+    """A trained network with all that made it; called like its network, with numpy or torch.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=100, finish=0)
+    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False)
+    >>> fitted
+    Fitted(MLP of 25 weights, Poisson1D(), Observations(60 points, x (60, 1), y (60, 1)))
+    >>> [row["step"] for row in fitted.history]
+    [50.0, 100.0]
+    >>> list(fitted.terms[-1])
+    ['step', 'data', 'equation', 'Dirichlet']
+    """
+
+    net: nn.Module
+    problem: Problem
+    training_data: Observations | None
+    likelihood: Likelihood
+    recipe: Recipe
+    """The recipe; its `counts` are the steps that were made, so that it repeats the run."""
+    history: list[dict[str, float]]
+    """The mean squares of data, equation and conditions; over their scales where each name has its own."""
+    terms: tuple[dict[str, float], ...] = ()
+    """At the steps of the history, the mean square of each equation and condition by its name."""
+
+    def __repr__(self) -> str:
+        weights = sum(parameter.numel() for parameter in self.net.parameters())
+        net = f"{type(self.net).__name__} of {weights} weights"
+        return f"Fitted({net}, {self.problem!r}, {self.training_data!r})"
+
+    def __call__(self, x: Array) -> Array:
+        """The outputs (n, m) at points x (n, d), as the kind of array x is.
+
+        Of a tensor that asks for gradients the outputs can be differentiated.
+        """
+        if isinstance(x, Tensor) and x.requires_grad:
+            with evaluating(self.net):
+                return self.net(x.to(next(self.net.parameters()))).to(x)
+        return call_model(self.net, rows(x, "x"))
+
+    @property
+    def names(self) -> Names | None:
+        """What axes and outputs are called."""
+        return getattr(self.net, "names", None) if self.problem is None else self.problem.names
+
+
+class TrainingDiverged(RuntimeError):
+    """Training ran away; `fitted` holds the last good state.
+
+    >>> import guardband as gb
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=50, learning_rate=1e6, warmup=0)
+    >>> try:
+    ...     fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    ... except gb.TrainingDiverged as error:
+    ...     fitted = error.fitted
+    ...     print(str(error).partition(":")[0])
+    Training diverged at step 50
+    """
+
+    def __init__(self, message: str, fitted: Fitted) -> None:
+        super().__init__(message)
+        self.fitted = fitted
+
+
+class TrainingInterrupted(KeyboardInterrupt):
+    """Training was interrupted, as by Ctrl-C; `fitted` holds the last good state.
+
+    >>> import guardband as gb
+    >>> def impatient(now):
+    ...     raise KeyboardInterrupt
+    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=500)
+    >>> try:
+    ...     fitted = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, callback=impatient, progress=False)
+    ... except gb.TrainingInterrupted as error:
+    ...     print(error)
+    Training was interrupted at step 50; the network so far is in `error.fitted`.
+    """
+
+    def __init__(self, message: str, fitted: Fitted) -> None:
+        super().__init__(message)
+        self.fitted = fitted

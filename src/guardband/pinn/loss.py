@@ -1,0 +1,85 @@
+"""Loss: what a run makes small, with everything that it is made of."""
+
+from __future__ import annotations
+
+import shutil
+
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn.given import check_equation, tensors_of
+from guardband.pinn.likelihood import Likelihood
+from guardband.pinn.mean_squares import MeanSquares, check_shapes
+from guardband.pinn.points import Points, conditions_of, fixed_points
+from guardband.pinn.recipe import Recipe
+from guardband.pinn.record import Record
+from guardband.pinn.scales import Scales, scales_of, sizes_of
+from guardband.pinn.titles import titles_of
+from guardband.problems import Problem
+from guardband.values import Observations
+
+
+class Loss:
+    """The likelihood of a network on data, equation and conditions, at points that stay."""
+
+    problem: Problem
+    net: nn.Module
+    training_data: Observations | None
+    data: tuple[Tensor, Tensor]
+    full: Points
+    """All data, and the points inside and on the boundary that L-BFGS uses; few where nothing does."""
+    likelihood: Likelihood
+    scales: Scales
+    sizes: Tensor
+    mean_squares: MeanSquares
+    record: Record
+    start: float | None
+    """The loss before the first step of Adam."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        net: nn.Module,
+        training_data: Observations | None,
+        likelihood: Likelihood,
+        recipe: Recipe,
+        generator: torch.Generator,
+        compile: bool | None,
+    ) -> None:
+        self.problem, self.net, self.training_data = problem, net, training_data
+        self.like = next(net.parameters())
+        self.data = tensors_of(problem, training_data, net)
+        self.full = self._points(recipe, generator)
+        check_shapes(problem, net, self.full)
+        check_equation(problem, net, self.full.inside)
+        titles = titles_of(problem, net, self.full.inside)
+        self.sizes = sizes_of(problem, self.data[1])
+        self.likelihood = likelihood.completed(problem, titles, self.sizes)
+        self.scales = scales_of(self.likelihood, problem, titles)
+        units = scales_of(self.likelihood, problem, titles, only_names=True)
+        compile = self._pays(recipe) if compile is None else compile
+        self.mean_squares = MeanSquares(problem, net, self.full, scales=units, compile=compile)
+        self.record = Record(problem, net, self.full)
+        self.start = None
+
+    def weights(self, physics_factor: float) -> Tensor:
+        """The weights of the mean squares, scaled to sum to 1; no optimizer here minds the scale."""
+        weights = self.likelihood.weights(physics_factor)
+        return (weights / weights.sum()).to(self.like)
+
+    def _points(self, recipe: Recipe, generator: torch.Generator) -> Points:
+        if recipe.steps or recipe.finish:
+            placing = None if recipe.even else generator
+            counts = recipe.n_interior, recipe.n_boundary
+            return fixed_points(self.problem, self.net, self.data, *counts, placing)
+        domain = self.problem.domain
+        inside = domain.uniform(32, generator, dtype=torch.float64)
+        edges = [c.points(domain, 16, generator).to(self.like) for c in conditions_of(self.problem, self.net)]
+        return Points(*self.data, inside.to(self.like), tuple(edges))
+
+    def _pays(self, recipe: Recipe) -> bool:
+        """Whether compiling is worth its cold start: some 1e12 multiplications of points by weights."""
+        points = recipe.batch or len(self.full.inside)
+        weights = sum(p.numel() for p in self.net.parameters())
+        work = recipe.steps * points * weights * (2 + self.problem.domain.d)
+        return work > 1e12 and self.like.device.type == "cpu" and shutil.which("g++") is not None

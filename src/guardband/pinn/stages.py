@@ -1,0 +1,212 @@
+"""Stages: Adam, Gauss-Newton and L-BFGS, each a part of a run that is made some steps at a time."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from guardband.pinn.checkpoint import wrong_with
+from guardband.pinn.given import tensors_of
+from guardband.pinn.loss import Loss
+from guardband.pinn.networks import MLP
+from guardband.pinn.newton import LOOK, Newton
+from guardband.pinn.points import Points, conditions_of
+from guardband.pinn.recipe import Recipe
+
+EVERY = 50
+"""Steps of Adam and L-BFGS between rows of the history, checkpoints and looks at divergence."""
+
+
+class Seen(NamedTuple):
+    """What was missed last: the three mean squares, and the misses behind them."""
+
+    squares: Tensor
+    misses: list[Tensor]
+
+
+class Stage(ABC):
+    """A part of a run: `most` steps, of which `taken` are made."""
+
+    taken: int
+    most: int
+
+    def __init__(self, most: int) -> None:
+        self.taken, self.most = 0, most
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.taken >= self.most
+
+    @abstractmethod
+    def advance(self, in_time: Callable[[], bool]) -> Seen:
+        """Make steps up to the next row of the history, or until time is up."""
+
+    @abstractmethod
+    def state(self) -> Any:
+        """All that changes beside the network."""
+
+    @abstractmethod
+    def load(self, state: Any) -> None:
+        """Go on from a state."""
+
+
+class AdamStage(Stage):
+    """Adam on fresh random batches, or on all points; the equation counts more and more."""
+
+    def __init__(self, loss: Loss, recipe: Recipe, most: int, generator: torch.Generator) -> None:
+        super().__init__(most)
+        self._loss, self._recipe, self._generator = loss, recipe, generator
+        fused = loss.like.device.type in ("cpu", "cuda")
+        self._adam = torch.optim.Adam(loss.net.parameters(), fused=fused)
+
+    def advance(self, in_time: Callable[[], bool]) -> Seen:
+        """Up to EVERY steps."""
+        while True:
+            misses = list[Tensor]()
+            last = (self.taken + 1) % EVERY == 0 or self.taken + 1 == self.most
+            squares = self._step(misses if last else None)
+            self.taken += 1
+            if last:
+                return Seen(squares, misses)
+            if not in_time():
+                self.most = self.taken + 1  # one more, which is told
+
+    def _step(self, misses: list[Tensor] | None) -> Tensor:
+        loss, recipe = self._loss, self._recipe
+        for group in self._adam.param_groups:
+            group["lr"] = recipe.rate(self.taken)
+        squares = loss.mean_squares(self._points(recipe.batch), misses)
+        now = loss.weights(recipe.physics_factor(self.taken)) @ squares
+        self._adam.zero_grad()
+        if loss.start is None:
+            loss.start = float(loss.weights(1.0) @ squares.detach())
+        now.backward()
+        self._adam.step()
+        return squares.detach()
+
+    def _points(self, batch: int | None) -> Points:
+        """All points, fixed, or a random batch: fresh points inside and on the boundary, some of the data."""
+        loss = self._loss
+        x, y = loss.data
+        domain, conditions = loss.problem.domain, conditions_of(loss.problem, loss.net)
+        if batch is None:
+            return loss.full
+        chosen = torch.randperm(len(x), generator=self._generator)[: 2 * batch].to(x.device)
+        x, y = x[chosen], y[chosen]
+        inside = domain.uniform(batch, self._generator)
+        edges = [c.points(domain, batch, self._generator).to(loss.like) for c in conditions]
+        return Points(x, y, inside.to(loss.like), tuple(edges))
+
+    def state(self) -> Any:
+        """Steps and moments."""
+        return {"taken": self.taken, "most": self.most, "adam": self._adam.state_dict()["state"]}
+
+    def load(self, state: Any) -> None:
+        """Go on."""
+        self.taken, self.most = state["taken"], state["most"]
+        _remember(self._adam, state["adam"])
+
+
+class LBFGSStage(Stage):
+    """L-BFGS on the fixed points, until EVERY iterations gain less than `min_improvement`."""
+
+    def __init__(self, loss: Loss, recipe: Recipe, most: int, seed: int, *, until_stalled: bool) -> None:
+        super().__init__(most)
+        self._loss, self._seed, self._stalled = loss, seed, False
+        self._enough = recipe.min_improvement if until_stalled else -float("inf")
+        self._lbfgs = torch.optim.LBFGS(
+            loss.net.parameters(),
+            max_iter=EVERY,
+            history_size=20,
+            line_search_fn="strong_wolfe",
+            tolerance_grad=0.0,
+            tolerance_change=0.0,
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do, or nothing gained."""
+        return self._stalled or super().done
+
+    def advance(self, in_time: Callable[[], bool]) -> Seen:
+        """EVERY iterations."""
+        seen, misses, loss = list[Tensor](), list[Tensor](), self._loss
+        weights = loss.weights(1.0)
+
+        def closure() -> Tensor:
+            self._lbfgs.zero_grad()
+            self._same_masks()
+            misses.clear()
+            seen.append(loss.mean_squares(loss.full, misses))
+            now = weights @ seen[-1]
+            now.backward()
+            return now
+
+        self._lbfgs.step(closure)  # type: ignore[arg-type]
+        before, after = (float(weights @ squares.detach()) for squares in (seen[0], seen[-1]))
+        self._stalled = not after < (1 - self._enough) * before
+        self.taken += EVERY
+        return Seen(seen[-1].detach(), misses)
+
+    def _same_masks(self) -> None:
+        """Dropout masks that stay while L-BFGS goes on, which cannot follow a loss that changes."""
+        for module in self._loss.net.modules():
+            if isinstance(module, MLP):
+                module.generator.manual_seed(self._seed)
+
+    def state(self) -> Any:
+        """Steps and memory."""
+        return {"taken": self.taken, "stalled": self._stalled, "lbfgs": self._lbfgs.state_dict()["state"]}
+
+    def load(self, state: Any) -> None:
+        """Go on."""
+        self.taken, self._stalled = state["taken"], state["stalled"]
+        _remember(self._lbfgs, state["lbfgs"])
+
+
+class NewtonStage(Stage):
+    """Gauss-Newton steps in float64 until they no longer pay; points follow the residual."""
+
+    def __init__(self, loss: Loss, recipe: Recipe, most: int, seed: int, *, until_stalled: bool) -> None:
+        super().__init__(most)
+        self._loss, self._until_stalled = loss, until_stalled
+        loss.net.double()
+        data = tensors_of(loss.problem, loss.training_data, loss.net)
+        points = recipe.newton_points(loss.problem.domain.d)
+        self._newton = Newton(loss.problem, loss.net, data, loss.scales, loss.sizes, most=points, seed=seed)
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do, or nothing gained."""
+        return super().done or (self._until_stalled and self._newton.done)
+
+    def advance(self, in_time: Callable[[], bool]) -> Seen:
+        """LOOK steps, and a look at fresh points."""
+        steps = min(LOOK, self.most - self.taken)
+        self._newton.advance(steps)
+        self.taken += steps
+        misses = list[Tensor]()
+        with torch.no_grad():
+            return Seen(self._loss.mean_squares(self._newton.points, misses), misses)
+
+    def state(self) -> Any:
+        """Steps, points and damping."""
+        return {"taken": self.taken, "newton": self._newton.state()}
+
+    def load(self, state: Any) -> None:
+        """Go on."""
+        self.taken = state["taken"]
+        self._newton.load(state["newton"])
+
+
+def _remember(optimizer: torch.optim.Optimizer, memory: Any) -> None:
+    """Give an optimizer its memory back, if it can be its own; its settings are those of the recipe."""
+    if wrong := wrong_with(optimizer, memory):
+        raise ValueError(wrong)
+    settings = optimizer.state_dict()["param_groups"]
+    optimizer.load_state_dict({"state": memory, "param_groups": settings})

@@ -1,0 +1,263 @@
+"""Windows of time, what ends a run, and what goes on from it."""
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import guardband as gb
+from guardband.pinn import Fitted, Moment, Windowed
+from guardband.pinn.windows import Window, borders_of, data_in
+
+
+@dataclass(frozen=True)
+class Decay(gb.Problem):
+    """u' = -u from 1: exp(-t)."""
+
+    domain = gb.Time(0, 4)
+
+    def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+        """u' + u."""
+        return u.d("t") + u.value
+
+    def conditions(self) -> list[gb.problems.Condition]:
+        """1 at the start."""
+        return [gb.Initial(1.0)]
+
+    def solution(self, x: Tensor) -> Tensor:
+        """exp(-t)."""
+        return torch.exp(-x)
+
+
+def windowed(problem: gb.Problem, windows: int, steps: int, seed: int = 0, **options: object) -> Fitted:
+    recipe = gb.Recipe(steps=0, finish=0, newton=steps, windows=windows)
+    net = gb.mlp(problem, [8, 8], seed=seed)
+    return gb.fit(problem, net, recipe=recipe, seed=seed, progress=False, **options)  # type: ignore[arg-type]
+
+
+def error(fitted: Fitted) -> float:
+    x = fitted.problem.domain.uniform(400, seed=7, dtype=torch.float64)
+    with torch.no_grad():
+        found, true = fitted.net.double()(x), fitted.problem.solution(x)
+    return float((found - true).norm() / true.norm())
+
+
+def test_each_window_goes_on_from_the_last() -> None:
+    fitted = windowed(Decay(), 3, 30)
+    assert error(fitted) < 1e-4
+    net = fitted.net
+    assert isinstance(net, Windowed) and len(net.nets) == 3
+    for k, border in enumerate(net.borders.tolist()):
+        at = torch.tensor([[border]], dtype=torch.float64)
+        with torch.no_grad():
+            assert float((net.nets[k](at) - net.nets[k + 1](at)).abs()) < 1e-4  # nearly continuous
+    steps = [row["step"] for row in fitted.history]
+    assert steps == sorted(steps) and len({*steps}) == len(steps)
+    assert [row["step"] for row in fitted.terms] == steps
+
+
+def test_a_wave_goes_on_with_its_velocity() -> None:
+    @dataclass(frozen=True)
+    class Swing(gb.Problem):
+        domain = gb.Time(0, 6)
+
+        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+            return u.d("t", "t") + u.value
+
+        def conditions(self) -> list[gb.problems.Condition]:
+            return [gb.Initial(0.0, velocity=1.0)]
+
+        def solution(self, x: Tensor) -> Tensor:
+            return torch.sin(x)
+
+    assert error(windowed(Swing(), 3, 40)) < 1e-2
+
+
+def test_the_start_of_some_outputs_alone() -> None:
+    """Only u and v of a flow start from something; pressure does not."""
+    problem = gb.problems.TaylorGreen2D()
+    net = gb.mlp(problem, [8]).double()
+    window = Window(problem, 0.2, 0.4, net)
+    (start,) = [c for c in window.conditions() if isinstance(c, gb.Initial)]
+    edge = start.points(window.domain, 9)
+    assert bool((edge.points[:, -1] == 0.2).all())
+    miss = start.residual(edge.points, window.field(net, edge.points))
+    assert miss.shape == (9, 2) and float(miss.detach().abs().max()) == 0
+
+
+def test_points_are_answered_by_the_network_of_their_time() -> None:
+    nets = [gb.mlp(2, [4], seed=k) for k in range(3)]
+    net, x = Windowed(nets, [1.0, 2.0]), torch.rand(50, 2) * torch.tensor([1.0, 3.0])
+    which = x[:, 1].floor().long()
+    for k in range(3):
+        assert torch.allclose(net(x)[which == k], nets[k](x[which == k]))
+    with pytest.raises(ValueError, match="3 windows have 2 borders between them"):
+        Windowed(nets, [2.0, 1.0])
+
+
+def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
+    fitted = windowed(gb.problems.Heat1D(), 2, 10)
+    path = tmp_path / "heat"
+    gb.save(fitted, path)
+    again = gb.load(path, gb.Fitted)
+    x = np.random.default_rng(0).random((20, 2))
+    assert isinstance(again, Fitted) and np.array_equal(again(x), fitted(x))
+    assert again.recipe == fitted.recipe and again.history == fitted.history
+    with pytest.raises(gb.store.ArtifactError, match="should hold a calibration, and it holds a Fitted"):
+        gb.load(path)
+    own = gb.fit(
+        Decay(),
+        nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1)),
+        recipe=fitted.recipe,
+        progress=False,
+    )
+    with pytest.raises(TypeError, match="cannot be: a network"):
+        gb.save(own, tmp_path / "own")
+
+
+def test_windows_need_a_start() -> None:
+    recipe = gb.Recipe(steps=0, finish=0, newton=5, windows=2)
+    for problem in (gb.problems.Poisson1D(), gb.problems.Cavity()):
+        with pytest.raises(ValueError, match="cannot be solved in 2 windows of time"):
+            gb.fit(problem, gb.mlp(problem, [4]), recipe=recipe, progress=False)
+    heat = gb.problems.Heat1D()
+    with pytest.raises(ValueError, match="meets conditions exactly cannot be trained in 2 windows"):
+        gb.fit(heat, gb.Constrained.of(heat, gb.mlp(heat, [4])), recipe=recipe, progress=False)
+    with pytest.raises(ValueError, match="`windows` should be a number of windows"):
+        gb.Recipe(windows=0)
+
+
+def test_a_problem_chooses_its_recipe() -> None:
+    problems = gb.problems
+    assert gb.Recipe.automatic(problems.Burgers1D()).windows == 5
+    assert gb.Recipe.automatic(problems.Burgers1D(), seconds=100).windows == 10
+    assert gb.Recipe.automatic(problems.Burgers1D(), seconds=10).windows == 1
+    assert gb.Recipe.automatic(problems.Burgers1D(), data=True).windows == 1
+    assert gb.Recipe.automatic(problems.DampedOscillator(), seconds=6).windows == 3  # no space
+    assert gb.Recipe.automatic(problems.DampedOscillator(), seconds=100).windows == 5
+    assert gb.Recipe.automatic(problems.Cavity()).windows == 1  # no time
+    assert gb.Recipe.automatic(problems.Cavity()).newton == 400
+    assert gb.Recipe.automatic(problems.Heat1D(), windows=2).newton == 200
+
+
+def test_what_fit_takes_by_itself() -> None:
+    problem, data = gb.problems.Poisson1D(), gb.problems.Poisson1D().observe(20)
+    assert gb.fit(problem, gb.mlp(problem), progress=False).recipe.newton == 400
+    dropout = gb.mlp(1, [4], dropout=0.1)
+    settings = {"progress": False, "callback": lambda now: True}
+    assert gb.fit(problem, dropout, data, **settings).recipe.newton == 0  # type: ignore[arg-type]
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inside = nn.Linear(1, 8)
+            self.outside = nn.Linear(8, 1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.outside(torch.tanh(self.inside(x)) ** 2)
+
+    assert gb.fit(problem, Own(), data, **settings).recipe.newton == 0  # type: ignore[arg-type]
+
+
+def test_data_of_a_window() -> None:
+    x = np.array([[0.1, 0.0], [0.2, 0.5], [0.3, 0.9]])
+    data = gb.Observations(x, np.arange(3.0)[:, None])
+    early = gb.Segment(0, 1) * gb.Time(0, 0.5)
+    found = data_in(data, early)
+    assert found is not None and found.y[:, 0].tolist() == [0, 1]
+    assert data_in(data, gb.Segment(0, 1) * gb.Time(2, 3)) is None and data_in(None, early) is None
+    assert borders_of(Decay(), gb.mlp(1, [4]), 2) == [0, 2, 4]
+
+
+def test_a_budget_notes_its_steps_and_is_repeated_by_them() -> None:
+    problem = gb.problems.Heat1D()
+    recipe = gb.Recipe(steps=0, finish=0, newton=1000, windows=2, seconds=2.0)
+    first = gb.fit(problem, gb.mlp(problem, [8]), recipe=recipe, progress=False)
+    counts = first.recipe.counts
+    assert counts is not None and len(counts) == 2 and counts[0][1] > 0
+    second = gb.fit(problem, gb.mlp(problem, [8]), recipe=first.recipe, progress=False)
+    assert second.recipe == first.recipe and second.history == first.history
+    for mine, other in zip(first.net.parameters(), second.net.parameters(), strict=True):
+        assert torch.equal(mine, other)
+    with pytest.raises(ValueError, match="`counts` should be the steps"):
+        gb.Recipe(counts=((1, 2),))  # type: ignore[arg-type]
+    assert (
+        gb.fit(Decay(), gb.mlp(1, [4]), recipe=gb.Recipe.by_newton(5), progress=False).recipe.counts is None
+    )
+
+
+def test_a_callback_sees_the_network_and_may_end_the_run() -> None:
+    seen: list[tuple[int, float]] = []
+
+    def look(now: Moment) -> bool:
+        with torch.no_grad():
+            seen.append((now.step, float(now.net(torch.zeros(1, 1, dtype=torch.float64)))))
+        assert now.row["step"] == now.terms["step"] == now.step and now.seconds > 0
+        return now.step >= 20
+
+    fitted = windowed(Decay(), 1, 100, callback=look)
+    assert [step for step, _ in seen] == [5, 10, 15, 20]
+    assert abs(seen[-1][1] - 1) < 0.01
+    assert fitted.recipe.counts == ((0, 20, 0),)
+
+
+@pytest.mark.parametrize("after", [3, 9])
+def test_an_interrupt_keeps_the_network_so_far(after: int) -> None:
+    calls = []
+
+    def impatient(now: Moment) -> None:
+        calls.append(now)
+        if len(calls) == after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(gb.TrainingInterrupted, match="interrupted at step") as caught:
+        windowed(Decay(), 2, 30, callback=impatient)
+    fitted = caught.value.fitted
+    assert isinstance(caught.value, KeyboardInterrupt) and len(fitted.history) == after
+    assert np.isfinite(fitted(np.linspace(0, 4, 9)[:, None])).all()
+
+
+@pytest.mark.parametrize("windows", [1, 2])
+def test_a_fit_goes_on_from_a_fitted(windows: int) -> None:
+    short = windowed(Decay(), windows, 5)
+    recipe = gb.Recipe(steps=0, finish=0, newton=30, windows=windows)
+    longer = gb.fit(Decay(), short, recipe=recipe, progress=False)
+    assert error(longer) < 0.1 * error(short)
+    steps = [row["step"] for row in longer.history]
+    assert steps[: len(short.history)] == [row["step"] for row in short.history] and steps == sorted(steps)
+
+
+@pytest.mark.parametrize("stop", [5, 20, 25, 40, 55])
+def test_a_killed_run_goes_on_bit_for_bit_in_any_window(tmp_path: Path, stop: int) -> None:
+    problem, path = gb.problems.Heat1D(), tmp_path / "run"
+
+    def kill(now: Moment) -> None:
+        if now.step >= stop:
+            raise KeyboardInterrupt
+
+    whole = windowed(problem, 3, 20)
+    with pytest.raises(gb.TrainingInterrupted):
+        windowed(problem, 3, 20, checkpoint=path, callback=kill)
+    again = windowed(problem, 3, 20, checkpoint=path)
+    assert again.history == whole.history and not path.exists()
+    for mine, other in zip(again.net.parameters(), whole.net.parameters(), strict=True):
+        assert torch.equal(mine, other)
+
+
+def test_threads_do_not_meet() -> None:
+    found: list[Tensor] = []
+
+    def work() -> None:
+        fitted = windowed(Decay(), 2, 10)
+        found.append(torch.cat([p.flatten() for p in fitted.net.parameters()]))
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(found) == 3 and all(torch.equal(found[0], one) for one in found)
