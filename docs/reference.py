@@ -39,7 +39,7 @@ SECTIONS = {
         Dirichlet Neumann Robin Periodic Initial PointValue problems.Condition
         problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.NoisyDisk
         problems.noise.Ring problems.noise.DiscAndCorner problems.noise.Front
-        mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged
+        mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged verdict Verdict
     """,
     "The catalogue": """
         problems.Heat1D problems.Wave1D problems.Burgers1D problems.AllenCahn1D problems.KortewegDeVries

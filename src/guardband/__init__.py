@@ -55,6 +55,7 @@ __all__ = [
     "Time",
     "Total",
     "TrainingDiverged",
+    "Verdict",
     "Weighted",
     "adapters",
     "band_over",
@@ -84,6 +85,7 @@ __all__ = [
     "save",
     "studies",
     "testing",
+    "verdict",
     "write_mesh",
 ]
 
@@ -105,7 +107,7 @@ _HOME = {
     "guardband.geometry": "Box Disk Mesh PointCloud Polygon Rectangle Segment Sphere Time",
     "guardband.kept": "kept",
     "guardband.partition": "partition",
-    "guardband.pinn": "Constrained Fitted Likelihood Recipe TrainingDiverged fit mlp",
+    "guardband.pinn": "Constrained Fitted Likelihood Recipe TrainingDiverged Verdict fit mlp verdict",
     "guardband.problems": "Dirichlet Initial Neumann Periodic PointValue Problem Robin",
     "guardband.report": "report",
     "guardband.store": "ArtifactError load save",
@@ -171,7 +173,17 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
     )
     from guardband.kept import kept
     from guardband.partition import partition
-    from guardband.pinn import Constrained, Fitted, Likelihood, Recipe, TrainingDiverged, fit, mlp
+    from guardband.pinn import (
+        Constrained,
+        Fitted,
+        Likelihood,
+        Recipe,
+        TrainingDiverged,
+        Verdict,
+        fit,
+        mlp,
+        verdict,
+    )
     from guardband.problems import Dirichlet, Initial, Neumann, Periodic, PointValue, Problem, Robin
     from guardband.report import report
     from guardband.store import ArtifactError, load, save

@@ -1,11 +1,13 @@
 """How it is learnt: networks, their derivatives, the likelihood that is the loss, and the training loop."""
 
 from guardband.pinn.derivatives import differentiate
+from guardband.pinn.judging import Verdict
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.pinn.potential import Potential, Prior
 from guardband.pinn.recipe import Recipe
 from guardband.pinn.train import Fitted, TrainingDiverged, fit
+from guardband.pinn.verdict import verdict
 
 __all__ = [
     "MLP",
@@ -16,7 +18,9 @@ __all__ = [
     "Prior",
     "Recipe",
     "TrainingDiverged",
+    "Verdict",
     "differentiate",
     "fit",
     "mlp",
+    "verdict",
 ]
