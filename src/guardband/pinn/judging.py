@@ -16,17 +16,20 @@ Word: TypeAlias = Literal["converged", "not converged", "suspicious"]
 ERROR = 0.03
 """The estimated relative error above which a network has not converged."""
 
-EQUATION = 0.2
+EQUATION = 0.1
 """The share of its own terms above which an equation is not met, whatever the estimate says."""
 
-CONDITION = 0.2
+CONDITION = 0.1
 """The same of a condition, as a share of what it compares."""
 
-LOOSE = 1e4
+LOOSE = 1e3
 """How far a field may change, relatively, for misses that change by 1, before something is left open."""
 
-HELD_OUT = 0.05
+HELD_OUT = 0.03
 """The share of a field by which held-out readings may be missed, beyond what their noise explains."""
+
+UNKNOWN = 0.1
+"""The same where their noise is not known, and is a part of it."""
 
 ROUGH = 0.5
 """The share of misses left unexplained above which an estimate is called rough."""
@@ -53,6 +56,11 @@ class HeldOut(NamedTuple):
         if self.miss <= noise * (1 + DEVIATIONS / math.sqrt(2 * self.n)):
             return 0.0
         return math.sqrt(self.miss**2 - noise**2) / self.size if self.size else math.inf
+
+    @property
+    def missed(self) -> bool:
+        """Whether that is more than a network that has converged is off."""
+        return not self.excess <= (UNKNOWN if self.noise is None else HELD_OUT)
 
 
 @dataclass(frozen=True)
@@ -97,7 +105,7 @@ def judged(evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None) -> 
         max(part.values(), default=0.0) for part in (found.error, found.equations, found.conditions)
     )
     met = error <= ERROR and equations <= EQUATION and conditions <= CONDITION  # which NaN is not
-    missed = any(not part.excess <= HELD_OUT for part in found.held_out.values())
+    missed = any(part.missed for part in found.held_out.values())
     word: Word = "not converged"
     if met:
         word = "suspicious" if missed or found.loose > LOOSE else "converged"
