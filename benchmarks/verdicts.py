@@ -153,7 +153,8 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         relative L2 errors of the outputs, a pressure up to its mean, against the solution that is meant. Runs
         with a wrong equation or a missing condition, and spurious ones, have {READINGS} held-out readings
         of that solution, off by {100 * NOISE:.0f} % of its spread; those trained on noisy data have
-        {READINGS}, off by {100 * TRAINING_NOISE:.0f} % as their training data are. The verdict knows the noise.""",
+        {READINGS}, off by {100 * TRAINING_NOISE:.0f} % as their training data are. The verdict
+        knows the noise.""",
         "| | bound | second half | first half |\n|---|---|---|---|\n"
         f"| errors above 10 %, not called converged | at least 95 % | {caught} | {caught_first} |\n"
         f"| errors below 1 %, called anything else | at most 5 % | {doubted} | {doubted_first} |",

@@ -17,7 +17,7 @@ ERROR = 0.03
 """The estimated relative error above which a network has not converged."""
 
 EQUATION = 0.1
-"""The share of its own terms above which an equation is not met, whatever the estimate says."""
+"""The share of its own terms above which an equation is not met, where the estimate of the error is rough."""
 
 CONDITION = 0.1
 """The same of a condition, as a share of what it compares."""
@@ -104,7 +104,8 @@ def judged(evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None) -> 
     error, equations, conditions = (
         max(part.values(), default=0.0) for part in (found.error, found.equations, found.conditions)
     )
-    met = error <= ERROR and equations <= EQUATION and conditions <= CONDITION  # which NaN is not
+    small = equations <= EQUATION and conditions <= CONDITION
+    met = error <= ERROR and (small or found.unexplained <= ROUGH)  # which NaN is not
     missed = any(part.missed for part in found.held_out.values())
     word: Word = "not converged"
     if met:
@@ -160,4 +161,6 @@ def _percent(share: float) -> str:
     """A share in words that a person reads: 12 %, less than 0.001 %, 30 times."""
     if not share < 10:
         return "something infinite" if not math.isfinite(share) else f"{share:.0f} times its size"
-    return f"{100 * share:.2g} %" if share >= 1e-5 else "less than 0.001 %"
+    if share < 1e-5:
+        return "less than 0.001 %"
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"
