@@ -26,7 +26,7 @@ import numpy as np
 import torch
 from ledger import Ledger
 from torch import Tensor, nn
-from verdict_runs import KINDS, PROBLEMS, RECIPES, WRONG, Run, runs
+from verdict_runs import KINDS, RECIPES, WRONG, Run, runs
 
 import guardband as gb
 from guardband import files
@@ -34,6 +34,7 @@ from guardband.pinn.judging import HeldOut, judged
 from guardband.pinn.likelihood import PHYSICS_SHARE, typical_residual
 
 torch.set_num_threads(1)
+HALVES = ("first", "second", "fresh")
 READINGS, NOISE = 30, 0.02
 """Held-out readings, and how far they are off, as a share of the spread of each output."""
 WITH_READINGS = (*WRONG, "noisy data", "spurious")
@@ -94,8 +95,13 @@ def error(run: Run, net: nn.Module) -> dict[str, float]:
     return dict(zip(run.true.names.outputs, found.tolist(), strict=True))
 
 
-def word(row: dict[str, Any], *, with_readings: bool = True, noise: bool = True) -> str:
-    """The word for the evidence of a run, with its readings or without, their noise known or not."""
+def word(row: dict[str, Any], *, with_readings: bool = True, noise: bool = True, before: bool = False) -> str:
+    """The word for the evidence of a run, with its readings or without, their noise known or not.
+
+    `before` is as the second half was first judged: shares of terms counted always.
+    """
+    if before and max(worst(row, "equations"), worst(row, "conditions")) > 0.1:
+        return "not converged"
     held_out = {
         name: HeldOut(miss, known if noise else None, size, n)
         for name, (miss, known, size, n) in row["held_out"].items()
@@ -134,11 +140,11 @@ def _share(part: int, whole: int) -> str:
 
 def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     """The Markdown page, and the figures that have bounds."""
-    halves = {half: [row for row in rows if row["half"] == half] for half in PROBLEMS}
-    first, second = halves["first"], halves["second"]
-    (caught, doubted, counts), (caught_first, doubted_first, _) = rates(second), rates(first)
-    kinds = {kind: [row for row in second if row["kind"] == kind] for kind in KINDS}
-    known = [row for row in second if row["kind"] not in UNSEEN and 0.001 < worst(row) < 10]
+    first, second, fresh = ([row for row in rows if row["half"] == half] for half in HALVES)
+    looks = [rates(fresh), rates(second), rates(second, before=True), rates(first)]
+    both = [*second, *fresh]
+    kinds = {kind: [row for row in both if row["kind"] == kind] for kind in KINDS}
+    known = [row for row in both if row["kind"] not in UNSEEN and 0.001 < worst(row) < 10]
     ratios = [worst(row, "estimate") / worst(row) for row in known]
     near = sum(1 / 2 < ratio < 2 for ratio in ratios)
     seconds = [row["verdict_seconds"] for row in rows]
@@ -148,17 +154,24 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         "# The verdict, on trainings that went well and wrong",
         f"""Made by `python benchmarks/verdicts.py`: one core, small networks trained for seconds.
         `benchmarks/verdict_runs.py` lists the runs, which were fixed before any threshold was chosen.
-        Thresholds were chosen on the {len(first)} runs of the first half of the problems; figures with
-        bounds are those of the {len(second)} runs of the second half. The error is the largest of the
-        relative L2 errors of the outputs, a pressure up to its mean, against the solution that is meant. Runs
-        with a wrong equation or a missing condition, and spurious ones, have {READINGS} held-out readings
-        of that solution, off by {100 * NOISE:.0f} % of its spread; those trained on noisy data have
-        {READINGS}, off by {100 * TRAINING_NOISE:.0f} % as their training data are. The verdict
-        knows the noise.""",
-        "| | bound | second half | first half |\n|---|---|---|---|\n"
-        f"| errors above 10 %, not called converged | at least 95 % | {caught} | {caught_first} |\n"
-        f"| errors below 1 %, called anything else | at most 5 % | {doubted} | {doubted_first} |",
-        "## By kind, second half",
+        Thresholds were chosen on the {len(first)} runs of the first half of the problems, and then the
+        {len(second)} runs of the second half were judged. Two good ones were doubted, of a plate trained on
+        noisy data: its stresses are off by far more than its displacements. So one rule was changed, that
+        shares of terms count where the estimate of the error is rough, not always; {len(fresh)} runs of the
+        second half from fresh seeds were listed after that, and run. The error is the largest of the relative
+        L2 errors of the outputs, a pressure up to its mean, against the solution that is meant. Runs with a
+        wrong equation or a missing condition, and spurious ones, have {READINGS} held-out readings of that
+        solution, off by {100 * NOISE:.0f} % of its spread; those trained on noisy data have {READINGS}, off
+        by {100 * TRAINING_NOISE:.0f} %, as their training data are. The verdict knows the noise.""",
+        "\n".join(
+            [
+                "| | bound | fresh seeds | second half | as first judged | first half |",
+                "|---|---|---|---|---|---|",
+                f"| errors above 10 %, not called converged | at least 95 % | {_side(looks, 0)} |",
+                f"| errors below 1 %, called anything else | at most 5 % | {_side(looks, 1)} |",
+            ]
+        ),
+        "## By kind, second half and fresh seeds",
         "How many runs have which error, how many are called what, and how many of these are wrong.",
         "\n".join(
             [
@@ -167,7 +180,7 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
                 *(_by_kind(kind, part) for kind, part in kinds.items()),
             ]
         ),
-        "## Without readings, second half",
+        "## Without readings, second half and fresh seeds",
         """Another solution of the same equation, and the solution of another equation, meet all that is asked
         of them: only readings tell. A missing condition shows where it leaves the field open. Of runs with
         an error above 10 % these are not called converged; no bound is set.""",
@@ -179,7 +192,7 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
             ]
         ),
         "## The estimated error",
-        f"""In {len(known)} runs of the second half the equation is the right one and the true error is
+        f"""In {len(known)} of these runs the equation is the right one and the true error is
         between 0.1 % and ten times the solution. The estimate is within a factor of two in {near} of them
         ({100 * near / len(known):.0f} %); its ratio to the true error is {np.median(ratios):.2f} in the
         median, and in nine of ten between {np.quantile(ratios, 0.05):.2f} and
@@ -187,7 +200,11 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         and {max(seconds):.1f} at most.""",
     ]
     page = "\n\n".join(part if part[0] in "|#" else fill(" ".join(part.split()), 110) for part in parts)
-    return page + "\n", counts
+    return page + "\n", looks[0][2]
+
+
+def _side(looks: list[Any], number: int) -> str:
+    return " | ".join(look[number] for look in looks)
 
 
 def _by_kind(kind: str, rows: list[dict[str, Any]]) -> str:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import guardband as gb
 from guardband.pinn.correction import correction
 from guardband.pinn.evidence import look
-from guardband.pinn.judging import HeldOut
+from guardband.pinn.judging import HeldOut, judged
 from guardband.problems import Field
 
 
@@ -133,6 +133,18 @@ def test_what_noise_does_not_explain_is_a_share_of_the_size() -> None:
     assert HeldOut(0.5, 0.3, 2.0, 100).excess == pytest.approx(0.2)
     assert HeldOut(0.5, None, 2.0, 100).excess == pytest.approx(0.25)
     assert HeldOut(0.31, 0.3, 2.0, 100).excess == 0
+
+
+@pytest.mark.parametrize("order", [(0.0, math.nan), (math.nan, 0.0)])
+def test_an_estimate_that_is_no_number_is_not_met(order: tuple[float, float]) -> None:
+    error = dict(zip("uv", order, strict=True))
+    assert judged(gb.Verdict("converged", (), {}, {}, error)).word == "not converged"
+
+
+@pytest.mark.parametrize(("unexplained", "word"), [(0.1, "converged"), (0.9, "not converged")])
+def test_shares_of_terms_count_where_the_estimate_is_rough(unexplained: float, word: str) -> None:
+    evidence = gb.Verdict("converged", (), {"equation": 0.2}, {}, {"u": 0.01}, unexplained)
+    assert judged(evidence).word == word
 
 
 def test_readings_of_some_outputs_are_enough() -> None:

@@ -101,11 +101,12 @@ class Verdict:
 def judged(evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None) -> Verdict:
     """The same evidence with readings, the word for all of it, and the reasons."""
     found = replace(evidence, held_out=evidence.held_out if held_out is None else held_out)
+    bounds = ((found.error, ERROR), (found.equations, EQUATION), (found.conditions, CONDITION))
     error, equations, conditions = (
-        max(part.values(), default=0.0) for part in (found.error, found.equations, found.conditions)
+        all(number <= bound for number in numbers.values())
+        for numbers, bound in bounds  # which NaN is not
     )
-    small = equations <= EQUATION and conditions <= CONDITION
-    met = error <= ERROR and (small or found.unexplained <= ROUGH)  # which NaN is not
+    met = error and (found.unexplained <= ROUGH or (equations and conditions))
     missed = any(part.missed for part in found.held_out.values())
     word: Word = "not converged"
     if met:
