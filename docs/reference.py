@@ -40,6 +40,7 @@ SECTIONS = {
         problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.NoisyDisk
         problems.noise.Ring problems.noise.DiscAndCorner problems.noise.Front
         mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged TrainingInterrupted
+        verdict Verdict
         pinn.Moment pinn.Windowed
     """,
     "The catalogue": """

@@ -30,6 +30,7 @@ PAGES = {
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
+    "verdicts.md": ("The verdict", "has a training converged?", "python benchmarks/verdicts.py"),
     "catalogue.md": (
         "The catalogue",
         "what Adam and L-BFGS make of each problem",

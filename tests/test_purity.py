@@ -100,6 +100,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "fit": lambda: gb.fit(
         gb.problems.Poisson1D(), gb.mlp(1, [4]), recipe=gb.Recipe(steps=5, finish=5), progress=False
     ),
+    "verdict": lambda: str(gb.verdict(gb.problems.Poisson1D(), gb.mlp(1, [4], dropout=0.5).train())),
     "mlp": lambda: gb.mlp(2, [4], dropout=0.5)(torch.zeros(3, 2)),
     "Constrained": lambda: gb.Constrained(gb.mlp(2, [4]), torch.sin, torch.cos)(torch.zeros(3, 2)),
     "problems": lambda: gb.problems.AllenCahn2D().observe(5, noise=0.1),
@@ -150,6 +151,7 @@ VALUES = {
     "Total",
     "TrainingDiverged",
     "TrainingInterrupted",
+    "Verdict",
 }
 """Constants, and classes that the calls make, take or raise."""
 

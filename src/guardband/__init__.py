@@ -56,6 +56,7 @@ __all__ = [
     "Total",
     "TrainingDiverged",
     "TrainingInterrupted",
+    "Verdict",
     "Weighted",
     "adapters",
     "band_over",
@@ -85,6 +86,7 @@ __all__ = [
     "save",
     "studies",
     "testing",
+    "verdict",
     "write_mesh",
 ]
 
@@ -106,7 +108,9 @@ _HOME = {
     "guardband.geometry": "Box Disk Mesh PointCloud Polygon Rectangle Segment Sphere Time",
     "guardband.kept": "kept",
     "guardband.partition": "partition",
-    "guardband.pinn": "Constrained Fitted Likelihood Recipe TrainingDiverged TrainingInterrupted fit mlp",
+    "guardband.pinn": (
+        "Constrained Fitted Likelihood Recipe TrainingDiverged TrainingInterrupted Verdict fit mlp verdict"
+    ),
     "guardband.problems": "Dirichlet Initial Neumann Periodic PointValue Problem Robin",
     "guardband.report": "report",
     "guardband.store": "ArtifactError load save",
@@ -179,8 +183,10 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         Recipe,
         TrainingDiverged,
         TrainingInterrupted,
+        Verdict,
         fit,
         mlp,
+        verdict,
     )
     from guardband.problems import Dirichlet, Initial, Neumann, Periodic, PointValue, Problem, Robin
     from guardband.report import report

@@ -2,11 +2,13 @@
 
 from guardband.pinn.derivatives import differentiate
 from guardband.pinn.fitted import Fitted, TrainingDiverged, TrainingInterrupted
+from guardband.pinn.judging import Verdict
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.pinn.potential import Potential, Prior
 from guardband.pinn.recipe import Recipe
 from guardband.pinn.train import Moment, fit
+from guardband.pinn.verdict import verdict
 from guardband.pinn.windows import Windowed
 
 __all__ = [
@@ -20,8 +22,10 @@ __all__ = [
     "Recipe",
     "TrainingDiverged",
     "TrainingInterrupted",
+    "Verdict",
     "Windowed",
     "differentiate",
     "fit",
     "mlp",
+    "verdict",
 ]

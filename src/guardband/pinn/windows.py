@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
 from guardband.arrays import to_torch
-from guardband.geometry import Domain, Time
+from guardband.geometry import Boundary, Domain, Time
 from guardband.geometry.time import TimeSpan
 from guardband.kept import kept
 from guardband.pinn.networks import Constrained
@@ -118,6 +118,64 @@ class Window(Problem):
         assert self.before is not None
         like = next(self.before.parameters())
         return AutogradField(self.before, x.to(like), self.problem.names)
+
+
+@dataclass(frozen=True, eq=False)
+class Continuity(Condition):
+    """u is the same on both sides of each border, and so is du/dt where it starts with a velocity."""
+
+    borders: tuple[float, ...]
+    velocity: bool = False
+    together: ClassVar[int] = 2
+
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """About n points in pairs: a moment before a border, and at it."""
+        how = "even" if generator is None else "random"
+        seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
+        each = max(1, n // (2 * len(self.borders)))
+        start = domain.boundary(each, ("start",), how, seed=seed)
+        moment = 1e-6 * (domain.upper[-1] - domain.lower[-1])
+        points = start.points.repeat(len(self.borders), 1).repeat_interleave(2, dim=0)
+        at = torch.tensor(self.borders, dtype=points.dtype).repeat_interleave(2 * len(start))
+        points[:, -1] = at
+        points[::2, -1] -= moment
+        normals = start.normals.repeat(len(self.borders), 1).repeat_interleave(2, dim=0)
+        sizes = start.sizes.repeat(len(self.borders)).repeat_interleave(2)
+        return Boundary(points, normals, sizes, tuple("border" for _ in range(len(points))))
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u on one side less u on the other, beside the same of du/dt."""
+        other = torch.arange(len(x), device=x.device) ^ 1
+        parts = [u.value, *([u.d(x.shape[1] - 1)] if self.velocity else [])]
+        return torch.cat([part - part[other.clamp(max=len(x) - 1)] for part in parts], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Problem):
+    """A problem as a `Windowed` network has to solve it: what its windows say should meet."""
+
+    problem: Problem
+    borders: tuple[float, ...]
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        """That of the problem."""
+        return self.problem.domain
+
+    @property
+    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of the problem."""
+        return self.problem.names.outputs
+
+    def residual(self, x: Tensor, u: Field) -> Any:
+        """That of the problem."""
+        return self.problem.residual(x, u)
+
+    def conditions(self) -> list[Condition]:
+        """Those of the problem, and that windows meet."""
+        found = conditions_in(self.problem)
+        velocity = any(isinstance(one, Initial) and one.velocity is not None for one in found)
+        return [*found, Continuity(self.borders, velocity)]
 
 
 def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:

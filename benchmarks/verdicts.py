@@ -1,0 +1,295 @@
+"""How often the verdict is right, on trainings of ten kinds that went well or wrong.
+
+    python benchmarks/verdicts.py [--nets FOLDER]
+
+One core, about 25 CPU minutes. `verdict_runs.py` lists the runs. Trained networks are kept in a folder, and
+those that are there are not trained again; each run adds a line to `results/verdicts.jsonl` with its true
+error and all evidence, and the page is made anew from all of them.
+"""
+
+import argparse
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import json
+import math
+import pickle
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from textwrap import fill
+from typing import Any
+
+import numpy as np
+import torch
+from ledger import Ledger
+from torch import Tensor, nn
+from verdict_runs import KINDS, RECIPES, WRONG, Run, runs
+
+import guardband as gb
+from guardband import files
+from guardband.pinn.judging import HeldOut, judged
+from guardband.pinn.likelihood import PHYSICS_SHARE, typical_residual
+
+torch.set_num_threads(1)
+HALVES = ("first", "second", "fresh")
+READINGS, NOISE = 30, 0.02
+"""Held-out readings, and how far they are off, as a share of the spread of each output."""
+WITH_READINGS = (*WRONG, "noisy data", "spurious")
+"""Kinds that are judged with held-out readings."""
+UNSEEN = (*WRONG, "spurious")
+"""Kinds in which equation and conditions do not say what the error is."""
+TRAINING, TRAINING_NOISE = 200, 0.05
+"""The same of the readings that noisy runs are trained on, and of what is held out of them."""
+
+
+LEDGER = Ledger("verdicts")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--nets", type=Path, default=Path(tempfile.gettempdir()) / "guardband-verdicts")
+    folder: Path = parser.parse_args().nets
+    folder.mkdir(parents=True, exist_ok=True)
+    known = {tuple(row[name] for name in Run._fields) for row in LEDGER.rows()}
+    for run in runs():
+        if run not in known:
+            LEDGER.add([looked_at(run, *trained(run, folder))])
+    page, figures = table(LEDGER.rows())
+    files.write_text(LEDGER.page, page)
+    print(json.dumps(figures))
+
+
+def looked_at(run: Run, net: nn.Module, seconds: float) -> dict[str, Any]:
+    """The true error of a run and all evidence on it, without a word."""
+    noise = spread(run.true) * (TRAINING_NOISE if run.kind == "noisy data" else NOISE)
+    noises = dict(zip(run.true.names.outputs, noise.tolist(), strict=True))
+    held_out = readings(run.true, READINGS, noise, 5000 + run.seed) if run.kind in WITH_READINGS else None
+    start = time.process_time()
+    found = gb.verdict(run.given, net, held_out, noise=noises)
+    return {
+        **run._asdict(),
+        "error": error(run, net),
+        "estimate": found.error,
+        "unexplained": found.unexplained,
+        "loose": found.loose,
+        "equations": found.equations,
+        "conditions": found.conditions,
+        "held_out": found.held_out,
+        "training_seconds": round(seconds, 2),
+        "verdict_seconds": round(time.process_time() - start, 2),
+    }
+
+
+def error(run: Run, net: nn.Module) -> dict[str, float]:
+    """The relative error of each output; a pressure counts up to its mean."""
+    x = run.true.domain.quasi(4000, seed=1, dtype=torch.float64)
+    truth = run.true.solution(x)
+    off = net(x.to(next(net.parameters()))).detach().double() - truth
+    if "p" in run.true.names.outputs:
+        p = run.true.names.outputs.index("p")
+        off[:, p] -= off[:, p].mean()
+    found = off.square().mean(dim=0).sqrt() / truth.square().mean(dim=0).sqrt()
+    return dict(zip(run.true.names.outputs, found.tolist(), strict=True))
+
+
+def word(row: dict[str, Any], *, with_readings: bool = True, noise: bool = True, before: bool = False) -> str:
+    """The word for the evidence of a run, with its readings or without, their noise known or not.
+
+    `before` is as the second half was first judged: shares of terms counted always.
+    """
+    if before and max(worst(row, "equations"), worst(row, "conditions")) > 0.1:
+        return "not converged"
+    held_out = {
+        name: HeldOut(miss, known if noise else None, size, n)
+        for name, (miss, known, size, n) in row["held_out"].items()
+    }
+    evidence = gb.Verdict(
+        "converged",
+        (),
+        row["equations"],
+        row["conditions"],
+        row["estimate"],
+        row["unexplained"],
+        row["loose"],
+    )
+    return judged(evidence, held_out if with_readings else {}).word
+
+
+def worst(row: dict[str, Any], what: str = "error") -> float:
+    """The largest of several numbers, infinite where one is none."""
+    return max((value if value == value else math.inf for value in row[what].values()), default=0.0)
+
+
+def rates(rows: list[dict[str, Any]], **how: bool) -> tuple[str, str, dict[str, list[int]]]:
+    """Of runs above 10 % how many are not called converged, of runs below 1 % how many anything else."""
+    large, small = (
+        [row for row in rows if test(worst(row))] for test in (lambda e: e > 0.1, lambda e: e < 0.01)
+    )
+    caught = sum(word(row, **how) != "converged" for row in large)
+    doubted = sum(word(row, **how) != "converged" for row in small)
+    counts = {"caught": [caught, len(large)], "doubted": [doubted, len(small)]}
+    return _share(caught, len(large)), _share(doubted, len(small)), counts
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{part} of {whole} ({100 * part / whole:.0f} %)" if whole else "-"
+
+
+def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
+    """The Markdown page, and the figures that have bounds."""
+    first, second, fresh = ([row for row in rows if row["half"] == half] for half in HALVES)
+    looks = [rates(fresh), rates(second), rates(second, before=True), rates(first)]
+    both = [*second, *fresh]
+    kinds = {kind: [row for row in both if row["kind"] == kind] for kind in KINDS}
+    known = [row for row in both if row["kind"] not in UNSEEN and 0.001 < worst(row) < 10]
+    ratios = [worst(row, "estimate") / worst(row) for row in known]
+    near = sum(1 / 2 < ratio < 2 for ratio in ratios)
+    seconds = [row["verdict_seconds"] for row in rows]
+    columns = ("kind", "runs", "below 1 %", "1 to 10 %", "above 10 %", "converged", "suspicious")
+    columns += ("not converged", "above 10 %, yet converged", "below 1 %, yet not")
+    parts = [
+        "# The verdict, on trainings that went well and wrong",
+        f"""Made by `python benchmarks/verdicts.py`: one core, small networks trained for seconds.
+        `benchmarks/verdict_runs.py` lists the runs, which were fixed before any threshold was chosen.
+        Thresholds were chosen on the {len(first)} runs of the first half of the problems, and then the
+        {len(second)} runs of the second half were judged. Two good ones were doubted, of a plate trained on
+        noisy data: its stresses are off by far more than its displacements. So one rule was changed, that
+        shares of terms count where the estimate of the error is rough, not always; {len(fresh)} runs of the
+        second half from fresh seeds were listed after that, and run. The error is the largest of the relative
+        L2 errors of the outputs, a pressure up to its mean, against the solution that is meant. Runs with a
+        wrong equation or a missing condition, and spurious ones, have {READINGS} held-out readings of that
+        solution, off by {100 * NOISE:.0f} % of its spread; those trained on noisy data have {READINGS}, off
+        by {100 * TRAINING_NOISE:.0f} %, as their training data are. The verdict knows the noise.""",
+        "\n".join(
+            [
+                "| | bound | fresh seeds | second half | as first judged | first half |",
+                "|---|---|---|---|---|---|",
+                f"| errors above 10 %, not called converged | at least 95 % | {_side(looks, 0)} |",
+                f"| errors below 1 %, called anything else | at most 5 % | {_side(looks, 1)} |",
+            ]
+        ),
+        "## By kind, second half and fresh seeds",
+        "How many runs have which error, how many are called what, and how many of these are wrong.",
+        "\n".join(
+            [
+                f"| {' | '.join(columns)} |",
+                f"|{'---|' * len(columns)}",
+                *(_by_kind(kind, part) for kind, part in kinds.items()),
+            ]
+        ),
+        "## Without readings, second half and fresh seeds",
+        """Another solution of the same equation, and the solution of another equation, meet all that is asked
+        of them: only readings tell. A missing condition shows where it leaves the field open. Of runs with
+        an error above 10 % these are not called converged; no bound is set.""",
+        "\n".join(
+            [
+                "| kind | without readings | with readings of unknown noise | of known noise |",
+                "|---|---|---|---|",
+                *(_without(kind, kinds[kind]) for kind in UNSEEN),
+            ]
+        ),
+        "## The estimated error",
+        f"""In {len(known)} of these runs the equation is the right one and the true error is
+        between 0.1 % and ten times the solution. The estimate is within a factor of two in {near} of them
+        ({100 * near / len(known):.0f} %); its ratio to the true error is {np.median(ratios):.2f} in the
+        median, and in nine of ten between {np.quantile(ratios, 0.05):.2f} and
+        {np.quantile(ratios, 0.95):.2f}. A verdict takes {np.median(seconds):.1f} CPU seconds in the median
+        and {max(seconds):.1f} at most.""",
+    ]
+    page = "\n\n".join(part if part[0] in "|#" else fill(" ".join(part.split()), 110) for part in parts)
+    return page + "\n", looks[0][2]
+
+
+def _side(looks: list[Any], number: int) -> str:
+    return " | ".join(look[number] for look in looks)
+
+
+def _by_kind(kind: str, rows: list[dict[str, Any]]) -> str:
+    errors, words = [worst(row) for row in rows], [word(row) for row in rows]
+    cells = [
+        kind,
+        len(rows),
+        sum(e < 0.01 for e in errors),
+        sum(0.01 <= e <= 0.1 for e in errors),
+        sum(e > 0.1 for e in errors),
+        *(words.count(name) for name in ("converged", "suspicious", "not converged")),
+        sum(e > 0.1 and w == "converged" for e, w in zip(errors, words, strict=True)),
+        sum(e < 0.01 and w != "converged" for e, w in zip(errors, words, strict=True)),
+    ]
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def _without(kind: str, rows: list[dict[str, Any]]) -> str:
+    ways = ({"with_readings": False}, {"noise": False}, {})
+    return f"| {kind} | {' | '.join(rates(rows, **way)[0] for way in ways)} |"
+
+
+def trained(run: Run, folder: Path) -> tuple[nn.Module, float]:
+    """The network of a run and the CPU seconds of its training, from the folder if it is there."""
+    path = folder / f"{'-'.join(map(str, run))}.pickle".replace(" ", "_")
+    if not path.exists():
+        start = time.process_time()
+        net = train(run)
+        files.write_bytes(path, pickle.dumps((net, time.process_time() - start)))
+    return pickle.loads(path.read_bytes())
+
+
+def train(run: Run) -> nn.Module:
+    """One training, as its kind wants it."""
+    problem, options = run.given, dict[str, Any]()
+    if run.kind == "noisy data":
+        noise = spread(run.true) * TRAINING_NOISE
+        options["training_data"] = readings(run.true, TRAINING, noise, run.seed)
+        options["likelihood"] = gb.Likelihood(
+            data=dict(zip(problem.names.outputs, noise.tolist(), strict=True))
+        )
+    elif run.kind == "good" and run.problem == "AllenCahn2D":  # which only readings make unique
+        options["training_data"] = readings(run.true, 20, torch.zeros(1), run.seed)
+    elif run.kind == "spurious" and hasattr(problem, "another"):
+        x = problem.domain.quasi(40, seed=run.seed, dtype=torch.float64)
+        options["training_data"] = gb.Observations(x, problem.another(x, run.seed))  # type: ignore[attr-defined]
+    elif run.kind == "badly scaled":
+        options["likelihood"] = badly_scaled(run)
+    widths = [16, 16] if problem.domain.d == 1 else [24, 24]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            net = gb.mlp(problem, widths, seed=run.seed)
+            fitted = gb.fit(
+                problem, net, recipe=RECIPES[run.recipe], seed=run.seed, progress=False, **options
+            )
+        except gb.TrainingDiverged as error:
+            fitted = error.fitted
+    return fitted.net
+
+
+def badly_scaled(run: Run) -> gb.Likelihood:
+    """Scales for fields of size 1: equation or conditions a thousand times too loose, or the units wrong."""
+    ones = torch.ones(len(run.true.names.outputs))
+    physics = PHYSICS_SHARE * float(
+        typical_residual(run.true, run.true.misses, None, ones).square().mean().sqrt()
+    )
+    loose = 1.0 if "1000" in run.problem else 1000.0
+    first = run.seed % 2 == 0
+    return gb.Likelihood(
+        data=0.05, physics=physics * (loose if first else 1.0), boundary=0.05 * (1.0 if first else loose)
+    )
+
+
+def spread(problem: gb.Problem) -> Tensor:
+    """How much each output of the solution varies over the domain, (m,)."""
+    return problem.solution(problem.domain.quasi(2000, dtype=torch.float64)).std(dim=0)
+
+
+def readings(problem: gb.Problem, n: int, noise: Tensor, seed: int) -> gb.Observations:
+    """n readings of the solution with noise of its own for each output."""
+    exact = problem.observe(n, seed=seed, dtype=torch.float64)
+    draw = torch.randn(exact.y.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    return gb.Observations(exact.x, exact.y + noise * draw)
+
+
+if __name__ == "__main__":
+    main()

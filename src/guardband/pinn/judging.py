@@ -1,0 +1,167 @@
+"""Judging: the evidence on a trained network, the word for it, and the reasons in sentences.
+
+The thresholds are heuristics: they were chosen on one half of the problems in `results/verdicts.md` and
+measured on the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal, NamedTuple, TypeAlias
+
+Word: TypeAlias = Literal["converged", "not converged", "suspicious"]
+
+ERROR = 0.03
+"""The estimated relative error above which a network has not converged."""
+
+EQUATION = 0.1
+"""The share of its own terms above which an equation is not met, where the estimate of the error is rough."""
+
+CONDITION = 0.1
+"""The same of a condition, as a share of what it compares."""
+
+LOOSE = 1e3
+"""How far a field may change, relatively, for misses that change by 1, before something is left open."""
+
+HELD_OUT = 0.03
+"""The share of a field by which held-out readings may be missed, beyond what their noise explains."""
+
+UNKNOWN = 0.1
+"""The same where their noise is not known, and is a part of it."""
+
+ROUGH = 0.5
+"""The share of misses left unexplained above which an estimate is called rough."""
+
+DEVIATIONS = 3.0
+"""Standard deviations that the root mean square of held-out misses may be above the noise."""
+
+
+class HeldOut(NamedTuple):
+    """Held-out readings of one output: how far off the network is there, and what of that is noise."""
+
+    miss: float
+    """The root mean square."""
+    noise: float | None
+    """Its standard deviation, if it is known."""
+    size: float
+    """The root mean square of the readings."""
+    n: int
+
+    @property
+    def excess(self) -> float:
+        """What the noise does not explain, as a share of the size; 0 where it may be chance."""
+        noise = self.noise or 0.0
+        if self.miss <= noise * (1 + DEVIATIONS / math.sqrt(2 * self.n)):
+            return 0.0
+        return math.sqrt(self.miss**2 - noise**2) / self.size if self.size else math.inf
+
+    @property
+    def missed(self) -> bool:
+        """Whether that is more than a network that has converged is off."""
+        return not self.excess <= (UNKNOWN if self.noise is None else HELD_OUT)
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Whether a network has converged, in a word, with the evidence; made by `gb.verdict`.
+
+    >>> import guardband as gb
+    >>> problem = gb.problems.Poisson1D()
+    >>> found = gb.verdict(problem, gb.mlp(problem, [8]))
+    >>> found.word, found.error["u"] > 0.5
+    ('not converged', True)
+    """
+
+    word: Word
+    reasons: tuple[str, ...]
+    """The evidence in sentences."""
+    equations: Mapping[str, float]
+    """How far each equation is missed, root mean squares, as a share of its own terms."""
+    conditions: Mapping[str, float]
+    """How far each condition is missed, as a share of the size of what it compares over the domain."""
+    error: Mapping[str, float]
+    """The estimated relative error of each output."""
+    unexplained: float = 0.0
+    """The share of the misses that the estimate cannot explain; it is raised accordingly."""
+    loose: float = 0.0
+    """How far the field could change, relatively, for misses that change by 1."""
+    held_out: Mapping[str, HeldOut] = field(default_factory=dict[str, HeldOut])
+    """How far held-out readings of each output are missed."""
+    trend: float | None = None
+    """By which factor the loss fell over the last third of a training, if it is known."""
+    spread: Mapping[str, float] | None = None
+    """How far restarts are from each other in each output, relatively, if there were any."""
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.word}:", *(f"- {reason}" for reason in self.reasons)])
+
+
+def judged(evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None) -> Verdict:
+    """The same evidence with readings, the word for all of it, and the reasons."""
+    found = replace(evidence, held_out=evidence.held_out if held_out is None else held_out)
+    bounds = ((found.error, ERROR), (found.equations, EQUATION), (found.conditions, CONDITION))
+    error, equations, conditions = (
+        all(number <= bound for number in numbers.values())
+        for numbers, bound in bounds  # which NaN is not
+    )
+    met = error and (found.unexplained <= ROUGH or (equations and conditions))
+    missed = any(part.missed for part in found.held_out.values())
+    word: Word = "not converged"
+    if met:
+        word = "suspicious" if missed or found.loose > LOOSE else "converged"
+    return replace(found, word=word, reasons=(*_about_misses(found), *_about_doubts(found, met and missed)))
+
+
+def _about_misses(found: Verdict) -> list[str]:
+    said = [f"{name} is off by about {_percent(error)}" for name, error in found.error.items()]
+    rough = found.unexplained > ROUGH
+    return [
+        f"As an estimate, {', '.join(said)}: what would have to be added to meet equation and conditions.",
+        *(
+            [f"This explains {_percent(1 - found.unexplained)} of the misses, so it is rough."]
+            if rough
+            else []
+        ),
+        *(
+            f"The equation `{name}` is missed by {_percent(miss)} of its own terms."
+            for name, miss in found.equations.items()
+        ),
+        *(
+            f"The condition `{name}` is missed by {_percent(miss)} of what it compares."
+            for name, miss in found.conditions.items()
+        ),
+    ]
+
+
+def _about_doubts(found: Verdict, suspicious: bool) -> list[str]:
+    said = list[str]()
+    if found.loose > LOOSE:
+        said.append(
+            "Equation and conditions leave the field open: it could change by as much as it is, and they "
+            f"would change by {1 / found.loose:.0e} of their terms. A condition may be missing."
+        )
+    for name, part in found.held_out.items():
+        share = part.miss / part.size if part.size else math.inf
+        noise = (
+            "whose noise is not known"
+            if part.noise is None
+            else f"{part.miss / part.noise:.2g} times their noise"
+        )
+        said.append(f"Held-out readings of {name} are missed by {_percent(share)}, {noise}.")
+    if suspicious:
+        said.append(
+            "Equation and conditions are met and the readings are not: this is another solution, or the "
+            "equation, a condition or the readings are wrong."
+        )
+    return said
+
+
+def _percent(share: float) -> str:
+    """A share in words that a person reads: 12 %, less than 0.001 %, 30 times."""
+    if not share < 10:
+        return "something infinite" if not math.isfinite(share) else f"{share:.0f} times its size"
+    if share < 1e-5:
+        return "less than 0.001 %"
+    return f"{100 * share:.2g} %" if share < 1 else f"{100 * share:.0f} %"

@@ -1,0 +1,180 @@
+"""The verdict: whether a trained network has converged, and the evidence.
+
+All of it is found at points that the network was not trained on. Misses of equations are held against the
+equations' own terms, those of conditions against what they compare, and both are turned into an estimate of
+the error: what would have to be added to the network to remove them. Only readings can tell a solution from
+another one, and the right equation from a wrong one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from numbers import Real
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from guardband.arrays import to_torch
+from guardband.models import evaluating
+from guardband.pinn.correction import Correction, correction
+from guardband.pinn.evidence import Looked, look, relative
+from guardband.pinn.given import measured
+from guardband.pinn.judging import HeldOut, Verdict, judged
+from guardband.pinn.titles import Titles, titles_of
+from guardband.pinn.windows import Joined, Windowed
+from guardband.problems import Problem
+from guardband.problems.base import as_problem
+from guardband.values import Observations
+
+SEED = 2**40
+"""Seeds of points begin here, far from those of trainings."""
+
+
+def verdict(
+    problem: Problem,
+    model: Callable[[Tensor], Tensor] | nn.Module | Any,
+    held_out: Observations | None = None,
+    *,
+    noise: float | Mapping[str, float] | None = None,
+    seed: int = 0,
+) -> Verdict:
+    """Whether a network has converged, at points that it was not trained on; a heuristic with its evidence.
+
+    `model` is any torch module or function that can be differentiated, a `Fitted`, or what holds its network
+    as `.net`. `held_out` are readings that were not used in training, `noise` their standard deviation: one,
+    or one for each output by name, or None if it is not known.
+
+    The word is *not converged* where equation and conditions are not met, or stand for a large error;
+    *suspicious* where they are met and the readings are not, which is another solution or the wrong equation,
+    and where equation and conditions leave the field open. It takes about a second.
+
+    >>> import guardband as gb
+    >>> problem = gb.problems.Poisson1D()
+    >>> print(gb.verdict(problem, problem.solution).word)
+    converged
+    >>> print(gb.verdict(problem, lambda x: 0.9 * problem.solution(x)))
+    not converged:
+    - As an estimate, u is off by about 10 %: what would have to be added to meet equation and conditions.
+    - The equation `equation` is missed by 5.3 % of its own terms.
+    - The condition `Dirichlet` is missed by less than 0.001 % of what it compares.
+    """
+    net = _network(model)
+    problem = _asked(as_problem(problem), net.model)
+    readings = _readings(problem, held_out)
+    noises = _noises(problem, noise)
+    with torch.inference_mode(False), torch.enable_grad(), evaluating(net):
+        like = next(net.parameters(), torch.zeros(0, dtype=torch.float64))
+        titles = titles_of(problem, net, _checked(problem, net, like))
+        points = 1500 if problem.domain.d > 1 and len(problem.names.outputs) == 1 else 1024
+        looked = look(problem, net, SEED + 2 * seed, points, 128)
+        if not looked.finite():
+            return _not_finite(problem, titles, looked)
+        found = correction(problem, net.model, looked, look(problem, net, SEED + 2 * seed + 1, 512, 64))
+        missed = {} if readings is None else _missed(problem, net, readings, noises)
+    return judged(_evidence(problem, titles, looked, found), missed)
+
+
+class _Plain(nn.Module):
+    """Any model as a module that meets no condition by construction, so that all of them are looked at."""
+
+    def __init__(self, model: Any) -> None:
+        super().__init__()
+        self.model: Any = model
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.model(x)
+
+
+def _network(model: Any) -> _Plain:
+    """What is to be judged, as a module."""
+    inner = None if isinstance(model, nn.Module) else getattr(model, "net", None)
+    found: Any = inner if isinstance(inner, nn.Module) else model
+    if isinstance(model, Problem):
+        raise TypeError("The problem comes first, then the network: gb.verdict(problem, net).")
+    if not callable(found) or isinstance(found, type):
+        raise TypeError(
+            f"`model` should be a torch module, a Fitted or a function of points (n, d), got {model!r:.80}."
+        )
+    return _Plain(found)
+
+
+def _asked(problem: Problem, model: Any) -> Problem:
+    """The problem; of a network for each window of time also that the windows meet."""
+    borders = tuple(model.borders.tolist()) if isinstance(model, Windowed) else ()
+    return Joined(problem, borders) if borders else problem
+
+
+def _checked(problem: Problem, net: nn.Module, like: Tensor) -> Tensor:
+    """A few points for the network, which should return a column for each output there."""
+    x = problem.domain.uniform(4, seed=0, dtype=torch.float64).to(like)
+    found, outputs = net(x), problem.names.outputs
+    if not isinstance(found, Tensor) or found.shape != (4, len(outputs)):
+        said = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(
+            f"`model` should return (n, {len(outputs)}) at points (n, {problem.domain.d}), a column for each "
+            f"of {', '.join(outputs)}, and returned {said} at 4 points."
+        )
+    return x
+
+
+def _readings(problem: Problem, held_out: object) -> Observations | None:
+    if held_out is not None and not isinstance(held_out, Observations):
+        raise TypeError(f"`held_out` should be gb.Observations(x, y), or None, got {held_out!r:.80}.")
+    return measured(problem, held_out)
+
+
+def _noises(problem: Problem, noise: Any) -> dict[str, float | None]:
+    """The noise of each output, None where it is not known."""
+    outputs = problem.names.outputs
+    found = dict(noise) if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
+    for output, number in found.items():
+        if output not in outputs:
+            raise ValueError(
+                f"`noise` should be by output ({', '.join(outputs)}), got one of {output!r:.80}."
+            )
+        if number is not None and not (isinstance(number, Real) and 0 < float(number) < math.inf):
+            raise ValueError(f"`noise` should be a positive standard deviation, or None, got {number!r:.80}.")
+    return found
+
+
+def _missed(
+    problem: Problem, net: nn.Module, readings: Observations, noises: Mapping[str, float | None]
+) -> dict[str, HeldOut]:
+    """How far readings are missed, of each output that was measured."""
+    x, y = (to_torch(part).double().cpu() for part in readings)
+    miss, found = problem.field(net, x).value.detach().to(y) - y, dict[str, HeldOut]()
+    for j, output in enumerate(problem.names.outputs):
+        known = ~y[:, j].isnan()
+        if bool(known.any()):
+            off, size = (float(part[known, j].square().mean().sqrt()) for part in (miss, y))
+            found[output] = HeldOut(off, noises.get(output), size, int(known.sum()))
+    return found
+
+
+def _not_finite(problem: Problem, titles: Titles, looked: Looked) -> Verdict:
+    bad = (~looked.parts[0].linear.misses.isfinite()).any(dim=1)
+    where = f"at {int(bad.sum())} of {len(bad)} points" if bool(bad.any()) else "where conditions hold"
+    reason = f"The network, or what the equation makes of it, is not finite {where}."
+    equations, conditions, error = (
+        dict.fromkeys(names, math.nan)
+        for names in (titles.equations, titles.conditions, problem.names.outputs)
+    )
+    return Verdict("not converged", (reason,), equations, conditions, error)
+
+
+def _evidence(problem: Problem, titles: Titles, looked: Looked, found: Correction) -> Verdict:
+    """All that equation and conditions say, before it is judged."""
+    scales = looked.scales()
+    shares = [relative(part.linear.misses, scale) for part, scale in zip(looked.parts, scales, strict=True)]
+    columns = shares[0].split(list(titles.equations.values()))
+    return Verdict(
+        "converged",
+        (),
+        {name: float(part.max()) for name, part in zip(titles.equations, columns, strict=True)},
+        {name: float(part.max()) for name, part in zip(titles.conditions, shares[1:], strict=True)},
+        dict(zip(problem.names.outputs, found.error, strict=True)),
+        found.left,
+        found.loose,
+    )
