@@ -302,8 +302,8 @@ def verdicts(rows: list[dict[str, Any]]) -> Iterator[str]:
     judged = [(max(row["error"].values()), row["verdict"] == "converged") for row in rows if "verdict" in row]
     wrong, right = ([ok for e, ok in judged if e > 0.1], [ok for e, ok in judged if e < 0.01])
     yield ""
-    yield f"Of {len(wrong)} runs by guardband with an error above 10 % the verdict called {sum(wrong)} converged,"
-    yield f"and of {len(right)} below 1 % it called {len(right) - sum(right)} something else."
+    yield f"Of {len(wrong)} runs by guardband with an error above 10 % the verdict called {sum(wrong)}"
+    yield f"converged, and of {len(right)} below 1 % it called {len(right) - sum(right)} something else."
 
 
 def examples(rows: list[dict[str, Any]]) -> Iterator[str]:
