@@ -30,6 +30,7 @@ PAGES = {
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
+    "records.md": ("Records", "accuracy after so many CPU seconds", "python benchmarks/records.py"),
     "verdicts.md": ("The verdict", "has a training converged?", "python benchmarks/verdicts.py"),
     "catalogue.md": (
         "The catalogue",

@@ -206,7 +206,8 @@ def test_a_step_into_nan_is_not_taken() -> None:
 
 @pytest.mark.parametrize("factor", [1e-6, 1.0, 1e6])
 def test_a_crude_solution_knows_units(factor: float) -> None:
-    assert float(crude_sizes(P.Beam(load=factor))) == pytest.approx(0.0629 * factor, rel=0.2)
+    """As large as at the free end, where the beam moves most."""
+    assert float(crude_sizes(P.Beam(load=factor))) == pytest.approx(0.125 * factor, rel=0.05)
 
 
 @pytest.mark.parametrize("name", [n for n in catalogue.__all__ if n not in ("Advection1D", "LotkaVolterra")])

@@ -254,7 +254,7 @@ def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> Non
 
 
 def test_errors_teach(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"what `gb.calibrate` returned, got int"):
+    with pytest.raises(TypeError, match=r"what `gb.calibrate` or `gb.fit` returned, got int"):
         gb.save(3, tmp_path, overwrite=True)  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match="cannot be read: No such file"):
         gb.load(tmp_path / "nowhere")

@@ -14,7 +14,7 @@ import torch
 from guardband.arrays import ArrayLike, copy, finite, kind_of, rows, to_numpy
 from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Split
 from guardband.conformal.base import Groups
-from guardband.conformal.calibrated import ask, name_of, on_scores
+from guardband.conformal.calibrated import WATCHED, ask, held_out_of, name_of, on_scores
 from guardband.conformal.rank import Level
 from guardband.frames import Columns, in_order, is_frame, take
 from guardband.leaks import refuse_leaks
@@ -217,7 +217,8 @@ def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, O
             kind = type(predictor.training_data).__name__
             raise TypeError(f"`training_data` should be gb.Observations(x, y), got {kind}.")
         used["training"] = predictor.training_data
-    return used
+    watched = held_out_of(predictor)
+    return used if watched is None else used | {WATCHED: watched}
 
 
 def _refuse_other_columns(used: Mapping[str, Observations], columns: Columns | None) -> None:

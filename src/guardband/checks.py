@@ -13,6 +13,7 @@ from guardband.conformal.rank import Level, exact
 from guardband.extrapolation import energy_test, extrapolates
 from guardband.frames import Columns, is_frame, numbers
 from guardband.leaks import find_copies
+from guardband.values import Predictor
 
 SIGNIFICANT = 0.01
 """Below this p-value calibration points and queries are said to come from different places."""
@@ -106,11 +107,23 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
     return Findings(tuple(_findings(calibrated, queries, level, np.random.default_rng(seed))))
 
 
+def _training(calibrated: Calibrated) -> Iterator[Finding]:
+    """A word on a training that has not converged: the band around it holds, and is wider than it need be."""
+    predictor = getattr(calibrated, "predictor", None)
+    for one in predictor.held() if isinstance(predictor, Predictor) else []:
+        if getattr(one, "problem", None) is not None and hasattr(type(one), "verdict"):
+            found = one.verdict
+            if found.word != "converged":
+                yield Finding("training", False, f"The training is {found.word}. {' '.join(found.reasons)}")
+            return
+
+
 def _findings(
     calibrated: Calibrated, queries: np.ndarray | None, level: Level, generator: np.random.Generator
 ) -> Iterator[Finding]:
     yield _size(calibrated, level)
     yield _guard(calibrated)
+    yield from _training(calibrated)
     x = None if calibrated.prediction is None else calibrated.prediction.x
     if x is None or queries is None or not len(x):
         text = "The calibration points were not given; their places cannot be checked."

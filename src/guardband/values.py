@@ -253,6 +253,8 @@ class Predictor(ABC):
 
     takes_frames: ClassVar[bool] = False
     training_data: Observations | None = None
+    held_out: Observations | None = None
+    """Readings that its training was watched by, which calibration refuses too."""
 
     @property
     def scope(self) -> str:
@@ -262,10 +264,14 @@ class Predictor(ABC):
     @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called, where what it holds knows: a fitted PINN, or its network."""
-        held = [getattr(self, word, None) for word in ("fitted", "model", "net", "function")]
-        held += list(getattr(self, "members", ()))[:1]
-        known = (getattr(one, "names", None) for one in held)
+        known = (getattr(one, "names", None) for one in self.held())
         return next((names for names in known if isinstance(names, Names)), None)
+
+    def held(self) -> list[Any]:
+        """What it is made of, as far as can be seen: a fitted PINN, a model, a function, its members."""
+        words = ("fitted", "model", "net", "function", "predictor")
+        found = [getattr(self, word, None) for word in words]
+        return [one for one in (*found, *getattr(self, "members", ())) if one is not None]
 
     @abstractmethod
     def __call__(self, x: Array) -> Prediction:

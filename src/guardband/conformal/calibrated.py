@@ -312,6 +312,8 @@ class ScoreCalibrated(Calibrated):
     def used(self) -> Mapping[str, Observations]:
         """What the predictor was trained on, and what the calibrator has learnt from."""
         known, used = _training_data(self.predictor), dict(self.learned.used)
+        watched = held_out_of(self.predictor)
+        used |= {} if watched is None else {WATCHED: watched}
         if known is None:
             return used
         other = used.pop("training", known)
@@ -475,6 +477,20 @@ def _training_data(predictor: Predictor | None) -> Observations | None:
     if known is not None and not isinstance(known, Observations):
         raise TypeError(f"`training_data` should be gb.Observations(x, y), got {type(known).__name__}.")
     return known
+
+
+WATCHED = "early-stopping"
+"""What readings are called that a training was watched by."""
+
+
+def held_out_of(predictor: Predictor | None) -> Observations | None:
+    """The readings that a training was watched by, where a predictor or what it holds knows them."""
+    known = (
+        []
+        if predictor is None
+        else [getattr(one, "held_out", None) for one in (predictor, *predictor.held())]
+    )
+    return next((data for data in known if isinstance(data, Observations)), None)
 
 
 def ask(predictor: Predictor, x: Any) -> Prediction:

@@ -16,7 +16,7 @@ from guardband.problems import Problem
 from guardband.problems.base import conditions_in
 
 
-class Part(NamedTuple):
+class Asked(NamedTuple):
     """All equations, or one condition, at points of their own."""
 
     residual: Residual
@@ -33,7 +33,7 @@ class Looked:
     x: Tensor
     inside: Source
     """Derivatives of the model inside."""
-    parts: tuple[Part, ...]
+    parts: tuple[Asked, ...]
     sizes: Tensor
     """The root mean square of each output, (m,); of a crude solution where it is 0."""
     reach: Tensor
@@ -75,13 +75,13 @@ def look(problem: Problem, model: Callable[[Tensor], Tensor], seed: int, inside:
     domain, names = problem.domain, problem.names
     x = domain.uniform(inside, generator, dtype=torch.float64)
     source = _source(problem, model, x)
-    parts = [Part(problem.misses, x, None, 1, linearize(problem.misses, x, source, names))]
+    parts = [Asked(problem.misses, x, None, 1, linearize(problem.misses, x, source, names))]
     for condition in conditions_in(problem):
         where = condition.points(domain, edge, generator)
         points, normals = where.points.double(), where.normals.double()
         at_edge, residual, together = _source(problem, model, points), condition.residual, condition.together
         linear = linearize(residual, points, at_edge, names, normals, together)
-        parts.append(Part(residual, points, normals, together, linear))
+        parts.append(Asked(residual, points, normals, together, linear))
     sizes = rms(source(()))
     sizes = torch.where(sizes > 0, sizes, crude_sizes(problem)) if bool((sizes == 0).any()) else sizes
     return Looked(x, source, tuple(parts), sizes, torch.tensor(domain.reach, dtype=torch.float64))

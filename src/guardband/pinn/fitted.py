@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 from torch import Tensor, nn
 
 from guardband.arrays import Array, rows
 from guardband.kept import kept
 from guardband.models import call_model, evaluating
+from guardband.pinn.judging import Verdict, told, trend_of
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.recipe import Recipe
 from guardband.problems import Problem
@@ -41,6 +44,26 @@ class Fitted:
     """The mean squares of data, equation and conditions; over their scales where each name has its own."""
     terms: tuple[dict[str, float], ...] = ()
     """At the steps of the history, the mean square of each equation and condition by its name."""
+    held_out: Observations | None = None
+    """Readings that the training was watched by; calibration refuses them like training rows."""
+    noise: float | Mapping[str, float] | None = None
+    """The standard deviation of their noise, where it was said."""
+    spread: Mapping[str, float] | None = None
+    """How far restarts are from each other in each output, relatively, if there were any."""
+
+    @cached_property
+    def verdict(self) -> Verdict:
+        """Whether it has converged, with the evidence; found when it is first asked, in about a second.
+
+        >>> import guardband as gb
+        >>> problem = gb.problems.Poisson1D()
+        >>> gb.fit(problem, gb.mlp(problem), progress=False).verdict.word
+        'converged'
+        """
+        from guardband.pinn.verdict import verdict
+
+        found = verdict(self.problem, self.net, self.held_out, noise=self.noise)
+        return told(replace(found, trend=trend_of(self.history), spread=self.spread))
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.net.parameters())

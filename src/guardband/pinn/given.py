@@ -80,6 +80,21 @@ def _warn_outside(problem: Problem, data: Observations) -> None:
         )
 
 
+def refuse_copies(training_data: Observations | None, held_out: Observations | None) -> None:
+    """Readings that were trained on are met too well to be held out."""
+    if training_data is None or held_out is None:
+        return
+    trained, watched = (
+        {tuple(row) for row in to_torch(part.x).double().tolist()} for part in (training_data, held_out)
+    )
+    both = len(trained & watched)
+    if both:
+        raise ValueError(
+            f"{both} of {len(watched)} held-out readings are at places of the training data, and should be "
+            "others. gb.partition(observations, train=0.8, choose=0.2) makes both parts."
+        )
+
+
 def inner_of(net: nn.Module) -> nn.Module:
     """The network inside a hard constraint, or the network itself."""
     return net.net if isinstance(net, Constrained) else net

@@ -7,7 +7,7 @@ measured on the other.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -31,11 +31,21 @@ HELD_OUT = 0.03
 UNKNOWN = 0.1
 """The same where their noise is not known, and is a part of it."""
 
+LOOSE_WINDOWS = 1e5
+"""The same of a network for each window of time, each of which can change by itself."""
+
 ROUGH = 0.5
 """The share of misses left unexplained above which an estimate is called rough."""
 
 DEVIATIONS = 3.0
 """Standard deviations that the root mean square of held-out misses may be above the noise."""
+
+
+FALLING = 0.5
+"""A loss that fell to less than this over the last third of a run was still falling."""
+
+SPREAD = 0.03
+"""How far restarts may differ, relatively, before there is doubt."""
 
 
 class HeldOut(NamedTuple):
@@ -98,7 +108,9 @@ class Verdict:
         return "\n".join([f"{self.word}:", *(f"- {reason}" for reason in self.reasons)])
 
 
-def judged(evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None) -> Verdict:
+def judged(
+    evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None, *, loosest: float = LOOSE
+) -> Verdict:
     """The same evidence with readings, the word for all of it, and the reasons."""
     found = replace(evidence, held_out=evidence.held_out if held_out is None else held_out)
     bounds = ((found.error, ERROR), (found.equations, EQUATION), (found.conditions, CONDITION))
@@ -110,20 +122,43 @@ def judged(evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None) -> 
     missed = any(part.missed for part in found.held_out.values())
     word: Word = "not converged"
     if met:
-        word = "suspicious" if missed or found.loose > LOOSE else "converged"
-    return replace(found, word=word, reasons=(*_about_misses(found), *_about_doubts(found, met and missed)))
+        word = "suspicious" if missed or found.loose > loosest else "converged"
+    doubts = _about_doubts(found, met and missed, loosest)
+    return replace(found, word=word, reasons=(*_about_misses(found), *doubts))
+
+
+def told(found: Verdict) -> Verdict:
+    """A verdict with what its training adds to it, the trend and the spread of restarts, in words."""
+    said = list(found.reasons)
+    if found.trend is not None and found.word != "converged":
+        falls = (
+            f"The loss fell by a factor of {1 / max(found.trend, 1e-300):.2g} over the last third of the run"
+        )
+        said.append(
+            f"{falls}: {'more steps may help' if found.trend < FALLING else 'more steps will not help'}."
+        )
+    word = found.word
+    for name, share in (found.spread or {}).items():
+        said.append(f"Restarts differ by {_percent(share)} in {name}.")
+        if word == "converged" and not share <= SPREAD:
+            word = "suspicious"
+            said.append(
+                "Restarts met equation and conditions in different ways: there may be several solutions."
+            )
+    return replace(found, word=word, reasons=tuple(said))
+
+
+def trend_of(history: Sequence[Mapping[str, float]]) -> float | None:
+    """The loss at the end over that at two thirds of a run; None of a run that is too short."""
+    if len(history) < 3:
+        return None
+    before, after = history[2 * len(history) // 3 - 1]["loss"], history[-1]["loss"]
+    return after / before if before > 0 else None
 
 
 def _about_misses(found: Verdict) -> list[str]:
-    said = [f"{name} is off by about {_percent(error)}" for name, error in found.error.items()]
-    rough = found.unexplained > ROUGH
     return [
-        f"As an estimate, {', '.join(said)}: what would have to be added to meet equation and conditions.",
-        *(
-            [f"This explains {_percent(1 - found.unexplained)} of the misses, so it is rough."]
-            if rough
-            else []
-        ),
+        *_about_error(found),
         *(
             f"The equation `{name}` is missed by {_percent(miss)} of its own terms."
             for name, miss in found.equations.items()
@@ -135,9 +170,19 @@ def _about_misses(found: Verdict) -> list[str]:
     ]
 
 
-def _about_doubts(found: Verdict, suspicious: bool) -> list[str]:
+def _about_error(found: Verdict) -> list[str]:
+    if found.unexplained > 0.9:
+        return ["The error could not be estimated: nothing that was tried explains what is missed."]
+    off = [f"{name} is off by about {_percent(error)}" for name, error in found.error.items()]
+    said = f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
+    if found.unexplained <= ROUGH:
+        return [said]
+    return [said, f"This explains {_percent(1 - found.unexplained)} of the misses, so it is rough."]
+
+
+def _about_doubts(found: Verdict, suspicious: bool, loosest: float) -> list[str]:
     said = list[str]()
-    if found.loose > LOOSE:
+    if found.loose > loosest:
         said.append(
             "Equation and conditions leave the field open: it could change by as much as it is, and they "
             f"would change by {1 / found.loose:.0e} of their terms. A condition may be missing."

@@ -76,7 +76,7 @@ class MLP(nn.Module):
         self.register_buffer("reach", torch.ones(sizes[0]))
         for name, part in zip(("matrix", "phase", "wavy"), waves or (None, None, None), strict=True):
             self.register_buffer(name, part)
-        self._initialize()
+        self.initialize()
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs (n, m) at points x (n, d)."""
@@ -129,7 +129,7 @@ class MLP(nn.Module):
         self.reach.copy_(torch.tensor(domain.reach))
 
     @torch.no_grad()
-    def _initialize(self) -> None:
+    def initialize(self) -> None:
         """Xavier-uniform weights with the gain of tanh, biases uniform in +-1 / sqrt(fan in)."""
         for layer in self.linears:
             n_out, n_in = layer.weight.shape

@@ -40,6 +40,8 @@ class Recipe:
 
     `seconds` bounds the whole run, in CPU seconds of its thread. A run notes in `counts` how many steps of
     each kind it made in each window; a recipe that has them makes just these, whatever its other numbers.
+    With `patience` a run ends when held-out readings were not met better for so many rows of its history, and
+    the network that met them best is kept.
 
     `gb.Recipe()` is the recipe of guardband 0.1, `Recipe.automatic(problem)` what `fit` takes by itself.
 
@@ -64,6 +66,7 @@ class Recipe:
     seconds: float | None = field(default=None, metadata={"neutral": None})
     windows: int = field(default=1, metadata={"neutral": 1})
     counts: tuple[Counts, ...] | None = field(default=None, metadata={"neutral": None})
+    patience: int | None = field(default=None, metadata={"neutral": None})
 
     @classmethod
     def automatic(
@@ -105,6 +108,8 @@ class Recipe:
             raise ValueError(f"`newton` should be a number of steps, got {self.newton!r:.80}.")
         if not isinstance(self.windows, Integral) or self.windows < 1:
             raise ValueError(f"`windows` should be a number of windows of time, got {self.windows!r:.80}.")
+        if self.patience is not None and (not isinstance(self.patience, Integral) or self.patience < 1):
+            raise ValueError(f"`patience` should be a number of rows, or None, got {self.patience!r:.80}.")
         if self.counts is not None:
             _check_counts(self.counts, self.windows)
 

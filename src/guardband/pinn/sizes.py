@@ -38,7 +38,7 @@ def crude_sizes(problem: Problem) -> Tensor:
 
     >>> import guardband as gb
     >>> crude_sizes(gb.problems.Beam(load=1000.0))  # u at the free end is 125
-    tensor([59.3620], dtype=torch.float64)
+    tensor([125.0000], dtype=torch.float64)
     """
     fit = _Crude(problem)
     if not bool(fit.misses().isfinite().all()):

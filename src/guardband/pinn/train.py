@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import math
 import os
+import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -18,14 +20,25 @@ from tqdm.auto import tqdm
 from guardband.pinn.checkpoint import damaged, read, write
 from guardband.pinn.derivatives import layers_of
 from guardband.pinn.fitted import Fitted, TrainingDiverged, TrainingInterrupted
-from guardband.pinn.given import check_newton, check_pair, floats_of, inner_of, measured, setting, tensors_of
+from guardband.pinn.given import (
+    check_newton,
+    check_pair,
+    floats_of,
+    inner_of,
+    measured,
+    refuse_copies,
+    setting,
+    tensors_of,
+)
 from guardband.pinn.identity import differences, hash_of, of_network, of_problem, points_in, settings_of
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained
 from guardband.pinn.recipe import AS_LONG_AS_IT_TAKES, Counts, Recipe
+from guardband.pinn.restarts import best_of
 from guardband.pinn.run import Diverged, Run
 from guardband.pinn.scales import sizes_of
 from guardband.pinn.titles import titles_of
+from guardband.pinn.watch import Watch
 from guardband.pinn.windows import Window, Windowed, borders_of, data_in
 from guardband.problems import Problem
 from guardband.values import Observations
@@ -39,8 +52,8 @@ class Moment:
     >>> problem = gb.problems.Poisson1D()
     >>> def enough(now):  # ends the run at a residual below 0.01
     ...     return now.terms["equation"] < 1e-4
-    >>> gb.fit(problem, gb.mlp(problem), callback=enough, progress=False).history[-1]["step"]
-    15.0
+    >>> gb.fit(problem, gb.mlp(problem), callback=enough, progress=False).history[-1]["step"] < 50
+    True
     """
 
     step: int
@@ -62,6 +75,8 @@ def fit(
     likelihood: Likelihood | None = None,
     recipe: Recipe | None = None,
     seed: int = 0,
+    held_out: Observations | Sequence[Observations] | None = None,
+    restarts: int = 1,
     callback: Callable[[Moment], bool | None] | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     compile: bool | None = None,
@@ -76,6 +91,11 @@ def fit(
     Gauss-Newton steps (`Recipe.automatic`); with dropout, on a GPU, beyond 20,000 weights, and for networks
     that are no multilayer perceptron, by Adam and L-BFGS. A `Fitted` in place of the network is trained on,
     from where it ended.
+
+    `held_out` are readings that training does not use: the verdict holds the network against them, and with
+    `Recipe(patience=...)` they end the run. Calibration refuses them like training rows. With `restarts` the
+    network is trained so many times, from other starts, and the one that meets held-out readings best is
+    returned, or without any the one whose estimated error is smallest; how far they differ is in its verdict.
 
     `callback(now)` is called with a `Moment` at each row of the history, and ends the run by returning True.
     With a `checkpoint` file a killed run goes on, bit for bit, when called again in the same way; the file is
@@ -94,13 +114,36 @@ def fit(
     module = net.net if isinstance(net, Fitted) else net
     check_pair(problem, module)
     likelihood = setting(likelihood, Likelihood, "likelihood", "gb.Likelihood(data=...)")
-    data = measured(problem, training_data)
+    if restarts != 1:
+        if checkpoint is not None:
+            raise ValueError(
+                "A checkpoint is of one training. Give each start a `fit` of its own, with its own."
+            )
+
+        def train(start: nn.Module, seed: int) -> Fitted:
+            return fit(
+                problem,
+                start,
+                training_data,
+                likelihood=likelihood,
+                recipe=recipe,
+                seed=seed,
+                held_out=held_out,
+                callback=callback,
+                compile=compile,
+                device=device,
+                dtype=dtype,
+                progress=progress,
+            )
+
+        return best_of(restarts, seed, module, train)
+    data, watched = measured(problem, training_data), measured(problem, held_out)
+    refuse_copies(data, watched)
     wanted = _automatic(problem, module, data, device) if recipe is None else recipe
     chosen = setting(wanted, Recipe, "recipe", "gb.Recipe(steps=...)")
     check_newton(chosen, module)
-    run = _Training(
-        problem, module, data, likelihood, chosen, seed, compile, device, floats_of(dtype), earlier
-    )
+    settings = seed, compile, device, floats_of(dtype)
+    run = _Training(problem, module, data, watched, likelihood, chosen, *settings, earlier)
     path = None if checkpoint is None else Path(checkpoint)
     identity = None if path is None else run.identity()
     if path is not None and os.path.lexists(path):
@@ -122,7 +165,10 @@ def fit(
         raise TrainingInterrupted(said, run.fitted()) from error
     if path is not None:
         path.unlink(missing_ok=True)
-    return run.fitted()
+    fitted = run.fitted()
+    if progress and fitted.verdict.word != "converged":
+        tqdm.write(f"{fitted.verdict}\nMore: fitted.verdict", file=sys.stderr)
+    return fitted
 
 
 MOST_WEIGHTS = 20_000
@@ -157,6 +203,7 @@ class _Training:
         problem: Problem,
         net: nn.Module,
         training_data: Observations | None,
+        held_out: Observations | None,
         likelihood: Likelihood,
         recipe: Recipe,
         seed: int,
@@ -167,6 +214,7 @@ class _Training:
     ) -> None:
         self.began, self.before = time.thread_time(), 0.0
         self.problem, self.training_data, self.given = problem, training_data, likelihood
+        self.held_out, self.watch = held_out, None
         self.recipe, self.seed, self.compile = recipe, seed, compile
         self.first = copy.deepcopy(net).to(device=device, dtype=dtype)
         self.data = tensors_of(problem, training_data, self.first)
@@ -182,11 +230,18 @@ class _Training:
         """Train, with a look at every row of the history."""
         while True:
             try:
-                yield from map(self._moment, self.run)
+                for row in self.run:
+                    yield self._moment(row)
+                    if self.over:
+                        self.stopped = True
+                        break
             except Diverged as error:
                 raise TrainingDiverged(self._cure(error), self.fitted()) from error
             if len(self.nets) + 1 == self.windows:
                 return
+            self.run.net.to(self.run.own)
+            if self.watch is not None:
+                self.watch.restore(self.run.net)
             self.since += self.run.step
             self.nets.append(self.run.net)
             self.counts.append(self.run.counts)
@@ -206,6 +261,11 @@ class _Training:
             return sum(map(sum, recipe.counts))
         return None if recipe.newton >= AS_LONG_AS_IT_TAKES else each * recipe.windows
 
+    @property
+    def over(self) -> bool:
+        """Whether held-out readings have not been met better for long enough."""
+        return self.watch is not None and self.watch.over
+
     def spent(self) -> float:
         """CPU seconds of this thread, and of runs that were broken off."""
         return self.before + time.thread_time() - self.began
@@ -216,6 +276,8 @@ class _Training:
         problem = self.problem if recipe.windows == 1 else self._window(k)
         data = self.training_data if recipe.windows == 1 else data_in(self.training_data, problem.domain)
         net = placed(self._start(k), problem)
+        watched = self.held_out if recipe.windows == 1 else data_in(self.held_out, problem.domain)
+        self.watch = None if watched is None else Watch(problem, net, watched, recipe.patience)
         counts = None if recipe.counts is None else recipe.counts[k]
         until = None if recipe.counts is not None else self._until(k)
         settings = self.given, recipe, self.seed + k, self.compile, counts
@@ -243,8 +305,10 @@ class _Training:
 
     def _moment(self, row: dict[str, float]) -> Moment:
         step = {"step": row["step"] + self.since}
+        if self.watch is not None:
+            step["held_out"] = self.watch.look(self.run.net)
         self.history.append(row | step)
-        self.terms.append(self.run.terms[-1] | step)
+        self.terms.append(self.run.terms[-1] | {"step": step["step"]})
         return Moment(self.step, self.history[-1], self.terms[-1], self.run.net, self.spent())
 
     def _cure(self, error: Diverged) -> str:
@@ -259,13 +323,17 @@ class _Training:
     def fitted(self) -> Fitted:
         """The result so far."""
         nets = [copy.deepcopy(net).to(self.run.own).eval() for net in (*self.nets, self.run.net)]
+        if self.watch is not None:
+            self.watch.restore(nets[-1])
         net = nets[0] if self.recipe.windows == 1 else Windowed(nets, self.borders[1 : len(nets)]).eval()
         budget = self.recipe.seconds is not None or self.stopped
         counts = (*self.counts, self.run.counts) if budget else self.recipe.counts
         recipe = replace(self.recipe, counts=counts)
         likelihood = self.run.loss.likelihood if self.recipe.windows == 1 else self._whole(nets[0])
         told = list(self.history), tuple(self.terms)
-        return Fitted(net, self.problem, self.training_data, likelihood, recipe, *told)
+        noise = self.given.data if isinstance(self.given.data, Real | Mapping) else None
+        watched = self.held_out, noise
+        return Fitted(net, self.problem, self.training_data, likelihood, recipe, *told, *watched)
 
     def _whole(self, net: nn.Module) -> Likelihood:
         """The likelihood of all times."""
@@ -277,6 +345,7 @@ class _Training:
         net = placed(self.first, self.problem)
         return {
             "data": hash_of(*self.data),
+            "held-out readings": hash_of(*tensors_of(self.problem, self.held_out, self.first)),
             "network": of_network(net, self.problem.domain),
             "problem": of_problem(self.problem, net),
             "recipe": settings_of(self.recipe),
@@ -300,6 +369,7 @@ class _Training:
             "spent": self.spent(),
             "until": self.run.until,
             "run": self.run.state(),
+            "watch": None if self.watch is None else self.watch.state(),
         }
 
     def load(self, state: Any, identity: dict[str, Any] | None, path: Path) -> None:
@@ -331,6 +401,8 @@ class _Training:
             self.run = self._begin()
         self.run.load(state["run"])
         self.run.until = state["until"]
+        if self.watch is not None:
+            self.watch.load(state["watch"])
 
 
 def placed(net: nn.Module, problem: Problem) -> nn.Module:

@@ -21,7 +21,7 @@ from guardband.models import evaluating
 from guardband.pinn.correction import Correction, correction
 from guardband.pinn.evidence import Looked, look, relative
 from guardband.pinn.given import measured
-from guardband.pinn.judging import HeldOut, Verdict, judged
+from guardband.pinn.judging import LOOSE, LOOSE_WINDOWS, HeldOut, Verdict, judged
 from guardband.pinn.titles import Titles, titles_of
 from guardband.pinn.windows import Joined, Windowed
 from guardband.problems import Problem
@@ -60,8 +60,9 @@ def verdict(
     - The equation `equation` is missed by 5.3 % of its own terms.
     - The condition `Dirichlet` is missed by less than 0.001 % of what it compares.
     """
+    problem = as_problem(problem)
     net = _network(model)
-    problem = _asked(as_problem(problem), net.model)
+    problem = _asked(problem, net.model)
     readings = _readings(problem, held_out)
     noises = _noises(problem, noise)
     with torch.inference_mode(False), torch.enable_grad(), evaluating(net):
@@ -73,10 +74,11 @@ def verdict(
             return _not_finite(problem, titles, looked)
         found = correction(problem, net.model, looked, look(problem, net, SEED + 2 * seed + 1, 512, 64))
         missed = {} if readings is None else _missed(problem, net, readings, noises)
-    return judged(_evidence(problem, titles, looked, found), missed)
+    loosest = LOOSE_WINDOWS if isinstance(problem, Joined) else LOOSE
+    return judged(_evidence(problem, titles, looked, found), missed, loosest=loosest)
 
 
-class _Plain(nn.Module):
+class _Judged(nn.Module):
     """Any model as a module that meets no condition by construction, so that all of them are looked at."""
 
     def __init__(self, model: Any) -> None:
@@ -87,7 +89,7 @@ class _Plain(nn.Module):
         return self.model(x)
 
 
-def _network(model: Any) -> _Plain:
+def _network(model: Any) -> _Judged:
     """What is to be judged, as a module."""
     inner = None if isinstance(model, nn.Module) else getattr(model, "net", None)
     found: Any = inner if isinstance(inner, nn.Module) else model
@@ -97,7 +99,7 @@ def _network(model: Any) -> _Plain:
         raise TypeError(
             f"`model` should be a torch module, a Fitted or a function of points (n, d), got {model!r:.80}."
         )
-    return _Plain(found)
+    return _Judged(found)
 
 
 def _asked(problem: Problem, model: Any) -> Problem:

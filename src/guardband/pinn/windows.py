@@ -27,7 +27,7 @@ class Windowed(nn.Module):
     >>> early, late = gb.mlp(2, [4], seed=0), gb.mlp(2, [4], seed=1)
     >>> net = gb.pinn.Windowed([early, late], [0.5])
     >>> x = torch.tensor([[0.1, 0.2], [0.1, 0.7]])
-    >>> bool((net(x) == torch.cat([early(x[:1]), late(x[1:])])).all())
+    >>> torch.allclose(net(x), torch.cat([early(x[:1]), late(x[1:])]))
     True
     """
 

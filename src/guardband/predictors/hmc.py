@@ -79,6 +79,7 @@ class HMC(StackedWeights):
         weights = torch.stack([chain["theta"] for chain in chains])
         net = potential.net
         super().__init__(net, named(net, weights.flatten(0, 1)), fitted.training_data)
+        self.held_out = fitted.held_out
         probes = fitted.problem.domain.quasi(PROBES, seed=seed, dtype=torch.float32)
         outputs = self.outputs(probes)[..., 0].reshape(len(chains), draws, PROBES)
         self.diagnostics: Diagnostics = Diagnostics(

@@ -1,0 +1,174 @@
+"""Held-out readings, restarts, and the verdict of a training."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import guardband as gb
+from guardband.pinn import Moment
+from guardband.pinn.judging import told, trend_of
+from guardband.pinn.restarts import restarted
+
+PROBLEM = gb.problems.Poisson1D()
+NEWTON = gb.Recipe.by_newton(30)
+
+
+def readings(n: int, seed: int, noise: float = 0.05) -> gb.Observations:
+    return PROBLEM.observe(n, noise=noise, seed=seed, dtype=torch.float64)
+
+
+def test_held_out_readings_are_kept_and_refused_later() -> None:
+    train, held, fresh = (readings(n, seed) for n, seed in ((40, 0), (30, 1), (60, 2)))
+    fitted = gb.fit(PROBLEM, gb.mlp(1, [8]), train, held_out=held, recipe=NEWTON, progress=False)
+    assert fitted.held_out is held and all("held_out" in row for row in fitted.history)
+    assert fitted.history[-1]["held_out"] == pytest.approx(0.05**2, rel=0.8)
+    for predictor in (fitted, gb.predictors.Distance(fitted), gb.predictors.LastLayerLaplace(fitted)):
+        with pytest.raises(ValueError, match="early-stopping"):
+            gb.calibrate(predictor, held.x, held.y)
+    calibrated = gb.calibrate(fitted, fresh.x, fresh.y)
+    with pytest.warns(UserWarning, match="early-stopping"):
+        gb.evaluate(calibrated, held.x, held.y)
+    assert len(gb.predictors.Distance(fitted).x_train) == 40  # type: ignore[arg-type]
+
+
+def test_readings_that_are_trained_on_are_not_held_out() -> None:
+    data = readings(20, 0)
+    with pytest.raises(ValueError, match="20 of 20 held-out readings are at places of the training data"):
+        gb.fit(PROBLEM, gb.mlp(1, [4]), data, held_out=data, progress=False)
+
+
+def test_patience_ends_a_run_and_keeps_the_best() -> None:
+    """Without the equation a network of many weights follows the noise of few readings."""
+
+    @dataclass(frozen=True)
+    class Free(gb.Problem):
+        domain = gb.Segment(0, 1)
+
+        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+            return 1e-9 * u.value
+
+    likelihood = gb.Likelihood(data=0.1, physics=1.0)
+    train, held = readings(12, 3, 0.3), readings(40, 4, 0.01)
+    recipe = gb.Recipe(steps=0, finish=0, newton=400, patience=4)
+    settings = {"held_out": held, "likelihood": likelihood, "progress": False}
+    fitted = gb.fit(Free(), gb.mlp(1, [24, 24]), train, recipe=recipe, **settings)  # type: ignore[arg-type]
+    missed = [row["held_out"] for row in fitted.history]
+    assert len(missed) - 1 - int(np.argmin(missed)) == 4
+    off = np.asarray(fitted(held.x)) - np.asarray(held.y)
+    assert float((off**2).mean()) == pytest.approx(min(missed), rel=1e-4)
+    assert fitted.recipe.counts == ((0, int(fitted.history[-1]["step"]), 0),)
+    with pytest.raises(ValueError, match="`patience` should be a number of rows"):
+        gb.Recipe(patience=0)
+
+
+def test_a_killed_run_remembers_the_best(tmp_path: Path) -> None:
+    recipe = gb.Recipe(steps=0, finish=0, newton=40, patience=3)
+    train, held = readings(15, 3, 0.3), readings(20, 4)
+
+    def run(callback: object = None, checkpoint: Path | None = None) -> gb.Fitted:
+        net, settings = gb.mlp(1, [12]), {"callback": callback, "checkpoint": checkpoint}
+        return gb.fit(PROBLEM, net, train, held_out=held, recipe=recipe, progress=False, **settings)  # type: ignore[arg-type]
+
+    def kill(now: Moment) -> None:
+        if now.step >= 15:
+            raise KeyboardInterrupt
+
+    whole, path = run(), tmp_path / "run"
+    with pytest.raises(gb.TrainingInterrupted):
+        run(kill, path)
+    again = run(checkpoint=path)
+    assert again.history == whole.history
+    for mine, other in zip(again.net.parameters(), whole.net.parameters(), strict=True):
+        assert torch.equal(mine, other)
+
+
+def test_restarts_are_ranked_and_their_spread_is_told() -> None:
+    starts: list[float] = []
+
+    def look(now: Moment) -> None:
+        if now.step == 5:
+            starts.append(now.row["loss"])
+
+    fitted = gb.fit(PROBLEM, gb.mlp(PROBLEM), recipe=NEWTON, restarts=3, callback=look, progress=False)
+    assert len({*starts}) == 3
+    assert fitted.spread is not None and fitted.spread["u"] < 1e-3
+    assert fitted.verdict.spread == fitted.spread and fitted.verdict.word == "converged"
+    assert fitted.verdict.reasons[-1].startswith("Restarts differ by")
+    for wrong in (0, -1, 1.5):
+        with pytest.raises(ValueError, match="`restarts` should be a number of trainings"):
+            gb.fit(PROBLEM, gb.mlp(1, [4]), restarts=wrong, progress=False)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="A checkpoint is of one training"):
+        gb.fit(PROBLEM, gb.mlp(1, [4]), restarts=2, checkpoint="x", progress=False)
+
+
+def test_a_restart_has_other_weights_of_the_same_size() -> None:
+    for net in (gb.mlp(PROBLEM), nn.Sequential(nn.Linear(1, 9), nn.Tanh(), nn.Linear(9, 1))):
+        other = restarted(net, 7)
+        for mine, theirs in zip(net.parameters(), other.parameters(), strict=True):
+            assert mine.numel() == 1 or not torch.equal(mine, theirs)
+            assert float(mine.detach().norm()) == pytest.approx(float(theirs.detach().norm()), rel=1e-5)
+
+    class Own(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.weight = nn.Parameter(torch.ones(1))
+
+    with pytest.raises(ValueError, match="Some weights of this Own cannot be drawn anew"):
+        restarted(Own(), 1)
+
+
+def test_the_verdict_of_a_training() -> None:
+    good = gb.fit(PROBLEM, gb.mlp(PROBLEM), recipe=NEWTON, progress=False)
+    assert good.verdict.word == "converged" and good.verdict is good.verdict
+    beam = gb.problems.Beam()
+    starved = gb.fit(beam, gb.mlp(beam), recipe=gb.Recipe(steps=150, finish=0), progress=False)
+    assert starved.verdict.word == "not converged" and starved.verdict.trend is not None
+    assert "last third" in starved.verdict.reasons[-1]
+    held = readings(30, 5)
+
+    @dataclass(frozen=True)
+    class Wrong(gb.Problem):
+        """The same with half the source."""
+
+        domain = PROBLEM.domain
+
+        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+            return PROBLEM.misses(x, u) + 0.5 * u.d("x", "x")
+
+        def conditions(self) -> list[gb.problems.Condition]:
+            return list(PROBLEM.conditions())
+
+    likelihood = gb.Likelihood(data=0.05)
+    wrong = gb.fit(
+        Wrong(), gb.mlp(1, [16, 16]), held_out=held, likelihood=likelihood, recipe=NEWTON, progress=False
+    )
+    assert wrong.noise == 0.05 and wrong.verdict.word == "suspicious"
+    assert "another solution" in str(wrong.verdict)
+
+
+def test_check_says_that_a_training_has_not_converged() -> None:
+    beam, data = gb.problems.Beam(), gb.problems.Beam().observe(60, noise=0.01, dtype=torch.float64)
+    recipe = gb.Recipe(steps=50, finish=0)
+    starved = gb.fit(beam, gb.mlp(beam), recipe=recipe, progress=False)
+    found = gb.check(gb.calibrate(starved, data.x, data.y), data.x)
+    assert "The training is not converged." in found["training"].text and not found["training"].alarm
+
+
+def test_the_bar_says_so_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    beam = gb.problems.Beam()
+    gb.fit(beam, gb.mlp(beam), recipe=gb.Recipe(steps=50, finish=0))
+    assert "not converged:" in capsys.readouterr().err
+
+
+def test_trend_and_spread_in_words() -> None:
+    rows = [{"loss": 2.0**-k} for k in range(9)]
+    assert trend_of(rows) == 2.0**-3 and trend_of(rows[:2]) is None
+    exact = gb.verdict(PROBLEM, PROBLEM.solution)
+    from dataclasses import replace
+
+    doubt = told(replace(exact, spread={"u": 0.2}))
+    assert doubt.word == "suspicious" and "several solutions" in doubt.reasons[-1]
