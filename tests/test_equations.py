@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 import guardband as gb
-from equations import ALL, Burgers, Cylinder, Heat, Kovasznay, TwoSpecies
+from equations import ALL, Cylinder, Heat, Kovasznay, TwoSpecies
 from guardband.pinn.given import measured, tensors_of
 from guardband.pinn.mean_squares import MeanSquares
 from guardband.pinn.points import conditions_of, fixed_points

@@ -88,9 +88,9 @@ def fit(
 
     There may be several sets of observations, of different outputs at different points. The loss is the
     likelihood's negative logarithm: squares over noise variances. Without a `recipe` it is made small by
-    Gauss-Newton steps (`Recipe.automatic`); with dropout, on a GPU, beyond 20,000 weights, and for networks
-    that are no multilayer perceptron, by Adam and L-BFGS. A `Fitted` in place of the network is trained on,
-    from where it ended.
+    Gauss-Newton steps (`Recipe.automatic`); with more than 50 readings, with dropout, on a GPU, beyond 20,000
+    weights, and for networks that are no multilayer perceptron, by Adam and L-BFGS. A `Fitted` in place of
+    the network is trained on, from where it ended.
 
     `held_out` are readings that training does not use: the verdict holds the network against them, and with
     `Recipe(patience=...)` they end the run. Calibration refuses them like training rows. With `restarts` the
@@ -171,6 +171,9 @@ def fit(
     return fitted
 
 
+FEW = 50
+"""So many readings are no reason to end early; more of them are, since the minimum follows their noise."""
+
 MOST_WEIGHTS = 20_000
 """Gauss-Newton steps of larger networks take too long to be made unasked."""
 
@@ -184,7 +187,8 @@ def _automatic(
     dropout = isinstance(inner, MLP) and inner.dropout > 0
     cpu = (like.device if device is None else torch.device(device)).type == "cpu"
     known = layers_of(inner, points_in(problem.domain)[:1].to(like)) is not None
-    if dropout or not cpu or not known or sum(w.numel() for w in one.parameters()) > MOST_WEIGHTS:
+    large = sum(weight.numel() for weight in one.parameters()) > MOST_WEIGHTS
+    if dropout or large or not cpu or not known or (data is not None and len(data) > FEW):
         return Recipe()
     windows = 1 if isinstance(one, Constrained) else None
     return Recipe.automatic(problem, data=data is not None, windows=windows)
