@@ -155,7 +155,8 @@ def test_check_says_that_a_training_has_not_converged() -> None:
     recipe = gb.Recipe(steps=50, finish=0)
     starved = gb.fit(beam, gb.mlp(beam), recipe=recipe, progress=False)
     found = gb.check(gb.calibrate(starved, data.x, data.y), data.x)
-    assert "The training is not converged." in found["training"].text and not found["training"].alarm
+    assert "The training is not converged;" in found["training"].text and not found["training"].alarm
+    assert found.ok and "note   The training" in str(found)
 
 
 def test_the_bar_says_so_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,13 +29,15 @@ FEW = 10
 class Finding:
     """One thing that was looked at, in a sentence; an alarm if it may void the guarantee.
 
-    `known=False` says that it could not be looked at.
+    `known=False` says that it could not be looked at; a `note` is no reason against the guarantee, and still
+    worth a look.
     """
 
     name: str
     alarm: bool
     text: str
     known: bool = True
+    note: bool = False
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,9 @@ class Findings:
 
 
 def _mark(finding: Finding) -> str:
-    return "ALARM" if finding.alarm else "ok   " if finding.known else "?    "
+    if finding.alarm or finding.note:
+        return "ALARM" if finding.alarm else "note "
+    return "ok   " if finding.known else "?    "
 
 
 def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: int = 0) -> Findings:
@@ -114,7 +118,11 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
         if getattr(one, "problem", None) is not None and hasattr(type(one), "verdict"):
             found = one.verdict
             if found.word != "converged":
-                yield Finding("training", False, f"The training is {found.word}. {' '.join(found.reasons)}")
+                text = (
+                    f"The training is {found.word}; a band around it holds, and is wider than it need be. "
+                    f"{found.reasons[0]}"
+                )
+                yield Finding("training", False, text, note=True)
             return
 
 
