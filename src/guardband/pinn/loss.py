@@ -24,6 +24,7 @@ class Loss:
 
     problem: Problem
     net: nn.Module
+    like: nn.Parameter
     training_data: Observations | None
     data: tuple[Tensor, Tensor]
     full: Points

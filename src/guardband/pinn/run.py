@@ -22,6 +22,9 @@ from guardband.values import Observations
 class Diverged(Exception):
     """A run ran away from one loss to another."""
 
+    start: float
+    now: float
+
     def __init__(self, start: float, now: float) -> None:
         super().__init__(start, now)
         self.start, self.now = start, now
@@ -36,6 +39,10 @@ class Run:
 
     net: nn.Module
     loss: Loss
+    own: torch.dtype
+    generator: torch.Generator
+    until: float | None
+    good: dict[str, Any]
     history: list[dict[str, float]]
     terms: list[dict[str, float]]
 

@@ -58,6 +58,9 @@ class Stage(ABC):
 class AdamStage(Stage):
     """Adam on fresh random batches, or on all points; the equation counts more and more."""
 
+    taken: int
+    most: int
+
     def __init__(self, loss: Loss, recipe: Recipe, most: int, generator: torch.Generator) -> None:
         super().__init__(most)
         self._loss, self._recipe, self._generator = loss, recipe, generator
@@ -115,6 +118,9 @@ class AdamStage(Stage):
 class LBFGSStage(Stage):
     """L-BFGS on the fixed points, until EVERY iterations gain less than `min_improvement`."""
 
+    taken: int
+    most: int
+
     def __init__(self, loss: Loss, recipe: Recipe, most: int, seed: int, *, until_stalled: bool) -> None:
         super().__init__(most)
         self._loss, self._seed, self._stalled = loss, seed, False
@@ -171,6 +177,9 @@ class LBFGSStage(Stage):
 
 class NewtonStage(Stage):
     """Gauss-Newton steps in float64 until they no longer pay; points follow the residual."""
+
+    taken: int
+    most: int
 
     def __init__(self, loss: Loss, recipe: Recipe, most: int, seed: int, *, until_stalled: bool) -> None:
         super().__init__(most)

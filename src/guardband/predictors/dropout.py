@@ -57,7 +57,7 @@ class Dropout(StackedWeights):
             weight = linear.weight.detach()
             stacked[name] = weight * balanced(p, draws, linear.in_features, generator).to(weight)[:, None]
         super().__init__(net, stacked, training_data)
-        self.held_out = getattr(model, "held_out", None)
+        self.held_out: Observations | None = getattr(model, "held_out", None)
         if not stacked:
             self.masks = Masks.of(net, draws, seed)
 

@@ -15,6 +15,7 @@ from guardband.pinn import Fitted
 from guardband.pinn.potential import Potential, Prior, named
 from guardband.predictors.diagnostics import Diagnostics
 from guardband.predictors.draws import StackedWeights
+from guardband.values import Observations
 
 TREE_DEPTH = 6
 """NUTS takes at most 2 to this power gradients per draw."""
@@ -79,7 +80,7 @@ class HMC(StackedWeights):
         weights = torch.stack([chain["theta"] for chain in chains])
         net = potential.net
         super().__init__(net, named(net, weights.flatten(0, 1)), fitted.training_data)
-        self.held_out = fitted.held_out
+        self.held_out: Observations | None = fitted.held_out
         probes = fitted.problem.domain.quasi(PROBES, seed=seed, dtype=torch.float32)
         outputs = self.outputs(probes)[..., 0].reshape(len(chains), draws, PROBES)
         self.diagnostics: Diagnostics = Diagnostics(

@@ -13,6 +13,7 @@ from guardband.kept import kept
 from guardband.pinn import Fitted
 from guardband.pinn.potential import Potential, Prior, named
 from guardband.predictors.draws import StackedWeights
+from guardband.values import Observations
 
 
 @kept
@@ -66,7 +67,7 @@ class MeanFieldVI(StackedWeights):
             noise = torch.randn(draws, len(self.mean), dtype=torch.float32)
         weights = self.mean + self.spread * noise.to(self.mean)
         super().__init__(fitted.net, named(fitted.net, weights), fitted.training_data)
-        self.held_out = fitted.held_out
+        self.held_out: Observations | None = fitted.held_out
 
     def __repr__(self) -> str:
         kind = "evidence lower bound" if self.kl == 1 else f"tempered, kl={self.kl:g}"
