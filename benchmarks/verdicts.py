@@ -14,7 +14,6 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 
 import json
 import math
-import pickle
 import tempfile
 import time
 import warnings
@@ -229,15 +228,18 @@ def _without(kind: str, rows: list[dict[str, Any]]) -> str:
 
 def trained(run: Run, folder: Path) -> tuple[nn.Module, float]:
     """The network of a run and the CPU seconds of its training, from the folder if it is there."""
-    path = folder / f"{'-'.join(map(str, run))}.pickle".replace(" ", "_")
-    if not path.exists():
+    path = folder / "-".join(map(str, run)).replace(" ", "_")
+    took = path.with_suffix(".seconds")
+    if not took.exists():
         start = time.process_time()
-        net = train(run)
-        files.write_bytes(path, pickle.dumps((net, time.process_time() - start)))
-    return pickle.loads(path.read_bytes())
+        fitted = train(run)
+        seconds = time.process_time() - start
+        gb.save(fitted, path, overwrite=True)
+        files.write_text(took, str(seconds))
+    return gb.load(path, gb.Fitted).net, float(took.read_text())
 
 
-def train(run: Run) -> nn.Module:
+def train(run: Run) -> gb.Fitted:
     """One training, as its kind wants it."""
     problem, options = run.given, dict[str, Any]()
     if run.kind == "noisy data":
@@ -263,7 +265,7 @@ def train(run: Run) -> nn.Module:
             )
         except gb.TrainingDiverged as error:
             fitted = error.fitted
-    return fitted.net
+    return fitted
 
 
 def badly_scaled(run: Run) -> gb.Likelihood:

@@ -27,6 +27,7 @@ SECTIONS = {
     "Where is it wide?": "noise_islands noisy_regions widest_where",
     "Equations, systems and shapes": "own_equation front system shape cylinder",
     "What is promised?": "zero_predictor small_data acd_floor whole_field",
+    "Which coefficients?": "two_coefficients measure_next",
     "What if points are not all alike?": "regimes few_sensors shift",
     "Models of other libraries": "from_deepxde from_pina from_fno from_onnx",
     "Large fields": "field_to_zarr",

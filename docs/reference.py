@@ -17,18 +17,21 @@ stands: the tests run them all.
 
 SECTIONS = {
     "Calibrate": """
-        calibrate calibrate_arrays partition Calibrated points_needed raw_band InfiniteBandWarning
+        calibrate calibrate_arrays partition choose choosing.Choice conformal.Chosen
+        Calibrated points_needed raw_band InfiniteBandWarning
     """,
     "Scores and calibrators": """
-        Scaled Absolute Total Simultaneous
+        Scaled Absolute Total CQR Simultaneous
         Split Grouped Clustered Weighted density_ratio RandomlyLocalized
         Local LogScale PinballNetwork OverfittedWarning
+        conformal.Truth GaussianNoise LaplaceNoise UniformNoise BoundedNoise conformal.NoiseLaw
     """,
-    "Values": "Observations Prediction Predictor Band NormBand LEVELS",
+    "Values": "Observations Prediction QuantilePrediction Predictor Band NormBand LEVELS",
     "Predictors": """
-        predictors.MeanOnly predictors.Given predictors.Distance predictors.LatentDistance predictors.Dropout
-        predictors.Ensemble predictors.LastLayerLaplace predictors.Laplace predictors.MeanFieldVI
-        predictors.HMC predictors.Draws predictors.Outputs predictors.PredictionFunction
+        predictors.MeanOnly predictors.Given Quantiles predictors.Distance predictors.LatentDistance
+        predictors.Dropout predictors.Ensemble predictors.LastLayerLaplace predictors.Laplace
+        predictors.MeanFieldVI predictors.HMC predictors.Draws predictors.Outputs
+        predictors.PredictionFunction
     """,
     "Shapes": """
         Segment Rectangle Box Disk Sphere Polygon Mesh PointCloud Time
@@ -51,12 +54,19 @@ SECTIONS = {
         problems.Poisson1D problems.AllenCahn2D problems.Helmholtz3D problems.DampedOscillator
         problems.Reference
     """,
+    "Coefficients": """
+        Unknown pinn.PointEstimates Family SolvedFamily coefficients Estimates ConfidenceRegion
+        next_points inverse.NextPoints
+        inverse.sign_perturbed inverse.permuted inverse.wald inverse.profile inverse.doubt inverse.Doubt
+        inverse.Envelope
+    """,
     "Look and check": """
-        evaluate Evaluation evaluation.Row check Findings
+        evaluate Evaluation evaluation.Row evaluation.Ranges evaluation.Range check Findings
         metrics.coverage metrics.sharpness metrics.interval_score metrics.relative_l2 metrics.acd
         metrics.acd_floor metrics.Floor
+        metrics.crps metrics.energy_score metrics.quantile_loss metrics.pit metrics.Average metrics.Histogram
         plot.overview plot.band plot.width plot.slices plot.heatmap plot.fields plot.coverage_curve
-        plot.history plot.trace
+        plot.history plot.trace plot.region plot.misfit plot.residuals
     """,
     "Keep and show": """
         save load kept ArtifactError store.manifest report export_onnx

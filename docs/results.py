@@ -28,9 +28,21 @@ PAGES = {
         "python benchmarks/again.py",
     ),
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
+    "truth.md": ("The truth", "a band for the solution behind noisy readings", "python benchmarks/truth.py"),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
+    "newton.md": ("Gauss-Newton steps", "what one costs, beside Adam", "python benchmarks/newton.py"),
     "records.md": ("Records", "accuracy after so many CPU seconds", "python benchmarks/records.py"),
+    "optimizers.md": (
+        "Optimizers",
+        "Gauss-Newton beside other methods",
+        "python benchmarks/optimizers.py",
+    ),
+    "solutions.md": (
+        "Several solutions",
+        "of one equation, and what is said of each",
+        "python benchmarks/solutions.py",
+    ),
     "verdicts.md": ("The verdict", "has a training converged?", "python benchmarks/verdicts.py"),
     "catalogue.md": (
         "The catalogue",

@@ -1,6 +1,7 @@
 """A band around a PINN of DeepXDE: -u'' = pi^2 sin(pi x) on [0, 1], u = 0 at both ends."""
 
 import os
+from dataclasses import dataclass
 
 os.environ.setdefault("DDE_BACKEND", "pytorch")
 
@@ -12,7 +13,7 @@ import guardband as gb
 from guardband.adapters import from_deepxde
 
 
-def trained() -> dde.Model:
+def trained(steps: int = 1000) -> dde.Model:
     """A network that has seen the equation only."""
     dde.config.set_random_seed(0)
 
@@ -24,8 +25,23 @@ def trained() -> dde.Model:
     data = dde.data.PDE(line, equation, ends, num_domain=40, num_boundary=2)
     model = dde.Model(data, dde.nn.FNN([1, 20, 20, 1], "tanh", "Glorot uniform"))
     model.compile("adam", lr=5e-3, verbose=0)
-    model.train(iterations=1000, display_every=1000, verbose=0)
+    model.train(iterations=steps, display_every=1000, verbose=0)
     return model
+
+
+@dataclass(frozen=True)
+class Line(gb.Problem):
+    """The same equation, for the verdict on a network."""
+
+    domain = gb.Segment(0, 1)
+
+    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+        """u'' + pi^2 sin(pi x)."""
+        return u.laplacian + torch.pi**2 * torch.sin(torch.pi * x)
+
+    def conditions(self) -> list[gb.problems.Condition]:
+        """u is 0 at both ends."""
+        return [gb.Dirichlet(0.0)]
 
 
 def truth(x: np.ndarray) -> np.ndarray:
@@ -41,5 +57,7 @@ def measured(n: int, seed: int) -> gb.Observations:
 
 
 if __name__ == "__main__":
+    for steps in (1000, 50):
+        print(f"after {steps} steps: {gb.verdict(Line(), trained(steps).net)}")
     calibrated = gb.calibrate(from_deepxde(trained()), *measured(100, seed=1))
     print(gb.evaluate(calibrated, *measured(1000, seed=2)))

@@ -1,6 +1,7 @@
 """A band around a PINN of PINA: Poisson's equation on the unit square, from PINA's zoo."""
 
 import random
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ import guardband as gb
 from guardband.adapters import from_pina
 
 
-def trained() -> PhysicsInformedSingleModelSolver:
+def trained(steps: int = 1000) -> PhysicsInformedSingleModelSolver:
     """A network that has seen the equation only."""
     torch.manual_seed(0)
     random.seed(0)  # PINA places points on the boundary with it
@@ -35,8 +36,23 @@ def trained() -> PhysicsInformedSingleModelSolver:
         "enable_model_summary": False,
         "enable_checkpointing": False,
     }
-    Trainer(solver, max_epochs=1000, accelerator="cpu", logger=False, **silent).train()
+    Trainer(solver, max_epochs=steps, accelerator="cpu", logger=False, **silent).train()
     return solver
+
+
+@dataclass(frozen=True)
+class Square(gb.Problem):
+    """The same equation, for the verdict on a network."""
+
+    domain = gb.Rectangle((0, 0), (1, 1))
+
+    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+        """The Laplacian of u less its forcing."""
+        return u.laplacian - 2 * torch.pi**2 * torch.sin(torch.pi * x).prod(dim=1, keepdim=True)
+
+    def conditions(self) -> list[gb.problems.Condition]:
+        """u is 0 on all sides."""
+        return [gb.Dirichlet(0.0)]
 
 
 def truth(x: np.ndarray) -> np.ndarray:
@@ -52,5 +68,7 @@ def measured(n: int, seed: int) -> gb.Observations:
 
 
 if __name__ == "__main__":
+    for steps in (1000, 50):
+        print(f"after {steps} steps: {gb.verdict(Square(), trained(steps).model)}")
     calibrated = gb.calibrate(from_pina(trained()), *measured(100, seed=1))
     print(gb.evaluate(calibrated, *measured(1000, seed=2)))

@@ -61,6 +61,23 @@ def check(predictor: gb.predictors.MeanOnly, engine: SimpleNamespace, *, error: 
     np.testing.assert_allclose(band.upper, arrays.upper, rtol=1e-4, atol=1e-4)  # float32
 
 
+@quiet
+@pytest.mark.parametrize(("engine", "same"), [("deepxde", "Line"), ("pina", "Square")])
+def test_the_verdict_on_networks_of_other_engines(engine: str, same: str) -> None:
+    pytest.importorskip(engine)
+    made = example(engine)
+    problem = getattr(made, same)()
+    x, _ = made.measured(500, seed=5)
+    for steps, word in ((1000, "converged"), (50, "not converged")):
+        model = made.trained(steps)
+        net = getattr(model, "net", None) or model.model
+        found = gb.verdict(problem, net)
+        with torch.no_grad():
+            off = gb.metrics.relative_l2(net(torch.tensor(x, dtype=torch.float32)).numpy(), made.truth(x))
+        print(f"off by {off:.4f}: {found}")
+        assert found.word == word and 0.5 < found.error["u"] / off < 2
+
+
 def refuses_its_training_points(predictor: gb.predictors.MeanOnly) -> None:
     assert predictor.training_data is not None
     with pytest.raises(ValueError, match="are training points"):

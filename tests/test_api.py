@@ -25,6 +25,7 @@ WHOLE = (
     "pinn",
     "plot",
     "metrics",
+    "inverse",
 )
 """Modules of which every public name is in the reference."""
 

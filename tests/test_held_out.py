@@ -27,18 +27,29 @@ def test_held_out_readings_are_kept_and_refused_later() -> None:
     assert fitted.held_out is held and all("held_out" in row for row in fitted.history)
     assert fitted.history[-1]["held_out"] == pytest.approx(0.05**2, rel=0.8)
     for predictor in (fitted, gb.predictors.Distance(fitted), gb.predictors.LastLayerLaplace(fitted)):
-        with pytest.raises(ValueError, match="early-stopping"):
+        with pytest.raises(ValueError, match="validation"):
             gb.calibrate(predictor, held.x, held.y)
     calibrated = gb.calibrate(fitted, fresh.x, fresh.y)
-    with pytest.warns(UserWarning, match="early-stopping"):
+    with pytest.warns(UserWarning, match="validation"):
         gb.evaluate(calibrated, held.x, held.y)
     assert len(gb.predictors.Distance(fitted).x_train) == 40  # type: ignore[arg-type]
 
 
 def test_readings_that_are_trained_on_are_not_held_out() -> None:
     data = readings(20, 0)
-    with pytest.raises(ValueError, match="20 of 20 held-out readings are at places of the training data"):
+    with pytest.raises(ValueError, match="20 of 20 held-out points are training points"):
         gb.fit(PROBLEM, gb.mlp(1, [4]), data, held_out=data, progress=False)
+
+
+def test_sensors_that_are_read_again_may_be_held_out() -> None:
+    """The places are the same, and the readings are not."""
+    train = readings(20, 0)
+    again = gb.Observations(
+        train.x, train.y + 0.05 * torch.randn(20, 1, generator=torch.Generator().manual_seed(1))
+    )
+    recipe = gb.Recipe.by_newton(5)
+    fitted = gb.fit(PROBLEM, gb.mlp(1, [4]), train, held_out=again, recipe=recipe, progress=False)
+    assert fitted.held_out is again
 
 
 def test_patience_ends_a_run_and_keeps_the_best() -> None:
@@ -84,6 +95,80 @@ def test_a_killed_run_remembers_the_best(tmp_path: Path) -> None:
     assert again.history == whole.history
     for mine, other in zip(again.net.parameters(), whole.net.parameters(), strict=True):
         assert torch.equal(mine, other)
+
+
+def test_a_run_killed_at_the_end_of_its_patience_makes_no_more_steps(tmp_path: Path) -> None:
+    recipe = gb.Recipe(steps=0, finish=0, newton=400, patience=2)
+    train, held = readings(12, 3, 0.3), readings(40, 4, 0.01)
+
+    def run(callback: object = None, checkpoint: Path | None = None) -> gb.Fitted:
+        settings = {"callback": callback, "checkpoint": checkpoint, "progress": False}
+        return gb.fit(PROBLEM, gb.mlp(1, [24, 24]), train, held_out=held, recipe=recipe, **settings)  # type: ignore[arg-type]
+
+    whole, path = run(), tmp_path / "run"
+    kept = tmp_path / "kept"
+
+    def keep(now: Moment) -> None:
+        """The checkpoint of the row before, and at last the one of the last row."""
+        if path.exists():
+            kept.write_bytes(path.read_bytes())
+
+    run(keep, path)
+    assert not path.exists()
+    path.write_bytes(kept.read_bytes())
+    assert run(checkpoint=path).history == whole.history
+
+
+def test_an_interrupt_in_the_middle_of_a_step_keeps_the_last_good_network() -> None:
+    class Trips(gb.problems.Poisson1D):
+        left = 160
+
+        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+            type(self).left -= 1
+            if type(self).left == 0:
+                raise KeyboardInterrupt
+            return super().residual(x, u)
+
+    seen = list[Tensor]()
+
+    def look(now: Moment) -> None:
+        seen.append(torch.cat([weight.detach().flatten().clone() for weight in now.net.parameters()]))
+
+    problem = Trips()
+    with pytest.raises(gb.TrainingInterrupted) as caught:
+        gb.fit(problem, gb.mlp(1, [8]), recipe=gb.Recipe.by_newton(300), callback=look, progress=False)
+    net = caught.value.fitted.net
+    assert seen and torch.equal(
+        torch.cat([weight.flatten() for weight in net.parameters()]), seen[-1].float()
+    )
+
+
+def test_a_verdict_that_fails_does_not_cost_the_training(capsys: pytest.CaptureFixture[str]) -> None:
+    class Fragile(gb.problems.Poisson1D):
+        trained = False
+
+        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+            if type(self).trained:
+                raise ValueError("The pump is off.")
+            return super().residual(x, u)
+
+    def last(now: Moment) -> bool:
+        Fragile.trained = True
+        return True
+
+    fitted = gb.fit(Fragile(), gb.mlp(1, [8]), recipe=gb.Recipe.by_newton(20), callback=last)
+    assert "There is no verdict on this training: The pump is off." in capsys.readouterr().err
+    fresh = readings(60, 2)
+    found = gb.check(gb.calibrate(fitted, fresh.x, fresh.y), fresh.x)["training"]
+    assert found.text == "There is no verdict on the training: The pump is off."
+
+
+def test_the_progress_bar_shows_relative_misses(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of a beam in newtons, whose residual is of the order of 1e5."""
+    beam = gb.problems.Beam(load=1e5)
+    fitted = gb.fit(beam, gb.mlp(beam, [8]), recipe=gb.Recipe.by_newton(5))
+    shown = capsys.readouterr().err.partition("equation=")[2].partition(",")[0]
+    assert float(shown) == pytest.approx(fitted.verdict.equations["equation"], rel=0.3)
 
 
 def test_restarts_are_ranked_and_their_spread_is_told() -> None:

@@ -159,7 +159,7 @@ def test_what_cannot_be_done_is_said(sizes: dict[str, Any], text: str) -> None:
 
 def test_what_is_not_a_pair_is_named() -> None:
     for wrong in (np.zeros((10, 2)), (np.zeros(3),), None, data().x):
-        with pytest.raises(TypeError, match=r"takes gb.Observations\(x, y\) or a pair \(x, y\), got"):
+        with pytest.raises(TypeError, match=r"should be gb.Observations\(x, y\) or a pair \(x, y\), got"):
             gb.partition(wrong, train=1)
     with pytest.raises(ValueError, match="should pair up, got 3 and 4 rows"):
         gb.partition((np.zeros(3), np.zeros(4)), train=1)

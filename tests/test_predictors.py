@@ -46,6 +46,9 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "LastLayerLaplace": lambda: gb.predictors.LastLayerLaplace(fitted()),
     "Laplace": lambda: gb.predictors.Laplace(fitted()),
     "Outputs": lambda: gb.predictors.Outputs(gb.predictors.LastLayerLaplace(fitted()), (0,)),
+    "Quantiles": lambda: gb.predictors.Quantiles(
+        NETWORK, lambda x: np.asarray(x)[:, :1] + 2, training_data=fitted().training_data
+    ),
     "MeanFieldVI": lambda: gb.predictors.MeanFieldVI(fitted(), steps=10, draws=20, **BAYES),
     "HMC": lambda: gb.predictors.HMC(fitted(), draws=20, warmup=5, **BAYES),
 }
@@ -62,7 +65,7 @@ def test_every_predictor_obeys_the_laws(name: str) -> None:
     for x in (X, X.astype(np.float32), torch.tensor(X), torch.tensor(X).float()):
         check_predictor(predictor, x)
         scale = predictor(x).scale
-        if name not in ("MeanOnly", "Given", "PredictionFunction"):
+        if name not in ("MeanOnly", "Given", "PredictionFunction", "Quantiles"):
             assert bool((scale > 0).all()) and predictor.training_data is not None
 
 

@@ -24,6 +24,7 @@ LABELS = np.arange(40) % 2
 NET = torch.nn.Sequential(torch.nn.Linear(2, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 1)).train()
 CONSTANT = gb.predictors.MeanOnly(NET)
 GIVEN = gb.predictors.Given(NET, lambda x: 1 + x[:, :1])
+QUANTILES = gb.Quantiles(NET, lambda x: 9 + x[:, :1])
 CALIBRATED = gb.calibrate(GIVEN, X, Y)
 BAND = CALIBRATED(X + 1)
 GRID = {"x": np.linspace(0, 1, 4), "y": np.linspace(0, 1, 3)}
@@ -32,6 +33,10 @@ TRAINING = gb.studies.Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Re
 
 
 PLATE = gb.Rectangle((0, 0), (2, 1)) - gb.Disk((1, 0.5), 0.2, name="hole")
+
+
+HEAT = gb.Family(gb.problems.Heat1D, diffusivity=(0.1, 0.2))
+SOLVED, HEATED = HEAT.exact(), gb.problems.Heat1D(diffusivity=0.15).observe(12, noise=0.05)
 
 
 def folder() -> Path:
@@ -91,6 +96,14 @@ CALLS: dict[str, Callable[[], Any]] = {
     "paper": lambda: (gb.paper.study(seeds=1), gb.paper.likelihood(gb.problems.AllenCahn2D())),
     "kept": lambda: gb.kept(type("Mine", (), {})),
     "campaign": lambda: gb.campaign.run(study(), folder(), progress=False),
+    "CQR": lambda: gb.calibrate(QUANTILES, X, Y, score=gb.CQR(symmetric=False))(X, 0.8),
+    "Quantiles": lambda: (QUANTILES(X), gb.calibrate(QUANTILES, X, Y)(torch.tensor(X), 0.8)),
+    "QuantilePrediction": lambda: repr(gb.QuantilePrediction(X, X - 1, X + 1)),
+    "GaussianNoise": lambda: [
+        gb.calibrate(np.zeros_like, X[:, :1], 9 * Y, target="truth", noise=noise, confidence=0.9)(Y, 0.5)
+        for noise in (gb.GaussianNoise(1.0), gb.LaplaceNoise(1.0), gb.UniformNoise(1.0), gb.BoundedNoise(1.0))
+    ],
+    "choose": lambda: gb.choose({"a": CONSTANT, "b": GIVEN}, calibrate=(X, Y), level=0.5),
     "raw_band": lambda: gb.raw_band(GIVEN(X)),
     "points_needed": lambda: gb.points_needed(0.95, 0.9),
     "evaluate": lambda: str(gb.evaluate(CALIBRATED, X + 1, Y, regions={"left": lambda x: x[:, 0] < 0.5})),
@@ -114,6 +127,20 @@ CALLS: dict[str, Callable[[], Any]] = {
         condition.points(PLATE * gb.Time(0, 1), 9, torch.Generator().manual_seed(0))
         for condition in (gb.Dirichlet(0.0), gb.Neumann(0.0), gb.Robin(1.0), gb.Periodic("x"))
     ],
+    "Unknown": lambda: (
+        gb.fit(
+            gb.problems.Heat1D(diffusivity=gb.Unknown(0.1, 0.2)),
+            gb.mlp(2, [4]),
+            HEATED,
+            recipe=gb.Recipe(steps=5, newton=2, finish=5),
+            progress=False,
+        ).estimates
+    ),
+    "Family": lambda: HEAT.fit(recipe=gb.Recipe.by_newton(2), progress=False),
+    "SolvedFamily": lambda: (SOLVED(HEATED.x, [0.1]), SOLVED.check(HEATED.x)),
+    "coefficients": lambda: gb.report(gb.coefficients(SOLVED, HEATED), path=folder() / "page.html"),
+    "next_points": lambda: gb.next_points(SOLVED, HEATED.x, 2),
+    "inverse": lambda: gb.inverse.doubt(SOLVED, HEATED),
     "pinn": lambda: gb.pinn.Prior(0.5),
     "predictors": lambda: (CONSTANT(X), GIVEN(torch.tensor(X)), CONSTANT.at_training(X)),
     "testing": lambda: (
@@ -139,6 +166,11 @@ VALUES = {
     "Time",
     "Absolute",
     "ArtifactError",
+    "ConfidenceRegion",
+    "Estimates",
+    "BoundedNoise",
+    "LaplaceNoise",
+    "UniformNoise",
     "Evaluation",
     "Findings",
     "Fitted",

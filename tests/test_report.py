@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import guardband as gb
-from guardband.report import _misses, report, sections
+from guardband.report import report, sections
+from guardband.report.bands import _misses
 
 
 def drawn(d: int, n: int = 60, m: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:

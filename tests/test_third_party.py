@@ -149,11 +149,11 @@ def name(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-def ends(prediction: gb.Prediction) -> quantiles.QuantilePrediction:
+def ends(prediction: gb.Prediction) -> quantiles.EndsPrediction:
     """A prediction with a scale as one with quantiles."""
     assert prediction.scale is not None
     lower, upper = prediction.mean - prediction.scale, prediction.mean + 2 * prediction.scale
-    return quantiles.QuantilePrediction(prediction.x, prediction.mean, prediction.scale, lower, upper)
+    return quantiles.EndsPrediction(prediction.x, prediction.mean, prediction.scale, lower, upper)
 
 
 def halves(*asked: Any) -> gb.testing.Draw:
@@ -568,7 +568,7 @@ def test_a_score_and_a_predictor_of_ones_own_on_the_command_line(
     run("verify", "pair", "--data", "fresh.csv", "--import", OUTSIDE / "quantiles.py")
     run("calibrate", "own_models:steep", *asked, "--out", "steep")
     run("predict", "steep", "--data", "query.csv", "--out", "bands.npz", "--import", OUTSIDE / "scale.py")
-    assert "QuantilePrediction, got Prediction" in run(
+    assert "EndsPrediction, got Prediction" in run(
         "calibrate", "own_models:steep", *asked, *own, "--out", "none", code=2
     )
     assert "--score should be absolute, " in run(

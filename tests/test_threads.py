@@ -125,6 +125,8 @@ PREDICTORS: dict[str, Callable[[], gb.Predictor]] = {
     "MeanFieldVI": lambda: bayes(p.MeanFieldVI, steps=5, draws=10),
     "HMC": lambda: bayes(p.HMC, draws=5, warmup=3, leapfrog=2),
     "Outputs": lambda: p.Outputs(p.MeanOnly(lambda x: x**2), (1,)),
+    "Quantiles": lambda: p.Quantiles(sequential().train(), lambda x: x[:, :1] ** 2),
+    "Quantiles, regressor": lambda: p.Quantiles(regressor(), lambda x: x[:, :1] + 9),
     "from_onnx": onnx,
     "from_jax": jax,
 }
@@ -135,6 +137,7 @@ CALIBRATORS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "Clustered": lambda: (gb.Clustered(), {"groups": np.arange(60) // 2}),
     "Weighted": lambda: (gb.Weighted(gb.density_ratio(X[:15], X[15:])), {}),
     "Weighted, kernel": lambda: (gb.Weighted(gb.density_ratio(X[:15], X[15:], method="kernel")), {}),
+    "Truth": lambda: (gb.conformal.Truth(gb.BoundedNoise(0.01)), {"score": gb.Absolute(), "confidence": 0.9}),
     "RandomlyLocalized": lambda: (gb.RandomlyLocalized(bandwidth=2.0), {}),
     "Local": lambda: (gb.Local(shape_data(), gb.LogScale(draws=4)), {}),
     "Local, pinball": lambda: (gb.Local(shape_data(), pinball()), {}),
@@ -163,9 +166,9 @@ def calibrated(name: str, calibrator: str) -> gb.Calibrated:
 
 
 def bits(found: Any) -> list[bytes]:
-    parts = ("mean", "scale") if isinstance(found, gb.Prediction) else ("mean", "lower", "upper")
-    values = [getattr(found, part) for part in parts]
-    return [b"" if v is None else np.ascontiguousarray(torch.as_tensor(v).numpy()).tobytes() for v in values]
+    band = ("mean", "lower", "upper")
+    values = found.parts.values() if isinstance(found, gb.Prediction) else [getattr(found, p) for p in band]
+    return [np.ascontiguousarray(torch.as_tensor(v).numpy()).tobytes() for v in values]
 
 
 def together(

@@ -4,10 +4,8 @@ import resource
 import signal
 import subprocess
 import sys
-import textwrap
 import time
 import warnings
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -57,7 +55,7 @@ def test_the_default_solves_the_poisson_equation() -> None:
     fitted = fit(problem, mlp(1, [25, 35, 35, 25]), data, likelihood=Likelihood(data=0.15), progress=False)
     assert error(fitted) < 0.04
     assert fitted.training_data is data and fitted.likelihood.boundary and not fitted.net.training
-    assert fitted.history[-1]["step"] > 30 and set(fitted.history[0]) == {
+    assert fitted.history[-1]["step"] > 800 and set(fitted.history[0]) == {
         "step",
         "loss",
         "data",
@@ -394,65 +392,6 @@ def checkpoint_without_skeleton() -> bytes:
     from safetensors.torch import save
 
     return save({"a": torch.zeros(1)})
-
-
-SCRIPT = """
-import sys, torch
-torch.set_num_threads(1)
-from guardband.pinn import Recipe, fit, mlp
-from guardband.problems import AllenCahn2D
-recipe = Recipe(steps={steps}, warmup=10, batch=64, n_interior=128, n_boundary=64, finish={finish})
-problem = AllenCahn2D()
-net = mlp(2, [16, 16, 16], dropout=0.05)
-train = problem.observe(100, noise=0.05)
-fitted = fit(problem, net, train, recipe=recipe, checkpoint=sys.argv[1], progress=False)
-torch.save(fitted.net.state_dict(), sys.argv[2])
-"""
-
-
-def run_script(
-    folder: Path, name: str, kill_after: Callable[[], float] | None, **sizes: int
-) -> tuple[bytes, int]:
-    """Run until done, killed at random instants; the final weights, and how often it was killed."""
-    script = folder / "train.py"
-    script.write_text(textwrap.dedent(SCRIPT.format(**sizes)))
-    checkpoint, result = folder / f"{name}.ckpt", folder / f"{name}.pt"
-    kills = 0
-    while not result.exists():
-        process = subprocess.Popen([sys.executable, str(script), str(checkpoint), str(result)])
-        try:
-            process.wait(None if kill_after is None else kill_after())
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.wait()
-            kills += 1
-            continue
-        assert process.returncode == 0
-    weights = torch.load(result, weights_only=True)
-    return b"".join(weight.numpy().tobytes() for weight in weights.values()), kills
-
-
-@pytest.mark.parametrize(
-    ("wanted", "steps", "finish"), [(2, 600, 200), pytest.param(20, 4000, 800, marks=pytest.mark.long)]
-)
-def test_a_run_that_is_killed_again_and_again_ends_bit_for_bit_alike(
-    tmp_path: Path, wanted: int, steps: int, finish: int
-) -> None:
-    generator = np.random.default_rng(0)
-    start = time.perf_counter()
-    whole, _ = run_script(tmp_path, "whole", None, steps=steps, finish=finish)
-    seconds = time.perf_counter() - start
-    killed, kills = 0, 0
-
-    def instant() -> float:
-        nonlocal killed
-        killed += 1
-        if killed > wanted:
-            return 3600.0
-        return float(generator.uniform(0.3, 0.5) * seconds if wanted == 2 else generator.uniform(2.5, 6))
-
-    resumed, kills = run_script(tmp_path, "killed", instant, steps=steps, finish=finish)
-    assert resumed == whole and kills >= min(2, wanted)
 
 
 WRITER = """

@@ -1,6 +1,6 @@
 """The explanations: draw their pictures and put back what their blocks print.
 
-    python docs/explanation/pictures.py [promise] [coverage_alone] [acd] [paper]
+    python docs/explanation/pictures.py [promise] [coverage_alone] [acd] [paper] [coefficients]
 
 Pages that are named, or all of them.
 """
@@ -279,9 +279,39 @@ def paper() -> None:
     save("paper-islands")
 
 
+def coefficients() -> None:
+    """The regions of twenty data sets, with noise that is loud late and quiet early."""
+    family = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    rng = np.random.default_rng(0)
+    (ax,) = panels(1, width=6.5)
+    for row in range(20):
+        x = rng.uniform(size=(30, 2))
+        loud = 0.02 + 0.15 * (x[:, 1:] > 0.5)
+        clean = np.asarray(family(x, [0.1])[0])
+        data = gb.Observations(x, clean + loud * rng.laplace(size=(30, 1)))
+        region = gb.inverse.sign_perturbed(family, data, seed=row)
+        held = region.contains(diffusivity=0.1)
+        color = BLUE if held else ORANGE
+        ax.plot(
+            region.interval("diffusivity"), [row, row], color=color, lw=5, alpha=0.5, solid_capstyle="butt"
+        )
+        ax.plot(region.estimate[0], row, "o", color=color, ms=4)
+    ax.axvline(0.1, color="black", ls="--", lw=1, label="the true diffusivity")
+    ax.set(title="twenty data sets of thirty readings, 95 % regions", xlabel="diffusivity", yticks=[])
+    ax.set_ylabel("data set")
+    ax.legend(frameon=False, loc="upper right")
+    save("coefficients-regions")
+
+
 def main(chosen: Sequence[str]) -> None:
     """Pictures and printed text of the pages chosen."""
-    drawn = {"promise": promise, "coverage_alone": coverage_alone, "acd": acd, "paper": paper}
+    drawn = {
+        "promise": promise,
+        "coverage_alone": coverage_alone,
+        "acd": acd,
+        "paper": paper,
+        "coefficients": coefficients,
+    }
     for name in chosen or drawn:
         page = FOLDER / f"{name}.md"
         BLOCKS["renew"](page)

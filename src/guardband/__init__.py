@@ -10,23 +10,30 @@ from guardband.lazy import names as _names
 __version__ = "0.2.0.dev0"
 
 __all__ = [
+    "CQR",
     "LEVELS",
     "Absolute",
     "ArtifactError",
     "Band",
+    "BoundedNoise",
     "Box",
     "Calibrated",
     "Clustered",
+    "ConfidenceRegion",
     "Constrained",
     "Dirichlet",
     "Disk",
+    "Estimates",
     "Evaluation",
+    "Family",
     "FieldBand",
     "Findings",
     "Fitted",
+    "GaussianNoise",
     "Grouped",
     "InfiniteBandWarning",
     "Initial",
+    "LaplaceNoise",
     "Likelihood",
     "Local",
     "LogScale",
@@ -43,6 +50,8 @@ __all__ = [
     "Prediction",
     "Predictor",
     "Problem",
+    "QuantilePrediction",
+    "Quantiles",
     "RandomlyLocalized",
     "Recipe",
     "Rectangle",
@@ -50,12 +59,15 @@ __all__ = [
     "Scaled",
     "Segment",
     "Simultaneous",
+    "SolvedFamily",
     "Sphere",
     "Split",
     "Time",
     "Total",
     "TrainingDiverged",
     "TrainingInterrupted",
+    "UniformNoise",
+    "Unknown",
     "Verdict",
     "Weighted",
     "adapters",
@@ -64,16 +76,20 @@ __all__ = [
     "calibrate_arrays",
     "campaign",
     "check",
+    "choose",
+    "coefficients",
     "conformal",
     "density_ratio",
     "evaluate",
     "export_onnx",
     "fit",
     "geometry",
+    "inverse",
     "kept",
     "load",
     "metrics",
     "mlp",
+    "next_points",
     "paper",
     "partition",
     "pinn",
@@ -92,26 +108,32 @@ __all__ = [
 
 _HOME = {
     "guardband": """
-        adapters campaign conformal evaluation geometry metrics paper pinn plot predictors problems store
-        studies tables testing
+        adapters campaign conformal evaluation geometry inverse metrics paper pinn plot predictors problems
+        store studies tables testing
     """,
     "guardband.calibration": "calibrate",
     "guardband.checks": "Findings check",
+    "guardband.choosing": "choose",
     "guardband.conformal": """
-        LEVELS Absolute Calibrated Clustered Grouped InfiniteBandWarning Local LogScale OverfittedWarning
-        PinballNetwork RandomlyLocalized Scaled Simultaneous Split Total Weighted calibrate_arrays
-        density_ratio points_needed raw_band
+        CQR LEVELS Absolute BoundedNoise Calibrated Clustered GaussianNoise Grouped InfiniteBandWarning
+        LaplaceNoise Local LogScale OverfittedWarning PinballNetwork QuantilePrediction RandomlyLocalized
+        Scaled Simultaneous Split Total UniformNoise Weighted calibrate_arrays density_ratio points_needed
+        raw_band
     """,
     "guardband.evaluation": "Evaluation evaluate",
     "guardband.export": "export_onnx",
     "guardband.fields": "FieldBand band_over write_mesh",
     "guardband.geometry": "Box Disk Mesh PointCloud Polygon Rectangle Segment Sphere Time",
+    "guardband.inverse": "ConfidenceRegion Estimates Family SolvedFamily coefficients next_points",
     "guardband.kept": "kept",
     "guardband.partition": "partition",
     "guardband.pinn": (
         "Constrained Fitted Likelihood Recipe TrainingDiverged TrainingInterrupted Verdict fit mlp verdict"
     ),
-    "guardband.problems": "Dirichlet Initial Neumann Periodic PointValue Problem Robin",
+    "guardband.predictors": """
+        Quantiles
+    """,
+    "guardband.problems": "Dirichlet Initial Neumann Periodic PointValue Problem Robin Unknown",
     "guardband.report": "report",
     "guardband.store": "ArtifactError load save",
     "guardband.values": "Band NormBand Observations Prediction Predictor",
@@ -124,6 +146,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         campaign,
         conformal,
         geometry,
+        inverse,
         metrics,
         paper,
         pinn,
@@ -138,22 +161,29 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
     from guardband import tables as tables
     from guardband.calibration import calibrate
     from guardband.checks import Findings, check
+    from guardband.choosing import choose
     from guardband.conformal import (
+        CQR,
         LEVELS,
         Absolute,
+        BoundedNoise,
         Calibrated,
         Clustered,
+        GaussianNoise,
         Grouped,
         InfiniteBandWarning,
+        LaplaceNoise,
         Local,
         LogScale,
         OverfittedWarning,
         PinballNetwork,
+        QuantilePrediction,
         RandomlyLocalized,
         Scaled,
         Simultaneous,
         Split,
         Total,
+        UniformNoise,
         Weighted,
         calibrate_arrays,
         density_ratio,
@@ -174,6 +204,14 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         Sphere,
         Time,
     )
+    from guardband.inverse import (
+        ConfidenceRegion,
+        Estimates,
+        Family,
+        SolvedFamily,
+        coefficients,
+        next_points,
+    )
     from guardband.kept import kept
     from guardband.partition import partition
     from guardband.pinn import (
@@ -188,7 +226,17 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         mlp,
         verdict,
     )
-    from guardband.problems import Dirichlet, Initial, Neumann, Periodic, PointValue, Problem, Robin
+    from guardband.predictors import Quantiles
+    from guardband.problems import (
+        Dirichlet,
+        Initial,
+        Neumann,
+        Periodic,
+        PointValue,
+        Problem,
+        Robin,
+        Unknown,
+    )
     from guardband.report import report
     from guardband.store import ArtifactError, load, save
     from guardband.values import Band, NormBand, Observations, Prediction, Predictor

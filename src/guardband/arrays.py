@@ -93,6 +93,15 @@ def like(reference: Array, a: Array) -> Array:
     return to_numpy(a).astype(reference.dtype, copy=False)
 
 
+def root(a: Array | float) -> Array:
+    """The square root of a number, or of each number of a tensor, such as a column of coefficients.
+
+    >>> root(4.0), root(torch.tensor([[4.0], [9.0]])).tolist()
+    (2.0, [[2.0], [3.0]])
+    """
+    return a.sqrt() if isinstance(a, torch.Tensor) else math.sqrt(a)
+
+
 def copy(a: Array) -> Array:
     """A copy that nobody else writes to."""
     return a.clone() if isinstance(a, torch.Tensor) else a.copy()

@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,9 @@ from guardband.arrays import ArrayLike, copy, finite, kind_of, rows, to_numpy
 from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Split
 from guardband.conformal.base import Groups
 from guardband.conformal.calibrated import WATCHED, ask, held_out_of, name_of, on_scores
+from guardband.conformal.noise import NoiseLaw
 from guardband.conformal.rank import Level
+from guardband.conformal.truth import truth_of
 from guardband.frames import Columns, in_order, is_frame, take
 from guardband.leaks import refuse_leaks
 from guardband.models import evaluating
@@ -52,6 +54,8 @@ def calibrate(
     groups: Groups = None,
     confidence: Level | None = None,
     outputs: str | int | Sequence[str | int] | None = None,
+    target: Literal["measurement", "truth"] = "measurement",
+    noise: NoiseLaw | None = None,
     **misplaced: Any,
 ) -> ScoreCalibrated:
     """Calibrate a model on points it has not seen: x_cal (n, d) and measured y_cal (n, m).
@@ -64,11 +68,14 @@ def calibrate(
     same places with the same noise. They must not be training points, nor may the model, the score or the
     level have been chosen by looking at them. What is covered is a new *measurement* y, noise included.
 
-    `score` is how misses are measured, `Scaled()` by default; `calibrator` how the threshold is
-    found, `Split()` by default; `groups` one label per point for calibrators that use them;
+    `score` is how misses are measured, `Scaled()` by default, and `CQR()` for quantiles; `calibrator` how
+    the threshold is found, `Split()` by default; `groups` one label per point for calibrators that use them;
     `confidence` asks for "coverage at least `level` with this probability over calibration sets",
     for a level fixed beforehand, instead of on average over them. `outputs` are those that y_cal holds, by
     name or number, where not all outputs of the model were measured: the band is about these alone.
+
+    With `target="truth"` the band is about the noise-free truth, and needs the law of the noise, such as
+    `noise=gb.GaussianNoise(0.05)`, and a confidence; `gb.conformal.Truth` says what it assumes.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -80,6 +87,15 @@ def calibrate(
     """
     for name in misplaced:
         raise TypeError(f"`calibrate` takes no `{name}`. {ELSEWHERE.get(name, 'See help(gb.calibrate).')}")
+    if target not in ("measurement", "truth"):
+        raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
+    if target == "truth":
+        score, calibrator = truth_of(noise, score, calibrator)
+    elif noise is not None:
+        raise ValueError(
+            "`noise` is for a band about the truth: target='truth'. For one about measurements around a "
+            "scale that knows only the model, use score=gb.Total(noise=...)."
+        )
     columns = Columns.of(x_cal) if is_frame(x_cal) else None
     # What was calibrated on stays, whatever becomes of the caller's arrays.
     x = x_cal if columns is not None else copy(finite(rows(x_cal, "x_cal"), "x_cal"))
@@ -106,7 +122,7 @@ def calibrate(
         predictor,
         prediction,
         y,
-        score=score or Scaled(),
+        score=score or prediction.own_score or Scaled(),
         calibrator=calibrator or Split(),
         groups=groups,
         confidence=confidence,

@@ -116,7 +116,12 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
     predictor = getattr(calibrated, "predictor", None)
     for one in predictor.held() if isinstance(predictor, Predictor) else []:
         if getattr(one, "problem", None) is not None and hasattr(type(one), "verdict"):
-            found = one.verdict
+            try:
+                found = one.verdict
+            except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError) as error:
+                text = f"There is no verdict on the training: {error}"
+                yield Finding("training", False, text, known=False)
+                return
             if found.word != "converged":
                 text = (
                     f"The training is {found.word}; a band around it holds, and is wider than it need be. "

@@ -17,9 +17,9 @@ from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.laws import LEVELS, CoverageLaw, central_range, tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
-from guardband.labels import output_words
+from guardband.labels import output_words, printed
 from guardband.leaks import Copies, find_copies
-from guardband.metrics import (
+from guardband.metrics.bands import (
     Floor,
     Region,
     acd,
@@ -29,6 +29,8 @@ from guardband.metrics import (
     relative_l2,
     rows_in,
 )
+from guardband.ranges import Range as Range
+from guardband.ranges import Ranges, by_range, nearest
 from guardband.values import Band, NormBand, Prediction
 
 THIS, RIVAL = "this band", "constant width"
@@ -77,7 +79,9 @@ class Evaluation:
     before calibration; a band of constant width has no such rival. Where outputs are covered each by itself,
     each has rows of its own. `consistent` says whether the guarantee allows what was seen, None where there
     is no law, nothing to be seen, or rows that were used before; `verdict` says it in words. `laws` are those
-    of scores without `ties`; with ties, a valid band may cover more.
+    of scores without `ties`; with ties, a valid band may cover more. `empty` counts points where nothing lies
+    in the band. `by_range` is coverage by ranges of each input, of the width and of the distance to training
+    data; where it differs by more than chance allows, it is printed.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -99,6 +103,8 @@ class Evaluation:
     ties: bool = field(default=False, repr=False)
     of_constant_width: bool = field(default=False, repr=False)
     outputs: tuple[str, ...] = field(default=(), repr=False)
+    empty: int = field(default=0, repr=False)
+    by_range: Ranges = field(default=Ranges(), repr=False)
 
     @property
     def coverage(self) -> float:
@@ -141,6 +147,8 @@ class Evaluation:
             *(_line(row, width) for row in self.rows),
             *self._widths(),
             *(["This band is the one of constant width."] if self.of_constant_width else []),
+            *([str(self.by_range)] if self.by_range.alarms else []),
+            *([f"The band is empty at {self.empty} points, which it misses."] if self.empty else []),
             f"Relative L2 error of the mean against these targets: {self.relative_l2:.4g}",
         ]
         if self.acd_floor is not None:
@@ -185,9 +193,9 @@ def evaluate(
     Beside the band stand its constant-width rival, calibrated on the same points, and the band
     before calibration if there is one. `regions` maps names to masks or functions of x.
 
-    The guarantee is about measurements. With `target="truth"`, y is the noise-free solution, and coverage of
-    it is reported as such; `median_zero=True` declares that the noise is independent with median zero, from
-    which a weaker promise for the truth follows.
+    The guarantee is about measurements, unless it was calibrated with `target="truth"`. With `target="truth"`
+    here, y is the noise-free solution, and coverage of it is reported as such; `median_zero=True` declares
+    that the noise is independent with median zero, from which a weaker promise for the truth follows.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -226,9 +234,11 @@ def evaluate(
         table = [row for one in contenders for row in one.rows(y, {"": None, **chosen}, levels)]
         mine = [row for row in table if not row.region and row.name.startswith(THIS)]
         laws = None
-        if target == "measurement":
+        if target == calibrated.about == "measurement":
             laws = _all_or_none(calibrated.laws_for(prediction, at, groups) for at in levels)
-        if target == "truth":
+        if calibrated.about == "truth":
+            consistent, verdict = _about_truth(calibrated, level, mine[0], target)
+        elif target == "truth":
             consistent, verdict = None, _truth_verdict(calibrated, level, mine[0], median_zero)
         else:
             consistent, verdict = _verdict(calibrated, prediction, level, mine, groups)
@@ -248,6 +258,8 @@ def evaluate(
         ties=ties,
         of_constant_width=contenders[0].alike and _constant(contenders[0].band),
         outputs=output_words(calibrated.field_names),
+        by_range=_by_range(calibrated, prediction, contenders[0]),
+        empty=int(band.empty.sum()) if isinstance(band := contenders[0].band, Band) else 0,
     )
 
 
@@ -337,6 +349,26 @@ def _contenders(
         yield _Contender("before calibration", before[0], raw[0], raw[1:], words=words)
 
 
+def _by_range(calibrated: Calibrated, prediction: Prediction, mine: _Contender) -> Ranges:
+    """Coverage by ranges of what is known of a point before y is."""
+    inside = mine.inside if mine.inside.ndim == 1 else np.asarray(mine.inside.all(axis=1))
+    features, at = dict[str, np.ndarray](), None
+    if prediction.x is not None and prediction.x.ndim == 2 and prediction.x.shape[1] > 0:
+        at = to_numpy(prediction.x).astype(float)
+        names, columns = calibrated.field_names, calibrated.columns
+        known = columns.numeric if columns is not None else () if names is None else names.axes
+        words = known if len(known) == at.shape[1] else [f"x{j}" for j in range(at.shape[1])]
+        features = {printed(str(word)): values for word, values in zip(words, at.T, strict=True)}
+        training = calibrated.used.get("training")
+        if training is not None and training.x.shape[1:] == at.shape[1:]:
+            features["distance to training data"] = nearest(to_numpy(training.x).astype(float), at)
+    if isinstance(mine.band, Band):
+        width = to_numpy(mine.band.width).astype(float).reshape(len(inside), -1).mean(axis=1)
+        if not _constant(mine.band):
+            features["width"] = width
+    return by_range(inside, features, at)
+
+
 def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:
     return [band.lower for band in bands], [band.upper for band in bands]
 
@@ -385,6 +417,31 @@ def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> 
     for text in texts:
         warnings.warn(text, stacklevel=3)
     return texts
+
+
+def _about_truth(calibrated: Calibrated, level: Level, row: Row, target: str) -> tuple[bool | None, str]:
+    """Whether a band for the truth covers it; about measurements it says nothing."""
+    from scipy.stats import binom
+
+    m, covered, promised = row.points, round(row.coverage * row.points), calibrated.promised(level)
+    if target != "truth" or promised is None:
+        return None, (
+            f"{covered} of {m} measurements covered. This band is about the noise-free truth and promises "
+            "nothing about measurements: evaluate it with target='truth' and noise-free y."
+        )
+    seen = f"{covered} of {m} noise-free values covered, at least {float(promised):.4g} are promised"
+    if calibrated.confidence is None:
+        return None, f"{seen} on average; one test set has no exact law to be held against."
+    rest = float(1 - exact(calibrated.confidence))
+    chance = float(binom.cdf(covered, m, float(promised)))
+    seen += f" with confidence {1 - rest:g}"
+    if chance > 1 - MASS:
+        return True, f"Consistent with the guarantee: {seen}."
+    return False, (
+        f"NOT consistent with the guarantee: {seen}, and so few are seen in at most "
+        f"{100 * min(1.0, rest + chance):.2g} % of cases. Is the noise as it was declared, and were both "
+        "drawn alike?"
+    )
 
 
 def _truth_verdict(calibrated: Calibrated, level: Level, row: Row, median_zero: bool) -> str:

@@ -91,7 +91,7 @@ def partition(
     >>> np.unique(parts.groups["test"])
     array([ 1,  9, 14, 15])
     """
-    x, y = _pair(observations)
+    x, y = pair_of(observations)
     n = len(x)
     sizes = _sizes(dict(zip(NAMES, (train, choose, calibrate, test), strict=True)), n)
     order = np.random.default_rng(seed).permutation
@@ -116,10 +116,11 @@ def partition(
     )
 
 
-def _pair(observations: Rows) -> tuple[ArrayLike, ArrayLike]:
+def pair_of(observations: Rows) -> tuple[ArrayLike, ArrayLike]:
+    """The x and the y of rows, however they were given."""
     if not isinstance(observations, Observations | tuple | list) or len(pair := tuple(observations)) != 2:
         raise TypeError(
-            "`partition` takes gb.Observations(x, y) or a pair (x, y), got "
+            "Rows should be gb.Observations(x, y) or a pair (x, y), got "
             f"{type(observations).__name__}. Put x and y into parentheses."
         )
     x, y = pair
@@ -196,11 +197,11 @@ def _whole_groups(of: np.ndarray, sizes: dict[str, int], order: Any) -> tuple[np
 
 
 def _part(observations: Rows, x: ArrayLike, y: ArrayLike, indices: np.ndarray) -> Rows:
-    pair = _taken(x, indices), _taken(y, indices)
+    pair = taken(x, indices), taken(y, indices)
     return Observations(*pair) if isinstance(observations, Observations) else pair
 
 
-def _taken(a: Any, indices: np.ndarray) -> Any:
+def taken(a: Any, indices: np.ndarray) -> Any:
     """These rows of it, as the kind it is."""
     if hasattr(a, "iloc"):
         return a.iloc[indices]

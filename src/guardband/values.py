@@ -193,6 +193,11 @@ class Prediction:
         known = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
         return {name: values for name, values in known.items() if name != "x" and values is not None}
 
+    @property
+    def own_score(self) -> Any:
+        """The score that is made for such predictions, where nobody chooses one; None if none is."""
+        return None
+
     def take(self, rows: Any) -> Self:
         """The same at some rows: a slice, indices or booleans."""
         parts = {part.name: getattr(self, part.name) for part in fields(self) if part.init}

@@ -20,7 +20,7 @@ from guardband.predictors.modules import network_of
 
 @gb.kept
 @dataclass(frozen=True, eq=False)
-class QuantilePrediction(gb.Prediction):
+class EndsPrediction(gb.Prediction):
     """A lower and an upper quantile (n, m) beside the mean, which lies halfway."""
 
     lower: Any = None
@@ -36,10 +36,10 @@ class QuantilePair(gb.Predictor):
     high: Any
     training_data: gb.Observations | None = field(default=None, kw_only=True)
 
-    def __call__(self, x: Any) -> QuantilePrediction:
+    def __call__(self, x: Any) -> EndsPrediction:
         lower, upper = call_model(self.low, x), call_model(self.high, x)
         lower, upper = (end[:, None] if end.ndim == 1 else end for end in (lower, upper))
-        return QuantilePrediction(x, (lower + upper) / 2, lower=lower, upper=upper)
+        return EndsPrediction(x, (lower + upper) / 2, lower=lower, upper=upper)
 
     def as_module(self) -> nn.Module:
         return QuantileModule(network_of(self.low), network_of(self.high))
@@ -71,8 +71,8 @@ class Outside(gb.conformal.Score):
 
 def ends(prediction: gb.Prediction) -> tuple[Any, Any]:
     """The two quantiles, or an error that asks for them."""
-    if not isinstance(prediction, QuantilePrediction):
-        raise TypeError(f"Outside() wants a QuantilePrediction, got {type(prediction).__name__}.")
+    if not isinstance(prediction, EndsPrediction):
+        raise TypeError(f"Outside() wants a EndsPrediction, got {type(prediction).__name__}.")
     return prediction.lower, prediction.upper
 
 

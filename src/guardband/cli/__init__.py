@@ -8,6 +8,7 @@ import typer
 
 from guardband import __version__
 from guardband.cli import bands, study
+from guardband.cli.identify import identify
 
 app: typer.Typer = typer.Typer(
     no_args_is_help=True,
@@ -31,7 +32,7 @@ def main(
     """Prediction bands with a coverage guarantee for PINNs and other PDE surrogates."""
 
 
-for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, bands.doctor):
+for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, identify, bands.doctor):
     app.command()(_command)
 app.add_typer(study.app, name="study")
 

@@ -85,7 +85,7 @@ def calibrate(
             confidence=confidence,
             imports=imports,
         )
-    _say(found, text, as_json)
+    say(found, text, as_json)
 
 
 def predict(
@@ -102,7 +102,7 @@ def predict(
 
     with in_one_line():
         found, text = work.predict(folder, data, out, level, model, imports)
-    _say(found, text, as_json)
+    say(found, text, as_json)
 
 
 def verify(
@@ -121,7 +121,7 @@ def verify(
 
     with in_one_line():
         found, text = work.verify(folder, data, level, model, imports)
-    _say(found, text, as_json)
+    say(found, text, as_json)
     _end(found)
 
 
@@ -139,7 +139,7 @@ def report(
 
     with in_one_line():
         found, text = work.report(folder, data, out, level, model, imports)
-    _say(found, text, as_json)
+    say(found, text, as_json)
     _end(found)
 
 
@@ -149,12 +149,13 @@ def doctor(as_json: Json = False) -> None:
 
     found = examine()
     width = max(map(len, found))
-    _say(found, "\n".join(f"{name:{width}}  {value}" for name, value in found.items()), as_json)
+    say(found, "\n".join(f"{name:{width}}  {value}" for name, value in found.items()), as_json)
     if found["exact law"] != "holds":
         raise typer.Exit(1)
 
 
-def _say(found: dict[str, Any], text: str, as_json: bool) -> None:
+def say(found: dict[str, Any], text: str, as_json: bool) -> None:
+    """Print what was found, in words or for programs."""
     typer.echo(json.dumps(found) if as_json else printable(text))
 
 

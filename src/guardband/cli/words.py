@@ -5,3 +5,6 @@ SCALES = ("constant", "distance", "latent-distance", "dropout", "laplace", "last
 
 CALIBRATORS = ("split", "grouped", "clustered", "local", "weighted", "randomlylocalized")
 """Words for calibrators."""
+
+NOISES = ("symmetric", "exchangeable", "gaussian")
+"""Words for what is known of the noise of readings."""

@@ -3,10 +3,13 @@
 from guardband.conformal.base import Calibrator, Learned, Size, Threshold
 from guardband.conformal.calibrate import calibrate_arrays
 from guardband.conformal.calibrated import Calibrated, ScoreCalibrated
+from guardband.conformal.chosen import Chosen
 from guardband.conformal.clustered import Clustered
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
 from guardband.conformal.local import Local, LogScale, OverfittedWarning, PinballNetwork
+from guardband.conformal.noise import BoundedNoise, GaussianNoise, LaplaceNoise, NoiseLaw, UniformNoise
+from guardband.conformal.quantiles import CQR, QuantilePrediction
 from guardband.conformal.randomly_localized import RandomlyLocalized
 from guardband.conformal.rank import (
     InfiniteBandWarning,
@@ -19,22 +22,30 @@ from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total
 from guardband.conformal.shards import calibrate_shards, order_statistics
 from guardband.conformal.simultaneous import Simultaneous
 from guardband.conformal.split import Split
+from guardband.conformal.truth import Truth
 from guardband.conformal.weighted import Weighted, density_ratio
 
 __all__ = [
+    "CQR",
     "LEVELS",
     "Absolute",
+    "BoundedNoise",
     "Calibrated",
     "Calibrator",
+    "Chosen",
     "Clustered",
     "CoverageLaw",
+    "GaussianNoise",
     "Grouped",
     "InfiniteBandWarning",
+    "LaplaceNoise",
     "Learned",
     "Local",
     "LogScale",
+    "NoiseLaw",
     "OverfittedWarning",
     "PinballNetwork",
+    "QuantilePrediction",
     "RandomlyLocalized",
     "Scaled",
     "Score",
@@ -45,6 +56,8 @@ __all__ = [
     "Symmetric",
     "Threshold",
     "Total",
+    "Truth",
+    "UniformNoise",
     "Weighted",
     "calibrate_arrays",
     "calibrate_shards",

@@ -107,6 +107,9 @@ class Learned(ABC):
     Split()
     """
 
+    about: ClassVar[str] = "measurement"
+    """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
+
     @property
     def promise(self) -> str:
         """What is promised, and under which assumption, in words for a person."""
@@ -118,6 +121,14 @@ class Learned(ABC):
     def promised(self, level: Level) -> Fraction | None:
         """The probability that is promised at a level: the level itself, for most. None if none is."""
         return exact(level)
+
+    def confident(self, confidence: float, each: str) -> str:
+        """What a confidence adds to the promise, in words; `each` says of what it holds by itself."""
+        return (
+            f"With confidence {confidence:g} this holds{each} for the calibration set at hand, not only on "
+            "average over such sets, if moreover all points are drawn independently of each other from one "
+            "distribution."
+        )
 
     @property
     @abstractmethod
@@ -166,6 +177,10 @@ class Calibrator(Learned):
     def plain(self) -> Calibrator:
         """Itself: it has no shape."""
         return self
+
+    def prepared(self, prediction: Prediction, y: Array) -> tuple[Prediction, Array, Calibrator]:
+        """Calibration points as it wants them, and itself for those; most take them as they are."""
+        return prediction, y, self
 
     def learn(self, predictor: Predictor | None, score: Score) -> Learned:
         """What it has to learn off the calibration set; most have nothing to learn."""

@@ -48,7 +48,7 @@ def calibrate_arrays(
         None,
         prediction,
         y,
-        score=score or Scaled(),
+        score=score or prediction.own_score or Scaled(),
         calibrator=calibrator or Split(),
         groups=groups,
         confidence=confidence,

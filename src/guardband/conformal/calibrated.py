@@ -46,6 +46,11 @@ class Calibrated(ABC):
         """What axes and outputs are called, where the predictor knows."""
         return None
 
+    @property
+    def about(self) -> str:
+        """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
+        return "measurement"
+
     def __repr__(self) -> str:
         return f"{self.name}(n={self.n})"
 
@@ -218,7 +223,8 @@ class ScoreCalibrated(Calibrated):
         groups = self._checked(prediction, groups)
         thresholds = [self.threshold(prediction, at, groups) for at in levels]
         scores = to_numpy(self.score(prediction, kind_of(prediction.mean, rows(y, "y"))))
-        return np.stack([scores <= to_numpy(q) for q in thresholds])
+        inside = np.stack([scores <= to_numpy(q) for q in thresholds])
+        return np.asarray(inside.all(axis=2)) if self.joint and inside.ndim == 3 else inside
 
     def _checked(self, prediction: Prediction, groups: Groups) -> np.ndarray | None:
         if not isinstance(prediction, Prediction):
@@ -241,6 +247,11 @@ class ScoreCalibrated(Calibrated):
         return None if groups is None else labels(groups, len(prediction))
 
     @property
+    def about(self) -> str:
+        """What the calibrator's promise is about."""
+        return self.learned.about
+
+    @property
     def joint(self) -> bool:  # type: ignore[override]
         """Whether all outputs are covered at once; otherwise each by itself."""
         return self.score.joint
@@ -249,15 +260,13 @@ class ScoreCalibrated(Calibrated):
     def promise(self) -> str:
         """What is promised, and under which assumption, in words for a person."""
         parts = "" if self.joint else " This is promised for each output by itself, not for all at once."
+        parts += f" {self.score.scope}".rstrip()
         parts += "" if self.predictor is None else f" {self.predictor.scope}".rstrip()
         if self.confidence is None:
             return f"{self.learned.promise}{parts}"
-        alone = " of each group by itself" if self.threshold.needs_groups else ""
-        return (
-            f"{self.learned.promise}{parts} With confidence {float(exact(self.confidence)):g} this holds"
-            f"{alone} for the calibration set at hand, not only on average over such sets, if moreover all "
-            "points are drawn independently of each other from one distribution."
-        )
+        each = " of each group by itself" if self.threshold.needs_groups else ""
+        sure = self.learned.confident(float(exact(self.confidence)), each)
+        return f"{self.learned.promise}{parts} {sure}"
 
     def promised(self, level: Level) -> Fraction | None:
         """The probability that the calibrator promises at a level."""
@@ -346,7 +355,7 @@ class ScoreCalibrated(Calibrated):
         scores = to_numpy(self.score(self.prediction, self.y)).astype(float)
         groups = self.groups if self.needs_groups else None
         q = np.asarray(self.threshold(self.prediction, level, groups), dtype=float)
-        if not (q > 0).all() or (scores < 0).any():
+        if scores.ndim > 1 or not (q > 0).all() or (scores < 0).any():
             return None
         with np.errstate(invalid="ignore"):
             return scores / q
@@ -422,7 +431,7 @@ def _made(parts: dict[str, Any]) -> ScoreCalibrated:
     prediction = type(prediction)(**attributes(prediction))  # validated as on construction
     scores = to_numpy(score(prediction, parts["y"]))
     options = {"groups": parts["groups"], "confidence": parts["confidence"]}
-    threshold = learned.threshold(scores, prediction, **options)
+    threshold = score.threshold(learned, scores, prediction, **options)
     return ScoreCalibrated(**{**parts, "prediction": prediction, "threshold": threshold})
 
 
@@ -463,10 +472,11 @@ def on_scores(
         groups = labels(groups, len(y))
     if confidence is not None:
         confidence = exact(confidence, "confidence")
+    prediction, y, calibrator = calibrator.prepared(prediction, y)
     score = score.learn(_training_data(predictor), prediction)
     learned = calibrator.learn(predictor, score) if learned is None else learned
     scores = to_numpy(score(prediction, y))
-    threshold = learned.threshold(scores, prediction, groups=groups, confidence=confidence)
+    threshold = score.threshold(learned, scores, prediction, groups=groups, confidence=confidence)
     return ScoreCalibrated(
         predictor, score, calibrator, learned, threshold, prediction, y, groups, confidence, columns
     )
@@ -479,7 +489,7 @@ def _training_data(predictor: Predictor | None) -> Observations | None:
     return known
 
 
-WATCHED = "early-stopping"
+WATCHED = "validation"
 """What readings are called that a training was watched by."""
 
 

@@ -70,6 +70,15 @@ def _exact(level: Any, name: str) -> Fraction:
     return value
 
 
+def half_missed(level: Level) -> Fraction:
+    """The level that is missed half as often: what each of two bounds is asked for that hold together.
+
+    >>> half_missed(0.9)
+    Fraction(19, 20)
+    """
+    return (1 + exact(level)) / 2
+
+
 def rank(n: int, level: Level) -> int:
     """k = ceil((n + 1) level), which of n sorted scores to take; n + 1 stands for infinity.
 

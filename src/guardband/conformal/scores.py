@@ -47,6 +47,11 @@ class Score(ABC):
     joint: bool = True
 
     @property
+    def is_distance(self) -> bool:
+        """Whether it is |y - mean| itself, in the units of y."""
+        return False
+
+    @property
     def plain(self) -> Score:
         """The score of a rival of constant width, in the same units."""
         return Absolute(joint=self.joint)
@@ -74,6 +79,23 @@ class Score(ABC):
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
         """The same with what it has to learn off the calibration set, such as units; most have nothing."""
         return self
+
+    @property
+    def scope(self) -> str:
+        """A sentence for the promise, where there is more to say of its sets; most have nothing."""
+        return ""
+
+    def threshold(
+        self,
+        learned: Any,
+        scores: np.ndarray,
+        prediction: Prediction,
+        *,
+        groups: np.ndarray | None = None,
+        confidence: Level | None = None,
+    ) -> Any:
+        """The threshold that a `Learned` makes of its scores; a score that needs several asks it for each."""
+        return learned.threshold(scores, prediction, groups=groups, confidence=confidence)
 
     def caution(self, prediction: Prediction, y: Array) -> str | None:
         """What should be known before these targets are calibrated on, in a sentence; None if nothing."""
@@ -224,6 +246,11 @@ class Absolute(_Plain):
     def unit(self, prediction: Prediction) -> Array | float:
         """One unit of the output, everywhere."""
         return self._unit(prediction)
+
+    @property
+    def is_distance(self) -> bool:
+        """It is, where no unit was given."""
+        return self.units is None and self.joint
 
 
 @kept

@@ -5,9 +5,11 @@ from guardband.pinn.fitted import Fitted, TrainingDiverged, TrainingInterrupted
 from guardband.pinn.judging import Verdict
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.networks import MLP, Constrained, mlp
+from guardband.pinn.point_estimates import PointEstimates
 from guardband.pinn.potential import Potential, Prior
 from guardband.pinn.recipe import Recipe
-from guardband.pinn.train import Moment, fit
+from guardband.pinn.train import fit
+from guardband.pinn.training import Moment
 from guardband.pinn.verdict import verdict
 from guardband.pinn.windows import Windowed
 
@@ -17,6 +19,7 @@ __all__ = [
     "Fitted",
     "Likelihood",
     "Moment",
+    "PointEstimates",
     "Potential",
     "Prior",
     "Recipe",

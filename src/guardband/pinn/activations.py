@@ -16,12 +16,24 @@ class Activation(NamedTuple):
     upto_second: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
     third: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
     higher: Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]
+    to_compile: Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor]] | None = None
+
+    def fused(self, z: Tensor, value: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
+        """(s, s', s'') as a compiler likes it; s may be known already."""
+        return self.upto_second(z) if self.to_compile is None else self.to_compile(z, value)
 
 
 def _tanh(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     a = torch.tanh(z)  # by far the most used, hence written with the fewest passes over memory
     slope = torch.addcmul(z.new_ones(()), a, a, value=-1)
     return a, slope, torch.addcmul(z.new_zeros(()), a, slope, value=-2)
+
+
+def _tanh_to_compile(z: Tensor, a: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    if a is None:  # by exp: in compiled kernels the library's tanh takes several times as long
+        a = 1 - 2 / (torch.exp(2 * z) + 1)
+    slope = 1 - a * a
+    return a, slope, -2 * a * slope
 
 
 def _tanh_third(z: Tensor, a: Tensor, first: Tensor, second: Tensor) -> Tensor:
@@ -92,7 +104,7 @@ def _gelu_higher(z: Tensor, a: Tensor, first: Tensor, second: Tensor, third: Ten
 
 
 ACTIVATIONS: dict[Callable[..., Tensor], Activation] = {
-    torch.tanh: Activation(_tanh, _tanh_third, _tanh_higher),
+    torch.tanh: Activation(_tanh, _tanh_third, _tanh_higher, _tanh_to_compile),
     torch.sin: Activation(
         _sin, lambda z, a, first, second: -first, lambda z, a, first, second, third: (a, first)
     ),

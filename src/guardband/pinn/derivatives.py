@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from guardband.pinn.activations import ACTIVATIONS, function_of
-from guardband.pinn.jets import Channels, Jet, Layers, Memory
+from guardband.pinn.jets import Channels, Jet, Layers, Memory, Passes, compiled_passes
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import AutogradField, Field, Names
 from guardband.problems.field import Columns, pick
@@ -97,10 +97,17 @@ def differentiate(
     >>> u.laplacian.shape
     torch.Size([5, 1])
     """
+    return differentiate_by(compiled_passes() if compile else None, net, needs, names)
+
+
+def differentiate_by(
+    passes: Passes | None, net: nn.Module, needs: Needs, names: Names | None = None
+) -> Callable[[Tensor], Field]:
+    """The same, by these passes through the layers."""
     if isinstance(net, Constrained):
-        inner = differentiate(net.net, needs, names, compile=compile)
+        inner = differentiate_by(passes, net.net, needs, names)
         return lambda x: ConstrainedField(inner(x), net.lift, net.bubble, x)
-    if needs.only_value:
+    if needs.only_value and passes is None:
         return lambda x: JetField(net, x, net(x)[None], Channels(), names)
     memory = Memory()
     channels = needs.channels()
@@ -110,7 +117,7 @@ def differentiate(
         if plan is None or channels is None:
             return AutogradField(net, x, names)
         points, layers = plan
-        jet = Jet.apply(points, layers, channels, memory, compile, *layers.weights, *layers.biases)
+        jet = Jet.apply(points, layers, channels, memory, passes, *layers.weights, *layers.biases)
         return JetField(net, x, jet, channels, names)
 
     return jet_field

@@ -49,6 +49,12 @@ class Looked:
             *(self._over_domain(part.linear) for part in self.parts[1:]),
         ]
 
+    def shares(self) -> list[Tensor]:
+        """How far each part is missed, relatively, (q,) each; what is missed of nothing is infinite."""
+        return [
+            relative(part.linear.misses, scale) for part, scale in zip(self.parts, self.scales(), strict=True)
+        ]
+
     def _over_domain(self, linear: Linearized) -> Tensor:
         squares = linear.at_zero.square().mean(dim=0)
         for axes, slopes in linear.slopes.items():

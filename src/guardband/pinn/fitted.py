@@ -13,6 +13,7 @@ from guardband.kept import kept
 from guardband.models import call_model, evaluating
 from guardband.pinn.judging import Verdict, told, trend_of
 from guardband.pinn.likelihood import Likelihood
+from guardband.pinn.point_estimates import NOTHING, PointEstimates
 from guardband.pinn.recipe import Recipe
 from guardband.problems import Problem
 from guardband.values import Names, Observations
@@ -50,6 +51,8 @@ class Fitted:
     """The standard deviation of their noise, where it was said."""
     spread: Mapping[str, float] | None = None
     """How far restarts are from each other in each output, relatively, if there were any."""
+    estimates: PointEstimates = NOTHING
+    """The unknowns of the problem as they were found, by name; `problem` has these numbers in their place."""
 
     @cached_property
     def verdict(self) -> Verdict:

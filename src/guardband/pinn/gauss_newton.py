@@ -3,7 +3,8 @@
 With misses r and their derivatives J the step is s = (J^T J + damping)^-1 J^T r. It is solved in the space of
 weights or in that of misses, whichever is smaller: s = J^T (J J^T + damping)^-1 r is the same. The damping
 follows the gain: what the loss lost, over what the linearization promised (Nielsen). The factor of the matrix
-is used again while that pays, for the misses after the step.
+is used again while that pays, for the misses after the step. Where J is too large to be written out, the same
+equations are solved by conjugate gradients, which need its products alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,18 @@ from torch import Tensor
 
 Vector = Any
 """A numpy array (P,) or (N,), in float64."""
+
+
+class Linear(Protocol):
+    """Derivatives J (N, P) that are known by their products."""
+
+    def times(self, v: Tensor, /) -> Tensor:
+        """J v."""
+        ...
+
+    def transposed(self, w: Tensor, /) -> Tensor:
+        """J^T w."""
+        ...
 
 
 class System(Protocol):
@@ -35,8 +48,8 @@ class System(Protocol):
         """All misses (N,) at `theta`."""
         ...
 
-    def __call__(self) -> tuple[Tensor, Tensor]:
-        """All misses (N,) at `theta`, and their derivatives (N, P)."""
+    def __call__(self) -> tuple[Tensor, Tensor | Linear]:
+        """All misses (N,) at `theta`, and their derivatives (N, P), written out or by their products."""
         ...
 
 
@@ -53,6 +66,9 @@ CHORDS = 2
 
 TRIALS = 12
 """How many dampings are tried before a step is given up."""
+
+TOLERANCE, MOST = 1e-3, 100
+"""When conjugate gradients end: how small the gradient is, and how many products there are at most."""
 
 LEAST = 1e-14
 """The smallest damping: the rounding of the matrix is not far below."""
@@ -87,20 +103,23 @@ class GaussNewton:
     def step(self, system: System) -> Step:
         """Move the weights of a system downhill."""
         start = system.theta
-        misses, slopes = (part.cpu().numpy() for part in system())
+        found, slopes = system()
+        misses = found.cpu().numpy()
         before = _half_square(misses)
-        normal = Normal(slopes)
+        normal = Normal(slopes.cpu().numpy()) if isinstance(slopes, Tensor) else Iterated(slopes)
         for _ in range(TRIALS):
             solve = normal.damped(self.damping)
             if solve is not None:
                 move = solve(misses)
-                promised = before - _half_square(misses - slopes @ move)
+                promised = before - _half_square(misses - normal.times(move))
                 system.theta = start - torch.from_numpy(move).to(start)
                 after = system.misses().cpu().numpy()
                 gain = (before - _half_square(after)) / promised if promised > 0 else -1.0
                 if gain > 1e-4:  # which NaN is not
                     self._relax(gain)
-                    return Step(before, _half_square(self._chords(system, solve, after)), True)
+                    if isinstance(normal, Normal):  # a factor costs nothing to use again, products do
+                        after = self._chords(system, solve, after)
+                    return Step(before, _half_square(after), True)
             self.damping *= self.growth
             self.growth *= 2
         system.theta = start
@@ -140,6 +159,10 @@ class Normal:
         self.slopes, self.dual = slopes, slopes.shape[0] < slopes.shape[1]
         self.gram = dsyrk(1.0, slopes.T, trans=int(self.dual), lower=1)
 
+    def times(self, v: Vector) -> Vector:
+        """J v."""
+        return self.slopes @ v
+
     def damped(self, damping: float) -> Callable[[Vector], Vector] | None:
         """A function from misses r to (J^T J + damping)^-1 J^T r; None where rounding forbids it."""
         from scipy.linalg.lapack import dpotrf, dpotrs  # type: ignore[attr-defined]
@@ -152,6 +175,45 @@ class Normal:
         if self.dual:
             return lambda misses: self.slopes.T @ dpotrs(factor, misses, lower=1)[0]
         return lambda misses: dpotrs(factor, self.slopes.T @ misses, lower=1)[0]
+
+
+class Iterated:
+    """The same equations by conjugate gradients (CGLS), where slopes are known by their products alone.
+
+    They end when the gradient of the damped problem is `TOLERANCE` of what it was, or after `MOST` products:
+    each of them makes the damped problem smaller, so that a step which ends early is still one downhill.
+    """
+
+    slopes: Linear
+
+    def __init__(self, slopes: Linear) -> None:
+        self.slopes = slopes
+
+    def times(self, v: Vector) -> Vector:
+        """J v."""
+        return self.slopes.times(torch.from_numpy(v)).numpy()
+
+    def damped(self, damping: float) -> Callable[[Vector], Vector]:
+        """A function from misses r to (J^T J + damping)^-1 J^T r."""
+
+        def solve(misses: Vector) -> Vector:
+            left = torch.from_numpy(misses).clone()
+            gradient = self.slopes.transposed(left)
+            step, along = torch.zeros_like(gradient), gradient.clone()
+            size = start = float(gradient @ gradient)
+            for _ in range(MOST):
+                if size <= TOLERANCE**2 * start:
+                    break
+                moved = self.slopes.times(along)
+                length = size / float(moved @ moved + damping * (along @ along))
+                step += length * along
+                left -= length * moved
+                gradient = self.slopes.transposed(left) - damping * step
+                size, before = float(gradient @ gradient), size
+                along = gradient + size / before * along
+            return step.numpy()
+
+        return solve
 
 
 def _half_square(misses: Vector) -> float:

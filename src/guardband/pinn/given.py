@@ -12,12 +12,14 @@ import torch
 from torch import Tensor, nn
 
 from guardband.arrays import to_torch
+from guardband.leaks import find_copies
 from guardband.models import evaluating
 from guardband.pinn.derivatives import needs_of
 from guardband.pinn.networks import MLP, Constrained
 from guardband.pinn.recipe import Recipe
 from guardband.problems import AutogradField, Problem
 from guardband.problems.base import as_problem
+from guardband.problems.unknown import check_coefficients
 from guardband.values import Observations, output_names
 
 
@@ -84,15 +86,11 @@ def refuse_copies(training_data: Observations | None, held_out: Observations | N
     """Readings that were trained on are met too well to be held out."""
     if training_data is None or held_out is None:
         return
-    trained, watched = (
-        {tuple(row) for row in to_torch(part.x).double().tolist()} for part in (training_data, held_out)
-    )
-    both = len(trained & watched)
-    if both:
-        raise ValueError(
-            f"{both} of {len(watched)} held-out readings are at places of the training data, and should be "
-            "others. gb.partition(observations, train=0.8, choose=0.2) makes both parts."
-        )
+    found = find_copies(training_data.x, training_data.y, held_out.x, held_out.y, points="held-out")
+    if found.verdict == "refuse":
+        raise ValueError(found.text)
+    if found.verdict == "warn":
+        warnings.warn(found.text, stacklevel=4)
 
 
 def inner_of(net: nn.Module) -> nn.Module:
@@ -130,6 +128,7 @@ def check_pair(problem: Problem, net: nn.Module) -> None:
     if isinstance(problem, nn.Module) and isinstance(net, Problem):
         raise TypeError("The problem comes first, then the network: gb.fit(problem, net, ...).")
     problem = as_problem(problem)
+    check_coefficients(problem)
     if not isinstance(net, nn.Module):
         raise TypeError(f"`net` should be a torch module, such as gb.mlp(problem), got {net!r:.80}.")
     inner, names = inner_of(net), problem.names

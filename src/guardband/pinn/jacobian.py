@@ -9,7 +9,8 @@ module that `torch.func` can call. Both work in any thread, whatever mode of tor
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -24,7 +25,18 @@ from guardband.pinn.derivatives import (
     layers_of,
     needs_of,
 )
-from guardband.pinn.jets import EACH, Channels, Memory, Tape, forward_pass, reverse_pass
+from guardband.pinn.factors import Factors
+from guardband.pinn.jets import (
+    APART,
+    EACH,
+    Channels,
+    Layers,
+    Memory,
+    Tape,
+    forward_pass,
+    identity_jet,
+    reverse_pass,
+)
 from guardband.pinn.networks import MLP, Constrained
 from guardband.problems import AutogradField, Field, Names
 
@@ -96,6 +108,19 @@ class Slopes:
         misses, slopes = zip(*parts, strict=True)
         return torch.cat(misses), torch.cat(slopes)
 
+    def factors(self, x: Tensor, normals: Tensor | None = None) -> tuple[Tensor, Factors] | None:
+        """The residual (n, q), and its derivatives as factors; None where they do not come by jets."""
+        with torch.inference_mode(False), torch.enable_grad():
+            net, x = own_modules(self.net), _ordinary(x)
+            outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
+            if self._channels is None:
+                return None
+            try:
+                return _factors(self, net, x, self._channels, outward)
+            except NotCarried:
+                self._channels = None
+                return None
+
 
 def _all(names: Sequence[str] | None, net: nn.Module) -> bool:
     return names is None or {*names} >= {name for name, _ in net.named_parameters()}
@@ -115,10 +140,40 @@ def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) ->
     return needs_of(residual, net, x, of).channels()
 
 
-def _by_jets(
-    slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor, memory: Memory
-) -> tuple[Tensor, Tensor]:
-    """The residual (n, q), and its derivatives in all weights (n, q, P), by the jet of an MLP."""
+class _Taped(NamedTuple):
+    """The misses of an MLP, with all that is needed to go back from them to its weights."""
+
+    misses: Tensor
+    jet: Tensor
+    points: Tensor
+    layers: Layers
+    tape: Tape
+
+    def gradients(self, together: int) -> Iterator[tuple[slice, int, Tensor]]:
+        """For each column j and place in a group: the rows, j, and the gradient of their sum in the jet."""
+        for j, first in itertools.product(range(self.misses.shape[1]), range(together)):
+            rows = slice(first, None, together)
+            (outer,) = torch.autograd.grad(
+                self.misses[rows, j].sum(),
+                self.jet,
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            yield rows, j, outer.contiguous()
+
+
+def _taped(
+    slopes_of: Slopes,
+    net: nn.Module,
+    x: Tensor,
+    channels: Channels,
+    normals: Tensor,
+    memory: Memory,
+    *,
+    as_jet: bool = False,
+) -> _Taped:
+    """Forwards through the layers; with `as_jet` the first one sees its points as a jet too."""
     inner = net.net if isinstance(net, Constrained) else net
     planned = layers_of(inner, x)
     assert planned is not None
@@ -128,6 +183,8 @@ def _by_jets(
     )
     if layers.features is not None:
         points = layers.features.jet(points, layers.reach, channels)
+    elif as_jet:
+        points = identity_jet(points, layers.reach, channels)
     widths = [len(weight) for weight in layers.weights[:-1]]
     before, after = (memory.take(x, len(channels), len(x), widths) for _ in range(2))
     tape = Tape(before, after, [])
@@ -136,25 +193,43 @@ def _by_jets(
     if isinstance(net, Constrained):
         field = ConstrainedField(field, net.lift, net.bubble, x)
     field.normals = normals
-    misses, together = slopes_of.residual(x, field), slopes_of.together
-    q = misses.shape[1]
-    slopes = x.new_empty(len(x), q, sum(part.numel() for part in (*layers.weights, *layers.biases)))
-    for j, first in itertools.product(range(q), range(together)):
-        (outer,) = torch.autograd.grad(
-            misses[first::together, j].sum(),
-            jet,
-            retain_graph=True,
-            allow_unused=True,
-            materialize_grads=True,
-        )
+    return _Taped(slopes_of.residual(x, field), jet, points, layers, tape)
+
+
+def _by_jets(
+    slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor, memory: Memory
+) -> tuple[Tensor, Tensor]:
+    """The residual (n, q), and its derivatives in all weights (n, q, P), by the jet of an MLP."""
+    taped, together = _taped(slopes_of, net, x, channels, normals, memory), slopes_of.together
+    misses, _, points, layers, tape = taped
+    widths = [len(weight) for weight in layers.weights[:-1]]
+    total = sum(part.numel() for part in (*layers.weights, *layers.biases))
+    slopes = x.new_empty(len(x), misses.shape[1], total)
+    for rows, j, outer in taped.gradients(together):
         backs = memory.take(x, len(channels), len(x), widths)
-        found = reverse_pass(outer.contiguous(), points, layers, channels, tape, backs, EACH)
+        found = reverse_pass(outer, points, layers, channels, tape, backs, EACH)
         half, start = len(found) // 2, 0
         for part in itertools.chain(*zip(found[:half], found[half:], strict=True)):
             end = start + part[0].numel()
-            slopes[first::together, j, start:end] = _grouped(part.flatten(1), together)
+            slopes[rows, j, start:end] = _grouped(part.flatten(1), together)
             start = end
     return misses.detach(), slopes
+
+
+def _factors(
+    slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor
+) -> tuple[Tensor, Factors]:
+    """The residual (n, q), and the factors of its derivatives, in memory that nobody else is lent."""
+    memory = Memory()
+    taped = _taped(slopes_of, net, x, channels, normals, memory, as_jet=True)
+    misses, _, points, layers, tape = taped
+    widths, found, held = [len(weight) for weight in layers.weights[:-1]], [], []
+    for rows, j, outer in taped.gradients(slopes_of.together):
+        backs = memory.take(x, len(channels), len(x), widths)
+        pairs: Any = reverse_pass(outer, points, layers, channels, tape, backs, APART)
+        found.append((rows, j, pairs[: len(layers.weights)]))
+        held.append(backs)
+    return misses.detach(), Factors(misses.shape, found, slopes_of.together, (tape, held))
 
 
 def _grouped(gradients: Tensor, together: int) -> Tensor:

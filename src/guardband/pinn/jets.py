@@ -109,6 +109,15 @@ class Waves(NamedTuple):
         return torch.stack(jet)
 
 
+def identity_jet(x: Tensor, reach: Tensor, channels: Channels) -> Tensor:
+    """Scaled points (n, d) as the jet (channels, n, d) of what they are themselves."""
+    jet = x.new_zeros(len(channels), *x.shape)
+    jet[0] = x
+    for i, axis in enumerate(channels.axes):
+        jet[1 + i, :, axis] = 1 / reach[axis]
+    return jet
+
+
 class Layers(NamedTuple):
     """A network as arithmetic: what is done to x, in order. The reach is folded into the first slopes."""
 
@@ -237,6 +246,9 @@ SUMMED = Gather(lambda grad, jet: grad.flatten(0, 1).T @ jet.flatten(0, 1), lamb
 EACH = Gather(lambda grad, jet: grad.permute(1, 2, 0) @ jet.permute(1, 0, 2), lambda grad: grad.clone())
 """A gradient for each point."""
 
+APART = Gather(lambda grad, jet: (grad, jet), lambda grad: grad)  # type: ignore[arg-type]
+"""No gradients: the factors that they are made of, views of the memory that the passes were given."""
+
 
 def reverse_pass(
     grad: Tensor,
@@ -336,21 +348,23 @@ def bends_back(
     return found
 
 
-def fused_forward(
-    x: Tensor, layers: Layers, channels: Channels
-) -> tuple[list[Tensor], list[tuple[list[Tensor], Tensor, list[Tensor]]]]:
+Saved: TypeAlias = list[tuple[list[Tensor], Tensor, Tensor]]
+"""Of each hidden layer: the jet before the activation, its value after it, and the whole jet in rows."""
+
+
+def fused_forward(x: Tensor, layers: Layers, channels: Channels) -> tuple[list[Tensor], Saved]:
     """`forward_pass` without side effects, a list of channels in place of a stack."""
     axes, sums, thirds, fourths = channels
-    weight = layers.weights[0]
+    weight, bias = layers.weights[0], layers.biases[0]
     if x.ndim == 3:
-        z = [torch.addmm(layers.biases[0], x[0], weight.T), *(part @ weight.T for part in x[1:])]
+        z = _linear(x.flatten(0, 1), weight, bias, len(x))
     else:
-        z = [torch.addmm(layers.biases[0], x, weight.T)]
+        z = [torch.addmm(bias, x, weight.T)]
         z += [(weight[:, axis] / layers.reach[axis]).expand_as(z[0]) for axis in axes]
         z += [torch.zeros_like(z[0]) for _ in (*sums, *thirds, *fourths)]
     saved = []
     for depth, (activation, mask) in enumerate(zip(layers.activations, layers.masks, strict=True)):
-        value, first, second = activation.upto_second(z[0])
+        value, first, second = activation.fused(z[0])
         jet = [value, *(part * first for part in z[1:])]
         for s, pairs in enumerate(sums):
             i, j = pairs[0]
@@ -361,36 +375,35 @@ def fused_forward(
                 jet[channel] = jet[channel] + bend
         if mask is not None:
             jet = [part * mask for part in jet]
-        saved.append((z, value, jet))
-        weight, bias = layers.weights[depth + 1], layers.biases[depth + 1]
-        z = [torch.addmm(bias, jet[0], weight.T), *(part @ weight.T for part in jet[1:])]
+        rows = torch.cat(jet)
+        saved.append((z, value, rows))
+        z = _linear(rows, layers.weights[depth + 1], layers.biases[depth + 1], len(channels))
     return z, saved
 
 
+def _linear(rows: Tensor, weight: Tensor, bias: Tensor, channels: int) -> list[Tensor]:
+    """A layer's jet, channel by channel, of rows that hold one channel after the other."""
+    value, *rest = (rows @ weight.T).chunk(channels)
+    return [value + bias, *rest]
+
+
 def fused_reverse(
-    grad: list[Tensor],
-    x: Tensor,
-    layers: Layers,
-    channels: Channels,
-    saved: Sequence[tuple[list[Tensor], Tensor, list[Tensor]]],
+    grad: list[Tensor], x: Tensor, layers: Layers, channels: Channels, saved: Saved
 ) -> list[Tensor]:
     """`reverse_pass` without side effects."""
     axes, sums, thirds, _ = channels
     weight_grads, bias_grads = [], []
     for depth in reversed(range(len(saved))):
-        z, value, jet = saved[depth]
-        pairs = zip(grad[1:], jet[1:], strict=True)
-        total = grad[0].T @ jet[0]
-        for outer, part in pairs:
-            total = torch.addmm(total, outer.T, part)
-        weight_grads.append(total)
+        z, value, rows = saved[depth]
+        outer_rows = torch.cat(grad)
+        weight_grads.append(outer_rows.T @ rows)
         bias_grads.append(grad[0].sum(0))
-        back = [outer @ layers.weights[depth + 1] for outer in grad]
+        back = (outer_rows @ layers.weights[depth + 1]).chunk(len(channels))
         mask = layers.masks[depth]
         if mask is not None:
             back = [part * mask for part in back]
         activation = layers.activations[depth]
-        _, first, second = activation.upto_second(z[0])
+        _, first, second = activation.fused(z[0], value)
         grad = [part * first for part in back]
         for i in range(1, len(channels)):
             grad[0] = grad[0] + second * back[i] * z[i]
@@ -405,26 +418,38 @@ def fused_reverse(
             for channel, turn in bends_back(back, z, activation, (value, first, second), channels):
                 grad[channel] = grad[channel] + turn
     if x.ndim == 3:
-        first_weight = sum((g.T @ part for g, part in zip(grad[1:], x[1:], strict=True)), grad[0].T @ x[0])
-        return [first_weight, *weight_grads[::-1], grad[0].sum(0), *bias_grads[::-1]]
-    first_weight = grad[0].T @ x
-    slopes = {axis: grad[1 + i].sum(0) / layers.reach[axis] for i, axis in enumerate(axes)}
-    zero = torch.zeros_like(grad[0][0])
-    first_weight = first_weight + torch.stack([slopes.get(j, zero) for j in range(x.shape[1])], dim=1)
+        first_weight = torch.cat(grad).T @ x.flatten(0, 1)
+    else:
+        slopes = {axis: grad[1 + i].sum(0) / layers.reach[axis] for i, axis in enumerate(axes)}
+        zero = torch.zeros_like(grad[0][0])
+        along = torch.stack([slopes.get(j, zero) for j in range(x.shape[1])], dim=1)
+        first_weight = grad[0].T @ x + along
     return [first_weight, *weight_grads[::-1], grad[0].sum(0), *bias_grads[::-1]]
 
 
+class Passes(NamedTuple):
+    """A pass and its reverse, both without side effects."""
+
+    forward: Callable[..., tuple[list[Tensor], Saved]]
+    reverse: Callable[..., list[Tensor]]
+
+
+FUSED = Passes(fused_forward, fused_reverse)
+"""As they are written: to be compiled as a part of something larger."""
+
+
 @cache
-def compiled_passes() -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """The two fused passes, compiled. The first call of each new shape takes seconds."""
-    return torch.compile(fused_forward, dynamic=False), torch.compile(fused_reverse, dynamic=False)
+def compiled_passes() -> Passes:
+    """Each pass compiled by itself. The first call of each new shape takes seconds."""
+    return Passes(torch.compile(fused_forward, dynamic=False), torch.compile(fused_reverse, dynamic=False))
 
 
 class Jet(torch.autograd.Function):
     """The jet of an MLP as one differentiable function of its weights and biases.
 
-    `Jet.apply(x, layers, channels, memory, compile, *weights, *biases) -> (channels, n, m)`. It can be
-    differentiated once; torch says so when asked for more. `memory` is kept between steps.
+    `Jet.apply(x, layers, channels, memory, passes, *weights, *biases) -> (channels, n, m)`. It can be
+    differentiated once; torch says so when asked for more. `memory` is kept between steps. Without `passes`
+    it goes in place.
     """
 
     @staticmethod
@@ -434,7 +459,7 @@ class Jet(torch.autograd.Function):
         layers: Layers,
         channels: Channels,
         memory: Memory,
-        compile: bool,
+        passes: Passes | None,
         *parameters: Tensor,
     ) -> Tensor:
         """Points in tiles, so that what a tile touches stays in the cache."""
@@ -444,12 +469,12 @@ class Jet(torch.autograd.Function):
         )
         widths = [len(weight) for weight in layers.weights[:-1]]
         pieces, kept = [], []
-        for piece, part in _tiles(x, layers, len(channels) * max(widths)):
+        for piece, part in tiles(x, layers, channels):
             n = len(piece)
             if part.features is not None:
                 piece = part.features.jet(piece, part.reach, channels)
-            if compile:
-                outputs, tape = compiled_passes()[0](piece, part, channels)
+            if passes is not None:
+                outputs, tape = passes.forward(piece, part, channels)
                 outputs = torch.stack(outputs)
             else:
                 before, after = (memory.take(x, len(channels), n, widths) for _ in range(2))
@@ -457,14 +482,14 @@ class Jet(torch.autograd.Function):
                 outputs = forward_pass(piece, part, channels, tape)
             pieces.append(outputs)
             kept.append((piece, part, tape))
-        ctx.kept = kept, channels, memory, compile
+        ctx.kept = kept, channels, memory, passes
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces, dim=1)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         """The gradients of all weights and biases, summed over the tiles."""
-        kept, channels, memory, compile = ctx.kept
+        kept, channels, memory, passes = ctx.kept
         (grad,) = grads
         totals: list[Tensor] = []
         start = 0
@@ -472,8 +497,8 @@ class Jet(torch.autograd.Function):
             n = piece.shape[-2]
             outer = grad[:, start : start + n].contiguous()
             start += n
-            if compile:
-                terms = compiled_passes()[1](list(outer.unbind()), piece, part, channels, tape)
+            if passes is not None:
+                terms = passes.reverse(list(outer.unbind()), piece, part, channels, tape)
             else:
                 widths = [len(weight) for weight in part.weights[:-1]]
                 backs = memory.take(piece, len(channels), n, widths)
@@ -482,8 +507,9 @@ class Jet(torch.autograd.Function):
         return (None, None, None, None, None, *totals)
 
 
-def _tiles(x: Tensor, layers: Layers, row: int) -> list[tuple[Tensor, Layers]]:
+def tiles(x: Tensor, layers: Layers, channels: Channels) -> list[tuple[Tensor, Layers]]:
     """The points and the dropout masks, cut alike, into parts of about the same size."""
+    row = len(channels) * max(len(weight) for weight in layers.weights[:-1])
     size = max(256, TILE // (row * x.element_size()))
     count = max(1, -(-len(x) // size))
     size = max(1, -(-len(x) // count))

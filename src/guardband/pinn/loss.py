@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from guardband.pinn.given import check_equation, tensors_of
+from guardband.pinn.gradients import Gradients
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.mean_squares import MeanSquares, check_shapes
 from guardband.pinn.points import Points, conditions_of, fixed_points
@@ -15,6 +16,7 @@ from guardband.pinn.recipe import Recipe
 from guardband.pinn.record import Record
 from guardband.pinn.scales import Scales, scales_of, sizes_of
 from guardband.pinn.titles import titles_of
+from guardband.pinn.unknowns import check_seen, found_in, trained
 from guardband.problems import Problem
 from guardband.values import Observations
 
@@ -24,14 +26,19 @@ class Loss:
 
     problem: Problem
     net: nn.Module
+    whole: nn.Module
+    """All that is trained: the network, and the unknowns of the problem beside it."""
     like: nn.Parameter
     training_data: Observations | None
     data: tuple[Tensor, Tensor]
+    generator: torch.Generator
+    """Where random points come from."""
     full: Points
     """All data, and the points inside and on the boundary that L-BFGS uses; few where nothing does."""
     likelihood: Likelihood
     scales: Scales
     sizes: Tensor
+    gradients: Gradients
     mean_squares: MeanSquares
     record: Record
     start: float | None
@@ -44,23 +51,27 @@ class Loss:
         training_data: Observations | None,
         likelihood: Likelihood,
         recipe: Recipe,
-        generator: torch.Generator,
+        seed: int,
         compile: bool | None,
     ) -> None:
         self.problem, self.net, self.training_data = problem, net, training_data
-        self.like = next(net.parameters())
+        self.whole, self.like = trained(problem, net), next(net.parameters())
         self.data = tensors_of(problem, training_data, net)
-        self.full = self._points(recipe, generator)
-        check_shapes(problem, net, self.full)
-        check_equation(problem, net, self.full.inside)
-        titles = titles_of(problem, net, self.full.inside)
-        self.sizes = sizes_of(problem, self.data[1])
-        self.likelihood = likelihood.completed(problem, titles, self.sizes)
-        self.scales = scales_of(self.likelihood, problem, titles)
-        units = scales_of(self.likelihood, problem, titles, only_names=True)
+        self.generator = torch.Generator().manual_seed(seed)
+        self.full = self._points(recipe, self.generator)
+        start = found_in(problem)
+        check_shapes(start, net, self.full)
+        check_equation(start, net, self.full.inside)
+        check_seen(problem, net, self.full)
+        titles = titles_of(start, net, self.full.inside)
+        self.sizes = sizes_of(start, self.data[1])
+        self.likelihood = likelihood.completed(start, titles, self.sizes)
+        self.scales = scales_of(self.likelihood, start, titles)
+        units = scales_of(self.likelihood, start, titles, only_names=True)
         compile = self._pays(recipe) if compile is None else compile
-        self.mean_squares = MeanSquares(problem, net, self.full, scales=units, compile=compile)
-        self.record = Record(problem, net, self.full)
+        self.gradients = Gradients(problem, net, self.full, scales=units, compile=compile)
+        self.mean_squares = self.gradients.mean_squares
+        self.record = Record(start, net, self.full)
         self.start = None
 
     def weights(self, physics_factor: float) -> Tensor:

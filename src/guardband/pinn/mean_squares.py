@@ -8,11 +8,12 @@ import torch
 from torch import Tensor, nn
 
 from guardband.models import evaluating
-from guardband.pinn.derivatives import JetField, Residual, differentiate, needs_of, split
-from guardband.pinn.jets import Channels
+from guardband.pinn.derivatives import JetField, Needs, Residual, differentiate_by, needs_of, split
+from guardband.pinn.jets import Channels, Passes
 from guardband.pinn.likelihood import check_finite
 from guardband.pinn.points import Points, conditions_of
 from guardband.pinn.scales import Scales
+from guardband.pinn.unknowns import Sought, Unknowns
 from guardband.problems import AutogradField, Condition, Field, Names, Problem
 from guardband.problems.base import side_by_side
 
@@ -22,7 +23,7 @@ class MeanSquares:
 
     All points where only the value of u is needed go through the network together. The end of a line, a
     single point, goes with those inside if they have its slope anyway: most of what it costs is the call.
-    With `scales` each miss is divided by its own before.
+    With `scales` each miss is divided by its own before. `passes` are another way through the layers.
     """
 
     problem: Problem
@@ -36,7 +37,7 @@ class MeanSquares:
         sample: Points,
         *,
         scales: Scales | None = None,
-        compile: bool = False,
+        passes: Passes | None = None,
     ) -> None:
         self.problem, self.net = problem, net
         self.conditions = conditions_of(problem, net)
@@ -44,8 +45,11 @@ class MeanSquares:
         inside = needs_of(problem.misses, net, sample.inside, names)
         edges = zip(self.conditions, sample.edges, strict=True)
         needs = [needs_of(c.residual, net, edge.points, names) for c, edge in edges]
-        self._field = differentiate(net, inside, names, compile=compile)
-        self._slopes = [None if need.only_value else differentiate(net, need, names) for need in needs]
+        self._field = differentiate_by(passes, net, inside, names)
+        self._values = differentiate_by(passes, net, Needs(), names)
+        self._slopes = [
+            None if need.only_value else differentiate_by(passes, net, need, names) for need in needs
+        ]
         line = problem.domain.d == 1
         self._rides = [line and not need.only_value and inside.cover(need) for need in needs]
         self._partly = bool(sample.y.isnan().any())
@@ -59,7 +63,8 @@ class MeanSquares:
         edges = list(zip(self.conditions, points.edges, self._slopes, self._rides, strict=True))
         plain = [edge.points for _, edge, slope, _ in edges if slope is None]
         riders = [edge.points for _, edge, _, rides in edges if rides]
-        values = iter(self.net(torch.cat([points.x, *plain])).split([len(x) for x in (points.x, *plain)]))
+        known = self._values(torch.cat([points.x, *plain])).value
+        values = iter(known.split([len(x) for x in (points.x, *plain)]))
         fields = iter(split(self._field(torch.cat([points.inside, *riders])), points.inside, *riders))
         zero = points.inside.new_zeros(())
         off = next(values) - points.y
@@ -82,6 +87,25 @@ class MeanSquares:
 
     def _value(self, x: Tensor, value: Tensor) -> Field:
         return JetField(self.net, x, value[None], Channels(), self._names)
+
+
+class SquaresModule(nn.Module):
+    """Mean squares as a module, so that its weights can be exchanged for others, and its unknowns."""
+
+    net: nn.Module
+    unknowns: Unknowns
+
+    net: nn.Module
+
+    def __init__(self, mean_squares: MeanSquares) -> None:
+        super().__init__()
+        self.net, self._mean_squares = mean_squares.net, mean_squares
+        if isinstance(mean_squares.problem, Sought):
+            self.unknowns = mean_squares.problem.unknowns
+
+    def forward(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
+        """The mean square of each miss, (3,)."""
+        return self._mean_squares(points, seen)
 
 
 def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:

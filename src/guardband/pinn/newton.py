@@ -16,11 +16,13 @@ from torch import Tensor, nn
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
 from guardband.geometry import Boundary
+from guardband.pinn.factors import Products, Widened
 from guardband.pinn.gauss_newton import GaussNewton, Step
 from guardband.pinn.networks import MLP, Constrained
 from guardband.pinn.points import Points, conditions_of
 from guardband.pinn.rows import Rows
 from guardband.pinn.scales import Scales
+from guardband.pinn.unknowns import numbers_in, trained
 from guardband.problems import Condition, Problem
 
 FIRST = 96
@@ -43,6 +45,13 @@ CAUSAL = 0.02
 
 LOOK = 5
 """Steps between looks at fresh points."""
+
+
+MOST_NUMBERS = 2**25
+"""Derivatives that are written out, a quarter of a gigabyte; beyond, products of them take less time too."""
+
+MOST_DENSE = 1000
+"""With fewer weights or misses the matrix to be factored is small, and derivatives are written out."""
 
 
 class Newton:
@@ -195,21 +204,42 @@ class _Moving(Rows):
         super().__init__(problem, net, points, scales)
         free = [torch.full((p.numel(),), float(p.requires_grad)).to(p) for p in net.parameters()]
         self._weight_units, self._free = units, torch.cat(free)
+        self._whole, unknowns = trained(problem, net), len(numbers_in(problem))
+        self._units = torch.cat([units, units.new_ones(unknowns)])
 
     @property
     def theta(self) -> Tensor:
-        """All weights as one vector, in their units."""
-        return parameters_to_vector(self.net.parameters()).detach() / self._weight_units
+        """All weights as one vector, in their units; then the parameters of unknowns."""
+        return parameters_to_vector(self._whole.parameters()).detach() / self._units
 
     @theta.setter
     def theta(self, theta: Tensor) -> None:
         with torch.no_grad():
-            vector_to_parameters(theta * self._weight_units, self.net.parameters())
+            vector_to_parameters(theta * self._units, self._whole.parameters())
 
-    def __call__(self, names: Sequence[str] | None = None, *, physics: bool = True) -> tuple[Tensor, Tensor]:
+    def __call__(self) -> tuple[Tensor, Tensor | Products | Widened]:  # type: ignore[override]
         """All misses, and their derivatives in the weights in their units; frozen weights change nothing."""
-        misses, slopes = super().__call__(names, physics=physics)
-        return misses, slopes.mul_(self._weight_units * self._free)
+        misses, slopes = self._of_weights()
+        if self._whole is self.net:
+            return misses, slopes
+        if isinstance(slopes, Products):
+            return misses, Widened(slopes, self.columns())
+        return misses, torch.cat([slopes, self.columns()], dim=1)
+
+    def _of_weights(self) -> tuple[Tensor, Tensor | Products]:
+        units = self._weight_units * self._free
+        found = self.products() if self._large() else None
+        if found is not None:
+            misses, products = found
+            products.units = units
+            return misses, products
+        misses, slopes = super().__call__()
+        return misses, slopes.mul_(units)
+
+    def _large(self) -> bool:
+        """Whether there are so many weights and misses that products cost less than a matrix."""
+        n, weights = len(self), len(self._weight_units)
+        return n * weights > MOST_NUMBERS and min(n, weights) > MOST_DENSE
 
 
 def _last_layer(net: nn.Module) -> nn.Linear | None:

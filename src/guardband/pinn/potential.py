@@ -20,7 +20,7 @@ from torch.func import functional_call
 from guardband.pinn.fitted import Fitted
 from guardband.pinn.given import tensors_of
 from guardband.pinn.likelihood import Likelihood
-from guardband.pinn.mean_squares import MeanSquares
+from guardband.pinn.mean_squares import MeanSquares, SquaresModule
 from guardband.pinn.points import Points, fixed_points
 from guardband.pinn.rows import Rows
 from guardband.pinn.scales import scales_of
@@ -113,7 +113,7 @@ class Potential:
         titles = titles_of(fitted.problem, net, self.points.inside)
         self._scales = scales_of(self.likelihood, fitted.problem, titles)
         units = scales_of(self.likelihood, fitted.problem, titles, only_names=True)
-        self._misses = _Misses(MeanSquares(fitted.problem, net, self.points, scales=units))
+        self._misses = SquaresModule(MeanSquares(fitted.problem, net, self.points, scales=units))
         self.start = flat_weights(net)
         self.scales = self.prior.scales(net)
         self._weights = self.likelihood.weights().to(self.start)
@@ -142,18 +142,6 @@ class Potential:
         rows = Rows(self.problem, self.net, self.points, self._scales)
         _, slopes = rows(names, physics=physics)
         return math.sqrt(self.n) * slopes
-
-
-class _Misses(nn.Module):
-    """Mean squares as a module, so that its weights can be exchanged for others."""
-
-    def __init__(self, mean_squares: MeanSquares) -> None:
-        super().__init__()
-        self.net, self._mean_squares = mean_squares.net, mean_squares
-
-    def forward(self, points: Points) -> Tensor:
-        """The mean square of each miss, (3,)."""
-        return self._mean_squares(points)
 
 
 def flat_weights(net: nn.Module) -> Tensor:

@@ -8,8 +8,9 @@ from numbers import Integral, Real
 from typing import TypeAlias
 
 from guardband.kept import kept
-from guardband.problems import Initial, Problem
-from guardband.problems.base import as_problem, conditions_in
+from guardband.pinn.windows import starts
+from guardband.problems import Problem
+from guardband.problems.base import as_problem
 
 Counts: TypeAlias = tuple[int, int, int]
 """Steps of Adam, of Gauss-Newton and of L-BFGS."""
@@ -135,13 +136,11 @@ class Recipe:
 
 def _windows(problem: Problem, seconds: float | None) -> int:
     """In how many windows of time a problem without data is best solved."""
-    names = as_problem(problem).names
-    timely = len(names.space) < len(names.axes)
-    if not timely or not any(isinstance(condition, Initial) for condition in conditions_in(problem)):
+    if not starts(as_problem(problem)):
         return 1
     if seconds is None or not isinstance(seconds, Real):
         return WINDOWS
-    each, most = (EACH, 2 * WINDOWS) if names.space else (EACH_ALONE, WINDOWS)
+    each, most = (EACH, 2 * WINDOWS) if problem.names.space else (EACH_ALONE, WINDOWS)
     return int(min(most, max(1, seconds // each)))
 
 

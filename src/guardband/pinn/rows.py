@@ -13,9 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from guardband.pinn.derivatives import Residual, differentiate, needs_of
+from guardband.pinn.factors import Factors, Products
 from guardband.pinn.jacobian import Slopes, value
 from guardband.pinn.points import Points, conditions_of
 from guardband.pinn.scales import Scales
+from guardband.pinn.unknowns import slopes_in
 from guardband.problems import Problem
 
 
@@ -72,6 +74,44 @@ class Rows:
         whole = torch.cat([part.flatten(0, 1) for part in slopes])
         return torch.cat([part.flatten() for part in misses]), whole
 
+    def columns(self) -> Tensor:
+        """How each miss changes with the parameter of each unknown, (N, K); those of the data do not."""
+        _, y, inside, edges = self.points
+        found = [self._equations.columns(inside, None)]
+        if self.weights is not None:
+            found[0] = found[0] * self.weights.sqrt()[:, None, None]
+        for kind, edge in zip(self._conditions, edges, strict=True):
+            found.append(kind.columns(edge.points, edge.normals))
+        physics = torch.cat([part.flatten(0, 1) for part in found])
+        return torch.cat([physics.new_zeros(y.numel(), physics.shape[1]), physics])
+
+    def __len__(self) -> int:
+        """How many misses there are."""
+        kinds = [self._data, self._equations, *self._conditions]
+        places = [self.points.x, self.points.inside, *(edge.points for edge in self.points.edges)]
+        return sum(kind.width * len(x) for kind, x in zip(kinds, places, strict=True))
+
+    def products(self) -> tuple[Tensor, Products] | None:
+        """All misses over their scales (N,), and their derivatives by their products; None if not by jets."""
+        x, y, inside, edges = self.points
+        kinds = [(self._data, x, None), (self._equations, inside, None)]
+        kinds += [(kind, e.points, e.normals) for kind, e in zip(self._conditions, edges, strict=True)]
+        found = []
+        for kind, at, normals in kinds if len(x) else kinds[1:]:
+            rows = kind.factors(at, normals)
+            if rows is None:
+                return None
+            miss, factors = rows
+            if kind is self._data:
+                miss = (miss - kind.over(y, len(y))).nan_to_num(0.0)
+                factors.weigh((~y.isnan()).to(y))
+            if kind is self._equations and self.weights is not None:
+                root = self.weights.sqrt()[:, None]
+                miss = miss * root
+                factors.weigh(root)
+            found.append((miss.flatten(), factors))
+        return torch.cat([miss for miss, _ in found]), Products([factors for _, factors in found])
+
     def misses(self) -> Tensor:
         """All misses over their scales, (N,), alone."""
         x, y, inside, edges = self.points
@@ -101,9 +141,11 @@ class _Kind:
         scale: Tensor,
         together: int = 1,
     ) -> None:
-        self._residual, self._scale = residual, scale.to(x)
+        self._problem, self._residual, self._scale = problem, residual, scale.to(x)
         self._slopes = Slopes(residual, net, x, problem.names, together)
         self._field = differentiate(net, needs_of(residual, net, x, problem.names), problem.names)
+        few = x[:together]
+        self.width = self.misses(few, torch.ones_like(few)).shape[1]
 
     def over(self, miss: Tensor, n: int) -> Tensor:
         """One of n misses as a row."""
@@ -121,3 +163,21 @@ class _Kind:
         miss, slopes = self._slopes(x, normals, names)
         scale = (self._scale * math.sqrt(len(x))).expand(miss.shape[1])
         return miss / scale, slopes.div_(scale[:, None])
+
+    def columns(self, x: Tensor, normals: Tensor | None) -> Tensor:
+        """How the misses over their scales change with each unknown, (n, q, K)."""
+        with torch.no_grad():
+            field = self._field(x)
+        field.normals = normals
+        with torch.enable_grad():
+            return slopes_in(self._problem, self.over(self._residual(x, field), len(x)))
+
+    def factors(self, x: Tensor, normals: Tensor | None) -> tuple[Tensor, Factors] | None:
+        """The same with the derivatives as factors; None where they do not come by jets."""
+        found = self._slopes.factors(x, normals)
+        if found is None:
+            return None
+        miss, factors = found
+        scale = (self._scale * math.sqrt(len(x))).expand(miss.shape[1])
+        factors.weigh(1 / scale)
+        return miss / scale, factors

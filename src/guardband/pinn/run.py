@@ -10,13 +10,12 @@ from typing import Any
 import torch
 from torch import nn
 
-from guardband.pinn.likelihood import TERMS, Likelihood
+from guardband.pinn.likelihood import TERMS
 from guardband.pinn.loss import Loss
 from guardband.pinn.networks import MLP
 from guardband.pinn.recipe import Counts, Recipe
 from guardband.pinn.stages import AdamStage, LBFGSStage, NewtonStage, Seen, Stage
-from guardband.problems import Problem
-from guardband.values import Observations
+from guardband.pinn.unknowns import numbers_in
 
 
 class Diverged(Exception):
@@ -38,9 +37,10 @@ class Run:
     """
 
     net: nn.Module
+    whole: nn.Module
+    """The network, and the unknowns of the problem beside it."""
     loss: Loss
     own: torch.dtype
-    generator: torch.Generator
     until: float | None
     good: dict[str, Any]
     history: list[dict[str, float]]
@@ -48,32 +48,27 @@ class Run:
 
     def __init__(
         self,
-        problem: Problem,
-        net: nn.Module,
-        training_data: Observations | None,
-        likelihood: Likelihood,
+        loss: Loss,
         recipe: Recipe,
         seed: int,
-        compile: bool | None,
         counts: Counts | None,
         clock: Callable[[], float],
         until: float | None,
     ) -> None:
-        self.net, self.own = net.train(), next(net.parameters()).dtype
-        self.generator = torch.Generator().manual_seed(seed)
-        self.loss = Loss(problem, net, training_data, likelihood, recipe, self.generator, compile)
+        self.net, self.own, self.loss = loss.net.train(), loss.like.dtype, loss
+        self.whole = loss.whole
         self._clock, self.until = clock, until
         steps = counts or (recipe.steps, recipe.newton, recipe.finish)
         gains = {"seed": seed, "until_stalled": counts is None}
         self._makers: list[Callable[[], Stage]] = [
-            partial(AdamStage, self.loss, recipe, steps[0], generator=self.generator),
-            partial(NewtonStage, self.loss, recipe, steps[1], **gains),
-            partial(LBFGSStage, self.loss, recipe, steps[2], **gains),
+            partial(AdamStage, loss, recipe, steps[0]),
+            partial(NewtonStage, loss, recipe, steps[1], **gains),
+            partial(LBFGSStage, loss, recipe, steps[2], **gains),
         ]
         self._wanted = [count > 0 for count in steps]
         self._taken, self._stage = list[int](), None
         self.history, self.terms = [], []
-        self.good = copy.deepcopy(net.state_dict())
+        self.good = copy.deepcopy(self.whole.state_dict())
 
     @property
     def step(self) -> int:
@@ -96,7 +91,7 @@ class Run:
                     yield self._row(stage.advance(self._in_time))
             self._taken.append(0 if self._stage is None else self._stage.taken)
             self._stage = None
-            self.net.to(self.own)
+            self.whole.to(self.own)
 
     def _begin(self) -> Stage:
         self._stage = self._makers[len(self._taken)]()
@@ -111,13 +106,16 @@ class Run:
         row = {"step": float(self.step), **dict(zip(TERMS, seen.squares.tolist(), strict=True))}
         now = float(self.loss.weights(1.0).to(seen.squares) @ seen.squares)
         start = now if self.loss.start is None else self.loss.start
-        if not now < 1e3 * start + 1e-30 or not all(bool(p.isfinite().all()) for p in self.net.parameters()):
-            self.net.load_state_dict(self.good)
+        if not now < 1e3 * start + 1e-30 or not all(
+            bool(p.isfinite().all()) for p in self.whole.parameters()
+        ):
+            self.whole.load_state_dict(self.good)
             raise Diverged(start, now)
         row["loss"] = now
+        row |= numbers_in(self.loss.problem)
         self.history.append(row)
         self.terms.append(self.loss.record.row(self.step, seen.misses))
-        self.good = copy.deepcopy(self.net.state_dict())
+        self.good = copy.deepcopy(self.whole.state_dict())
         return row
 
     def state(self) -> dict[str, Any]:
@@ -128,7 +126,7 @@ class Run:
             "start": self.loss.start,
             "history": self.history,
             "terms": self.terms,
-            "net": self.net.state_dict(),
+            "net": self.whole.state_dict(),
             "generators": [generator.get_state() for generator in self._generators()],
         }
 
@@ -141,10 +139,10 @@ class Run:
             raise ValueError(wrong)
         if state["stage"] is not None:
             self._begin().load(state["stage"])
-        self.net.load_state_dict(state["net"])
+        self.whole.load_state_dict(state["net"])
         for generator, stored in zip(self._generators(), state["generators"], strict=True):
             generator.set_state(stored)
-        self.good = copy.deepcopy(self.net.state_dict())
+        self.good = copy.deepcopy(self.whole.state_dict())
 
     def _generators(self) -> list[torch.Generator]:
-        return [self.generator, *(m.generator for m in self.net.modules() if isinstance(m, MLP))]
+        return [self.loss.generator, *(m.generator for m in self.net.modules() if isinstance(m, MLP))]

@@ -16,6 +16,7 @@ from guardband.pinn.networks import MLP
 from guardband.pinn.newton import LOOK, Newton
 from guardband.pinn.points import Points, conditions_of
 from guardband.pinn.recipe import Recipe
+from guardband.pinn.unknowns import unknowns_of
 
 EVERY = 50
 """Steps of Adam and L-BFGS between rows of the history, checkpoints and looks at divergence."""
@@ -61,11 +62,13 @@ class AdamStage(Stage):
     taken: int
     most: int
 
-    def __init__(self, loss: Loss, recipe: Recipe, most: int, generator: torch.Generator) -> None:
+    def __init__(self, loss: Loss, recipe: Recipe, most: int) -> None:
         super().__init__(most)
-        self._loss, self._recipe, self._generator = loss, recipe, generator
+        self._loss, self._recipe = loss, recipe
         fused = loss.like.device.type in ("cpu", "cuda")
-        self._adam = torch.optim.Adam(loss.net.parameters(), fused=fused)
+        unknowns = list(unknowns_of(loss.problem).parameters())
+        groups = [{"params": list(loss.net.parameters())}, *([{"params": unknowns}] if unknowns else [])]
+        self._adam = torch.optim.Adam(groups, fused=fused)
 
     def advance(self, in_time: Callable[[], bool]) -> Seen:
         """Up to EVERY steps."""
@@ -81,16 +84,15 @@ class AdamStage(Stage):
 
     def _step(self, misses: list[Tensor] | None) -> Tensor:
         loss, recipe = self._loss, self._recipe
-        for group in self._adam.param_groups:
-            group["lr"] = recipe.rate(self.taken)
-        squares = loss.mean_squares(self._points(recipe.batch), misses)
-        now = loss.weights(recipe.physics_factor(self.taken)) @ squares
-        self._adam.zero_grad()
+        rate, factor = recipe.rate(self.taken), recipe.physics_factor(self.taken)
+        for group, lr in zip(self._adam.param_groups, (rate, rate / factor**2), strict=False):
+            group["lr"] = lr  # unknowns move slowly while the equation counts little
+        weights = loss.weights(factor)
+        squares = loss.gradients(self._points(recipe.batch), weights, misses)
         if loss.start is None:
-            loss.start = float(loss.weights(1.0) @ squares.detach())
-        now.backward()
+            loss.start = float(loss.weights(1.0) @ squares)
         self._adam.step()
-        return squares.detach()
+        return squares
 
     def _points(self, batch: int | None) -> Points:
         """All points, fixed, or a random batch: fresh points inside and on the boundary, some of the data."""
@@ -99,10 +101,11 @@ class AdamStage(Stage):
         domain, conditions = loss.problem.domain, conditions_of(loss.problem, loss.net)
         if batch is None:
             return loss.full
-        chosen = torch.randperm(len(x), generator=self._generator)[: 2 * batch].to(x.device)
+        generator = loss.generator
+        chosen = torch.randperm(len(x), generator=generator)[: 2 * batch].to(x.device)
         x, y = x[chosen], y[chosen]
-        inside = domain.uniform(batch, self._generator)
-        edges = [c.points(domain, batch, self._generator).to(loss.like) for c in conditions]
+        inside = domain.uniform(batch, generator)
+        edges = [c.points(domain, batch, generator).to(loss.like) for c in conditions]
         return Points(x, y, inside.to(loss.like), tuple(edges))
 
     def state(self) -> Any:
@@ -126,7 +129,7 @@ class LBFGSStage(Stage):
         self._loss, self._seed, self._stalled = loss, seed, False
         self._enough = recipe.min_improvement if until_stalled else -float("inf")
         self._lbfgs = torch.optim.LBFGS(
-            loss.net.parameters(),
+            loss.whole.parameters(),
             max_iter=EVERY,
             history_size=20,
             line_search_fn="strong_wolfe",
@@ -145,19 +148,16 @@ class LBFGSStage(Stage):
         weights = loss.weights(1.0)
 
         def closure() -> Tensor:
-            self._lbfgs.zero_grad()
             self._same_masks()
             misses.clear()
-            seen.append(loss.mean_squares(loss.full, misses))
-            now = weights @ seen[-1]
-            now.backward()
-            return now
+            seen.append(loss.gradients(loss.full, weights, misses))
+            return weights @ seen[-1]
 
         self._lbfgs.step(closure)  # type: ignore[arg-type]
-        before, after = (float(weights @ squares.detach()) for squares in (seen[0], seen[-1]))
+        before, after = (float(weights @ squares) for squares in (seen[0], seen[-1]))
         self._stalled = not after < (1 - self._enough) * before
         self.taken += EVERY
-        return Seen(seen[-1].detach(), misses)
+        return Seen(seen[-1], misses)
 
     def _same_masks(self) -> None:
         """Dropout masks that stay while L-BFGS goes on, which cannot follow a loss that changes."""
@@ -184,7 +184,7 @@ class NewtonStage(Stage):
     def __init__(self, loss: Loss, recipe: Recipe, most: int, seed: int, *, until_stalled: bool) -> None:
         super().__init__(most)
         self._loss, self._until_stalled = loss, until_stalled
-        loss.net.double()
+        loss.whole.double()
         data = tensors_of(loss.problem, loss.training_data, loss.net)
         points = recipe.newton_points(loss.problem.domain.d)
         self._newton = Newton(loss.problem, loss.net, data, loss.scales, loss.sizes, most=points, seed=seed)

@@ -53,7 +53,7 @@ def _equations(problem: Problem, net: nn.Module, x: Tensor) -> dict[str, int]:
 
 def _word(condition: Condition) -> str:
     """What a condition is called: its kind, of which outputs, and where."""
-    kind, output, on = type(condition).__name__, condition.output, condition.on
+    kind, output, on = getattr(condition, "called", type(condition).__name__), condition.output, condition.on
     outputs = () if output is None else (output,) if isinstance(output, str | int) else output
     of = f" of {', '.join(map(str, outputs))}" if outputs else ""
     parts = () if on is None else ("a part",) if callable(on) else (on,) if isinstance(on, str) else on

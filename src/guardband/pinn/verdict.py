@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from guardband.arrays import to_torch
 from guardband.models import evaluating
 from guardband.pinn.correction import Correction, correction
-from guardband.pinn.evidence import Looked, look, relative
+from guardband.pinn.evidence import Looked, look
 from guardband.pinn.given import measured
 from guardband.pinn.judging import LOOSE, LOOSE_WINDOWS, HeldOut, Verdict, judged
 from guardband.pinn.titles import Titles, titles_of
@@ -76,6 +76,30 @@ def verdict(
         missed = {} if readings is None else _missed(problem, net, readings, noises)
     loosest = LOOSE_WINDOWS if isinstance(problem, Joined) else LOOSE
     return judged(_evidence(problem, titles, looked, found), missed, loosest=loosest)
+
+
+def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -> dict[str, float]:
+    """How far each equation and condition is missed, relatively, by its name: a glance at few points.
+
+    >>> import guardband as gb
+    >>> problem = gb.problems.Poisson1D()
+    >>> found = shares_of(problem, lambda x: 0.9 * problem.solution(x))
+    >>> {name: f"{share:.2f}" for name, share in found.items()}
+    {'equation': '0.05', 'Dirichlet': '0.00'}
+    """
+    net = _network(model)
+    with torch.inference_mode(False), torch.enable_grad(), evaluating(net):
+        like = next(net.parameters(), torch.zeros(0, dtype=torch.float64))
+        titles = titles_of(problem, net, _checked(problem, net, like))
+        return _by_name(titles, look(problem, net, SEED, 128, 32))
+
+
+def _by_name(titles: Titles, looked: Looked) -> dict[str, float]:
+    """The largest share of each equation and condition."""
+    equations, *conditions = looked.shares()
+    parts = [*equations.split(list(titles.equations.values())), *conditions]
+    names = [*titles.equations, *titles.conditions]
+    return {name: float(part.max()) for name, part in zip(names, parts, strict=True)}
 
 
 class _Judged(nn.Module):
@@ -168,14 +192,12 @@ def _not_finite(problem: Problem, titles: Titles, looked: Looked) -> Verdict:
 
 def _evidence(problem: Problem, titles: Titles, looked: Looked, found: Correction) -> Verdict:
     """All that equation and conditions say, before it is judged."""
-    scales = looked.scales()
-    shares = [relative(part.linear.misses, scale) for part, scale in zip(looked.parts, scales, strict=True)]
-    columns = shares[0].split(list(titles.equations.values()))
+    shares = _by_name(titles, looked)
     return Verdict(
         "converged",
         (),
-        {name: float(part.max()) for name, part in zip(titles.equations, columns, strict=True)},
-        {name: float(part.max()) for name, part in zip(titles.conditions, shares[1:], strict=True)},
+        {name: shares[name] for name in titles.equations},
+        {name: shares[name] for name in titles.conditions},
         dict(zip(problem.names.outputs, found.error, strict=True)),
         found.left,
         found.loose,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
@@ -67,10 +68,34 @@ kept(parts=_parts, made=_made)(Windowed)
 
 
 @dataclass(frozen=True, eq=False)
-class Window(Problem):
-    """A problem in a window of time, from where the network before it ended, if there is one."""
+class Within(Problem):
+    """A problem seen in another way: the same equation of the same outputs."""
 
     problem: Problem
+
+    @property
+    def domain(self) -> Domain:  # type: ignore[override]
+        """That of the problem."""
+        return self.problem.domain
+
+    @property
+    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
+        """Those of the problem."""
+        return self.problem.names.outputs
+
+    def residual(self, x: Tensor, u: Field) -> Any:
+        """That of the problem."""
+        return self.problem.residual(x, u)
+
+    @abstractmethod
+    def conditions(self) -> list[Condition]:
+        """Those of the problem, as they are seen here."""
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Within):
+    """A problem in a window of time, from where the network before it ended, if there is one."""
+
     start: float
     end: float
     before: nn.Module | None = None
@@ -82,15 +107,6 @@ class Window(Problem):
         if isinstance(whole, TimeSpan):
             return whole.shape * Time(self.start, self.end, name=whole.time.name)
         return Time(self.start, self.end, name=whole.names[-1])
-
-    @property
-    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Those of the problem."""
-        return self.problem.names.outputs
-
-    def residual(self, x: Tensor, u: Field) -> Any:
-        """That of the problem."""
-        return self.problem.residual(x, u)
 
     def conditions(self) -> list[Condition]:
         """Those of the problem, where the start is the end of the window before."""
@@ -151,25 +167,10 @@ class Continuity(Condition):
 
 
 @dataclass(frozen=True, eq=False)
-class Joined(Problem):
+class Joined(Within):
     """A problem as a `Windowed` network has to solve it: what its windows say should meet."""
 
-    problem: Problem
     borders: tuple[float, ...]
-
-    @property
-    def domain(self) -> Domain:  # type: ignore[override]
-        """That of the problem."""
-        return self.problem.domain
-
-    @property
-    def outputs(self) -> tuple[str, ...]:  # type: ignore[override]
-        """Those of the problem."""
-        return self.problem.names.outputs
-
-    def residual(self, x: Tensor, u: Field) -> Any:
-        """That of the problem."""
-        return self.problem.residual(x, u)
 
     def conditions(self) -> list[Condition]:
         """Those of the problem, and that windows meet."""

@@ -10,6 +10,7 @@ from guardband.predictors.hmc import HMC
 from guardband.predictors.laplace import Laplace, LastLayerLaplace
 from guardband.predictors.mean_only import MeanOnly
 from guardband.predictors.outputs import Outputs
+from guardband.predictors.quantiles import Quantiles
 from guardband.predictors.variational import MeanFieldVI
 
 __all__ = [
@@ -26,4 +27,5 @@ __all__ = [
     "MeanOnly",
     "Outputs",
     "PredictionFunction",
+    "Quantiles",
 ]

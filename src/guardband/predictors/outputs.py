@@ -10,7 +10,6 @@ from torch import nn
 
 from guardband.arrays import Array, to_numpy
 from guardband.kept import kept
-from guardband.predictors.modules import MeanAndScale
 from guardband.values import Names, Observations, Prediction, Predictor
 
 
@@ -96,13 +95,12 @@ def _listed(words: list[str]) -> str:
 
 
 class _Chosen(nn.Module):
-    """Some columns of mean and scale."""
+    """Some columns of mean and scale, and of what else there is."""
 
     def __init__(self, whole: nn.Module, columns: tuple[int, ...]) -> None:
         super().__init__()
         self.whole, self.columns = whole, list(columns)
 
-    def forward(self, x: torch.Tensor) -> MeanAndScale:
-        """Mean and scale at x."""
-        mean, scale = self.whole(x)
-        return mean[:, self.columns], None if scale is None else scale[:, self.columns]
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
+        """Mean and scale at x, or whatever else the predictor gives."""
+        return tuple(None if part is None else part[:, self.columns] for part in self.whole(x))

@@ -38,6 +38,7 @@ from guardband.problems.conditions import (
 )
 from guardband.problems.field import AutogradField, Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 from guardband.values import Names
 
 __all__ = [
@@ -74,6 +75,7 @@ __all__ = [
     "Reference",
     "Robin",
     "TaylorGreen2D",
+    "Unknown",
     "VibratingBeam",
     "Wave1D",
     "noise",

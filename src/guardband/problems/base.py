@@ -13,6 +13,7 @@ from guardband.arrays import ArrayLike, rows, to_torch
 from guardband.geometry import Domain
 from guardband.problems.conditions import Condition, Function
 from guardband.problems.field import AutogradField, Field
+from guardband.problems.unknown import unknowns_in
 from guardband.values import Names, Observations, output_names
 
 
@@ -105,6 +106,13 @@ class Problem(ABC):
         `noise` is the standard deviation of Gaussian noise: a number, or a function of
         x (n, d) that returns (n, 1).
         """
+        unknown = unknowns_in(self)
+        if unknown:
+            some = next(iter(unknown))
+            raise ValueError(
+                f"{type(self).__name__} has unknowns ({', '.join(unknown)}) and so no solution to observe. "
+                f"Give numbers in their place, {some}=..., or take `fitted.problem`."
+            )
         generator = torch.Generator().manual_seed(seed)
         x = domain_of(self).uniform(n, generator, dtype=torch.float64)
         u = self.solution(x)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import ClassVar, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
@@ -15,12 +15,13 @@ from guardband.arrays import ArrayLike, to_numpy, to_torch
 from guardband.geometry import Boundary, Domain
 from guardband.geometry.arguments import named_parts
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 from guardband.values import position
 
 Function: TypeAlias = Callable[[Tensor], Tensor]
 """A function from points (n, d) to values (n, m)."""
 
-Value: TypeAlias = Function | float | Sequence[float]
+Value: TypeAlias = Function | float | Unknown | Sequence[float | Unknown]
 """A function of x, a number, or a number for each output."""
 
 Where: TypeAlias = str | Sequence[str] | Callable[[Tensor], Tensor] | None
@@ -112,8 +113,26 @@ def as_function(value: Value) -> Function:
     """A number as the function that is this number everywhere, several as a row of them."""
     if callable(value):
         return lambda x: _at(value(x), x)
+    columns = _columns(value)
+    if columns is not None:
+        return lambda x: torch.cat([_column(part, x) for part in columns], dim=1)
     row = np.atleast_1d(to_numpy(value)).astype(float).tolist()
     return lambda x: x.new_tensor(row).expand(len(x), len(row))
+
+
+def _columns(value: object) -> list[Any] | None:
+    """The parts of a value, if some are coefficients: columns (n, 1), tensors to be learnt, or unknowns."""
+    parts = list(value) if isinstance(value, list | tuple) else [value]
+    return parts if any(map(_coefficient, parts)) else None
+
+
+def _column(part: Any, x: Tensor) -> Tensor:
+    known = float(part) if isinstance(part, Unknown) else part  # which is refused, in a sentence
+    return torch.as_tensor(known).to(x).expand(len(x), 1)
+
+
+def _coefficient(part: object) -> bool:
+    return isinstance(part, Unknown) or (isinstance(part, Tensor) and (part.ndim == 2 or part.requires_grad))
 
 
 def _at(found: object, x: Tensor) -> Tensor:
@@ -149,7 +168,7 @@ def _check(condition: Condition, *names: str) -> None:
 
 
 def _check_value(value: object, name: str) -> None:
-    if callable(value) and not isinstance(value, type):
+    if (callable(value) and not isinstance(value, type)) or _columns(value) is not None:
         return
     found = to_numpy(value)
     if found.dtype.kind not in "fiub" or found.ndim > 1:

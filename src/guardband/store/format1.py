@@ -68,7 +68,7 @@ def renamed(node: Any) -> Any:
         case {"kind": "MLP", "settings": dict(settings), "weights": weights}:
             return {"kind": "MLP", "fields": {**settings, "weights": weights}}
         case {"kind": "Quantiles", "parts": {"dict": dict(parts)}, "weights": weights}:
-            return {"kind": "Quantiles", "fields": {**parts, "weights": weights}}
+            return {"kind": "QuantileCurves", "fields": {**parts, "weights": weights}}
         case {"kind": "Features", "net": net}:
             return {"kind": "Features", "fields": {"net": net}}
         case {"kind": str(kind), "fields": dict(fields)}:

@@ -243,7 +243,7 @@ def _field(cell: Cell, predictor: Predictor, learnt: Learned) -> Result:
     seen = problem.observe(cell.cal, noise=cell.training.noise, seed=2000 + cell.training.seed)
     x_cal, y_cal = (to_numpy(part).astype(float) for part in (seen.x, seen.y))
     at = predictor(x_cal)
-    threshold = learnt.threshold(to_numpy(cell.score(at, y_cal)), at)
+    threshold = cell.score.threshold(learnt, to_numpy(cell.score(at, y_cal)), at)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         width = cell.score.band(prediction, threshold(prediction, AT), float(AT)).width

@@ -58,7 +58,7 @@ class PinballNetwork:
         low, high = points.amin(0), points.amax(0)
         size = float(np.median(scores[scores > 0])) if (scores > 0).any() else 1.0
         y = torch.tensor(scores / size, dtype=torch.float32)[:, None]
-        net = Quantiles(self, (low + high) / 2, ((high - low) / 2).clamp(min=1e-12), generator)
+        net = QuantileCurves(self, (low + high) / 2, ((high - low) / 2).clamp(min=1e-12), generator)
         order = torch.randperm(len(y), generator=generator)
         held_out, rest = order[: len(y) // 5], order[len(y) // 5 :]
         adam = torch.optim.Adam(net.parameters(), lr=self.learning_rate)
@@ -81,7 +81,7 @@ class PinballNetwork:
 class PinballShape:
     """The network's quantile at a level, or its one shape for all of them."""
 
-    net: Quantiles
+    net: QuantileCurves
     size: float
     per_level: bool
 
@@ -100,7 +100,7 @@ class PinballShape:
         return _PinballModule(self, level)
 
 
-class Quantiles(nn.Module):
+class QuantileCurves(nn.Module):
     """x -> quantiles (n, levels), positive and growing with the level."""
 
     per_level: bool
@@ -151,12 +151,12 @@ class Quantiles(nn.Module):
 PARTS = ("per_level", "taus", "center", "reach", "waves")
 
 
-def _parts(net: Quantiles) -> dict[str, Any]:
+def _parts(net: QuantileCurves) -> dict[str, Any]:
     return {part: getattr(net, part) for part in PARTS} | {"weights": dict(net.state_dict())}
 
 
-def _made(parts: dict[str, Any]) -> Quantiles:
-    net, weights = Quantiles.__new__(Quantiles), parts["weights"]
+def _made(parts: dict[str, Any]) -> QuantileCurves:
+    net, weights = QuantileCurves.__new__(QuantileCurves), parts["weights"]
     nn.Module.__init__(net)
     for part in PARTS:
         setattr(net, part, parts[part])
@@ -169,7 +169,7 @@ def _made(parts: dict[str, Any]) -> Quantiles:
     return net
 
 
-kept(parts=_parts, made=_made)(Quantiles)
+kept(parts=_parts, made=_made)(QuantileCurves)
 
 
 class _PinballModule(nn.Module):

@@ -12,6 +12,7 @@ from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Initial, Periodic
 from guardband.problems.field import Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -28,8 +29,8 @@ class AllenCahn1D(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    diffusion: float = 1e-4
-    reaction: float = 5.0
+    diffusion: float | Unknown = 1e-4
+    reaction: float | Unknown = 5.0
 
     domain: ClassVar[Domain] = Segment(-1, 1) * Time(0, 1)
     reference: ClassVar[Reference] = Reference("allen_cahn")
@@ -60,7 +61,7 @@ class AllenCahn2D(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    diffusion: float = 0.05
+    diffusion: float | Unknown = 0.05
 
     domain: ClassVar[Domain] = Rectangle((-1, -1), (1, 1))
 

@@ -12,6 +12,7 @@ from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Initial, Neumann, Where
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Beam(Problem):
     Observations(30 points, x (30, 1), y (30, 1))
     """
 
-    load: float = 1.0
+    load: float | Unknown = 1.0
 
     domain: ClassVar[Domain] = Segment(0, 1)
 
@@ -76,7 +77,7 @@ class VibratingBeam(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    stiffness: float = 1.0
+    stiffness: float | Unknown = 1.0
 
     domain: ClassVar[Domain] = Segment(0, 1) * Time(0, 1)
 

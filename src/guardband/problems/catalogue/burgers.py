@@ -13,6 +13,7 @@ from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Initial
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -29,7 +30,7 @@ class Burgers1D(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    viscosity: float = 0.01 / math.pi
+    viscosity: float | Unknown = 0.01 / math.pi
 
     domain: ClassVar[Domain] = Segment(-1, 1) * Time(0, 1)
 

@@ -13,6 +13,7 @@ from guardband.problems.catalogue.navier_stokes import navier_stokes
 from guardband.problems.conditions import Condition, Dirichlet, PointValue
 from guardband.problems.field import Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -30,7 +31,7 @@ class Cavity(Problem):
     Observations(300 points, x (300, 2), y (300, 3))
     """
 
-    reynolds: float = 100.0
+    reynolds: float | Unknown = 100.0
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (1, 1))
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")

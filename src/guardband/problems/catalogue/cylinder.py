@@ -13,6 +13,7 @@ from guardband.problems.catalogue.navier_stokes import navier_stokes
 from guardband.problems.conditions import Condition, Dirichlet, Where
 from guardband.problems.field import Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -30,7 +31,7 @@ class Cylinder(Problem):
     Observations(300 points, x (300, 2), y (300, 3))
     """
 
-    viscosity: float = 0.001
+    viscosity: float | Unknown = 0.001
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (2.2, 0.41)) - Disk((0.2, 0.2), 0.05, name="cylinder")
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
@@ -62,7 +63,7 @@ class Cylinder(Problem):
 class Outlet(Condition):
     """Where the fluid leaves nothing holds it back: nu du/dn = p n."""
 
-    viscosity: float
+    viscosity: float | Unknown
     on: Where
 
     def residual(self, x: Tensor, w: Field) -> Tensor:

@@ -11,6 +11,7 @@ from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Initial
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -26,7 +27,7 @@ class Heat1D(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    diffusivity: float = 0.4
+    diffusivity: float | Unknown = 0.4
 
     domain: ClassVar[Domain] = Segment(0, 1) * Time(0, 1)
 

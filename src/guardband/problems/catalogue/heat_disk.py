@@ -12,6 +12,7 @@ from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Initial
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 ROUND, SIDEWAYS = 2.404825557695773, 3.8317059702075125
 """The first zeros of the Bessel functions J0 and J1."""
@@ -30,7 +31,7 @@ class HeatDisk(Problem):
     Observations(300 points, x (300, 3), y (300, 1))
     """
 
-    diffusivity: float = 0.1
+    diffusivity: float | Unknown = 0.1
 
     domain: ClassVar[Domain] = Disk((0, 0), 1) * Time(0, 1)
 

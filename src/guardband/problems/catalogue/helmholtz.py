@@ -11,6 +11,7 @@ from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -26,7 +27,7 @@ class Helmholtz3D(Problem):
     Observations(600 points, x (600, 3), y (600, 1))
     """
 
-    wavenumber: float = torch.pi
+    wavenumber: float | Unknown = torch.pi
 
     domain: ClassVar[Domain] = Box((0, 0, 0), (1, 1, 1))
 

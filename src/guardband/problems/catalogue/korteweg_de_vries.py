@@ -12,6 +12,7 @@ from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Initial, Periodic
 from guardband.problems.field import Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -27,7 +28,7 @@ class KortewegDeVries(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    dispersion: float = 0.022
+    dispersion: float | Unknown = 0.022
 
     domain: ClassVar[Domain] = Segment(-1, 1) * Time(0, 1)
     reference: ClassVar[Reference] = Reference("korteweg_de_vries")

@@ -7,12 +7,14 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from guardband.arrays import root
 from guardband.geometry import Domain, Rectangle
 from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.catalogue.navier_stokes import navier_stokes
 from guardband.problems.conditions import Condition, Dirichlet, PointValue
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -28,7 +30,7 @@ class Kovasznay(Problem):
     Observations(300 points, x (300, 2), y (300, 3))
     """
 
-    reynolds: float = 40.0
+    reynolds: float | Unknown = 40.0
 
     domain: ClassVar[Domain] = Rectangle((-0.5, -0.5), (1.0, 1.5))
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
@@ -46,7 +48,7 @@ class Kovasznay(Problem):
 
     def solution(self, x: Tensor) -> Tensor:
         """u = 1 - e cos(2 pi y), v = k / (2 pi) e sin(2 pi y), p = (1 - e^2) / 2 with e = exp(k x)."""
-        k = self.reynolds / 2 - math.sqrt(self.reynolds**2 / 4 + 4 * math.pi**2)
+        k = self.reynolds / 2 - root(self.reynolds**2 / 4 + 4 * math.pi**2)
         e, angle = torch.exp(k * x[:, :1]), 2 * math.pi * x[:, 1:]
         u, v = 1 - e * torch.cos(angle), k / (2 * math.pi) * e * torch.sin(angle)
         return torch.cat([u, v, (1 - e**2) / 2], dim=1)

@@ -13,6 +13,7 @@ from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Initial, Periodic
 from guardband.problems.field import Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -29,9 +30,9 @@ class KuramotoSivashinsky(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    steepening: float = 100 / 16
-    growth: float = 100 / 16**2
-    damping: float = 100 / 16**4
+    steepening: float | Unknown = 100 / 16
+    growth: float | Unknown = 100 / 16**2
+    damping: float | Unknown = 100 / 16**4
 
     domain: ClassVar[Domain] = Segment(0, 2 * math.pi) * Time(0, 0.4)
     reference: ClassVar[Reference] = Reference("kuramoto_sivashinsky")

@@ -11,6 +11,7 @@ from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet
 from guardband.problems.field import Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -26,7 +27,7 @@ class PoissonLShape(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    load: float = 1.0
+    load: float | Unknown = 1.0
 
     domain: ClassVar[Domain] = Rectangle((-1, -1), (1, 1)) - Rectangle((0, -1), (1, 0), name="notch")
     reference: ClassVar[Reference] = Reference("l_shape")

@@ -11,6 +11,7 @@ from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Initial
 from guardband.problems.field import Field
 from guardband.problems.reference import Reference
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -26,10 +27,10 @@ class LotkaVolterra(Problem):
     Observations(60 points, x (60, 1), y (60, 2))
     """
 
-    birth: float = 2 / 3
-    hunting: float = 4 / 3
-    feeding: float = 1.0
-    death: float = 1.0
+    birth: float | Unknown = 2 / 3
+    hunting: float | Unknown = 4 / 3
+    feeding: float | Unknown = 1.0
+    death: float | Unknown = 1.0
 
     domain: ClassVar[Domain] = Time(0, 25)
     outputs: ClassVar[tuple[str, ...] | int] = ("prey", "hunter")

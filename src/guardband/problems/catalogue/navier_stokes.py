@@ -3,9 +3,10 @@
 from torch import Tensor
 
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
-def navier_stokes(w: Field, viscosity: float) -> dict[str, Tensor]:
+def navier_stokes(w: Field, viscosity: float | Unknown) -> dict[str, Tensor]:
     """Momentum along x and y, and mass, of w = (u, v, p), for the density 1.
 
     u u_x + v u_y + p_x = nu (u_xx + u_yy), the same for v, and u_x + v_y = 0.

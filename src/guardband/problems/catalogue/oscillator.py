@@ -1,17 +1,18 @@
 """The damped harmonic oscillator: a mass on a spring that comes to rest."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from guardband.arrays import root
 from guardband.geometry import Domain, Time
 from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Initial
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -27,10 +28,10 @@ class DampedOscillator(Problem):
     Observations(300 points, x (300, 1), y (300, 1))
     """
 
-    damping: float = 0.05
-    frequency: float = 2 * torch.pi
-    start: float = 1.0
-    velocity: float = 0.0
+    damping: float | Unknown = 0.05
+    frequency: float | Unknown = 2 * torch.pi
+    start: float | Unknown = 1.0
+    velocity: float | Unknown = 0.0
 
     domain: ClassVar[Domain] = Time(0, 5)
 
@@ -46,7 +47,7 @@ class DampedOscillator(Problem):
     def solution(self, x: Tensor) -> Tensor:
         """A cosine that decays, for zeta < 1."""
         rate = self.damping * self.frequency
-        omega = self.frequency * math.sqrt(1 - self.damping**2)
+        omega = self.frequency * root(1 - self.damping**2)
         swing = (self.velocity + rate * self.start) / omega
         return torch.exp(-rate * x) * (self.start * torch.cos(omega * x) + swing * torch.sin(omega * x))
 

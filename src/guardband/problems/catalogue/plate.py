@@ -11,6 +11,7 @@ from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Function, Where
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -32,9 +33,9 @@ class PlateWithHole(Problem):
     tensor([[3.]], dtype=torch.float64)
     """
 
-    young: float = 1.0
-    poisson: float = 0.3
-    tension: float = 1.0
+    young: float | Unknown = 1.0
+    poisson: float | Unknown = 0.3
+    tension: float | Unknown = 1.0
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (1, 1)) - Disk((0, 0), 0.2, name="hole")
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v")

@@ -1,17 +1,18 @@
 """The Fisher equation: a population that grows where it lives, and spreads."""
 
-import math
 from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
 from torch import Tensor
 
+from guardband.arrays import root
 from guardband.geometry import Domain, Segment, Time
 from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Initial
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -27,8 +28,8 @@ class ReactionDiffusion1D(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    diffusion: float = 0.01
-    growth: float = 5.0
+    diffusion: float | Unknown = 0.01
+    growth: float | Unknown = 5.0
 
     domain: ClassVar[Domain] = Segment(-1, 1) * Time(0, 1)
 
@@ -42,5 +43,5 @@ class ReactionDiffusion1D(Problem):
 
     def solution(self, x: Tensor) -> Tensor:
         """u = (1 + exp(sqrt(r / 6 D) x - 5 r t / 6))^-2."""
-        ahead = math.sqrt(self.growth / (6 * self.diffusion)) * x[:, :1] - 5 / 6 * self.growth * x[:, 1:]
+        ahead = root(self.growth / (6 * self.diffusion)) * x[:, :1] - 5 / 6 * self.growth * x[:, 1:]
         return torch.sigmoid(-ahead) ** 2

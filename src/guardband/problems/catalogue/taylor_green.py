@@ -13,6 +13,7 @@ from guardband.problems.base import Problem
 from guardband.problems.catalogue.navier_stokes import navier_stokes
 from guardband.problems.conditions import Condition, Initial, Periodic, PointValue
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -28,7 +29,7 @@ class TaylorGreen2D(Problem):
     Observations(300 points, x (300, 3), y (300, 3))
     """
 
-    viscosity: float = 0.01
+    viscosity: float | Unknown = 0.01
 
     domain: ClassVar[Domain] = Rectangle((0, 0), (2 * math.pi, 2 * math.pi)) * Time(0, 2)
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")

@@ -12,6 +12,7 @@ from guardband.kept import kept
 from guardband.problems.base import Problem
 from guardband.problems.conditions import Condition, Dirichlet, Initial
 from guardband.problems.field import Field
+from guardband.problems.unknown import Unknown
 
 
 @kept
@@ -28,7 +29,7 @@ class Wave1D(Problem):
     Observations(300 points, x (300, 2), y (300, 1))
     """
 
-    speed: float = 2.0
+    speed: float | Unknown = 2.0
 
     domain: ClassVar[Domain] = Segment(0, 1) * Time(0, 1)
 

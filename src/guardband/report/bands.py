@@ -1,22 +1,14 @@
-"""The report: one page for a person who has to decide whether to trust a band.
+"""The report on a band: one page for a person who has to decide whether to trust it.
 
 It says what is promised and under which assumption, what the checks found, how much data stand behind it,
-what was measured on fresh points beside constant width, and shows it. Self-contained HTML, or Markdown.
+what was measured on fresh points beside constant width, and shows it.
 """
 
 from __future__ import annotations
 
-import base64
-import html
-import io
-import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import UTC, datetime
-from importlib import metadata
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -27,60 +19,14 @@ from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import Evaluation, evaluate, shown
-from guardband.files import write_text
 from guardband.labels import axis_words
-from guardband.metrics import Region
+from guardband.metrics.bands import Region
 from guardband.plot.planes import plane_of
+from guardband.report.page import Section, origin, png
 from guardband.values import Band, NormBand
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 MOST_POINTS = 5000
 """How many points are drawn in a picture."""
-
-
-@dataclass(frozen=True)
-class Section:
-    """A heading, paragraphs, a table (the first row is its head), pictures with captions."""
-
-    title: str
-    paragraphs: Sequence[str] = ()
-    table: Sequence[Sequence[str]] = ()
-    pictures: Sequence[tuple[str, bytes]] = ()
-
-
-def report(
-    calibrated: Calibrated,
-    x: ArrayLike,
-    y: ArrayLike | None = None,
-    *,
-    path: str | os.PathLike[str],
-    level: Level = 0.95,
-    groups: Groups = None,
-    regions: Mapping[str, Region] | None = None,
-    title: str = "A prediction band, and what it promises",
-    facts: dict[str, str] | None = None,
-) -> Path:
-    """Write a report on the band at x (n, d), as HTML or, if the path ends in `.md`, Markdown.
-
-    With y, measured at x and used nowhere before, coverage is held against its exact law; `regions` maps
-    names to masks or functions of x, for lines of their own. `facts` are further lines for its last section,
-    such as hashes.
-
-    >>> import tempfile
-    >>> from pathlib import Path
-    >>> import guardband as gb
-    >>> calibrated = gb.calibrate(lambda x: 0 * x, range(30), range(30))
-    >>> path = gb.report(calibrated, [3.5, 7.5, 9.5], path=Path(tempfile.mkdtemp(), "band.md"), level=0.9)
-    >>> path.read_text().splitlines()[0]
-    '# A prediction band, and what it promises'
-    """
-    markdown = Path(path).suffix == ".md"
-    if not markdown and Path(path).suffix not in (".html", ".htm"):
-        raise ValueError(f"A report is written as .html or .md, got {str(path)!r}.")
-    made = sections(calibrated, x, y, level=level, groups=groups, regions=regions, facts=facts)
-    return write_text(path, (_markdown if markdown else _html)(title, made))
 
 
 def sections(
@@ -100,15 +46,19 @@ def sections(
         band = shown(calibrated, prediction, level, groups)
         found = None
         if y is not None:
-            found = evaluate(calibrated, prediction, y, level=level, groups=groups, regions=regions)
+            about: Any = calibrated.about
+            found = evaluate(
+                calibrated, prediction, y, level=level, groups=groups, regions=regions, target=about
+            )
         return [
             _claim(calibrated, band, level, found),
             _promise(calibrated, level),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
             _measured(found),
+            *_ranges(found),
             _pictures(calibrated, band, y, level, found),
-            _origin(calibrated, facts or {}),
+            origin("calibration", repr(calibrated), facts or {}),
         ]
 
 
@@ -127,8 +77,9 @@ def _claim(
     if empty:
         size += f" It is empty at {empty:.0%} of the points: nothing lies in it there."
     promised = calibrated.promised(level)
+    target = "The truth behind a new measurement" if calibrated.about == "truth" else "A new measurement"
     claim = (
-        f"A new measurement lies in this band with probability at least {float(100 * promised):.4g} %, "
+        f"{target} lies in this band with probability at least {float(100 * promised):.4g} %, "
         f"by calibration on {calibrated.n} points. "
         if promised is not None
         else f"No probability is promised for a new measurement. {calibrated.promise} "
@@ -157,13 +108,16 @@ def _promise(calibrated: Calibrated, level: Level) -> Section:
         " This holds for any model, any noise and any number of points, as an average over new points and "
         "over calibration sets."
     )
+    truth = calibrated.about == "truth"
+    other = "new measurements" if truth else "the noise-free truth behind the measurements"
+    exempt = truth or calibrated.promised(level) is None
     return Section(
         "What is guaranteed, and what is not",
         [
-            f"Guaranteed. {calibrated.promise}{'' if calibrated.promised(level) is None else average}",
+            f"Guaranteed. {calibrated.promise}{'' if exempt else average}",
             "Not guaranteed. Coverage at every single point; coverage of points drawn differently from the "
-            "calibration points (other places, other sensors, another regime); coverage of the noise-free "
-            "truth behind the measurements. And coverage alone proves nothing: a model that predicts zero is "
+            f"calibration points (other places, other sensors, another regime); coverage of {other}. "
+            "And coverage alone proves nothing: a model that predicts zero is "
             "covered too, by a wide band. Look at width and error beside it.",
         ],
     )
@@ -235,6 +189,24 @@ def _measured(found: Evaluation | None) -> Section:
     return Section("What was measured", lines, rows)
 
 
+def _ranges(found: Evaluation | None) -> Iterable[Section]:
+    """Coverage by range, where fresh points were given and are enough."""
+    if found is None or not found.by_range.tests:
+        return
+    where = found.by_range
+    rows = [["", "where", "points", "coverage", "p"]]
+    for one in (*where.ranges, *([] if where.slab is None else [where.slab])):
+        name = f"{one.feature}, {one.low:.4g} to {one.high:.4g}"
+        mark = "ALARM" if one.alarm else "even"
+        rows.append([mark, name, str(one.points), f"{one.coverage:.3f}", f"{one.p:.2g}"])
+    said = str(where) or "Coverage is as even over these ranges as chance allows."
+    about = (
+        "The p-value is exact if misses fall on any point alike, given their number. The worst slab was "
+        "found on half of the points and is shown on the other half."
+    )
+    yield Section("Where it covers", [" ".join(said.split()), about], rows)
+
+
 def _pictures(
     calibrated: Calibrated,
     band: Band | NormBand | None,
@@ -271,7 +243,7 @@ def _pictures(
     points = at is not None and at.ndim == 2 and calibrated.prediction.mean.ndim == 2  # type: ignore[union-attr]
     if points:
         drawn.append(("Where the model errs: calibration points.", lambda ax: _residuals(calibrated, ax)))
-    return Section("Pictures", pictures=[(caption, _png(draw)) for caption, draw in drawn])
+    return Section("Pictures", pictures=[(caption, png(draw)) for caption, draw in drawn])
 
 
 def _widths(band: Band, ax: Any) -> None:
@@ -314,112 +286,3 @@ def _residuals(calibrated: Calibrated, ax: Any) -> None:
     dots = ax.scatter(*plane.turned(x[:, :2]).T, c=miss, s=18, **colors)
     ax.figure.colorbar(dots, ax=ax, label="measured - predicted")
     ax.set(xlabel=plane.words[0], ylabel=plane.words[1])
-
-
-def _png(draw: Callable[[Any], Any]) -> bytes:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure: Figure = Figure(figsize=(6, 4), layout="constrained")
-    FigureCanvasAgg(figure)
-    draw(figure.subplots())
-    buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", dpi=110)
-    return buffer.getvalue()
-
-
-def _origin(calibrated: Calibrated, facts: dict[str, str]) -> Section:
-    packages = ("guardband", "torch", "numpy", "scipy")
-    rows = [
-        ["", ""],
-        ["calibration", repr(calibrated)],
-        ["written", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")],
-        ["versions", ", ".join(f"{name} {metadata.version(name)}" for name in packages)],
-        *([name, value] for name, value in facts.items()),
-    ]
-    return Section("Where it comes from", table=rows)
-
-
-STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --line: #d8dde4; --accent: #1f5fa8; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e8ee; --paper: #14181d; --line: #39424d; --accent: #7ab3ef; }
-}
-body { margin: 0 auto; max-width: 52rem; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere;
-       color: var(--ink); background: var(--paper); font: 16px/1.55 system-ui, sans-serif; }
-h1 { font-size: 1.6rem; line-height: 1.25; }
-h2 { font-size: 1.15rem; margin-top: 2.2rem; color: var(--accent); }
-.claim p:first-of-type { font-size: 1.15rem; } .wide { overflow-x: auto; }
-table { border-collapse: collapse; font-size: .9rem; min-width: 100%; }
-th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
-         overflow-wrap: normal; }
-td:last-child { overflow-wrap: anywhere; min-width: 9rem; }
-figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
-figcaption { font-size: .9rem; } .alarm { color: #c2321f; font-weight: 600; }
-.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
-@media (max-width: 24rem) { .pictures { grid-template-columns: 1fr; } }
-"""
-
-
-def _html(title: str, made: Iterable[Section]) -> str:
-    parts = [
-        "<!doctype html>",
-        '<html lang="en"><head><meta charset="utf-8">',
-        '<meta name="viewport" content="width=device-width, initial-scale=1">',
-        '<meta http-equiv="Content-Security-Policy" '
-        "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">",
-        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>",
-        f"<h1>{html.escape(title)}</h1>",
-    ]
-    for number, section in enumerate(made):
-        parts.append(
-            f'<section class="{"claim" if number == 0 else ""}"><h2>{html.escape(section.title)}</h2>'
-        )
-        parts += [f"<p>{html.escape(text)}</p>" for text in section.paragraphs]
-        if section.table:
-            parts.append(_html_table(section.table))
-        if section.pictures:
-            parts.append('<div class="pictures">')
-            parts += [
-                f'<figure><img alt="{html.escape(caption)}" src="{_uri(png)}">'
-                f"<figcaption>{html.escape(caption)}</figcaption></figure>"
-                for caption, png in section.pictures
-            ]
-            parts.append("</div>")
-        parts.append("</section>")
-    return "\n".join([*parts, "</body></html>", ""])
-
-
-def _html_table(rows: Sequence[Sequence[str]]) -> str:
-    head, *body = rows
-    cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
-    lines = [f"<tr>{cells}</tr>"] if any(head) else []
-    for row in body:
-        marks = ' class="alarm"' if row[0] == "ALARM" else ""
-        lines.append(f"<tr{marks}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
-    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
-
-
-def _markdown(title: str, made: Iterable[Section]) -> str:
-    lines = [f"# {_plain(title)}"]
-    for section in made:
-        lines += ["", f"## {section.title}"]
-        for text in section.paragraphs:
-            lines += ["", _plain(text)]
-        if section.table:
-            head, *body = section.table
-            lines += ["", f"| {' | '.join(map(_plain, head))} |", "|" + "---|" * len(head)]
-            lines += [f"| {' | '.join(map(_plain, row))} |" for row in body]
-        for caption, png in section.pictures:
-            lines += ["", f"![{_plain(caption)}]({_uri(png)})", "", _plain(caption)]
-    return "\n".join(lines) + "\n"
-
-
-def _plain(text: str) -> str:
-    """Text that Markdown shows as it is: nothing in it is markup, a link or another column."""
-    escaped = html.escape(" ".join(text.split()), quote=False)
-    return "".join(f"\\{sign}" if sign in "|*_`[]#<>!\\" else sign for sign in escaped)
-
-
-def _uri(png: bytes) -> str:
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"

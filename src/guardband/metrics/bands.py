@@ -16,8 +16,6 @@ from guardband.conformal.rank import Level, exact
 from guardband.conformal.split import SplitThreshold
 from guardband.values import Band, Prediction
 
-__all__ = ["Floor", "acd", "acd_floor", "coverage", "interval_score", "relative_l2", "sharpness"]
-
 Region: TypeAlias = ArrayLike | Callable[[Array], Array]
 """Where to look: booleans (n,), or a function from x (n, d) to booleans."""
 

@@ -1,0 +1,394 @@
+"""Regions for coefficients: how often they hold the truth, how long they are, what is said when they fail.
+
+    python benchmarks/coefficients.py [--parts coverage wide families words doubt design] [--problems ...]
+        [--sets 1000] [--out results/coefficients.jsonl] [--page]
+
+Level .95; truths are random in the ranges. A cell of the part `coverage` is a problem, a noise, a number of
+readings and a solver: the reference, a network in its place, or one stopped early, with Delta by `check`.
+Coverage is membership of the truth in all data sets, lengths are those of the first hundred at n = 40. Signs
+and permutations are drawn afresh for each data set, before it. Each cell adds a line to the file, and cells
+that are there are not repeated; `--page` only makes the page beside it anew. All of it takes two to three CPU
+hours.
+"""
+
+import argparse
+import os
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from coefficient_problems import FAMILIES, NOISES, Late, Product, Rod
+from ledger import Ledger
+from scipy.stats import binom, f
+
+import guardband as gb
+from guardband import files
+from guardband.inverse.chance import Chance, Permutations, Signs, ranks
+from guardband.inverse.design import Design
+from guardband.inverse.doubt import p_values
+from guardband.inverse.least_squares import STARTS, descent
+
+torch.set_num_threads(1)
+LEDGER = Ledger("coefficients")
+LEVEL, PLACES = 0.95, 20
+PARTS = ("coverage", "wide", "families", "words", "doubt", "design")
+SIZES = (20, 40, 100)
+SOLVERS = ("reference", "network", "early")
+EARLY = 40
+"""Gauss-Newton steps of a network that is stopped early."""
+
+SEED = 10
+"""Of the networks; seeds 0 to 4 were used to choose how they are trained."""
+
+VALID = {
+    "signs": ("gaussian", "laplace", "heteroskedastic"),
+    "permutations": ("gaussian", "laplace", "lognormal", "offset"),
+}
+"""Where each method promises its level."""
+
+
+def main() -> None:
+    options = arguments()
+    LEDGER.path, LEDGER.page = options.out, options.out.with_suffix(".md")
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    for key, work in [] if options.page else planned(options):
+        if LEDGER.rows(**key):
+            continue
+        start = time.process_time()
+        with warnings.catch_warnings(action="ignore"):
+            found = work()
+        LEDGER.add([key | found | {"cpu_seconds": round(time.process_time() - start, 2)}])
+        files.write_text(LEDGER.page, page())
+    files.write_text(LEDGER.page, page())
+    sys.exit(1 if rejected() else 0)
+
+
+def arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    parser.add_argument("--problems", nargs="+", choices=FAMILIES, default=list(FAMILIES))
+    parser.add_argument("--noises", nargs="+", choices=NOISES, default=list(NOISES))
+    parser.add_argument("--sizes", nargs="+", type=int, default=list(SIZES))
+    parser.add_argument("--solvers", nargs="+", choices=SOLVERS, default=list(SOLVERS))
+    parser.add_argument("--sets", type=int, default=1000, help="data sets of a cell")
+    parser.add_argument("--lengths", type=int, default=100, help="data sets whose intervals are measured")
+    parser.add_argument("--out", type=Path, default=LEDGER.path, help="the file of results")
+    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    return parser.parse_args()
+
+
+Work = tuple[dict[str, Any], Callable[[], dict[str, Any]]]
+
+
+def planned(options: argparse.Namespace) -> Iterator[Work]:
+    """All cells that are asked for: what they are called, and how they are made."""
+    sets = options.sets
+    if "families" in options.parts:
+        for name in options.problems:
+            if FAMILIES[name].network:
+                yield {"part": "families", "problem": name}, partial(trained, name)
+    if "coverage" in options.parts:
+        for name in options.problems:
+            for solver in options.solvers if FAMILIES[name].network else ["reference"]:
+                for noise in options.noises:
+                    for n in [n for n in options.sizes if FAMILIES[name].fits(n, noise)]:
+                        key = {"part": "coverage", "problem": name, "noise": noise, "n": n, "solver": solver}
+                        key |= {"sets": sets}
+                        cell = partial(coverage, name, noise, n, solver, sets=sets, most=options.lengths)
+                        yield key, cell
+    for part, work in {"wide": wide, "words": words, "doubt": doubts, "design": designs}.items():
+        if part in options.parts:
+            yield {"part": part, "sets": sets}, partial(work, sets)
+
+
+@cache
+def network(name: str, solver: str = "network") -> tuple[gb.SolvedFamily, float]:
+    """The network of a family, fully trained or stopped early, and the CPU seconds it took."""
+    start = time.process_time()
+    recipe = gb.Recipe.by_newton(EARLY) if solver == "early" else None
+    return FAMILIES[name].family.fit(recipe=recipe, seed=SEED, progress=False), time.process_time() - start
+
+
+def trained(name: str) -> dict[str, Any]:
+    """How far the network of a family is off over the range, relatively."""
+    solved, seconds = network(name)
+    family = solved.family
+    x = family.own.domain.quasi(512, seed=9, dtype=torch.float64)
+    theta = np.concatenate([family.drawn(200, 123), family.corners])
+    truth, found = (s.solver(family, x, theta) for s in (FAMILIES[name].reference, solved))
+    off = np.sqrt(np.square(found - truth).sum(axis=(1, 2)) / np.square(truth).sum(axis=(1, 2)))
+    return {"seconds": round(seconds, 1), "median": float(np.median(off)), "worst": float(off.max())}
+
+
+def coverage(problem: str, noise: str, n: int, solver: str, *, sets: int, most: int) -> dict[str, Any]:
+    """How often each region holds the truth; `PLACES` sets of places, many data sets at each."""
+    told = FAMILIES[problem]
+    solved = told.reference if solver == "reference" else network(problem, solver)[0]
+    held, lengths, deltas = {name: 0 for name in ("wald", "profile", "signs", "permutations")}, [], []
+    errors = []
+    each = -(-sets // PLACES)
+    for place in range(PLACES):
+        some = min(each, sets - place * each)
+        if some <= 0:
+            break
+        rng = np.random.default_rng([place, n])
+        x = told.places(n, rng)
+        design, truth = Design.at(solved, x, told.outputs), told.family.drawn(some, 1000 + place)
+        exact = Design.at(told.reference, x, told.outputs).values(truth)
+        y = exact + NOISES[noise](rng, exact, design, told.noise)
+        delta = 0.0
+        if solver != "reference":
+            delta = solved.check(x)
+            errors.append(np.linalg.norm(design.values(truth) - exact, axis=1).max())
+            deltas.append(delta)
+        found = membership(design, truth, y, delta, 10_000 * place)
+        for name, inside in found.items():
+            held[name] += int(inside.sum())
+        if n == 40 and len(lengths) < most and len(solved.names) <= 2:
+            lengths += [measured(solved, x, one, told.outputs, delta) for one in y[: most - len(lengths)]]
+    said: dict[str, Any] = {name: count / sets for name, count in held.items()}
+    if lengths:
+        said["lengths"] = {k: np.median([one[k] for one in lengths], axis=0).tolist() for k in lengths[0]}
+    if deltas:
+        said |= {
+            "delta": float(np.median(deltas)),
+            "delta_over_error": float(np.median(np.divide(deltas, errors))),
+        }
+    return said
+
+
+def membership(
+    design: Design, truth: np.ndarray, y: np.ndarray, delta: float, seed: int
+) -> dict[str, np.ndarray]:
+    """Whether each method accepts the truth, for all data sets at once; of signs each has its own."""
+    n, p, size = design.n, design.p, y.shape[1]
+    m, q = ranks(LEVEL)
+    misses = y - design.values(truth)
+    squares = np.square(misses).sum(axis=1)
+    best, least = estimates(design, y)
+    most = p * least / (size - p) * f.ppf(LEVEL, p, size - p)
+    slopes = design.slopes(best)
+    away = ((truth - best) / (design.upper - design.lower))[:, :, None]
+    found = {"wald": np.square(slopes @ away).sum(axis=(1, 2)) <= most, "profile": squares - least <= most}
+    for name, kind in (("signs", Signs), ("permutations", Permutations)):
+        along = design.directions(truth, centered=kind is Permutations)
+        found[name] = np.array(
+            [
+                accepted(kind(seed + j, n, design.m, m), along[[j]], misses[[j]], p, q, delta)
+                for j in range(len(y))
+            ]
+        )
+    return found
+
+
+def accepted(chance: Chance, along: np.ndarray, misses: np.ndarray, p: int, q: int, delta: float) -> bool:
+    return bool(chance.accepted(chance.statistics(along, misses, p), misses, q, delta)[0])
+
+
+def estimates(design: Design, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Least squares of all data sets at once."""
+    apart = np.square(design.coarse_values - y[:, None]).sum(axis=2).argsort(axis=1)[:, :STARTS]
+    starts = design.coarse[apart].reshape(-1, design.p)
+    theta, squares = descent(design, np.repeat(y, STARTS, axis=0), starts)
+    rows, best = np.arange(len(y)), squares.reshape(len(y), -1).argmin(axis=1)
+    return theta.reshape(len(y), -1, design.p)[rows, best], squares.reshape(len(y), -1)[rows, best]
+
+
+def measured(
+    solved: gb.SolvedFamily, x: Any, y: np.ndarray, outputs: Any, delta: float
+) -> dict[str, list[float]]:
+    """The length of each interval, as a share of its range."""
+    data = gb.Observations(x, y.reshape(len(x), -1), outputs=outputs)
+    regions = {
+        "profile": gb.inverse.profile(solved, data),
+        "signs": gb.inverse.sign_perturbed(solved, data, delta=delta),
+        "permutations": gb.inverse.permuted(solved, data, delta=delta),
+    }
+    wide = solved.family.upper - solved.family.lower
+    return {
+        name: (np.nan_to_num([np.diff(region.interval(one))[0] for one in solved.names]) / wide).tolist()
+        for name, region in regions.items()
+    }
+
+
+def wide(sets: int) -> dict[str, Any]:
+    """How much of a wide range is accepted, of 1; n = 40, truths in all of it, and in its informative part.
+
+    Where the damping is strong, hardly any reading sees the swing, and no method can say much.
+    """
+    ranges = {"damping": (0.02, 0.3), "frequency": (2.0, 12.0)}
+    solved = gb.Family(gb.problems.DampedOscillator, **ranges).exact()
+    said: dict[str, Any] = {}
+    for where, family in (("anywhere", solved.family), ("weak damping", FAMILIES["oscillator"].family)):
+        shares: dict[str, list[float]] = {"signs": [], "permutations": [], "profile": []}
+        for seed, (damping, frequency) in enumerate(family.drawn(min(sets, 100), 7)):
+            problem = gb.problems.DampedOscillator(damping=damping, frequency=frequency)
+            data = problem.observe(40, noise=0.15, seed=seed, dtype=torch.float64)
+            shares["signs"].append(gb.inverse.sign_perturbed(solved, data, seed=seed).share)
+            shares["permutations"].append(gb.inverse.permuted(solved, data, seed=seed).share)
+            shares["profile"].append(gb.inverse.profile(solved, data).share)
+        said[where] = {name: float(np.mean(part)) for name, part in shares.items()}
+    return said
+
+
+def words(sets: int) -> dict[str, Any]:
+    """In how many of 100 data sets what cannot be known is said: a product, nothing seen, a truth outside."""
+    count = min(sets, 100)
+    product = gb.Family(Product, width=(0.5, 2.0), rate=(0.5, 2.0)).exact()
+    late, heat = gb.Family(Late, rate=(0.5, 2.0)).exact(), FAMILIES["heat"].reference
+    found = dict.fromkeys(("product", "not_seen", "outside"), 0)
+    shortest = 1.0
+    for seed in range(count):
+        data = Product(width=1.2, rate=0.9).observe(40, noise=0.05, seed=seed, dtype=torch.float64)
+        said = gb.coefficients(product, data, seed=seed)
+        found["product"] += "NOT INFORMED: width and rate" in str(said)
+        low, high = said.region.interval("width")
+        shortest = min(shortest, np.nan_to_num(high - low, nan=1.5) / 1.5)
+        rng = np.random.default_rng(seed)
+        data = gb.Observations(rng.uniform(0, 1, (40, 1)), 1 + 0.05 * rng.normal(size=40))
+        found["not_seen"] += "NOT INFORMED: rate" in str(gb.coefficients(late, data, seed=seed))
+        data = gb.problems.Heat1D(diffusivity=0.4).observe(40, noise=0.05, seed=seed, dtype=torch.float64)
+        found["outside"] += "may lie outside" in str(gb.coefficients(heat, data, seed=seed))
+    return {**found, "of": count, "shortest_product": float(shortest)}
+
+
+def doubts(sets: int) -> dict[str, Any]:
+    """Alarms of 100 data sets with a reaction fitted without one, and of many valid ones."""
+    alarms, count = 0, min(sets, 100)
+    rod = gb.Family(Rod, diffusion=(0.01, 0.1)).exact()
+    for seed in range(count):
+        front = gb.problems.ReactionDiffusion1D(diffusion=0.05, growth=2.0)
+        alarms += gb.inverse.doubt(rod, front.observe(100, noise=0.05, seed=seed, dtype=torch.float64)).alarm
+    valid, told = 0, FAMILIES["reaction-diffusion"]
+    for place in range(PLACES):
+        rng = np.random.default_rng([place, 3])
+        design = Design.at(told.reference, told.places(100, rng))
+        exact = design.values(told.family.drawn(sets // PLACES, 2000 + place))
+        valid += int((p_values(design, exact + 0.05 * rng.normal(size=exact.shape)) <= 0.01).sum())
+    return {"wrong": alarms, "of": count, "valid_alarms": valid, "valid": sets // PLACES * PLACES}
+
+
+def designs(sets: int) -> dict[str, Any]:
+    """How much shorter profile intervals are after ten chosen readings than after ten random ones."""
+    said: dict[str, Any] = {}
+    for name in ("oscillator", "heat"):
+        told, ratios, held, count = FAMILIES[name], [], 0, min(sets, 200)
+        for seed, theta in enumerate(told.family.drawn(count, 5)):
+            rng = np.random.default_rng([seed, 5])
+            problem = told.family.at(**dict(zip(told.family.ranges, theta, strict=True)))
+            x, more, candidates = told.places(20, rng), told.places(10, rng), told.places(200, rng)
+            first = read(problem, x, told.noise, rng)
+            chosen = np.asarray(gb.next_points(told.reference, candidates, 10, data=first).x)
+            both = [read(problem, at, told.noise, rng, first) for at in (more, chosen)]
+            regions = [gb.inverse.profile(told.reference, data) for data in both]
+            ends = np.array([[np.diff(r.interval(one))[0] for one in r.names] for r in regions])
+            ratios.append(float(np.prod(ends[0] / ends[1]) ** (1 / len(theta))))
+            held += bool(regions[1].contains(theta[None])[0])  # type: ignore[index]
+        said[name] = {"ratio": float(np.median(ratios)), "coverage": held / count}
+    return said
+
+
+def read(
+    problem: gb.Problem, x: np.ndarray, noise: float, rng: np.random.Generator, before: Any = None
+) -> gb.Observations:
+    """Readings at places, added to those before."""
+    y = problem.solution(torch.from_numpy(x)).numpy()
+    y = y + noise * rng.normal(size=y.shape)
+    if before is None:
+        return gb.Observations(x, y)
+    return gb.Observations(np.concatenate([before.x, x]), np.concatenate([before.y, y]))
+
+
+def rejected() -> list[str]:
+    """Cells in which a promise is rejected, one-sided at 1e-3 over all of them together."""
+    rows = LEDGER.rows(part="coverage")
+    tests = [(row, method) for row in rows for method, noises in VALID.items() if row["noise"] in noises]
+    found = []
+    for row, method in tests:
+        inside = round(row[method] * row["sets"])
+        if binom.cdf(inside, row["sets"], LEVEL) < 1e-3 / len(tests):
+            found.append(f"{method} on {row['problem']}, {row['noise']}, n = {row['n']}, {row['solver']}")
+    return found
+
+
+def page() -> str:
+    """The page that is made of the file."""
+    rows = LEDGER.rows()
+    total = sum(row["cpu_seconds"] for row in rows)
+    lines = ["# Coefficients", "", (__doc__ or "").partition("\n\n")[2].split("\n\n", 1)[1].strip(), ""]
+    for name, make in SECTIONS.items():
+        mine = [row for row in rows if row["part"] == name]
+        if mine:
+            lines += [*make(mine), ""]
+    wrong = rejected()
+    said = "No promise is rejected" if not wrong else f"Rejected: {'; '.join(wrong)};"
+    lines += [f"{said}, one-sided at 1e-3 over all cells in which the noise is as assumed.", ""]
+    return "\n".join([*lines, f"CPU seconds of all cells: {total:.0f}. Guardband {gb.__version__}.", ""])
+
+
+def covered(rows: list[dict[str, Any]]) -> list[str]:
+    head = [
+        "## Joint coverage and lengths",
+        "",
+        "Lengths are shares of each range, medians at n = 40, by profile / signs / permutations.",
+    ]
+    columns = "problem, solver, noise, n, sets, Wald, profile, signs, permutations, lengths, Delta / error"
+    head += ["", f"| {columns.replace(', ', ' | ')} |", "|" + "---|" * len(columns.split(", "))]
+    for row in rows:
+        four = " | ".join(f"{row[k]:.3f}" for k in ("wald", "profile", "signs", "permutations"))
+        lengths = " / ".join(" ".join(f"{v:.2g}" for v in part) for part in row.get("lengths", {}).values())
+        over = f"{row['delta_over_error']:.2g}" if "delta_over_error" in row else ""
+        start = f"| {row['problem']} | {row['solver']} | {row['noise']} | {row['n']} | {row['sets']}"
+        head.append(f"{start} | {four} | {lengths} | {over} |")
+    return head
+
+
+def families(rows: list[dict[str, Any]]) -> list[str]:
+    head = [
+        "## Networks",
+        "",
+        "| problem | CPU seconds | median relative L2 | worst over the range |",
+        "|---|---|---|---|",
+    ]
+    return head + [
+        f"| {r['problem']} | {r['seconds']} | {r['median']:.1e} | {r['worst']:.1e} |" for r in rows
+    ]
+
+
+def plainly(title: str) -> Callable[[list[dict[str, Any]]], list[str]]:
+    """A section that lists what was found."""
+
+    def made(rows: list[dict[str, Any]]) -> list[str]:
+        (row, *_) = rows
+        items = {k: v for k, v in row.items() if k not in ("part", "cpu_seconds")}
+        return [f"## {title}", "", *(f"- {k.replace('_', ' ')}: {said(v)}" for k, v in items.items())]
+
+    return made
+
+
+def said(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{k} {said(v)}" for k, v in value.items())
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
+
+
+SECTIONS: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
+    "coverage": covered,
+    "families": families,
+    "wide": plainly("How much of a wide range is accepted"),
+    "words": plainly("What cannot be known is said"),
+    "doubt": plainly("Alarms about the equation"),
+    "design": plainly("Ten more readings: random over chosen"),
+}
+
+if __name__ == "__main__":
+    main()

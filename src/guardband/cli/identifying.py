@@ -1,0 +1,220 @@
+"""What `guardband identify` does, from a problem and readings in files to coefficients and their report."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from tqdm.auto import tqdm
+
+import guardband as gb
+from guardband import tables
+from guardband.cli.errors import note
+from guardband.cli.models import matrix
+from guardband.cli.words import NOISES
+from guardband.files import sha256
+from guardband.inverse.checking import DRAWN, has_solution
+from guardband.pinn.recipe import AS_LONG_AS_IT_TAKES
+from guardband.report.page import refuse_other_endings
+
+SECONDS = 5.0
+"""What a training at single coefficients takes, in CPU seconds: one that stops early makes Delta larger."""
+
+Found = tuple[dict[str, Any], str]
+"""What was found, for programs, and the same in words."""
+
+
+def identify(
+    problem: Path,
+    data: Path,
+    out: Path,
+    *,
+    noise: str,
+    level: str,
+    folder: Path | None,
+    delta: float | None,
+    seed: int,
+) -> Found:
+    """Solve the family, find its coefficients, and write the page."""
+    refuse_other_endings(out)
+    if noise not in NOISES:
+        raise ValueError(f"--noise should be {', '.join(NOISES)}, got {noise!r}.")
+    said = ProblemFile.read(problem)
+    readings = said.readings(data)
+    solved = said.solved(folder)
+    off = delta if noise == "gaussian" or delta is not None else said.delta(solved, readings)
+    estimates = gb.coefficients(solved, readings, noise=noise, level=level, delta=off, seed=seed)  # type: ignore[arg-type]
+    facts = {file.name: f"sha256 {sha256(file)}" for file in (problem, data)}
+    gb.report(estimates, path=out, facts=facts)
+    return _found(estimates, out), f"{estimates}\nWritten to {out}."
+
+
+def _found(estimates: gb.Estimates, out: Path) -> dict[str, Any]:
+    region = estimates.region
+    ends = {name: region.interval(name) for name in region.names if len(region.values)}
+    return {
+        "file": str(out),
+        "values": dict(estimates.values),
+        "intervals": {name: list(pair) for name, pair in ends.items()},
+        "searched": not region.drawn,
+        "level": region.level,
+        "method": region.test.method,
+        "asymptotic": region.test.asymptotic,
+        "delta": region.delta,
+        "empty": region.drawn and region.empty,
+        "informed": dict(region.informed),
+        "doubted": estimates.doubt.alarm,
+        "p_value": estimates.doubt.p_value,
+        "said": str(estimates),
+    }
+
+
+@dataclass(frozen=True)
+class ProblemFile:
+    """What a file of Python says: a family, and how it may be solved."""
+
+    path: Path
+    family: gb.Family
+    given: gb.SolvedFamily | None
+    recipe: gb.Recipe | None
+
+    @classmethod
+    def read(cls, path: Path) -> ProblemFile:
+        """Run a file, and take the names `family`, `solver` and `recipe` from it."""
+        names = _ran(path)
+        family, solver, recipe = _family(path, names), names.get("solver"), names.get("recipe")
+        if recipe is not None and not isinstance(recipe, gb.Recipe):
+            raise ValueError(f"`recipe` in {path.name} should be a gb.Recipe, got {type(recipe).__name__}.")
+        if isinstance(family, gb.SolvedFamily):
+            return cls(path, family.family, family, recipe)
+        if solver is not None:
+            return cls(path, family, family.solved_by(solver), recipe)
+        return cls(path, family, None, recipe)
+
+    def readings(self, path: Path) -> gb.Observations:
+        """The readings, by the names of axes and outputs; those outside of the domain are refused."""
+        table, names = tables.read(path), self.family.names
+        outputs = [name for name in names.outputs if name in table.names]
+        missing = [name for name in names.axes if name not in table.names]
+        if missing or not outputs:
+            kind = type(self.family.problem).__name__
+            lacks = f"column `{missing[0]}`" if missing else "column of an output"
+            raise ValueError(
+                f"{path} has no {lacks}; it has {', '.join(table.names)}. The axes of {kind} are "
+                f"{', '.join(names.axes)}, what can be read is {', '.join(names.outputs)}: call columns so."
+            )
+        x, y = matrix(table, [*names.axes], path), matrix(table, outputs, path)
+        if others := [name for name in table.names if name not in (*names.axes, *outputs)]:
+            note(f"Columns that are neither axes nor outputs are left out: {', '.join(others)}.")
+        outside = self.family.own.domain.clearly_outside(torch.from_numpy(x))
+        if outside.any():
+            first = ", ".join(f"{a} = {v:g}" for a, v in zip(names.axes, x[outside.numpy()][0], strict=True))
+            raise ValueError(
+                f"{path}: {int(outside.sum())} of {len(x)} readings lie outside of the domain, where the "
+                f"equation says nothing, the first at {first}. Leave them out, or make the domain of the "
+                "problem larger."
+            )
+        return gb.Observations(x, y, outputs=outputs)
+
+    def solved(self, folder: Path | None) -> gb.SolvedFamily:
+        """The family solved: by its solver, by its own solution, or by a network, in a folder or new."""
+        if self.given is not None and folder is None:
+            return self.given
+        if folder is not None and folder.exists():
+            return self._kept(folder)
+        if folder is None and has_solution(self.family.problem, self.family.own.domain.quasi(1).double()):
+            return self.family.exact()
+        solved = self.family.fit(recipe=self.recipe)
+        if folder is not None:
+            gb.save(solved, folder)
+            note(f"The trained family is kept in {folder}; the same --family takes it from there.")
+        return solved
+
+    def _kept(self, folder: Path) -> gb.SolvedFamily:
+        try:
+            solved = gb.load(folder, gb.SolvedFamily, problem=self.family.own)
+        except TypeError:  # a problem that is known here was kept with it
+            solved = gb.load(folder, gb.SolvedFamily)
+        if dict(solved.ranges) != dict(self.family.ranges) or solved.family.own != self.family.own:
+            raise ValueError(
+                f"{folder} holds {solved.family!r}, {self.path.name} asks for {self.family!r}. Train it "
+                "again into another folder, or say the same problem and ranges."
+            )
+        return solved
+
+    def delta(self, solved: gb.SolvedFamily, data: gb.Observations) -> float | None:
+        """How far a network is off at readings: by the solver, by the solution, or by other trainings."""
+        if solved.solver.certain or has_solution(self.family.problem, data.x):
+            return None
+        if self.given is not None:
+            return solved.check(data.x, self._by_solver)
+        n = DRAWN + len(self.family.corners)
+        note(
+            f"How far is the network off? It is held against {n} trainings at single coefficients, which "
+            f"take minutes. A `solver` in {self.path.name} spares them, and so does --delta if you know it."
+        )
+        brief = self.recipe or gb.Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=SECONDS)
+        with tqdm(total=n, desc="check", unit="training") as bar:
+
+            def trained(x: Any, **coefficients: float) -> Any:
+                one = self.family.at(**coefficients)
+                net = gb.mlp(one, seed=1).double()
+                found = gb.fit(one, net, recipe=brief, seed=1, progress=False)(x)
+                bar.update()
+                return found
+
+            return solved.check(data.x, trained)
+
+    def _by_solver(self, x: Any, **coefficients: float) -> Any:
+        assert self.given is not None
+        return self.given(x, [list(coefficients.values())])[0]
+
+
+def _ran(path: Path) -> dict[str, Any]:
+    """All names that a file of Python makes; what it raises is told with its line."""
+    if path.suffix != ".py" or not path.is_file():
+        raise ValueError(f"A problem is a file of Python, such as problem.py; there is none at {path}.")
+    if str(path.parent.resolve()) not in sys.path:  # what it imports lies beside it, as beside any script
+        sys.path.insert(0, str(path.parent.resolve()))
+    spec = importlib.util.spec_from_file_location(f"_identified_{path.stem}", path.resolve())
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[module.__name__] = module
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines = [frame.lineno for frame in frames if frame.filename == spec.origin]
+        line = getattr(error, "lineno", None) or (lines[-1] if lines else 1)
+        said = str(error) if type(error) in (ValueError, TypeError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}, line {line}: {said}") from error
+    return vars(module)
+
+
+def _family(path: Path, names: dict[str, Any]) -> gb.Family | gb.SolvedFamily:
+    kinds = gb.Family | gb.SolvedFamily
+    if isinstance(names.get("family"), kinds):
+        return names["family"]
+    found = [value for value in names.values() if isinstance(value, kinds)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise ValueError(f"{path} makes {len(found)} families. Call the one to be used `family`.")
+    raise ValueError(
+        f"{path} makes no family. Say which coefficients are unknown, and between which values they lie: "
+        f"{_suggested(names)}."
+    )
+
+
+def _suggested(names: dict[str, Any]) -> str:
+    """A line that would make a family of what is there."""
+    for name, value in names.items():
+        own = isinstance(value, type) and issubclass(value, gb.Problem) and value is not gb.Problem
+        if own and is_dataclass(value) and fields(value):
+            return f"family = gb.Family({name}, {fields(value)[0].name}=(LOW, HIGH))"
+    return "family = gb.Family(Rod, diffusivity=(0.02, 0.2)), of a problem that is a dataclass"

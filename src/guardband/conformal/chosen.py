@@ -1,0 +1,150 @@
+"""Chosen: one of several calibrations, picked on the very points that it was calibrated on, and still valid.
+
+Each of K is asked for so much more that all hold together: at 1 - (1 - level)/K, or with confidence
+1 - (1 - confidence)/K. Then the one that is picked holds, however it was picked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from guardband.arrays import ArrayLike
+from guardband.conformal.base import Groups, Size
+from guardband.conformal.calibrated import Calibrated
+from guardband.conformal.rank import Level, exact
+from guardband.kept import kept
+from guardband.values import Band, Names, Observations, Prediction
+
+
+def shared(level: Level, among: int) -> Fraction:
+    """What each of several is asked for, so that all keep a level together.
+
+    >>> shared(0.9, 5)
+    Fraction(49, 50)
+    """
+    return 1 - (1 - exact(level)) / among
+
+
+@kept
+@dataclass(frozen=True, eq=False, repr=False)
+class Chosen(Calibrated):
+    """One of `among` calibrations that was picked by looking at its calibration points; `gb.choose` makes it.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 200)
+    >>> y = np.sin(3 * x) + 0.1 * np.cos(50 * x)
+    >>> choice = gb.choose({"sine": lambda x: np.sin(3 * x), "zero": np.zeros_like}, calibrate=(x, y))
+    >>> choice.calibrated
+    Chosen(1 of 2, Calibrated(MeanOnly, score=Scaled(), calibrator=Split(), n=200))
+    """
+
+    one: Calibrated
+    among: int
+
+    def predict(self, x: ArrayLike) -> Prediction:
+        """What the chosen one believes at x (n, d)."""
+        return self.one.predict(x)
+
+    def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
+        """The set of the chosen one, at what it has to be asked for."""
+        made = self.one.band(prediction, self._at(level), groups=groups)
+        return replace(made, level=float(exact(level))) if isinstance(made, Band) else made
+
+    def contains_at(
+        self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
+    ) -> np.ndarray:
+        """`contains` of the chosen one, at what it has to be asked for."""
+        return self.one.contains_at(prediction, y, [self._at(level) for level in levels], groups=groups)
+
+    def _at(self, level: Level) -> Level:
+        return level if self.one.confidence is not None else shared(level, self.among)
+
+    @property
+    def promise(self) -> str:
+        """That of the chosen one, and what was paid for choosing."""
+        if self.confidence is None:
+            paid = f"at 1 - (1 - level)/{self.among}, so the level is kept"
+        else:
+            paid = f"with that confidence, so it is kept with confidence {float(exact(self.confidence)):g}"
+        return (
+            f"{self.one.promise} Of {self.among} bands this one was chosen by looking at the calibration "
+            f"points; each was asked {paid} whichever is chosen."
+        )
+
+    def promised(self, level: Level) -> Fraction | None:
+        """The level, if that is what the chosen one promises."""
+        found = self.one.promised(self._at(level))
+        return None if found is None else 1 - (1 - found) * (1 if self.confidence else self.among)
+
+    def size(self, level: Level) -> Size | None:
+        """What the chosen one has, and needs at what it has to be asked for."""
+        return self.one.size(self._at(level))
+
+    def __repr__(self) -> str:
+        return f"Chosen(1 of {self.among}, {self.one!r})"
+
+    @property
+    def confidence(self) -> Level | None:  # type: ignore[override]
+        """The confidence of the choice, where one was asked for."""
+        one = self.one.confidence
+        return None if one is None else 1 - (1 - exact(one)) * self.among
+
+    @property
+    def prediction(self) -> Any:  # type: ignore[override]
+        """What the chosen one keeps of its calibration points."""
+        return self.one.prediction
+
+    @property
+    def y(self) -> Any:  # type: ignore[override]
+        """The calibration targets."""
+        return self.one.y
+
+    @property
+    def columns(self) -> Any:  # type: ignore[override]
+        """The columns of the frame it was calibrated on."""
+        return self.one.columns
+
+    @property
+    def joint(self) -> bool:  # type: ignore[override]
+        """Whether all outputs are covered at once."""
+        return self.one.joint
+
+    @property
+    def about(self) -> str:
+        """What the promise is about."""
+        return self.one.about
+
+    @property
+    def field_names(self) -> Names | None:
+        """What axes and outputs are called."""
+        return self.one.field_names
+
+    @property
+    def used(self) -> Mapping[str, Observations]:
+        """What the chosen one has learnt from."""
+        return self.one.used
+
+    @property
+    def answers_shift(self) -> bool:
+        """What the chosen one says."""
+        return self.one.answers_shift
+
+    @property
+    def guarded(self) -> bool | None:
+        """What the chosen one says."""
+        return self.one.guarded
+
+    def fingerprint(self) -> dict[str, np.ndarray]:
+        """That of the chosen one."""
+        return self.one.fingerprint()
+
+    def as_module(self, level: Level) -> nn.Module:
+        """The chosen one, at what it has to be asked for."""
+        return self.one.as_module(self._at(level))

@@ -1,0 +1,222 @@
+"""Noise whose law is known: how often a reading lies farther from the truth than so much.
+
+A law is that of one reading, or of the mean of several `readings` at one place. All but `BoundedNoise` are
+symmetric and unimodal, which the band for the truth rests on.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from numbers import Real
+from typing import Any, ClassVar
+
+import numpy as np
+
+from guardband.arrays import Array, like, to_numpy
+from guardband.kept import kept
+from guardband.values import Prediction
+
+
+class NoiseLaw(ABC):
+    """Noise of a law that is known, the same at every place, symmetric about 0 and unimodal.
+
+    One of your own says what it is measured in, how often it lies `above` a number, and what the mean of
+    several readings is like. `bound` is the most that it can be; a noise of which nothing else is known says
+    so by `known = False`.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> gb.GaussianNoise(0.5).beyond(np.array([0.0, 0.5]), 0.0).round(3)
+    array([1.   , 0.317])
+    """
+
+    known: ClassVar[bool] = True
+    bound: float = float("inf")
+
+    @property
+    @abstractmethod
+    def unit(self) -> float:
+        """What it is measured in: its standard deviation."""
+
+    @abstractmethod
+    def above(self, s: np.ndarray) -> np.ndarray:
+        """The probability that it is larger than s, of any sign."""
+
+    @abstractmethod
+    def averaged(self, readings: int) -> NoiseLaw:
+        """The law of the mean of so many independent readings."""
+
+    def beyond(self, s: np.ndarray, shift: np.ndarray | float) -> np.ndarray:
+        """The probability that noise around `shift` >= 0 lies farther than s >= 0 from 0."""
+        return self.above(s - shift) + self.above(s + shift)
+
+
+@kept
+@dataclass(frozen=True)
+class GaussianNoise(NoiseLaw):
+    """Gaussian noise of a known standard deviation.
+
+    >>> import guardband as gb
+    >>> gb.GaussianNoise(0.05).averaged(4)
+    GaussianNoise(sd=0.025)
+    """
+
+    sd: float
+
+    def __post_init__(self) -> None:
+        _positive(self.sd, "sd", "the standard deviation of the noise")
+
+    @property
+    def unit(self) -> float:
+        """The standard deviation."""
+        return self.sd
+
+    def above(self, s: np.ndarray) -> np.ndarray:
+        """The tail of a normal law."""
+        from scipy.special import ndtr
+
+        return ndtr(-np.asarray(s) / self.sd)
+
+    def averaged(self, readings: int) -> GaussianNoise:
+        """Gaussian again."""
+        return GaussianNoise(self.sd / readings**0.5)
+
+
+@kept
+@dataclass(frozen=True)
+class LaplaceNoise(NoiseLaw):
+    """Laplace noise, whose tails are heavier than Gaussian ones; `sd` is that of one reading.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> noise = gb.LaplaceNoise(0.05)
+    >>> noise.above(np.array([0.0, 0.1])).round(4), noise.averaged(4)
+    (array([0.5   , 0.0296]), LaplaceNoise(sd=0.05, readings=4))
+    """
+
+    sd: float
+    readings: int = 1
+
+    def __post_init__(self) -> None:
+        _positive(self.sd, "sd", "the standard deviation of the noise")
+
+    @property
+    def unit(self) -> float:
+        """The standard deviation of the mean."""
+        return self.sd / self.readings**0.5
+
+    def averaged(self, readings: int) -> LaplaceNoise:
+        """The same noise, of so many times as many readings."""
+        return replace(self, readings=self.readings * readings)
+
+    def above(self, s: np.ndarray) -> np.ndarray:
+        """The sum of r readings is a mixture of Gamma laws, mirrored: all terms are positive."""
+        from scipy.special import binom, gammaincc
+
+        r, k = self.readings, np.arange(self.readings)
+        weights = binom(r - 1 + k, k) / 2.0 ** (r + k)
+        z = abs(np.asarray(s, dtype=float))[..., None] * (r * 2**0.5 / self.sd)
+        tail = (weights * gammaincc(r - k, z)).sum(axis=-1)
+        return np.where(np.asarray(s) >= 0, tail, 1 - tail)
+
+
+@kept
+@dataclass(frozen=True)
+class UniformNoise(NoiseLaw):
+    """Noise uniform between -`bound` and `bound`: rounding, coarse displays.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> noise = gb.UniformNoise(0.5)
+    >>> noise.above(np.array([0.0, 0.25, 0.5])), noise.averaged(2).above(np.array([0.25])).round(4)
+    (array([0.5 , 0.25, 0.  ]), array([0.125]))
+    """
+
+    bound: float  # type: ignore[misc]
+    readings: int = 1
+
+    def __post_init__(self) -> None:
+        _positive(self.bound, "bound", "half the width that the noise is uniform over")
+
+    @property
+    def unit(self) -> float:
+        """The standard deviation of the mean."""
+        return self.bound / (3 * self.readings) ** 0.5
+
+    def averaged(self, readings: int) -> UniformNoise:
+        """The same noise, of so many times as many readings."""
+        return replace(self, readings=self.readings * readings)
+
+    def above(self, s: np.ndarray) -> np.ndarray:
+        """The sum of r readings has the integral of a cardinal B-spline: a sum of splines, all positive."""
+        r = self.readings
+        z = r / 2 - abs(np.asarray(s, dtype=float)) * (r / (2 * self.bound))  # how far from its lower end
+        parts = [np.nan_to_num(_spline(r)(z - j)) for j in range(r // 2 + 1)]
+        tail = np.sum(parts, axis=0)
+        return np.where(np.asarray(s) >= 0, tail, 1 - tail)
+
+
+@kept
+@dataclass(frozen=True)
+class BoundedNoise(NoiseLaw):
+    """Noise of which only a bound is known: no reading is farther than `bound` from the truth.
+
+    It may be biased, and depend on the place.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9], score=gb.Absolute(),
+    ...                                  calibrator=gb.conformal.Truth(gb.BoundedNoise(0.5)))
+    >>> calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)
+    array([[9.5]])
+    """
+
+    known: ClassVar[bool] = False
+    bound: float  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        _positive(self.bound, "bound", "the farthest that a reading lies from the truth")
+
+    @property
+    def unit(self) -> float:
+        """The bound."""
+        return self.bound
+
+    def above(self, s: np.ndarray) -> np.ndarray:
+        """Not known, but that it is 0 beyond the bound."""
+        return np.where(np.asarray(s) >= self.bound, 0.0, 1.0)
+
+    def averaged(self, readings: int) -> BoundedNoise:
+        """A mean of readings has the same bound."""
+        return self
+
+
+def means_at_places(prediction: Prediction, y: Array) -> tuple[Prediction, Array, int]:
+    """Readings at the same place averaged, and how many there are at each; places come as they first do."""
+    x = to_numpy(prediction.x).reshape(len(y), -1)
+    _, first, which, counts = np.unique(x, axis=0, return_index=True, return_inverse=True, return_counts=True)
+    least, most = int(counts.min()), int(counts.max())
+    if most == 1:
+        return prediction, y, 1
+    if least < most:
+        raise ValueError(
+            f"At some places there are {least} readings, at others {most}: rows that share a place are not "
+            "independent, and their means have different laws. Keep equally many at each place."
+        )
+    means = np.zeros((len(first), *y.shape[1:]))
+    np.add.at(means, which.reshape(-1), to_numpy(y) / least)
+    return prediction.take(first), like(y, means), least
+
+
+@lru_cache
+def _spline(degree: int) -> Any:
+    """The cardinal B-spline of a degree, which starts at 0; NaN where it is 0."""
+    from scipy.interpolate import BSpline
+
+    return BSpline.basis_element(np.arange(degree + 2.0), extrapolate=False)
+
+
+def _positive(value: float, name: str, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not 0 < float(value) < float("inf"):
+        raise ValueError(f"`{name}` should be {what}, a positive number, got {value!r}.")

@@ -1,0 +1,278 @@
+"""Quantiles: a model that says between which ends y lies most of the time, made right by calibration.
+
+The score is how far y lies outside of the two ends, negative where it lies inside; the set moves both ends by
+the threshold. With one threshold for both the law is that of the calibrator. With one for each end, each is
+asked at half of 1 - level, and only a bound is known. (Romano, Patterson and Candes 2019)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from guardband.arrays import Array, ArrayLike, finite, flat, kind_of, like, namespace, rows, to_numpy
+from guardband.conformal.base import Learned, Size, Threshold
+from guardband.conformal.rank import Level, half_missed
+from guardband.conformal.scores import APART, ULPS, Score
+from guardband.kept import kept
+from guardband.values import MODEL, Band, Observations, Prediction
+
+
+@kept
+@dataclass(frozen=True, eq=False, init=False, repr=False)
+class QuantilePrediction(Prediction):
+    """What a model of two quantiles believes at x (n, d): a lower and an upper end (n, m), and a mean.
+
+    Without a mean it lies halfway. The ends are taken as they are: they may cross, which `crossed` tells, and
+    need not be right. `gb.calibrate` measures misses by `CQR()` where nobody says otherwise.
+
+    >>> import guardband as gb
+    >>> prediction = gb.QuantilePrediction(None, lower=[0.0, 5.0], upper=[2.0, 4.0])
+    >>> prediction
+    QuantilePrediction(2 points, ends (2, 1), 1 of them crossed)
+    >>> prediction.mean.ravel()
+    array([1. , 4.5])
+    """
+
+    lower: Array = None
+    upper: Array = None
+    scale: None = field(default=None, init=False)
+
+    def __init__(
+        self, x: ArrayLike | None, lower: ArrayLike, upper: ArrayLike, mean: ArrayLike | None = None
+    ) -> None:
+        lower = finite(rows(lower, "lower"), "lower", MODEL)
+        upper = finite(like(lower, rows(upper, "upper")), "upper", MODEL)
+        middle = lower / 2 + upper / 2 if mean is None else finite(rows(mean, "mean"), "mean", MODEL)
+        for name, part in (("upper", upper), ("mean", middle)):
+            if part.shape != lower.shape:
+                raise ValueError(
+                    f"`{name}` should have the shape of `lower`, {tuple(lower.shape)}, got "
+                    f"{tuple(part.shape)}."
+                )
+        x = None if x is None else kind_of(lower, rows(x, "x"))
+        if x is not None and len(x) != len(lower):
+            raise ValueError(
+                f"`x` and `lower` should have the same number of rows, got {len(x)} and {len(lower)}."
+            )
+        vars(self).update(x=x, mean=like(lower, middle), lower=lower, upper=upper)
+
+    @property
+    def crossed(self) -> np.ndarray:
+        """Where a lower end lies above its upper one: (n,) booleans."""
+        return flat(to_numpy(self.lower > self.upper)).any(axis=-1)
+
+    @property
+    def own_score(self) -> CQR:
+        """How far y lies outside of the two ends."""
+        return CQR()
+
+    def __repr__(self) -> str:
+        crossed = int(self.crossed.sum())
+        note = f", {crossed} of them crossed" if crossed else ""
+        return f"QuantilePrediction({len(self)} points, ends {tuple(self.lower.shape)}{note})"
+
+
+@kept
+@dataclass(frozen=True, repr=False)
+class CQR(Score):
+    """max(lower - y, y - upper): how far y lies outside of two quantiles, negative if inside.
+
+    The set is [lower - q, upper + q], which is empty where a negative q takes more than there is. Several
+    outputs make one score, their maximum; with `joint=False` each has a threshold of its own. The law is that
+    of the calibrator. With `symmetric=False` each end has a threshold of its own, asked at 1 - (1 - level)/2:
+    a new y lies above the band with probability at most (1 - level)/2, and so below; for this, coverage has
+    a bound and no exact law, and the band is a little wider.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> y = np.arange(1.0, 20.0)
+    >>> ends = gb.QuantilePrediction(None, lower=[5.0] * 19, upper=[10.0] * 19)
+    >>> bands = [gb.calibrate_arrays(ends, y, score=score).band(ends.take([0]), level=0.8)
+    ...          for score in (gb.CQR(), gb.CQR(symmetric=False))]
+    >>> [(float(band.lower[0, 0].round(6)), float(band.upper[0, 0].round(6))) for band in bands]
+    [(-1.0, 16.0), (2.0, 18.0)]
+    """
+
+    symmetric: bool = True
+    joint: bool = True  # type: ignore[misc]
+
+    def __post_init__(self) -> None:
+        for name in ("symmetric", "joint"):
+            if not isinstance(getattr(self, name), bool):
+                raise TypeError(f"`{name}` should be True or False, got {getattr(self, name)!r}.")
+        if not (self.symmetric or self.joint):
+            raise ValueError(
+                "CQR(symmetric=False) has a threshold for each end, and with joint=False there would be one "
+                "for each end of each output. Calibrate each output by itself: gb.calibrate(..., outputs=0)."
+            )
+
+    @property
+    def scope(self) -> str:
+        """What is said of each end by itself, and of sets that are empty."""
+        each = (
+            ""
+            if self.symmetric
+            else "It lies below the band with probability at most half of 1 - level, and above it so too. "
+        )
+        return each + "Where the ends cross the set is empty; misses there count among those allowed."
+
+    def __call__(self, prediction: Prediction, y: Array) -> Array:
+        """The scores (n,) of targets y (n, m); (n, 2) if each end, (n, m) if each output has its own."""
+        lower, upper = self._ends(prediction)
+        y = y if tuple(y.shape) == tuple(lower.shape) else rows(y, "y")
+        if y.shape != lower.shape:
+            raise ValueError(
+                f"`y` should have the shape of the predictions, {tuple(lower.shape)}, got {tuple(y.shape)}."
+            )
+        xp = namespace(lower)
+        below, above = flat(lower - y), flat(y - upper)
+        if not self.symmetric:
+            return xp.stack((xp.amax(below, -1), xp.amax(above, -1)), -1)
+        outside = xp.maximum(below, above)
+        return xp.amax(outside, -1) if self.joint else outside
+
+    def contains(self, prediction: Prediction, y: Array, q: float | Array) -> np.ndarray:
+        """Which targets score at most q, on both sides."""
+        inside = super().contains(prediction, y, q)
+        return inside if self.symmetric else np.asarray(inside.all(axis=-1))
+
+    def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
+        """[lower - q, upper + q], rounded outwards by a few ulp as those of other scores are."""
+        lower, upper = self._ends(prediction)
+        below, above = self._sides(np.asarray(to_numpy(q), dtype=float), lower)
+        return Band.around(prediction, _moved(lower, below, -1), _moved(upper, above, 1), level)
+
+    def threshold(
+        self,
+        learned: Learned,
+        scores: np.ndarray,
+        prediction: Prediction,
+        *,
+        groups: np.ndarray | None = None,
+        confidence: Level | None = None,
+    ) -> Threshold:
+        """One threshold for both ends; or one for each, with half of what may go wrong."""
+        if self.symmetric:
+            return learned.threshold(scores, prediction, groups=groups, confidence=confidence)
+        sure = None if confidence is None else half_missed(confidence)
+        made = [learned.threshold(s, prediction, groups=groups, confidence=sure) for s in scores.T]
+        return TwoSided(*made)
+
+    def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
+        """Itself, unless the two quantiles were exchanged."""
+        self._ends(prediction)
+        crossed = prediction.crossed  # type: ignore[attr-defined]
+        if len(crossed) > 1 and crossed.all():
+            raise ValueError(
+                "The lower quantile lies above the upper one at every calibration point. Exchange them: "
+                "gb.Quantiles(lower, upper), gb.QuantilePrediction(x, lower, upper)."
+            )
+        return self
+
+    def caution(self, prediction: Prediction, y: Array) -> str | None:
+        """A warning where quantiles cross, and where outputs of very different size share a threshold."""
+        crossed = int(prediction.crossed.sum())  # type: ignore[attr-defined]
+        spread = np.ptp(to_numpy(y).astype(float).reshape(-1, y.shape[-1]), axis=0)
+        words = []
+        if crossed:
+            words.append(
+                f"The quantiles cross at {crossed} of {len(prediction)} calibration points. The promise "
+                "holds, and bands may be empty there. Train the models longer, or put their answers in "
+                "order: gb.QuantilePrediction(x, np.minimum(lower, upper), np.maximum(lower, upper))."
+            )
+        if self.joint and spread.max() > APART * spread[spread > 0].min(initial=np.inf):
+            words.append(
+                f"The outputs differ in size by a factor of more than {APART:g}, and both ends of all are "
+                "moved by one number. Bring them to one size, or use CQR(joint=False), for a threshold and "
+                "a promise for each output by itself."
+            )
+        return " ".join(words) or None
+
+    def as_module(self) -> nn.Module:
+        """(mean, lower, upper, q) -> (lower - q, upper + q)."""
+        return _Ends()
+
+    def _ends(self, prediction: Prediction) -> tuple[Array, Array]:
+        if not isinstance(prediction, QuantilePrediction):
+            raise TypeError(
+                f"CQR() wants a model of two quantiles, whose answer is a gb.QuantilePrediction(x, lower, "
+                f"upper); got a {type(prediction).__name__}. Two models make one: gb.Quantiles(lower, upper)."
+            )
+        return prediction.lower, prediction.upper
+
+    def _sides(self, q: np.ndarray, lower: Array) -> tuple[Array, Array]:
+        """The threshold of each side, to be added to (n, ..., m): of all rows or of each."""
+        if not self.symmetric:
+            q = np.broadcast_to(q, (len(q) if q.ndim == 2 else 1, 2))
+            return tuple(_beside(side, lower) for side in q.T)  # type: ignore[return-value]
+        return (_beside(q, lower),) * 2
+
+
+@dataclass(frozen=True, eq=False)
+class TwoSided(Threshold):
+    """A threshold for each side, (1, 2) or (n, 2), each missed half as often as both may be."""
+
+    below: Threshold
+    above: Threshold
+
+    def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
+        """Both thresholds, side by side."""
+        at = half_missed(level)
+        sides = [np.atleast_1d(side(prediction, at, groups)) for side in (self.below, self.above)]
+        return np.stack(sides, axis=1)
+
+    def count(self) -> int | None:
+        """How many scores each was made of."""
+        return self.below.count()
+
+    def size(self, level: Level) -> Size | None:
+        """What each of the two has and needs."""
+        return self.below.size(half_missed(level))
+
+    @property
+    def needs_groups(self) -> bool:  # type: ignore[override]
+        """What each of the two says."""
+        return self.below.needs_groups
+
+    @property
+    def covers_new_groups(self) -> bool:  # type: ignore[override]
+        """What each of the two says."""
+        return self.below.covers_new_groups
+
+    @property
+    def answers_shift(self) -> bool:  # type: ignore[override]
+        """What each of the two says."""
+        return self.below.answers_shift
+
+
+def _beside(q: np.ndarray, ends: Array) -> Array:
+    """A threshold, (), (n,) or (n, m), as an array that goes with (n, ..., m)."""
+    if q.ndim == 1:
+        q = q.reshape(-1, *[1] * (ends.ndim - 1))
+    return like(ends, q)
+
+
+def _moved(ends: Array, q: Array, sign: int) -> Array:
+    """Ends moved outwards by q, which may be negative or infinite, and by some ulp of both."""
+    xp = namespace(ends)
+    limits = xp.finfo(ends.dtype)
+    few = ULPS * float(limits.eps)
+    with np.errstate(over="ignore", invalid="ignore"):
+        away = abs(ends) * few + float(limits.tiny) + (q + abs(q) * few)
+    return ends + sign * away
+
+
+class _Ends(nn.Module):
+    """(mean, lower, upper, q) -> (lower - q, upper + q), rounded outwards as `CQR.band` does."""
+
+    def forward(self, mean: Tensor, lower: Tensor, upper: Tensor, q: Tensor | float) -> tuple[Tensor, Tensor]:
+        """The lower and the upper end."""
+        limits = torch.finfo(lower.dtype)
+        few = ULPS * limits.eps
+        grown = q + few * abs(q) + limits.tiny
+        return lower - (lower.abs() * few + grown), upper + (upper.abs() * few + grown)

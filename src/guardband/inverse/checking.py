@@ -1,0 +1,111 @@
+"""Checking: how far a solved family is off at given points, and whether it meets its equation at all."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+
+from guardband.arrays import Array, to_torch
+from guardband.inverse.solved import ByFunction, ByNetwork, BySolution, SolvedFamily
+from guardband.pinn import Recipe, fit, mlp
+from guardband.pinn.likelihood import typical_residual
+from guardband.pinn.scales import sizes_of
+from guardband.pinn.titles import titles_of
+from guardband.problems import AutogradField, Problem
+
+DRAWN = 32
+"""At so many random coefficients a family is looked at, beside the corners."""
+
+MARGIN = 1.5
+"""Delta is so many times the largest error that was seen."""
+
+MISSES = 0.02
+"""Misses of more than this share of a residual's own terms are told."""
+
+
+def delta(
+    solved: SolvedFamily, x: Array, solver: Callable[..., Any] | None, seed: int, recipe: Recipe | None
+) -> float:
+    """1.5 times the largest l2 error at points x, over random coefficients and all corners."""
+    family = solved.family
+    theta = np.concatenate([family.drawn(DRAWN, seed), family.corners])
+    if isinstance(solved.solver, ByNetwork) and family.problem is not None:
+        warn_of_misses(solved, seed)
+    found = solved.solver(family, x, theta)
+    truth = _truth(solved, x, theta, solver, seed, recipe)
+    return MARGIN * float(np.sqrt(np.square(found - truth).sum(axis=(1, 2))).max())
+
+
+def has_solution(problem: Problem | None, x: Array) -> bool:
+    """Whether a problem knows its own solution."""
+    try:
+        return problem is not None and problem.solution(to_torch(x).double()[:1]) is not None
+    except NotImplementedError:
+        return False
+
+
+def _truth(
+    solved: SolvedFamily,
+    x: Array,
+    theta: np.ndarray,
+    solver: Callable[..., Any] | None,
+    seed: int,
+    recipe: Recipe | None,
+) -> np.ndarray:
+    family = solved.family
+    if solver is not None:
+        return ByFunction(solver)(family, x, theta)
+    if has_solution(family.problem, x):
+        return BySolution(family.own)(family, x, theta)
+
+    def trained(x: Array, **coefficients: float) -> Array:
+        problem = family.at(**coefficients)
+        net = mlp(problem, seed=seed + 1).double()
+        return fit(problem, net, recipe=recipe, seed=seed + 1, progress=False)(x)
+
+    return ByFunction(trained)(family, x, theta)
+
+
+def warn_of_misses(solved: SolvedFamily, seed: int) -> None:
+    """Warn of an equation or a condition that a network misses at fresh points."""
+    for name, share in misses_of(solved, seed).items():
+        if share > MISSES:
+            warnings.warn(
+                f"At fresh points the network misses {name!r} by {100 * share:.2g} % of its own terms. "
+                "Train it longer, or narrow the ranges.",
+                stacklevel=4,
+            )
+
+
+def misses_of(solved: SolvedFamily, seed: int = 0) -> dict[str, float]:
+    """How far the network of a family misses each equation and condition, as a share of their own terms."""
+    assert isinstance(solved.solver, ByNetwork)
+    ranged, net = solved.family.ranged, solved.solver.net
+    generator = torch.Generator().manual_seed(seed)
+    like = next(net.parameters())
+    x = ranged.domain.uniform(1024, generator, dtype=torch.float64).to(like)
+    sizes = sizes_of(ranged, like.new_zeros(0, len(ranged.outputs)))
+    titles = titles_of(ranged, net, x)
+    columns = (
+        ranged.misses(x, AutogradField(net, x, ranged.names)).detach().split([*titles.equations.values()], 1)
+    )
+    terms = typical_residual(ranged, ranged.misses, None, sizes).split([*titles.equations.values()])
+    found = {
+        name: _share(miss, typical)
+        for name, miss, typical in zip(titles.equations, columns, terms, strict=True)
+    }
+    for name, condition in titles.conditions.items():
+        edge = condition.points(ranged.domain, 256, generator).to(like)
+        field = AutogradField(net, edge.points, ranged.names, edge.normals)
+        miss = condition.residual(edge.points, field).detach()
+        found[name] = _share(miss, typical_residual(ranged, condition.residual, condition, sizes))
+    return found
+
+
+def _share(miss: torch.Tensor, typical: torch.Tensor) -> float:
+    """The root mean square of misses over that of a residual's own terms."""
+    return float(miss.double().square().mean().sqrt() / typical.square().mean().sqrt().clamp(min=1e-300))

@@ -1,0 +1,167 @@
+"""Scores that people report of ensembles and quantiles, each with its standard error over rows.
+
+Draws are (k, n, m): what each of k members, or sets of weights, says at n rows of m outputs, as
+`predictor.outputs(x)` gives it. Standard errors are those of independent rows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from guardband.arrays import ArrayLike, finite, floats, rows, to_numpy
+from guardband.values import Band
+
+
+@dataclass(frozen=True)
+class Average:
+    """A mean over n rows and its standard error, NaN where there is one row only.
+
+    >>> import guardband as gb
+    >>> print(gb.metrics.Average(0.25, 0.0123, n=100))
+    0.25 +- 0.012 (100 rows)
+    """
+
+    mean: float
+    standard_error: float
+    n: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g} +- {self.standard_error:.2g} ({self.n} rows)"
+
+
+@dataclass(frozen=True, eq=False)
+class Histogram:
+    """How many of y lie in each tenth of what was drawn; alike for an ensemble that is right.
+
+    `p` is that of a chi-squared test against equal counts, for independent rows of one output.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> found = gb.metrics.Histogram(np.array([0.05, 0.15, 0.18, 0.95]))
+    >>> found.counts
+    array([1, 2, 0, 0, 0, 0, 0, 0, 0, 1])
+    """
+
+    values: np.ndarray
+    bins: int = 10
+
+    @property
+    def counts(self) -> np.ndarray:
+        """How many values lie in each bin."""
+        return np.histogram(self.values, bins=self.bins, range=(0, 1))[0]
+
+    @property
+    def p(self) -> float:
+        """How likely counts so uneven are, if each bin were as likely as any other."""
+        from scipy.stats import chisquare
+
+        return float(chisquare(self.counts).pvalue)
+
+
+def crps(draws: ArrayLike, y: ArrayLike, *, fair: bool = False) -> Average:
+    """E |X - y| - E |X - X'| / 2 of draws X (k, n, m): the continuous ranked probability score.
+
+    It is in the units of y, and less is better; for one member it is the absolute error. Several outputs
+    count alike. With `fair` the second mean is over pairs of different members, which is right for
+    the law that a small ensemble was drawn from. (Gneiting and Raftery 2007; Ferro 2014)
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> print(gb.metrics.crps(np.array([[[0.0], [0.0]], [[1.0], [1.0]]]), [0.0, 2.0]))
+    0.75 +- 0.5 (2 rows)
+    """
+    draws, y = _pair(draws, y)
+    k = len(draws)
+    if fair and k < 2:
+        raise ValueError("A fair score takes two draws or more, got one.")
+    miss = abs(draws - y).mean(axis=0)
+    weights = (2 * np.arange(1, k + 1) - k - 1).reshape(-1, *[1] * (draws.ndim - 1))
+    spread = (weights * np.sort(draws, axis=0)).sum(axis=0) / (k * (k - 1) if fair else k**2)
+    return _average(miss - spread)
+
+
+def energy_score(draws: ArrayLike, y: ArrayLike) -> Average:
+    """E |X - y| - E |X - X'| / 2 in the Euclidean norm over all outputs of a row: CRPS for vectors.
+
+    Outputs in different units should be brought to one first. Memory grows with rows times outputs, time with
+    the square of the number of draws.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> print(gb.metrics.energy_score(np.zeros((5, 2, 2)), [[3.0, 4.0], [0.0, 0.0]]))
+    2.5 +- 2.5 (2 rows)
+    """
+    draws, y = _pair(draws, y)
+    draws, y = draws.reshape(*draws.shape[:2], -1), y.reshape(len(y), -1)
+    miss = np.linalg.norm(draws - y, axis=-1).mean(axis=0)
+    pairs = sum(np.linalg.norm(draws - one, axis=-1).sum(axis=0) for one in draws)
+    return _average(miss - pairs / (2 * len(draws) ** 2))
+
+
+def pit(draws: ArrayLike, y: ArrayLike, *, seed: int = 0) -> Histogram:
+    """Where y lies among the draws, as a share of them: uniform if y is one more draw. Ties fall at random.
+
+    A histogram like a U is that of an ensemble that is too sure, like a hill of one that is too unsure.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0).normal
+    >>> sure = gb.metrics.pit(0.3 * draw(size=(50, 1000, 1)), draw(size=1000))
+    >>> sure.counts[[0, 5, 9]], sure.p < 1e-6
+    (array([366,  17, 340]), True)
+    """
+    draws, y = _pair(draws, y)
+    below, ties = (draws < y).sum(axis=0), (draws == y).sum(axis=0)
+    shift = np.random.default_rng(seed).uniform(size=below.shape) * (ties + 1)
+    return Histogram((below + shift) / (len(draws) + 1))
+
+
+def quantile_loss(quantiles: Band | ArrayLike, y: ArrayLike, at: float | None = None) -> Average:
+    """The pinball loss of quantiles (n, m) `at` a probability; of a band, the mean of that of its two ends.
+
+    The ends of a band are taken as quantiles at (1 - level)/2 and (1 + level)/2: its loss is a quarter of
+    1 - level times the interval score.
+
+    >>> import guardband as gb
+    >>> print(gb.metrics.quantile_loss([0.0, 0.0], [1.0, -1.0], at=0.9))
+    0.5 +- 0.4 (2 rows)
+    """
+    if isinstance(quantiles, Band):
+        if at is not None:
+            raise ValueError("A band knows its level; `at` goes with quantiles as an array.")
+        low, high = (1 - quantiles.level) / 2, (1 + quantiles.level) / 2
+        parts = [(quantiles.lower, low), (quantiles.upper, high)]
+    elif at is None or not 0 < at < 1:
+        raise ValueError(f"`at` should be the probability of the quantiles, between 0 and 1, got {at!r}.")
+    else:
+        parts = [(quantiles, at)]
+    y = to_numpy(finite(rows(y, "y"), "y")).astype(float)
+    losses = []
+    for ends, p in parts:
+        ends = to_numpy(rows(ends, "quantiles")).astype(float)
+        if ends.shape != y.shape:
+            raise ValueError(f"`y` should have the shape of the quantiles, {ends.shape}, got {y.shape}.")
+        losses.append(np.maximum(p * (y - ends), (p - 1) * (y - ends)))
+    return _average(np.mean(losses, axis=0))
+
+
+def _pair(draws: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    """Draws (k, n, ...) and targets (n, ...), checked; draws (k, n) go with targets of one output."""
+    draws = to_numpy(finite(floats(draws, "draws"), "draws")).astype(float)
+    y = to_numpy(finite(rows(y, "y"), "y")).astype(float)
+    draws = draws[..., None] if draws.ndim == 2 else draws
+    if draws.ndim < 3 or draws.shape[1:] != y.shape or not draws.size:
+        raise ValueError(
+            f"`draws` should be (k, {', '.join(map(str, y.shape))}), k members beside y {y.shape}, got "
+            f"{draws.shape}."
+        )
+    return draws, y
+
+
+def _average(values: np.ndarray) -> Average:
+    """The mean over rows and its standard error; outputs of a row are averaged first."""
+    each = values.reshape(len(values), -1).mean(axis=1)
+    error = float(each.std(ddof=1) / len(each) ** 0.5) if len(each) > 1 else float("nan")
+    return Average(float(each.mean()), error, len(each))

@@ -1,0 +1,81 @@
+"""Quantiles: two models, or one with two answers, that say between which ends y lies most of the time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from guardband.arrays import Array, rows
+from guardband.conformal.quantiles import QuantilePrediction
+from guardband.frames import is_frame, numbers
+from guardband.kept import kept
+from guardband.models import Model, call_model
+from guardband.predictors.modules import answer, network_of
+from guardband.values import Observations, Predictor
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class Quantiles(Predictor):
+    """A model of a lower quantile and one of an upper, or one model that answers both, (n, 2).
+
+    Models are torch modules, objects with `predict` such as the quantile regressors of scikit-learn and
+    LightGBM, or functions of x (n, d). For a band at 90 % the natural pair is trained at 0.05 and 0.95; any
+    pair will do, for any level, since calibration moves both ends by what is needed (`gb.CQR`).
+    Cost: one evaluation of each model per point.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0)
+    >>> x = draw.uniform(size=200)
+    >>> y = x * draw.normal(size=200)  # more noise to the right
+    >>> calibrated = gb.calibrate(gb.Quantiles(lambda x: -2 * x, lambda x: 2 * x), x, y)
+    >>> calibrated([0.1, 0.9], level=0.9).width.ravel().round(1)
+    array([0.3, 3.5])
+    """
+
+    takes_frames: ClassVar[bool] = True
+    lower: Model
+    upper: Model | None = None
+    training_data: Observations | None = field(default=None, kw_only=True)
+
+    def __call__(self, x: Array) -> QuantilePrediction:
+        """Both quantiles at x; the mean lies halfway."""
+        at = numbers(x) if is_frame(x) else x
+        lower = call_model(self.lower, x)
+        if self.upper is None:
+            return QuantilePrediction(at, *_two(rows(lower, "the model's output")))
+        return QuantilePrediction(at, lower, call_model(self.upper, x))
+
+    def as_module(self) -> nn.Module:
+        """x -> (mean, lower, upper)."""
+        return _Pair(*(None if one is None else network_of(one) for one in (self.lower, self.upper)))
+
+
+def _two(both: Array) -> tuple[Array, Array]:
+    """The two columns of an answer."""
+    if both.ndim != 2 or both.shape[1] != 2:
+        raise ValueError(
+            "One model of two quantiles should answer (n, 2), the lower one first, got shape "
+            f"{tuple(both.shape)}. Give two models, gb.Quantiles(lower, upper), or a function that returns "
+            "gb.QuantilePrediction(x, lower, upper)."
+        )
+    return both[:, :1], both[:, 1:]
+
+
+class _Pair(nn.Module):
+    """x -> mean, lower, upper."""
+
+    def __init__(self, lower: nn.Module | None, upper: nn.Module | None) -> None:
+        super().__init__()
+        self.lower, self.upper = lower, upper
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The mean halfway, and both quantiles, at x."""
+        assert self.lower is not None
+        lower = answer(self.lower, x).to(x.dtype)
+        lower, upper = torch.split(lower, 1, 1) if self.upper is None else (lower, answer(self.upper, x))
+        return lower / 2 + upper.to(x.dtype) / 2, lower, upper.to(x.dtype)

@@ -1,0 +1,94 @@
+"""The report: one page for a person who has to decide whether to trust a band, or a region of coefficients.
+
+`bands.py` and `coefficients.py` say what stands on it, `page.py` writes it: self-contained HTML, or Markdown.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import overload
+
+from guardband.arrays import ArrayLike
+from guardband.conformal import Calibrated
+from guardband.conformal.base import Groups
+from guardband.conformal.rank import Level
+from guardband.inverse import Estimates
+from guardband.metrics.bands import Region
+from guardband.report import coefficients
+from guardband.report.bands import sections as sections
+from guardband.report.page import refuse_other_endings, write
+
+BAND = "A prediction band, and what it promises"
+
+
+@overload
+def report(
+    calibrated: Calibrated,
+    x: ArrayLike,
+    y: ArrayLike | None = None,
+    *,
+    path: str | os.PathLike[str],
+    level: Level = 0.95,
+    groups: Groups = None,
+    regions: Mapping[str, Region] | None = None,
+    title: str | None = None,
+    facts: dict[str, str] | None = None,
+) -> Path: ...
+
+
+@overload
+def report(
+    calibrated: Estimates,
+    *,
+    path: str | os.PathLike[str],
+    title: str | None = None,
+    facts: dict[str, str] | None = None,
+) -> Path: ...
+
+
+def report(
+    calibrated: Calibrated | Estimates,
+    x: ArrayLike | None = None,
+    y: ArrayLike | None = None,
+    *,
+    path: str | os.PathLike[str],
+    level: Level | None = None,
+    groups: Groups = None,
+    regions: Mapping[str, Region] | None = None,
+    title: str | None = None,
+    facts: dict[str, str] | None = None,
+) -> Path:
+    """Write a report on the band at x (n, d), as HTML or, if the path ends in `.md`, Markdown.
+
+    With y, measured at x and used nowhere before, coverage is held against its exact law; for a band about
+    the truth, y are noise-free values. `regions` maps names to masks or functions of x, for lines of their
+    own. The level is 0.95 unless you say another. `facts` are further lines for its last section, such as
+    hashes.
+
+    Of the `Estimates` of coefficients, `gb.report(estimates, path="report.html")` needs nothing more: they
+    have their readings and their level.
+
+    >>> import tempfile
+    >>> from pathlib import Path
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate(lambda x: 0 * x, range(30), range(30))
+    >>> path = gb.report(calibrated, [3.5, 7.5, 9.5], path=Path(tempfile.mkdtemp(), "band.md"), level=0.9)
+    >>> path.read_text().splitlines()[0]
+    '# A prediction band, and what it promises'
+    """
+    refuse_other_endings(path)
+    if isinstance(calibrated, Estimates):
+        if any(given is not None for given in (x, y, level, groups, regions)):
+            raise TypeError(
+                "Estimates have their readings and their level: gb.report(estimates, path=...). Another "
+                "level is asked of gb.coefficients."
+            )
+        made = coefficients.sections(calibrated, facts)
+        return write(path, title or coefficients.title(calibrated), made)
+    if x is None:
+        raise TypeError("A band is reported at points: gb.report(calibrated, x, y, path=...).")
+    asked = 0.95 if level is None else level
+    made = sections(calibrated, x, y, level=asked, groups=groups, regions=regions, facts=facts)
+    return write(path, title or BAND, made)

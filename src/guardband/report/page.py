@@ -1,0 +1,155 @@
+"""A page: headings, paragraphs, tables and pictures, as self-contained HTML or as Markdown."""
+
+from __future__ import annotations
+
+import base64
+import html
+import io
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from guardband.files import write_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclass(frozen=True)
+class Section:
+    """A heading, paragraphs, a table (the first row is its head), pictures with captions."""
+
+    title: str
+    paragraphs: Sequence[str] = ()
+    table: Sequence[Sequence[str]] = ()
+    pictures: Sequence[tuple[str, bytes]] = ()
+
+
+def write(path: str | os.PathLike[str], title: str, made: Iterable[Section]) -> Path:
+    """Write a page, as HTML or, if the path ends in `.md`, Markdown."""
+    return write_text(path, (_markdown if _is_markdown(path) else _html)(title, made))
+
+
+def refuse_other_endings(path: str | os.PathLike[str]) -> None:
+    """Nothing is computed for a page that cannot be written."""
+    if not _is_markdown(path) and Path(path).suffix not in (".html", ".htm"):
+        raise ValueError(f"A report is written as .html or .md, got {str(path)!r}.")
+
+
+def _is_markdown(path: str | os.PathLike[str]) -> bool:
+    return Path(path).suffix == ".md"
+
+
+def origin(first: str, text: str, facts: dict[str, str]) -> Section:
+    """When and with what a page was made, and further facts."""
+    packages = ("guardband", "torch", "numpy", "scipy")
+    rows = [
+        ["", ""],
+        [first, text],
+        ["written", datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")],
+        ["versions", ", ".join(f"{name} {metadata.version(name)}" for name in packages)],
+        *([name, value] for name, value in facts.items()),
+    ]
+    return Section("Where it comes from", table=rows)
+
+
+def png(draw: Callable[[Any], Any]) -> bytes:
+    """A picture that a function draws into axes."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure: Figure = Figure(figsize=(6, 4), layout="constrained")
+    FigureCanvasAgg(figure)
+    draw(figure.subplots())
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", dpi=110)
+    return buffer.getvalue()
+
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --line: #d8dde4; --accent: #1f5fa8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e8ee; --paper: #14181d; --line: #39424d; --accent: #7ab3ef; }
+}
+body { margin: 0 auto; max-width: 52rem; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere;
+       color: var(--ink); background: var(--paper); font: 16px/1.55 system-ui, sans-serif; }
+h1 { font-size: 1.6rem; line-height: 1.25; }
+h2 { font-size: 1.15rem; margin-top: 2.2rem; color: var(--accent); }
+.claim p:first-of-type { font-size: 1.15rem; } .wide { overflow-x: auto; }
+table { border-collapse: collapse; font-size: .9rem; min-width: 100%; }
+th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
+         overflow-wrap: normal; }
+td:last-child { overflow-wrap: anywhere; min-width: 9rem; }
+figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
+figcaption { font-size: .9rem; } .alarm { color: #c2321f; font-weight: 600; }
+.pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
+@media (max-width: 24rem) { .pictures { grid-template-columns: 1fr; } }
+"""
+
+
+def _html(title: str, made: Iterable[Section]) -> str:
+    parts = [
+        "<!doctype html>",
+        '<html lang="en"><head><meta charset="utf-8">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta http-equiv="Content-Security-Policy" '
+        "content=\"default-src 'none'; img-src data:; style-src 'unsafe-inline'\">",
+        f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>",
+        f"<h1>{html.escape(title)}</h1>",
+    ]
+    for number, section in enumerate(made):
+        parts.append(
+            f'<section class="{"claim" if number == 0 else ""}"><h2>{html.escape(section.title)}</h2>'
+        )
+        parts += [f"<p>{html.escape(text)}</p>" for text in section.paragraphs]
+        if section.table:
+            parts.append(_html_table(section.table))
+        if section.pictures:
+            parts.append('<div class="pictures">')
+            parts += [
+                f'<figure><img alt="{html.escape(caption)}" src="{_uri(picture)}">'
+                f"<figcaption>{html.escape(caption)}</figcaption></figure>"
+                for caption, picture in section.pictures
+            ]
+            parts.append("</div>")
+        parts.append("</section>")
+    return "\n".join([*parts, "</body></html>", ""])
+
+
+def _html_table(rows: Sequence[Sequence[str]]) -> str:
+    head, *body = rows
+    cells = "".join(f"<th>{html.escape(cell)}</th>" for cell in head)
+    lines = [f"<tr>{cells}</tr>"] if any(head) else []
+    for row in body:
+        marks = ' class="alarm"' if row[0] == "ALARM" else ""
+        lines.append(f"<tr{marks}>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in row) + "</tr>")
+    return f'<div class="wide"><table>{"".join(lines)}</table></div>'
+
+
+def _markdown(title: str, made: Iterable[Section]) -> str:
+    lines = [f"# {_plain(title)}"]
+    for section in made:
+        lines += ["", f"## {section.title}"]
+        for text in section.paragraphs:
+            lines += ["", _plain(text)]
+        if section.table:
+            head, *body = section.table
+            lines += ["", f"| {' | '.join(map(_plain, head))} |", "|" + "---|" * len(head)]
+            lines += [f"| {' | '.join(map(_plain, row))} |" for row in body]
+        for caption, picture in section.pictures:
+            lines += ["", f"![{_plain(caption)}]({_uri(picture)})", "", _plain(caption)]
+    return "\n".join(lines) + "\n"
+
+
+def _plain(text: str) -> str:
+    """Text that Markdown shows as it is: nothing in it is markup, a link or another column."""
+    escaped = html.escape(" ".join(text.split()), quote=False)
+    return "".join(f"\\{sign}" if sign in "|*_`[]#<>!\\" else sign for sign in escaped)
+
+
+def _uri(picture: bytes) -> str:
+    return f"data:image/png;base64,{base64.b64encode(picture).decode()}"

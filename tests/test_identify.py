@@ -1,0 +1,280 @@
+"""Coefficients from files: `guardband identify`, the report on them, and their pictures."""
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from matplotlib import pyplot as plt
+from typer.testing import CliRunner
+
+import guardband as gb
+from guardband.cli import app
+from guardband.report.coefficients import sections
+
+HEAD = """
+from dataclasses import dataclass
+import torch
+import guardband as gb
+
+@dataclass(frozen=True)
+class Rod(gb.Problem):
+    diffusivity: float = 0.1
+    domain = gb.Segment(0, 1) * gb.Time(0, 1)
+
+    def residual(self, x, u):
+        return u.d("t") - self.diffusivity * u.d("x", "x")
+
+    def conditions(self):
+        return [gb.Initial(lambda x: torch.sin(torch.pi * x[:, :1])), gb.Dirichlet(0.0)]
+"""
+FAMILY = "family = gb.Family(Rod, diffusivity=(0.02, 0.2))\n"
+SOLVER = """
+def solver(x, diffusivity):
+    x = torch.as_tensor(x)
+    return torch.exp(-diffusivity * torch.pi**2 * x[:, 1:]) * torch.sin(torch.pi * x[:, :1])
+"""
+OSCILLATOR = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)).exact()
+SWUNG = gb.problems.DampedOscillator(damping=0.05, frequency=6.2).observe(40, noise=0.15, seed=3)
+
+
+@pytest.fixture(autouse=True)
+def _here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [*sys.path])
+    yield
+    plt.close("all")
+
+
+def run(*words: str | Path, code: int = 0) -> str:
+    result = CliRunner().invoke(app, ["identify", *map(str, words)])
+    assert result.exit_code == code, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit), result.exception
+    return result.output
+
+
+def write(text: str, name: str = "rod.py") -> Path:
+    Path(name).write_text(text)
+    return Path(name)
+
+
+def heated(diffusivity: float = 0.1, names: str = "x,t,u", **more: Any) -> Path:
+    data = gb.problems.Heat1D(diffusivity=diffusivity).observe(40, noise=0.05, **more)
+    np.savetxt("readings.csv", np.c_[data.x, data.y], header=names, comments="", delimiter=",")
+    return Path("readings.csv")
+
+
+def test_from_a_file_and_readings_to_a_region_and_a_page() -> None:
+    said = run(write(HEAD + FAMILY + SOLVER), "--data", heated(), "--out", "page.html")
+    assert "diffusivity = 0." in said and "in finite samples, by sign_perturbed" in said
+    assert "Delta = 0" in said and said.endswith("Written to page.html.\n")
+    page = Path("page.html").read_text()
+    assert "<h1>diffusivity: a region, and what it promises</h1>" in page
+    assert page.index("in finite samples") < page.index("<img"), "the claim comes first"
+    assert page.count("<img") == 3 and "sha256" in page and "along t" in page
+    assert "http" not in page.replace("http-equiv", ""), "it is self-contained"
+
+
+@pytest.mark.parametrize(("noise", "method"), [("exchangeable", "permuted"), ("gaussian", "profile")])
+def test_what_is_known_of_the_noise_is_said(noise: str, method: str) -> None:
+    words = [write(HEAD + FAMILY + SOLVER), "--data", heated(), "--out", "page.md", "--noise", noise]
+    found = json.loads(run(*words, "--level", "0.9", "--seed", "4", "--json"))
+    assert found["method"] == method and found["level"] == 0.9 and found["informed"] == {"diffusivity": True}
+    low, high = found["intervals"]["diffusivity"]
+    assert low < found["values"]["diffusivity"] < high and not found["empty"]
+    page = Path("page.md").read_text()
+    assert page.startswith("# diffusivity: a region")
+    assert ("Guaranteed is nothing" in page) == found["asymptotic"]
+
+
+def test_a_family_is_trained_kept_in_a_folder_and_taken_from_it() -> None:
+    quick = "recipe = gb.Recipe.by_newton(40, n_interior=256)\n"
+    words = [write(HEAD + FAMILY + quick), "--data", heated(), "--family", "kept", "--delta", "0.05"]
+    first = run(*words)
+    assert "kept in kept" in first and "Delta = 0.05" in first
+    assert "trained family is kept" not in run(*words)
+    other = write(HEAD + FAMILY.replace("0.02", "0.03"))
+    said = run(other, "--data", heated(), "--family", "kept", code=2)
+    assert "diffusivity from 0.02 to 0.2" in said and "asks for" in said and "another folder" in said
+
+
+@pytest.mark.filterwarnings("default")
+def test_a_network_is_held_against_trainings_where_nobody_says_how_far_it_is_off(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("guardband.inverse.checking.DRAWN", 1)
+    monkeypatch.setattr("guardband.cli.identifying.DRAWN", 1)
+    quick = "recipe = gb.Recipe.by_newton(3, n_interior=64)\n"
+    said = run(write(HEAD + FAMILY + quick), "--data", heated(), code=1)
+    assert "the solver or the range is wrong" in said
+    assert "held against 3 trainings" in said and "solver is off by at most Delta" in said
+    assert "the network misses" in said
+
+
+def test_a_problem_with_a_solution_needs_no_training_and_a_solved_family_is_taken() -> None:
+    solution = "\n    def solution(self, x):\n        return " + (
+        "torch.exp(-self.diffusivity * torch.pi**2 * x[:, 1:]) * torch.sin(torch.pi * x[:, :1])\n"
+    )
+    assert "Delta = 0 " in run(write(HEAD + solution + FAMILY), "--data", heated())
+    solved = HEAD + SOLVER + "found = gb.Family(Rod, diffusivity=(0.02, 0.2)).solved_by(solver)\n"
+    assert "Delta = 0 " in run(write(solved), "--data", heated())
+
+
+def test_a_slow_solver_checks_the_network_of_a_folder() -> None:
+    quick = "recipe = gb.Recipe.by_newton(40, n_interior=256)\n"
+    found = run(write(HEAD + FAMILY + SOLVER + quick), "--data", heated(), "--family", "kept", "--json")
+    delta = json.loads(found.splitlines()[-1])["delta"]
+    assert 0 < delta < 0.5 and Path("kept").is_dir() and "trainings" not in found
+
+
+def test_a_wrong_equation_is_the_exit_code_and_comes_first() -> None:
+    data = gb.problems.Heat1D(diffusivity=0.1).observe(100, noise=0.02)
+    warmed = data.y + 0.4 * data.x[:, 1:]  # by a source that the equation does not know
+    np.savetxt("readings.csv", np.c_[data.x, warmed], header="x,t,u", comments="", delimiter=",")
+    file = write("import guardband as gb\nfamily = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2))\n")
+    found = json.loads(run(file, "--data", "readings.csv", "--out", "page.html", "--json", code=1))
+    assert found["doubted"] and "have an order along the axes" in found["said"]
+    assert "<h2>The equation does not describe these readings</h2>" in Path("page.html").read_text()
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "more", "cure"),
+    [
+        (HEAD, "x,t,u", [], r"family = gb.Family(Rod, diffusivity=(LOW, HIGH))"),
+        ("", "x,t,u", [], "of a problem that is a dataclass"),
+        (
+            HEAD + FAMILY + "other = family.solved_by(print)\n" + "del family\n" + FAMILY[3:],
+            "x,t,u",
+            [],
+            "2 fam",
+        ),
+        (HEAD + "1 / 0\n", "x,t,u", [], "rod.py, line 16: ZeroDivisionError"),
+        (
+            HEAD + "family = gb.Family(Rod, speed=(1, 2))\n",
+            "x,t,u",
+            [],
+            "line 16: Rod has no coefficient 'speed'",
+        ),
+        (HEAD + "def\n", "x,t,u", [], "line 16: SyntaxError"),
+        (HEAD + FAMILY + "recipe = 5\n", "x,t,u", [], "should be a gb.Recipe, got int"),
+        (HEAD + FAMILY, "x,time,u", [], "no column `t`; it has x, time, u. The axes of Rod are x, t"),
+        (HEAD + FAMILY, "x,t,heat", [], "no column of an output; it has x, t, heat"),
+        (HEAD + FAMILY, "x,t,u", ["--noise", "loud"], "--noise should be symmetric, exchangeable, gaussian"),
+        (HEAD + FAMILY, "x,t,u", ["--out", "page.pdf"], "written as .html or .md"),
+    ],
+)
+def test_what_is_wrong_is_told_with_its_cure(text: str, names: str, more: list[str], cure: str) -> None:
+    said = run(write(text), "--data", heated(names=names), *more, code=2)
+    assert cure in " ".join(said.split())
+
+
+def test_a_file_that_is_not_there_and_readings_elsewhere_are_told() -> None:
+    assert "such as problem.py; there is none" in run("none.py", "--data", heated(), code=2)
+    Path("far.csv").write_text("x,t,u,who\n0.5,0.5,0.1,a\n3.0,0.5,0.1,b\n")
+    said = run(write(HEAD + FAMILY + SOLVER), "--data", "far.csv", code=2)
+    assert "1 of 2 readings lie outside of the domain" in said and "x = 3, t = 0.5" in said
+    assert "left out: who" in said
+
+
+# The report and the pictures, of estimates in Python
+
+
+def test_the_report_says_how_coefficients_trade_off() -> None:
+    estimates = gb.coefficients(OSCILLATOR, SWUNG)
+    page = gb.report(estimates, path="page.md", title="Swings", facts={"who": "me"}).read_text()
+    assert page.startswith("# Swings") and "| who | me |" in page and page.count("data:image/png") == 4
+    titles = [section.title for section in sections(estimates)]
+    assert titles[0] == "The claim" and "How coefficients trade off" in titles
+    assert np.allclose(estimates.correlation, estimates.correlation.T)
+    assert np.allclose(np.diag(estimates.correlation), 1)
+
+
+def test_a_report_on_estimates_takes_no_points_and_one_on_a_band_does() -> None:
+    with pytest.raises(TypeError, match=r"gb.report\(estimates, path=...\)"):
+        gb.report(gb.coefficients(OSCILLATOR, SWUNG), path="a.html", level=0.9)  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="reported at points"):
+        gb.report(gb.calibrate(np.sin, np.ones(3), np.ones(3)), path="a.html")  # type: ignore[call-overload]
+
+
+def test_the_misfit_is_least_at_the_estimate_and_flat_where_nothing_is_told() -> None:
+    estimates = gb.coefficients(OSCILLATOR, SWUNG)
+    for name in estimates.values:
+        values, off = estimates.misfit(name)
+        assert abs(values[off.argmin()] - estimates.values[name]) <= np.diff(values)[0]
+        assert off.min() >= np.sqrt(np.square(estimates.residuals).mean()) - 1e-9
+    still = gb.Observations(np.zeros((9, 1)), SWUNG.y[:9])
+    values, off = gb.coefficients(OSCILLATOR, still).misfit("damping")
+    assert np.ptp(off) < 1e-9 and np.isfinite(gb.coefficients(OSCILLATOR, still).correlation).all()
+
+
+def test_regions_are_drawn_with_what_is_known() -> None:
+    estimates = gb.coefficients(OSCILLATOR, SWUNG)
+    assert gb.plot.region(estimates).get_ylabel() == "frequency"
+    assert gb.plot.misfit(estimates, "damping", truth={"damping": 0.05}).get_xlabel() == "damping"
+    assert gb.plot.residuals(estimates).get_xlabel() == "t"
+    heat = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    far = gb.coefficients(heat, gb.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.001, seed=1))
+    moved = gb.Observations(far.region.design.x, 5 + far.region.y)
+    empty = gb.coefficients(heat, moved)
+    assert empty.region.empty and "95 % region" not in gb.plot.region(empty).get_legend_handles_labels()[1]
+    wide = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.03), frequency=(5.5, 5.6)).exact()
+    nothing = gb.coefficients(wide, SWUNG)
+    assert "95 % region: empty" in gb.plot.region(nothing).get_legend_handles_labels()[1]
+    assert "No value in the range" in gb.report(nothing, path="page.md").read_text()
+    flow = gb.Family(gb.problems.Kovasznay, reynolds=(20.0, 60.0)).exact()
+    both = gb.coefficients(flow, gb.problems.Kovasznay(reynolds=30.0).observe(20, noise=0.05))
+    assert gb.plot.residuals(both, "y").get_legend_handles_labels()[1] == ["u", "v", "p"]
+
+
+def test_what_cannot_be_drawn_is_told() -> None:
+    estimates = gb.coefficients(OSCILLATOR, SWUNG)
+    with pytest.raises(TypeError, match="should be those of"):
+        gb.plot.region(estimates.region)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="There is no axis 'x'; there are t"):
+        gb.plot.residuals(estimates, "x")
+    with pytest.raises(ValueError, match="There is no coefficient 'mass'"):
+        gb.plot.misfit(estimates, "mass")
+
+
+# Envelopes, and regions of three coefficients
+
+
+def test_the_solution_for_the_true_coefficients_lies_in_the_envelope_at_all_points() -> None:
+    estimates = gb.coefficients(OSCILLATOR, SWUNG)
+    assert estimates.region.contains(damping=0.05, frequency=6.2)
+    x = np.linspace(0, 5, 101)
+    envelope = estimates.envelope(x)
+    truth = np.asarray(OSCILLATOR(x, [[0.05, 6.2]])[0])
+    assert ((envelope.lower <= truth) & (truth <= envelope.upper)).all()
+    assert "With a confidence of 95 % the solution" in repr(envelope) and len(envelope.band) == 101
+    assert "(asymptotic)" in gb.coefficients(OSCILLATOR, SWUNG, noise="gaussian").envelope(x).promise
+    narrow = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.03), frequency=(5.5, 5.6)).exact()
+    with pytest.raises(ValueError, match="no envelope of nothing"):
+        gb.coefficients(narrow, SWUNG).envelope(x)
+
+
+def test_a_search_finds_what_a_grid_finds_and_promises_nothing() -> None:
+    ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
+    three = gb.Family(gb.problems.DampedOscillator, **ranges, start=(0.9, 1.1)).exact()
+    estimates = gb.coefficients(three, SWUNG, noise="gaussian")
+    region = estimates.region
+    flat = gb.coefficients(OSCILLATOR, SWUNG, noise="gaussian").region
+    for name in ranges:  # of more coefficients the region is wider, and no search goes beyond the range
+        low, high = region.interval(name)
+        assert low <= flat.interval(name)[0] + 0.02 * (high - low)
+        assert high >= flat.interval(name)[1] - 0.02 * (high - low)
+    assert "No level is promised" in estimates.envelope([0.5]).promise
+    page = gb.report(estimates, path="page.md").read_text()
+    assert "those of a search" in page and "These ends promise nothing" in page
+    with pytest.raises(ValueError, match="3 coefficients cannot be drawn"):
+        gb.plot.region(estimates)
+    gone = gb.coefficients(
+        gb.Family(
+            gb.problems.DampedOscillator, damping=(0.02, 0.03), frequency=(5.5, 5.6), start=(1.0, 1.1)
+        ).exact(),
+        SWUNG,
+    )
+    assert np.isnan(gone.region.interval("start")).all() and "A search found no value" in str(gone)

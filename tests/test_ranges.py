@@ -1,0 +1,117 @@
+"""Coverage by range: uneven coverage is shown by itself, even coverage raises few alarms."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy.stats import binom, hypergeom
+
+import guardband as gb
+from guardband.ranges import FALSE_ALARM, Ranges, by_range, nearest
+
+TRIALS = 1000
+
+
+def thirds(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """1000 places in thirds, and who is covered: 1.00, 0.99 and 0.92 of them."""
+    x = generator.uniform(size=(1000, 1))
+    return x, generator.uniform(size=1000) < np.select([x[:, 0] < 1 / 3, x[:, 0] < 2 / 3], [1.0, 0.99], 0.92)
+
+
+def test_thirds_that_are_covered_unevenly_are_shown() -> None:
+    """In 200 trials hardly one is overlooked."""
+    generator = np.random.default_rng(0)
+    seen = 0
+    for _ in range(200):
+        x, inside = thirds(generator)
+        found = by_range(inside, {"x": x[:, 0]}, x)
+        seen += bool(found.alarms) and "x from 0." in str(found)
+    assert seen >= 190
+
+
+@pytest.mark.parametrize("d", [1, 3])
+@pytest.mark.parametrize("level", [0.5, 0.95])
+def test_even_coverage_raises_no_more_alarms_than_stated(level: float, d: int) -> None:
+    """1000 valid trials, or 200; a right test fails here once in 4000 seeds."""
+    generator, alarms, trials = np.random.default_rng(1), 0, TRIALS if d == 1 else TRIALS // 5
+    for _ in range(trials):
+        x = generator.normal(size=(300, d))
+        found = by_range(generator.uniform(size=300) < level, dict(zip("abc", x.T, strict=False)), x)
+        alarms += bool(found.alarms)
+    assert alarms <= binom.ppf(1 - 1e-3 / 4, trials, FALSE_ALARM)
+
+
+def test_a_test_against_the_level_would_be_caught() -> None:
+    """The wrong way: binomial tests of each range against the level."""
+    generator, wrong = np.random.default_rng(2), 0
+    for _ in range(200):
+        coverage = generator.beta(29, 2)  # a valid band calibrated on 30 points at 0.9
+        inside = generator.uniform(size=400) < coverage
+        p = binom.cdf(np.add.reduceat(inside, np.arange(0, 400, 80)), 80, 0.9)
+        wrong += 2 * 5 * min(p.min(), (1 - p).min()) <= FALSE_ALARM
+    assert wrong > binom.ppf(1 - 1e-3, 200, FALSE_ALARM)
+
+
+def test_chances_are_hypergeometric_and_ranges_are_of_equal_size() -> None:
+    generator = np.random.default_rng(3)
+    x = generator.permutation(100).astype(float)
+    inside = generator.uniform(size=100) < 0.8
+    found = by_range(inside, {"x": x})
+    assert [one.points for one in found.ranges] == [25] * 4 and found.slab is None and found.tests == 4
+    law = hypergeom(100, int((~inside).sum()), 25)
+    for one in found.ranges:
+        some = (one.low <= x) & (x <= one.high)
+        misses = int((~inside[some]).sum())
+        assert one.covered == 25 - misses
+        assert one.p == pytest.approx(min(1, 2 * min(law.cdf(misses), law.sf(misses - 1))))
+
+
+def test_features_that_tie_lack_numbers_or_are_few_are_left_out_or_cut_where_they_can() -> None:
+    inside = np.arange(100) % 10 > 0
+    tied = by_range(inside, {"sensor": np.repeat([1.0, 2.0], 50)})
+    assert [(one.low, one.high, one.points) for one in tied.ranges] == [(1, 1, 50), (2, 2, 50)]
+    for values in (np.ones(100), np.where(np.arange(100) == 3, np.nan, np.arange(100.0))):
+        assert by_range(inside, {"x": values}) == Ranges()
+    assert by_range(inside[:30], {"x": np.arange(30.0)}) == Ranges() and str(Ranges()) == ""
+    assert np.isnan(nearest(np.array([[np.nan], [1.0]]), np.ones((3, 1)))).all()
+
+
+def test_a_tilted_slab_is_found_on_one_half_and_shown_on_the_other() -> None:
+    generator = np.random.default_rng(4)
+    x = generator.uniform(size=(2000, 2)) * [1, 100]
+    bad = abs(x[:, 0] + x[:, 1] / 100 - 1) < 0.15
+    inside = generator.uniform(size=2000) < np.where(bad, 0.6, 0.97)
+    slab = by_range(inside, {"a": x[:, 0], "b": x[:, 1]}, x).slab
+    assert slab is not None and slab.alarm and slab.feature.startswith("the worst slab, ")
+    assert 150 <= slab.points < 1000 / 2 and slab.coverage < 0.85
+
+
+def test_evaluate_and_the_report_show_it_by_themselves(tmp_path: Path) -> None:
+    generator = np.random.default_rng(5)
+    x = generator.uniform(size=(1500, 2))
+    y = np.where(x[:, :1] < 0.8, 0.1, 1.0) * generator.normal(size=(1500, 1))
+    train = gb.Observations(generator.uniform(size=(50, 2)), np.zeros((50, 1)))
+    model = gb.predictors.Given(lambda x: 0 * x[:, :1], lambda x: 1 + x[:, 1:], training_data=train)
+    calibrated = gb.calibrate(model, x[:500], y[:500])
+    evaluation = gb.evaluate(calibrated, x[500:], y[500:], level=0.9)
+    features = list(dict.fromkeys(one.feature for one in evaluation.by_range.ranges))
+    assert features == ["x0", "x1", "distance to training data", "width"]
+    assert "Coverage is not the same everywhere" in str(evaluation) and "least covered is" in str(evaluation)
+    assert evaluation.consistent, "the promise is an average, and kept"
+    page = gb.report(calibrated, x[500:], y[500:], path=tmp_path / "band.md", level=0.9).read_text()
+    assert "## Where it covers" in page and "| ALARM | x0, " in page
+    even = generator.normal(size=(1500, 1))
+    calm = gb.calibrate(model, x[:500], even[:500], score=gb.Absolute())
+    page = gb.report(calm, x[500:], even[500:], path=tmp_path / "calm.md", level=0.9).read_text()
+    assert "Coverage is as even over these ranges as chance allows." in page
+    assert "not the same everywhere" not in str(gb.evaluate(calm, x[500:], even[500:], level=0.9))
+
+
+def test_ranges_go_by_the_names_of_columns_and_axes() -> None:
+    pandas = pytest.importorskip("pandas")
+    generator = np.random.default_rng(6)
+    frame = pandas.DataFrame(generator.uniform(size=(200, 2)), columns=["depth", "time"])
+    y = generator.normal(size=200)
+    calibrated = gb.calibrate(lambda f: 0 * f["depth"], frame[:100], y[:100])
+    found = gb.evaluate(calibrated, frame[100:], y[100:]).by_range
+    assert {one.feature for one in found.ranges} == {"depth", "time"}
