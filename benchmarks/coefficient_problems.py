@@ -133,6 +133,26 @@ class Rod(gb.problems.ReactionDiffusion1D):
         return (weights * start).sum(dim=1, keepdim=True) / torch.pi**0.5
 
 
+@dataclass(frozen=True)
+class Conductor(gb.Problem):
+    """(k u')' + f = 0 on a rod whose ends are at 0 and 1; k(x) is sought, and known at the left end only."""
+
+    domain = gb.Segment(0, 1)
+    outputs = ("u", "k")
+
+    def residual(self, x: Tensor, w: Field) -> Tensor:
+        u, k, turn = w["u"], w["k"], torch.pi * x
+        slope, bend = 1 + 0.1 * torch.pi * torch.cos(turn), -0.1 * torch.pi**2 * torch.sin(turn)
+        source = -torch.pi * torch.cos(2 * turn) * slope - (1 + 0.5 * torch.sin(2 * turn)) * bend
+        return k.d("x") * u.d("x") + k.value * u.d("x", "x") + source
+
+    def conditions(self) -> list[gb.Dirichlet]:
+        return [gb.Dirichlet(lambda x: x, output="u"), gb.Dirichlet(1.0, on="left", output="k")]
+
+    def solution(self, x: Tensor) -> Tensor:
+        return torch.cat([x + 0.1 * torch.sin(torch.pi * x), 1 + 0.5 * torch.sin(2 * torch.pi * x)], dim=1)
+
+
 P = gb.problems
 FAMILIES: dict[str, Told] = {
     "oscillator": Told(gb.Family(P.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)), 0.15),

@@ -56,7 +56,7 @@ SECTIONS = {
     """,
     "Coefficients": """
         Unknown pinn.PointEstimates Family SolvedFamily coefficients Estimates ConfidenceRegion
-        next_points inverse.NextPoints
+        next_points inverse.NextPoints inverse.laplace_intervals inverse.JointIntervals
         inverse.sign_perturbed inverse.permuted inverse.wald inverse.profile inverse.doubt inverse.Doubt
         inverse.Envelope
     """,

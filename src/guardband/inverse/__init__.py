@@ -4,6 +4,7 @@ from guardband.inverse.doubt import Doubt, doubt
 from guardband.inverse.envelope import Envelope
 from guardband.inverse.estimates import Estimates, coefficients
 from guardband.inverse.family import Family
+from guardband.inverse.joint import JointIntervals, laplace_intervals
 from guardband.inverse.methods import permuted, profile, sign_perturbed, wald
 from guardband.inverse.next_points import NextPoints, next_points
 from guardband.inverse.region import ConfidenceRegion
@@ -15,10 +16,12 @@ __all__ = [
     "Envelope",
     "Estimates",
     "Family",
+    "JointIntervals",
     "NextPoints",
     "SolvedFamily",
     "coefficients",
     "doubt",
+    "laplace_intervals",
     "next_points",
     "permuted",
     "profile",

@@ -9,9 +9,11 @@ from typing import Literal
 import numpy as np
 
 from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.inverse.by_curvature import by_curvature
 from guardband.inverse.design import Design, readings
 from guardband.inverse.least_squares import least_squares
 from guardband.inverse.solved import SolvedFamily
+from guardband.pinn import Fitted
 from guardband.values import Observations
 
 PRIOR = 1e-6
@@ -48,7 +50,7 @@ class NextPoints:
 
 
 def next_points(
-    solved: SolvedFamily,
+    solved: SolvedFamily | Fitted,
     candidates: ArrayLike,
     n: int,
     *,
@@ -64,6 +66,8 @@ def next_points(
     with `costs` (k,), the gain for its cost. J is taken at `theta`, by default the least-squares estimate of
     `data`, or the mean over the ranges without any. Readings in `data` are counted as known.
 
+    Of what `gb.fit` returned, the curvature of its readings, equation and conditions says what is open.
+
     >>> import numpy as np
     >>> import guardband as gb
     >>> solved = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)).exact()
@@ -71,12 +75,18 @@ def next_points(
     >>> len(late), bool((late.x > 1).all())
     (4, True)
     """
-    x = finite(solved.points(candidates), "candidates")
+    x = finite(_points(solved, candidates), "candidates")
     if not 1 <= int(n) <= len(x):
         raise ValueError(f"`n` should be a number of candidates, 1 to {len(x)}, got {n!r:.80}.")
     if goal not in ("coefficients", "field"):
         raise ValueError(f'`goal` should be "coefficients" or "field", got {goal!r:.80}.')
     price = _prices(costs, len(x))
+    if isinstance(solved, Fitted):
+        if data is not None or theta is not None:
+            raise ValueError(
+                "A training knows its own readings and coefficients: leave `data` and `theta` out."
+            )
+        return _chosen(x, by_curvature(solved, x, int(n), goal, price), price)
     outputs = None if data is None else data.outputs
     design = Design.at(solved, x, outputs)
     at = _where(solved, data, theta)
@@ -87,7 +97,20 @@ def next_points(
         known = known + np.swapaxes(before, 1, 2) @ before
     scale = np.square(slopes).sum(axis=2).max()
     known[:, range(design.p), range(design.p)] += PRIOR * scale
-    chosen = _greedy(slopes, known, int(n), goal, price)
+    return _chosen(x, _greedy(slopes, known, int(n), goal, price), price)
+
+
+def _points(solved: SolvedFamily | Fitted, candidates: ArrayLike) -> Array:
+    """Candidates as (k, d)."""
+    if not isinstance(solved, Fitted):
+        return solved.points(candidates)
+    x, d = rows(candidates, "candidates"), len(solved.problem.names.axes)
+    if x.ndim != 2 or x.shape[1] != d:
+        raise ValueError(f"`candidates` should be (k, {d}), a row for each place, got {tuple(x.shape)}.")
+    return x
+
+
+def _chosen(x: Array, chosen: list[int], price: np.ndarray) -> NextPoints:
     return NextPoints(kind_of(x, to_numpy(x)[chosen]), tuple(chosen), float(price[chosen].sum()))
 
 

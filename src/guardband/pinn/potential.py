@@ -25,6 +25,7 @@ from guardband.pinn.points import Points, fixed_points
 from guardband.pinn.rows import Rows
 from guardband.pinn.scales import scales_of
 from guardband.pinn.titles import titles_of
+from guardband.pinn.unknowns import found_in
 from guardband.problems import Problem
 
 
@@ -110,9 +111,10 @@ class Potential:
         )
         self.points = fixed_points(fitted.problem, net, (x, y), n_interior, n_boundary, generator)
         self.n = len(x)
-        titles = titles_of(fitted.problem, net, self.points.inside)
-        self._scales = scales_of(self.likelihood, fitted.problem, titles)
-        units = scales_of(self.likelihood, fitted.problem, titles, only_names=True)
+        known = found_in(fitted.problem)
+        titles = titles_of(known, net, self.points.inside)
+        self._scales = scales_of(self.likelihood, known, titles)
+        units = scales_of(self.likelihood, known, titles, only_names=True)
         self._misses = SquaresModule(MeanSquares(fitted.problem, net, self.points, scales=units))
         self.start = flat_weights(net)
         self.scales = self.prior.scales(net)
@@ -122,6 +124,11 @@ class Potential:
     def net(self) -> nn.Module:
         """The network, with the weights of the start."""
         return self._misses.net
+
+    @property
+    def noise(self) -> Tensor:
+        """The standard deviation of a reading of each output, (m,)."""
+        return self._scales.data.to(self.start)
 
     def __call__(self, theta: Tensor) -> Tensor:
         """The negative logarithm of the posterior, up to a constant."""
@@ -142,6 +149,11 @@ class Potential:
         rows = Rows(self.problem, self.net, self.points, self._scales)
         _, slopes = rows(names, physics=physics)
         return math.sqrt(self.n) * slopes
+
+    def unknown_gradients(self) -> Tensor:
+        """The same in the parameters of unknowns that the problem seeks, (misses, unknowns)."""
+        rows = Rows(self.problem, self.net, self.points, self._scales)
+        return math.sqrt(self.n) * rows.columns()
 
 
 def flat_weights(net: nn.Module) -> Tensor:
