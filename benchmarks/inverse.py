@@ -47,7 +47,7 @@ class Lorenz(gb.Problem):
     outputs = ("x", "y", "z")
 
     def residual(self, at: torch.Tensor, w: gb.problems.Field) -> dict[str, torch.Tensor]:
-        x, y, z = (w[name] for name in self.outputs)
+        x, y, z = (w[name] for name in ("x", "y", "z"))
         return {
             "x": x.d("t") - self.C1 * (y.value - x.value),
             "y": y.d("t") - x.value * (self.C2 - z.value) + y.value,
@@ -55,8 +55,8 @@ class Lorenz(gb.Problem):
         }
 
     def conditions(self) -> list[gb.problems.Condition]:
-        starts = zip(self.outputs, (-8.0, 7.0, 27.0), strict=True)
-        return [gb.Initial(value, output=name) for name, value in starts]
+        starts = {"x": -8.0, "y": 7.0, "z": 27.0}
+        return [gb.Initial(value, output=name) for name, value in starts.items()]
 
 
 @dataclass(frozen=True)
