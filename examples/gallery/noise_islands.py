@@ -22,7 +22,7 @@ def main() -> None:
     sizes = (60, 50, 500) if smoke else (500, 300, 3000)
     train, cal, test = (oscillator.observe(n, noise=noise, seed=seed) for seed, n in enumerate(sizes))
 
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe()
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
     net = gb.mlp(1, [32, 32, 32], activation=torch.sin)
     fitted = gb.fit(
         oscillator, net, train, likelihood=gb.Likelihood(data=0.05), recipe=recipe, progress=False

@@ -57,7 +57,7 @@ def main() -> None:
     seen = (every.x[:, 0] < 3) | (every.x[:, 0] > 6)
     train, cal = gb.Observations(every.x[seen], every.y[seen]), readings(150, seed=1)
 
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe()
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
     likelihood = gb.Likelihood(data=0.05)
     fitted = gb.fit(
         Pendulum(), gb.mlp(Pendulum(), [32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False

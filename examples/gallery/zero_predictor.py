@@ -18,7 +18,7 @@ def main() -> None:
     smoke, out = options()
     problem = gb.problems.Poisson1D()
     train, cal, test = (problem.observe(n, noise=0.05, seed=seed) for seed, n in enumerate((60, 400, 5000)))
-    recipe = gb.Recipe(steps=100, finish=50) if smoke else gb.Recipe()
+    recipe = gb.Recipe(steps=100, finish=50) if smoke else None  # the default
     fitted = gb.fit(problem, gb.mlp(1, [16, 16]), train, recipe=recipe, progress=False)
 
     figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.8), sharey=True, layout="constrained")
