@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -92,15 +93,18 @@ def calibrate_cross(
     return CrossValidated(in_order, fold, said_by(in_order, data.x), data.y, of)
 
 
+@dataclass(frozen=True, eq=False)
 class Fold:
-    """The readings without those of one fold, in random order."""
+    """One of several folds: all readings, the fold of each, the number of this one, and a seed."""
 
-    def __init__(self, data: Observations, fold: np.ndarray, k: int, seed: int) -> None:
-        self.data, self.fold, self.k, self.seed = data, fold, k, seed
+    data: Observations
+    fold: np.ndarray
+    k: int
+    seed: int
 
     @property
     def others(self) -> Observations:
-        """What the model is trained on."""
+        """What the model is trained on: the readings of all other folds, in random order."""
         rows = np.random.default_rng([self.seed, self.k]).permutation(np.flatnonzero(self.fold != self.k))
         return Observations(taken(self.data.x, rows), taken(self.data.y, rows), names=self.data.names)
 
