@@ -217,8 +217,7 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     lines += ["", f"{QUERIES} queries after one factorization: {1000 * seconds:.1f} CPU ms at best.", ""]
     if refits:
         lines += [
-            f"CV+ by real refits, {FOLDS} folds of 40 readings, beside tangent full on the same data sets",
-            "(all of them, and its mean above):",
+            f"CV+ by real refits, {FOLDS} folds of 40 readings, on the first of the data sets above:",
             "",
             "| case | noise | data sets | CV+ | CPU s each |",
             "|---|---|---|---|---|",
