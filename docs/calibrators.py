@@ -10,6 +10,7 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
+import torch
 from matplotlib.axes import Axes
 from PIL import Image
 
@@ -80,6 +81,7 @@ def pictures() -> None:
     save(figure, "grouped")
     weighted()
     simultaneous()
+    few_points()
 
 
 def weighted() -> None:
@@ -106,7 +108,7 @@ def simultaneous() -> None:
     """Runs the page's own block, and draws three of its curves."""
     blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "calibrators.md").read_text(), re.S)
     names: dict[str, Any] = {"gb": gb, "np": np, "__name__": "page"}
-    exec(blocks[-1], names)
+    exec(next(block for block in blocks if "Simultaneous" in block), names)
     band, truth = names["band"], names["truth"]
     t = np.linspace(0, 2, 60)
     figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
@@ -116,6 +118,31 @@ def simultaneous() -> None:
     ax.set(xlabel="t", ylabel="u", title="Simultaneous: 90 % of curves lie wholly in their band")
     ax.title.set_fontsize("medium")
     save(figure, "simultaneous")
+
+
+def few_points() -> None:
+    """Thirty readings of an oscillator whose frequency and damping are not what is believed."""
+    believed = gb.problems.DampedOscillator(damping=0.08, frequency=1.02 * 2 * np.pi)
+    few = gb.problems.DampedOscillator().observe(30, noise=0.05, seed=1)
+    net, recipe = gb.mlp(believed, [24, 24], fourier=(8, 6.0)), gb.Recipe.by_newton(60)
+    alone = gb.fit(believed, net, recipe=recipe, progress=False)
+    t = np.linspace(0, 5, 400)[:, None]
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), layout="constrained", sharex=True)
+    for ax, calibrated, title in (
+        (axes[0], gb.calibrate(alone, *few), "Equation only: 90 %, 30 readings calibrate"),
+        (axes[1], gb.Tangent(alone, noise=0.05).calibrate(*few), "Tangent: the same readings move it too"),
+    ):
+        gb.plot.band(calibrated(t, 0.9), data=few, ax=ax)
+        ax.plot(t, few_truth(t), "--", color=gb.plot.ORANGE, lw=1, label="truth")
+        ax.set_title(title, fontsize="medium")
+        ax.legend(frameon=False, fontsize="small", loc="upper right", ncols=4)
+    axes[0].set(xlabel="")
+    save(figure, "few_points")
+
+
+def few_truth(t: np.ndarray) -> np.ndarray:
+    """What the readings are of."""
+    return gb.problems.DampedOscillator().solution(torch.from_numpy(t)).numpy()
 
 
 if __name__ == "__main__":

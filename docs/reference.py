@@ -17,7 +17,9 @@ stands: the tests run them all.
 
 SECTIONS = {
     "Calibrate": """
-        calibrate calibrate_arrays partition choose choosing.Choice conformal.Chosen
+        calibrate calibrate_arrays calibrate_cross conformal.CrossValidated conformal.CrossPrediction
+        Tangent pinn.TangentCalibrated pinn.TangentPrediction
+        partition choose choosing.Choice conformal.Chosen
         Calibrated points_needed raw_band InfiniteBandWarning
     """,
     "Scores and calibrators": """

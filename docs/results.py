@@ -29,6 +29,11 @@ PAGES = {
     ),
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
     "truth.md": ("The truth", "a band for the solution behind noisy readings", "python benchmarks/truth.py"),
+    "few_points.md": (
+        "Few points",
+        "twenty to sixty readings, an equation right or wrong",
+        "python benchmarks/few_points.py",
+    ),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
     "newton.md": ("Gauss-Newton steps", "what one costs, beside Adam", "python benchmarks/newton.py"),

@@ -35,6 +35,7 @@ TRAINING = gb.studies.Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Re
 PLATE = gb.Rectangle((0, 0), (2, 1)) - gb.Disk((1, 0.5), 0.2, name="hole")
 
 
+ALONE = gb.fit(gb.problems.Poisson1D(), gb.mlp(1, [4]), recipe=gb.Recipe(steps=5, finish=5), progress=False)
 HEAT = gb.Family(gb.problems.Heat1D, diffusivity=(0.1, 0.2))
 SOLVED, HEATED = HEAT.exact(), gb.problems.Heat1D(diffusivity=0.15).observe(12, noise=0.05)
 
@@ -104,6 +105,8 @@ CALLS: dict[str, Callable[[], Any]] = {
         for noise in (gb.GaussianNoise(1.0), gb.LaplaceNoise(1.0), gb.UniformNoise(1.0), gb.BoundedNoise(1.0))
     ],
     "choose": lambda: gb.choose({"a": CONSTANT, "b": GIVEN}, calibrate=(X, Y), level=0.5),
+    "calibrate_cross": lambda: gb.calibrate_cross(lambda data: NET, (X, Y), folds=4)(X, 0.8),
+    "Tangent": lambda: gb.Tangent(ALONE, noise=0.1).calibrate(X[:, :1], Y)(X[:, :1], 0.8),
     "raw_band": lambda: gb.raw_band(GIVEN(X)),
     "points_needed": lambda: gb.points_needed(0.95, 0.9),
     "evaluate": lambda: str(gb.evaluate(CALIBRATED, X + 1, Y, regions={"left": lambda x: x[:, 0] < 0.5})),

@@ -62,6 +62,7 @@ __all__ = [
     "SolvedFamily",
     "Sphere",
     "Split",
+    "Tangent",
     "Time",
     "Total",
     "TrainingDiverged",
@@ -74,6 +75,7 @@ __all__ = [
     "band_over",
     "calibrate",
     "calibrate_arrays",
+    "calibrate_cross",
     "campaign",
     "check",
     "choose",
@@ -120,6 +122,7 @@ _HOME = {
         Scaled Simultaneous Split Total UniformNoise Weighted calibrate_arrays density_ratio points_needed
         raw_band
     """,
+    "guardband.crossing": "calibrate_cross",
     "guardband.evaluation": "Evaluation evaluate",
     "guardband.export": "export_onnx",
     "guardband.fields": "FieldBand band_over write_mesh",
@@ -128,7 +131,8 @@ _HOME = {
     "guardband.kept": "kept",
     "guardband.partition": "partition",
     "guardband.pinn": (
-        "Constrained Fitted Likelihood Recipe TrainingDiverged TrainingInterrupted Verdict fit mlp verdict"
+        "Constrained Fitted Likelihood Recipe Tangent TrainingDiverged TrainingInterrupted Verdict fit mlp "
+        "verdict"
     ),
     "guardband.predictors": """
         Quantiles
@@ -190,6 +194,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         points_needed,
         raw_band,
     )
+    from guardband.crossing import calibrate_cross
     from guardband.evaluation import Evaluation, evaluate
     from guardband.export import export_onnx
     from guardband.fields import FieldBand, band_over, write_mesh
@@ -219,6 +224,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         Fitted,
         Likelihood,
         Recipe,
+        Tangent,
         TrainingDiverged,
         TrainingInterrupted,
         Verdict,

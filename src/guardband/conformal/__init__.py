@@ -5,6 +5,7 @@ from guardband.conformal.calibrate import calibrate_arrays
 from guardband.conformal.calibrated import Calibrated, ScoreCalibrated
 from guardband.conformal.chosen import Chosen
 from guardband.conformal.clustered import Clustered
+from guardband.conformal.cross import CrossPrediction, CrossValidated
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
 from guardband.conformal.local import Local, LogScale, OverfittedWarning, PinballNetwork
@@ -35,6 +36,8 @@ __all__ = [
     "Chosen",
     "Clustered",
     "CoverageLaw",
+    "CrossPrediction",
+    "CrossValidated",
     "GaussianNoise",
     "Grouped",
     "InfiniteBandWarning",

@@ -8,6 +8,7 @@ from guardband.pinn.networks import MLP, Constrained, mlp
 from guardband.pinn.point_estimates import PointEstimates
 from guardband.pinn.potential import Potential, Prior
 from guardband.pinn.recipe import Recipe
+from guardband.pinn.tangent import Tangent, TangentCalibrated, TangentPrediction
 from guardband.pinn.train import fit
 from guardband.pinn.training import Moment
 from guardband.pinn.verdict import verdict
@@ -23,6 +24,9 @@ __all__ = [
     "Potential",
     "Prior",
     "Recipe",
+    "Tangent",
+    "TangentCalibrated",
+    "TangentPrediction",
     "TrainingDiverged",
     "TrainingInterrupted",
     "Verdict",

@@ -88,6 +88,7 @@ class Runs:
         self._history = [] if earlier is None else list(earlier.history)
         self._terms = [] if earlier is None else list(earlier.terms)
         self._since = int(self._history[-1]["step"]) if self._history else 0
+        self._saw_data = training_data is not None or (earlier is not None and earlier.saw_data)
         self._unknowns = unknowns_in(problem)
         self._starts = {} if earlier is None else dict(earlier.estimates)
         self._nets, self._counts, self.stopped = list[nn.Module](), list[Counts](), False
@@ -221,7 +222,7 @@ class Runs:
         told = list(self._history), tuple(self._terms)
         noise = self._given.data if isinstance(self._given.data, Real | Mapping) else None
         made = net, problem, self._training_data, likelihood, recipe, *told, self._held_out, noise
-        return Fitted(*made, estimates=estimates)
+        return Fitted(*made, estimates=estimates, saw_data=self._saw_data)
 
     def _whole(self, net: nn.Module) -> Likelihood:
         """The likelihood of all times."""
