@@ -5,6 +5,7 @@ from guardband.conformal.calibrate import calibrate_arrays
 from guardband.conformal.calibrated import Calibrated, ScoreCalibrated
 from guardband.conformal.chosen import Chosen
 from guardband.conformal.clustered import Clustered
+from guardband.conformal.conditional import Conditional
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
 from guardband.conformal.local import Local, LogScale, OverfittedWarning, PinballNetwork
@@ -18,6 +19,7 @@ from guardband.conformal.rank import (
     quantile,
     rank,
 )
+from guardband.conformal.risk import RiskControl, ShareOutside
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
 from guardband.conformal.shards import calibrate_shards, order_statistics
 from guardband.conformal.simultaneous import Simultaneous
@@ -34,6 +36,7 @@ __all__ = [
     "Calibrator",
     "Chosen",
     "Clustered",
+    "Conditional",
     "CoverageLaw",
     "GaussianNoise",
     "Grouped",
@@ -47,9 +50,11 @@ __all__ = [
     "PinballNetwork",
     "QuantilePrediction",
     "RandomlyLocalized",
+    "RiskControl",
     "Scaled",
     "Score",
     "ScoreCalibrated",
+    "ShareOutside",
     "Simultaneous",
     "Size",
     "Split",
