@@ -28,6 +28,11 @@ PAGES = {
         "python benchmarks/again.py",
     ),
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
+    "streams.md": (
+        "Streams",
+        "bands that follow drifts beside an oracle, alarms, and their speed",
+        "python benchmarks/streams.py",
+    ),
     "truth.md": ("The truth", "a band for the solution behind noisy readings", "python benchmarks/truth.py"),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),

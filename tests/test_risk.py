@@ -48,9 +48,9 @@ def test_a_rule_without_the_new_point_loses_too_much() -> None:
     """The mutant: the mean loss of the calibration points alone is held below 1 - level."""
     draw, losses = np.random.default_rng(0), []
     for _ in range(2000):
-        y = abs(draw.normal(size=10))
-        wrong = np.sort(y[:9])[math.ceil(9 * 0.8) - 1]  # the smallest q with at most 0.2 of 9 above it
-        losses.append(y[9] > wrong)
+        y = abs(draw.normal(size=11))
+        wrong = np.sort(y[:10])[7]  # the smallest q with at most 0.2 of 10 above it
+        losses.append(y[10] > wrong)
     assert np.mean(losses) > 0.2 + 3.3 * np.std(losses) / math.sqrt(2000)
 
 
