@@ -1,6 +1,7 @@
-"""Draw the pictures of docs/calibrators.md: `python docs/calibrators.py`."""
+"""Draw the pictures of docs/calibrators.md: `python docs/calibrators.py`, or one of them by its function."""
 
 import re
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,9 @@ def pictures() -> None:
     weighted()
     simultaneous()
     few_points()
+    conditional()
+    risk()
+    drifting()
 
 
 def weighted() -> None:
@@ -145,5 +149,72 @@ def few_truth(t: np.ndarray) -> np.ndarray:
     return gb.problems.DampedOscillator().solution(torch.from_numpy(t)).numpy()
 
 
+def conditional() -> None:
+    """Two regimes that are features, and a trend."""
+    x = RNG.uniform(size=(300, 1))
+    data = gb.Observations(x, measure(x))
+
+    def features(x: np.ndarray) -> np.ndarray:
+        return np.hstack([abs(x - 0.5) < 0.1, x < 0.3, x])
+
+    figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
+    made = gb.calibrate(PREDICTOR, data.x, data.y, calibrator=gb.Conditional(features))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+        draw(ax, made(GRID[::2], 0.9), data, "Conditional: 90 % in each regime, over a draw for each query")
+    save(figure, "conditional")
+
+
+def risk() -> None:
+    """The same readings, judged by a miss and by how far outside they are."""
+    x = RNG.uniform(size=(300, 1))
+    data = gb.Observations(x, measure(x))
+
+    def cost(band: gb.Band, y: np.ndarray) -> np.ndarray:
+        outside = np.maximum(band.lower - y, y - band.upper).max(axis=1)
+        return np.clip(outside / 0.1, 0, 1)
+
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), layout="constrained", sharex=True)
+    both: dict[str, Any] = {"Split: 90 % of readings inside": gb.Split()}
+    both["RiskControl: expected cost, distance over 0.1, at most 10 %"] = gb.RiskControl(cost)
+    for ax, (title, calibrator) in zip(axes, both.items(), strict=True):
+        draw(ax, gb.calibrate(PREDICTOR, data.x, data.y, calibrator=calibrator)(GRID, 0.9), data, title)
+    axes[0].set(xlabel="")
+    save(figure, "risk")
+
+
+def drifting() -> None:
+    """A sensor whose noise grows: a static band, one that follows, and alarms."""
+    t, generator = np.arange(3000.0), np.random.default_rng(0)
+    before = np.arange(-300.0, 0.0)
+    made = gb.calibrate(
+        lambda t: np.sin(t / 50), before, np.sin(before / 50) + 0.1 * generator.normal(size=300)
+    )
+    y = np.sin(t / 50) + 0.1 * (1 + t / 1000) * generator.normal(size=3000)
+    stream = gb.Stream(made, 0.9)
+    found, static = stream.follow(t, y), made(t, 0.9)
+    figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), layout="constrained", sharex=True)
+    residual = y - np.sin(t / 50)
+    axes[0].plot(t, residual, ".", color=gb.plot.GREY, ms=2)
+    for band, color, name in ((static, gb.plot.ORANGE, "static"), (found.band, gb.plot.BLUE, "stream")):
+        for end in (band.lower, band.upper):
+            axes[0].plot(t, end[:, 0] - np.sin(t / 50), color=color, lw=1, label=name)
+            name = None
+    for alarm in stream.alarms:
+        axes[0].axvline(alarm - 1, color="k", lw=0.8, ls=":")
+    axes[0].set(
+        ylabel="reading - model", title="90 % bands around a sensor whose noise grows; dotted: alarms"
+    )
+    kernel = np.ones(300) / 300
+    for missed, color in ((~static.contains(y), gb.plot.ORANGE), (found.missed, gb.plot.BLUE)):
+        axes[1].plot(t[299:], np.convolve(missed, kernel, "valid"), color=color)
+    axes[1].axhline(0.1, color=gb.plot.GREY, lw=0.8)
+    axes[1].set(xlabel="t", ylabel="missed, of the last 300", ylim=(0, None))
+    axes[0].legend(frameon=False, fontsize="small", loc="upper left", ncols=2)
+    axes[0].title.set_fontsize("medium")
+    save(figure, "drifting")
+
+
 if __name__ == "__main__":
-    pictures()
+    for asked in sys.argv[1:] or ["pictures"]:
+        globals()[asked]()

@@ -24,9 +24,15 @@ SECTIONS = {
     """,
     "Scores and calibrators": """
         Scaled Absolute Total CQR Simultaneous
-        Split Grouped Clustered Weighted density_ratio RandomlyLocalized
+        Split Grouped Clustered Weighted density_ratio RandomlyLocalized Conditional
+        RiskControl conformal.ShareOutside
         Local LogScale PinballNetwork OverfittedWarning
         conformal.Truth GaussianNoise LaplaceNoise UniformNoise BoundedNoise conformal.NoiseLaw
+    """,
+    "Streams": """
+        Stream streams.Outcome streams.Followed
+        streams.AdaptiveLevel streams.DecayingSteps streams.ConformalPID streams.RollingWindow streams.Alarm
+        streams.StreamMethod streams.Tracker
     """,
     "Values": "Observations Prediction QuantilePrediction Predictor Band NormBand LEVELS",
     "Predictors": """

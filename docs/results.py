@@ -28,6 +28,11 @@ PAGES = {
         "python benchmarks/again.py",
     ),
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
+    "streams.md": (
+        "Streams",
+        "bands that follow drifts beside an oracle, alarms, and their speed",
+        "python benchmarks/streams.py",
+    ),
     "truth.md": ("The truth", "a band for the solution behind noisy readings", "python benchmarks/truth.py"),
     "few_points.md": (
         "Few points",

@@ -26,6 +26,7 @@ WHOLE = (
     "plot",
     "metrics",
     "inverse",
+    "streams",
 )
 """Modules of which every public name is in the reference."""
 

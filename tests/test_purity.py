@@ -76,6 +76,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "Weighted": lambda: gb.calibrate(
         GIVEN, X, Y, calibrator=gb.Weighted(gb.density_ratio(X + 0.1, X, method="kernel"))
     )(X, 0.8),
+    "Conditional": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.Conditional(lambda x: x > 0.5))(X, 0.5),
+    "RiskControl": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.RiskControl())(X, 0.8),
     "density_ratio": lambda: gb.density_ratio(X, X + 0.1)(X),
     "LogScale": lambda: gb.LogScale(draws=2).fit(X, abs(Y))(X),
     "PinballNetwork": lambda: gb.PinballNetwork(steps=2).fit(X, abs(Y))(X),
@@ -104,6 +106,8 @@ CALLS: dict[str, Callable[[], Any]] = {
         gb.calibrate(np.zeros_like, X[:, :1], 9 * Y, target="truth", noise=noise, confidence=0.9)(Y, 0.5)
         for noise in (gb.GaussianNoise(1.0), gb.LaplaceNoise(1.0), gb.UniformNoise(1.0), gb.BoundedNoise(1.0))
     ],
+    "streams": lambda: gb.streams.Alarm().start(abs(Y)).update(1.0),
+    "Stream": lambda: gb.Stream(CALIBRATED, 0.9).follow(X, Y).band,
     "choose": lambda: gb.choose({"a": CONSTANT, "b": GIVEN}, calibrate=(X, Y), level=0.5),
     "calibrate_cross": lambda: gb.calibrate_cross(lambda data: NET, (X, Y), folds=4)(X, 0.8),
     "Tangent": lambda: gb.Tangent(ALONE, noise=0.1).calibrate(X[:, :1], Y)(X[:, :1], 0.8),

@@ -138,6 +138,8 @@ CALIBRATORS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "Weighted": lambda: (gb.Weighted(gb.density_ratio(X[:15], X[15:])), {}),
     "Weighted, kernel": lambda: (gb.Weighted(gb.density_ratio(X[:15], X[15:], method="kernel")), {}),
     "Truth": lambda: (gb.conformal.Truth(gb.BoundedNoise(0.01)), {"score": gb.Absolute(), "confidence": 0.9}),
+    "Conditional": lambda: (gb.Conditional(lambda x: x[:, :1] > 0), {}),
+    "RiskControl": lambda: (gb.RiskControl(), {}),
     "RandomlyLocalized": lambda: (gb.RandomlyLocalized(bandwidth=2.0), {}),
     "Local": lambda: (gb.Local(shape_data(), gb.LogScale(draws=4)), {}),
     "Local, pinball": lambda: (gb.Local(shape_data(), pinball()), {}),

@@ -19,6 +19,7 @@ __all__ = [
     "Box",
     "Calibrated",
     "Clustered",
+    "Conditional",
     "ConfidenceRegion",
     "Constrained",
     "Dirichlet",
@@ -55,6 +56,7 @@ __all__ = [
     "RandomlyLocalized",
     "Recipe",
     "Rectangle",
+    "RiskControl",
     "Robin",
     "Scaled",
     "Segment",
@@ -62,6 +64,7 @@ __all__ = [
     "SolvedFamily",
     "Sphere",
     "Split",
+    "Stream",
     "Tangent",
     "Time",
     "Total",
@@ -102,6 +105,7 @@ __all__ = [
     "raw_band",
     "report",
     "save",
+    "streams",
     "studies",
     "testing",
     "verdict",
@@ -111,16 +115,16 @@ __all__ = [
 _HOME = {
     "guardband": """
         adapters campaign conformal evaluation geometry inverse metrics paper pinn plot predictors problems
-        store studies tables testing
+        store streams studies tables testing
     """,
     "guardband.calibration": "calibrate",
     "guardband.checks": "Findings check",
     "guardband.choosing": "choose",
     "guardband.conformal": """
-        CQR LEVELS Absolute BoundedNoise Calibrated Clustered GaussianNoise Grouped InfiniteBandWarning
-        LaplaceNoise Local LogScale OverfittedWarning PinballNetwork QuantilePrediction RandomlyLocalized
-        Scaled Simultaneous Split Total UniformNoise Weighted calibrate_arrays density_ratio points_needed
-        raw_band
+        CQR LEVELS Absolute BoundedNoise Calibrated Clustered Conditional GaussianNoise Grouped
+        InfiniteBandWarning LaplaceNoise Local LogScale OverfittedWarning PinballNetwork QuantilePrediction
+        RandomlyLocalized RiskControl Scaled Simultaneous Split Total UniformNoise Weighted calibrate_arrays
+        density_ratio points_needed raw_band
     """,
     "guardband.crossing": "calibrate_cross",
     "guardband.evaluation": "Evaluation evaluate",
@@ -140,6 +144,7 @@ _HOME = {
     "guardband.problems": "Dirichlet Initial Neumann Periodic PointValue Problem Robin Unknown",
     "guardband.report": "report",
     "guardband.store": "ArtifactError load save",
+    "guardband.streams": "Stream",
     "guardband.values": "Band NormBand Observations Prediction Predictor",
 }
 """The modules, and what is imported from each when it is first used."""
@@ -157,6 +162,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         plot,
         predictors,
         problems,
+        streams,
         studies,
         testing,
     )
@@ -173,6 +179,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         BoundedNoise,
         Calibrated,
         Clustered,
+        Conditional,
         GaussianNoise,
         Grouped,
         InfiniteBandWarning,
@@ -183,6 +190,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         PinballNetwork,
         QuantilePrediction,
         RandomlyLocalized,
+        RiskControl,
         Scaled,
         Simultaneous,
         Split,
@@ -245,6 +253,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
     )
     from guardband.report import report
     from guardband.store import ArtifactError, load, save
+    from guardband.streams import Stream
     from guardband.values import Band, NormBand, Observations, Prediction, Predictor
 else:
     __getattr__, __dir__ = _names(__name__, _HOME)

@@ -9,6 +9,7 @@ import typer
 from guardband import __version__
 from guardband.cli import bands, study
 from guardband.cli.identify import identify
+from guardband.cli.watch import watch
 
 app: typer.Typer = typer.Typer(
     no_args_is_help=True,
@@ -32,7 +33,7 @@ def main(
     """Prediction bands with a coverage guarantee for PINNs and other PDE surrogates."""
 
 
-for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, identify, bands.doctor):
+for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, watch, identify, bands.doctor):
     app.command()(_command)
 app.add_typer(study.app, name="study")
 

@@ -8,3 +8,6 @@ CALIBRATORS = ("split", "grouped", "clustered", "local", "weighted", "randomlylo
 
 NOISES = ("symmetric", "exchangeable", "gaussian")
 """Words for what is known of the noise of readings."""
+
+METHODS = ("adaptive", "decaying", "pid", "rolling")
+"""Words for how bands follow a stream."""

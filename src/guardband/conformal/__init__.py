@@ -5,6 +5,7 @@ from guardband.conformal.calibrate import calibrate_arrays
 from guardband.conformal.calibrated import Calibrated, ScoreCalibrated
 from guardband.conformal.chosen import Chosen
 from guardband.conformal.clustered import Clustered
+from guardband.conformal.conditional import Conditional
 from guardband.conformal.cross import CrossPrediction, CrossValidated
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
@@ -19,6 +20,7 @@ from guardband.conformal.rank import (
     quantile,
     rank,
 )
+from guardband.conformal.risk import RiskControl, ShareOutside
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
 from guardband.conformal.shards import calibrate_shards, order_statistics
 from guardband.conformal.simultaneous import Simultaneous
@@ -35,6 +37,7 @@ __all__ = [
     "Calibrator",
     "Chosen",
     "Clustered",
+    "Conditional",
     "CoverageLaw",
     "CrossPrediction",
     "CrossValidated",
@@ -50,9 +53,11 @@ __all__ = [
     "PinballNetwork",
     "QuantilePrediction",
     "RandomlyLocalized",
+    "RiskControl",
     "Scaled",
     "Score",
     "ScoreCalibrated",
+    "ShareOutside",
     "Simultaneous",
     "Size",
     "Split",

@@ -1,0 +1,367 @@
+"""Stream: bands that follow a sensor. A band, then the reading, then the next band; it changes as it goes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+from safetensors.numpy import load as load_arrays
+from safetensors.numpy import save as save_arrays
+
+from guardband.arrays import Array, ArrayLike, floats, kind_of, like, namespace, rows, to_numpy
+from guardband.conformal import Calibrated, Score
+from guardband.conformal.rank import Level, exact, infinite_unsaid
+from guardband.kept import kept
+from guardband.streams.adaptive import AdaptiveLevel
+from guardband.streams.alarm import Alarm
+from guardband.streams.base import StreamMethod
+from guardband.values import Band, Prediction
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a reading was: outside its band or not, its score, its p-value, and whether there is an alarm.
+
+    >>> import guardband as gb
+    >>> stream = gb.Stream(gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9]), level=0.9)
+    >>> band = stream.band(gb.Prediction(None, [0.0]))
+    >>> stream.update(10.0).missed
+    True
+    """
+
+    missed: bool
+    score: float
+    p: float
+    alarm: bool
+
+
+@dataclass(frozen=True, eq=False)
+class Followed:
+    """Many readings, one after the other: their bands, which were missed, and at which there was an alarm.
+
+    `read` is false where a reading was NaN; nothing was learnt from it.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> stream = gb.Stream(gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9]), level=0.9)
+    >>> found = stream.follow(gb.Prediction(None, [0.0, 0.0, 0.0]), [1.0, np.nan, 99.0])
+    >>> found.read, found.missed
+    (array([ True, False,  True]), array([False, False,  True]))
+    """
+
+    band: Any
+    read: np.ndarray
+    missed: np.ndarray
+    p: np.ndarray
+    alarm: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.read)
+
+
+class Stream:
+    """A calibration that follows a stream of readings, which may drift. Mutable: every reading changes it.
+
+    `stream.band(x)` is the band of the next reading, at x (1, d) or around a `Prediction` of one row; then
+    `stream.update(y)` takes the reading. A reading that never comes is `stream.skip()`. Many readings whose
+    order is known are followed at once: `stream.follow(x, y)`, with the same result to the last bit.
+
+    The `method` says how the threshold moves, by default `AdaptiveLevel()`, and what is promised: that misses
+    are as frequent as they should be in the long run, whatever the readings. The `alarm` says when scores are
+    no longer what they were. A `snapshot()` restores everything bit for bit, and `gb.save` keeps one. The
+    score is that of the calibration; the threshold of `Local` keeps its shape and only its size moves.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> draw = np.random.default_rng(0).normal
+    >>> stream = gb.Stream(gb.calibrate(np.zeros_like, np.arange(200.0), draw(size=200)), level=0.9)
+    >>> for t in range(2000):
+    ...     band = stream.band([float(t)])
+    ...     outcome = stream.update((1 + t / 500) * draw())  # its noise grows fivefold
+    >>> stream
+    Stream(AdaptiveLevel(), level=0.9, 2000 readings, 0.101 of them missed, 3 alarms)
+    """
+
+    def __init__(
+        self,
+        calibrated: Calibrated,
+        level: Level = 0.95,
+        *,
+        method: StreamMethod | None = None,
+        alarm: Alarm | None = None,
+    ) -> None:
+        self.calibrated, self.level = calibrated, exact(level)
+        self._level = float(self.level)
+        self.method = _a(StreamMethod, AdaptiveLevel() if method is None else method, "method")
+        self.alarm = _a(Alarm, Alarm() if alarm is None else alarm, "alarm")
+        self._score, scores, self._shaped = _calibration_scores(calibrated, level)
+        self._known = hashlib.sha256(scores.tobytes()).hexdigest()
+        self._tracker = self.method.start(scores, self.level)
+        self._watch = self.alarm.start(scores)
+        self._waiting: Prediction | None = None
+        self._lock = threading.Lock()
+        self.steps, self.misses, self.alarms = 0, 0, list[int]()
+
+    def __repr__(self) -> str:
+        share = "" if not self.steps else f", {self.missed:.3g} of them missed"
+        count = f"{len(self.alarms)} alarm{'' if len(self.alarms) == 1 else 's'}"
+        level = f"level={float(self.level):g}"
+        return f"Stream({self.method!r}, {level}, {self.steps} readings{share}, {count})"
+
+    @property
+    def missed(self) -> float:
+        """The share of the readings so far that lay outside their bands; NaN before the first."""
+        return self.misses / self.steps if self.steps else math.nan
+
+    @property
+    def promise(self) -> str:
+        """What is promised of bands and of alarms, in words for a person."""
+        return f"{self.method.promise(self.level)} Alarms: {self.alarm.promise}"
+
+    @property
+    def bound(self) -> float | None:
+        """How far `missed` can be from 1 - level by now, whatever the readings were; None if unknown."""
+        return self.method.bound(self.level, self.steps) if self.steps else None
+
+    @property
+    def threshold(self) -> float:
+        """How large the next score may be; infinite, or -infinite for an empty band, now and then."""
+        return self._tracker.threshold
+
+    def band(self, x: ArrayLike | Prediction) -> Any:
+        """The band of the next reading, at x (1, d) or around a prediction of one row."""
+        prediction = x if isinstance(x, Prediction) else self.calibrated.predict(x)
+        if len(prediction) != 1:
+            raise ValueError(
+                f"`band` is about the next reading, one row, got {len(prediction)} rows. Ask for one and "
+                "give its reading to `update`; readings that are there already go to stream.follow(x, y)."
+            )
+        with self._lock:
+            if self._waiting is not None:
+                raise RuntimeError(
+                    "The band before this one still waits for its reading: stream.update(y). If that "
+                    "reading never came, say so: stream.skip()."
+                )
+            made = self._made(prediction, self._tracker.threshold)
+            self._waiting = prediction
+        return made
+
+    def update(self, y: ArrayLike) -> Outcome:
+        """Take the reading that the last band was for, (1, m), (m,) or a number; see what it was."""
+        with self._lock:
+            if self._waiting is None:
+                raise RuntimeError(
+                    "There is no band that waits for a reading. Ask for it before you know y: "
+                    "stream.band(x), then stream.update(y)."
+                )
+            score = float(self._scores(self._waiting, _reading(y, self._waiting))[0])
+            if math.isnan(score):
+                raise ValueError(
+                    "The reading should be a number, got NaN. A reading that did not come is "
+                    "stream.skip(): nothing is learnt from it, and it counts neither as hit nor as miss."
+                )
+            self._waiting = None
+            return Outcome(*self._take(score))
+
+    def skip(self) -> None:
+        """The reading that the last band was for never came."""
+        with self._lock:
+            if self._waiting is None:
+                raise RuntimeError("There is no band that waits for a reading, so there is none to skip.")
+            self._waiting = None
+
+    def follow(self, x: ArrayLike | Prediction, y: ArrayLike) -> Followed:
+        """Bands of many readings y (n, m) at x (n, d), in this order; each band knows the readings before it.
+
+        Readings that are NaN are skipped.
+        """
+        prediction = x if isinstance(x, Prediction) else self.calibrated.predict(x)
+        y = kind_of(prediction.mean, rows(y, "y"))
+        if tuple(y.shape) != tuple(prediction.mean.shape):
+            raise ValueError(
+                f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, got "
+                f"{tuple(y.shape)}."
+            )
+        scores = self._scores(prediction, y)
+        read = ~np.isnan(scores)
+        thresholds, p = np.empty(len(scores)), np.full(len(scores), np.nan)
+        missed, alarm = np.zeros(len(scores), dtype=bool), np.zeros(len(scores), dtype=bool)
+        with self._lock:
+            if self._waiting is not None:
+                raise RuntimeError(
+                    "A band still waits for its reading: stream.update(y), or stream.skip() if it never came."
+                )
+            for i, score in enumerate(scores.tolist()):
+                thresholds[i] = self._tracker.threshold
+                if score == score:
+                    missed[i], _, p[i], alarm[i] = self._take(score)
+            band = self._made(prediction, thresholds)
+        return Followed(band, read, missed, p, alarm)
+
+    def snapshot(self) -> bytes:
+        """All that was learnt from readings, as bytes: `restore` goes on from there, bit for bit.
+
+        A band that waits for its reading is not in it: ask for it again.
+        """
+        with self._lock:
+            parts = {"method": self._tracker.state(), "alarm": self._watch.state()}
+            arrays = {f"{part}.{name}": np.asarray(v) for part, s in parts.items() for name, v in s.items()}
+            arrays["alarms"] = np.array(self.alarms, dtype=np.int64)
+            counts = {"steps": self.steps, "misses": self.misses}
+        about = json.dumps(self._about() | counts).encode()
+        return save_arrays(arrays | {"about": np.frombuffer(about, dtype=np.uint8)})
+
+    def restore(self, snapshot: bytes) -> None:
+        """Become what the snapshot says; it must be of the same calibration, level, method and alarm."""
+        try:
+            arrays = load_arrays(bytes(snapshot))
+            about = json.loads(arrays.pop("about").tobytes())
+            alarms = [int(step) for step in arrays.pop("alarms")]
+            steps, misses = int(about.pop("steps")), int(about.pop("misses"))
+        except Exception as error:
+            raise ValueError(
+                f"The snapshot cannot be read ({type(error).__name__}). It should be what stream.snapshot() "
+                "returned, all of its bytes."
+            ) from error
+        for name, mine in self._about().items():
+            if about.get(name) != mine:
+                raise ValueError(
+                    f"The snapshot is of another stream: its {name} is {about.get(name)}, here it is {mine}. "
+                    "Make the stream as it was made before, gb.Stream(calibrated, level, method=..., "
+                    "alarm=...)."
+                )
+        with self._lock:
+            self._tracker.restore(_of(arrays, "method"))
+            self._watch.restore(_of(arrays, "alarm"))
+            self.steps, self.misses, self.alarms, self._waiting = steps, misses, alarms, None
+
+    def _about(self) -> dict[str, str]:
+        """What a snapshot has to agree with."""
+        made = {"level": self.level, "method": self.method, "alarm": self.alarm}
+        return {name: repr(value) for name, value in made.items()} | {"calibration": self._known}
+
+    def _take(self, score: float) -> tuple[bool, float, float, bool]:
+        """One score: was it a miss of the band that stood, then the next band, then the alarm."""
+        missed = score > self._tracker.threshold
+        self._tracker.update(score)
+        p, alarm = self._watch.update(score)
+        self.steps += 1
+        self.misses += missed
+        if alarm:
+            self.alarms.append(self.steps)
+        return missed, score, p, alarm
+
+    def _scores(self, prediction: Prediction, y: Array) -> np.ndarray:
+        scores = to_numpy(self._score(prediction, y)).astype(np.float64)
+        return scores / _shape(self.calibrated, prediction, self.level) if self._shaped else scores
+
+    def _made(self, prediction: Prediction, q: float | np.ndarray) -> Any:
+        """The set at thresholds q; where q is -infinite nothing lies in it."""
+        q = q * _shape(self.calibrated, prediction, self.level) if self._shaped else q
+        empty = np.atleast_1d(np.equal(q, -math.inf))
+        if not empty.any():
+            return self._score.band(prediction, q, self._level)
+        with np.errstate(invalid="ignore"):
+            made = self._score.band(prediction, q, self._level)
+        if not isinstance(made, Band):
+            return made
+        xp = namespace(made.mean)
+        nowhere = kind_of(made.mean, empty.reshape(-1, *[1] * (made.mean.ndim - 1)))
+        above, below = (like(made.mean, np.asarray(end)) for end in (np.inf, -np.inf))
+        lower, upper = xp.where(nowhere, above, made.lower), xp.where(nowhere, below, made.upper)
+        return Band.around(prediction, lower, upper, self._level)
+
+
+def _a(kind: type[T], value: Any, name: str) -> T:
+    if not isinstance(value, kind):
+        raise TypeError(f"`{name}` should be an object such as gb.streams.{_EXAMPLES[name]}, got {value!r}.")
+    return value
+
+
+_EXAMPLES = {"method": "AdaptiveLevel()", "alarm": "Alarm()"}
+
+
+def _calibration_scores(calibrated: Calibrated, level: Level) -> tuple[Score, np.ndarray, bool]:
+    """The score, those of the calibration points in their order, and whether the band has a shape."""
+    if not isinstance(calibrated, Calibrated):
+        raise TypeError(
+            f"`calibrated` should be what `gb.calibrate` returned, got {type(calibrated).__name__}."
+        )
+    score, known = getattr(calibrated, "score", None), calibrated.prediction
+    if not isinstance(score, Score) or known is None or calibrated.y is None:
+        raise TypeError(
+            f"A stream follows scores, and {calibrated.name} has none to follow. Calibrate with a score: "
+            "gb.calibrate(model, x, y)."
+        )
+    if calibrated.needs_groups:
+        raise ValueError(
+            "A stream is one sensor's, or one group's. Calibrate without groups, and make a stream for each."
+        )
+    scores = to_numpy(score(known, calibrated.y)).astype(np.float64)
+    if scores.ndim != 1:
+        raise ValueError(
+            "A stream follows one score per reading, and this calibration has several, one for each output "
+            "or end. Use joint=True and symmetric=True, or a stream for each output."
+        )
+    shape = _shape(calibrated, known, level)
+    return score, scores / shape, np.ndim(shape) > 0
+
+
+def _shape(calibrated: Calibrated, prediction: Prediction, level: Level) -> np.ndarray | float:
+    """How wide the calibration's own threshold is from place to place: 1 where it is one number."""
+    with infinite_unsaid():
+        q = calibrated.threshold(prediction, level)  # type: ignore[attr-defined]
+    if np.ndim(q) == 0:
+        return 1.0
+    q = np.asarray(q, dtype=np.float64)
+    if not (np.isfinite(q) & (q > 0)).all():
+        raise ValueError(
+            "A stream keeps the shape of a band, and here its threshold is infinite or not positive at some "
+            "places. Calibrate with Split() or Local()."
+        )
+    return q
+
+
+def _reading(y: ArrayLike, prediction: Prediction) -> Array:
+    """A reading as (1, m), from a number, (m,) or (1, m)."""
+    mean = prediction.mean
+    y = kind_of(mean, floats(y, "y"))
+    whole = tuple(mean.shape)
+    if tuple(y.shape) not in (whole, whole[1:], *([()] if math.prod(whole) == 1 else [])):
+        raise ValueError(
+            f"A reading should have the shape of its band, {whole}, got {tuple(y.shape)}: one reading at a "
+            "time, all of its outputs. Many at once go to stream.follow(x, y)."
+        )
+    return y.reshape(whole)
+
+
+def _of(arrays: Mapping[str, np.ndarray], part: str) -> dict[str, Any]:
+    """The entries of one part, by their own names; arrays of no dimension are numbers."""
+    return {
+        name.partition(".")[2]: values if values.ndim else values.item()
+        for name, values in arrays.items()
+        if name.startswith(f"{part}.")
+    }
+
+
+def _parts(stream: Stream) -> dict[str, Any]:
+    words = ("calibrated", "level", "method", "alarm")
+    known = {name: getattr(stream, name) for name in words}
+    return known | {"snapshot": np.frombuffer(stream.snapshot(), dtype=np.uint8).copy()}
+
+
+def _restored(parts: dict[str, Any]) -> Stream:
+    stream = Stream(parts["calibrated"], parts["level"], method=parts["method"], alarm=parts["alarm"])
+    stream.restore(parts["snapshot"].tobytes())
+    return stream
+
+
+kept(parts=_parts, made=_restored)(Stream)
