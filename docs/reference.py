@@ -21,12 +21,16 @@ SECTIONS = {
         Calibrated points_needed raw_band InfiniteBandWarning
     """,
     "Scores and calibrators": """
-        Scaled Absolute Total CQR Simultaneous
+        Scaled Absolute Total CQR
+        Simultaneous Share Norm Quantity
         Split Grouped Clustered Weighted density_ratio RandomlyLocalized
         Local LogScale PinballNetwork OverfittedWarning
         conformal.Truth GaussianNoise LaplaceNoise UniformNoise BoundedNoise conformal.NoiseLaw
     """,
-    "Values": "Observations Prediction QuantilePrediction Predictor Band NormBand LEVELS",
+    "Values": """
+        Observations Fields Prediction QuantilePrediction Predictor Band NormBand ShareBand LEVELS
+        grids.FieldGrid
+    """,
     "Predictors": """
         predictors.MeanOnly predictors.Given Quantiles predictors.Distance predictors.LatentDistance
         predictors.Dropout predictors.Ensemble predictors.LastLayerLaplace predictors.Laplace

@@ -39,6 +39,9 @@ HEAT = gb.Family(gb.problems.Heat1D, diffusivity=(0.1, 0.2))
 SOLVED, HEATED = HEAT.exact(), gb.problems.Heat1D(diffusivity=0.15).observe(12, noise=0.05)
 
 
+FIELDS = gb.Fields(np.ones((9, 5)), dims="x", coordinates={"x": np.linspace(0, 1, 5)})
+
+
 def folder() -> Path:
     return Path(tempfile.mkdtemp())
 
@@ -71,6 +74,14 @@ CALLS: dict[str, Callable[[], Any]] = {
     "Simultaneous": lambda: gb.calibrate_arrays(
         np.zeros((9, 5, 1)), np.ones((9, 5, 1)), score=gb.Simultaneous.fitted(np.ones((3, 5, 1)))
     ),
+    "Share": lambda: [
+        gb.calibrate_arrays(np.zeros((9, 5, 1)), FIELDS, score=score).band(
+            gb.Prediction(None, FIELDS[:2]), 0.9
+        )
+        for score in (gb.Share(0.1), gb.Norm("L2"), gb.Norm("H1"), gb.Quantity(lambda u: u.max(axis=(1, 2))))
+    ],
+    "Fields": lambda: (repr(FIELDS), FIELDS.grid.cells, FIELDS[:3]),
+    "ShareBand": lambda: gb.ShareBand(X, X, X - 1, X + 1, 0.9, gamma=0.1).share(X),
     "RandomlyLocalized": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.RandomlyLocalized(1.0))(X, 0.8),
     "Weighted": lambda: gb.calibrate(
         GIVEN, X, Y, calibrator=gb.Weighted(gb.density_ratio(X + 0.1, X, method="kernel"))
@@ -156,9 +167,11 @@ VALUES = {
     "Initial",
     "Mesh",
     "Neumann",
+    "Norm",
     "Periodic",
     "PointValue",
     "Problem",
+    "Quantity",
     "Rectangle",
     "Robin",
     "Segment",

@@ -27,6 +27,7 @@ __all__ = [
     "Evaluation",
     "Family",
     "FieldBand",
+    "Fields",
     "Findings",
     "Fitted",
     "GaussianNoise",
@@ -39,6 +40,7 @@ __all__ = [
     "LogScale",
     "Mesh",
     "Neumann",
+    "Norm",
     "NormBand",
     "Observations",
     "OverfittedWarning",
@@ -52,12 +54,15 @@ __all__ = [
     "Problem",
     "QuantilePrediction",
     "Quantiles",
+    "Quantity",
     "RandomlyLocalized",
     "Recipe",
     "Rectangle",
     "Robin",
     "Scaled",
     "Segment",
+    "Share",
+    "ShareBand",
     "Simultaneous",
     "SolvedFamily",
     "Sphere",
@@ -116,14 +121,15 @@ _HOME = {
     "guardband.choosing": "choose",
     "guardband.conformal": """
         CQR LEVELS Absolute BoundedNoise Calibrated Clustered GaussianNoise Grouped InfiniteBandWarning
-        LaplaceNoise Local LogScale OverfittedWarning PinballNetwork QuantilePrediction RandomlyLocalized
-        Scaled Simultaneous Split Total UniformNoise Weighted calibrate_arrays density_ratio points_needed
-        raw_band
+        LaplaceNoise Local LogScale Norm OverfittedWarning PinballNetwork QuantilePrediction Quantity
+        RandomlyLocalized Scaled Share ShareBand Simultaneous Split Total UniformNoise Weighted
+        calibrate_arrays density_ratio points_needed raw_band
     """,
     "guardband.evaluation": "Evaluation evaluate",
     "guardband.export": "export_onnx",
     "guardband.fields": "FieldBand band_over write_mesh",
     "guardband.geometry": "Box Disk Mesh PointCloud Polygon Rectangle Segment Sphere Time",
+    "guardband.grids": "Fields",
     "guardband.inverse": "ConfidenceRegion Estimates Family SolvedFamily coefficients next_points",
     "guardband.kept": "kept",
     "guardband.partition": "partition",
@@ -175,11 +181,15 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         LaplaceNoise,
         Local,
         LogScale,
+        Norm,
         OverfittedWarning,
         PinballNetwork,
         QuantilePrediction,
+        Quantity,
         RandomlyLocalized,
         Scaled,
+        Share,
+        ShareBand,
         Simultaneous,
         Split,
         Total,
@@ -204,6 +214,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         Sphere,
         Time,
     )
+    from guardband.grids import Fields
     from guardband.inverse import (
         ConfidenceRegion,
         Estimates,

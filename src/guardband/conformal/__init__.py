@@ -20,10 +20,10 @@ from guardband.conformal.rank import (
 )
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
 from guardband.conformal.shards import calibrate_shards, order_statistics
-from guardband.conformal.simultaneous import Simultaneous
 from guardband.conformal.split import Split
 from guardband.conformal.truth import Truth
 from guardband.conformal.weighted import Weighted, density_ratio
+from guardband.conformal.whole import Norm, Quantity, Share, ShareBand, Simultaneous
 
 __all__ = [
     "CQR",
@@ -43,13 +43,17 @@ __all__ = [
     "Local",
     "LogScale",
     "NoiseLaw",
+    "Norm",
     "OverfittedWarning",
     "PinballNetwork",
     "QuantilePrediction",
+    "Quantity",
     "RandomlyLocalized",
     "Scaled",
     "Score",
     "ScoreCalibrated",
+    "Share",
+    "ShareBand",
     "Simultaneous",
     "Size",
     "Split",
