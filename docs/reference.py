@@ -37,6 +37,12 @@ SECTIONS = {
         predictors.MeanFieldVI predictors.HMC predictors.Draws predictors.Outputs
         predictors.PredictionFunction
     """,
+    "Surrogates": """
+        Rollout surrogates.horizon surrogates.Horizon
+        surrogates.adapted surrogates.Adapted surrogates.cross_fitted
+        surrogates.ConstantScale surrogates.SizeScale surrogates.SmoothedScale surrogates.NetworkScale
+        datasets.burgers datasets.darcy datasets.navier_stokes datasets.kuramoto_sivashinsky datasets.Dataset
+    """,
     "Shapes": """
         Segment Rectangle Box Disk Sphere Polygon Mesh PointCloud Time
         geometry.Domain geometry.Boundary geometry.Piece geometry.edge geometry.Combination geometry.TimeSpan

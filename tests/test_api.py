@@ -26,6 +26,8 @@ WHOLE = (
     "plot",
     "metrics",
     "inverse",
+    "datasets",
+    "surrogates",
 )
 """Modules of which every public name is in the reference."""
 

@@ -59,6 +59,7 @@ __all__ = [
     "Recipe",
     "Rectangle",
     "Robin",
+    "Rollout",
     "Scaled",
     "Segment",
     "Share",
@@ -84,6 +85,7 @@ __all__ = [
     "choose",
     "coefficients",
     "conformal",
+    "datasets",
     "density_ratio",
     "evaluate",
     "export_onnx",
@@ -106,6 +108,7 @@ __all__ = [
     "report",
     "save",
     "studies",
+    "surrogates",
     "testing",
     "verdict",
     "write_mesh",
@@ -113,8 +116,8 @@ __all__ = [
 
 _HOME = {
     "guardband": """
-        adapters campaign conformal evaluation geometry inverse metrics paper pinn plot predictors problems
-        store studies tables testing
+        adapters campaign conformal datasets evaluation geometry inverse metrics paper pinn plot predictors
+        problems store studies surrogates tables testing
     """,
     "guardband.calibration": "calibrate",
     "guardband.checks": "Findings check",
@@ -142,6 +145,7 @@ _HOME = {
     "guardband.problems": "Dirichlet Initial Neumann Periodic PointValue Problem Robin Unknown",
     "guardband.report": "report",
     "guardband.store": "ArtifactError load save",
+    "guardband.surrogates": "Rollout",
     "guardband.values": "Band NormBand Observations Prediction Predictor",
 }
 """The modules, and what is imported from each when it is first used."""
@@ -151,6 +155,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         adapters,
         campaign,
         conformal,
+        datasets,
         geometry,
         inverse,
         metrics,
@@ -160,6 +165,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         predictors,
         problems,
         studies,
+        surrogates,
         testing,
     )
     from guardband import evaluation as evaluation
@@ -250,6 +256,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
     )
     from guardband.report import report
     from guardband.store import ArtifactError, load, save
+    from guardband.surrogates import Rollout
     from guardband.values import Band, NormBand, Observations, Prediction, Predictor
 else:
     __getattr__, __dir__ = _names(__name__, _HOME)

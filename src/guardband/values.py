@@ -268,6 +268,10 @@ class Predictor(ABC):
         """A sentence for the promise, where a band around it is not about all that the model answers."""
         return ""
 
+    def remarks(self, calibrated: Any, prediction: Prediction, level: Any) -> list[str]:
+        """Sentences that belong beside the coverage of a calibrated band around it; most have none."""
+        return []
+
     @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called, where what it holds knows: a fitted PINN, or its network."""

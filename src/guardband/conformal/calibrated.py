@@ -157,6 +157,10 @@ class Calibrated(ABC):
         """The rival: constant width, calibrated on the same points with the same promise; None if unknown."""
         return None
 
+    def around(self, prediction: Prediction) -> Calibrated | None:
+        """A rival: the same targets around other predictions, with the same promise; None if unknown."""
+        return None
+
     def before(self, prediction: Prediction, level: Level) -> Band | None:
         """The band that the predictor's own scale would promise without calibration; None if it has none."""
         return None
@@ -237,8 +241,9 @@ class ScoreCalibrated(Calibrated):
     def remarks(
         self, prediction: Prediction, y: Array, level: Level, groups: np.ndarray | None = None
     ) -> list[str]:
-        """What the score has to say of these targets."""
-        return self.score.remarks(prediction, y, self.threshold(prediction, level, groups))
+        """What score and predictor have to say of these targets."""
+        said = [] if self.predictor is None else self.predictor.remarks(self, prediction, level)
+        return [*self.score.remarks(prediction, y, self.threshold(prediction, level, groups)), *said]
 
     @cached_property
     def field_names(self) -> Names | None:  # type: ignore[override]
@@ -364,15 +369,17 @@ class ScoreCalibrated(Calibrated):
 
     def constant_width(self) -> Calibrated | None:
         """Constant width, calibrated on the same points with the same promise."""
+        return self.around(Prediction(self.prediction.x, self.prediction.mean))
+
+    def around(self, prediction: Prediction) -> Calibrated | None:
+        """The plain score, calibrated on the same targets around other predictions of them."""
         if len(self.y) == 0:
             return None
-        bare = Prediction(self.prediction.x, self.prediction.mean)
-        score = self.score.plain.learn(self.used.get("training"), bare)
         return on_scores(
             None,
-            bare,
+            prediction,
             self.y,
-            score=score,
+            score=self.score.plain.learn(self.used.get("training"), prediction),
             calibrator=self.learned.plain,
             groups=self.groups,
             confidence=self.confidence,
