@@ -23,7 +23,8 @@ SECTIONS = {
         Calibrated points_needed raw_band InfiniteBandWarning
     """,
     "Scores and calibrators": """
-        Scaled Absolute Total CQR Simultaneous
+        Scaled Absolute Total CQR
+        Simultaneous Share Norm Quantity
         Split Grouped Clustered Weighted density_ratio RandomlyLocalized Conditional
         RiskControl conformal.ShareOutside
         Local LogScale PinballNetwork OverfittedWarning
@@ -34,12 +35,21 @@ SECTIONS = {
         streams.AdaptiveLevel streams.DecayingSteps streams.ConformalPID streams.RollingWindow streams.Alarm
         streams.StreamMethod streams.Tracker
     """,
-    "Values": "Observations Prediction QuantilePrediction Predictor Band NormBand LEVELS",
+    "Values": """
+        Observations Fields Prediction QuantilePrediction Predictor Band NormBand ShareBand LEVELS
+        grids.FieldGrid
+    """,
     "Predictors": """
         predictors.MeanOnly predictors.Given Quantiles predictors.Distance predictors.LatentDistance
         predictors.Dropout predictors.Ensemble predictors.LastLayerLaplace predictors.Laplace
         predictors.MeanFieldVI predictors.HMC predictors.Draws predictors.Outputs
         predictors.PredictionFunction
+    """,
+    "Surrogates": """
+        Rollout surrogates.horizon surrogates.Horizon
+        surrogates.adapted surrogates.Adapted surrogates.cross_fitted
+        surrogates.ConstantScale surrogates.SizeScale surrogates.SmoothedScale surrogates.NetworkScale
+        datasets.burgers datasets.darcy datasets.navier_stokes datasets.kuramoto_sivashinsky datasets.Dataset
     """,
     "Shapes": """
         Segment Rectangle Box Disk Sphere Polygon Mesh PointCloud Time

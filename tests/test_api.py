@@ -27,6 +27,8 @@ WHOLE = (
     "metrics",
     "inverse",
     "streams",
+    "datasets",
+    "surrogates",
 )
 """Modules of which every public name is in the reference."""
 

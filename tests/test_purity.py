@@ -40,6 +40,10 @@ HEAT = gb.Family(gb.problems.Heat1D, diffusivity=(0.1, 0.2))
 SOLVED, HEATED = HEAT.exact(), gb.problems.Heat1D(diffusivity=0.15).observe(12, noise=0.05)
 
 
+NET_1D = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Dropout(0.5)).train()
+FIELDS = gb.Fields(np.ones((9, 5)), dims="x", coordinates={"x": np.linspace(0, 1, 5)})
+
+
 def folder() -> Path:
     return Path(tempfile.mkdtemp())
 
@@ -71,6 +75,21 @@ CALLS: dict[str, Callable[[], Any]] = {
     "check": lambda: str(gb.check(CALIBRATED, X + 0.1)),
     "Simultaneous": lambda: gb.calibrate_arrays(
         np.zeros((9, 5, 1)), np.ones((9, 5, 1)), score=gb.Simultaneous.fitted(np.ones((3, 5, 1)))
+    ),
+    "Share": lambda: [
+        gb.calibrate_arrays(np.zeros((9, 5, 1)), FIELDS, score=score).band(
+            gb.Prediction(None, FIELDS[:2]), 0.9
+        )
+        for score in (gb.Share(0.1), gb.Norm("L2"), gb.Norm("H1"), gb.Quantity(lambda u: u.max(axis=(1, 2))))
+    ],
+    "Fields": lambda: (repr(FIELDS), FIELDS.grid.cells, FIELDS[:3]),
+    "ShareBand": lambda: gb.ShareBand(X, X, X - 1, X + 1, 0.9, gamma=0.1).share(X),
+    "Rollout": lambda: gb.Rollout(NET_1D, steps=2).shaped(FIELDS, np.ones((9, 2, 5, 1)))(FIELDS.values),
+    "datasets": lambda: [
+        make(2, nodes=16, folder=None, progress=False) for make in (gb.datasets.burgers, gb.datasets.darcy)
+    ],
+    "surrogates": lambda: gb.surrogates.adapted(gb.predictors.MeanOnly(NET_1D), FIELDS, FIELDS, steps=2)(
+        FIELDS.values
     ),
     "RandomlyLocalized": lambda: gb.calibrate(GIVEN, X, Y, calibrator=gb.RandomlyLocalized(1.0))(X, 0.8),
     "Weighted": lambda: gb.calibrate(
@@ -163,9 +182,11 @@ VALUES = {
     "Initial",
     "Mesh",
     "Neumann",
+    "Norm",
     "Periodic",
     "PointValue",
     "Problem",
+    "Quantity",
     "Rectangle",
     "Robin",
     "Segment",

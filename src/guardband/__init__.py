@@ -28,6 +28,7 @@ __all__ = [
     "Evaluation",
     "Family",
     "FieldBand",
+    "Fields",
     "Findings",
     "Fitted",
     "GaussianNoise",
@@ -40,6 +41,7 @@ __all__ = [
     "LogScale",
     "Mesh",
     "Neumann",
+    "Norm",
     "NormBand",
     "Observations",
     "OverfittedWarning",
@@ -53,13 +55,17 @@ __all__ = [
     "Problem",
     "QuantilePrediction",
     "Quantiles",
+    "Quantity",
     "RandomlyLocalized",
     "Recipe",
     "Rectangle",
     "RiskControl",
     "Robin",
+    "Rollout",
     "Scaled",
     "Segment",
+    "Share",
+    "ShareBand",
     "Simultaneous",
     "SolvedFamily",
     "Sphere",
@@ -84,6 +90,7 @@ __all__ = [
     "choose",
     "coefficients",
     "conformal",
+    "datasets",
     "density_ratio",
     "evaluate",
     "export_onnx",
@@ -107,6 +114,7 @@ __all__ = [
     "save",
     "streams",
     "studies",
+    "surrogates",
     "testing",
     "verdict",
     "write_mesh",
@@ -114,23 +122,24 @@ __all__ = [
 
 _HOME = {
     "guardband": """
-        adapters campaign conformal evaluation geometry inverse metrics paper pinn plot predictors problems
-        store streams studies tables testing
+        adapters campaign conformal datasets evaluation geometry inverse metrics paper pinn plot predictors
+        problems store streams studies surrogates tables testing
     """,
     "guardband.calibration": "calibrate",
     "guardband.checks": "Findings check",
     "guardband.choosing": "choose",
     "guardband.conformal": """
         CQR LEVELS Absolute BoundedNoise Calibrated Clustered Conditional GaussianNoise Grouped
-        InfiniteBandWarning LaplaceNoise Local LogScale OverfittedWarning PinballNetwork QuantilePrediction
-        RandomlyLocalized RiskControl Scaled Simultaneous Split Total UniformNoise Weighted calibrate_arrays
-        density_ratio points_needed raw_band
+        InfiniteBandWarning LaplaceNoise Local LogScale Norm OverfittedWarning PinballNetwork
+        QuantilePrediction Quantity RandomlyLocalized RiskControl Scaled Share ShareBand Simultaneous Split
+        Total UniformNoise Weighted calibrate_arrays density_ratio points_needed raw_band
     """,
     "guardband.crossing": "calibrate_cross",
     "guardband.evaluation": "Evaluation evaluate",
     "guardband.export": "export_onnx",
     "guardband.fields": "FieldBand band_over write_mesh",
     "guardband.geometry": "Box Disk Mesh PointCloud Polygon Rectangle Segment Sphere Time",
+    "guardband.grids": "Fields",
     "guardband.inverse": "ConfidenceRegion Estimates Family SolvedFamily coefficients next_points",
     "guardband.kept": "kept",
     "guardband.partition": "partition",
@@ -145,6 +154,7 @@ _HOME = {
     "guardband.report": "report",
     "guardband.store": "ArtifactError load save",
     "guardband.streams": "Stream",
+    "guardband.surrogates": "Rollout",
     "guardband.values": "Band NormBand Observations Prediction Predictor",
 }
 """The modules, and what is imported from each when it is first used."""
@@ -154,6 +164,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         adapters,
         campaign,
         conformal,
+        datasets,
         geometry,
         inverse,
         metrics,
@@ -164,6 +175,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         problems,
         streams,
         studies,
+        surrogates,
         testing,
     )
     from guardband import evaluation as evaluation
@@ -186,12 +198,16 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         LaplaceNoise,
         Local,
         LogScale,
+        Norm,
         OverfittedWarning,
         PinballNetwork,
         QuantilePrediction,
+        Quantity,
         RandomlyLocalized,
         RiskControl,
         Scaled,
+        Share,
+        ShareBand,
         Simultaneous,
         Split,
         Total,
@@ -217,6 +233,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         Sphere,
         Time,
     )
+    from guardband.grids import Fields
     from guardband.inverse import (
         ConfidenceRegion,
         Estimates,
@@ -254,6 +271,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
     from guardband.report import report
     from guardband.store import ArtifactError, load, save
     from guardband.streams import Stream
+    from guardband.surrogates import Rollout
     from guardband.values import Band, NormBand, Observations, Prediction, Predictor
 else:
     __getattr__, __dir__ = _names(__name__, _HOME)

@@ -19,6 +19,7 @@ from guardband.conformal.noise import NoiseLaw
 from guardband.conformal.rank import Level
 from guardband.conformal.truth import truth_of
 from guardband.frames import Columns, in_order, is_frame, take
+from guardband.grids import Fields, named
 from guardband.leaks import refuse_leaks
 from guardband.models import evaluating
 from guardband.predictors import MeanOnly, Outputs, PredictionFunction
@@ -74,6 +75,9 @@ def calibrate(
     for a level fixed beforehand, instead of on average over them. `outputs` are those that y_cal holds, by
     name or number, where not all outputs of the model were measured: the band is about these alone.
 
+    Whole fields are one row each: y_cal (N, points, m), or a `gb.Fields`, or an xarray `DataArray`, which
+    name their axes; with a score of whole fields, such as `Simultaneous()`, the promise is about all of one.
+
     With `target="truth"` the band is about the noise-free truth, and needs the law of the noise, such as
     `noise=gb.GaussianNoise(0.05)`, and a confidence; `gb.conformal.Truth` says what it assumes.
 
@@ -96,6 +100,8 @@ def calibrate(
             "`noise` is for a band about the truth: target='truth'. For one about measurements around a "
             "scale that knows only the model, use score=gb.Total(noise=...)."
         )
+    y_cal, grid = named(y_cal)
+    x_cal = x_cal.values if isinstance(x_cal, Fields) else x_cal
     columns = Columns.of(x_cal) if is_frame(x_cal) else None
     # What was calibrated on stays, whatever becomes of the caller's arrays.
     x = x_cal if columns is not None else copy(finite(rows(x_cal, "x_cal"), "x_cal"))
@@ -127,6 +133,7 @@ def calibrate(
         groups=groups,
         confidence=confidence,
         columns=columns,
+        grid=grid,
     )
     caution = made.score.caution(prediction, y)
     if caution is not None:

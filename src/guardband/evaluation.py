@@ -17,6 +17,7 @@ from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.laws import LEVELS, CoverageLaw, central_range, tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
+from guardband.grids import values_on
 from guardband.labels import output_words, printed
 from guardband.leaks import Copies, find_copies
 from guardband.metrics.bands import (
@@ -81,7 +82,8 @@ class Evaluation:
     is no law, nothing to be seen, or rows that were used before; `verdict` says it in words. `laws` are those
     of scores without `ties`; with ties, a valid band may cover more. `empty` counts points where nothing lies
     in the band. `by_range` is coverage by ranges of each input, of the width and of the distance to training
-    data; where it differs by more than chance allows, it is printed.
+    data; where it differs by more than chance allows, it is printed. `remarks` are sentences that belong
+    beside the coverage of whole fields.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -105,6 +107,7 @@ class Evaluation:
     outputs: tuple[str, ...] = field(default=(), repr=False)
     empty: int = field(default=0, repr=False)
     by_range: Ranges = field(default=Ranges(), repr=False)
+    remarks: tuple[str, ...] = field(default=(), repr=False)
 
     @property
     def coverage(self) -> float:
@@ -149,6 +152,7 @@ class Evaluation:
             *(["This band is the one of constant width."] if self.of_constant_width else []),
             *([str(self.by_range)] if self.by_range.alarms else []),
             *([f"The band is empty at {self.empty} points, which it misses."] if self.empty else []),
+            *self.remarks,
             f"Relative L2 error of the mean against these targets: {self.relative_l2:.4g}",
         ]
         if self.acd_floor is not None:
@@ -220,7 +224,7 @@ def evaluate(
             "shards leave none. Use `gb.metrics.coverage` and `gb.metrics.sharpness` of the band."
         )
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
-    y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
+    y = kind_of(prediction.mean, finite(rows(values_on(y, calibrated.grid), "y"), "y"))
     if len(y) == 0:
         raise ValueError("`y` should hold at least one test point, got none.")
     groups = None if groups is None else labels(groups, len(y))
@@ -231,7 +235,8 @@ def evaluate(
         # Infinite bands are part of the result here: sharpness and the verdict say so.
         warnings.simplefilter("ignore", InfiniteBandWarning)
         contenders = list(_contenders(calibrated, prediction, y, level, levels, groups))
-        table = [row for one in contenders for row in one.rows(y, {"": None, **chosen}, levels)]
+        target_y = calibrated.derived(y)
+        table = [row for one in contenders for row in one.rows(target_y, {"": None, **chosen}, levels)]
         mine = [row for row in table if not row.region and row.name.startswith(THIS)]
         laws = None
         if target == calibrated.about == "measurement":
@@ -246,6 +251,7 @@ def evaluate(
             verdict = " ".join(doubts if consistent else [verdict, *doubts])
             consistent = None if consistent else consistent
         ties = laws is not None and bool((_excess(calibrated, levels, groups) > 0).any())
+        remarks = calibrated.remarks(prediction, y, level, groups if calibrated.needs_groups else None)
     return Evaluation(
         level=float(exact(level)),
         n_cal=calibrated.n,
@@ -260,6 +266,7 @@ def evaluate(
         outputs=output_words(calibrated.field_names),
         by_range=_by_range(calibrated, prediction, contenders[0]),
         empty=int(band.empty.sum()) if isinstance(band := contenders[0].band, Band) else 0,
+        remarks=(*remarks, *_by_size(prediction, contenders[0])),
     )
 
 
@@ -311,7 +318,7 @@ class _Contender:
             coverage=mean_over(self.inside, chosen),
             sharpness=float(wide.mean()) if wide.size else math.nan,
             interval_score=interval_score(self.band, y, region=chosen)
-            if isinstance(self.band, Band)
+            if isinstance(self.band, Band) and self.band.boxed
             else math.nan,
             widths=tuple(each.mean(axis=0).tolist()) if each.size else (math.nan,) * each.shape[1],
             coverages=tuple(curves.mean(axis=1).tolist()) if len(inside) else (math.nan,) * len(levels),
@@ -334,7 +341,7 @@ def _contenders(
     rival = calibrated.constant_width()
     bare = Prediction(prediction.x, prediction.mean)
     flat = None if rival is None else shown(rival, bare, level, groups)
-    alike = isinstance(mine, Band) and isinstance(flat, Band) and _alike(mine, flat)
+    alike = mine is not None and type(mine) is type(flat) and _alike(mine, flat)
     name = f"{THIS}, a ball by its diameter" if isinstance(mine, NormBand) else THIS
     words = output_words(calibrated.field_names)
     yield _Contender(name, mine, inside[0], inside[1:], alike=alike, words=words)
@@ -369,6 +376,18 @@ def _by_range(calibrated: Calibrated, prediction: Prediction, mine: _Contender) 
     return by_range(inside, features, at)
 
 
+def _by_size(prediction: Prediction, mine: _Contender) -> Iterable[str]:
+    """Coverage of whole fields by quarters of the size of their inputs: adaptive is not conditional."""
+    if prediction.mean.ndim < 3 or prediction.x is None or len(prediction) < 8 or mine.inside.ndim > 1:
+        return
+    x = to_numpy(prediction.x).astype(float).reshape(len(prediction), -1)
+    size = np.sqrt(np.mean(x**2, axis=1))
+    quarters = np.array_split(np.argsort(size, kind="stable"), 4)
+    if np.ptp(size) > 0:
+        each = ", ".join(f"{mine.inside[rows].mean():.3f}" for rows in quarters)
+        yield f"Coverage by quarters of the size of the input, smallest first: {each}"
+
+
 def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:
     return [band.lower for band in bands], [band.upper for band in bands]
 
@@ -385,17 +404,16 @@ def shown(
 
 def _constant(band: Band | NormBand | None) -> bool:
     """Whether a band is equally wide everywhere, but for rounding."""
-    assert isinstance(band, Band)
+    assert band is not None
     width, mean = (to_numpy(part).astype(float) for part in (band.width, band.mean))
     slack = 1e-6 * width[:1] + 32 * np.finfo(to_numpy(band.mean).dtype).eps * abs(mean).max()
     with np.errstate(invalid="ignore"):
         return bool(((width == width[:1]) | (abs(width - width[:1]) <= slack)).all())
 
 
-def _alike(a: Band, b: Band) -> bool:
-    return all(
-        np.array_equal(to_numpy(getattr(a, end)), to_numpy(getattr(b, end))) for end in ("lower", "upper")
-    )
+def _alike(a: Band | NormBand, b: Any) -> bool:
+    ends = ("lower", "upper") if isinstance(a, Band) else ("radius",)
+    return all(np.array_equal(to_numpy(getattr(a, end)), to_numpy(getattr(b, end))) for end in ends)
 
 
 def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[str, Copies]]:

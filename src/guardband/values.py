@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -13,6 +13,7 @@ import numpy as np
 
 from guardband.arrays import Array, finite, flat, kind_of, like, namespace, rows, to_numpy
 from guardband.frames import Columns, is_frame, only_numbers
+from guardband.grids import FieldGrid
 from guardband.kept import kept
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ class Prediction:
     The scale is in the units of the mean and says where the error is likely to be large; it need
     not be right, calibration takes care of its size. `scale=None` is a predictor that has none.
     `x=None` is for arrays that came without their points; methods that look at x will ask for it.
-    A batch of N whole fields is (N, points, m) throughout: one row is one field.
+    A batch of N whole fields is (N, points, m) throughout, or (N, *grid, m) where `gb.Fields` names the axes:
+    one row is one field.
 
     >>> import guardband as gb
     >>> gb.Prediction(None, [1.0, 2.0], [0.1, 0.2]).mean.shape
@@ -266,6 +268,10 @@ class Predictor(ABC):
         """A sentence for the promise, where a band around it is not about all that the model answers."""
         return ""
 
+    def remarks(self, calibrated: Any, prediction: Prediction, level: Any) -> list[str]:
+        """Sentences that belong beside the coverage of a calibrated band around it; most have none."""
+        return []
+
     @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called, where what it holds knows: a fitted PINN, or its network."""
@@ -299,7 +305,7 @@ class Band:
     """The answer: at each x (n, d) the interval [lower, upper] (n, m) around the mean, at a level.
 
     Both ends belong to the band. With several outputs the band is joint: a row counts as covered
-    when all its outputs lie inside.
+    when all its outputs lie inside. Around whole fields on a `grid` the ends are (N, *grid, m).
 
     >>> import guardband as gb
     >>> band = gb.Band(None, [0.0, 1.0], [-1.0, 0.5], [1.0, 1.5], level=0.9)
@@ -313,6 +319,9 @@ class Band:
     upper: Array
     level: float
     names: Names | None = None
+    grid: FieldGrid | None = None
+    boxed: ClassVar[bool] = True
+    """Whether what lies in the band lies between its ends everywhere."""
 
     def __post_init__(self) -> None:
         mean = rows(self.mean, "mean")
@@ -365,7 +374,24 @@ class Band:
         """The same band in numpy arrays."""
         x = None if self.x is None else to_numpy(self.x)
         ends = (to_numpy(self.mean), to_numpy(self.lower), to_numpy(self.upper))
-        return Band(x, *ends, self.level, self.names)
+        return replace(self, x=x, **dict(zip(("mean", "lower", "upper"), ends, strict=True)))
+
+    def one(self, row: int) -> Band:
+        """One of several whole fields, as a band over its nodes (points, d), to be drawn or tabulated.
+
+        >>> import numpy as np
+        >>> import guardband as gb
+        >>> u = gb.Fields(np.ones((9, 5)), dims="x", coordinates={"x": np.linspace(0, 1, 5)})
+        >>> band = gb.calibrate_arrays(0 * u.values, u, score=gb.Simultaneous())
+        >>> band.band(gb.Prediction(None, np.zeros((2, 5, 1))), level=0.9).one(0).x.ravel()
+        array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+        """
+        if self.mean.ndim < 3:
+            raise ValueError("This band has a row per point, so it can be drawn as it is.")
+        m = self.mean.shape[-1]
+        mean, low, high = (to_numpy(part)[row].reshape(-1, m) for part in (self.mean, self.lower, self.upper))
+        grid = self.grid or FieldGrid(("node",), (len(mean),))
+        return Band(grid.nodes, mean, low, high, self.level, Names(grid.dims, output_names(m), grid.space))
 
     def to_pandas(self) -> pandas.DataFrame:
         """One row per point: columns x0, x1, ..., mean, lower, upper (mean0, ... if there are several).
@@ -381,9 +407,9 @@ class Band:
         import xarray
 
         band = self.numpy()
-        dims = ("point", "node", "output")[:: 1 if band.mean.ndim == 3 else 2]
+        dims, places = _axes_of(band.mean, self.grid)
         ends = {name: (dims, getattr(band, name)) for name in ("mean", "lower", "upper")}
-        coords: dict[str, Any] = {name: ("point", values) for name, values in band._coordinates()}
+        coords: dict[str, Any] = {name: ("point", values) for name, values in band._coordinates()} | places
         if self.names is not None and len(self.names.outputs) > 1:
             coords["output"] = list(self.names.outputs)
         return xarray.Dataset(ends, coords=coords, attrs={"level": self.level})
@@ -426,6 +452,7 @@ class NormBand:
     radius: Array
     norm: Callable[[Array], Array]
     level: float
+    grid: FieldGrid | None = None
 
     def __post_init__(self) -> None:
         mean = rows(self.mean, "mean")
@@ -458,9 +485,21 @@ class NormBand:
         """A dataset over `point` with the mean and the radius, and the level."""
         import xarray
 
-        dims = ("point", "node", "output")[:: 1 if self.mean.ndim == 3 else 2]
-        parts = {"mean": (dims, to_numpy(self.mean)), "radius": (("point",), self.radius)}
-        return xarray.Dataset(parts, attrs={"level": self.level})
+        dims, places = _axes_of(self.mean, self.grid)
+        parts = {"mean": (dims, to_numpy(self.mean)), "radius": ((dims[0],), self.radius)}
+        return xarray.Dataset(parts, coords=places, attrs={"level": self.level})
+
+
+def _axes_of(mean: Array, grid: FieldGrid | None) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """What the axes of a mean are called in a dataset, and the places of nodes that are known."""
+    if grid is not None:
+        return ("point", *grid.dims, "output"), grid.coordinates
+    if mean.ndim > 3:
+        raise ValueError(
+            f"The axes of fields {tuple(mean.shape)} have no names. Calibrate on fields that have them: "
+            'gb.Fields(values, dims=("x", "y")).'
+        )
+    return ("point", "node", "output")[:: 1 if mean.ndim == 3 else 2], {}
 
 
 def _set(value: Any, **parts: Any) -> None:

@@ -23,10 +23,10 @@ from guardband.conformal.rank import (
 from guardband.conformal.risk import RiskControl, ShareOutside
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
 from guardband.conformal.shards import calibrate_shards, order_statistics
-from guardband.conformal.simultaneous import Simultaneous
 from guardband.conformal.split import Split
 from guardband.conformal.truth import Truth
 from guardband.conformal.weighted import Weighted, density_ratio
+from guardband.conformal.whole import Norm, Quantity, Share, ShareBand, Simultaneous
 
 __all__ = [
     "CQR",
@@ -49,14 +49,18 @@ __all__ = [
     "Local",
     "LogScale",
     "NoiseLaw",
+    "Norm",
     "OverfittedWarning",
     "PinballNetwork",
     "QuantilePrediction",
+    "Quantity",
     "RandomlyLocalized",
     "RiskControl",
     "Scaled",
     "Score",
     "ScoreCalibrated",
+    "Share",
+    "ShareBand",
     "ShareOutside",
     "Simultaneous",
     "Size",

@@ -18,6 +18,7 @@ from guardband.conformal.base import Calibrator, Groups, Learned, Pieces, Size, 
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
 from guardband.frames import PROBES, Columns, is_frame, only_numbers
+from guardband.grids import FieldGrid, values_on
 from guardband.kept import attributes, kept
 from guardband.values import Band, Names, Observations, Prediction, Predictor
 
@@ -45,6 +46,21 @@ class Calibrated(ABC):
     def field_names(self) -> Names | None:
         """What axes and outputs are called, where the predictor knows."""
         return None
+
+    @property
+    def grid(self) -> FieldGrid | None:
+        """The named axes of the whole fields that were calibrated on; None for points and unnamed ones."""
+        return None
+
+    def derived(self, y: Array) -> Array:
+        """What of targets the sets are about: all of it, for most."""
+        return y
+
+    def remarks(
+        self, prediction: Prediction, y: Array, level: Level, groups: np.ndarray | None = None
+    ) -> list[str]:
+        """Sentences that belong beside the coverage of these targets; most have none."""
+        return []
 
     @property
     def about(self) -> str:
@@ -141,6 +157,10 @@ class Calibrated(ABC):
         """The rival: constant width, calibrated on the same points with the same promise; None if unknown."""
         return None
 
+    def around(self, prediction: Prediction) -> Calibrated | None:
+        """A rival: the same targets around other predictions, with the same promise; None if unknown."""
+        return None
+
     def before(self, prediction: Prediction, level: Level) -> Band | None:
         """The band that the predictor's own scale would promise without calibration; None if it has none."""
         return None
@@ -205,7 +225,25 @@ class ScoreCalibrated(Calibrated):
         made = self.score.band(prediction, q, float(exact(level)))
         if self.field_names is not None and isinstance(made, Band):
             object.__setattr__(made, "names", self.field_names)
+        if self.grid is not None and tuple(made.mean.shape[1:-1]) == self.grid.shape:
+            object.__setattr__(made, "grid", self.grid)
         return made
+
+    @property
+    def grid(self) -> FieldGrid | None:
+        """The named axes of the fields that were calibrated on, where the score looks at them."""
+        return self.score.grid
+
+    def derived(self, y: Array) -> Array:
+        """What of targets the score is about."""
+        return self.score.derived(y)
+
+    def remarks(
+        self, prediction: Prediction, y: Array, level: Level, groups: np.ndarray | None = None
+    ) -> list[str]:
+        """What score and predictor have to say of these targets."""
+        said = [] if self.predictor is None else self.predictor.remarks(self, prediction, level)
+        return [*self.score.remarks(prediction, y, self.threshold(prediction, level, groups)), *said]
 
     @cached_property
     def field_names(self) -> Names | None:  # type: ignore[override]
@@ -222,7 +260,8 @@ class ScoreCalibrated(Calibrated):
         """Which targets score at most the threshold, at several levels: scores are computed once."""
         groups = self._checked(prediction, groups)
         thresholds = [self.threshold(prediction, at, groups) for at in levels]
-        scores = to_numpy(self.score(prediction, kind_of(prediction.mean, rows(y, "y"))))
+        y = rows(values_on(y, self.grid), "y")
+        scores = to_numpy(self.score(prediction, kind_of(prediction.mean, y)))
         inside = np.stack([scores <= to_numpy(q) for q in thresholds])
         return np.asarray(inside.all(axis=2)) if self.joint and inside.ndim == 3 else inside
 
@@ -330,15 +369,17 @@ class ScoreCalibrated(Calibrated):
 
     def constant_width(self) -> Calibrated | None:
         """Constant width, calibrated on the same points with the same promise."""
+        return self.around(Prediction(self.prediction.x, self.prediction.mean))
+
+    def around(self, prediction: Prediction) -> Calibrated | None:
+        """The plain score, calibrated on the same targets around other predictions of them."""
         if len(self.y) == 0:
             return None
-        bare = Prediction(self.prediction.x, self.prediction.mean)
-        score = self.score.plain.learn(self.used.get("training"), bare)
         return on_scores(
             None,
-            bare,
+            prediction,
             self.y,
-            score=score,
+            score=self.score.plain.learn(self.used.get("training"), prediction),
             calibrator=self.learned.plain,
             groups=self.groups,
             confidence=self.confidence,
@@ -453,6 +494,7 @@ def on_scores(
     confidence: Level | None = None,
     columns: Columns | None = None,
     learned: Learned | None = None,
+    grid: FieldGrid | None = None,
 ) -> ScoreCalibrated:
     """Calibrate on predictions already made: what is learnt elsewhere, then scores, then the threshold."""
     for name, value, kind, example in (
@@ -462,9 +504,10 @@ def on_scores(
         if not isinstance(value, kind):
             raise TypeError(f"`{name}` should be an object such as {example}, got {value!r}.")
     if y.shape != prediction.mean.shape:
+        cure = " Fields are (N, *grid, m), outputs last, on both sides." if y.ndim > 2 else ""
         raise ValueError(
             "`y_cal` should have the shape of the predictions, "
-            f"got {tuple(y.shape)} beside {tuple(prediction.mean.shape)}."
+            f"got {tuple(y.shape)} beside {tuple(prediction.mean.shape)}.{cure}"
         )
     if len(y) == 0:
         raise ValueError("`y_cal` should hold at least one calibration point, got none.")
@@ -472,6 +515,7 @@ def on_scores(
         groups = labels(groups, len(y))
     if confidence is not None:
         confidence = exact(confidence, "confidence")
+    score = score if grid is None else score.on(grid)
     prediction, y, calibrator = calibrator.prepared(prediction, y)
     score = score.learn(_training_data(predictor), prediction)
     learned = calibrator.learn(predictor, score) if learned is None else learned
@@ -537,9 +581,12 @@ def _same_places(x: Array | None, known: Array | None) -> None:
 
 def _refuse_outputs(prediction: Prediction, calibrated_on: Prediction) -> None:
     if prediction.mean.shape[1:] != calibrated_on.mean.shape[1:]:
+        whole = calibrated_on.mean.ndim > 2
+        what = "fields like those" if whole else "the outputs"
+        why = " A promise is about the nodes and steps that were calibrated, not about others." * whole
         raise ValueError(
-            "The prediction should have the outputs it was calibrated with, "
-            f"{tuple(calibrated_on.mean.shape[1:])}, got {tuple(prediction.mean.shape[1:])}."
+            f"The prediction should have {what} it was calibrated with, "
+            f"{tuple(calibrated_on.mean.shape[1:])}, got {tuple(prediction.mean.shape[1:])}.{why}"
         )
     having = {True: "had no scale", False: "had a scale"}
     raise ValueError(

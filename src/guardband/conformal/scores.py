@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from guardband.arrays import Array, ArrayLike, flat, floats, kind_of, like, namespace, rows, to_numpy
 from guardband.conformal.rank import Level, exact
+from guardband.grids import FieldGrid
 from guardband.kept import kept
 from guardband.values import Band, Observations, Prediction
 
@@ -45,6 +46,20 @@ class Score(ABC):
     """
 
     joint: bool = True
+    grid: FieldGrid | None = None
+    """The named axes of whole fields, for scores that look at them."""
+
+    def on(self, grid: FieldGrid) -> Self:
+        """The same for fields on this grid; most scores take all that belongs to a row alike."""
+        return self
+
+    def derived(self, y: Array) -> Array:
+        """What of targets the band is about: all of it, for most; derived numbers, for some."""
+        return y
+
+    def remarks(self, prediction: Prediction, y: Array, q: float | Array) -> list[str]:
+        """Sentences that belong beside the coverage of these targets; most have none."""
+        return []
 
     @property
     def is_distance(self) -> bool:
@@ -138,6 +153,11 @@ class Symmetric(Score):
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
         """The scores (n,) of targets y (n, m), or (n, m) where they are not joint."""
+        scores = self.each(prediction, y)
+        return namespace(scores).amax(scores, -1) if self.joint else scores
+
+    def each(self, prediction: Prediction, y: Array) -> Array:
+        """The miss of every number of a row over its unit, side by side: (n, everything)."""
         if tuple(y.shape) != tuple(prediction.mean.shape):
             y = rows(y, "y")  # (n,) beside (n, 1) would broadcast to (n, n)
             if y.shape != prediction.mean.shape:
@@ -151,8 +171,7 @@ class Symmetric(Score):
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             scores = (miss / self.unit(prediction)).clip(min=smallest)
         xp = namespace(miss)
-        scores = flat(xp.where(miss == 0, xp.zeros_like(scores), scores))  # NaN stays NaN: it is in no set
-        return xp.amax(scores, -1) if self.joint else scores
+        return flat(xp.where(miss == 0, xp.zeros_like(scores), scores))  # NaN stays NaN: it is in no set
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
         """All targets whose score is at most q, one number or one per row (n,).

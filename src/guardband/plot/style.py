@@ -63,12 +63,12 @@ def points_of(band: Band) -> np.ndarray:
         raise TypeError(
             f"`band` should be a gb.Band, such as calibrated(x, level=0.95), got {type(band).__name__}."
         )
-    if band.x is None:
+    if band.x is None and band.mean.ndim == 2:
         raise ValueError("This band came from arrays without points x; there is nothing to plot over.")
-    if band.x.ndim != 2 or band.mean.ndim != 2:
+    if band.mean.ndim != 2 or band.x.ndim != 2:  # type: ignore[union-attr]
         raise ValueError(
-            f"A picture has a row per point, got x {tuple(band.x.shape)} and mean {tuple(band.mean.shape)}. "
-            "Draw one of the fields: gb.Band(nodes, mean[0], lower[0], upper[0], level)."
+            f"A picture has a row per point, and this band is around fields {tuple(band.mean.shape)}. "
+            "Draw one of the fields: band.one(0)."
         )
     return to_numpy(band.x)
 

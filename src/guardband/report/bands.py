@@ -178,6 +178,7 @@ def _measured(found: Evaluation | None) -> Section:
         widths = [f"{row.sharpness:.4g}", f"{row.interval_score:.4g}"]
         rows.append([name, str(row.points), f"{row.coverage:.3f}", *widths, f"{row.acd:.4f}"])
     lines = [f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}."]
+    lines += found.remarks
     if found.of_constant_width:
         lines.append("This band is the one of constant width, so there is no rival beside it.")
     if found.acd_floor is not None:
@@ -215,6 +216,8 @@ def _pictures(
     found: Evaluation | None,
 ) -> Section:
     drawn: list[tuple[str, Callable[[Any], Any]]] = []
+    if isinstance(band, Band) and band.mean.ndim > 2:
+        drawn += _one_field(band.one(0))
     if isinstance(band, Band) and band.x is not None and band.x.ndim == 2 and band.mean.ndim == 2:
         x = to_numpy(band.x)
         some = slice(None, None, -(-len(x) // MOST_POINTS))
@@ -244,6 +247,15 @@ def _pictures(
     if points:
         drawn.append(("Where the model errs: calibration points.", lambda ax: _residuals(calibrated, ax)))
     return Section("Pictures", pictures=[(caption, png(draw)) for caption, draw in drawn])
+
+
+def _one_field(band: Band) -> Iterable[tuple[str, Callable[[Any], Any]]]:
+    """The first of whole fields, over its one axis or two."""
+    assert band.x is not None
+    if band.x.shape[1] == 1:
+        yield "The band around the first field.", lambda ax: plot.band(band, ax=ax)
+    if band.x.shape[1] == 2 and len(band) > 3:
+        yield "How wide the band around the first field is.", lambda ax: plot.width(band, ax=ax)
 
 
 def _widths(band: Band, ax: Any) -> None:

@@ -7,24 +7,32 @@ of one equation gives one field, and no number of its points makes a second one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, floats, like, to_numpy
-from guardband.conformal.scores import Symmetric
+from guardband.arrays import ArrayLike, finite, floats, to_numpy
+from guardband.conformal.scores import Score
+from guardband.conformal.whole.base import Shaped, positive
+from guardband.grids import FieldGrid
 from guardband.kept import kept
-from guardband.values import Prediction
 
 
-@kept
+def _made(parts: dict[str, Any]) -> Simultaneous:
+    """Of files from before a scale could be the shape, it was none."""
+    return Simultaneous(**{"follows_scale": False, **parts})
+
+
+@kept(made=_made)
 @dataclass(frozen=True, eq=False, repr=False)
-class Simultaneous(Symmetric):
+class Simultaneous(Shaped):
     """The largest miss over all nodes and outputs of a field, for predictions (N, points, m).
 
     With `calibrate(..., score=Simultaneous())` a new field lies in its band everywhere, all nodes at once,
-    with probability at least `level`. `shape` (points, m) > 0 makes the band wide where misses are large; it
-    must come from elsewhere than the calibration fields: `Simultaneous.fitted(residuals)`.
+    with probability at least `level`. The predictor's scale, if it has one, makes the band wide where and
+    when misses are large; a `shape` (points, m) > 0, the same for every field, wins over it. Either must come
+    from elsewhere than the calibration fields: `Simultaneous.fitted(residuals)`.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -36,18 +44,14 @@ class Simultaneous(Symmetric):
     """
 
     shape: ArrayLike = None
+    grid: FieldGrid | None = None
+    follows_scale: bool = True
 
     def __post_init__(self) -> None:
         if self.shape is None:
             return
-        shape = to_numpy(finite(floats(self.shape, "shape"), "shape"))
-        if shape.ndim == 1:
-            shape = shape[:, None]
-        if shape.ndim != 2:
-            raise ValueError(f"`shape` should be (points, m), one number per node, got shape {shape.shape}.")
-        if not (shape > 0).all():
-            raise ValueError(f"`shape` should be positive at every node, got {shape.min():g} at one.")
-        object.__setattr__(self, "shape", shape)
+        shape = positive(self.shape, "shape", "one number per node, (points, m)")
+        object.__setattr__(self, "shape", shape[:, None] if shape.ndim == 1 else shape)
 
     @classmethod
     def fitted(cls, residuals: ArrayLike) -> Simultaneous:
@@ -56,26 +60,24 @@ class Simultaneous(Symmetric):
         Nowhere less than a hundredth of its largest value, so that no node claims to be certain.
         """
         fields = to_numpy(finite(floats(residuals, "residuals"), "residuals"))
-        if fields.ndim != 3 or len(fields) < 2:
+        if fields.ndim < 3 or len(fields) < 2:
             raise ValueError(f"`residuals` should be two fields or more, (N, points, m), got {fields.shape}.")
         shape = np.sqrt(np.mean(fields.astype(float) ** 2, axis=0))
         return cls(np.maximum(shape, 1e-2 * shape.max()))
 
+    @property
+    def plain(self) -> Score:
+        """One width at all nodes."""
+        return Simultaneous(grid=self.grid)
+
+    @property
+    def scope(self) -> str:
+        """Of what a point is here."""
+        return "A point here is a whole field, and it lies in the band at all its nodes at once."
+
+    def on(self, grid: FieldGrid) -> Self:
+        """For fields with these axes."""
+        return replace(self, grid=grid)
+
     def __repr__(self) -> str:
         return "Simultaneous()" if self.shape is None else f"Simultaneous(shape {self.shape.shape})"
-
-    def unit(self, prediction: Prediction) -> Array | float:
-        """The shape, the same for every field."""
-        if prediction.mean.ndim != 3:
-            raise ValueError(
-                "A simultaneous band is about whole fields, (N, points, m), drawn alike; these are points, "
-                f"{tuple(prediction.mean.shape)}. One network of one equation has no second field to learn "
-                "from: predict for many inputs, coefficients or experiments."
-            )
-        if self.shape is None:
-            return 1.0
-        if self.shape.shape != tuple(prediction.mean.shape[1:]):
-            raise ValueError(
-                f"`shape` should fit the fields, {tuple(prediction.mean.shape[1:])}, got {self.shape.shape}."
-            )
-        return like(prediction.mean, np.broadcast_to(self.shape, prediction.mean.shape).copy())

@@ -1,0 +1,86 @@
+"""Whole fields: what their scores share. One row is one field, (N, points, m), or (N, *grid, m) by name."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Self
+
+import numpy as np
+
+from guardband.arrays import Array, ArrayLike, finite, floats, like, to_numpy
+from guardband.conformal.scores import Symmetric
+from guardband.grids import FieldGrid
+from guardband.values import Prediction
+
+
+class Shaped(Symmetric):
+    """|y - mean| / shape at every node: the shape that was given, else the predictor's scale, else 1.
+
+    A shape says where and when misses are large. It must come from elsewhere than the calibration fields.
+    """
+
+    shape: np.ndarray | None
+    follows_scale: bool
+
+    @abstractmethod
+    def on(self, grid: FieldGrid) -> Self:
+        """For fields with these axes."""
+
+    def unit(self, prediction: Prediction) -> Array | float:
+        """The shape, the same for every field; or the predictor's scale, where none was given."""
+        refuse_points(prediction, self.grid)
+        if self.shape is None:
+            return 1.0 if prediction.scale is None or not self.follows_scale else prediction.scale
+        if self.shape.shape != tuple(prediction.mean.shape[1:]):
+            raise ValueError(
+                f"`shape` should fit the fields, {tuple(prediction.mean.shape[1:])}, got {self.shape.shape}."
+            )
+        return like(prediction.mean, np.broadcast_to(self.shape, prediction.mean.shape).copy())
+
+
+def refuse_points(prediction: Prediction, grid: FieldGrid | None) -> None:
+    """Refuse points, and fields of which nobody said what their axes are."""
+    shape = tuple(prediction.mean.shape)
+    if grid is not None and shape[1:-1] != grid.shape:
+        raise ValueError(f"Fields on {grid} should be (N, *{grid.shape}, m), got {shape}.")
+    if grid is None and len(shape) > 3:
+        raise ValueError(
+            f"Which axes of the fields {shape} are space, time and outputs? Name them, outputs last: "
+            'y_cal=gb.Fields(values, dims=("x", "y")), an axis of time as "t"; or give an xarray DataArray.'
+        )
+    if len(shape) < 3:
+        raise ValueError(
+            "A promise about whole fields takes fields (N, points, m), drawn alike; these are points, "
+            f"{shape}. One network of one equation has no second field to learn from: predict for many "
+            "inputs, coefficients or experiments. Fields of one output (N, points) are values[..., None]."
+        )
+
+
+def same_shape(prediction: Prediction, y: Array) -> None:
+    """Refuse targets that are not shaped as the predictions are."""
+    if tuple(y.shape) != tuple(prediction.mean.shape):
+        raise ValueError(
+            f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, "
+            f"got {tuple(y.shape)}."
+        )
+
+
+def positive(given: ArrayLike, name: str, what: str) -> np.ndarray:
+    """Numbers > 0, as float64."""
+    found = np.asarray(to_numpy(finite(floats(given, name), name)), dtype=float)
+    if not found.size or not (found > 0).all():
+        least = f"{found.min():g} at one" if found.size else "none"
+        raise ValueError(f"`{name}` should be positive at every node, {what}; got {least}.")
+    return found
+
+
+def node_weights(weights: np.ndarray | None, grid: FieldGrid | None, prediction: Prediction) -> np.ndarray:
+    """How much each node counts, (points,): as given, else by the cells of the grid, else all alike."""
+    nodes = tuple(prediction.mean.shape[1:-1])
+    if weights is not None:
+        if weights.size != np.prod(nodes, dtype=int) or weights.shape not in (nodes, (weights.size,)):
+            raise ValueError(f"`weights` should be one number per node, {nodes}, got shape {weights.shape}.")
+        return weights.reshape(-1)
+    if grid is not None:
+        return grid.cells.reshape(-1)
+    return np.ones(int(np.prod(nodes, dtype=int)))

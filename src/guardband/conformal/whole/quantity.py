@@ -1,0 +1,117 @@
+"""Quantity: intervals for numbers that are derived from a field, such as a mean, a maximum or a drag."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from guardband.arrays import Array, ArrayLike, like, to_numpy
+from guardband.conformal.rank import Level
+from guardband.conformal.scores import APART, Absolute, Score
+from guardband.conformal.whole.base import refuse_points, same_shape
+from guardband.grids import FieldGrid
+from guardband.kept import kept
+from guardband.values import Band, Observations, Prediction
+
+
+@kept
+@dataclass(frozen=True, eq=False, repr=False)
+class Quantity(Score):
+    """How far a derived number of the true field is from that of the predicted one; the set is an interval.
+
+    `function` takes fields (N, points, m), or (N, *grid, m), in numpy, to one number each, (N,), or to
+    several, (N, k).
+    Several are joint: all lie in their intervals at once with the probability asked. Each is measured in its
+    own of `units`, by default its spread over the predictor's training fields, where those are known.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> fields = np.random.default_rng(0).normal(size=(50, 20, 1))
+    >>> largest = gb.Quantity(lambda u: u.max(axis=(1, 2)))
+    >>> calibrated = gb.calibrate_arrays(0.9 * fields, fields, score=largest)
+    >>> band = calibrated.band(gb.Prediction(None, fields[:1]), level=0.9)
+    >>> band.mean.shape, bool(band.lower[0, 0] < fields[0].max() < band.upper[0, 0])
+    ((1, 1), True)
+    """
+
+    function: Callable[[Any], Any]
+    units: ArrayLike = None
+    grid: FieldGrid | None = None
+
+    def __post_init__(self) -> None:
+        if not callable(self.function):
+            raise TypeError(
+                "`function` should take fields to numbers, such as lambda u: u.max(axis=(1, 2)), got "
+                f"{type(self.function).__name__}."
+            )
+        object.__setattr__(self, "units", Absolute(self.units).units)
+
+    def __call__(self, prediction: Prediction, y: Array) -> Array:
+        """The scores (n,) of fields y."""
+        same_shape(prediction, y)
+        return Absolute(self.units)(self._reduced(prediction), self.derived(y))
+
+    def derived(self, y: Array) -> Array:
+        """The quantities (n, k) of fields y."""
+        found = np.asarray(to_numpy(self.function(to_numpy(y))), dtype=float)
+        found = found[:, None] if found.ndim == 1 else found
+        if found.ndim != 2 or len(found) != len(y):
+            raise ValueError(
+                f"`function` should give one number per field, ({len(y)},), or some, ({len(y)}, k), got "
+                f"shape {found.shape}. Take all axes but the first: u.max(axis=(1, 2))."
+            )
+        return like(y, found)
+
+    def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
+        """The interval of each quantity around that of the predicted field."""
+        return Absolute(self.units).band(self._reduced(prediction), q, level)
+
+    def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
+        """With several quantities and no unit, the spread of each over the training fields is its unit."""
+        known = training_data is not None and training_data.y.shape[1:] == prediction.mean.shape[1:]
+        if self.units is not None or not known or self.derived(prediction.mean[:1]).shape[1] == 1:
+            return self
+        spread = to_numpy(self.derived(training_data.y)).astype(float).std(axis=0)  # type: ignore[union-attr]
+        return replace(self, units=tuple(np.where(spread > 0, spread, 1.0).tolist()))
+
+    def caution(self, prediction: Prediction, y: Array) -> str | None:
+        """A warning where quantities of very different size share one width."""
+        spread = np.ptp(to_numpy(self.derived(y)).astype(float), axis=0)
+        spread = spread[spread > 0]
+        if self.units is not None or not len(spread) or spread.max() <= APART * spread.min():
+            return None
+        return (
+            f"The quantities differ in size by a factor of {spread.max() / spread.min():.2g}, and no unit of "
+            "theirs is known, so all get one width. Give Quantity(function, units=[...]), one for each."
+        )
+
+    @property
+    def plain(self) -> Score:
+        """Itself: its intervals are equally wide."""
+        return self
+
+    @property
+    def scope(self) -> str:
+        """Of what a point is here."""
+        return (
+            "A point here is a whole field, and what lies in the band is what was derived of it, all "
+            "quantities at once; nothing is promised of its nodes."
+        )
+
+    def before(self, prediction: Prediction, level: Level) -> None:
+        """None: a scale of nodes says nothing of what is derived of them."""
+        return None
+
+    def on(self, grid: FieldGrid) -> Self:
+        """For fields with these axes."""
+        return replace(self, grid=grid)
+
+    def __repr__(self) -> str:
+        return f"Quantity({getattr(self.function, '__name__', type(self.function).__name__)})"
+
+    def _reduced(self, prediction: Prediction) -> Prediction:
+        refuse_points(prediction, self.grid)
+        return Prediction(prediction.x, self.derived(prediction.mean))

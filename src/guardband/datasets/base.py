@@ -1,0 +1,106 @@
+"""Datasets: pairs of fields that are solved for here, once, and kept in a folder; nothing is downloaded."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from tqdm.auto import tqdm
+
+from guardband.files import read_bytes, write_bytes
+from guardband.grids import Fields
+
+AT_MOST = 2**34
+"""How many bytes a file in the folder may have."""
+
+VERSION = 1
+"""Changes with the numbers that the solvers give."""
+
+Part = tuple[np.ndarray, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Dataset:
+    """Inputs and solutions, one row each, which unpack as `x, y = dataset`; `about` says what they are.
+
+    >>> import guardband as gb
+    >>> x, y = gb.datasets.burgers(4, nodes=16, folder=None, progress=False)
+    >>> x, y
+    (Fields(4 fields, x=16, 1 output), Fields(4 fields, x=16, 1 output))
+    """
+
+    x: Fields
+    y: Fields
+    about: str
+
+    def __iter__(self) -> Iterator[Fields]:
+        return iter((self.x, self.y))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def __getitem__(self, rows: Any) -> Dataset:
+        """Some of the rows: a slice, indices or booleans."""
+        return Dataset(self.x[rows], self.y[rows], self.about)
+
+    def __repr__(self) -> str:
+        size = (self.x.values.nbytes + self.y.values.nbytes) / 2**20
+        return f"Dataset({len(self)} rows, {size:.3g} MiB: {self.about})"
+
+
+def usual_folder() -> Path:
+    """Where solutions are kept: GUARDBAND_DATA, or the user's cache."""
+    known = os.environ.get("GUARDBAND_DATA")
+    cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(known) if known else Path(cache) / "guardband"
+
+
+def solved(
+    name: str,
+    settings: Mapping[str, Any],
+    n: int,
+    solve: Callable[[int, int], Part],
+    *,
+    batch: int,
+    folder: str | os.PathLike[str] | None,
+    progress: bool,
+) -> Part:
+    """Inputs and solutions of n rows, `solve(first, last)` by batches; those in the folder are read again."""
+    if not isinstance(n, int) or n < 1:
+        raise ValueError(f"`n` should be a whole number of rows, at least 1, got {n!r}.")
+    words = json.dumps({"name": name, "version": VERSION, **settings}, sort_keys=True)
+    key = hashlib.sha256(words.encode()).hexdigest()[:12]
+    parts = []
+    with tqdm(total=n, disable=not progress, desc=name, unit="field") as bar:
+        for first in range(0, n, batch):
+            path = None if folder is None else Path(folder) / f"{name}-{key}" / f"{first:06d}.npz"
+            parts.append(_one(path, solve, first, min(first + batch, n)))
+            bar.update(len(parts[-1][0]))
+    x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return x, y
+
+
+def drawn(seed: int, first: int, last: int, draw: Callable[[np.random.Generator], np.ndarray]) -> np.ndarray:
+    """Random rows, each by a generator of its own: row i is the same however many are asked for."""
+    return np.stack([draw(np.random.default_rng([seed, row])) for row in range(first, last)])
+
+
+def _one(path: Path | None, solve: Callable[[int, int], Part], first: int, last: int) -> Part:
+    if path is not None and path.exists():
+        with np.load(io.BytesIO(read_bytes(path, at_most=AT_MOST)), allow_pickle=False) as found:
+            if len(found["x"]) >= last - first:
+                return found["x"][: last - first], found["y"][: last - first]
+    x, y = (part.astype(np.float32) for part in solve(first, last))
+    if path is not None:
+        made = io.BytesIO()
+        np.savez(made, x=x, y=y)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(path, made.getvalue())
+    return x, y

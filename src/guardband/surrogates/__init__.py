@@ -1,0 +1,20 @@
+"""Surrogates of solvers: steps that are rolled out, and shapes that follow the size of their errors."""
+
+from guardband.surrogates.adapted import Adapted, adapted, cross_fitted
+from guardband.surrogates.horizon import Horizon, horizon
+from guardband.surrogates.network import NetworkScale
+from guardband.surrogates.rollout import Rollout
+from guardband.surrogates.scales import ConstantScale, SizeScale, SmoothedScale
+
+__all__ = [
+    "Adapted",
+    "ConstantScale",
+    "Horizon",
+    "NetworkScale",
+    "Rollout",
+    "SizeScale",
+    "SmoothedScale",
+    "adapted",
+    "cross_fitted",
+    "horizon",
+]

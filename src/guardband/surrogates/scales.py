@@ -1,0 +1,137 @@
+"""Scales: shapes that follow the size of a surrogate's errors, each a predictor around another one.
+
+A shape is a fixed function by the time that calibration starts, so any of them is valid; a good one makes the
+band narrow. It is learnt from fields of its own, never from the calibration fields.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.ndimage import uniform_filter1d
+
+from guardband.arrays import Array, ArrayLike, like, to_numpy
+from guardband.grids import values_on
+from guardband.kept import kept
+from guardband.surrogates.growth import fitted_growth, powers, sizes
+from guardband.values import Observations, Prediction, Predictor
+
+FLOOR = 0.05
+"""No node claims to be surer than this share of its field's mean scale."""
+
+
+class FieldScale(Predictor):
+    """A predictor whose scale is filled by another rule; what it was trained on is what the inner one was."""
+
+    predictor: Predictor
+
+    @property
+    def training_data(self) -> Observations | None:  # type: ignore[override]
+        """That of the predictor inside."""
+        return self.predictor.training_data
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class ConstantScale(FieldScale):
+    """The same scale at every node of every field: constant width, which always stands beside.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> inner = gb.predictors.MeanOnly(lambda x: x)
+    >>> gb.surrogates.ConstantScale(inner)(np.zeros((2, 5, 1))).scale.max()
+    np.float64(1.0)
+    """
+
+    predictor: Predictor
+
+    def __call__(self, x: Array) -> Prediction:
+        """The mean as it is, and a scale of 1."""
+        found = self.predictor(x)
+        return Prediction(found.x, found.mean, like(found.mean, np.ones(tuple(found.mean.shape))))
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class SizeScale(FieldScale):
+    """A power of the size of the input, the root mean square: large inputs have large errors.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x = np.array([1.0, 2.0, 4.0]).reshape(3, 1, 1) * np.ones((3, 5, 1))
+    >>> inner = gb.predictors.MeanOnly(lambda x: 0 * x)
+    >>> shape = gb.surrogates.SizeScale.fitted(inner, x, x**2)
+    >>> round(shape.power, 2), shape(x).scale[:, 0, 0].round(2).tolist()
+    (2.0, [1.0, 4.0, 16.0])
+    """
+
+    predictor: Predictor
+    power: float
+
+    @classmethod
+    def fitted(
+        cls, predictor: Predictor, x: ArrayLike, y: ArrayLike, *, prediction: Prediction | None = None
+    ) -> SizeScale:
+        """The power that fits the largest misses of these fields best, by least squares in logarithms."""
+        x, y, mean = residual_data(predictor, x, y, prediction)
+        worst = abs(y - mean).reshape(len(y), -1).max(axis=1)
+        return cls(predictor, fitted_growth(sizes(x), worst[:, None])[1])
+
+    def __call__(self, x: Array) -> Prediction:
+        """The mean as it is, and size^power at all nodes."""
+        found = self.predictor(x)
+        scale = powers(x, self.power).reshape(-1, *[1] * (found.mean.ndim - 1))
+        whole = np.broadcast_to(scale, tuple(found.mean.shape)).copy()
+        return Prediction(found.x, found.mean, like(found.mean, whole))
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class SmoothedScale(FieldScale):
+    """The scale of an ensemble, or of any predictor that has one, as its root mean square over neighbors.
+
+    A few members say little about a single node; with its neighbors they say more. It is averaged over
+    `neighbors` nodes along every axis of the field, and nowhere below a twentieth of its field's mean.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> members = [lambda x: x, lambda x: x + np.eye(5)[2][:, None]]
+    >>> ensemble = gb.predictors.Ensemble(members)
+    >>> gb.surrogates.SmoothedScale(ensemble, 3)(np.zeros((1, 5, 1))).scale.ravel().round(2).tolist()
+    [0.01, 0.41, 0.41, 0.41, 0.01]
+    """
+
+    predictor: Predictor
+    neighbors: int = 5
+
+    def __call__(self, x: Array) -> Prediction:
+        """The mean as it is, and the scale among neighbors."""
+        found = self.predictor(x)
+        if found.scale is None:
+            raise ValueError(
+                "There is no scale to smooth: this predictor has none of its own. Use gb.predictors.Ensemble "
+                "of several trainings, or gb.predictors.Dropout."
+            )
+        squares = np.asarray(to_numpy(found.scale), dtype=float) ** 2
+        for axis in range(1, squares.ndim - 1):
+            squares = uniform_filter1d(squares, self.neighbors, axis=axis, mode="nearest")
+        scale = np.sqrt(np.maximum(squares, 0))
+        axes = tuple(range(1, scale.ndim))
+        scale = np.maximum(scale, FLOOR * scale.mean(axis=axes, keepdims=True))
+        return Prediction(found.x, found.mean, like(found.mean, scale))
+
+
+def residual_data(
+    predictor: Predictor, x: ArrayLike, y: ArrayLike, prediction: Prediction | None
+) -> tuple[Any, np.ndarray, np.ndarray]:
+    """Inputs, targets and what was predicted for them, by a model that did not see them."""
+    seen = Observations(values_on(x, None), values_on(y, None))
+    found = predictor(seen.x) if prediction is None else prediction
+    if tuple(found.mean.shape) != tuple(seen.y.shape):
+        raise ValueError(
+            f"`y` should have the shape of the predictions, {tuple(found.mean.shape)}, got "
+            f"{tuple(seen.y.shape)}."
+        )
+    return seen.x, to_numpy(seen.y).astype(float), to_numpy(found.mean).astype(float)
