@@ -170,20 +170,20 @@ def refitted(case: str, noise: str, seed: int) -> dict[str, Any]:
     }
 
 
-def fastest(case: str) -> float:
-    """CPU seconds of 150 queries after one factorization, the least of fifty."""
+def timed(case: str) -> tuple[float, float]:
+    """CPU seconds of 150 queries after one factorization: the least of 500 calls, and the median."""
     generator = np.random.default_rng(0)
     made = tangent_of(case, 40).calibrate(*readings(case, "Gaussian", 40, generator))
     x = readings(case, "Gaussian", QUERIES, generator).x
     times = []
-    for _ in range(50):
+    for _ in range(500):
         start = time.process_time()
         made(x, LEVEL)
         times.append(time.process_time() - start)
-    return min(times)
+    return min(times), float(np.median(times))
 
 
-def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: float) -> str:
+def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: tuple[float, float]) -> str:
     """The Markdown page."""
     lines = [
         "# Few points",
@@ -216,7 +216,12 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
         if row["n"] == 40 and row["noise"] == "Gaussian":
             cells = [f"{1000 * row[name]['seconds']:.1f}" for name in METHODS]
             lines.append(f"| {row['case']} | " + " | ".join(cells) + " |")
-    lines += ["", f"{QUERIES} queries after one factorization: {1000 * seconds:.1f} CPU ms at best.", ""]
+    lines += [
+        "",
+        f"{QUERIES} queries after one factorization: {1000 * seconds[0]:.1f} CPU ms in the fastest "
+        f"of 500 calls, {1000 * seconds[1]:.1f} in the median, on a busy machine.",
+        "",
+    ]
     if refits:
         lines += [
             f"CV+ by real refits, {FOLDS} folds of 40 readings, on the first of the data sets above:",
@@ -257,7 +262,7 @@ def main() -> None:
     for case, noise, n in wanted:
         if not _settings(case=case, noise=noise, n=n, repetitions=REPETITIONS):
             LEDGER.add([setting(case, noise, n, REPETITIONS)])
-    seconds = max(map(fastest, ("oscillator", "heat")))
+    seconds = max(map(timed, ("oscillator", "heat")))
     write(seconds)
     for seed in range(options.refits):
         for case in (case for case in CASES if case.endswith("wrong")):
@@ -272,11 +277,11 @@ def main() -> None:
     ]
     least = min(row["tangent full"]["coverage"] for row in _settings())
     claims.append(claim("least coverage of tangent full", least, ">= 0.89"))
-    claims.append(claim("CPU seconds of 150 queries", seconds, "<= 0.005"))
+    claims.append(claim("CPU seconds of 150 queries, fastest of 500", seconds[0], "<= 0.005"))
     finish(claims)
 
 
-def write(seconds: float) -> None:
+def write(seconds: tuple[float, float]) -> None:
     """The page of what is there."""
     order = list(CASES)
     settings = sorted(_settings(), key=lambda row: (order.index(row["case"]), row["noise"], row["n"]))
