@@ -293,7 +293,7 @@ def _complete(source: BinaryIO, most: int) -> list[bytes]:
         line = source.readline(LINE)
         if not line.endswith(b"\n"):
             if len(line) >= LINE:
-                raise TableError(f"A line should have at most {LINE} bytes. Is this a .csv?")
+                raise TableError(f"A line should have at most {LINE} bytes; this seems to be no .csv.")
             break
         lines.append(line)
     return lines
