@@ -125,6 +125,16 @@ class Kept:
 class Watcher:
     """A stream on its way along rows: it writes a line for each, and a snapshot now and then."""
 
+    artifact: Artifact
+    stream: gb.Stream
+    file: BinaryIO
+    path: Path
+    every: int
+    rows: int
+    offset: int
+    length: int
+    kept_rows: int
+
     def __init__(
         self, artifact: Artifact, stream: gb.Stream, file: BinaryIO, path: Path, every: int, kept: Kept
     ) -> None:
