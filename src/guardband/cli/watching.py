@@ -125,6 +125,16 @@ class Kept:
 class Watcher:
     """A stream on its way along rows: it writes a line for each, and a snapshot now and then."""
 
+    artifact: Artifact
+    stream: gb.Stream
+    file: BinaryIO
+    path: Path
+    every: int
+    rows: int
+    offset: int
+    length: int
+    kept_rows: int
+
     def __init__(
         self, artifact: Artifact, stream: gb.Stream, file: BinaryIO, path: Path, every: int, kept: Kept
     ) -> None:
@@ -293,7 +303,7 @@ def _complete(source: BinaryIO, most: int) -> list[bytes]:
         line = source.readline(LINE)
         if not line.endswith(b"\n"):
             if len(line) >= LINE:
-                raise TableError(f"A line should have at most {LINE} bytes. Is this a .csv?")
+                raise TableError(f"A line should have at most {LINE} bytes; this seems to be no .csv.")
             break
         lines.append(line)
     return lines

@@ -72,6 +72,11 @@ class AdaptiveLevel(StreamMethod):
 class AdaptiveTracker(Tracker):
     """The last scores, and how much may be missed at the moment."""
 
+    last: LastScores
+    target: float
+    step: float
+    asked: float
+
     def __init__(self, last: LastScores, target: float, step: float) -> None:
         self.last, self.target, self.step = last, target, step
         self.asked = target

@@ -74,6 +74,13 @@ class Alarm:
 class AlarmWatch:
     """An alarm on its way along a stream. It changes with every score."""
 
+    settings: Alarm
+    earlier: EarlierScores
+    gains: list[float]
+    seen: int
+    since: int
+    _drawn: np.ndarray | None = None
+
     def __init__(self, settings: Alarm, scores: np.ndarray) -> None:
         self.settings = settings
         self.earlier = EarlierScores(scores)
@@ -110,8 +117,6 @@ class AlarmWatch:
         if at == 0 or self._drawn is None:
             self._drawn = 1 - np.random.default_rng((self.settings.seed, block)).random(DRAWN)
         return float(self._drawn[at])
-
-    _drawn: np.ndarray | None = None
 
     def state(self) -> State:
         """The earlier scores, the bets' gains, and how many steps were seen."""

@@ -76,6 +76,12 @@ class DecayingSteps(StreamMethod):
 class DecayingTracker(Tracker):
     """The threshold, and how many steps it has made."""
 
+    at: float
+    target: float
+    step: float
+    power: float
+    made: int
+
     def __init__(self, at: float, target: float, step: float, power: float) -> None:
         self.at, self.target, self.step, self.power = at, target, step, power
         self.made = 0

@@ -71,6 +71,12 @@ class ConformalPID(StreamMethod):
 class PIDTracker(Tracker):
     """The last scores, and by how much more was missed than should be."""
 
+    last: LastScores
+    level: float
+    method: ConformalPID
+    excess: float
+    correction: float
+
     def __init__(self, last: LastScores, level: Fraction, method: ConformalPID) -> None:
         self.last, self.level, self.method = last, float(level), method
         self.excess, self.correction = 0.0, 0.0

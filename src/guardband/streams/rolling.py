@@ -55,6 +55,10 @@ class RollingWindow(StreamMethod):
 class RollingTracker(Tracker):
     """The last scores."""
 
+    last: LastScores
+    level: Fraction | float
+    _rank: int
+
     def __init__(self, last: LastScores, level: Fraction | float) -> None:
         self.last, self.level = last, level
         self._rank = rank(last.size, level)

@@ -8,6 +8,7 @@ import math
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, TypeVar
 
 import numpy as np
@@ -90,6 +91,14 @@ class Stream:
     Stream(AdaptiveLevel(), level=0.9, 2000 readings, 0.101 of them missed, 3 alarms)
     """
 
+    calibrated: Calibrated
+    level: Fraction
+    method: StreamMethod
+    alarm: Alarm
+    steps: int
+    misses: int
+    alarms: list[int]
+
     def __init__(
         self,
         calibrated: Calibrated,
@@ -108,7 +117,7 @@ class Stream:
         self._watch = self.alarm.start(scores)
         self._waiting: Prediction | None = None
         self._lock = threading.Lock()
-        self.steps, self.misses, self.alarms = 0, 0, list[int]()
+        self.steps, self.misses, self.alarms = 0, 0, []
 
     def __repr__(self) -> str:
         share = "" if not self.steps else f", {self.missed:.3g} of them missed"
