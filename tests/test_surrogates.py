@@ -186,6 +186,15 @@ def test_the_second_network_takes_inputs_of_any_layout(
     assert scale.shape == y.shape and scale.dtype == np.float32 and (scale > 0).all()
 
 
+def test_rounding_of_inputs_of_one_size_is_not_blown_up() -> None:
+    generator = np.random.default_rng(13)
+    x, y = generator.normal(size=(2, 60, 24, 1))
+    x = (x / np.sqrt(np.mean(x**2, axis=1, keepdims=True))).astype("float32")
+    shape = NetworkScale.fitted(ZERO, x, y, steps=50)
+    whole, few = shape(x).parts["scale"], shape(x[:7] * np.float32(1 + 1e-6)).parts["scale"]
+    assert np.allclose(few, whole[:7], rtol=1e-4)
+
+
 def test_an_ensemble_is_smoothed_over_neighbors() -> None:
     generator = np.random.default_rng(10)
     noise = generator.normal(size=(3, 9, 8, 1))

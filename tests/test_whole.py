@@ -323,6 +323,17 @@ def test_a_dimension_comes_from_xarray() -> None:
         gb.Fields.of(array, row="who")
 
 
+@pytest.mark.parametrize("kind", ["numpy", "torch"])
+def test_an_operator_answers_on_its_grid(kind: str) -> None:
+    x = np.random.default_rng(13).normal(size=(30, 2, 9, 5)).astype("float32")
+    x = x if kind == "numpy" else torch.tensor(x)
+    operator = gb.adapters.from_neuralop(torch.nn.Conv2d(2, 1, 3, padding=1), on_grid=True)
+    y = fields(np.random.default_rng(14).normal(size=(30, 9, 5)))
+    made = gb.calibrate(operator, x, y, score=gb.Share(0.1))
+    band = made(x + 1, 0.8)
+    assert band.upper.shape == (30, 9, 5, 1) and band.grid == y.grid and type(band.upper) is type(x)
+
+
 def test_units_of_quantities_come_from_training_fields() -> None:
     generator = np.random.default_rng(12)
     x, y = generator.normal(size=(2, 60, 7, 1))

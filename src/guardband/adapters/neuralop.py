@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import math
 
-from guardband.arrays import Array, ArrayLike, floats
+from guardband.arrays import Array, ArrayLike, floats, namespace
 from guardband.models import Model, call_model
 from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 
-def from_neuralop(model: Model, *, training_data: Observations | None = None) -> MeanOnly:
+def from_neuralop(
+    model: Model, *, on_grid: bool = False, training_data: Observations | None = None
+) -> MeanOnly:
     """A trained operator from fields x (N, channels, *grid) to fields, each answer (N, points, m).
 
     One row is one field, so y_cal is `nodes(fields)`, and so is the y of `training_data`. What is
     exchangeable is fields: `score=gb.Simultaneous()` holds a new field everywhere at once. For one node j
     alone, a probe, calibrate `MeanOnly(lambda x: predictor(x).mean[:, j])` on y[:, j]; for a random node of
     a new field, flatten the rows and let `gb.Clustered()` know which field each came from.
+
+    With `on_grid=True` answers are (N, *grid, m), outputs last, for targets whose axes have names:
+    `gb.Fields(np.moveaxis(fields, 1, -1), dims=("x", "y"))`.
 
     `model` is the torch module itself, of neuralop or of any other library; nothing is imported. If it was
     trained on normalized data, give a function that undoes that.
@@ -28,7 +33,13 @@ def from_neuralop(model: Model, *, training_data: Observations | None = None) ->
     >>> from_neuralop(operator)(np.zeros((5, 1, 8, 8))).mean.shape
     (5, 64, 2)
     """
+    if on_grid:
+        return MeanOnly(lambda x: _outputs_last(call_model(model, x)), training_data=training_data)
     return MeanOnly(lambda x: nodes(call_model(model, x)), training_data=training_data)
+
+
+def _outputs_last(fields: Array) -> Array:
+    return namespace(fields).moveaxis(fields, 1, -1)
 
 
 def nodes(fields: ArrayLike) -> Array:

@@ -21,6 +21,9 @@ BATCH, EVERY, RATE = 32, 50, 5e-3
 HELD = 5
 """One field in so many is held out to see when to stop."""
 
+LEAST = 1e-2
+"""Features that vary less than this are not blown up: rounding in them would be, too."""
+
 RANGE = 8.0
 """Scales lie within this many powers of e around the typical error."""
 
@@ -68,7 +71,7 @@ class NetworkScale(FieldScale):
         seen, shape = _features(x, mean), mean.shape
         axes = tuple(range(2, seen.ndim))
         center = seen.mean(axis=(0, *axes))
-        spread = np.maximum(seen.std(axis=(0, *axes)), 1e-6)
+        spread = np.maximum(seen.std(axis=(0, *axes)), LEAST)
         misses = abs(y - mean)
         unit = float(np.mean(misses)) or 1.0
         inputs = torch.from_numpy(_standard(seen, center, spread)).float()
