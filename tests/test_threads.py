@@ -307,6 +307,17 @@ def test_bands_of_whole_fields_give_the_same_bits_in_threads(mode: str) -> None:
     together(band, mode, 5, alone(band))
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_rollouts_and_learnt_shapes_give_the_same_bits_in_threads(mode: str) -> None:
+    rollout = gb.Rollout(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).train(), steps=3)
+    y = rollout(X).mean + np.random.default_rng(0).normal(size=(30, 3, 2)).astype("float32")
+    with MODES[mode]():
+        made = gb.surrogates.NetworkScale.fitted(rollout.shaped(X, y), X, y, steps=20)
+    usual = gb.surrogates.NetworkScale.fitted(rollout.shaped(X, y), X, y, steps=20)
+    assert alone(made) == alone(usual)
+    together(made, mode, 5, alone(usual), n=4)
+
+
 def test_a_network_stays_in_its_mode_whatever_threads_do() -> None:
     net = Residual()
     net.first.eval()

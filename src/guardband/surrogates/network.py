@@ -74,9 +74,11 @@ class NetworkScale(FieldScale):
         spread = np.maximum(seen.std(axis=(0, *axes)), LEAST)
         misses = abs(y - mean)
         unit = float(np.mean(misses)) or 1.0
-        inputs = torch.from_numpy(_standard(seen, center, spread)).float()
-        targets = torch.from_numpy(np.moveaxis(misses.reshape(_on_grid(x, shape)), -1, 1) / unit).float()
-        weights = _trained(inputs, targets, width, steps, seed)
+        placed = np.moveaxis(misses.reshape(_on_grid(x, shape)), -1, 1) / unit
+        with torch.inference_mode(False), torch.enable_grad():  # whatever mode the caller is in
+            parts = _standard(seen, center, spread), placed
+            inputs, targets = (torch.tensor(part, dtype=torch.float32) for part in parts)
+            weights = _trained(inputs, targets, width, steps, seed)
         return cls(predictor, tuple(part.double().numpy() for part in weights), center, spread, unit)
 
     def __call__(self, x: Array) -> Prediction:
@@ -152,24 +154,24 @@ def _trained(inputs: Tensor, targets: Tensor, width: int, steps: int, seed: int)
     for i, (a, b) in enumerate(pairwise(channels)):
         size = KERNEL if i < LAYERS else 1
         bound = (a * size**d) ** -0.5 * (1.0 if i < LAYERS else 0.1)
-        kernel = (2 * torch.rand(b, a, *[size] * d, generator=generator) - 1) * bound
-        weights += [kernel.requires_grad_(), torch.zeros(b, requires_grad=True)]
+        drawn = torch.rand(b, a, *[size] * d, generator=generator, dtype=inputs.dtype)
+        kernel = (2 * drawn - 1) * bound
+        weights += [kernel.requires_grad_(), torch.zeros(b, dtype=inputs.dtype, requires_grad=True)]
     best, least = [part.detach().clone() for part in weights], np.inf
     rows = torch.nonzero(fit)[:, 0]
-    with torch.enable_grad():
-        adam = torch.optim.Adam(weights, lr=RATE)
-        falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-        for step in range(steps + 1):
-            if step % EVERY == 0 or step == steps:
-                with torch.no_grad():
-                    loss = float(_loss(weights, inputs[held], targets[held]))
-                if loss < least:
-                    best, least = [part.detach().clone() for part in weights], loss
-            some = rows[torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)]
-            adam.zero_grad()
-            _loss(weights, inputs[some], targets[some]).backward()
-            adam.step()
-            falling.step()
+    adam = torch.optim.Adam(weights, lr=RATE)
+    falling = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
+    for step in range(steps + 1):
+        if step % EVERY == 0 or step == steps:
+            with torch.no_grad():
+                loss = float(_loss(weights, inputs[held], targets[held]))
+            if loss < least:
+                best, least = [part.detach().clone() for part in weights], loss
+        some = rows[torch.randint(len(rows), (min(BATCH, len(rows)),), generator=generator)]
+        adam.zero_grad()
+        _loss(weights, inputs[some], targets[some]).backward()
+        adam.step()
+        falling.step()
     return best
 
 
