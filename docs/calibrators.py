@@ -82,6 +82,7 @@ def pictures() -> None:
     save(figure, "grouped")
     weighted()
     simultaneous()
+    tree()
     few_points()
     conditional()
     risk()
@@ -122,6 +123,43 @@ def simultaneous() -> None:
     ax.set(xlabel="t", ylabel="u", title="Simultaneous: 90 % of curves lie wholly in their band")
     ax.title.set_fontsize("medium")
     save(figure, "simultaneous")
+
+
+QUESTIONS = (
+    ("One row is a whole field?", "Simultaneous, Share, Norm, Quantity"),
+    ("Under 100 readings in all?", "Tangent, or calibrate_cross"),
+    ("Does the sensor drift?", "Stream"),
+    ("Is it the truth you want,\nand you know the noise?", 'target="truth"'),
+    ("Are queries elsewhere?", "Weighted"),
+    ("New sensors to come?", "Clustered"),
+    ("Must each regime be right?", "Grouped, or Conditional"),
+    ("A cost rather than a count?", "RiskControl"),
+    ("Does the noise vary?", "Local, or Quantiles"),
+)
+"""What to ask, in this order, and where a yes leads."""
+
+
+def tree() -> None:
+    """The questions of this page, one below the other, each with its answer."""
+    figure, ax = plt.subplots(figsize=(6.4, 7.2), layout="constrained")
+    question = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": gb.plot.GREY}
+    answer = {"boxstyle": "round,pad=0.4", "facecolor": gb.plot.BLUE, "edgecolor": "none"}
+    arrow = {"arrowstyle": "->", "color": gb.plot.GREY}
+    for i, (asked, leads) in enumerate((*QUESTIONS, ("", "Split, the default"))):
+        y = -float(i)
+        last = i == len(QUESTIONS)
+        x = 0.27 if last else 0.76
+        ax.text(x, y, leads, ha="center", va="center", color="white", bbox=answer, fontsize="small")
+        if last:
+            break
+        ax.text(0.27, y, asked, ha="center", va="center", bbox=question, fontsize="small")
+        ax.annotate("", (0.56, y), (0.48, y), arrowprops=arrow)
+        ax.text(0.52, y + 0.1, "yes", ha="center", fontsize="small", color=gb.plot.GREY)
+        ax.annotate("", (0.27, y - 0.72), (0.27, y - 0.28), arrowprops=arrow)
+        ax.text(0.29, y - 0.55, "no", fontsize="small", color=gb.plot.GREY)
+    ax.set(xlim=(0, 1), ylim=(-len(QUESTIONS) - 0.5, 0.5))
+    ax.axis("off")
+    save(figure, "tree")
 
 
 def few_points() -> None:

@@ -11,6 +11,7 @@ import guardband as gb
 from guardband.conformal import CoverageLaw, rank
 from guardband.conformal.laws import tails, total_counts
 from guardband.conformal.whole.share import counted
+from guardband.kept import kind_named
 
 X, Y = np.linspace(0, 1, 9), np.linspace(0, 2, 5)
 PLACES = {"x": X, "y": Y}
@@ -347,3 +348,8 @@ def test_units_of_quantities_come_from_training_fields() -> None:
     assert (width[:, 1] > 1e3 * width[:, 0]).all()
     with pytest.warns(UserWarning, match="quantities differ in size"):
         gb.calibrate_arrays(0 * y, y, score=gb.Quantity(small_and_large))
+
+
+def test_files_from_before_a_scale_could_be_the_shape_keep_their_meaning() -> None:
+    made = kind_named("Simultaneous").made
+    assert not made({"shape": None}).follows_scale and gb.Simultaneous().follows_scale
