@@ -77,12 +77,12 @@ def _root(node: ast.expr) -> str:
 
 
 def _all(tree: ast.Module) -> list[ast.expr]:
-    """What `__all__` lists."""
+    """What `__all__` lists, and where its names are at home."""
     return [
         node.value
         for node in tree.body
         if isinstance(node, ast.Assign)
-        and any(isinstance(target, ast.Name) and target.id == "__all__" for target in node.targets)
+        and any(isinstance(target, ast.Name) and target.id in ("__all__", "_HOME") for target in node.targets)
     ]
 
 

@@ -10,6 +10,7 @@ from guardband import (  # noqa: F401  what they keep can be loaded
     pinn,
     predictors,
     problems,
+    streams,
     surrogates,
 )
 from guardband.store.folder import MODEL, Saved, load, manifest, save, write
