@@ -34,6 +34,11 @@ PAGES = {
         "python benchmarks/streams.py",
     ),
     "truth.md": ("The truth", "a band for the solution behind noisy readings", "python benchmarks/truth.py"),
+    "coefficients.md": (
+        "Coefficients",
+        "how often regions hold the truth, and what is said when they cannot",
+        "python benchmarks/coefficients.py",
+    ),
     "few_points.md": (
         "Few points",
         "twenty to sixty readings, an equation right or wrong",
