@@ -257,7 +257,8 @@ def test_errors_teach(folder: Path, tmp_path: Path) -> None:
     for word, said in (
         ("local", "--training-data FILE"),
         ("weighted", "--query FILE"),
-        ("magic", "clustered, grouped, local"),
+        ("magic", "clustered, conditional, grouped, local"),
+        ("conditional", "settings without a default, which a command line cannot give"),
     ):
         words = ["--targets", "u", "--calibrator", word]
         assert said in run("calibrate", MODEL, *base, *words, code=2)

@@ -143,3 +143,11 @@ def test_it_is_a_fixed_function_and_is_saved(tmp_path: Path) -> None:
         assert np.array_equal(whole.upper, again.band(at, 0.8).upper)
     assert "every reweighting of places" in made.promise and made.answers_shift
     assert made.size(0.9).need == 72  # type: ignore[union-attr]
+
+
+def test_features_that_change_their_number_are_refused() -> None:
+    wide = [1]
+    made = calibrated(np.random.default_rng(0).uniform(size=50), lambda x: np.hstack([x] * wide[0]))
+    wide[0] = 2
+    with pytest.raises(ValueError, match="should give 1 numbers per point, as at calibration, got 2"):
+        made.band(gb.Prediction([[0.5]], [[0.0]]), 0.9)

@@ -346,3 +346,13 @@ def test_shapes_can_be_copied_and_sent() -> None:
     assert PLATE.size() > 0  # its pieces are made
     for again in (copy.deepcopy(PLATE), pickle.loads(pickle.dumps(PLATE))):
         assert again == PLATE and torch.equal(again.boundary(20).points, PLATE.boundary(20).points)
+
+
+@pytest.mark.parametrize("name", ["plate with two holes", "lens", "two balls", "L"])
+def test_depth_is_positive_inside_and_nowhere_else(name: str) -> None:
+    shape: Any = SHAPES[name][0]
+    spread = [b - a for a, b in zip(shape.lower, shape.upper, strict=True)]
+    x = torch.rand(2000, len(spread), generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    x = torch.tensor(shape.lower) + x * torch.tensor(spread)
+    whole = shape | Disk((9.0, 9.0), 0.1) if len(spread) == 2 else shape
+    assert torch.equal(whole.depth(x).flatten() > 0, torch.as_tensor(shape.contains(x)))

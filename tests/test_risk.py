@@ -129,3 +129,16 @@ def test_it_is_saved_and_promises_no_probability(tmp_path: Path) -> None:
     assert made.promised(0.9) is None and "the expected loss of a new measurement is at most" in own.promise
     with infinite_unsaid():
         assert "cut_distance" in own.promise
+
+
+def test_scores_that_are_infinite_and_losses_that_are_small_at_once() -> None:
+    y = np.random.default_rng(0).normal(size=(40, 1))
+    at = gb.Prediction(None, [[0.0]])
+    nothing = calibrated(y, lambda band, y: 0 * missed(band, y))
+    assert nothing.band(at, 0.9).width.item() < 1e-6  # the narrowest that there is
+    with pytest.raises(ValueError, match=r"needs the targets: calibrate by `gb.calibrate`"):
+        gb.RiskControl().threshold(np.arange(20.0), gb.Prediction(None, y))
+    scale = np.where(np.arange(40) < 20, 0.0, 1.0)[:, None]  # no scale, so a miss is infinite
+    far = gb.calibrate_arrays(0 * y, y, scale, score=gb.Scaled(), calibrator=gb.RiskControl())
+    with pytest.warns(gb.InfiniteBandWarning, match="too many calibration scores are infinite"):
+        assert np.isinf(far.band(gb.Prediction(None, [[0.0]], [[1.0]]), 0.9).upper).all()

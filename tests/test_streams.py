@@ -500,3 +500,17 @@ def test_the_promises_are_said() -> None:
     assert stream.bound == pytest.approx(0.181) and abs(stream.missed - 0.1) < 0.181
     for method in METHODS.values():
         assert len(method.promise(0.9)) > 100
+
+
+def test_what_has_no_single_score_cannot_be_followed() -> None:
+    x = np.linspace(0, 1, 30)
+    crossed = gb.calibrate_cross(lambda data: np.zeros_like, (x, x), folds=3)
+    with pytest.raises(TypeError, match=r"follows scores, and CV\+ has none to follow"):
+        gb.Stream(crossed)
+    with pytest.raises(TypeError, match=r"should be what `gb.calibrate` returned, got float"):
+        gb.Stream(0.9)  # type: ignore[arg-type]
+    y = np.random.default_rng(0).normal(size=(30, 2))
+    with pytest.raises(ValueError, match="follows one score per reading"):
+        gb.Stream(gb.calibrate_arrays(0 * y, y, score=gb.Absolute(joint=False)))
+    stream = gb.Stream(gb.calibrate_arrays(0 * y, y))
+    assert len(stream.follow(gb.Prediction(None, y), y)) == 30

@@ -295,3 +295,10 @@ def test_windows_and_several_outputs_are_refused() -> None:
     two = gb.fit(problem, gb.mlp(problem, [4]), recipe=gb.Recipe(steps=2, finish=0), progress=False)
     with pytest.raises(ValueError, match="about one output"):
         gb.Tangent(two)
+
+
+def test_where_a_point_lies_is_one_row_per_point() -> None:
+    with pytest.raises(ValueError, match=r"`features` should have one row per point, \(2, r\), got None"):
+        gb.pinn.TangentPrediction(None, [1.0, 2.0])
+    with pytest.raises(ValueError, match=r"one row per point, \(2, r\), got \(3, 1\)"):
+        gb.pinn.TangentPrediction(None, [1.0, 2.0], features=np.ones((3, 1)))

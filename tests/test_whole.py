@@ -353,3 +353,25 @@ def test_units_of_quantities_come_from_training_fields() -> None:
 def test_files_from_before_a_scale_could_be_the_shape_keep_their_meaning() -> None:
     made = kind_named("Simultaneous").made
     assert not made({"shape": None}).follows_scale and gb.Simultaneous().follows_scale
+
+
+def test_shapes_and_weights_are_one_number_per_node() -> None:
+    y = np.random.default_rng(0).normal(size=(30, 6, 1))
+    at = gb.Prediction(None, y[:1])
+    shaped = gb.calibrate_arrays(0 * y, y, score=gb.Share(0.2, shape=np.arange(1.0, 7.0)))
+    width = shaped.band(at, 0.9).width[0, :, 0]
+    assert np.allclose(width / width[0], np.arange(1, 7))
+    with pytest.raises(ValueError, match=r"`shape` should fit the fields, \(6, 1\), got \(5, 1\)"):
+        gb.calibrate_arrays(0 * y, y, score=gb.Share(0.2, shape=np.ones(5)))
+    with pytest.raises(ValueError, match=r"should have the shape of the band, \(1, 6, 1\), got \(1, 5, 1\)"):
+        shaped.band(at, 0.9).contains(y[:1, :5])
+    with pytest.raises(ValueError, match="should have the shape of the predictions"):
+        gb.Norm()(gb.Prediction(None, y), y[:, :5])
+
+
+def test_grids_are_values() -> None:
+    one, same, other = (
+        gb.Fields(np.zeros((2, 3, 4)), dims=dims) for dims in (("t", "x"), ("t", "x"), ("t", "y"))
+    )
+    assert one.grid == same.grid and hash(one.grid) == hash(same.grid) and one.ndim == 4
+    assert one.grid.differs(other.grid) == "its axes are t, y, not t, x"

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 
 import guardband as gb
 from guardband.pinn import Fitted, Moment, Windowed
-from guardband.pinn.windows import Window, borders_of, data_in
+from guardband.pinn.windows import Joined, Window, borders_of, data_in
+from guardband.problems.base import conditions_in
 
 
 @dataclass(frozen=True)
@@ -261,3 +262,33 @@ def test_threads_do_not_meet() -> None:
     for thread in threads:
         thread.join()
     assert len(found) == 3 and all(torch.equal(found[0], one) for one in found)
+
+
+class Shifted(nn.Module):
+    """exp(-t), and how far it is off."""
+
+    def __init__(self, off: float) -> None:
+        super().__init__()
+        self.off = nn.Parameter(torch.tensor([off], dtype=torch.float64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.exp(-x) * (1 + self.off)
+
+
+@pytest.mark.parametrize(("off", "word"), [(0.0, "converged"), (0.5, "not converged")])
+def test_the_verdict_sees_windows_that_do_not_meet(off: float, word: str) -> None:
+    # each window solves the equation, and the first starts as it should
+    found = gb.verdict(Decay(), Windowed([Shifted(0.0), Shifted(off)], [1.0]))
+    assert found.word == word, found
+    assert "`Continuity`" in str(found)
+
+
+def test_windows_of_a_wave_meet_with_their_velocity() -> None:
+    wave = gb.problems.Wave1D()
+    continuity = conditions_in(Joined(wave, (0.25, 0.5)))[-1]
+    edge = continuity.points(wave.domain, 24)
+    assert len(edge) == 24 and set(edge.points[:, -1].round(decimals=4).tolist()) == {0.25, 0.5}
+    field = gb.problems.AutogradField(wave.solution, edge.points.double().requires_grad_(), wave.names)
+    miss = continuity.residual(edge.points.double(), field)
+    assert miss.shape == (24, 2) and miss.abs().max() < 1e-3
+    assert Windowed([gb.mlp(wave), gb.mlp(wave)], [0.5]).names == gb.mlp(wave).names
