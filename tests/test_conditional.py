@@ -43,11 +43,12 @@ def draws(sets: int) -> np.ndarray:
     return np.random.default_rng(9).uniform(size=(sets, 1))
 
 
-def test_each_of_eight_groups_is_covered_at_the_level() -> None:
+@pytest.mark.parametrize("sets", [800, pytest.param(1600, marks=pytest.mark.long)])
+def test_each_of_eight_groups_is_covered_at_the_level(sets: int) -> None:
     """Exact on both sides: counts in each group at 1e-3 / 8, one new point per calibration set."""
     from scipy.stats import binomtest
 
-    x, inside = covered(eighths, 100, 800, 0.8)
+    x, inside = covered(eighths, 100, sets, 0.8)
     for group in range(8):
         mine = inside[(8 * x).astype(int) == group]
         assert binomtest(int(mine.sum()), len(mine), 0.8).pvalue > 1e-3 / 8, group
@@ -62,10 +63,11 @@ def test_split_fails_there() -> None:
     assert np.mean(inside) < 0.8 - 4 * math.sqrt(0.16 / 400)
 
 
-def test_groups_that_overlap_and_all_points_together() -> None:
+@pytest.mark.parametrize("sets", [400, pytest.param(1000, marks=pytest.mark.long)])
+def test_groups_that_overlap_and_all_points_together(sets: int) -> None:
     from scipy.stats import binomtest
 
-    x, inside = covered(overlapping, 80, 400, 0.8)
+    x, inside = covered(overlapping, 80, sets, 0.8)
     for column in (*overlapping(x[:, None]).T.astype(bool), np.ones(len(x), dtype=bool)):
         assert binomtest(int(inside[column].sum()), int(column.sum()), 0.8).pvalue > 1e-3 / 4
 
