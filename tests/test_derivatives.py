@@ -245,6 +245,7 @@ def test_two_fields_may_be_open_at_once_and_none_need_be_used() -> None:
 
 
 @pytest.mark.parametrize("really", [False, True], ids=["as written", "compiled"])
+@pytest.mark.no_cover
 def test_fused_jets_equal_autograd(really: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not really:
         plain = jets.fused_forward, jets.fused_reverse
