@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 import guardband as gb
-from guardband.ranges import FALSE_ALARM, Ranges, by_range, nearest
+from guardband.ranges import FALSE_ALARM, Ranges, _chance, by_range, nearest
 
 TRIALS = 1000
 
@@ -116,3 +116,14 @@ def test_ranges_go_by_the_names_of_columns_and_axes() -> None:
     calibrated = gb.calibrate(lambda f: 0 * f["depth"], frame[:100], y[:100])
     found = gb.evaluate(calibrated, frame[100:], y[100:]).by_range
     assert {one.feature for one in found.ranges} == {"depth", "time"}
+
+
+def test_the_chance_of_misses_is_that_of_the_hypergeometric_law() -> None:
+    generator = np.random.default_rng(7)
+    for _ in range(300):
+        n = int(generator.integers(1, 400))
+        inside, some = (generator.random(n) < generator.random() for _ in range(2))
+        law = hypergeom(n, int((~inside).sum()), int(some.sum()))
+        here = int((~inside[some]).sum())
+        expected = min(1.0, 2 * min(law.cdf(here), law.sf(here - 1)))
+        assert _chance(inside, some) == pytest.approx(expected, rel=1e-9)

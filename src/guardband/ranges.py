@@ -139,11 +139,16 @@ def _cut(values: np.ndarray) -> Iterator[tuple[float, float, np.ndarray]]:
 
 def _chance(inside: np.ndarray, some: np.ndarray) -> float:
     """How likely so many misses, or so few, are among some points, if misses fall on any alike."""
-    from scipy.stats import hypergeom
+    from scipy.special import gammaln
 
-    misses, here = int((~inside).sum()), int((~inside[some]).sum())
-    law = hypergeom(len(inside), misses, int(some.sum()))
-    return min(1.0, 2 * min(float(law.cdf(here)), float(law.sf(here - 1))))
+    n, drawn = len(inside), int(some.sum())
+    misses, here = n - int(inside.sum()), drawn - int(inside[some].sum())
+    least = max(0, drawn + misses - n)
+    k = np.arange(least, min(drawn, misses) + 1)
+    parts = np.stack([k, misses - k, drawn - k, n - misses - drawn + k])  # missed and covered, here and not
+    logs = -gammaln(parts + 1).sum(axis=0)
+    law = np.exp(logs - logs.max())
+    return min(1.0, 2 * float(min(law[: here - least + 1].sum(), law[here - least :].sum()) / law.sum()))
 
 
 def _worst_slab(

@@ -215,8 +215,9 @@ class ScoreCalibrated(Calibrated):
         if self.columns is not None or is_frame(x):
             x = Columns.matched(self.columns, x)
         else:
-            x = finite(rows(x, "x"), "x")
-            _same_places(x, self.prediction.x)
+            x, known = finite(rows(x, "x"), "x"), self.prediction.x
+            if known is not None and x.shape[1:] != known.shape[1:]:
+                _refuse_places(x, known)
         return ask(self.predictor, x)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
@@ -225,8 +226,9 @@ class ScoreCalibrated(Calibrated):
         made = self.score.band(prediction, q, float(exact(level)))
         if self.field_names is not None and isinstance(made, Band):
             object.__setattr__(made, "names", self.field_names)
-        if self.grid is not None and tuple(made.mean.shape[1:-1]) == self.grid.shape:
-            object.__setattr__(made, "grid", self.grid)
+        grid = self.score.grid
+        if grid is not None and tuple(made.mean.shape[1:-1]) == grid.shape:
+            object.__setattr__(made, "grid", grid)
         return made
 
     @property
@@ -262,7 +264,10 @@ class ScoreCalibrated(Calibrated):
         thresholds = [self.threshold(prediction, at, groups) for at in levels]
         y = rows(values_on(y, self.grid), "y")
         scores = to_numpy(self.score(prediction, kind_of(prediction.mean, y)))
-        inside = np.stack([scores <= to_numpy(q) for q in thresholds])
+        if all(isinstance(q, float) for q in thresholds):
+            inside = scores <= np.asarray(thresholds, dtype=float).reshape(-1, *[1] * scores.ndim)
+        else:
+            inside = np.stack([scores <= to_numpy(q) for q in thresholds])
         return np.asarray(inside.all(axis=2)) if self.joint and inside.ndim == 3 else inside
 
     def _checked(self, prediction: Prediction, groups: Groups) -> np.ndarray | None:
@@ -281,8 +286,9 @@ class ScoreCalibrated(Calibrated):
             known.scale is None
         ):
             _refuse_outputs(prediction, known)
-        if prediction.x is not None and self.columns is None:
-            _same_places(prediction.x, known.x)
+        x, places = prediction.x, None if self.columns is not None else known.x
+        if x is not None and places is not None and x.shape[1:] != places.shape[1:]:
+            _refuse_places(x, places)
         return None if groups is None else labels(groups, len(prediction))
 
     @property
@@ -571,12 +577,11 @@ def name_of(predictor: object) -> str:
     return getattr(inner, "__name__", type(inner).__name__)
 
 
-def _same_places(x: Array | None, known: Array | None) -> None:
-    if x is not None and known is not None and x.shape[1:] != known.shape[1:]:
-        raise ValueError(
-            f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
-            f"got shape {tuple(x.shape)}."
-        )
+def _refuse_places(x: Array, known: Array) -> None:
+    raise ValueError(
+        f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
+        f"got shape {tuple(x.shape)}."
+    )
 
 
 def _refuse_outputs(prediction: Prediction, calibrated_on: Prediction) -> None:
