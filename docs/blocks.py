@@ -1,13 +1,12 @@
 """Run the blocks of pages, and put back what they print: `python docs/blocks.py [page ...]`.
 
-A text block right below a Python block holds what that one printed. The README's picture is kept too.
+A text block right below a Python block holds what that one printed.
 """
 
 import contextlib
 import io
 import os
 import re
-import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -52,8 +51,6 @@ def renew(page: Path, after: Callable[[int], object] = lambda number: None) -> N
     text = page.read_text()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         made = with_output(text, page.name, after)
-        if page.name == "README.md":
-            shutil.copy("band.png", DOCS / "images" / "readme.png")
     if made != text:
         page.write_text(made)
         print(os.path.relpath(page))

@@ -89,6 +89,10 @@ def test_the_first_block_has_at_most_twelve_lines() -> None:
     assert len(first.strip().splitlines()) <= 12
 
 
+def test_the_readme_has_at_most_800_words() -> None:
+    assert len(README.split()) <= 800
+
+
 def test_pictures_of_the_readme_exist() -> None:
     pictures = re.findall(r"!\[[^]]*\]\(([^)]+)\)", README)
     assert pictures and all((ROOT / picture).exists() for picture in pictures)
