@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 import guardband as gb
-from guardband.inverse.checking import misses_of
+from guardband.inverse.checking import _path, misses_of
 from guardband.inverse.ranged import Ranged
 from guardband.problems import Field
 from guardband.problems.unknown import with_values
@@ -221,3 +221,8 @@ def test_ranged_is_a_problem_with_names() -> None:
     assert isinstance(ranged, Ranged) and ranged.outputs == ("u",)
     fitted = gb.fit(ranged, gb.mlp(ranged, [4]), recipe=gb.Recipe(steps=2, finish=0), progress=False)
     assert list(fitted.terms[-1]) == ["step", "equation", "Dirichlet", "Initial"]
+
+
+def test_a_check_goes_from_the_middle_to_the_nearest_value_left() -> None:
+    unit = np.array([[1.0, 1.0], [0.4, 0.5], [0.0, 0.0], [0.6, 0.8]])
+    assert _path(unit) == [1, 3, 0, 2]

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm.auto import tqdm
 
 import guardband as gb
 from guardband import tables
@@ -19,11 +18,7 @@ from guardband.cli.models import matrix
 from guardband.cli.words import NOISES
 from guardband.files import sha256
 from guardband.inverse.checking import DRAWN, has_solution
-from guardband.pinn.recipe import AS_LONG_AS_IT_TAKES
 from guardband.report.page import refuse_other_endings
-
-SECONDS = 5.0
-"""What a training at single coefficients takes, in CPU seconds: one that stops early makes Delta larger."""
 
 Found = tuple[dict[str, Any], str]
 """What was found, for programs, and the same in words."""
@@ -156,19 +151,10 @@ class ProblemFile:
         n = DRAWN + len(self.family.corners)
         note(
             f"How far is the network off? It is held against {n} trainings at single coefficients, which "
-            f"take minutes. A `solver` in {self.path.name} spares them, and so does --delta if you know it."
+            f"take a minute or more. A `solver` in {self.path.name} spares them, and so does --delta if you "
+            "know it."
         )
-        brief = self.recipe or gb.Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=SECONDS)
-        with tqdm(total=n, desc="check", unit="training") as bar:
-
-            def trained(x: Any, **coefficients: float) -> Any:
-                one = self.family.at(**coefficients)
-                net = gb.mlp(one, seed=1).double()
-                found = gb.fit(one, net, recipe=brief, seed=1, progress=False)(x)
-                bar.update()
-                return found
-
-            return solved.check(data.x, trained)
+        return solved.check(data.x, recipe=self.recipe)
 
     def _by_solver(self, x: Any, **coefficients: float) -> Any:
         assert self.given is not None

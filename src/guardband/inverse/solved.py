@@ -184,13 +184,15 @@ class SolvedFamily:
         *,
         seed: int = 0,
         recipe: Recipe | None = None,
+        progress: bool = True,
     ) -> float:
         """Delta for readings at x: how far the solver may be off there, as the length of a vector.
 
         It is 1.5 times the largest l2 error at these points over 32 random coefficients and all corners of
         the ranges, an estimate from above and no bound. The truth is what `solver` answers, a function
-        (x, **coefficients), or the problem's own `solution`, or fresh trainings, which take minutes. A
-        network that misses its equation or a condition at points of its own is told by a warning.
+        (x, **coefficients), or the problem's own `solution`, or fresh trainings, each started from the one
+        before at a value nearby, which take some minutes. A network that misses its equation or a condition
+        at points of its own is told by a warning.
 
         >>> import guardband as gb
         >>> family = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2))
@@ -199,7 +201,7 @@ class SolvedFamily:
         """
         from guardband.inverse.checking import delta
 
-        return delta(self, self.points(x), solver, seed, recipe)
+        return delta(self, self.points(x), solver, seed, recipe, progress)
 
 
 def _pairs(theta: Tensor, x: Tensor) -> Tensor:
