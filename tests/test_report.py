@@ -9,7 +9,8 @@ import pytest
 
 import guardband as gb
 from guardband.report import report, sections
-from guardband.report.bands import _misses
+from guardband.report.page import Section
+from guardband.report.pictures import _misses
 
 
 def drawn(d: int, n: int = 60, m: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -17,11 +18,16 @@ def drawn(d: int, n: int = 60, m: int = 1, seed: int = 0) -> tuple[np.ndarray, n
     return generator.uniform(size=(n, d)), generator.normal(size=(n, m))
 
 
+def titled(made: list[Section], title: str) -> Section:
+    """The section of this title."""
+    return next(section for section in made if section.title == title)
+
+
 def zero(x: np.ndarray) -> np.ndarray:
     return np.zeros((len(x), 1))
 
 
-@pytest.mark.parametrize(("d", "pictures"), [(1, 4), (2, 4), (3, 4)])
+@pytest.mark.parametrize(("d", "pictures"), [(1, 5), (2, 5), (3, 5)])
 def test_every_dimension_has_its_pictures(d: int, pictures: int, tmp_path: Path) -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(d))
     path = report(calibrated, *drawn(d, 200, seed=1), path=tmp_path / "page.html", facts={"data": "<b>"})
@@ -34,20 +40,20 @@ def test_every_dimension_has_its_pictures(d: int, pictures: int, tmp_path: Path)
 def test_without_measurements_nothing_is_claimed_to_be_measured(tmp_path: Path) -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(2), confidence=0.9)
     text = report(calibrated, drawn(2, 50, seed=1)[0], path=tmp_path / "page.md", level=0.8).read_text()
-    assert "nothing was measured" in text and "at least 80 %" in text and "With confidence 0.9" in text
+    assert "nothing was measured" in text and "at least 80 %" in text and "with confidence 0.9" in text
     assert text.startswith("# A prediction band")
 
 
 def test_an_infinite_band_is_said_to_be_one() -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(1, 10))
-    claim = sections(calibrated, *drawn(1, 20, seed=1))[0].paragraphs[0]
-    assert "infinite at 100% of the points" in claim
+    claim = sections(calibrated, *drawn(1, 20, seed=1))[0]
+    assert claim.title == "What is claimed" and "infinite at 100% of the points" in claim.paragraphs[-1]
 
 
 def test_what_may_void_the_guarantee_comes_first() -> None:
     x, y = drawn(1, 60)
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), x, y)
-    checks = sections(calibrated, x + 5)[2]
+    checks = titled(sections(calibrated, x + 5), "What would void it")
     assert checks.table[1][0] == "ALARM" and "speaks against it" in checks.paragraphs[0]
 
 
@@ -56,19 +62,19 @@ def test_calibrations_without_a_law_say_so() -> None:
     calibrated = gb.calibrate(
         gb.predictors.MeanOnly(zero), x, y, calibrator=gb.Clustered(), groups=np.arange(60)
     )
-    assert "no exact law" in sections(calibrated, x + 0.001)[3].paragraphs[1]
+    stands = titled(sections(calibrated, x + 0.001), "How much data stand behind it")
+    assert "no exact law" in stands.paragraphs[1]
     grouped = gb.calibrate(
         gb.predictors.MeanOnly(zero), x, y, calibrator=gb.Grouped(), groups=np.arange(60) % 2
     )
     made = sections(grouped, *drawn(1, 30, seed=1), groups=np.arange(30) % 2)
-    assert "in every group" in made[1].paragraphs[0]
+    assert "in every group" in titled(made, "What is claimed").paragraphs[1]
 
 
 def test_several_outputs_are_covered_jointly() -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 2))), *drawn(1, 40, 2))
-    assert (
-        "2 outputs each, covered jointly" in sections(calibrated, *drawn(1, 40, 2, seed=1))[3].paragraphs[0]
-    )
+    stands = titled(sections(calibrated, *drawn(1, 40, 2, seed=1)), "How much data stand behind it")
+    assert "2 outputs each, covered jointly" in stands.paragraphs[0]
 
 
 def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
@@ -84,10 +90,9 @@ def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(1, 100))
     x, y = drawn(1, 100, seed=1)
     made = sections(calibrated, x, y + 5)
-    assert made[0].title == "The claim does not hold on these data" and made[0].paragraphs[0].startswith(
-        "NOT"
-    )
-    assert made[2].table[1][:2] == ["ALARM", "fresh data"]
+    assert made[0].title == "Verdict: the claim does not hold on these data" and made[0].mark == "fails"
+    assert made[0].paragraphs[0].startswith("NOT") and made[1].mark == "claim"
+    assert titled(made, "What would void it").table[1][:2] == ["ALARM", "fresh data"]
     with pytest.raises(ValueError, match=r"written as \.html or \.md, got"):
         report(calibrated, x, path=tmp_path / "page.pdf")
 
@@ -185,3 +190,29 @@ def test_a_far_outlier_does_not_draw_a_million_bars() -> None:
     _misses(share, ax)
     assert len(ax.patches) <= 150 and "5 or more" in [text.get_text() for text in ax.texts]
     plt.close("all")
+
+
+def test_a_reviewer_finds_the_answers_in_order(tmp_path: Path) -> None:
+    x, y = drawn(1, 300)
+    calibrated = gb.calibrate(zero, x[:100], y[:100])
+    made = sections(calibrated, x[100:], y[100:], level=0.9)
+    titles = ["What is claimed", "Verdict", "What was measured", "Where it covers", "What it looks like"]
+    titles += ["What would void it", "How much data stand behind it", "Where it comes from"]
+    assert [section.title for section in made] == [*titles, "How to reproduce it"]
+    assert made[1].mark == "holds" and "Measured against predicted" in made[4].pictures[0][0]
+    assert "their mean, at every point, would have 0.99" in made[2].paragraphs[0]
+    prints = {row[0]: row[1] for row in made[7].table}
+    assert prints["calibration data"].startswith("(100, 1) and (100, 1), sha256 ")
+    again = {row[0]: row[1] for row in sections(calibrated, x[100:], y[100:])[7].table}
+    assert prints["points of this page"] == again["points of this page"] != prints["calibration data"]
+    assert "level=0.9" in made[8].paragraphs[1] and "--level 0.9" in made[8].paragraphs[3]
+
+
+def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    x, y = drawn(1, 60)
+    frame = pandas.DataFrame({"depth": x[:, 0], "site": ["a", "b"] * 30})
+    model = gb.predictors.MeanOnly(lambda frame: np.zeros((len(frame), 1)))
+    calibrated = gb.calibrate(model, frame[:40], y[:40])
+    page = report(calibrated, frame[40:], y[40:], path=tmp_path / "page.md", level=0.9).read_text()
+    assert "(20, 2) and (20, 1), columns depth, site, sha256" in page

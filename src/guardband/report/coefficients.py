@@ -35,8 +35,8 @@ def _claim(estimates: Estimates) -> Section:
     if estimates.doubt.alarm:
         said = repr(estimates.doubt)
         others = [line for line in lines if line != said]
-        return Section("The equation does not describe these readings", [said, *others])
-    return Section("The claim", lines)
+        return Section("The equation does not describe these readings", [said, *others], mark="fails")
+    return Section("The claim", lines, mark="claim")
 
 
 def _region(estimates: Estimates) -> Section:

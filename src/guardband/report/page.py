@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from guardband.files import write_text
 
@@ -21,12 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs, a table (the first row is its head), pictures with captions."""
+    """A heading, paragraphs, a table (the first row is its head), pictures with captions.
+
+    The `mark` says how it is shown: a "claim", or a verdict that "holds" or "fails".
+    """
 
     title: str
     paragraphs: Sequence[str] = ()
     table: Sequence[Sequence[str]] = ()
     pictures: Sequence[tuple[str, bytes]] = ()
+    mark: Literal["", "claim", "holds", "fails"] = ""
 
 
 def write(path: str | os.PathLike[str], title: str, made: Iterable[Section]) -> Path:
@@ -71,23 +75,36 @@ def png(draw: Callable[[Any], Any]) -> bytes:
 
 
 STYLE = """
-:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --line: #d8dde4; --accent: #1f5fa8; }
+:root { color-scheme: light dark; --ink: #1c2430; --paper: #ffffff; --line: #d8dde4; --accent: #1f5fa8;
+        --good: #1d7a46; --bad: #b3261e; }
 @media (prefers-color-scheme: dark) {
-  :root { --ink: #e4e8ee; --paper: #14181d; --line: #39424d; --accent: #7ab3ef; }
+  :root { --ink: #e4e8ee; --paper: #14181d; --line: #39424d; --accent: #7ab3ef;
+          --good: #63c78d; --bad: #ff8a7a; }
 }
 body { margin: 0 auto; max-width: 52rem; padding: 1.5rem 1rem 4rem; overflow-wrap: anywhere;
        color: var(--ink); background: var(--paper); font: 16px/1.55 system-ui, sans-serif; }
 h1 { font-size: 1.6rem; line-height: 1.25; }
 h2 { font-size: 1.15rem; margin-top: 2.2rem; color: var(--accent); }
-.claim p:first-of-type { font-size: 1.15rem; } .wide { overflow-x: auto; }
+.claim p:first-of-type { font-size: 1.2rem; font-weight: 600; } .wide { overflow-x: auto; }
+.holds, .fails { border-left: .35rem solid var(--good); padding-left: 1rem; }
+.fails { border-color: var(--bad); }
+.holds h2 { color: var(--good); } .fails h2 { color: var(--bad); }
 table { border-collapse: collapse; font-size: .9rem; min-width: 100%; }
 th, td { text-align: left; padding: .35rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top;
          overflow-wrap: normal; }
 td:last-child { overflow-wrap: anywhere; min-width: 9rem; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
-figcaption { font-size: .9rem; } .alarm { color: #c2321f; font-weight: 600; }
+figcaption { font-size: .9rem; } .alarm { color: var(--bad); font-weight: 600; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
 @media (max-width: 24rem) { .pictures { grid-template-columns: 1fr; } }
+@media print {
+  :root { --ink: #000; --paper: #fff; --line: #bbb; --accent: #1f5fa8; --good: #1d7a46; --bad: #b3261e; }
+  @page { margin: 12mm; }
+  body { max-width: none; padding: 0; font-size: 8pt; line-height: 1.3; } h1 { font-size: 13pt; margin: 0; }
+  h2 { font-size: 10pt; margin: .6rem 0 .1rem; break-after: avoid; } p { margin: .2rem 0; }
+  table { font-size: 7.5pt; } th, td { padding: .1rem .4rem; } figure { margin: 0; break-inside: avoid; }
+  .pictures { grid-template-columns: repeat(3, 1fr); gap: .4rem; } .claim p:first-of-type { font-size: 10pt; }
+}
 """
 
 
@@ -101,10 +118,8 @@ def _html(title: str, made: Iterable[Section]) -> str:
         f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{html.escape(title)}</h1>",
     ]
-    for number, section in enumerate(made):
-        parts.append(
-            f'<section class="{"claim" if number == 0 else ""}"><h2>{html.escape(section.title)}</h2>'
-        )
+    for section in made:
+        parts.append(f'<section class="{section.mark}"><h2>{html.escape(section.title)}</h2>')
         parts += [f"<p>{html.escape(text)}</p>" for text in section.paragraphs]
         if section.table:
             parts.append(_html_table(section.table))

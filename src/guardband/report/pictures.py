@@ -1,0 +1,174 @@
+"""The pictures of a report: predicted beside measured, the curve or field with its misses, coverage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+
+from guardband import plot
+from guardband.arrays import ArrayLike, rows, to_numpy
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import Level
+from guardband.evaluation import Evaluation
+from guardband.grids import values_on
+from guardband.labels import axis_words
+from guardband.plot.planes import plane_of
+from guardband.plot.style import output_word
+from guardband.report.page import png
+from guardband.values import Band, NormBand
+
+MOST_POINTS, MOST_BARS = 5000, 400
+"""How many points, and how many with a bar each, are drawn in a picture."""
+
+
+def pictures_of(
+    calibrated: Calibrated,
+    band: Band | NormBand | None,
+    y: ArrayLike | None,
+    level: Level,
+    found: Evaluation | None,
+) -> list[tuple[str, bytes]]:
+    """Captions and pictures, what a reviewer asks for first coming first."""
+    drawn: list[tuple[str, Callable[[Any], Any]]] = []
+    fresh = None if y is None else to_numpy(rows(values_on(y, calibrated.grid), "y")).astype(float)
+    if isinstance(band, Band) and band.mean.ndim > 2:
+        drawn += _one_field(band.one(0))
+    if isinstance(band, Band) and band.mean.ndim == 2:
+        if fresh is not None and found is not None and fresh.shape == tuple(band.mean.shape):
+            drawn.append((_beside(band), lambda ax: _measured_beside(band, fresh, ax)))
+        if band.x is not None and band.x.ndim == 2:
+            drawn += _over_places(band, fresh)
+    share = calibrated.misses(level)
+    if found is not None:
+        drawn.append(
+            (
+                "Coverage at every level"
+                + ("." if found.laws is None else "; gray is what a valid band shows."),
+                lambda ax: plot.coverage_curve(found, ax=ax),
+            )
+        )
+    if share is not None:
+        drawn.append(("How far the calibration points missed.", lambda ax: _misses(share, ax)))
+    at = None if calibrated.prediction is None else calibrated.prediction.x
+    points = at is not None and at.ndim == 2 and calibrated.prediction.mean.ndim == 2  # type: ignore[union-attr]
+    if points:
+        drawn.append(("Where the model errs: calibration points.", lambda ax: _residuals(calibrated, ax)))
+    return [(caption, png(draw)) for caption, draw in drawn]
+
+
+def _over_places(band: Band, fresh: np.ndarray | None) -> Iterable[tuple[str, Callable[[Any], Any]]]:
+    """The curve or the plane, with fresh measurements and what was missed of them."""
+    x = to_numpy(band.x)  # type: ignore[arg-type]
+    some = slice(None, None, -(-len(x) // MOST_POINTS))
+    mean, lower, upper = (to_numpy(part)[some] for part in (band.mean, band.lower, band.upper))
+    few = Band(x[some], mean, lower, upper, band.level, band.names)
+    read = None if fresh is None or fresh.shape != tuple(band.mean.shape) else fresh[some]
+    if x.shape[1] == 1:
+        yield (
+            ("The band." if read is None else "The band, and what it missed."),
+            lambda ax: _curve(few, read, ax),
+        )
+    if x.shape[1] == 2 and len(few) > 3:
+        yield (
+            ("How wide the band is." if read is None else "How wide the band is, and what it missed."),
+            lambda ax: _plane(few, read, ax),
+        )
+    if x.shape[1] > 2:
+        yield "How wide the band is, over the first coordinate.", lambda ax: _widths(few, ax)
+
+
+def _outside(band: Band, y: np.ndarray) -> np.ndarray:
+    """Which measurements (n, m) lie outside of the band's ends."""
+    return (y < to_numpy(band.lower)) | (y > to_numpy(band.upper))
+
+
+def _beside(band: Band) -> str:
+    what = "" if band.mean.shape[1] == 1 else f" of {output_word(band, 0)}"
+    return f"Measured{what} against predicted, with the band; misses in orange."
+
+
+def _measured_beside(band: Band, y: np.ndarray, ax: Any) -> None:
+    """Measured over predicted: points on the line are right, bars are the band."""
+    some = np.linspace(0, len(y) - 1, min(len(y), MOST_BARS)).astype(int)
+    mean, low, high = (to_numpy(part)[some, 0].astype(float) for part in (band.mean, band.lower, band.upper))
+    read, out = y[some, 0], _outside(band, y)[some, 0]
+    finite = np.isfinite(low) & np.isfinite(high)
+    ax.vlines(mean[finite], low[finite], high[finite], color=plot.BLUE, alpha=0.25, lw=1)
+    ax.plot(mean[~out], read[~out], ".", color=plot.GREY, ms=3)
+    ax.plot(mean[out], read[out], "x", color=plot.ORANGE, ms=6, mew=1.5)
+    ends = [min(mean.min(), read.min()), max(mean.max(), read.max())]
+    ax.plot(ends, ends, color=plot.BLUE, lw=1)
+    word = output_word(band, 0)
+    ax.set(xlabel=f"{word}, predicted", ylabel=f"{word}, measured")
+
+
+def _curve(band: Band, y: np.ndarray | None, ax: Any) -> None:
+    plot.band(band, ax=ax)
+    if y is not None:
+        _crosses(ax, to_numpy(band.x)[:, 0], y[:, 0], _outside(band, y)[:, 0])  # type: ignore[arg-type]
+
+
+def _plane(band: Band, y: np.ndarray | None, ax: Any) -> None:
+    plot.width(band, ax=ax)
+    if y is not None:
+        at = plane_of(band.names, None).turned(to_numpy(band.x))  # type: ignore[arg-type]
+        _crosses(ax, at[:, 0], at[:, 1], np.asarray(_outside(band, y).any(axis=1)))
+
+
+def _crosses(ax: Any, across: np.ndarray, up: np.ndarray, out: np.ndarray) -> None:
+    """Measurements as dots, those that were missed crossed out."""
+    ax.plot(across[~out], up[~out], ".", color="white", mec=plot.GREY, mew=0.5, ms=4, zorder=3)
+    ax.plot(across[out], up[out], "X", color=plot.ORANGE, mec="white", mew=0.6, ms=7, zorder=4)
+
+
+def _one_field(band: Band) -> Iterable[tuple[str, Callable[[Any], Any]]]:
+    """The first of whole fields, over its one axis or two."""
+    assert band.x is not None
+    if band.x.shape[1] == 1:
+        yield "The band around the first field.", lambda ax: plot.band(band, ax=ax)
+    if band.x.shape[1] == 2 and len(band) > 3:
+        yield "How wide the band around the first field is.", lambda ax: plot.width(band, ax=ax)
+
+
+def _widths(band: Band, ax: Any) -> None:
+    ax.plot(to_numpy(band.x)[:, 0], to_numpy(band.width)[:, 0], ".", ms=3, color=plot.BLUE, alpha=0.5)  # type: ignore
+    ax.set(xlabel=axis_words(band.names, ["x0"])[0], ylabel="width", ylim=(0, None))
+
+
+FARTHEST = 5.0
+"""Misses beyond so many half widths of the band are drawn here."""
+
+
+def _misses(share: np.ndarray, ax: Any) -> None:
+    """Right for every calibrator: each calibration point is held against the threshold at its own place."""
+    inside, n = int((share <= 1).sum()), len(share)
+    share = np.minimum(share[np.isfinite(share)], FARTHEST)
+    if len(share):
+        step = 1 / max(3, min(20, len(share) // 8))  # an edge at 1, so that no bar is inside and outside
+        ax.hist(share, bins=np.arange(0, share.max() + step, step).tolist(), color=plot.BLUE, alpha=0.6)
+        if share.max() == FARTHEST:
+            ax.text(
+                FARTHEST, 0, f"{FARTHEST:g} or more", ha="right", va="bottom", rotation=90, fontsize="small"
+            )
+    ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {n} inside")
+    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1))
+    ax.set(xlabel="miss, as a share of the band's half width there", ylabel="calibration points")
+
+
+def _residuals(calibrated: Calibrated, ax: Any) -> None:
+    assert calibrated.prediction is not None
+    x, names = to_numpy(calibrated.prediction.x), calibrated.field_names
+    miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]
+    if x.shape[1] == 1:
+        ax.plot(x[:, 0], miss, ".", color=plot.GREY, ms=4)
+        ax.axhline(0, color=plot.BLUE, lw=1)
+        ax.set(xlabel=axis_words(names, ["x"])[0], ylabel="measured - predicted")
+        return
+    most = float(np.abs(miss).max()) or 1.0
+    plane = plane_of(names, None)
+    colors: dict[str, Any] = {"cmap": plot.SIGNED, "vmin": -most, "vmax": most, "ec": "black", "lw": 0.3}
+    dots = ax.scatter(*plane.turned(x[:, :2]).T, c=miss, s=18, **colors)
+    ax.figure.colorbar(dots, ax=ax, label="measured - predicted")
+    ax.set(xlabel=plane.words[0], ylabel=plane.words[1])
