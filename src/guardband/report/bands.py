@@ -223,7 +223,9 @@ def _ranges(found: Evaluation | None) -> Iterable[Section]:
         "The p-value is exact if misses fall on any point alike, given their number. The worst slab was "
         "found on half of the points and is shown on the other half."
     )
-    yield Section("Where it covers", [" ".join(said.split()), about], table)
+    yield Section(
+        "Where it covers", [" ".join(said.replace("\nThe promise", ". The promise").split()), about], table
+    )
 
 
 def _fingerprints(calibrated: Calibrated, x: ArrayLike, y: ArrayLike | None) -> dict[str, str]:
