@@ -102,7 +102,8 @@ figcaption { font-size: .9rem; } .alarm { color: var(--bad); font-weight: 600; }
   @page { margin: 12mm; }
   body { max-width: none; padding: 0; font-size: 8pt; line-height: 1.3; } h1 { font-size: 13pt; margin: 0; }
   h2 { font-size: 10pt; margin: .6rem 0 .1rem; break-after: avoid; } p { margin: .2rem 0; }
-  table, figcaption { font-size: 7.5pt; } th, td { padding: .1rem .4rem; } figure { margin: 0; break-inside: avoid; }
+  table, figcaption { font-size: 7.5pt; } th, td { padding: .1rem .4rem; }
+  figure { margin: 0; break-inside: avoid; }
   .pictures { grid-template-columns: repeat(3, 1fr); gap: .4rem; } .claim p:first-of-type { font-size: 10pt; }
 }
 """
