@@ -9,6 +9,7 @@ import argparse
 import json
 import os
 import time
+from collections.abc import Callable
 from typing import Any
 
 os.environ.update(DDE_BACKEND="pytorch", OMP_NUM_THREADS="1")
@@ -47,6 +48,11 @@ def main() -> None:
     print(json.dumps(rows))
 
 
+def constant(value: float) -> Callable[[np.ndarray], float]:
+    """A function of one argument: DeepXDE takes a second one for an auxiliary variable."""
+    return lambda _: value
+
+
 def lorenz(unknowns: dict[str, Any], x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
     """400 points, three layers of 40."""
     c1, c2, c3 = unknowns.values()
@@ -58,7 +64,7 @@ def lorenz(unknowns: dict[str, Any], x: np.ndarray, y: np.ndarray) -> tuple[Any,
 
     time_ = dde.geometry.TimeDomain(0, 3)
     starts = [
-        dde.icbc.IC(time_, lambda t, value=value: value, lambda _, on_initial: on_initial, component=i)
+        dde.icbc.IC(time_, constant(value), lambda _, on_initial: on_initial, component=i)
         for i, value in enumerate((-8, 7, 27))
     ]
     read = [dde.icbc.PointSetBC(x, y[:, i : i + 1], component=i) for i in range(3)]
