@@ -81,13 +81,13 @@ class AlarmWatch:
     gains: list[float]
     seen: int
     since: int
-    _drawn: list[float] | None = None
+    _drawn: list[float]
 
     def __init__(self, settings: Alarm, scores: np.ndarray) -> None:
         self.settings = settings
         self.earlier = EarlierScores(scores)
         self.gains = [0.0] * len(BETS)
-        self.seen, self.since = 0, 0
+        self.seen, self.since, self._drawn = 0, 0, []
 
     @property
     def statistic(self) -> float:
@@ -115,7 +115,7 @@ class AlarmWatch:
     def _chance(self) -> float:
         """A number in (0, 1] that belongs to this step alone."""
         block, at = divmod(self.seen, DRAWN)
-        if at == 0 or self._drawn is None:
+        if at == 0 or not self._drawn:
             self._drawn = (1 - np.random.default_rng((self.settings.seed, block)).random(DRAWN)).tolist()
         return self._drawn[at]
 
@@ -128,4 +128,4 @@ class AlarmWatch:
         """The same."""
         self.earlier = EarlierScores(state["earlier"])
         self.gains = [float(gain) for gain in state["gains"]]
-        self.seen, self.since, self._drawn = int(state["seen"]), int(state["since"]), None
+        self.seen, self.since, self._drawn = int(state["seen"]), int(state["since"]), []
