@@ -44,6 +44,11 @@ PAGES = {
         "twenty to sixty readings, an equation right or wrong",
         "python benchmarks/few_points.py",
     ),
+    "worth.md": (
+        "What the equation is worth",
+        "does it buy width, beside kriging and boosting",
+        "python benchmarks/worth.py",
+    ),
     "mapie.md": (
         "Beside MAPIE",
         "the same bands where methods are the same, differences and speed",
