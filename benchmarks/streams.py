@@ -173,13 +173,16 @@ def false_alarms(seed: int) -> int:
 
 
 def speeds(steps: int) -> dict[str, float]:
-    """Updates per CPU second, predictions given, with a snapshot on the disk every 1000."""
+    """Updates per CPU second, predictions given, with a snapshot on the disk every 1000; the best of five.
+
+    Of a core that is shared the slow runs say more of the others than of this.
+    """
     draw = np.random.default_rng(0)
     calibrated = gb.calibrate_arrays(np.zeros(CALIBRATION), draw.normal(size=CALIBRATION))
     y, mean = draw.normal(size=(steps, 1)), np.zeros((steps, 1))
-    found = {}
+    found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("one by one", "blocks of 1000"):
+        for name in ("one by one", "blocks of 1000") * 5:
             stream, path = gb.Stream(calibrated, LEVEL), Path(folder) / "snapshot"
             start = time.process_time()
             for at in range(0, steps, WINDOW):
@@ -191,7 +194,7 @@ def speeds(steps: int) -> dict[str, float]:
                 else:
                     stream.follow(gb.Prediction(None, mean[some]), y[some])
                 files.write_bytes(path, stream.snapshot())
-            found[name] = steps / (time.process_time() - start)
+            found[name] = max(found.get(name, 0.0), steps / (time.process_time() - start))
     return found
 
 
@@ -205,7 +208,7 @@ def cells(quick: bool, runs: int) -> Iterator[tuple[dict, Callable[[], dict]]]:
     for seed in range(3 if quick else runs):
         yield {"what": "delay", "seed": seed}, lambda seed=seed: {"steps": delay(seed)}
         yield {"what": "no change", "seed": seed}, lambda seed=seed: {"alarms": false_alarms(seed)}
-    yield {"what": "speed"}, lambda: speeds(5000 if quick else 50_000)
+    yield {"what": "speed"}, lambda: speeds(2000 if quick else 20_000)
 
 
 def choose() -> None:
@@ -254,7 +257,7 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
         f"ten). Without a change there were {sum(alarms)} false alarms in {len(alarms)} runs of",
         f"{STEPS:,} steps; stated are at most {len(alarms)} on average, one in 100,000 steps.",
         "",
-        "Updates per CPU second, predictions given, a snapshot on the disk every 1000:",
+        "Updates per CPU second, predictions given, a snapshot on the disk every 1000, best of five runs:",
         f"{speed['blocks of 1000']:,.0f} in blocks of 1000 (`stream.follow`),",
         f"{speed['one by one']:,.0f} one by one (`stream.band`, `stream.update`).",
     ]

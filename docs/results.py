@@ -44,6 +44,16 @@ PAGES = {
         "twenty to sixty readings, an equation right or wrong",
         "python benchmarks/few_points.py",
     ),
+    "worth.md": (
+        "What the equation is worth",
+        "does it buy width, beside kriging and boosting",
+        "python benchmarks/worth.py",
+    ),
+    "mapie.md": (
+        "Beside MAPIE",
+        "the same bands where methods are the same, differences and speed",
+        "python benchmarks/peers/by_mapie.py",
+    ),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
     "newton.md": ("Gauss-Newton steps", "what one costs, beside Adam", "python benchmarks/newton.py"),

@@ -223,6 +223,29 @@ def own(x):
         assert "are training points" in run("calibrate", f"nets_of_mine:{name}", *words, code=2)
 
 
+def test_a_band_about_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    sys.modules.pop("line", None)
+    (tmp_path / "line.py").write_text("def model(x):\n    return x[:, :1] + 0.01\n")
+    draw = np.random.default_rng(0)
+    for name, rows, noise in (("cal", 2000, 0.1), ("free", 300, 0.0), ("noisy", 300, 0.1)):
+        x = draw.uniform(size=rows)
+        text = "".join(f"{a},{a + noise * e}\n" for a, e in zip(x, draw.normal(size=rows), strict=True))
+        (tmp_path / f"{name}.csv").write_text("x,u\n" + text)
+    words = ("calibrate", "line:model", "--data", "cal.csv", "--targets", "u", "--out", "band")
+    said = run(*words, "--truth", "gaussian:0.1", "--confidence", "0.95")
+    assert "noise-free" in said
+    verify = ("verify", "band", "--model", "line:model", "--level", "0.9")
+    assert "300 of 300 noise-free values covered" in run(*verify, "--data", "free.csv", "--truth")
+    assert "promises nothing about measurements" in " ".join(run(*verify, "--data", "noisy.csv").split())
+    for wrong in ("gaussian", "gaussian:abc", "cauchy:1"):
+        said = run(*words, "--overwrite", "--truth", wrong, "--confidence", "0.95", code=2)
+        assert "such as gaussian:0.05, got" in " ".join(said.split())
+    said = run(*words, "--overwrite", "--truth", "uniform:0.1", "--calibrator", "grouped", code=2)
+    assert "leave out --calibrator grouped" in " ".join(said.split())
+
+
 def test_without_a_law_nothing_is_called_consistent(tmp_path: Path) -> None:
     words = ["--calibrator", "weighted", "--query", QUERY, "--data", CAL, "--targets", "u"]
     run("calibrate", MODEL, *words, "--out", tmp_path / "w")

@@ -149,11 +149,35 @@ stored_cells = [json.loads(line) for line in Path(sys.argv[5]).read_text().split
 keys = [cell["key"] for cell in stored_cells]
 
 
-def calibrate(k):
-    words = ["calibrate", example / "model.onnx", "--data", example / ("calibration.csv", "fresh.csv")[k]]
-    words += ["--targets", "u", "--out", home / "band", "--overwrite"]
+def command(*words):
     done = CliRunner().invoke(app, [str(word) for word in words])
     assert done.exit_code == 0, done.output
+
+
+def calibrate(k, to=home / "band"):
+    data = example / ("calibration.csv", "fresh.csv")[k]
+    command("calibrate", example / "model.onnx", "--data", data, "--targets", "u", "--out", to, "--overwrite")
+
+
+def watching():  # a file that grows outside; lines are those of an undisturbed run, or fewer
+    band, data, lines = home.parent / "watched", home.parent / "readings.csv", home / "lines.jsonl"
+    rows = (example / "fresh.csv").read_text().splitlines(keepends=True)
+    calibrate(0, band)
+
+    def watch(k):
+        data.write_text("".join(rows[: 1 + 6 * (k + 1)]))
+        command("watch", band, "--data", data, "--out", lines, "--once", "--every", 4)
+
+    def watched():
+        found = lines.read_bytes()
+        assert known[1].startswith(found) and found.startswith(known[0])
+        return int(found == known[1])
+
+    known = []
+    for k in range(2):
+        watch(k)
+        known.append(lines.read_bytes())
+    return watch, watched
 
 
 def publish(k):
@@ -227,6 +251,7 @@ OPERATIONS = {
     "cell": lambda: (publish, lambda: int(records.read(home, keys[1]) is not None)),
     "pack": lambda: (pack, packed),
     "store": lambda: (write_store, stored),
+    "watch": watching,
 }
 do, state = OPERATIONS[name]()
 
@@ -324,7 +349,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-QUICK, COSTLY = ("save", "checkpoint", "cell"), ("overwrite", "export", "report", "pack", "store")
+QUICK, COSTLY = ("save", "checkpoint", "cell"), ("overwrite", "export", "report", "pack", "store", "watch")
 
 
 @pytest.mark.parametrize(

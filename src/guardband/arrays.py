@@ -6,8 +6,9 @@ The arithmetic of this library uses only what numpy and torch spell alike, so on
 from __future__ import annotations
 
 import math
+from functools import cache
 from types import ModuleType
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -28,8 +29,29 @@ def namespace(a: Array) -> ModuleType:
     return torch if isinstance(a, torch.Tensor) else np
 
 
+class Limits(NamedTuple):
+    """What numbers of a dtype can be: the step above 1, the smallest that has all digits, the largest."""
+
+    eps: float
+    tiny: float
+    max: float
+
+
+@cache
+def _limits(module: ModuleType, dtype: Any) -> Limits:
+    found = module.finfo(dtype)
+    return Limits(float(found.eps), float(found.tiny), float(found.max))
+
+
+def limits_of(a: Array) -> Limits:
+    """The limits of the numbers of an array, known at once after the first of its dtype."""
+    return _limits(namespace(a), a.dtype)
+
+
 def floats(a: ArrayLike, name: str) -> Array:
     """`a` as floating-point numbers: a tensor stays one (detached), all else becomes numpy."""
+    if type(a) is np.ndarray and a.dtype in _FLOATS and a.dtype.isnative:
+        return a  # as most arrays are; the rest takes its time
     if isinstance(a, torch.Tensor):
         a = a.detach()
         if a.is_complex():
@@ -48,14 +70,14 @@ def floats(a: ArrayLike, name: str) -> Array:
 
 def rows(a: ArrayLike, name: str) -> Array:
     """`a` as one row per point: (n,) is made (n, 1), here and nowhere else."""
-    if type(a) is np.ndarray and a.ndim > 1 and a.dtype in _FLOATS and a.dtype.isnative:
-        return a  # as most arrays are; the rest takes its time
     a = floats(a, name)
+    if a.ndim > 1:
+        return a
     if a.ndim == 0:
         raise ValueError(
             f"`{name}` should have one row per point, got the single number {a}. Put it into a list."
         )
-    return a[:, None] if a.ndim == 1 else a
+    return a[:, None]
 
 
 def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -> Array:
@@ -68,6 +90,11 @@ def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -
         value = "NaN" if bool(namespace(a).isnan(a[row]).any()) else "infinite"
         raise ValueError(f"`{name}` should be finite, but row {row} is {value}. {advice}")
     return a
+
+
+def at_least(a: Array, smallest: float) -> Array:
+    """`a`, which is overwritten, with nothing below a number; NaN stays NaN."""
+    return np.maximum(a, smallest, out=a) if type(a) is np.ndarray else a.clip(min=smallest)
 
 
 def flat(a: Array) -> Array:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
-from guardband.arrays import Array, finite, flat, kind_of, like, namespace, rows, to_numpy
+from guardband.arrays import Array, finite, flat, kind_of, like, limits_of, rows, to_numpy
 from guardband.frames import Columns, is_frame, only_numbers
 from guardband.grids import FieldGrid
 from guardband.kept import kept
@@ -232,10 +232,10 @@ class Prediction:
 
         Kept here because a sweep over levels needs it once.
         """
-        limits = namespace(self.mean).finfo(self.mean.dtype)
+        limits = limits_of(self.mean)
         slack = abs(self.mean)
-        slack *= 4 * float(limits.eps)
-        slack += float(limits.tiny)
+        slack *= 4 * limits.eps
+        slack += limits.tiny
         low = self.mean - slack
         slack += self.mean
         return low, slack

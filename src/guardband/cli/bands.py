@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from guardband.cli.errors import in_one_line
-from guardband.cli.words import CALIBRATORS, SCALES
+from guardband.cli.words import CALIBRATORS, LAWS, SCALES
 from guardband.limits import printable
 
 ModelOption = Annotated[
@@ -55,6 +55,13 @@ def calibrate(
     noise: Annotated[
         float | None, typer.Option(help="Noise to be added to the scale, in the targets' units.")
     ] = None,
+    truth: Annotated[
+        str | None,
+        typer.Option(
+            help="For a band about the noise-free truth, the law of the noise and its size, such as "
+            f"gaussian:0.05; {', '.join(LAWS)}. Wants --confidence."
+        ),
+    ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a calibration in that folder.")
     ] = False,
@@ -81,6 +88,7 @@ def calibrate(
             query=query,
             score=score,
             noise=noise,
+            truth=truth,
             overwrite=overwrite,
             confidence=confidence,
             imports=imports,
@@ -109,6 +117,9 @@ def verify(
     folder: Folder,
     data: Annotated[Path | None, typer.Option("--data", help="Fresh labeled rows, used nowhere yet.")] = None,
     level: LevelOption = "0.95",
+    truth: Annotated[
+        bool, typer.Option("--truth", help="The targets of these rows are free of noise.")
+    ] = False,
     model: ModelOption = None,
     imports: Import = None,
     as_json: Json = False,
@@ -120,7 +131,7 @@ def verify(
     from guardband.cli import work
 
     with in_one_line():
-        found, text = work.verify(folder, data, level, model, imports)
+        found, text = work.verify(folder, data, level, truth, model, imports)
     say(found, text, as_json)
     _end(found)
 

@@ -16,13 +16,13 @@ import numpy as np
 import guardband as gb
 from guardband import extras, limits, store
 from guardband.adapters import from_onnx
-from guardband.cli.words import SCALES
-from guardband.conformal import Calibrator, Score
+from guardband.cli.words import LAWS, SCALES
+from guardband.conformal import Calibrator, NoiseLaw, Score
 from guardband.conformal.base import made_of_nothing
 from guardband.evaluation import reused
 from guardband.files import read_bytes
 from guardband.kept import classes_of
-from guardband.limits import shown
+from guardband.limits import printable, shown
 from guardband.tables import Table, TableError, number, read
 
 T = TypeVar("T", bound=type)
@@ -144,6 +144,19 @@ def score_of(word: str | None, noise: float | None) -> Score | None:
     return made_of_nothing(_kept_class(Score, word, "--score"))
 
 
+def law_of(text: str) -> NoiseLaw:
+    """The noise that a word and a size name, such as gaussian:0.05."""
+    made = dict(zip(LAWS, (gb.GaussianNoise, gb.LaplaceNoise, gb.UniformNoise, gb.BoundedNoise), strict=True))
+    word, _, size = text.partition(":")
+    value = number(size)
+    if word not in made or value is None:
+        raise ValueError(
+            f"--truth should be one of {', '.join(LAWS)} and the size of the noise in the targets' units, "
+            f"such as gaussian:0.05, got {printable(text)!r:.80}."
+        )
+    return made[word](value)
+
+
 def _kept_class(base: T, word: str, option: str) -> T:
     """The kept class that a word names, in small letters or as it is written."""
     known = {name.lower(): cls for name, cls in classes_of(base).items()}
@@ -237,7 +250,7 @@ class Artifact:
             return None
         return sensors(table, self.groups)
 
-    def evaluate(self, path: Path, level: str) -> gb.Evaluation:
+    def evaluate(self, path: Path, level: str, *, truth: bool = False) -> gb.Evaluation:
         """Coverage on fresh rows, held against the exact law; rows that were calibrated on are refused."""
         table = read(path)
         x, y = matrix(table, self.inputs, path), matrix(table, self.targets, path)
@@ -246,7 +259,8 @@ class Artifact:
                 f"{path}: {found.exact + found.near} of {len(y)} rows are {what} rows, which prove nothing; "
                 "test on others."
             )
-        return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table))
+        about = "truth" if truth else "measurement"
+        return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table), target=about)
 
 
 def _given(model: str | None, kept_model: bytes | None) -> Any:

@@ -9,5 +9,8 @@ CALIBRATORS = ("split", "grouped", "clustered", "local", "weighted", "randomlylo
 NOISES = ("symmetric", "exchangeable", "gaussian")
 """Words for what is known of the noise of readings."""
 
+LAWS = ("gaussian", "laplace", "uniform", "bounded")
+"""Words for noise of a known law, each with its size."""
+
 METHODS = ("adaptive", "decaying", "pid", "rolling")
 """Words for how bands follow a stream."""

@@ -17,6 +17,7 @@ from guardband.cli.models import (
     Artifact,
     calibrator_of,
     import_code,
+    law_of,
     matrix,
     own_model,
     predictor_of,
@@ -51,6 +52,7 @@ def calibrate(
     query: Path | None,
     score: str | None,
     noise: float | None,
+    truth: str | None,
     overwrite: bool,
     confidence: str | None,
     imports: list[str] | None,
@@ -80,6 +82,12 @@ def calibrate(
         "score": score_of(score, noise),
         "confidence": confidence,
     }
+    if truth is not None:
+        if calibrator != "split":
+            raise ValueError(
+                f"--truth is a way to calibrate of its own; leave out --calibrator {calibrator}."
+            )
+        options |= {"target": "truth", "noise": law_of(truth), "calibrator": None}
     if getattr(predictor, "training_data", None) is not seen:  # it does not know them, but we do
         refuse_leaks({} if seen is None else {"training": seen}, x, y)
     made = gb.calibrate(predictor, x, y, **options)
@@ -126,7 +134,7 @@ def predict(
 
 
 def verify(
-    folder: Path, data: Path | None, level: str, model: str | None, imports: list[str] | None
+    folder: Path, data: Path | None, level: str, truth: bool, model: str | None, imports: list[str] | None
 ) -> Found:
     """Check every hash, and the coverage on fresh rows; of a store or a study, all that is there."""
     import_code(imports)
@@ -142,7 +150,7 @@ def verify(
     found: dict[str, Any] = {"hashes": "right", "consistent": None}
     text = f"{folder}: every hash is right, and the model gives the stored values."
     if data is not None:
-        evaluation = artifact.evaluate(data, level)
+        evaluation = artifact.evaluate(data, level, truth=truth)
         found |= _measured(evaluation)
         text += f"\n{evaluation}"
     return found, text

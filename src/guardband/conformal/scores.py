@@ -17,7 +17,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from guardband.arrays import Array, ArrayLike, flat, floats, kind_of, like, namespace, rows, to_numpy
+from guardband.arrays import (
+    Array,
+    ArrayLike,
+    at_least,
+    flat,
+    floats,
+    kind_of,
+    like,
+    limits_of,
+    namespace,
+    rows,
+    to_numpy,
+)
 from guardband.conformal.rank import Level, exact
 from guardband.grids import FieldGrid
 from guardband.kept import kept
@@ -154,7 +166,9 @@ class Symmetric(Score):
     def __call__(self, prediction: Prediction, y: Array) -> Array:
         """The scores (n,) of targets y (n, m), or (n, m) where they are not joint."""
         scores = self.each(prediction, y)
-        return namespace(scores).amax(scores, -1) if self.joint else scores
+        if not self.joint:
+            return scores
+        return scores[:, 0] if scores.shape[1] == 1 else namespace(scores).amax(scores, -1)
 
     def each(self, prediction: Prediction, y: Array) -> Array:
         """The miss of every number of a row over its unit, side by side: (n, everything)."""
@@ -167,11 +181,11 @@ class Symmetric(Score):
                 )
         miss = abs(y - prediction.mean)
         # A quotient below the smallest normal number has lost its digits; no miss scores less.
-        smallest = float(_limits(prediction).tiny)
+        smallest = limits_of(prediction.mean).tiny
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
-            scores = (miss / self.unit(prediction)).clip(min=smallest)
-        xp = namespace(miss)
-        return flat(xp.where(miss == 0, xp.zeros_like(scores), scores))  # NaN stays NaN: it is in no set
+            scores = at_least(miss / self.unit(prediction), smallest)
+        scores[miss == 0] = 0.0
+        return flat(scores)  # NaN stays NaN: it is in no set
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
         """All targets whose score is at most q, one number or one per row (n,).
@@ -392,22 +406,18 @@ def _sizes(given: Any, name: str, what: str, *, zero: bool = False) -> float | t
     return tuple(sizes.tolist()) if sizes.ndim else float(sizes)
 
 
-def _limits(prediction: Prediction) -> Any:
-    return namespace(prediction.mean).finfo(prediction.mean.dtype)
-
-
 def _times(unit: Array | float, q: Array, prediction: Prediction) -> Array | float:
     """q unit, infinite where q is, whatever the unit; q is (), (n,) or (n, m), rounded up by some ulp."""
-    limits = _limits(prediction)
-    grown = 1 + ULPS * float(limits.eps)
+    limits = limits_of(prediction.mean)
+    grown = 1 + ULPS * limits.eps
     if isinstance(q, float) or np.ndim(q) == 0:
         q = float(q) * grown
-        return unit * q if q <= float(limits.max) else float("inf")
+        return unit * q if q <= limits.max else float("inf")
     mean = prediction.mean
     q = kind_of(mean, q)
     shape = (-1, *[1] * (mean.ndim - 1)) if q.ndim == 1 else (len(q), *mean.shape[1:])
     q = q.reshape(shape) * grown
     xp = namespace(mean)
-    infinite = q > float(limits.max)
+    infinite = q > limits.max
     half = like(mean, xp.where(infinite, xp.zeros_like(q), q)) * unit
     return xp.where(infinite, like(mean, np.asarray(np.inf)), half)

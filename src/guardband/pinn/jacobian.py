@@ -95,13 +95,14 @@ class Slopes:
     ) -> tuple[Tensor, Tensor]:
         """The residual (n, q) at points x, and its derivatives in the named weights, by default all."""
         with torch.inference_mode(False), torch.enable_grad():
-            net, x = own_modules(self.net), _ordinary(x)
+            x = _ordinary(x)
             outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
-            if self._channels is not None and _all(names, net):
+            if self._channels is not None and _all(names, self.net):
                 try:
-                    return _by_jets(self, net, x, self._channels, outward, self._memory)
+                    return _by_jets(self, self.net, x, self._channels, outward, self._memory)
                 except NotCarried:
                     self._channels = None
+            net = own_modules(self.net)  # whose weights are exchanged
             size = POINTS_AT_ONCE * self.together
             chunks = zip(x.split(size), outward.split(size), strict=True)
             parts = [_by_copies(self, net, chunk, names, along) for chunk, along in chunks]

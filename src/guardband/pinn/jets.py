@@ -243,7 +243,15 @@ class Gather(NamedTuple):
 SUMMED = Gather(lambda grad, jet: grad.flatten(0, 1).T @ jet.flatten(0, 1), lambda grad: grad.sum(0))
 """One gradient, of the sum over all points."""
 
-EACH = Gather(lambda grad, jet: grad.permute(1, 2, 0) @ jet.permute(1, 0, 2), lambda grad: grad.clone())
+
+def _outer(grad: Tensor, jet: Tensor) -> Tensor:
+    """The product of both at each point, (n, out, in), summed over the channels."""
+    if len(grad) == 1:
+        return grad[0].unsqueeze(2) * jet[0].unsqueeze(1)  # several times as fast as a product of matrices
+    return grad.permute(1, 2, 0) @ jet.permute(1, 0, 2)
+
+
+EACH = Gather(_outer, lambda grad: grad.clone())
 """A gradient for each point."""
 
 APART = Gather(lambda grad, jet: (grad, jet), lambda grad: grad)  # type: ignore[arg-type]

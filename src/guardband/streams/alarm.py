@@ -23,6 +23,8 @@ from guardband.streams.settings import positive
 POWERS = (0.3, 0.6, 0.9)
 """Bets power p^(power - 1) on small p-values, large scores, and the same on small scores."""
 
+BETS = tuple((side, power) for side in (0, 1) for power in POWERS)
+
 SMALLEST = 2.0**-53
 DRAWN = 1000
 """How many random numbers are drawn at a time."""
@@ -79,13 +81,13 @@ class AlarmWatch:
     gains: list[float]
     seen: int
     since: int
-    _drawn: np.ndarray | None = None
+    _drawn: list[float]
 
     def __init__(self, settings: Alarm, scores: np.ndarray) -> None:
         self.settings = settings
         self.earlier = EarlierScores(scores)
-        self.gains = [0.0] * (2 * len(POWERS))
-        self.seen, self.since = 0, 0
+        self.gains = [0.0] * len(BETS)
+        self.seen, self.since, self._drawn = 0, 0, []
 
     @property
     def statistic(self) -> float:
@@ -98,10 +100,9 @@ class AlarmWatch:
         p = (greater + self._chance() * (equal + 1)) / (len(self.earlier) + 1)
         self.earlier.add(score)
         self.seen, self.since = self.seen + 1, self.since + 1
-        low, high = max(p, SMALLEST), max(1 - p, SMALLEST)
-        sides = (low,) * len(POWERS) + (high,) * len(POWERS)
-        bets = zip(self.gains, POWERS + POWERS, sides, strict=True)
-        self.gains = [(1 + gain) * power * side ** (power - 1) for gain, power, side in bets]
+        sides = max(p, SMALLEST), max(1 - p, SMALLEST)
+        bets = zip(self.gains, BETS, strict=True)
+        self.gains = [(1 + gain) * power * sides[side] ** (power - 1) for gain, (side, power) in bets]
         alarm = self.statistic >= self.settings.threshold
         if alarm or self.since >= self.settings.restart:
             self._begin(np.empty(0))
@@ -114,9 +115,9 @@ class AlarmWatch:
     def _chance(self) -> float:
         """A number in (0, 1] that belongs to this step alone."""
         block, at = divmod(self.seen, DRAWN)
-        if at == 0 or self._drawn is None:
-            self._drawn = 1 - np.random.default_rng((self.settings.seed, block)).random(DRAWN)
-        return float(self._drawn[at])
+        if at == 0 or not self._drawn:
+            self._drawn = (1 - np.random.default_rng((self.settings.seed, block)).random(DRAWN)).tolist()
+        return self._drawn[at]
 
     def state(self) -> State:
         """The earlier scores, the bets' gains, and how many steps were seen."""
@@ -127,4 +128,4 @@ class AlarmWatch:
         """The same."""
         self.earlier = EarlierScores(state["earlier"])
         self.gains = [float(gain) for gain in state["gains"]]
-        self.seen, self.since, self._drawn = int(state["seen"]), int(state["since"]), None
+        self.seen, self.since, self._drawn = int(state["seen"]), int(state["since"]), []

@@ -29,11 +29,8 @@ class EarlierScores:
     def place(self, score: float) -> tuple[int, int]:
         """How many are greater than a score, and how many are equal."""
         old, new = self.old, self.new
-        most, equal = (
-            int(old.searchsorted(score, "right")),
-            bisect_right(new, score) - bisect_left(new, score),
-        )
-        greater = len(old) - most + len(new) - bisect_right(new, score)
+        most, newer = int(old.searchsorted(score, "right")), bisect_right(new, score)
+        greater, equal = len(old) - most + len(new) - newer, newer - bisect_left(new, score)
         if most and old[most - 1] == score:  # ties are rare, and the second search would take long
             equal += most - int(old.searchsorted(score, "left"))
         return greater, equal

@@ -275,6 +275,8 @@ class Stream:
     def _made(self, prediction: Prediction, q: float | np.ndarray) -> Any:
         """The set at thresholds q; where q is -infinite nothing lies in it."""
         q = q * _shape(self.calibrated, prediction, self.level) if self._shaped else q
+        if not isinstance(q, np.ndarray) and q != -math.inf:
+            return self._score.band(prediction, q, self._level)
         empty = np.atleast_1d(np.equal(q, -math.inf))
         if not empty.any():
             return self._score.band(prediction, q, self._level)

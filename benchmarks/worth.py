@@ -1,0 +1,295 @@
+"""Does the equation buy width? Bands at 90 % of plain regression and of networks that know an equation.
+
+    python benchmarks/worth.py [--quick] [--seeds 20]
+
+Six problems of the catalogue with noise of standard deviation .05, n = 30, 100 and 300 readings in all, and
+an equation that is right or has a wrong coefficient. Settings were fixed beforehand, the same for all.
+
+- kriging, boosting: scikit-learn on one half of the readings, the other half calibrates; no equation. Kriging
+  is told the noise, and its own standard deviation is the scale of its band.
+- PINN, split: a network trained on the equation and one half, the other half calibrates.
+- equation only: a network trained on the equation alone, all n calibrate.
+- tangent full: all n move that network in its tangent space and calibrate it (`gb.Tangent`).
+
+A network that knows the equation alone serves all n of a seed, and its training counts in the CPU seconds of
+each. Goes on where it was stopped: results/worth.jsonl has a line for each problem, equation and seed.
+"""
+
+import argparse
+import os
+import time
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
+
+import numpy as np
+import torch
+from claims import claim, finish
+from ledger import Ledger
+from scipy.stats import norm
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.gaussian_process import GaussianProcessRegressor
+from sklearn.gaussian_process.kernels import RBF, ConstantKernel
+
+import guardband as gb
+from guardband import files
+
+LEVEL, SD, SIZES, NEW, SEEDS = 0.9, 0.05, (30, 100, 300), 2000, 20
+FLOOR = 2 * SD * float(norm.ppf((1 + LEVEL) / 2))
+"""The width that somebody needs who knows the solution and that noise is Gaussian."""
+LEDGER = Ledger("worth")
+
+catalogue = gb.problems
+PROBLEMS = {
+    "oscillator": (
+        catalogue.DampedOscillator(),
+        catalogue.DampedOscillator(damping=0.08, frequency=1.02 * 2 * torch.pi),
+        "frequency 2 % too high, damping .08 for .05",
+    ),
+    "heat": (catalogue.Heat1D(), catalogue.Heat1D(diffusivity=0.64), "diffusivity 1.6 times too large"),
+    "heat on a disk": (
+        catalogue.HeatDisk(),
+        catalogue.HeatDisk(diffusivity=0.16),
+        "diffusivity 1.6 times too large",
+    ),
+    "Burgers": (
+        catalogue.Burgers1D(viscosity=0.05),
+        catalogue.Burgers1D(viscosity=0.08),
+        "viscosity 1.6 times too large",
+    ),
+    "wave": (catalogue.Wave1D(speed=1.0), catalogue.Wave1D(speed=1.03), "speed 3 % too high"),
+    "reaction and diffusion": (
+        catalogue.ReactionDiffusion1D(),
+        catalogue.ReactionDiffusion1D(growth=6.5),
+        "growth 1.3 times too large, its conditions too",
+    ),
+}
+"""The equation that readings obey, the wrong one, and what is wrong."""
+
+PLAIN = ("kriging", "boosting")
+INFORMED = ("PINN, split", "equation only", "tangent full")
+EQUATIONS = {"none": PLAIN, "right": INFORMED, "wrong": INFORMED}
+Method = Callable[[gb.Observations, np.ndarray], tuple[gb.Band, np.ndarray]]
+"""All readings and new places: the band there, and the predicted solution."""
+
+
+def readings(name: str, n: int, seed: int) -> tuple[gb.Observations, np.ndarray]:
+    """n readings at random places, and the truth there."""
+    truth = PROBLEMS[name][0]
+    x = truth.domain.uniform(n, torch.Generator().manual_seed(seed), dtype=torch.float64)
+    u = truth.solution(x).numpy()
+    return gb.Observations(x.numpy(), u + SD * np.random.default_rng(seed).normal(size=u.shape)), u
+
+
+def halves(data: gb.Observations) -> tuple[gb.Observations, gb.Observations]:
+    """One half to train on and one to calibrate with; rows have no order."""
+    half = len(data) // 2
+    return tuple(gb.Observations(data.x[some], data.y[some]) for some in (slice(half), slice(half, None)))  # type: ignore[return-value]
+
+
+def kriging(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
+    """A Gaussian process whose lengths, one per input, maximize the likelihood."""
+    first, second = halves(data)
+    kernel = ConstantKernel(1.0, (1e-2, 1e2)) * RBF(np.ptp(data.x, axis=0) / 4, (1e-2, 1e2))
+    noise = (SD / first.y.std()) ** 2  # of readings over their spread, which is how they are fitted
+    process = GaussianProcessRegressor(
+        kernel, alpha=noise, normalize_y=True, n_restarts_optimizer=3, random_state=0
+    ).fit(first.x, first.y[:, 0])
+
+    def predicted(x: np.ndarray) -> gb.Prediction:
+        mean, sd = process.predict(x, return_std=True)
+        return gb.Prediction(x, mean, np.hypot(sd, SD))
+
+    prediction = predicted(second.x)
+    calibrated = gb.calibrate_arrays(prediction.mean, second.y, prediction.scale)
+    new = predicted(x)
+    return calibrated.band(new, LEVEL), np.asarray(new.mean)
+
+
+def boosting(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
+    """Gradient boosting: two hundred trees of depth three."""
+    first, second = halves(data)
+    model = GradientBoostingRegressor(n_estimators=200, learning_rate=0.05, random_state=0)
+    return _split(model.fit(first.x, first.y[:, 0]).predict, second, x)
+
+
+def _split(
+    model: Callable[[np.ndarray], Any], calibration: gb.Observations, x: np.ndarray
+) -> tuple[gb.Band, np.ndarray]:
+    calibrated = gb.calibrate(model, *calibration, score=gb.Absolute())
+    return calibrated(x, LEVEL), np.asarray(model(x)).reshape(-1, 1)
+
+
+def informed(equation: gb.Problem, seed: int) -> tuple[dict[str, Method], dict[str, float]]:
+    """Methods that know an equation, and the CPU seconds that each has spent before it sees a reading."""
+    likelihood, recipe = gb.Likelihood(data=SD), gb.Recipe.by_newton(60, n_interior=400)
+    waves = (8, 6.0) if equation.domain.d == 1 else None
+
+    def trained(data: gb.Observations | None = None) -> gb.Fitted:
+        net = gb.mlp(equation, [24, 24], fourier=waves, seed=seed)
+        return gb.fit(equation, net, data, likelihood=likelihood, recipe=recipe, seed=seed, progress=False)
+
+    def pinn(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
+        first, second = halves(data)
+        return _split(trained(first), second, x)
+
+    def tangent(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
+        calibrated = gb.Tangent(alone, noise=SD).calibrate(*data)
+        return calibrated(x, LEVEL), np.asarray(calibrated.predict(x).mean)
+
+    start = time.process_time()
+    alone = trained()
+    spent = time.process_time() - start
+    methods: list[Method] = [pinn, lambda data, x: _split(alone, data, x), tangent]
+    return dict(zip(INFORMED, methods, strict=True)), dict(zip(INFORMED, (0.0, spent, spent), strict=True))
+
+
+def cell(name: str, equation: str, seed: int) -> dict[str, Any]:
+    """All methods that know this equation, on each number of readings."""
+    if equation == "none":
+        methods: dict[str, Method] = {"kriging": kriging, "boosting": boosting}
+        before: dict[str, float] = {method: 0.0 for method in PLAIN}
+    else:
+        methods, before = informed(PROBLEMS[name][1 if equation == "wrong" else 0], 1 + seed)
+    new, truth = readings(name, NEW, 10_000 + seed)
+    row: dict[str, Any] = {"problem": name, "equation": equation, "seed": seed}
+    for n in SIZES:
+        data, _ = readings(name, n, 1000 * n + seed)
+        for method, make in methods.items():
+            start = time.process_time()
+            band, mean = make(data, new.x)
+            seconds = before[method] + time.process_time() - start
+            row[f"{method}, {n}"] = {
+                "coverage": round(float(band.contains(new.y).mean()), 4),
+                "width": round(float(np.mean(band.width)) / FLOOR, 4),
+                "error": round(float(np.square(mean - truth).mean() ** 0.5) / SD, 4),
+                "seconds": round(seconds, 3),
+            }
+    return row
+
+
+def mean(rows: list[dict[str, Any]], method: str, n: int, what: str) -> float:
+    """The mean over seeds."""
+    return float(np.mean([row[f"{method}, {n}"][what] for row in rows]))
+
+
+def found() -> dict[tuple[str, str], list[dict[str, Any]]]:
+    """Lines by problem and equation, of the seeds that are there for all of them."""
+    rows = LEDGER.rows()
+    by = {
+        (name, equation): {r["seed"]: r for r in rows if (r["problem"], r["equation"]) == (name, equation)}
+        for name in PROBLEMS
+        for equation in EQUATIONS
+    }
+    complete = sorted(set.intersection(*(set(some) for some in by.values())))
+    return {key: [some[seed] for seed in complete] for key, some in by.items()}
+
+
+def verdicts(by: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
+    """Where plain regression has the narrower band, first; then where the equation has."""
+    lost: list[str] = []
+    won: list[str] = []
+    for equation in ("wrong", "right"):
+        for name in PROBLEMS:
+            for n in SIZES:
+                plain = min((mean(by[name, "none"], m, n, "width"), m) for m in PLAIN)
+                knows = min((mean(by[name, equation], m, n, "width"), m) for m in INFORMED)
+                best, other = sorted([plain, knows])
+                said = f"{name}, {equation} equation, n = {n}: "
+                said += f"{best[1]} {best[0]:.2f}, {other[1]} {other[0]:.2f}"
+                (lost if plain < knows else won).append(said)
+    split = [
+        mean(by[name, equation], "PINN, split", n, "width") > mean(by[name, "none"], "kriging", n, "width")
+        for name in PROBLEMS
+        for equation in ("right", "wrong")
+        for n in SIZES
+    ]
+    total = len(lost) + len(won)
+    lines = [f"**Plain regression had the narrower band in {len(lost)} of {total} settings**"]
+    lines[0] += ", on average over the seeds:" if lost else "."
+    lines += [f"- {said}" for said in lost]
+    right = sum("right equation" in said for said in won)
+    lines += [
+        "",
+        f"The equation bought width in the other {len(won)}: in {right} of {total // 2} where it is right, "
+        f"in {len(won) - right} of {total // 2} where it is wrong. Kriging and the PINN both train on one "
+        f"half and calibrate with the other: there the PINN's band was the wider one in {sum(split)} of "
+        f"{len(split)}.",
+    ]
+    return lines
+
+
+def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
+    """The Markdown page."""
+    seeds = len(next(iter(by.values())))
+    lines = ["# Does the equation buy width?", ""]
+    if seeds < SEEDS:
+        lines += [f"So far {seeds} of {SEEDS} seeds: small differences are chance.", ""]
+    lines += [*verdicts(by), ""]
+    lines += [
+        f"Made by `python benchmarks/worth.py`: bands at {LEVEL:.0%} of n readings in all, whose noise is",
+        f"Gaussian with standard deviation {SD}; means over seeds ({seeds}), {NEW} new readings each. *Width*",
+        f"is over the noise floor, {FLOOR:.4f}, which somebody needs who knows the solution; *error* is that",
+        "of the predicted solution, root mean square, over the standard deviation of the noise. Kriging,",
+        "boosting and the PINN train on one half of the readings and calibrate with the other; *equation",
+        "only* calibrates with all, *tangent full* fits and calibrates with all. Kriging and the networks",
+        "are told the noise. A seed is a draw of readings and of starting weights. Recipes are short: some",
+        "seconds a network.",
+        "",
+        "What is wrong in a wrong equation: "
+        + "; ".join(f"{name}: {what}" for name, (_, _, what) in PROBLEMS.items())
+        + ".",
+    ]
+    titles = {"width": "Width over the noise floor", "coverage": "Coverage of new readings"}
+    titles |= {"error": "Error over the noise", "seconds": "CPU seconds, trainings included"}
+    for what, title in titles.items():
+        columns = [*PLAIN, *INFORMED]
+        lines += ["", f"## {title}", "", "| problem | equation | n | " + " | ".join(columns) + " |"]
+        lines.append("|---|---|---|" + "---|" * len(columns))
+        for name in PROBLEMS:
+            for equation in ("right", "wrong"):
+                for n in SIZES:
+                    values = [
+                        mean(by[name, "none" if method in PLAIN else equation], method, n, what)
+                        for method in columns
+                    ]
+                    best = min(values) if what in ("width", "error") else None
+                    cells = [f"**{v:.3g}**" if v == best else f"{v:.3g}" for v in values]
+                    lines.append(f"| {name} | {equation} | {n} | " + " | ".join(cells) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--quick", action="store_true", help="one cell, and nothing is written")
+    parser.add_argument("--seeds", type=int, default=SEEDS)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter(
+        "ignore"
+    )  # of kriging whose lengths end at a bound, of infinite bands there are none
+    if options.quick:
+        row = cell("heat", "right", 0)
+        finish([claim("width of equation only over the floor", row["equation only, 300"]["width"], "<= 1.2")])
+    for seed in range(options.seeds):
+        for name in PROBLEMS:
+            for equation in EQUATIONS:
+                if not LEDGER.rows(problem=name, equation=equation, seed=seed):
+                    LEDGER.add([cell(name, equation, seed)])
+        files.write_text(LEDGER.page, page(found()))
+    by = found()
+    methods = {method: equation for equation, some in EQUATIONS.items() for method in some}
+    coverage = [
+        float(np.mean([mean(by[name, methods[m]], m, n, "coverage") for name in PROBLEMS for n in SIZES]))
+        for m in methods
+    ]
+    # All problems share their noise, so that each seed and n is one draw: over 20 of them .01 is chance.
+    complete = len(by["heat", "none"]) >= SEEDS
+    claims = [claim("least coverage of a method over all settings", min(coverage), ">= 0.87")]
+    finish(claims if complete else [])
+
+
+if __name__ == "__main__":
+    main()
