@@ -19,6 +19,7 @@ WHOLE = (
     "problems",
     "problems.noise",
     "adapters",
+    "integrations.sklearn",
     "studies",
     "paper",
     "conformal",
