@@ -4,7 +4,8 @@
 
 Each draw is one table of 40 rows, of which 20 calibrate at level 0.9, and 20 new rows. `pipeline` searches
 the strength of a ridge behind a `ColumnTransformer` of words and numbers; `trees` searches, among 25 seeds,
-the random tree that looks best. Inside, `ConformalRegressor(GridSearchCV(...))`, the search sees only rows
+the random tree that looks best; `sensors` searches, among 50, the one to regress on, and none tells anything.
+Inside, `ConformalRegressor(GridSearchCV(...))`, the search sees only rows
 that are not held out; outside, `GridSearchCV(ConformalRegressor(...))`, it has seen those that calibrate.
 Two-sided against the exact law of counts. Writes `results/search.md`.
 """
@@ -16,6 +17,7 @@ from typing import Any
 
 import numpy as np
 import pandas
+from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.compose import ColumnTransformer
 from sklearn.linear_model import Ridge
 from sklearn.model_selection import GridSearchCV
@@ -28,7 +30,7 @@ from guardband.conformal import CoverageLaw, rank
 from guardband.conformal.laws import tails, total_counts
 from guardband.integrations.sklearn import ConformalRegressor
 
-ROWS, HELD_OUT, NEW, LEVEL, SEEDS = 40, 20, 20, 0.9, 25
+ROWS, HELD_OUT, NEW, LEVEL, SEEDS, SENSORS = 40, 20, 20, 0.9, 25, 50
 REGIMES = ["laminar", "turbulent"]
 Table = tuple[Any, np.ndarray]
 
@@ -71,6 +73,38 @@ def trees_outside(seed: int) -> GridSearchCV:
     return GridSearchCV(model, {"estimator__random_state": range(SEEDS)}, cv=2)
 
 
+class OneSensor(RegressorMixin, BaseEstimator):
+    """Least squares on one column."""
+
+    def __init__(self, column: int = 0) -> None:
+        self.column = column
+
+    def fit(self, X: np.ndarray, y: np.ndarray) -> "OneSensor":
+        self.line_ = np.polyfit(X[:, self.column], y, 1)
+        return self
+
+    def predict(self, X: np.ndarray) -> np.ndarray:
+        return np.polyval(self.line_, X[:, self.column])
+
+
+def sensors(seed: int, n: int) -> Table:
+    """Sensors, and a target that none of them knows."""
+    generator = np.random.default_rng(seed)
+    return generator.normal(size=(n, SENSORS)), generator.normal(size=n)
+
+
+def sensors_inside(seed: int) -> ConformalRegressor:
+    """A search among sensors that does not see the rows held out."""
+    search = GridSearchCV(OneSensor(), {"column": range(SENSORS)}, cv=2)
+    return ConformalRegressor(search, calibration_size=HELD_OUT, random_state=seed)
+
+
+def sensors_outside(seed: int) -> GridSearchCV:
+    """A search among sensors that does."""
+    model = ConformalRegressor(OneSensor(), calibration_size=HELD_OUT / ROWS, random_state=seed)
+    return GridSearchCV(model, {"estimator__column": range(SENSORS)}, cv=2)
+
+
 def covered(made: Callable[[int], Any], table: Callable[[int, int], Table], seed: int) -> int:
     """How many new rows lie in their intervals."""
     x, y = table(seed, ROWS + NEW)
@@ -99,6 +133,8 @@ def main() -> None:
         "pipeline, inside": (pipeline, frame),
         "trees, inside": (trees_inside, array),
         "trees, outside": (trees_outside, array),
+        "sensors, inside": (sensors_inside, sensors),
+        "sensors, outside": (sensors_outside, sensors),
     }
     for name, (made, table) in runs.items():
         count = sum(covered(made, table, seed) for seed in range(draws))

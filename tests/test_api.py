@@ -20,6 +20,7 @@ WHOLE = (
     "problems.noise",
     "adapters",
     "integrations.sklearn",
+    "integrations.xarray",
     "studies",
     "paper",
     "conformal",

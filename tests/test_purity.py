@@ -168,7 +168,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "coefficients": lambda: gb.report(gb.coefficients(SOLVED, HEATED), path=folder() / "page.html"),
     "next_points": lambda: gb.next_points(SOLVED, HEATED.x, 2),
     "integrations": lambda: (
-        gb.integrations.sklearn.ConformalRegressor(Ridge()).fit(X, Y).predict_interval(X, level=0.8)
+        gb.integrations.sklearn.ConformalRegressor(Ridge()).fit(X, Y).predict_interval(X, level=0.8),
+        gb.integrations.xarray.DatasetBands(BAND.to_xarray()).band(CALIBRATED, "u", inputs=["x0", "x1"]),
     ),
     "inverse": lambda: gb.inverse.doubt(SOLVED, HEATED),
     "pinn": lambda: gb.pinn.Prior(0.5),

@@ -1,7 +1,7 @@
 """Integrations: bands where people already work. One file for each place, imported when it is asked for.
 
 `adapters` bring models of other libraries in; what is here takes bands out: `sklearn.py` an estimator like
-any other.
+any other, `xarray.py` an accessor of datasets.
 """
 
 from typing import TYPE_CHECKING
@@ -10,7 +10,8 @@ from guardband.lazy import names as _names
 
 if TYPE_CHECKING:
     from guardband.integrations import sklearn as sklearn
+    from guardband.integrations import xarray as xarray
 else:
-    __getattr__, __dir__ = _names(__name__, {"guardband.integrations": "sklearn"})
+    __getattr__, __dir__ = _names(__name__, {"guardband.integrations": "sklearn xarray"})
 
 del TYPE_CHECKING
