@@ -19,6 +19,7 @@ WHOLE = (
     "problems",
     "problems.noise",
     "adapters",
+    "integrations.mlflow",
     "integrations.sklearn",
     "integrations.xarray",
     "studies",
