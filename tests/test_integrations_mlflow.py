@@ -41,7 +41,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     mlflow.set_tracking_uri(before)
 
 
-def elsewhere(uri: str, info: Any, frame: pandas.DataFrame, tmp_path: Path) -> np.ndarray:
+def elsewhere(uri: str, info: Any, frame: Any, tmp_path: Path) -> np.ndarray:
     """What a Python of its own answers."""
     frame.to_parquet(tmp_path / "frame.parquet")
     asked = {"frame": str(tmp_path / "frame.parquet"), "out": str(tmp_path / "out.npy")}
