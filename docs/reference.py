@@ -91,6 +91,10 @@ SECTIONS = {
         band_over FieldBand write_mesh conformal.order_statistics conformal.calibrate_shards
         tables.Table tables.read tables.write tables.TableError
     """,
+    "Where you work": """
+        integrations.sklearn.ConformalRegressor integrations.xarray.DatasetBands
+        integrations.mlflow.log_model integrations.mlflow.LoggedBand
+    """,
     "Adapters": """
         adapters.from_deepxde adapters.from_jax adapters.from_neuralop adapters.nodes adapters.from_onnx
         adapters.from_pina

@@ -55,6 +55,11 @@ PAGES = {
         "python benchmarks/peers/by_mapie.py",
     ),
     "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
+    "search.md": (
+        "A search, inside and outside",
+        "what it costs to choose a model on rows that calibrate",
+        "python benchmarks/search.py",
+    ),
     "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
     "newton.md": ("Gauss-Newton steps", "what one costs, beside Adam", "python benchmarks/newton.py"),
     "records.md": ("Records", "accuracy after so many CPU seconds", "python benchmarks/records.py"),

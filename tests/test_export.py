@@ -1,6 +1,9 @@
 """A band that left as an ONNX graph is the band that the library gives."""
 
+import json
 import re
+import shutil
+import subprocess
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -123,7 +126,7 @@ def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path:
     there = calibrated(PREDICTORS[name](d, m), d, m, calibrator=calibrator)
     if name == "two layers":  # both ways to a variance
         assert (there.predictor.posterior.rows is None) == (d == 1)  # type: ignore[union-attr]
-    assert_same(there, export_onnx(there, tmp_path / "band.onnx"), d)
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx", dtype=torch.float64), d)
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,9 @@ def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path:
 def test_every_shape_and_score_can_leave(shape: Any, score: gb.conformal.Score, tmp_path: Path) -> None:
     predictor = Dropout(gb.mlp(2, [8], outputs=2, dropout=0.2), draws=10)
     there = calibrated(predictor, 2, 2, calibrator=Shaped(shape), score=score)
-    assert_same(there, export_onnx(there, tmp_path / "band.onnx", level=0.83), 2, level=0.83)
+    assert_same(
+        there, export_onnx(there, tmp_path / "band.onnx", level=0.83, dtype=torch.float64), 2, level=0.83
+    )
 
 
 def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
@@ -147,6 +152,25 @@ def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
     there = calibrated(Dropout(net.double(), draws=10), 2, 1, score=gb.Total(noise=0.1))
     path = export_onnx(there, tmp_path / "band.onnx", dtype=torch.float32)
     assert_same(there, path, 2, kind=np.float32)
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [(np.float32, torch.float32), (np.float64, torch.float64)])
+def test_the_input_has_the_dtype_of_the_network(kind: Any, dtype: torch.dtype, tmp_path: Path) -> None:
+    there = calibrated(MeanOnly(gb.mlp(2, [8]).to(dtype)), 2, 1)
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx"), 2, kind=kind)
+    plain = calibrated(MeanOnly(nn.Identity()), 1, 1)  # no weights, so x decides
+    assert_same(plain, export_onnx(plain, tmp_path / "plain.onnx"), 1)
+
+
+def test_the_file_says_what_it_is_of(tmp_path: Path) -> None:
+    def said(seed: int) -> dict[str, str]:
+        there = gb.calibrate(MeanOnly(gb.mlp(1, [4])), *measured(100, 1, 1, seed))
+        found = onnx.load(export_onnx(there, tmp_path / "band.onnx", level=0.9)).metadata_props
+        assert {prop.key: prop.value for prop in found}["promise"] == there.promise
+        return {prop.key: prop.value for prop in found}
+
+    assert said(0)["sha256"] == said(0)["sha256"] != said(1)["sha256"]
+    assert said(0)["level"] == "0.9" and re.fullmatch("[0-9a-f]{64}", said(0)["sha256"])
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -196,14 +220,14 @@ def test_a_score_and_a_threshold_of_your_own_can_leave(tmp_path: Path) -> None:
             return Doubled()
 
     there = calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1, score=Own())
-    assert_same(there, export_onnx(there, tmp_path / "band.onnx"), 1)
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx", dtype=torch.float64), 1)
 
 
 def test_a_calibration_on_a_frame_can_leave(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     x, y = measured(100, 2, 1, 2)
     there = gb.calibrate(gb.mlp(2, [8]), pandas.DataFrame(x, columns=["t", "z"]), y)
-    assert_same(there, export_onnx(there, tmp_path / "band.onnx"), 2)
+    assert_same(there, export_onnx(there, tmp_path / "band.onnx", dtype=torch.float64), 2)
 
 
 class Relative(gb.conformal.Symmetric):
@@ -313,3 +337,18 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r'needs onnxscript: pip install "guardband\[export\]"'):
         export_onnx(calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx")
+
+
+def test_a_caller_in_javascript_gets_the_same_band(tmp_path: Path) -> None:
+    """Where Node and onnxruntime-node are installed in the example's folder."""
+    example = Path(__file__).parent.parent / "examples" / "onnx_in_javascript"
+    if shutil.which("node") is None or not (example / "node_modules").exists():
+        pytest.skip("needs node, and `npm install` in examples/onnx_in_javascript")
+    there = calibrated(MeanOnly(gb.mlp(2, [8], outputs=2)), 2, 2)
+    x = np.random.default_rng(0).uniform(size=(3, 2)).astype("float32")
+    path = export_onnx(there, tmp_path / "band.onnx", level=0.9)
+    words = ["node", "band.mjs", str(path), *(str(number) for number in x.ravel())]
+    done = subprocess.run(words, cwd=example, check=True, capture_output=True, text=True)
+    band = there(x, 0.9)
+    for part, values in json.loads(done.stdout).items():
+        np.testing.assert_allclose(values, getattr(band, part).ravel(), rtol=1e-5)

@@ -14,6 +14,7 @@ import numpy as np
 import onnx.parser
 import pytest
 import torch
+from sklearn.linear_model import Ridge
 
 import guardband as gb
 from guardband import files
@@ -166,6 +167,10 @@ CALLS: dict[str, Callable[[], Any]] = {
     "SolvedFamily": lambda: (SOLVED(HEATED.x, [0.1]), SOLVED.check(HEATED.x)),
     "coefficients": lambda: gb.report(gb.coefficients(SOLVED, HEATED), path=folder() / "page.html"),
     "next_points": lambda: gb.next_points(SOLVED, HEATED.x, 2),
+    "integrations": lambda: (
+        gb.integrations.sklearn.ConformalRegressor(Ridge()).fit(X, Y).predict_interval(X, level=0.8),
+        gb.integrations.xarray.DatasetBands(BAND.to_xarray()).band(CALIBRATED, "u", inputs=["x0", "x1"]),
+    ),
     "inverse": lambda: gb.inverse.doubt(SOLVED, HEATED),
     "pinn": lambda: gb.pinn.Prior(0.5),
     "predictors": lambda: (CONSTANT(X), GIVEN(torch.tensor(X)), CONSTANT.at_training(X)),

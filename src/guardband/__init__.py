@@ -96,6 +96,7 @@ __all__ = [
     "export_onnx",
     "fit",
     "geometry",
+    "integrations",
     "inverse",
     "kept",
     "load",
@@ -122,8 +123,8 @@ __all__ = [
 
 _HOME = {
     "guardband": """
-        adapters campaign conformal datasets evaluation geometry inverse metrics paper pinn plot predictors
-        problems store streams studies surrogates tables testing
+        adapters campaign conformal datasets evaluation geometry integrations inverse metrics paper pinn plot
+        predictors problems store streams studies surrogates tables testing
     """,
     "guardband.calibration": "calibrate",
     "guardband.checks": "Findings check",
@@ -166,6 +167,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         conformal,
         datasets,
         geometry,
+        integrations,
         inverse,
         metrics,
         paper,

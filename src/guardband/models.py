@@ -62,7 +62,7 @@ def _array(output: Any) -> Array:
 
 
 def _call_on_frame(model: Model, frame: Any) -> Array:
-    fitted_on = _columns_of(model)
+    fitted_on = columns_of(model)
     wants_numbers = isinstance(model, torch.nn.Module) or (
         hasattr(model, "predict") and fitted_on is None and all_numbers(frame)
     )
@@ -74,7 +74,7 @@ def _call_on_frame(model: Model, frame: Any) -> Array:
     return call_model(model, only_numbers(frame, "A torch module"))
 
 
-def _columns_of(model: Model) -> Any:
+def columns_of(model: Model) -> Any:
     """The columns a model was fitted on, in their order, if it knows them; each library has a word for it."""
     for name in ("feature_names_in_", "feature_name_", "feature_names_", "feature_name", "feature_names"):
         found = getattr(model, name, None)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import operator
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
+from guardband import cf
 from guardband.arrays import Array, finite, flat, kind_of, like, limits_of, rows, to_numpy
 from guardband.frames import Columns, is_frame, only_numbers
 from guardband.grids import FieldGrid
@@ -402,17 +403,42 @@ class Band:
 
         return pandas.DataFrame({name: column for name, column in self._columns()})
 
-    def to_xarray(self) -> xarray.Dataset:
-        """A dataset over `point` (and `output`), with the coordinates of x and the level."""
+    def to_xarray(self, units: Mapping[str, str] | None = None) -> xarray.Dataset:
+        """A dataset over `point` (and `output`), with the coordinates of x and the level.
+
+        `units` are those of axes and outputs by name. Attributes follow the CF conventions, and `offsets`,
+        the ends minus the mean, their draft on uncertainty, which the dataset names.
+
+        >>> import guardband as gb
+        >>> data = gb.Band([0.5], [1.0], [0.0], [3.0], level=0.9).to_xarray({"x0": "m", "u": "K"})
+        >>> data["upper"].attrs["units"], data["x0"].attrs["units"], data["offsets"].values.tolist()
+        ('K', 'm', [[[-1.0, 2.0]]])
+        """
         import xarray
 
-        band = self.numpy()
+        band, units = self.numpy(), units or {}
         dims, places = _axes_of(band.mean, self.grid)
-        ends = {name: (dims, getattr(band, name)) for name in ("mean", "lower", "upper")}
-        coords: dict[str, Any] = {name: ("point", values) for name, values in band._coordinates()} | places
-        if self.names is not None and len(self.names.outputs) > 1:
-            coords["output"] = list(self.names.outputs)
-        return xarray.Dataset(ends, coords=coords, attrs={"level": self.level})
+        m = band.mean.shape[-1]
+        outputs = output_names(m) if self.names is None else self.names.outputs
+        strange = {*units} - {*outputs, *places, *(name for name, _ in band._coordinates())}
+        if strange:
+            raise ValueError(
+                f"`units` should name axes and outputs, there is no {', '.join(sorted(strange))}."
+            )
+        known = [units.get(output, "") for output in outputs]
+        same = {"units": known[0]} if len({*known}) == 1 and known[0] else {}
+        parts = {part: getattr(band, part) for part in ("mean", *cf.ENDS)}
+        coords: dict[str, Any] = {name: ("point", values) for name, values in band._coordinates()} | {
+            name: (name, values) for name, values in places.items()
+        }
+        for name, (dim, values) in coords.items():
+            coords[name] = (dim, values, {"units": units[name]} if name in units else {})
+        if m > 1 and (self.names is not None or any(known)):
+            coords["output"] = list(outputs)
+        if m > 1 and any(known):
+            coords["output_units"] = ("output", known)
+        made = cf.variables(dims, parts, self.level, about=same)
+        return cf.described(xarray.Dataset(made, coords=coords, attrs=cf.about(level=self.level)))
 
     def _coordinates(self) -> Iterator[tuple[str, np.ndarray]]:
         if self.x is not None and self.x.ndim == 2:

@@ -173,6 +173,9 @@ class Calibrator(Learned):
     93.0
     """
 
+    whole_groups: ClassVar[bool] = True
+    """Whether a split between training and calibration keeps the rows of a group on one side."""
+
     @property
     def plain(self) -> Calibrator:
         """Itself: it has no shape."""

@@ -44,6 +44,8 @@ class Grouped(Calibrator):
     array([1., 5.])
     """
 
+    whole_groups: ClassVar[bool] = False
+
     @property
     def promise(self) -> str:
         """Coverage in every group."""

@@ -6,6 +6,7 @@ What does not depend on x (the rank, the factors of covariances, dropout masks) 
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import os
 import warnings
@@ -15,10 +16,11 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from guardband.arrays import to_torch
+from guardband.arrays import to_numpy, to_torch
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.split import asked
@@ -40,14 +42,15 @@ def export_onnx(
     path: str | os.PathLike[str],
     *,
     level: Level = 0.95,
-    dtype: torch.dtype = torch.float64,
+    dtype: torch.dtype | None = None,
 ) -> Path:
     """Write `calibrated(x, level)` as an ONNX graph: x (n, d) -> mean, lower, upper (n, m), for any n.
 
     Predictors: MeanOnly, Ensemble (of torch modules or results of `fit`), Dropout and LastLayerLaplace (of a
     network by `gb.mlp`, Constrained or not). Scores: Absolute, Scaled, Total. Calibrators: Split, and Local
-    with any shape it learns here. `dtype` is that of x and of the answer, float64 or float32; a network keeps
-    its own inside. The level, and what is guaranteed, stand in the file's metadata.
+    with any shape it learns here. `dtype` is that of x and of the answer, float64 or float32, and by default
+    that of the network. The level, what is guaranteed, and the SHA-256 of the calibration points and what was
+    predicted there, stand in the file's metadata.
 
     The ends are rounded outwards as in the library, but another runtime evaluates the network in its own
     order: expect the last digits of the network's dtype to differ. Erf (in GELU) is computed in float32, the
@@ -66,9 +69,10 @@ def export_onnx(
     load("onnxscript", "export")
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`export_onnx` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    if dtype not in (torch.float64, torch.float32):
+    if dtype not in (None, torch.float64, torch.float32):
         raise ValueError(f"`dtype` should be torch.float64 or torch.float32, got {dtype}.")
     graph = calibrated.as_module(level).eval().requires_grad_(False)
+    dtype = dtype or _dtype_of(graph)
     if calibrated.prediction is None or calibrated.prediction.x is None:
         raise TypeError(
             f"A graph is held against the band at calibration points, and {calibrated.name} keeps none."
@@ -86,6 +90,12 @@ def export_onnx(
     _single_erf(onnx, model)
     _label(onnx, model, calibrated, level)
     return write_bytes(path, model.SerializeToString())
+
+
+def _dtype_of(graph: nn.Module) -> torch.dtype:
+    """That of the network's weights; float32 for lower ones, float64 where there are none."""
+    found = next((weights.dtype for weights in graph.parameters() if weights.is_floating_point()), None)
+    return torch.float64 if found in (None, torch.float64) else torch.float32
 
 
 def _check(graph: nn.Module, calibrated: Calibrated, x: Tensor, level: Level) -> None:
@@ -161,6 +171,16 @@ def _single_erf(onnx: Any, model: Any) -> None:
     model.graph.node.extend(nodes)
 
 
+def digest(calibrated: Calibrated) -> str:
+    """The SHA-256 of calibration points, of what was predicted there, and of what was measured."""
+    assert calibrated.prediction is not None
+    found = hashlib.sha256()
+    for part in (calibrated.prediction.x, *calibrated.prediction.parts.values(), calibrated.y):
+        values = np.ascontiguousarray(to_numpy(part))
+        found.update(f"{values.dtype} {values.shape} ".encode() + values.tobytes())
+    return found.hexdigest()
+
+
 def _label(onnx: Any, model: Any, calibrated: Calibrated, level: Level) -> None:
     """Say in the file what it is; leave out the exporter's notes, which hold paths of this machine."""
     graph = model.graph
@@ -172,5 +192,6 @@ def _label(onnx: Any, model: Any, calibrated: Calibrated, level: Level) -> None:
         "data drawn differently."
     )
     about = {"level": str(float(exact(level))), "guarantee": guarantee, "calibrated": repr(calibrated)}
+    about |= {"promise": calibrated.promise, "sha256": digest(calibrated)}
     onnx.helper.set_model_props(model, {"guardband": metadata.version("guardband"), **about})
     onnx.checker.check_model(model)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from guardband import cf
 from guardband.arrays import to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import infinite_unsaid
@@ -172,7 +173,7 @@ class Chunked:
     def about(self) -> dict[str, Any]:
         """The attributes of the whole, the promise among them."""
         return {
-            "Conventions": "CF-1.11",
+            "Conventions": cf.CONVENTIONS,
             "title": "prediction bands by guardband",
             "comment": self.calibrated.promise,
             "calibration": repr(self.calibrated),

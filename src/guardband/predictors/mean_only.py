@@ -8,9 +8,9 @@ from typing import ClassVar
 from torch import nn
 
 from guardband.arrays import Array
-from guardband.frames import is_frame, numbers
+from guardband.frames import Columns, is_frame, numbers
 from guardband.kept import kept
-from guardband.models import Model, call_model
+from guardband.models import Model, call_model, columns_of
 from guardband.predictors.modules import Alone, network_of
 from guardband.values import Observations, Prediction, Predictor
 
@@ -44,6 +44,13 @@ class MeanOnly(Predictor):
     def __call__(self, x: Array) -> Prediction:
         """The model's output as the mean, and no scale."""
         return Prediction(numbers(x) if is_frame(x) else x, call_model(self.model, x))
+
+    def at_training(self, x_train: Array) -> Prediction:
+        """Predict at training points, in a frame where the model was fitted on one and names are known."""
+        names = None if self.training_data is None else self.training_data.names
+        if names is None or columns_of(self.model) is None or is_frame(x_train):
+            return self(x_train)
+        return self(Columns(names, names).framed(x_train))
 
     def as_module(self) -> nn.Module:
         """The network's output, and no scale."""

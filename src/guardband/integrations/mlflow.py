@@ -1,0 +1,187 @@
+"""MLflow: a calibration as a logged model, from named columns to mean, lower and upper.
+
+The model's files are what `gb.save` writes, a few words in JSON and, for a model of your own, its ONNX graph.
+Nothing is pickled, by MLflow neither: it is told that this module loads them.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from importlib import metadata
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from guardband import extras
+from guardband.adapters import from_onnx
+from guardband.arrays import ArrayLike, to_numpy
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import Level, exact
+from guardband.evaluation import evaluate
+from guardband.files import read_bytes, sha256, write_bytes, write_text
+from guardband.limits import MANIFEST, MODEL, parsed
+from guardband.report import report
+from guardband.store import load, save
+from guardband.values import Band, output_names
+
+FOLDER, ABOUT, GRAPH, PROMISE = "calibration", "band.json", "model.onnx", "promise.txt"
+PARTS = ("mean", "lower", "upper")
+KINDS = {"float64": "double", "float32": "float"}
+
+
+def log_model(
+    calibrated: Calibrated,
+    name: str = "band",
+    *,
+    level: Level = 0.95,
+    inputs: Sequence[str] | None = None,
+    outputs: Sequence[str] | None = None,
+    onnx: str | PathLike[str] | bytes | None = None,
+    fresh: tuple[ArrayLike, ArrayLike] | None = None,
+    registered_model_name: str | None = None,
+) -> Any:
+    """Log a calibration to the active MLflow run, as a pyfunc model from a DataFrame to mean, lower, upper.
+
+    `inputs` and `outputs` name the columns of x and of y where the calibration does not know them. `level`
+    is the one that is asked unless a call says otherwise: `model.predict(frame, params={"level": 0.9})`.
+    With `fresh`, a pair (x, y) that was used nowhere before, coverage and width are logged as metrics and the
+    report as an artifact; the promise is an artifact in any case.
+
+    Networks made by `gb.mlp` or `gb.fit` are logged with it. A model of your own is logged as the ONNX graph
+    that it was calibrated as: `gb.calibrate(gb.adapters.from_onnx(graph), x, y)`, then `onnx=graph`.
+
+    Returns MLflow's `ModelInfo`; `mlflow.pyfunc.load_model(info.model_uri)` loads it anywhere.
+
+    >>> import mlflow  # doctest: +SKIP
+    >>> from guardband.integrations.mlflow import log_model  # doctest: +SKIP
+    >>> with mlflow.start_run():  # doctest: +SKIP
+    ...     info = log_model(calibrated, inputs=["x", "t"], outputs=["u"], fresh=(x_fresh, y_fresh))
+    """
+    mlflow = extras.load("mlflow", "mlflow")
+    extras.load("mlflow.pyfunc", "mlflow")
+    schemas, models = extras.load("mlflow.types.schema", "mlflow"), extras.load("mlflow.models", "mlflow")
+    x, y = _points(calibrated), to_numpy(calibrated.y)
+    known = calibrated.field_names
+    columns = _named(inputs, known.axes if known else None, x.shape[1], "inputs", "x")
+    answers = _named(outputs, known.outputs if known else None, y.shape[1], "outputs", "y")
+    about = {
+        "level": str(float(exact(level))),
+        "inputs": columns,
+        "outputs": answers,
+        "dtype": str(x.dtype),
+    }
+    kind = KINDS.get(str(x.dtype), "double")
+    signature = models.ModelSignature(
+        inputs=schemas.Schema([schemas.ColSpec("double", column) for column in columns]),
+        outputs=schemas.Schema([schemas.ColSpec(kind, column) for column in _answers(answers)]),
+        params=schemas.ParamSchema([schemas.ParamSpec("level", "double", float(exact(level)))]),
+    )
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place, "band")
+        _write(folder, calibrated, about, onnx)
+        info = mlflow.pyfunc.log_model(
+            name=name,
+            loader_module=__name__,
+            data_path=str(folder),
+            signature=signature,
+            input_example=_framed(x[:5], columns),
+            pip_requirements=[f"guardband[export]=={metadata.version('guardband')}"],
+            metadata={
+                "guardband_level": about["level"],
+                "guardband_promise": calibrated.promise,
+                "guardband_sha256": sha256(folder / FOLDER / "manifest.json"),
+            },
+            registered_model_name=registered_model_name,
+        )
+        mlflow.log_artifact(str(folder / PROMISE))
+        if fresh is not None:
+            found = evaluate(calibrated, *fresh, level=level)
+            metrics = {"coverage": found.coverage, "mean_width": found.sharpness}
+            metrics |= {"interval_score": found.interval_score, "relative_l2": found.relative_l2}
+            mlflow.log_metrics({name: value for name, value in metrics.items() if np.isfinite(value)})
+            mlflow.set_tag("guardband.verdict", found.verdict)
+            mlflow.log_artifact(str(report(calibrated, *fresh, level=level, path=Path(place, "report.html"))))
+    return info
+
+
+def _write(folder: Path, calibrated: Calibrated, about: dict[str, Any], onnx: Any) -> None:
+    """The files of the model, read back once: what cannot be loaded alone is refused here."""
+    save(calibrated, folder / FOLDER)
+    write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
+    write_text(folder / PROMISE, f"At level {about['level']}. {calibrated.promise}\n")
+    if onnx is not None:
+        data = onnx if isinstance(onnx, bytes) else read_bytes(Path(onnx), at_most=MODEL, follow=True)
+        write_bytes(folder / GRAPH, data)
+    try:
+        _load_pyfunc(str(folder))
+    except Exception as error:
+        raise ValueError(
+            "This calibration cannot be loaded without its model, which `gb.save` does not keep. Calibrate "
+            f"gb.adapters.from_onnx(graph) and give onnx=graph. The reason: {error}"
+        ) from error
+
+
+def _load_pyfunc(path: str) -> LoggedBand:
+    """What MLflow calls to load the model."""
+    folder = Path(path)
+    about = parsed(read_bytes(folder / ABOUT, at_most=MANIFEST))
+    yours: dict[str, Any] = {}
+    if (folder / GRAPH).exists():
+        yours = {"model": from_onnx(read_bytes(folder / GRAPH, at_most=MODEL)).model}
+    return LoggedBand(load(folder / FOLDER, **yours), about)
+
+
+class LoggedBand:
+    """A calibration that was loaded, as MLflow asks it."""
+
+    def __init__(self, calibrated: Calibrated, about: dict[str, Any]) -> None:
+        self.calibrated, self.about = calibrated, about
+
+    def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
+        """Mean, lower and upper for every row of a DataFrame."""
+        level = (params or {}).get("level", self.about["level"])
+        x = model_input[self.about["inputs"]].to_numpy(dtype=self.about["dtype"])
+        band = self.calibrated(x, level)
+        if not isinstance(band, Band):
+            raise TypeError(f"The sets of {self.calibrated.name} are no boxes, so they have no columns.")
+        ends = [to_numpy(getattr(band, part))[:, j] for j in range(band.mean.shape[1]) for part in PARTS]
+        pandas = extras.load("pandas", package="pandas")
+        named = dict(zip(_answers(self.about["outputs"]), ends, strict=True))
+        return pandas.DataFrame(named, index=model_input.index)
+
+
+def _answers(outputs: Sequence[str]) -> list[str]:
+    """The columns of the answer: mean, lower, upper, with their output where there are several."""
+    single = len(outputs) == 1
+    return [part if single else f"{part}_{output}" for output in outputs for part in PARTS]
+
+
+def _points(calibrated: Calibrated) -> np.ndarray:
+    known = calibrated.prediction
+    if known is None or known.x is None or known.mean.ndim != 2 or calibrated.columns is not None:
+        raise TypeError(
+            "A logged band goes from rows of numbers to rows of numbers: calibrate on points x (n, d), as an "
+            "array."
+        )
+    if calibrated.needs_groups:
+        raise TypeError(f"{calibrated.name} wants the group of every row, which a logged model is not given.")
+    return to_numpy(known.x)
+
+
+def _named(
+    given: Sequence[str] | None, known: Sequence[str] | None, n: int, argument: str, letter: str
+) -> list[str]:
+    usual = known or (output_names(n) if letter == "y" else [f"x{j}" for j in range(n)])
+    names = [given] if isinstance(given, str) else list(usual if given is None else given)
+    if len(names) != n:
+        raise ValueError(f"`{argument}` should name the {n} columns of {letter}, got {len(names)}.")
+    return names
+
+
+def _framed(x: np.ndarray, columns: Sequence[str]) -> Any:
+    pandas = extras.load("pandas", package="pandas")
+    return pandas.DataFrame(x.astype(float), columns=list(columns))

@@ -1,0 +1,209 @@
+"""scikit-learn: a regressor whose intervals have a guarantee, as an estimator like any other."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+import numpy as np
+
+from guardband.arrays import ArrayLike, to_numpy
+from guardband.calibration import calibrate
+from guardband.conformal import Calibrated, Calibrator, Clustered, Score, Split, calibrate_arrays
+from guardband.conformal.base import Groups
+from guardband.conformal.rank import Level
+from guardband.frames import all_numbers, is_frame, only_numbers
+from guardband.partition import partition
+from guardband.predictors import MeanOnly
+from guardband.values import Band, Observations, Prediction
+
+try:
+    from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
+    from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
+    from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
+    from sklearn.utils.validation import _check_method_params, check_is_fitted
+except ImportError as error:
+    raise ImportError('This needs scikit-learn: pip install -U "guardband[sklearn]".') from error
+
+
+class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+    """A regressor with guaranteed intervals: `fit`, `predict`, `predict_interval(X, level=0.95)`.
+
+    `fit` first holds a random `calibration_size` of the rows out, a share or a number of them, and only then
+    fits `estimator` to the others, whatever it does with them: scale, select, search. So the guarantee is
+    exact if the *whole* pipeline and the *whole* search stand inside, as in
+    `ConformalRegressor(GridSearchCV(pipeline, ...))`. With a search or a transformer outside it runs, but
+    rows that calibrate have then been looked at, and the guarantee is void.
+
+    `calibrator` and `confidence` are those of `gb.calibrate`, and `conformal_score` is its `score`. With
+    `groups` in `fit`, one label per row, the default is `gb.Clustered()`: whole groups are held out, and the
+    promise is about rows of a new one. `gb.Grouped()` instead promises the level in each known group.
+
+    After `fit`, `estimator_` is what was fitted, and `calibrated_` the calibration, as `gb.report`,
+    `gb.check` and `gb.evaluate` take it; `calibration_rows_` are the positions of the rows held out.
+
+    >>> import numpy as np
+    >>> from sklearn.linear_model import Ridge
+    >>> from guardband.integrations.sklearn import ConformalRegressor
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = ConformalRegressor(Ridge()).fit(X, X.sum(axis=1))
+    >>> model.predict(X[:5]).shape, model.predict_interval(X[:5], level=0.9).shape
+    ((5,), (5, 2))
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        calibrator: Calibrator | None = None,
+        conformal_score: Score | None = None,
+        calibration_size: float = 0.25,
+        confidence: Level | None = None,
+        random_state: Any = 0,
+    ) -> None:
+        self.estimator = estimator
+        self.calibrator = calibrator
+        self.conformal_score = conformal_score
+        self.calibration_size = calibration_size
+        self.confidence = confidence
+        self.random_state = random_state
+
+    def fit(self, X: ArrayLike, y: ArrayLike, groups: Groups = None, **fit_params: Any) -> Self:
+        """Hold rows out, fit the estimator to the others, and calibrate it on those held out.
+
+        `fit_params` go to the estimator's own `fit`, by rows where they have as many as X; with metadata
+        routing, to whoever has asked for them, and `groups` too.
+        """
+        if y is None:
+            raise ValueError("ConformalRegressor requires y to be passed, but the target y is None.")
+        if is_classifier(self.estimator):
+            kind = type(self.estimator).__name__
+            raise TypeError(f"`estimator` should be a regressor, {kind} is a classifier; it has no interval.")
+        calibrator = self.calibrator or (Split() if groups is None else Clustered())
+        params = process_routing(self, "fit", groups=groups, **fit_params) if _routed() else None
+        X, y, groups = indexable(X, y, groups)
+        train, held_out = self._split(len(y), groups if calibrator.whole_groups else None)
+        own = fit_params if params is None else params.estimator.fit
+        own = _check_method_params(X, own, indices=train)
+        x_train, y_train = _safe_indexing(X, train), _safe_indexing(y, train)
+        inner: Any = clone(self.estimator)
+        self.estimator_ = inner.fit(x_train, y_train, **own)
+        self.calibrated_ = self._calibrated(
+            _points(x_train),
+            y_train,
+            _safe_indexing(X, held_out),
+            _safe_indexing(y, held_out),
+            calibrator=calibrator,
+            groups=None if groups is None else _safe_indexing(groups, held_out),
+        )
+        self.calibration_rows_ = held_out
+        self._flat = np.ndim(self.estimator_.predict(_safe_indexing(X, held_out[:1]))) == 1
+        self._outputs = tuple(y.columns) if is_frame(y) else ()
+        for known in ("n_features_in_", "feature_names_in_"):
+            if hasattr(self.estimator_, known):
+                setattr(self, known, getattr(self.estimator_, known))
+        return self
+
+    def predict(self, X: ArrayLike) -> np.ndarray:
+        """What the estimator predicts at X, as it does it."""
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    def predict_interval(self, X: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Any:
+        """Lower and upper end at X, (n, 2), or (n, m, 2) where `predict` has columns; of a frame a frame.
+
+        The frame has the columns mean, lower, upper, or mean_a, mean_b, ... for several outputs, and the rows
+        of X. A new y lies within with probability at least `level`, all outputs at once. `groups` is for
+        calibrators that promise something in each group.
+        """
+        check_is_fitted(self)
+        band = self.calibrated_.band(self._prediction(X), level, groups=groups)
+        if not isinstance(band, Band):
+            raise TypeError(
+                f"The sets of {self.calibrated_.name} are no intervals: calibrated_.contains(X, y, level)."
+            )
+        if is_frame(X):
+            return self._frame(band, X)
+        ends = np.stack([to_numpy(band.lower), to_numpy(band.upper)], axis=-1)
+        return ends[:, 0] if self._flat else ends
+
+    def get_metadata_routing(self) -> MetadataRouter:
+        """Who gets what is passed to `fit`: this estimator its groups, the inner one what it asks for."""
+        mapping = MethodMapping().add(caller="fit", callee="fit")
+        router = MetadataRouter(owner=self).add_self_request(self)
+        return router.add(estimator=self.estimator, method_mapping=mapping)
+
+    def __sklearn_tags__(self) -> Any:
+        """Those of the estimator inside, as a regressor."""
+        tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
+        tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
+        tags.regressor_tags = inner.regressor_tags or tags.regressor_tags
+        tags.non_deterministic = inner.non_deterministic
+        return tags
+
+    def _split(self, n: int, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+        """Positions to fit on, and to calibrate on."""
+        if n < 2:
+            raise ValueError(f"Rows to fit and rows to calibrate are needed, got n_samples = {n}.")
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        numbers = np.arange(n)
+        held_out = partition(
+            (numbers, numbers), calibrate=self.calibration_size, groups=groups, seed=seed
+        ).indices["calibrate"]
+        train = np.setdiff1d(numbers, held_out)
+        if not len(train):
+            raise ValueError(
+                f"`calibration_size` should leave rows to fit on, {self.calibration_size!r} takes all {n}."
+            )
+        return train, held_out
+
+    def _calibrated(
+        self, x_train: Any, y_train: Any, x: Any, y: Any, *, calibrator: Calibrator, groups: Groups
+    ) -> Calibrated:
+        options = {
+            "score": self.conformal_score,
+            "calibrator": calibrator,
+            "groups": groups,
+            "confidence": self.confidence,
+        }
+        points, y, y_train = _points(x), np.asarray(y, dtype=float), np.asarray(y_train, dtype=float)
+        if points is None or x_train is None:
+            return calibrate_arrays(self.estimator_.predict(x), y, **options)
+        known = Observations(x_train, y_train) if _complete(x_train) else None
+        return calibrate(MeanOnly(self.estimator_, training_data=known), points, y, **options)
+
+    def _prediction(self, X: Any) -> Prediction:
+        if getattr(self.calibrated_, "predictor", None) is None:
+            return Prediction(None, self.estimator_.predict(X))
+        return self.calibrated_.predict(X if is_frame(X) else np.asarray(X))
+
+    def _frame(self, band: Band, X: Any) -> Any:
+        m = band.mean.shape[1]
+        names = self._outputs or tuple(range(m))
+        columns = {
+            part if m == 1 else f"{part}_{name}": to_numpy(getattr(band, part))[:, j]
+            for j, name in enumerate(names)
+            for part in ("mean", "lower", "upper")
+        }
+        return type(X)(columns, index=X.index) if hasattr(X, "iloc") else type(X)(columns)
+
+
+def _points(x: Any) -> Any:
+    """x as the calibration can keep it: a frame or finite numbers; None for sparse rows, gaps and objects."""
+    if is_frame(x):
+        return x
+    if hasattr(x, "tocsr"):
+        return None
+    x = np.asarray(x)
+    return x if x.dtype.kind in "fiub" and np.isfinite(x).all() else None
+
+
+def _complete(x: Any) -> bool:
+    """Whether all of x are finite numbers; those of an array are."""
+    return not is_frame(x) or (all_numbers(x) and bool(np.isfinite(only_numbers(x, "fit")).all()))
+
+
+def _routed() -> bool:
+    """Whether the user has switched metadata routing on."""
+    from sklearn import get_config
+
+    return bool(get_config()["enable_metadata_routing"])
