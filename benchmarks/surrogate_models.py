@@ -272,9 +272,9 @@ def rollout() -> Surrogate:
 
 SURROGATES: dict[str, Callable[[], Surrogate]] = {
     "burgers": lambda: burgers(alike=False),
+    "heat": heat,
     "burgers-alike": lambda: burgers(alike=True),
     "deeponet": deeponet,
-    "heat": heat,
     "darcy": darcy,
     "rollout": rollout,
 }

@@ -23,7 +23,7 @@ nodes inside, read off at 2048 thresholds. *Wholly*: the share of fields that li
 everywhere, which `Share` and `RiskControl` do not promise; for a norm, which is no pointwise band, the \
 share that mean +- the ball's root mean square would hold. *Quarters*: coverage in the quarters of the pool \
 from the smallest inputs to the largest, n = 200; adaptive is not conditional. *CPU*: seconds to learn the \
-shape and answer the pool; milliseconds to score a field."""
+shape and answer the pool; microseconds to score a field."""
 
 
 UQNO = """\
@@ -51,14 +51,34 @@ def page(rows: list[Row]) -> tuple[list[str], list[Row]]:
     """The lines of the page, and the claims."""
     models = [row for row in rows if row["what"] == "model"]
     cells = [row for row in rows if row["what"] == "promise"]
-    lines = [HEAD, "", "## The models", "", *of_models(models)]
     narrow, ratios = narrowness(models, cells)
+    claims = claims_of(cells, ratios)
+    lines = [
+        HEAD,
+        "",
+        "## What is claimed",
+        "",
+        *of_claims(claims),
+        "",
+        "## The models",
+        "",
+        *of_models(models),
+    ]
     lines += ["", "## Constant width beside the default", "", *narrow]
     for model in models:
         some = [row for row in cells if row["model"] == model["model"]]
         lines += ["", f"## {model['about']}", "", *of_cells(some)]
     lines += rivals(rows)
-    return lines, claims_of(cells, ratios)
+    return lines, claims
+
+
+def of_claims(claims: list[Row]) -> list[str]:
+    """Each claim with its bound."""
+    lines = ["| claim | bound | measured | |", "|---|---|---|---|"]
+    for found in claims:
+        verdict = "holds" if found["holds"] else "**does not hold**"
+        lines.append(f"| {found['name']} | {found['bound']} | {found['value']:g} | {verdict} |")
+    return lines
 
 
 def of_models(models: list[Row]) -> list[str]:
@@ -108,7 +128,7 @@ def of_cells(cells: list[Row]) -> list[str]:
             wholly = next((f"{last[key]:.3f}" for key in ("wholly", "as a band") if key in last), "")
             quarters = " ".join(f"{one:.2f}" for one in last.get("quarters", []))
             cost = f"{last['shape_cpu']:.0f} s"
-            cost += f", {1000 * last['score_cpu']:.2f} ms" if "score_cpu" in last else ""
+            cost += f", {1e6 * last['score_cpu']:.0f} us" if "score_cpu" in last else ""
             width = three([row["width"] for row in some])
             lines.append(
                 f"| {promise} | {shape} | {said} | {width} | {area} | {wholly} | {quarters} | {cost} |"

@@ -57,8 +57,12 @@ def largest(u: np.ndarray) -> np.ndarray:
     return u.reshape(len(u), -1).max(axis=1)
 
 
-def shapes(model: Surrogate) -> Iterator[tuple[str, Callable[[], tuple[gb.Predictor, str]]]]:
-    """Predictors with a shape, and what is said of each; the constant one has none."""
+Shape = tuple[str, Callable[[], tuple[gb.Predictor, str]]]
+"""The name of a shape, and what makes a predictor with it, and says something of it."""
+
+
+def shapes(model: Surrogate) -> Iterator[Shape]:
+    """The constant shape, which is none, and those that are learnt from the fields that shape."""
     x, y = model.shaping
     inner = model.predictor
     yield "constant", lambda: (inner, "")
@@ -73,8 +77,13 @@ def shapes(model: Surrogate) -> Iterator[tuple[str, Callable[[], tuple[gb.Predic
     yield "default: adapted", default
     yield "size", lambda: (gb.surrogates.SizeScale.fitted(inner, x, y), "")
     yield "network", lambda: (gb.surrogates.NetworkScale.fitted(inner, x, y, steps=model.steps), "")
+
+
+def dear_shapes(model: Surrogate) -> Iterator[Shape]:
+    """Shapes that need more trainings of the model: ensembles, and residuals by cross-fitting."""
     if model.members is None or model.refit is None or model.training is None or "alike" in model.name:
         return
+    inner = model.predictor
     members, refit, (at, known) = model.members, model.refit, model.training
 
     def ensemble() -> gb.predictors.Ensemble:
@@ -248,9 +257,9 @@ def through_the_door(pool: Pool, name: str, scores: np.ndarray, n: int) -> bool:
     return bool((np.asarray(inside) == (scores[test] <= quantile(scores[cal], LEVEL))).all())
 
 
-def study(model: Surrogate, ledger: Ledger) -> None:
-    """All cells of one model that are not yet in the ledger."""
-    for shape, make in shapes(model):
+def study(model: Surrogate, asked: Iterator[Shape], ledger: Ledger) -> None:
+    """All cells of one model with these shapes that are not yet in the ledger."""
+    for shape, make in asked:
         names = [*PROMISES, RISK]
         if shape != "constant":
             names.remove("Quantity: maximum")  # which has no nodes for a shape to tell apart
@@ -265,6 +274,10 @@ def study(model: Surrogate, ledger: Ledger) -> None:
             cells = risk(pool, table, places) if name == RISK else promised(pool, name, table, places)
             head = {"what": "promise", "model": model.name, "shape": shape, "promise": name}
             ledger.add(list(head | row | {"shape_cpu": pool.cpu, "said": pool.said} for row in cells))
+
+
+def beside_rivals(model: Surrogate, ledger: Ledger) -> None:
+    """UQNO's rule on Darcy, and the steps of the rollout one by one."""
     if model.name == "darcy" and not ledger_has(ledger, "uqno", "darcy"):
         for shape, make in shapes(model):
             if shape in ("constant", "network"):
@@ -315,12 +328,24 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", gb.InfiniteBandWarning)
     ledger = Ledger("surrogates")
-    for name, make in {} if asked.page else SURROGATES.items():
-        if not asked.models or name in asked.models:
-            study(make(), ledger)
+    names = [] if asked.page else asked.models or list(SURROGATES)
+    for name in names:
+        model = SURROGATES[name]()
+        study(model, shapes(model), ledger)
+        beside_rivals(model, ledger)
+        written(ledger)
+    for name in names:
+        model = SURROGATES[name]()
+        study(model, dear_shapes(model), ledger)
+        written(ledger)
+    finish(written(ledger))
+
+
+def written(ledger: Ledger) -> list[dict[str, Any]]:
+    """Write the page of the rows that there are; their claims."""
     lines, claims = page(ledger.rows())
     files.write_text(ledger.page, "\n".join(lines) + "\n")
-    finish(claims)
+    return claims
 
 
 if __name__ == "__main__":
