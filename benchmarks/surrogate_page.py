@@ -129,7 +129,7 @@ def of_cells(cells: list[Row]) -> list[str]:
             quarters = " ".join(f"{one:.2f}" for one in last.get("quarters", []))
             cost = f"{last['shape_cpu']:.0f} s"
             cost += f", {1e6 * last['score_cpu']:.0f} us" if "score_cpu" in last else ""
-            width = three([row["width"] for row in some])
+            width = " / ".join(f"{row['width']:.3g}" for row in some)
             lines.append(
                 f"| {promise} | {shape} | {said} | {width} | {area} | {wholly} | {quarters} | {cost} |"
             )
