@@ -254,7 +254,7 @@ def remembered(
 def rollout() -> Surrogate:
     """An FNO of one step of Navier-Stokes on 64 x 64 nodes, twenty times in a row."""
     train, shaping, pool = (
-        gb.datasets.navier_stokes(n, seed=seed, progress=False) for n, seed in ((80, 1), (60, 2), (500, 3))
+        gb.datasets.navier_stokes(n, seed=seed, progress=False) for n, seed in ((50, 1), (30, 2), (250, 3))
     )
     states = np.concatenate([train.x.values[:, None], train.y.values], axis=1)
     grid = states.shape[2:-1]

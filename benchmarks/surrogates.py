@@ -193,7 +193,8 @@ def promised(pool: Pool, name: str, table: np.ndarray, places: np.ndarray) -> It
             "p": min(1.0, 2 * min(tails(chances, counted))),
             "door": through_the_door(pool, name, scores, n),
             "score_cpu": cpu,
-            **{key: np.round(value, 4).tolist() for key, value in means.items() if value is not None},
+            "width": float(means.pop("width")),
+            **{key: np.round(value, 4).tolist() for key, value in means.items()},
         }
 
 
