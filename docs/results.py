@@ -33,6 +33,11 @@ PAGES = {
         "bands that follow drifts beside an oracle, alarms, and their speed",
         "python benchmarks/streams.py",
     ),
+    "surrogates.md": (
+        "Surrogates",
+        "promises about whole fields, shapes that adapt and rollouts, on real operators",
+        "python benchmarks/surrogates.py",
+    ),
     "truth.md": ("The truth", "a band for the solution behind noisy readings", "python benchmarks/truth.py"),
     "coefficients.md": (
         "Coefficients",

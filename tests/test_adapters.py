@@ -165,6 +165,22 @@ def test_neuralop() -> None:
     refuses_its_training_points(from_neuralop(model, training_data=engine.measured(50, seed=3)))
 
 
+@quiet
+def test_the_guide_for_an_fno_runs_as_it_stands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("neuralop")
+    pytest.importorskip("h5netcdf")
+    monkeypatch.chdir(tmp_path)
+    guide = runpy.run_path(str(EXAMPLES.parent / "docs" / "fno.py"))
+    text, names = guide["ran"](guide["PAGE"].read_text())
+    assert "Consistent with the guarantee" in text
+    with names["xr"].open_dataset("band.nc") as band:
+        assert band.upper.dims == ("point", "x", "output") and bool((band.lower < band.upper).all())
+        assert band.attrs["level"] == 0.9 and np.allclose(band.x, names["data"].x)
+    (short,) = (block for block in guide["BLOCK"].findall(guide["PAGE"].read_text()) if "band.nc" in block[0])
+    assert len([line for line in short[0].splitlines() if line]) <= 15
+    assert (tmp_path / "fno.png").exists()
+
+
 def test_fields_become_rows_of_nodes_and_back() -> None:
     fields = np.random.default_rng(0).normal(size=(5, 2, 3, 4))
     rows = nodes(fields)
