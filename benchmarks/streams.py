@@ -172,17 +172,14 @@ def false_alarms(seed: int) -> int:
     return sum(watch.update(score)[1] for score in abs(draw.normal(size=STEPS)).tolist())
 
 
-def speeds(steps: int) -> dict[str, float]:
-    """Updates per CPU second, predictions given, with a snapshot on the disk every 1000; the best of five.
-
-    Of a core that is shared the slow runs say more of the others than of this.
-    """
+def speeds(steps: int) -> dict[str, list[float]]:
+    """Updates per CPU second of five runs, predictions given, with a snapshot on the disk every 1000."""
     draw = np.random.default_rng(0)
     calibrated = gb.calibrate_arrays(np.zeros(CALIBRATION), draw.normal(size=CALIBRATION))
     y, mean = draw.normal(size=(steps, 1)), np.zeros((steps, 1))
-    found: dict[str, float] = {}
+    found: dict[str, list[float]] = {"one by one": [], "blocks of 1000": []}
     with tempfile.TemporaryDirectory() as folder:
-        for name in ("one by one", "blocks of 1000") * 5:
+        for name in [*found] * 5:
             stream, path = gb.Stream(calibrated, LEVEL), Path(folder) / "snapshot"
             start = time.process_time()
             for at in range(0, steps, WINDOW):
@@ -194,8 +191,13 @@ def speeds(steps: int) -> dict[str, float]:
                 else:
                     stream.follow(gb.Prediction(None, mean[some]), y[some])
                 files.write_bytes(path, stream.snapshot())
-            found[name] = max(found.get(name, 0.0), steps / (time.process_time() - start))
+            found[name].append(steps / (time.process_time() - start))
     return found
+
+
+def spoken(rates: list[float]) -> str:
+    """The median and the largest of some rates."""
+    return f"{np.median(rates):,.0f} and {max(rates):,.0f}"
 
 
 def cells(quick: bool, runs: int) -> Iterator[tuple[dict, Callable[[], dict]]]:
@@ -208,7 +210,7 @@ def cells(quick: bool, runs: int) -> Iterator[tuple[dict, Callable[[], dict]]]:
     for seed in range(3 if quick else runs):
         yield {"what": "delay", "seed": seed}, lambda seed=seed: {"steps": delay(seed)}
         yield {"what": "no change", "seed": seed}, lambda seed=seed: {"alarms": false_alarms(seed)}
-    yield {"what": "speed"}, lambda: speeds(2000 if quick else 20_000)
+    yield {"what": "speed"}, lambda: speeds(2000 if quick else 50_000)
 
 
 def choose() -> None:
@@ -257,9 +259,10 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
         f"ten). Without a change there were {sum(alarms)} false alarms in {len(alarms)} runs of",
         f"{STEPS:,} steps; stated are at most {len(alarms)} on average, one in 100,000 steps.",
         "",
-        "Updates per CPU second, predictions given, a snapshot on the disk every 1000, best of five runs:",
-        f"{speed['blocks of 1000']:,.0f} in blocks of 1000 (`stream.follow`),",
-        f"{speed['one by one']:,.0f} one by one (`stream.band`, `stream.update`).",
+        "Updates per CPU second, predictions given, a snapshot on the disk every 1000, in the median",
+        "of five runs on a busy machine, and at best:",
+        f"{spoken(speed['blocks of 1000'])} in blocks of 1000 (`stream.follow`),",
+        f"{spoken(speed['one by one'])} one by one (`stream.band`, `stream.update`).",
     ]
     claims = [
         claim("windows off, the default, worst drift", worst["windows off"], "<= 0.01"),
@@ -269,7 +272,9 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
         claim("false alarms per run without change", float(np.mean(alarms)), "<= 1"),
     ]
     if not quick:
-        claims.append(claim("updates per CPU second, in blocks", speed["blocks of 1000"], ">= 10000"))
+        claims.append(
+            claim("updates per CPU second, in blocks", float(np.median(speed["blocks of 1000"])), ">= 10000")
+        )
     return lines, claims
 
 

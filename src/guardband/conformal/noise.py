@@ -202,7 +202,8 @@ def means_at_places(prediction: Prediction, y: Array) -> tuple[Prediction, Array
     if least < most:
         raise ValueError(
             f"At some places there are {least} readings, at others {most}: rows that share a place are not "
-            "independent, and their means have different laws. Keep equally many at each place."
+            "independent, and their means have different laws. Keep equally many at each place, such as the "
+            "first."
         )
     means = np.zeros((len(first), *y.shape[1:]))
     np.add.at(means, which.reshape(-1), to_numpy(y) / least)
