@@ -13,6 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.ensemble import GradientBoostingRegressor
+from sklearn.linear_model import Ridge
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
@@ -337,6 +342,36 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
     with pytest.raises(ImportError, match=r'needs onnxscript: pip install "guardband\[export\]"'):
         export_onnx(calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx")
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64])
+@pytest.mark.parametrize("m", [1, 2])
+def test_an_estimator_of_scikit_learn_can_leave(kind: Any, m: int, tmp_path: Path) -> None:
+    pytest.importorskip("skl2onnx")
+    train = measured(80, 2, m, 4)
+    boosted = GradientBoostingRegressor(n_estimators=10, random_state=0)
+    inner: Any = make_pipeline(StandardScaler(), Ridge() if m == 2 else boosted)
+    model = inner.fit(train.x, train.y if m == 2 else train.y[:, 0])
+    shaped = gb.Split() if m == 2 else Shaped(bumpy(2))
+    there = gb.calibrate(model, *measured(100, 2, m, 2), calibrator=shaped)
+    dtype = torch.float32 if kind is np.float32 else torch.float64
+    path = export_onnx(there, tmp_path / "band.onnx", level=0.9, dtype=dtype)
+    x = measured(200, 2, m, 5).x.astype(kind)
+    band, answered = there(x, 0.9), session(path).run(["mean", "lower", "upper"], {"x": x})
+    for part, values in zip(("mean", "lower", "upper"), answered, strict=True):
+        assert values.dtype == kind and values.shape == band.mean.shape
+        assert (abs(values - getattr(band, part)) / band.width).max() < 1e-5
+
+
+def test_an_estimator_that_skl2onnx_does_not_know_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("skl2onnx")
+
+    class Own(RegressorMixin, BaseEstimator):
+        def predict(self, X: Any) -> Any:
+            return X[:, 0]
+
+    with pytest.raises(TypeError, match="skl2onnx could not write Own as a graph"):
+        export_onnx(calibrated(MeanOnly(Own()), 1, 1), tmp_path / "band.onnx")
 
 
 def test_a_caller_in_javascript_gets_the_same_band(tmp_path: Path) -> None:

@@ -293,6 +293,11 @@ class Predictor(ABC):
         """Predict at training points, as if each had been left out where that can be told; else as it is."""
         return self(x_train)
 
+    @property
+    def estimator(self) -> Any:
+        """The scikit-learn regressor whose answer is the mean, where it is one; else None."""
+        return None
+
     def as_module(self) -> Any:
         """The same as a torch module for `gb.export_onnx`: x -> (mean, scale or None), the mean first."""
         raise TypeError(

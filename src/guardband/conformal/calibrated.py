@@ -434,8 +434,9 @@ class ScoreCalibrated(Calibrated):
         if self.prediction.mean.ndim != 2:
             shape = tuple(self.prediction.mean.shape)
             raise TypeError(f"A graph gives outputs (n, m), one row per point; this one has fields {shape}.")
-        parts = self.predictor.as_module(), self.threshold.as_module(level), self.score.as_module()
-        return BandModule(*parts)
+        known = self.predictor.estimator is not None  # its mean comes from elsewhere
+        predictor = nn.Identity() if known else self.predictor.as_module()
+        return BandModule(predictor, self.threshold.as_module(level), self.score.as_module())
 
     def __repr__(self) -> str:
         parts = [
@@ -466,6 +467,10 @@ class BandModule(nn.Module):
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The band's mean, lower and upper end at x."""
         mean, *others = self.predictor(x)
+        return self.around(x, mean, *others)
+
+    def around(self, x: Tensor, mean: Tensor, *others: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The same around what was predicted at x."""
         q: Tensor | float = self.q
         if self.threshold is not None:
             q = self.threshold(x.to(torch.float64)).to(x.dtype)[:, None]

@@ -10,7 +10,7 @@ import hashlib
 import logging
 import os
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
@@ -24,8 +24,10 @@ from guardband.arrays import to_numpy, to_torch
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.split import asked
+from guardband.export.estimators import Around, joined
 from guardband.extras import load
 from guardband.files import write_bytes
+from guardband.values import Band
 
 OPSET = 18
 """The ONNX operators that are used; runtimes since 2023 know them."""
@@ -46,11 +48,12 @@ def export_onnx(
 ) -> Path:
     """Write `calibrated(x, level)` as an ONNX graph: x (n, d) -> mean, lower, upper (n, m), for any n.
 
-    Predictors: MeanOnly, Ensemble (of torch modules or results of `fit`), Dropout and LastLayerLaplace (of a
-    network by `gb.mlp`, Constrained or not). Scores: Absolute, Scaled, Total. Calibrators: Split, and Local
-    with any shape it learns here. `dtype` is that of x and of the answer, float64 or float32, and by default
-    that of the network. The level, what is guaranteed, and the SHA-256 of the calibration points and what was
-    predicted there, stand in the file's metadata.
+    Predictors: MeanOnly (of a torch module, or of a scikit-learn regressor by skl2onnx), Ensemble (of torch
+    modules or results of `fit`), Dropout and LastLayerLaplace (of a network by `gb.mlp`, Constrained or not).
+    Scores: Absolute, Scaled, Total. Calibrators: Split, and Local with any shape it learns here. `dtype` is
+    that of x and of the answer, float64 or float32, and by default that of the network, or float64. The
+    level, what is guaranteed, and the SHA-256 of the calibration points and of what was predicted and
+    measured there, stand in the file's metadata.
 
     The ends are rounded outwards as in the library, but another runtime evaluates the network in its own
     order: expect the last digits of the network's dtype to differ. Erf (in GELU) is computed in float32, the
@@ -72,6 +75,7 @@ def export_onnx(
     if dtype not in (None, torch.float64, torch.float32):
         raise ValueError(f"`dtype` should be torch.float64 or torch.float32, got {dtype}.")
     graph = calibrated.as_module(level).eval().requires_grad_(False)
+    estimator = getattr(getattr(calibrated, "predictor", None), "estimator", None)
     dtype = dtype or _dtype_of(graph)
     if calibrated.prediction is None or calibrated.prediction.x is None:
         raise TypeError(
@@ -79,8 +83,13 @@ def export_onnx(
         )
     x = to_torch(calibrated.prediction.x)[:100].to("cpu", dtype)
     try:
-        _check(graph, calibrated, x, level)
-        model = _traced(graph, x[:1].repeat(3, 1))
+        if estimator is None:
+            _check(graph, calibrated(x, level), x)
+            model = _traced(graph, (x[:1].repeat(3, 1),))
+        else:
+            few = x[:1].repeat(3, 1)
+            behind = _traced(Around(graph), (few, to_torch(calibrated(few, level).mean)), "given")
+            model = joined(estimator, behind, x, OPSET)
     except RuntimeError as error:
         raise TypeError(
             "The network could not be traced by torch.onnx.export. It should be a fixed sequence of tensor "
@@ -89,6 +98,11 @@ def export_onnx(
     _name_outputs(model)
     _single_erf(onnx, model)
     _label(onnx, model, calibrated, level)
+    if estimator is not None and not agree(_run(model, x), calibrated(x, level)):
+        raise TypeError(
+            f"The graph of {type(estimator).__name__} differs from the library's band at the calibration "
+            "points: skl2onnx computes it otherwise. Try the other dtype, torch.float32 or torch.float64."
+        )
     return write_bytes(path, model.SerializeToString())
 
 
@@ -98,32 +112,44 @@ def _dtype_of(graph: nn.Module) -> torch.dtype:
     return torch.float64 if found in (None, torch.float64) else torch.float32
 
 
-def _check(graph: nn.Module, calibrated: Calibrated, x: Tensor, level: Level) -> None:
+def _check(graph: nn.Module, band: Band, x: Tensor) -> None:
     """Refuse a graph that says something else than the library at the calibration points."""
-    band = calibrated(x, level)
     with torch.no_grad():
         given = graph(x)
-    known = [to_torch(part) for part in (band.mean, band.lower, band.upper)]
-    slack = TOLERANCE * (known[2] - known[1] + known[0].abs())
-    pairs = zip(given, known, strict=True)
-    if not all(a.shape == b.shape and bool(((a - b).abs() <= slack).all()) for a, b in pairs):
+    if not agree(given, band):
         raise TypeError(
             "The graph would differ from the library's band at the calibration points. Every layer should "
             "act on each row of x alone, and the predictor should be one of this library's, not a variant."
         )
 
 
-def _traced(graph: nn.Module, x: Tensor) -> Any:
-    """The graph as an ONNX model with a free number of rows."""
+def agree(given: Sequence[Tensor], band: Band) -> bool:
+    """Whether mean, lower and upper are those of a band, but for rounding."""
+    known = [to_torch(part) for part in (band.mean, band.lower, band.upper)]
+    slack = TOLERANCE * (known[2] - known[1] + known[0].abs())
+    pairs = zip(given, known, strict=True)
+    return all(a.shape == b.shape and bool(((a - b).abs() <= slack).all()) for a, b in pairs)
+
+
+def _run(model: Any, x: Tensor) -> list[Tensor]:
+    """What the written graph answers."""
+    runtime = load("onnxruntime", "export")
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return [torch.from_numpy(part) for part in session.run(list(OUTPUTS), {"x": to_numpy(x)})]
+
+
+def _traced(graph: nn.Module, given: tuple[Tensor, ...], *others: str) -> Any:
+    """The graph of x, and of others, as an ONNX model with a free number of rows."""
+    names, rows = ["x", *others], torch.export.Dim("n")
     with _quiet():
         program = torch.onnx.export(
             graph,
-            (x,),
+            given,
             dynamo=True,
             verbose=False,
-            input_names=["x"],
+            input_names=names,
             output_names=[f"band_{name}" for name in OUTPUTS],
-            dynamic_shapes={"x": {0: torch.export.Dim("n")}},
+            dynamic_shapes={name: {0: rows} for name in names},
             opset_version=OPSET,
         )
     assert program is not None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from torch import nn
 
@@ -51,6 +51,11 @@ class MeanOnly(Predictor):
         if names is None or columns_of(self.model) is None or is_frame(x_train):
             return self(x_train)
         return self(Columns(names, names).framed(x_train))
+
+    @property
+    def estimator(self) -> Any:
+        """The model, if it has what every estimator of scikit-learn has."""
+        return self.model if hasattr(self.model, "predict") and hasattr(self.model, "get_params") else None
 
     def as_module(self) -> nn.Module:
         """The network's output, and no scale."""
