@@ -31,7 +31,8 @@ The same model, shape and promise: with probability 90 % at least 90 % of the no
 from `scripts/train_uqno_darcy.py` of neuraloperator. Their rule holds more nodes of each field than the \
 promise asks for, by a bound for independent nodes, and then takes a lower rank over fields than the exact \
 one. *Own share*: how often a field has the share of nodes inside that their place in a field stands for; \
-at the exact rank it would be 90 % or more."""
+at the exact rank it would be 90 % or more. Nodes count alike here, as they do there; above they count by \
+their cells."""
 UQNO_COLUMNS = (
     "shape",
     "rule",
