@@ -125,17 +125,17 @@ def _write(folder: Path, calibrated: Calibrated, about: dict[str, Any], onnx: An
         ) from error
 
 
-def _load_pyfunc(path: str) -> LoggedBand:
+def _load_pyfunc(path: str) -> _Logged:
     """What MLflow calls to load the model."""
     folder = Path(path)
     about = parsed(read_bytes(folder / ABOUT, at_most=MANIFEST))
     yours: dict[str, Any] = {}
     if (folder / GRAPH).exists():
         yours = {"model": from_onnx(read_bytes(folder / GRAPH, at_most=MODEL)).model}
-    return LoggedBand(load(folder / FOLDER, **yours), about)
+    return _Logged(load(folder / FOLDER, **yours), about)
 
 
-class LoggedBand:
+class _Logged:
     """A calibration that was loaded, as MLflow asks it."""
 
     def __init__(self, calibrated: Calibrated, about: dict[str, Any]) -> None:
