@@ -234,8 +234,8 @@ def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         f"*Width* is over the noise floor, {FLOOR:.4f}, which somebody needs who knows the solution;",
         "*error* is that of the predicted solution, root mean square, over the standard deviation of the",
         "noise. Kriging, boosting and the PINN train on one half of the readings and calibrate with the",
-        "other; *equation only* calibrates with all, *tangent full* fits and calibrates with all. Kriging and the",
-        "networks are told the noise. A seed is a draw of readings and of starting weights. Recipes are",
+        "other; *equation only* calibrates with all, *tangent full* fits and calibrates with all. Kriging",
+        "and the networks are told the noise. A seed is a draw of readings and of starting weights. Recipes are",
         "short: some seconds a network.",
         "",
         "What is wrong in a wrong equation: "
