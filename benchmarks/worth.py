@@ -235,8 +235,8 @@ def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         "*error* is that of the predicted solution, root mean square, over the standard deviation of the",
         "noise. Kriging, boosting and the PINN train on one half of the readings and calibrate with the",
         "other; *equation only* calibrates with all, *tangent full* fits and calibrates with all. Kriging",
-        "and the networks are told the noise. A seed is a draw of readings and of starting weights. Recipes are",
-        "short: some seconds a network.",
+        "and the networks are told the noise. A seed is a draw of readings and of starting weights.",
+        "Recipes are short: some seconds a network.",
         "",
         "What is wrong in a wrong equation: "
         + "; ".join(f"{name}: {what}" for name, (_, _, what) in PROBLEMS.items())
