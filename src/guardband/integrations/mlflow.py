@@ -136,7 +136,17 @@ def _load_pyfunc(path: str) -> LoggedBand:
 
 
 class LoggedBand:
-    """A calibration that was loaded, as MLflow asks it."""
+    """A calibration that was loaded, as MLflow asks it.
+
+    >>> import numpy as np
+    >>> import pandas
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> about = {"level": "0.9", "inputs": ["x"], "outputs": ["u"], "dtype": "float64"}
+    >>> model = gb.integrations.mlflow.LoggedBand(gb.calibrate(np.sin, x, np.sin(x)), about)
+    >>> list(model.predict(pandas.DataFrame({"x": [0.2, 0.4]})).columns)
+    ['mean', 'lower', 'upper']
+    """
 
     def __init__(self, calibrated: Calibrated, about: dict[str, Any]) -> None:
         self.calibrated, self.about = calibrated, about
