@@ -93,7 +93,7 @@ SECTIONS = {
     """,
     "Where you work": """
         integrations.sklearn.ConformalRegressor integrations.xarray.DatasetBands
-        integrations.mlflow.log_model
+        integrations.mlflow.log_model integrations.mlflow.LoggedBand
     """,
     "Adapters": """
         adapters.from_deepxde adapters.from_jax adapters.from_neuralop adapters.nodes adapters.from_onnx

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 
 from guardband.arrays import to_numpy
-from guardband.conformal.calibrated import BandModule
 from guardband.extras import load
 
 MODEL, GIVEN = "model_", "given"
@@ -16,9 +15,9 @@ MODEL, GIVEN = "model_", "given"
 
 
 class Around(nn.Module):
-    """x and a mean -> mean, lower, upper."""
+    """x and a mean -> mean, lower, upper, by the `around` of a band's module."""
 
-    def __init__(self, band: BandModule) -> None:
+    def __init__(self, band: Any) -> None:
         super().__init__()
         self.band = band
 
@@ -34,8 +33,8 @@ def joined(estimator: Any, behind: Any, x: Tensor, opset: int) -> Any:
         model = converter.to_onnx(estimator, to_numpy(x[:1]), target_opset={"": opset, "ai.onnx.ml": 3})
     except Exception as error:
         raise TypeError(
-            f"skl2onnx could not write {type(estimator).__name__} as a graph that takes one array of "
-            f"numbers: {error}"
+            f"{type(estimator).__name__} should be one that skl2onnx writes as a graph of one array. "
+            f"It could not: {error}."
         ) from error
     ask, answer = model.graph.input[0].name, model.graph.output[0].name
     kind = onnx.TensorProto.DOUBLE if x.dtype == torch.float64 else onnx.TensorProto.FLOAT

@@ -125,18 +125,28 @@ def _write(folder: Path, calibrated: Calibrated, about: dict[str, Any], onnx: An
         ) from error
 
 
-def _load_pyfunc(path: str) -> _Logged:
+def _load_pyfunc(path: str) -> LoggedBand:
     """What MLflow calls to load the model."""
     folder = Path(path)
     about = parsed(read_bytes(folder / ABOUT, at_most=MANIFEST))
     yours: dict[str, Any] = {}
     if (folder / GRAPH).exists():
         yours = {"model": from_onnx(read_bytes(folder / GRAPH, at_most=MODEL)).model}
-    return _Logged(load(folder / FOLDER, **yours), about)
+    return LoggedBand(load(folder / FOLDER, **yours), about)
 
 
-class _Logged:
-    """A calibration that was loaded, as MLflow asks it."""
+class LoggedBand:
+    """A calibration that was loaded, as MLflow asks it.
+
+    >>> import numpy as np
+    >>> import pandas
+    >>> import guardband as gb
+    >>> x = np.linspace(0, 1, 50)
+    >>> about = {"level": "0.9", "inputs": ["x"], "outputs": ["u"], "dtype": "float64"}
+    >>> model = gb.integrations.mlflow.LoggedBand(gb.calibrate(np.sin, x, np.sin(x)), about)
+    >>> list(model.predict(pandas.DataFrame({"x": [0.2, 0.4]})).columns)
+    ['mean', 'lower', 'upper']
+    """
 
     def __init__(self, calibrated: Calibrated, about: dict[str, Any]) -> None:
         self.calibrated, self.about = calibrated, about
