@@ -251,23 +251,42 @@ def remembered(
     return Surrogate(name, about, gb.predictors.MeanOnly(answer), shaping, pool, float(found["cpu"]))
 
 
-def rollout() -> Surrogate:
-    """An FNO of one step of Navier-Stokes on 64 x 64 nodes, twenty times in a row."""
+def rollout(
+    name: str,
+    about: str,
+    make: Callable[..., gb.datasets.Dataset],
+    rows: tuple[int, int, int],
+    **options: Any,
+) -> Surrogate:
+    """An FNO of one step, twenty times in a row."""
     train, shaping, pool = (
-        gb.datasets.navier_stokes(n, seed=seed, progress=False) for n, seed in ((50, 1), (30, 2), (250, 3))
+        make(n, seed=seed, progress=False) for n, seed in zip(rows, (1, 2, 3), strict=True)
     )
     states = np.concatenate([train.x.values[:, None], train.y.values], axis=1)
     grid = states.shape[2:-1]
     x, y = (part.reshape(-1, 1, *grid) for part in (states[:, :-1], states[:, 1:]))
-    model, cpu = fno("rollout", x, y, modes=(16, 16), width=16, layers=3, epochs=8, batch=8)
+    model, cpu = fno(name, x, y, **options)
     step = from_neuralop(model, on_grid=True)
 
     def one_step(u: np.ndarray) -> np.ndarray:
         return step(np.moveaxis(u, -1, 1)).mean
 
     made = gb.Rollout(one_step, steps=20)
+    return Surrogate(name, about, made, (shaping.x.values, shaping.y), (pool.x.values, pool.y), cpu)
+
+
+def chaos() -> Surrogate:
+    """Rollouts of the Kuramoto-Sivashinsky equation."""
+    about = "autoregressive FNO, Kuramoto-Sivashinsky, 20 steps"
+    options = {"modes": (16,), "width": 24, "layers": 3, "epochs": 15, "batch": 50}
+    return rollout("chaos", about, gb.datasets.kuramoto_sivashinsky, (150, 100, 1000), **options)
+
+
+def flow() -> Surrogate:
+    """Rollouts of the Navier-Stokes equations on 64 x 64 nodes."""
     about = "autoregressive FNO, Navier-Stokes 64 x 64, 20 steps"
-    return Surrogate("rollout", about, made, (shaping.x.values, shaping.y), (pool.x.values, pool.y), cpu)
+    options = {"modes": (16, 16), "width": 16, "layers": 3, "epochs": 8, "batch": 8}
+    return rollout("flow", about, gb.datasets.navier_stokes, (80, 60, 500), **options)
 
 
 SURROGATES: dict[str, Callable[[], Surrogate]] = {
@@ -276,5 +295,6 @@ SURROGATES: dict[str, Callable[[], Surrogate]] = {
     "darcy": darcy,
     "burgers-alike": lambda: burgers(alike=True),
     "deeponet": deeponet,
-    "rollout": rollout,
+    "chaos": chaos,
+    "flow": flow,
 }

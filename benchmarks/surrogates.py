@@ -278,7 +278,7 @@ def study(model: Surrogate, asked: Iterator[Shape], ledger: Ledger) -> None:
 
 
 def beside_rivals(model: Surrogate, ledger: Ledger) -> None:
-    """UQNO's rule on Darcy, and the steps of the rollout one by one."""
+    """UQNO's rule on Darcy, and the steps of rollouts one by one."""
     if model.name == "darcy" and not ledger_has(ledger, "uqno", "darcy"):
         for shape, make in shapes(model):
             if shape in ("constant", "network"):
@@ -286,11 +286,11 @@ def beside_rivals(model: Surrogate, ledger: Ledger) -> None:
                 span = spans(gb.Simultaneous(grid=pool.y.grid), pool)
                 rows = beside_uqno(pool.ratios(), span, draws, 0.1, LEVEL, SIZES[1:])
                 ledger.add(list({"what": "uqno", "model": "darcy", "shape": shape} | row for row in rows))
-    if model.name == "rollout" and not ledger_has(ledger, "steps", "rollout"):
+    if isinstance(model.predictor, gb.Rollout) and not ledger_has(ledger, "steps", model.name):
         pool = next(Pool.of(model, shape, make) for shape, make in shapes(model) if shape != "constant")
         parts = largest_by_step(pool.prediction, pool.y.values)
         rows = by_steps(*parts, draws, LEVEL, SIZES)
-        ledger.add(list({"what": "steps", "model": "rollout"} | row for row in rows))
+        ledger.add(list({"what": "steps", "model": model.name} | row for row in rows))
 
 
 def about(pool: Pool) -> dict[str, Any]:
@@ -344,7 +344,7 @@ def main() -> None:
 
 def written(ledger: Ledger) -> list[dict[str, Any]]:
     """Write the page of the rows that there are; their claims."""
-    lines, claims = page(ledger.rows())
+    lines, claims = page(ledger.rows(), list(SURROGATES))
     files.write_text(ledger.page, "\n".join(lines) + "\n")
     return claims
 
