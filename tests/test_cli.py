@@ -58,7 +58,7 @@ def test_from_a_model_and_measurements_to_a_report(folder: Path, tmp_path: Path)
     run("report", folder, "--data", FRESH, "--out", page)
     text = page.read_text()
     assert "A new measurement lies in this band with probability at least 95 %" in text
-    assert text.count("<img") == 4 and "constant width" in text and "sha256 of model.onnx" in text
+    assert text.count("<img") == 5 and "constant width" in text and "sha256 of model.onnx" in text
     run("report", folder, "--data", QUERY, "--out", page)
     assert "nothing was measured" in page.read_text()
 
