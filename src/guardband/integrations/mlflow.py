@@ -149,7 +149,8 @@ class LoggedBand:
     """
 
     def __init__(self, calibrated: Calibrated, about: dict[str, Any]) -> None:
-        self.calibrated, self.about = calibrated, about
+        self.calibrated: Calibrated = calibrated
+        self.about: dict[str, Any] = about
 
     def predict(self, model_input: Any, params: dict[str, Any] | None = None) -> Any:
         """Mean, lower and upper for every row of a DataFrame."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -21,11 +21,36 @@ try:
     from sklearn.utils import _safe_indexing, check_random_state, get_tags, indexable
     from sklearn.utils.metadata_routing import MetadataRouter, MethodMapping, process_routing
     from sklearn.utils.validation import _check_method_params, check_is_fitted
-except ImportError as error:
-    raise ImportError('This needs scikit-learn: pip install -U "guardband[sklearn]".') from error
+except ImportError as _error:
+    raise ImportError('This needs scikit-learn: pip install -U "guardband[sklearn]".') from _error
 
 
-class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+if TYPE_CHECKING:  # scikit-learn has no types; this is what an estimator inherits from it
+
+    class _Estimator:
+        """A regressor around another estimator."""
+
+        def get_params(self, deep: bool = True) -> dict[str, Any]:
+            """The settings, with those of the estimator inside."""
+            ...
+
+        def set_params(self, **params: Any) -> Self:
+            """Change settings by name."""
+            ...
+
+        def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> float:
+            """The coefficient of determination of `predict`."""
+            ...
+
+        def __sklearn_tags__(self) -> Any: ...
+
+else:
+
+    class _Estimator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
+        """A regressor around another estimator."""
+
+
+class ConformalRegressor(_Estimator):
     """A regressor with guaranteed intervals: `fit`, `predict`, `predict_interval(X, level=0.95)`.
 
     `fit` first holds a random `calibration_size` of the rows out, a share or a number of them, and only then
@@ -86,8 +111,8 @@ class ConformalRegressor(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
         own = _check_method_params(X, own, indices=train)
         x_train, y_train = _safe_indexing(X, train), _safe_indexing(y, train)
         inner: Any = clone(self.estimator)
-        self.estimator_ = inner.fit(x_train, y_train, **own)
-        self.calibrated_ = self._calibrated(
+        self.estimator_: Any = inner.fit(x_train, y_train, **own)
+        self.calibrated_: Calibrated = self._calibrated(
             _points(x_train),
             y_train,
             _safe_indexing(X, held_out),

@@ -23,8 +23,8 @@ from guardband.values import Band
 
 try:
     import xarray
-except ImportError as error:
-    raise ImportError('This needs xarray: pip install "guardband[xarray]".') from error
+except ImportError as _error:
+    raise ImportError('This needs xarray: pip install "guardband[xarray]".') from _error
 
 KEPT = ("units", "standard_name")
 """Attributes of a measured variable that its band has too."""
