@@ -629,7 +629,7 @@ def test_local_and_onnx_take_what_was_measured(flow: gb.Fitted, tmp_path: Any) -
         path = gb.export_onnx(made, tmp_path / "band.onnx", level=0.9)
         session = onnxruntime.InferenceSession(path)
         names = [output.name for output in session.get_outputs()]
-        answer = dict(zip(names, session.run(None, {"x": new.numpy()}), strict=True))
+        answer = dict(zip(names, session.run(None, {"x": new.numpy().astype(np.float32)}), strict=True))
         assert np.allclose(answer["lower"], np.asarray(made(new, level=0.9).lower), atol=1e-4)
     for wrong, cure in (
         ("q", "There is no output 'q'"),

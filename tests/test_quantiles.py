@@ -293,7 +293,7 @@ def test_one_network_with_two_outputs_is_a_pair(tmp_path: Path) -> None:
     assert np.array_equal(again(x, 0.8).lower, calibrated(x, 0.8).lower) and repr(again) == repr(calibrated)
     onnxruntime = pytest.importorskip("onnxruntime")
     path = gb.export_onnx(calibrated, tmp_path / "band.onnx", level=0.9)
-    given = onnxruntime.InferenceSession(path).run(["mean", "lower", "upper"], {"x": x})
+    given = onnxruntime.InferenceSession(path).run(["mean", "lower", "upper"], {"x": x.astype(np.float32)})
     band = calibrated(x, level=0.9)
     for end, values in zip(("mean", "lower", "upper"), given, strict=True):
         assert np.allclose(values, getattr(band, end), rtol=1e-4, atol=1e-4), end

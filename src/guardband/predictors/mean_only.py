@@ -49,7 +49,7 @@ class MeanOnly(Predictor):
         """Predict at training points, in a frame where the model was fitted on one and names are known."""
         names = None if self.training_data is None else self.training_data.names
         if names is None or columns_of(self.model) is None or is_frame(x_train):
-            return self(x_train)
+            return super().at_training(x_train)
         return self(Columns(names, names).framed(x_train))
 
     @property
