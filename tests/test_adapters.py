@@ -199,7 +199,6 @@ def test_operators_of_any_library_predict_fields() -> None:
 
 
 @quiet
-@pytest.mark.no_cover
 def test_onnx(tmp_path: Path) -> None:
     for package in ("onnxruntime", "onnx", "onnxscript"):
         pytest.importorskip(package)

@@ -354,7 +354,6 @@ class TestPacks:
         assert run.exit_code == 2 and "There are no results" in run.output
 
 
-@pytest.mark.no_cover
 def test_dask_gives_the_same_bytes(tmp_path: Path) -> None:
     study = small(3)
     campaign.run(study, tmp_path / "here", progress=False)
@@ -442,7 +441,6 @@ study = grid("own", trainings, predictors, {"": Factory(own_split)}, cal=30, dra
 """
 
 
-@pytest.mark.no_cover
 def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "far" / "away").mkdir(parents=True)
@@ -463,7 +461,6 @@ def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     assert kinds == {".json", ".md"}, "no code travels through the folder"
 
 
-@pytest.mark.no_cover
 def test_the_study_of_the_docs_runs_as_written(tmp_path: Path) -> None:
     page = (Path(__file__).parent.parent / "docs" / "studies.md").read_text()
     (tmp_path / "my_study.py").write_text(page.split("```python\n")[1].split("```")[0])

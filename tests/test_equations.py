@@ -610,7 +610,6 @@ def test_bands_know_the_names_of_axes_and_outputs(
     assert list(gb.band_over(made, {"lon": [0.0], "lat": [1.0]}).axes) == ["lon", "lat"]
 
 
-@pytest.mark.no_cover
 def test_local_and_onnx_take_what_was_measured(flow: gb.Fitted, tmp_path: Any) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     x, y = held_out(150)

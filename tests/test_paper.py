@@ -103,7 +103,6 @@ def made_up(cell: Cell, generator: np.random.Generator) -> Result:
     return {"key": cell.key, "cell": describe(cell), "found": found, "seconds": seconds}
 
 
-@pytest.mark.no_cover
 def test_the_page_on_the_paper_has_verdicts_tables_costs_and_figures(tmp_path: Path) -> None:
     generator, study = np.random.default_rng(0), paper.study(seeds=2, draws=20)
     results = [made_up(cell, generator) for cell in study.cells]

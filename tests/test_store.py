@@ -121,7 +121,6 @@ np.savez(Path(sys.argv[1]) / "bands.npz", **found)
 
 
 @pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
-@pytest.mark.no_cover
 def test_a_new_process_gives_the_same_bands_bit_for_bit(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -487,7 +486,6 @@ def kill_while_saving(folder: Path, kills: int) -> None:
         assert first in (0.0, 1.0)
 
 
-@pytest.mark.no_cover
 def test_a_killed_save_leaves_the_old_or_the_new_one(tmp_path: Path) -> None:
     kill_while_saving(tmp_path, 2)
 

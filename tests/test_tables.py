@@ -98,7 +98,6 @@ def test_no_cell_of_text_may_widen_all_others_beyond_memory(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", ["csv", "npz", "parquet", "nc"])
-@pytest.mark.no_cover
 def test_a_round_trip_changes_no_bit(tmp_path: Path, kind: str) -> None:
     needs(kind)
     generator = np.random.default_rng(0)
@@ -367,7 +366,6 @@ def test_parquet_is_refused_where_it_is_wrong(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("engine", ["scipy", "h5netcdf"])
-@pytest.mark.no_cover
 def test_a_grid_becomes_columns_in_c_order(tmp_path: Path, engine: Any) -> None:
     xarray = pytest.importorskip("xarray")
     pytest.importorskip(engine)
