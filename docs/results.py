@@ -44,6 +44,11 @@ PAGES = {
         "how often regions hold the truth, and what is said when they cannot",
         "python benchmarks/coefficients.py",
     ),
+    "inverse.md": (
+        "Coefficients beside DeepXDE",
+        "unknown coefficients found with the field, on DeepXDE's own inverse problems",
+        "python benchmarks/inverse.py",
+    ),
     "few_points.md": (
         "Few points",
         "twenty to sixty readings, an equation right or wrong",
