@@ -5,7 +5,9 @@ The arithmetic of this library uses only what numpy and torch spell alike, so on
 
 from __future__ import annotations
 
+import hashlib
 import math
+from collections.abc import Iterable
 from functools import cache
 from types import ModuleType
 from typing import Any, NamedTuple, TypeAlias
@@ -140,6 +142,16 @@ def to_numpy(a: Array) -> np.ndarray:
         return np.asarray(a)
     a = a.detach().cpu()
     return (a.float() if a.dtype == torch.bfloat16 else a).numpy()
+
+
+def fingerprint(parts: Iterable[Any]) -> str:
+    """The SHA-256 of arrays with their dtypes and shapes; of objects, by what they print as."""
+    whole = hashlib.sha256()
+    for part in parts:
+        values = np.ascontiguousarray(to_numpy(part))
+        content = repr(values.tolist()).encode() if values.dtype == object else values.tobytes()
+        whole.update(f"{values.dtype} {values.shape}".encode() + content)
+    return whole.hexdigest()
 
 
 def to_torch(a: Array) -> torch.Tensor:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
@@ -14,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from guardband.arrays import to_numpy
+from guardband.arrays import fingerprint
 from guardband.calibration import as_predictor
 from guardband.conformal.base import Groups, labels
 from guardband.conformal.cross import CrossValidated, said_by
@@ -153,7 +152,7 @@ def _kept(
     """The models that a folder holds; it is marked with what it belongs to, and others are refused."""
     if out is None:
         return
-    mine = {"readings": _digest([data.x, data.y]), "folds": _digest([fold]), "seed": seed}
+    mine = {"readings": fingerprint([data.x, data.y]), "folds": fingerprint([fold]), "seed": seed}
     path = out / IDENTITY
     if not path.exists():
         if out.exists() and any(out.iterdir()):
@@ -184,11 +183,3 @@ def _keep(model: Predictor, out: Path, k: int) -> Predictor:
 
 def _name(k: int) -> str:
     return f"fold-{k}"
-
-
-def _digest(arrays: Sequence[Any]) -> str:
-    whole = hashlib.sha256()
-    for a in arrays:
-        numbers = np.ascontiguousarray(to_numpy(a))
-        whole.update(f"{numbers.dtype} {numbers.shape}".encode() + numbers.tobytes())
-    return whole.hexdigest()

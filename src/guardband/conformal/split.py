@@ -76,10 +76,10 @@ class SplitThreshold(Threshold):
                 f"calibration points, there are {n}."
             )
             return math.inf if self.scores.ndim == 1 else np.full((1, self.scores.shape[1]), np.inf)
-        q = float(self.scores[k - 1]) if self.scores.ndim == 1 else self.scores[None, k - 1]
-        if np.max(q) == math.inf if isinstance(q, np.ndarray) else q == math.inf:
+        q, one = self.scores[k - 1], self.scores.ndim == 1
+        if (q if one else q.max()) == math.inf:
             warn_infinite(INFINITE_SCORES)
-        return q
+        return float(q) if one else q[None]
 
     def rank(self, level: Level) -> int:
         """Which score is taken, counted from 1; n + 1 for none."""

@@ -6,7 +6,6 @@ What does not depend on x (the rank, the factors of covariances, dropout masks) 
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 import warnings
@@ -16,11 +15,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
-from guardband.arrays import to_numpy, to_torch
+from guardband.arrays import fingerprint, to_numpy, to_torch
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.split import asked
@@ -197,16 +195,6 @@ def _single_erf(onnx: Any, model: Any) -> None:
     model.graph.node.extend(nodes)
 
 
-def digest(calibrated: Calibrated) -> str:
-    """The SHA-256 of calibration points, of what was predicted there, and of what was measured."""
-    assert calibrated.prediction is not None
-    found = hashlib.sha256()
-    for part in (calibrated.prediction.x, *calibrated.prediction.parts.values(), calibrated.y):
-        values = np.ascontiguousarray(to_numpy(part))
-        found.update(f"{values.dtype} {values.shape} ".encode() + values.tobytes())
-    return found.hexdigest()
-
-
 def _label(onnx: Any, model: Any, calibrated: Calibrated, level: Level) -> None:
     """Say in the file what it is; leave out the exporter's notes, which hold paths of this machine."""
     graph = model.graph
@@ -218,6 +206,9 @@ def _label(onnx: Any, model: Any, calibrated: Calibrated, level: Level) -> None:
         "data drawn differently."
     )
     about = {"level": str(float(exact(level))), "guarantee": guarantee, "calibrated": repr(calibrated)}
-    about |= {"promise": calibrated.promise, "sha256": digest(calibrated)}
+    known = calibrated.prediction
+    assert known is not None
+    about |= {"promise": calibrated.promise}
+    about |= {"sha256": fingerprint([known.x, *known.parts.values(), calibrated.y])}
     onnx.helper.set_model_props(model, {"guardband": metadata.version("guardband"), **about})
     onnx.checker.check_model(model)

@@ -7,14 +7,13 @@ how much data stand behind it; whose data and which versions; how to make the pa
 
 from __future__ import annotations
 
-import hashlib
 import warnings
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, rows, to_numpy
+from guardband.arrays import ArrayLike, fingerprint, rows, to_numpy
 from guardband.checks import check
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
@@ -240,12 +239,9 @@ def _fingerprints(calibrated: Calibrated, x: ArrayLike, y: ArrayLike | None) -> 
 def _print_of(x: Any, y: Any) -> str:
     named = f", columns {', '.join(map(str, x.columns))}" if is_frame(x) else ""
     parts = [part for part in (x, y) if part is not None]
-    whole = hashlib.sha256()
-    for part in parts:
-        values = part.to_numpy() if hasattr(part, "to_numpy") else to_numpy(rows(part, "x"))
-        whole.update(repr(values.tolist()).encode() if values.dtype == object else values.tobytes())
+    arrays = [part.to_numpy() if hasattr(part, "to_numpy") else rows(part, "x") for part in parts]
     shapes = " and ".join(str(tuple(np.shape(part))) for part in parts)
-    return f"{shapes}{named}, sha256 {whole.hexdigest()[:16]}"
+    return f"{shapes}{named}, sha256 {fingerprint(arrays)[:16]}"
 
 
 def _again(calibrated: Calibrated, level: Level, y: ArrayLike | None) -> Section:
