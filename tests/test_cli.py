@@ -239,11 +239,17 @@ def test_a_band_about_the_truth(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     verify = ("verify", "band", "--model", "line:model", "--level", "0.9")
     assert "300 of 300 noise-free values covered" in run(*verify, "--data", "free.csv", "--truth")
     assert "promises nothing about measurements" in " ".join(run(*verify, "--data", "noisy.csv").split())
+    report = ("report", "band", "--model", "line:model", "--out", "page.md", "--data")
+    run(*report, "free.csv", "--truth")
+    assert "300 of 300 noise-free values covered" in (tmp_path / "page.md").read_text()
+    assert "noisy rows cannot test it" in " ".join(run(*report, "noisy.csv", code=2).split())
     for wrong in ("gaussian", "gaussian:abc", "cauchy:1"):
         said = run(*words, "--overwrite", "--truth", wrong, "--confidence", "0.95", code=2)
         assert "such as gaussian:0.05, got" in " ".join(said.split())
     said = run(*words, "--overwrite", "--truth", "uniform:0.1", "--calibrator", "grouped", code=2)
     assert "leave out --calibrator grouped" in " ".join(said.split())
+    run(*words, "--overwrite")
+    assert "about new measurements" in " ".join(run(*report, "free.csv", "--truth", code=2).split())
 
 
 def test_without_a_law_nothing_is_called_consistent(tmp_path: Path) -> None:

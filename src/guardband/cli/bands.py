@@ -27,6 +27,7 @@ Import = Annotated[
         "--import", help="Python of your own to run first: a file .py or a module; may be repeated."
     ),
 ]
+NoiseFree = Annotated[bool, typer.Option("--truth", help="The targets of these rows are free of noise.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object, for programs.")]
 
 
@@ -117,9 +118,7 @@ def verify(
     folder: Folder,
     data: Annotated[Path | None, typer.Option("--data", help="Fresh labeled rows, used nowhere yet.")] = None,
     level: LevelOption = "0.95",
-    truth: Annotated[
-        bool, typer.Option("--truth", help="The targets of these rows are free of noise.")
-    ] = False,
+    truth: NoiseFree = False,
     model: ModelOption = None,
     imports: Import = None,
     as_json: Json = False,
@@ -141,6 +140,7 @@ def report(
     data: Data,
     out: Annotated[Path, typer.Option(help="The page to write, .html or .md.")] = Path("report.html"),
     level: LevelOption = "0.95",
+    truth: NoiseFree = False,
     model: ModelOption = None,
     imports: Import = None,
     as_json: Json = False,
@@ -149,7 +149,7 @@ def report(
     from guardband.cli import work
 
     with in_one_line():
-        found, text = work.report(folder, data, out, level, model, imports)
+        found, text = work.report(folder, data, out, level, truth, model, imports)
     say(found, text, as_json)
     _end(found)
 

@@ -34,6 +34,15 @@ ROWS_AT_ONCE = 100_000
 ENDS = ("mean", "lower", "upper")
 """What is written of a band: the column of `u` becomes `u_mean`, `u_lower` and `u_upper`."""
 
+TRUTH_ONLY = (
+    "This band is about the noise-free truth. Pass --truth if the targets of these rows are free of noise; "
+    "else leave their columns out, for noisy rows cannot test it."
+)
+MEASURED_ONLY = (
+    "This band is about new measurements, and --truth says that these rows are free of noise. Report it on "
+    "measured rows, or calibrate it with --truth."
+)
+
 Found = tuple[dict[str, Any], str]
 """What a command found, for programs, and the same in words."""
 
@@ -164,14 +173,22 @@ def _sound(sound: bool, text: str) -> Found:
 
 
 def report(
-    folder: Path, data: Path, out: Path, level: str, model: str | None, imports: list[str] | None
+    folder: Path,
+    data: Path,
+    out: Path,
+    level: str,
+    truth: bool,
+    model: str | None,
+    imports: list[str] | None,
 ) -> Found:
     """Write the page for a reviewer."""
     import_code(imports)
     artifact = Artifact.read(folder, model)
     table = tables.read(data)
     labeled = all(target in table.names for target in artifact.targets)
-    measured = _measured(artifact.evaluate(data, level)) if labeled else {"consistent": None}
+    if labeled and truth != (artifact.calibrated.about == "truth"):
+        raise ValueError(MEASURED_ONLY if truth else TRUTH_ONLY)
+    measured = _measured(artifact.evaluate(data, level, truth=truth)) if labeled else {"consistent": None}
     facts = {
         "data": data.name,
         "inputs": ", ".join(artifact.inputs),
