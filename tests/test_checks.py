@@ -187,3 +187,24 @@ def test_a_calibration_that_says_little_is_checked_as_far_as_it_goes() -> None:
     found = gb.check(Silent(), [0.0, 1.0])
     assert found.ok and "Silent does not say how many points" in found["size"].text
     assert not found["places"].known and "nothing to guard" in found["guard"].text
+
+
+def test_where_there_are_no_training_rows_to_leak() -> None:
+    problem, recipe = gb.problems.Poisson1D(), gb.Recipe.by_newton(3)
+    x, y = problem.observe(30, noise=0.1)
+    alone = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, progress=False)
+    saw = gb.fit(problem, gb.mlp(1, [8]), (x, y), recipe=recipe, progress=False)
+    went_on = gb.fit(problem, saw, recipe=recipe, progress=False)
+    crossed = gb.calibrate_cross(lambda data: np.zeros_like, (x, y), folds=5)
+    tangent = gb.Tangent(alone, noise=0.1).calibrate(x, y)
+    fresh = problem.observe(30, noise=0.1, seed=5)
+    said = {
+        "left out": [crossed, tangent],
+        "the equation alone": [gb.calibrate(alone, x, y)],
+        "not known": [gb.calibrate(went_on, *fresh), gb.calibrate(np.zeros_like, x, y)],
+    }
+    for words, cases in said.items():
+        for case in cases:
+            found = gb.check(case, x)["leak"]
+            assert words in found.text and not found.alarm
+            assert found.known == (words != "not known")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -113,8 +114,7 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
 
 def _training(calibrated: Calibrated) -> Iterator[Finding]:
     """A word on a training that has not converged: the band around it holds, and is wider than it need be."""
-    predictor = getattr(calibrated, "predictor", None)
-    for one in predictor.held() if isinstance(predictor, Predictor) else []:
+    for one in _held(calibrated):
         if getattr(one, "problem", None) is not None and hasattr(type(one), "verdict"):
             try:
                 found = one.verdict
@@ -129,6 +129,12 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
                 )
                 yield Finding("training", False, text, note=True)
             return
+
+
+def _held(calibrated: Calibrated) -> list[Any]:
+    """The models that a band stands on."""
+    predictor = getattr(calibrated, "predictor", None)
+    return list(predictor.held()) if isinstance(predictor, Predictor) else []
 
 
 def _findings(
@@ -201,7 +207,13 @@ def _guard(calibrated: Calibrated) -> Finding:
 
 
 def _leak(calibrated: Calibrated) -> Finding:
+    if calibrated.leaves_out:
+        text = "Readings fit and calibrate at once; each was left out of what it is held against."
+        return Finding("leak", False, text)
     known = calibrated.used.get("training")
+    models = _held(calibrated)
+    if known is None and models and not any(getattr(one, "saw_data", True) for one in models):
+        return Finding("leak", False, "gb.fit used the equation alone, so there are no training points.")
     if known is None:
         text = "The training points are not known, so a leak cannot be looked for."
         return Finding("leak", False, text, known=False)

@@ -149,6 +149,11 @@ class Calibrated(ABC):
         return None
 
     @property
+    def leaves_out(self) -> bool:
+        """Whether readings fit and calibrate at once, each left out of what it is held against."""
+        return False
+
+    @property
     def used(self) -> Mapping[str, Observations]:
         """Observations that were learnt from, by what they are: "training", "held-out"."""
         return {}

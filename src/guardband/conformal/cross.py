@@ -152,6 +152,11 @@ class CrossValidated(Calibrated):
         return "Jackknife+" if len(self.models) == self.units else "CV+"
 
     @property
+    def leaves_out(self) -> bool:
+        """Yes: that is how it calibrates."""
+        return True
+
+    @property
     def covers_new_groups(self) -> bool:
         """Whether there are groups: the promise is then about a new one."""
         return self.groups is not None

@@ -332,6 +332,11 @@ class TangentCalibrated(Calibrated):
         return f"Tangent({self.kind})"
 
     @property
+    def leaves_out(self) -> bool:
+        """Yes: that is how it calibrates."""
+        return True
+
+    @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called."""
         return self.fitted.names
