@@ -7,7 +7,7 @@ Level .95; truths are random in the ranges. A cell of the part `coverage` is a p
 readings and a solver: the reference, a network in its place, or one stopped early, with Delta by `check`.
 Coverage is membership of the truth in all data sets, lengths are those of the first hundred at n = 40. Signs
 and permutations are drawn afresh for each data set, before it. Each cell adds a line to the file, and cells
-that are there are not repeated; `--page` only makes the page beside it anew. All of it takes two to three CPU
+that are there are not repeated; `--page` only makes the page beside it anew. All of it takes some four CPU
 hours.
 """
 
@@ -26,9 +26,10 @@ from typing import Any
 
 import numpy as np
 import torch
+from coefficient_page import LEVEL, page, rejected
 from coefficient_problems import FAMILIES, NOISES, Conductor, Late, Product, Rod
 from ledger import Ledger
-from scipy.stats import binom, f
+from scipy.stats import f
 
 import guardband as gb
 from guardband import files
@@ -39,7 +40,7 @@ from guardband.inverse.least_squares import STARTS, descent
 
 torch.set_num_threads(1)
 LEDGER = Ledger("coefficients")
-LEVEL, PLACES = 0.95, 20
+PLACES = 20
 PARTS = ("coverage", "wide", "families", "words", "doubt", "design", "field")
 SIZES = (20, 40, 100)
 SOLVERS = ("reference", "network", "early")
@@ -48,12 +49,6 @@ EARLY = 40
 
 SEED = 10
 """Of the networks; seeds 0 to 4 were used to choose how they are trained."""
-
-VALID = {
-    "signs": ("gaussian", "laplace", "heteroskedastic"),
-    "permutations": ("gaussian", "laplace", "lognormal", "offset"),
-}
-"""Where each method promises its level."""
 
 
 def main() -> None:
@@ -67,9 +62,9 @@ def main() -> None:
         with warnings.catch_warnings(action="ignore"):
             found = work()
         LEDGER.add([key | found | {"cpu_seconds": round(time.process_time() - start, 2)}])
-        files.write_text(LEDGER.page, page())
-    files.write_text(LEDGER.page, page())
-    sys.exit(1 if rejected() else 0)
+        files.write_text(LEDGER.page, page(LEDGER.rows()))
+    files.write_text(LEDGER.page, page(LEDGER.rows()))
+    sys.exit(1 if rejected(LEDGER.rows()) else 0)
 
 
 def arguments() -> argparse.Namespace:
@@ -340,90 +335,6 @@ def fields(sets: int) -> dict[str, Any]:
         "seconds": round(float(np.median(seconds)), 1),
     }
 
-
-def rejected() -> list[str]:
-    """Cells in which a promise is rejected, one-sided at 1e-3 over all of them together."""
-    rows = LEDGER.rows(part="coverage")
-    tests = [(row, method) for row in rows for method, noises in VALID.items() if row["noise"] in noises]
-    found = []
-    for row, method in tests:
-        inside = round(row[method] * row["sets"])
-        if binom.cdf(inside, row["sets"], LEVEL) < 1e-3 / len(tests):
-            found.append(f"{method} on {row['problem']}, {row['noise']}, n = {row['n']}, {row['solver']}")
-    return found
-
-
-def page() -> str:
-    """The page that is made of the file."""
-    rows = LEDGER.rows()
-    total = sum(row["cpu_seconds"] for row in rows)
-    lines = ["# Coefficients", "", (__doc__ or "").partition("\n\n")[2].split("\n\n", 1)[1].strip(), ""]
-    for name, make in SECTIONS.items():
-        mine = [row for row in rows if row["part"] == name]
-        if mine:
-            lines += [*make(mine), ""]
-    if any(row["part"] == "coverage" for row in rows):
-        wrong = rejected()
-        said = "No promise is rejected" if not wrong else f"Rejected: {'; '.join(wrong)};"
-        lines += [f"{said}, one-sided at 1e-3 over all cells in which the noise is as assumed.", ""]
-    return "\n".join([*lines, f"CPU seconds of all cells: {total:.0f}. Guardband {gb.__version__}.", ""])
-
-
-def covered(rows: list[dict[str, Any]]) -> list[str]:
-    head = [
-        "## Joint coverage and lengths",
-        "",
-        "Lengths are shares of each range, medians at n = 40, by profile / signs / permutations.",
-    ]
-    columns = "problem, solver, noise, n, sets, Wald, profile, signs, permutations, lengths, Delta / error"
-    head += ["", f"| {columns.replace(', ', ' | ')} |", "|" + "---|" * len(columns.split(", "))]
-    for row in rows:
-        four = " | ".join(f"{row[k]:.3f}" for k in ("wald", "profile", "signs", "permutations"))
-        lengths = " / ".join(" ".join(f"{v:.2g}" for v in part) for part in row.get("lengths", {}).values())
-        over = f"{row['delta_over_error']:.2g}" if "delta_over_error" in row else ""
-        start = f"| {row['problem']} | {row['solver']} | {row['noise']} | {row['n']} | {row['sets']}"
-        head.append(f"{start} | {four} | {lengths} | {over} |")
-    return head
-
-
-def families(rows: list[dict[str, Any]]) -> list[str]:
-    head = [
-        "## Networks",
-        "",
-        "| problem | CPU seconds | median relative L2 | worst over the range |",
-        "|---|---|---|---|",
-    ]
-    return head + [
-        f"| {r['problem']} | {r['seconds']} | {r['median']:.1e} | {r['worst']:.1e} |" for r in rows
-    ]
-
-
-def plainly(title: str) -> Callable[[list[dict[str, Any]]], list[str]]:
-    """A section that lists what was found."""
-
-    def made(rows: list[dict[str, Any]]) -> list[str]:
-        (row, *_) = rows
-        items = {k: v for k, v in row.items() if k not in ("part", "cpu_seconds")}
-        return [f"## {title}", "", *(f"- {k.replace('_', ' ')}: {said(v)}" for k, v in items.items())]
-
-    return made
-
-
-def said(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{k} {said(v)}" for k, v in value.items())
-    return f"{value:.3g}" if isinstance(value, float) else str(value)
-
-
-SECTIONS: dict[str, Callable[[list[dict[str, Any]]], list[str]]] = {
-    "coverage": covered,
-    "families": families,
-    "wide": plainly("How much of a wide range is accepted"),
-    "words": plainly("What cannot be known is said"),
-    "doubt": plainly("Alarms about the equation"),
-    "design": plainly("Ten more readings: random over chosen"),
-    "field": plainly("A coefficient k(x), found with u: relative L2 errors"),
-}
 
 if __name__ == "__main__":
     main()
