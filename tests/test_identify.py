@@ -192,6 +192,20 @@ def test_the_report_says_how_coefficients_trade_off() -> None:
     assert np.allclose(np.diag(estimates.correlation), 1)
 
 
+def test_the_headline_names_all_coefficients_and_a_weak_correlation_is_called_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    estimates = gb.coefficients(OSCILLATOR, SWUNG)
+    headline = sections(estimates)[0].paragraphs[0]
+    assert all(f"{name} = " in headline for name in estimates.values)
+    said = {}
+    for strength in (-0.03, -0.6):
+        found = np.array([[1.0, strength], [strength, 1.0]])
+        monkeypatch.setattr(type(estimates), "correlation", found)
+        (said[strength],) = (one.paragraphs[0] for one in sections(estimates) if "trade off" in one.title)
+    assert "each is told on its own" in said[-0.03] and "with a smaller frequency" in said[-0.6]
+
+
 def test_a_report_on_estimates_takes_no_points_and_one_on_a_band_does() -> None:
     with pytest.raises(TypeError, match=r"gb.report\(estimates, path=...\)"):
         gb.report(gb.coefficients(OSCILLATOR, SWUNG), path="a.html", level=0.9)  # type: ignore[call-overload]

@@ -8,6 +8,9 @@ from guardband import plot
 from guardband.inverse import Estimates
 from guardband.report.page import Section, origin, png
 
+WEAK = 0.1
+"""Coefficients that are correlated less than this are called told apart."""
+
 
 def title(estimates: Estimates) -> str:
     """What the page is about."""
@@ -32,6 +35,8 @@ def sections(estimates: Estimates, facts: dict[str, str] | None = None) -> list[
 
 def _claim(estimates: Estimates) -> Section:
     lines = str(estimates).splitlines()
+    count = len(estimates.values)
+    lines = [" ".join(lines[:count]), *lines[count:]]  # all coefficients stand in the headline
     if estimates.doubt.alarm:
         said = repr(estimates.doubt)
         others = [line for line in lines if line != said]
@@ -84,10 +89,14 @@ def _together(estimates: Estimates) -> Section:
     rows += [[name, *(f"{value:.2f}" for value in row)] for name, row in zip(names, found, strict=True)]
     i, j = np.unravel_index(np.abs(np.triu(found, 1)).argmax(), found.shape)
     strongest = float(found[i, j])
+    if abs(strongest) < WEAK:
+        told = "each is told on its own."
+    else:
+        other = "larger" if strongest > 0 else "smaller"
+        told = f"where {names[i]} is taken larger, readings are met best with a {other} {names[j]}."
     text = (
-        f"The strongest correlation is {strongest:.2f}: where {names[i]} is taken larger, readings are met "
-        f"best with a {'larger' if strongest > 0 else 'smaller'} {names[j]}. It is that of (J^T J)^-1 at the "
-        "estimate, for noise of one size."
+        f"The strongest correlation is {strongest:.2f}: {told} It is that of (J^T J)^-1 at the estimate, for "
+        "noise of one size."
     )
     return Section("How coefficients trade off", [text], rows)
 
