@@ -14,7 +14,7 @@ from functools import cached_property
 import matplotlib.pyplot as plt
 import numpy as np
 import torch
-from scipy.optimize import brentq
+from scipy.optimize import root_scalar
 
 import guardband as gb
 from _options import options
@@ -38,7 +38,7 @@ class Slab(gb.Problem):
     @cached_property
     def slope(self) -> float:
         """The larger root of s = sqrt(2 heating) cosh(s / 4), which belongs to the hot solution."""
-        return brentq(lambda s: s - np.sqrt(2 * self.heating) * np.cosh(s / 4), 5, 20)
+        return root_scalar(lambda s: s - np.sqrt(2 * self.heating) * np.cosh(s / 4), bracket=(5, 20)).root
 
     def solution(self, x: torch.Tensor) -> torch.Tensor:
         """The hot solution, from which readings are drawn; training does not see it."""
