@@ -25,7 +25,7 @@ COVERAGE = Image.Quantize.MAXCOVERAGE  # the palette that keeps color scales smo
 
 SECTIONS = {
     "Where is it wide?": "noise_islands noisy_regions widest_where",
-    "Equations, systems and shapes": "own_equation front system shape cylinder",
+    "Equations, systems and shapes": "own_equation small_loss front system shape cylinder",
     "What is promised?": "zero_predictor small_data acd_floor whole_field",
     "Which coefficients?": "two_coefficients measure_next",
     "What if points are not all alike?": "regimes few_sensors shift",

@@ -1,15 +1,22 @@
-"""What the site takes from outside docs/: public names, results with their pictures, the changelog."""
+"""What the site takes from outside docs/: public names, results with their pictures, the changelog.
 
+Formulas, `$...$` in a line and `$$...$$` on their own, become MathML here, which browsers typeset themselves.
+"""
+
+import html
 import re
 import runpy
 from pathlib import Path
 from typing import Any
 
+from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parent.parent
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 """Files of the repository that are pages of the site, under which name."""
+FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
+"""A formula as pymdownx.arithmatex leaves it."""
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -43,3 +50,19 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
         for name, inside in PAGES.items():
             markdown = markdown.replace(f"]({name}", f"]({inside}")
     return markdown
+
+
+def on_page_content(html: str, **_: Any) -> str:
+    """Typeset the formulas of a page."""
+    return FORMULA.sub(lambda found: mathml(found[3], "inline" if found[2] == "(" else "block"), html)
+
+
+def mathml(latex: str, display: str = "inline") -> str:
+    """A formula as MathML, which needs no script."""
+    made = convert(html.unescape(latex.strip()), display=display)
+    if unknown := re.search(r"\\\w+", made):
+        raise ValueError(
+            f"A formula should have commands that latex2mathml knows, got {unknown[0]} in {latex.strip()!r}; "
+            "write it with others."
+        )
+    return made

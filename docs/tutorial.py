@@ -1,12 +1,22 @@
-"""Run the tutorial, and save what its blocks draw: `python docs/tutorial.py`."""
+"""Run the tutorial, and save what its blocks draw, numbered as drawn: `python docs/tutorial.py`."""
 
+from itertools import count
 from pathlib import Path
 
 import matplotlib
+import matplotlib.pyplot as plt
 from blocks import renew, save
 
 matplotlib.use("Agg")
 FOLDER = Path(__file__).parent
 
+
+def drawn(numbers: "count[int]") -> None:
+    """Save the newest picture under the next number, if there is one."""
+    if plt.get_fignums():
+        save(FOLDER / "images" / f"tutorial-{next(numbers)}.png")
+
+
 if __name__ == "__main__":
-    renew(FOLDER / "tutorial.md", lambda number: save(FOLDER / "images" / f"tutorial-{number}.png"))
+    numbers = count(1)
+    renew(FOLDER / "tutorial.md", lambda _: drawn(numbers))

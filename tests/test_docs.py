@@ -120,6 +120,27 @@ def test_every_file_it_names_exists() -> None:
     assert named and [name for name in named if not (ROOT / name).exists()] == []
 
 
+# Formulas are typeset by the browser alone.
+
+
+def test_formulas_of_a_page_become_mathml() -> None:
+    markdown, hooks = pytest.importorskip("markdown"), script("docs/hooks.py")
+    settings = {"pymdownx.arithmatex": {"generic": True}}
+    text = "For $a < b$, not for `$a$`:\n\n$$\n\\frac{a}{b}\n$$\n"
+    page = hooks.on_page_content(
+        markdown.markdown(text, extensions=list(settings), extension_configs=settings)
+    )
+    assert page.count("<math") == 2 and page.count('display="block"') == 1
+    assert (
+        "<mi>a</mi><mo>&#x0003C;</mo><mi>b</mi>" in page and "<mfrac>" in page and "<code>$a$</code>" in page
+    )
+
+
+def test_a_formula_that_would_show_its_source_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"got \\nonsense in"):
+        script("docs/hooks.py").mathml(r"\nonsense x")
+
+
 # Every notebook runs from top to bottom, is what its source says, and stays small.
 
 nbformat = pytest.importorskip("nbformat")

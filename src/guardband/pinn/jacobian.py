@@ -261,7 +261,7 @@ def _by_copies(
             allow_unused=True,
             materialize_grads=True,
         )
-        each = torch.cat([gradient.reshape(len(x), -1) for gradient in gradients], dim=1)
+        each = torch.cat([gradient.detach().reshape(len(x), -1) for gradient in gradients], dim=1)
         slopes[first::together, j] = _grouped(each, together)
     return misses.detach(), slopes
 

@@ -1,0 +1,80 @@
+"""A bill of materials: guardband and all that it needs at run time, as installed here, in CycloneDX 1.6.
+
+python tools/sbom.py guardband.cdx.json
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from licenses import license_of, needed
+from packaging.licenses import InvalidLicenseExpression, canonicalize_license_expression
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+
+def bill() -> dict[str, Any]:
+    """The bill, the same for the same packages: it has neither a time nor a serial number."""
+    found: dict[str, metadata.Distribution | None] = {}
+    needed("guardband", (), found)
+    if missing := sorted(name for name, package in found.items() if package is None):
+        raise SystemExit(f"All that guardband needs should be installed, {', '.join(missing)} is not.")
+    packages = {name: package for name, package in sorted(found.items()) if package}
+    ours = packages["guardband"]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.6",
+        "version": 1,
+        "metadata": {"component": component(ours, "application")},
+        "components": [component(package) for package in packages.values() if package is not ours],
+        "dependencies": [
+            {"ref": purl(package), "dependsOn": [purl(packages[name]) for name in direct(package, packages)]}
+            for package in packages.values()
+        ],
+    }
+
+
+def purl(package: metadata.Distribution) -> str:
+    """The address of a package."""
+    return f"pkg:pypi/{canonicalize_name(package.name)}@{package.version.replace('+', '%2B')}"
+
+
+def component(package: metadata.Distribution, kind: str = "library") -> dict[str, Any]:
+    """A package as an entry of the bill."""
+    return {
+        "type": kind,
+        "bom-ref": purl(package),
+        "name": package.name,
+        "version": package.version,
+        "purl": purl(package),
+        "licenses": [license_entry(license_of(package))],
+    }
+
+
+def license_entry(words: str) -> dict[str, Any]:
+    """A license as an SPDX expression where it is one, else by its name."""
+    try:
+        return {"expression": canonicalize_license_expression(words)}
+    except InvalidLicenseExpression:
+        return {"license": {"name": words}}
+
+
+def direct(package: metadata.Distribution, packages: dict[str, metadata.Distribution]) -> list[str]:
+    """What a package itself asks for, of what is in the bill."""
+    wanted = [Requirement(line) for line in package.requires or []]
+    names = {
+        canonicalize_name(one.name)
+        for one in wanted
+        if one.marker is None or one.marker.evaluate({"extra": ""})
+    }
+    return sorted(str(name) for name in names & set(packages))
+
+
+if __name__ == "__main__":
+    made = bill()
+    Path(sys.argv[1]).write_text(json.dumps(made, indent=1) + "\n")
+    print(f"{sys.argv[1]}: {len(made['components'])} components")
