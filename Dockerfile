@@ -7,7 +7,9 @@ COPY . .
 RUN pip install --no-cache-dir build && python -m build --wheel --outdir /wheels
 
 FROM python:3.11-slim
-RUN pip install --no-cache-dir torch==2.13.0 --index-url https://download.pytorch.org/whl/cpu
+# --build-arg PIP_EXTRA_INDEX_URL=... is where a torch without CUDA is found; the usual one is gigabytes larger.
+ARG PIP_EXTRA_INDEX_URL
+RUN pip install --no-cache-dir torch==2.13.0
 COPY --from=build /wheels /wheels
 COPY .ci/constraints.txt /wheels/
 RUN pip install --no-cache-dir -c /wheels/constraints.txt "$(echo /wheels/*.whl)[export,tables]" \
