@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, flat, rows, to_numpy
+from guardband.arrays import Array, ArrayLike, flat, rows, to_numpy
 from guardband.conformal import Calibrated
+from guardband.conformal.base import Groups, labels
 from guardband.conformal.rank import Level, exact
-from guardband.extrapolation import energy_test, extrapolates
+from guardband.extrapolation import COMPONENTS, energy_test, extrapolates, leading
 from guardband.frames import Columns, is_frame, numbers
-from guardband.leaks import find_copies
+from guardband.grids import FieldGrid, named
+from guardband.leaks import find_copies, shared_states, states_of, without_common
 from guardband.values import Predictor
 
 SIGNIFICANT = 0.01
@@ -24,6 +26,9 @@ AT_MOST = 500
 
 FEW = 10
 """With fewer queries than this, that no shift was seen says nothing."""
+
+PARTS = ("training", "calibration", "queries")
+"""The parts whose trajectories may be named, in the order they are used in."""
 
 
 @dataclass(frozen=True)
@@ -86,12 +91,24 @@ def _mark(finding: Finding) -> str:
     return "ok   " if finding.known else "?    "
 
 
-def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: int = 0) -> Findings:
+def check(
+    calibrated: Calibrated,
+    x: ArrayLike,
+    *,
+    level: Level = 0.95,
+    runs: Mapping[str, Groups] | None = None,
+    seed: int = 0,
+) -> Findings:
     """Look for reasons not to trust a calibrated band at queries x (n, d), each with what to do.
 
     Whether there are enough calibration points, whether training rows are among them, whether they are
     readings of few sensors, whether the queries come from other places, and whether many lie far from all
     calibration points. It sees inputs only: other noise, or another regime at the same places, it cannot see.
+
+    Whole fields are compared along the leading principal components of their inputs; of their grids it is
+    said whether they are the same, and of trajectories whether pieces of one are in two parts. Pieces that
+    overlap or touch are known by the states they share; of all others `runs` says which trajectory they
+    are of, one label per row: `runs={"training": ..., "calibration": ..., "queries": ...}`, or some of these.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -106,10 +123,23 @@ def check(calibrated: Calibrated, x: ArrayLike, *, level: Level = 0.95, seed: in
     if is_frame(x):
         columns = calibrated.columns
         x = numbers(x if columns is None else Columns.matched(columns, x)[list(columns.numeric)])
-    queries = None if x is None else flat(np.asarray(to_numpy(rows(x, "x")), dtype=float))
+    x, grid = named(x)
+    queries = None if x is None else np.asarray(to_numpy(rows(x, "x")), dtype=float)
     if queries is not None and len(queries) == 0:
         raise ValueError("`x` should hold at least one query, got none.")
-    return Findings(tuple(_findings(calibrated, queries, level, np.random.default_rng(seed))))
+    asked = _Asked(queries, grid, level, runs or {}, np.random.default_rng(seed))
+    return Findings(tuple(_findings(calibrated, asked)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Asked:
+    """What is to be checked: queries as they were given, and what is known of them."""
+
+    queries: np.ndarray | None
+    grid: FieldGrid | None
+    level: Level
+    runs: Mapping[str, Groups]
+    generator: np.random.Generator
 
 
 def _training(calibrated: Calibrated) -> Iterator[Finding]:
@@ -137,35 +167,118 @@ def _held(calibrated: Calibrated) -> list[Any]:
     return list(predictor.held()) if isinstance(predictor, Predictor) else []
 
 
-def _findings(
-    calibrated: Calibrated, queries: np.ndarray | None, level: Level, generator: np.random.Generator
-) -> Iterator[Finding]:
-    yield _size(calibrated, level)
+def _findings(calibrated: Calibrated, asked: _Asked) -> Iterator[Finding]:
+    yield _size(calibrated, asked.level)
     yield _guard(calibrated)
     yield from _training(calibrated)
     x = None if calibrated.prediction is None else calibrated.prediction.x
-    if x is None or queries is None or not len(x):
+    if whole := _whole(calibrated):
+        yield _trajectories(calibrated, asked)
+    if x is None or asked.queries is None or not len(x):
         text = "The calibration points were not given; their places cannot be checked."
         yield Finding("places", False, text, known=False)
         return
-    sites = flat(np.asarray(to_numpy(x), dtype=float))
+    if whole:
+        resolution = _resolution(calibrated, x, asked)
+        yield resolution
+        if resolution.alarm:
+            return
+    sites, queries = flat(np.asarray(to_numpy(x), dtype=float)), flat(asked.queries)
     if queries.shape[1] != sites.shape[1]:
         raise ValueError(
             f"`x` should have {sites.shape[1]} coordinates like the calibration points, got "
             f"{queries.shape[1]}."
         )
     yield from _columns(calibrated, sites, queries)
-    whole = np.isfinite(sites).all(axis=1)
-    sites, queries = sites[whole], queries[np.isfinite(queries).all(axis=1)]
+    finite = np.isfinite(sites).all(axis=1)
+    sites, queries = sites[finite], queries[np.isfinite(queries).all(axis=1)]
     yield _leak(calibrated)
-    yield _sensors(calibrated, sites, whole)
+    yield _sensors(calibrated, sites, finite)
     if not len(sites) or not len(queries):
         text = "No row has all its numbers, so places cannot be compared."
         yield Finding("places", False, text, known=False)
         return
+    if whole and sites.shape[1] > COMPONENTS:
+        sites, queries = leading(*(_some(part, asked.generator) for part in (sites, queries)))
     spread = np.maximum(sites.std(axis=0), 1e-12)
-    yield _shift(calibrated, sites / spread, queries / spread, generator)
+    yield _shift(calibrated, sites / spread, queries / spread, asked.generator)
     yield _far(sites, queries)
+
+
+def _whole(calibrated: Calibrated) -> bool:
+    """Whether rows are whole fields."""
+    return calibrated.prediction is not None and calibrated.prediction.mean.ndim > 2
+
+
+def _some(part: np.ndarray, generator: np.random.Generator) -> np.ndarray:
+    return part[generator.permutation(len(part))[:AT_MOST]]
+
+
+def _trajectories(calibrated: Calibrated, asked: _Asked) -> Finding:
+    """Pieces of one trajectory are alike: in two parts they void the guarantee, in one they count as one."""
+    for name in asked.runs:
+        if name not in PARTS:
+            raise ValueError(f"`runs` should name trajectories of {', '.join(PARTS)}, got {name!r}.")
+    found, fields = _pieces(calibrated, asked), "calibration fields"
+    n = len(found["calibration"]) if "calibration" in found else calibrated.n
+    for known, new in (("training", "calibration"), ("training", "queries"), ("calibration", "queries")):
+        if known in found and new in found and (many := shared_states(found[known], found[new])).any():
+            what = fields if new == "calibration" else "queries"
+            harm = "scores are too small" if new == "calibration" else "they are no new trajectories"
+            text = (
+                f"{many.sum()} of {len(many)} {what} are pieces of trajectories of which {known} fields are "
+                f"pieces too, so {harm}. Put each trajectory into one part: gb.partition(..., groups=run)."
+            )
+            return Finding("trajectories", True, text)
+    within = shared_states(found.get("calibration", []), found.get("calibration", []))
+    if within.sum() > n / 2 and not calibrated.covers_new_groups:
+        text = (
+            f"{within.sum()} of {n} {fields} are pieces of trajectories of which others are pieces too. "
+            "They count as one: keep one piece of each, or use Clustered() with trajectories as groups."
+        )
+        return Finding("trajectories", True, text)
+    if set(asked.runs) == set(PARTS):
+        return Finding("trajectories", False, "No trajectory has pieces in two parts, by its label.")
+    text = "No two parts share a state; pieces that do not touch are seen by their labels alone (`runs`)."
+    return Finding("trajectories", False, text)
+
+
+def _pieces(calibrated: Calibrated, asked: _Asked) -> dict[str, list[set[int]]]:
+    """What each row of each part passes through: the trajectory that it is of, or else states."""
+    given: dict[str, tuple[Any, Any]] = {"queries": (asked.queries, None)}
+    if calibrated.prediction is not None and len(calibrated.prediction):
+        given["calibration"] = (calibrated.prediction.x, calibrated.y)
+    if (known := calibrated.used.get("training")) is not None:
+        given["training"] = (known.x, known.y)
+    given = {name: (x, y) for name, (x, y) in given.items() if x is not None}
+    if asked.runs:
+        sizes = {name: len(x) for name, (x, _) in given.items()} | {"calibration": calibrated.n}
+        return {
+            name: [{hash(run)} for run in labels(runs, sizes.get(name, len(runs))).tolist()]
+            for name, runs in asked.runs.items()
+        }
+    time = None if calibrated.grid is None else calibrated.grid.time
+    return without_common({name: states_of(x, y, time) for name, (x, y) in given.items()})
+
+
+def _resolution(calibrated: Calibrated, x: Array, asked: _Asked) -> Finding:
+    """A promise about whole fields is about the nodes that were calibrated, and no others."""
+    assert asked.queries is not None
+    how = ""
+    functions = max(x.ndim, asked.queries.ndim) > 2  # and no coefficients, which have no grid
+    if functions and asked.queries.shape[1:] != tuple(x.shape[1:]):
+        mine, theirs = (" x ".join(map(str, shape[1:])) for shape in (x.shape, asked.queries.shape))
+        how = f"each is {theirs}, not {mine}"
+    elif asked.grid is not None and calibrated.grid is not None:
+        names = [name for name in calibrated.grid.dims if name in asked.grid.dims]
+        how = calibrated.grid.along(names).differs(asked.grid.along(names))
+    if not how:
+        return Finding("resolution", False, "The queries are on the grid of the calibration fields.")
+    text = (
+        f"The queries are on another grid than the calibration fields: {how}. The promise is about the nodes "
+        "that were calibrated: bring the queries to that grid, or calibrate on this one."
+    )
+    return Finding("resolution", True, text)
 
 
 def _columns(calibrated: Calibrated, sites: np.ndarray, queries: np.ndarray) -> Iterator[Finding]:
@@ -187,7 +300,8 @@ def _size(calibrated: Calibrated, level: Level) -> Finding:
     if size is None:
         text = f"{calibrated.name} does not say how many points a finite band needs."
         return Finding("size", False, text, known=False)
-    seen = f"{size.have:.4g} {size.what}"
+    what = size.what.replace("points", "fields") if _whole(calibrated) else size.what
+    seen = f"{size.have:.4g} {what}"
     if size.have < size.need:
         text = f"{seen} are too few for {percent}: the band is infinite. {size.need:g} are needed."
         return Finding("size", True, text)
@@ -226,8 +340,10 @@ def _sensors(calibrated: Calibrated, sites: np.ndarray, whole: np.ndarray) -> Fi
     if calibrated.needs_groups:
         text = "Each group has its own threshold; readings of different groups are not pooled."
         return Finding("sensors", False, text)
-    labels = calibrated.groups[whole] if calibrated.groups is not None else sites
-    distinct, n = len(np.unique(labels, axis=0)), len(sites)
+    sources = calibrated.groups[whole] if calibrated.groups is not None else sites
+    distinct, n = len(np.unique(sources, axis=0)), len(sites)
+    if _whole(calibrated) and (distinct > n // 2 or calibrated.covers_new_groups):
+        return Finding("sensors", False, f"The {n} calibration fields have {distinct} different inputs.")
     if distinct <= n // 2 and not calibrated.covers_new_groups:
         text = (
             f"{n} calibration readings come from {distinct} places only. Readings of one sensor share its "
@@ -240,8 +356,7 @@ def _sensors(calibrated: Calibrated, sites: np.ndarray, whole: np.ndarray) -> Fi
 def _shift(
     calibrated: Calibrated, sites: np.ndarray, queries: np.ndarray, generator: np.random.Generator
 ) -> Finding:
-    a, b = (part[generator.permutation(len(part))[:AT_MOST]] for part in (sites, queries))
-    p = energy_test(a, b, generator)
+    p = energy_test(_some(sites, generator), _some(queries, generator), generator)
     if p >= SIGNIFICANT and len(queries) < FEW:
         text = f"{len(queries)} queries are too few to tell whether they come from the same places."
         return Finding("shift", False, text, known=False)

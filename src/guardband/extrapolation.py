@@ -31,6 +31,10 @@ COLUMNS, ROWS = 20, 2000
 """With more columns than this a tree does not help; then so many rows of each sample are compared."""
 
 
+COMPONENTS, EXPLAINED = 8, 0.99
+"""How many principal components of whole fields are looked at: fewer where they explain this much."""
+
+
 @dataclass(frozen=True)
 class Extrapolation:
     """Whether queries lie outside the calibration points, and by how much. Prints as a sentence.
@@ -137,6 +141,27 @@ def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) ->
     within_b = distances.sum() - within_a - 2 * across
     energy = 2 * across / (n * m) - within_a / n**2 - within_b / m**2
     return float(np.mean(energy >= energy[0] - 1e-12 * abs(energy[0])))
+
+
+def leading(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Rows of many columns by their coordinates along the leading principal components of both samples.
+
+    Of all rows together: whose sample a row is in does not matter, so a test by permutations stays exact.
+
+    >>> draw = np.random.default_rng(0)
+    >>> waves = draw.normal(size=(30, 2)) @ draw.normal(size=(2, 500))
+    >>> [part.shape for part in leading(waves[:20], waves[20:])]
+    [(20, 2), (10, 2)]
+    """
+    both = np.vstack([a, b])
+    size = np.abs(both).max(initial=0.0)
+    both = (both - both.mean(axis=0)) / (size if size > 0 else 1.0)
+    squares, directions = np.linalg.eigh(both @ both.T)  # far fewer rows than columns
+    squares, directions = squares[::-1].clip(0.0), directions[:, ::-1]
+    enough = np.searchsorted(np.cumsum(squares), EXPLAINED * squares.sum())
+    count = min(COMPONENTS, 1 + int(enough), len(both))
+    found = directions[:, :count] * np.sqrt(squares[:count])
+    return found[: len(a)], found[len(a) :]
 
 
 def _percent(share: float) -> str:

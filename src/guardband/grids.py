@@ -142,6 +142,12 @@ class FieldGrid:
             return (np.roll(values, -1, axis=at) - np.roll(values, 1, axis=at)) / (2 * step)
         return np.gradient(values, step, axis=at, edge_order=2)
 
+    def along(self, names: Sequence[str]) -> FieldGrid:
+        """Some of the axes."""
+        sizes = tuple(self.shape[self.dims.index(name)] for name in names)
+        places = {name: nodes for name, nodes in self.coordinates.items() if name in names}
+        return FieldGrid(tuple(names), sizes, places, tuple(name for name in self.periodic if name in names))
+
     def differs(self, other: FieldGrid) -> str:
         """How another grid differs from this one, in words; nothing if it does not."""
         if self.dims != other.dims:

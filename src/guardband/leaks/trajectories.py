@@ -1,0 +1,75 @@
+"""Trajectories in pieces: which fields of one part pass through a state that fields of another pass too.
+
+Windows of one trajectory, or single steps of it, are no independent rows. Where they overlap or touch, they
+have a state in common to the last digit, which trajectories of their own never have.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+import numpy as np
+
+from guardband.arrays import Array, flat, to_numpy
+
+
+def shared_states(known: list[set[int]], new: list[set[int]]) -> np.ndarray:
+    """Which of the new fields (n,) pass through a state of a known one; those are pieces of one trajectory.
+
+    Where `known` is `new` itself, a field is compared with the others.
+
+    >>> shared_states([{1, 2}, {7, 8}], [{2, 3}, {4, 5}]).tolist()
+    [True, False]
+    """
+    counts = Counter(state for states in known for state in states)
+    alone = 1 if known is new else 0
+    return np.array([any(counts[state] > alone for state in states) for states in new], dtype=bool)
+
+
+def without_common(parts: dict[str, list[set[int]]]) -> dict[str, list[set[int]]]:
+    """The same without states that more than half of every part pass through, such as a start from rest.
+
+    >>> without_common({"a": [{0, 1}, {0, 2}], "b": [{0, 1}]})
+    {'a': [{1}, {2}], 'b': [{1}]}
+    """
+    many = [
+        {
+            state
+            for state, count in Counter(s for states in part for s in states).items()
+            if 2 * count > len(part)
+        }
+        for part in parts.values()
+    ]
+    common = set.intersection(*many) if many else set()
+    return {name: [states - common for states in part] for name, part in parts.items()}
+
+
+def states_of(x: Array, y: Array | None, time: int | None) -> list[set[int]]:
+    """The states that each row passes through, as hashes: its input, and its targets at every time.
+
+    `time` is the axis of time among those of the grid of y (N, *grid, m); without one a target is one state.
+    Digits beyond single precision do not count, nor do states that are one number everywhere.
+
+    >>> import numpy as np
+    >>> u = np.random.default_rng(0).normal(size=(1, 4, 9, 1))  # one trajectory of four steps
+    >>> first, second = states_of(u[:, 0], u[:, 1:3], 0), states_of(u[:, 2], u[:, 3:], 0)
+    >>> len(first[0]), len(second[0]), shared_states(first, second).tolist()
+    (3, 2, [True])
+    """
+    found: list[set[int]] = [set() for _ in range(len(x))]
+    for values in _snapshots(to_numpy(x), None if y is None else to_numpy(y), time):
+        states = flat(np.asarray(values, dtype=np.float32)) + np.float32(0)  # minus zero is zero
+        vary = np.ptp(states, axis=1) > 0 if states.shape[1] else np.zeros(len(states), dtype=bool)
+        for i in np.flatnonzero(vary):
+            found[i].add(hash(states[i].tobytes()))
+    return found
+
+
+def _snapshots(x: np.ndarray, y: np.ndarray | None, time: int | None) -> Iterator[np.ndarray]:
+    """One state of each row at a time; inputs with their outputs last too, as targets have them."""
+    yield x
+    if x.ndim > 2 and x.shape[1] > 1:
+        yield np.moveaxis(x, 1, -1)
+    if y is not None:
+        yield from [y] if time is None else np.moveaxis(y, time + 1, 0)
