@@ -95,7 +95,7 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
     except BaseException:
         Path(temporary).unlink(missing_ok=True)
         raise
-    _sync_folder(path.parent)
+    sync(path.parent)
     return path
 
 
@@ -119,10 +119,10 @@ def _permissions(path: Path) -> int:
     return 0o666 & ~mask
 
 
-def _sync_folder(folder: Path) -> None:
-    """Make the rename itself durable; folders cannot be synced on Windows, and need not be."""
+def sync(path: Path) -> None:
+    """Make a file durable, or the names in a folder; folders cannot be synced on Windows, and need not be."""
     if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
+        descriptor = os.open(path, os.O_RDONLY)
         try:
             os.fsync(descriptor)
         finally:

@@ -11,7 +11,6 @@ import hashlib
 import itertools
 import json
 import math
-import os
 import re
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ import numpy as np
 from guardband import engine, extras
 from guardband.arrays import to_numpy
 from guardband.fields.base import Block, Chunked
-from guardband.files import UnsafeFile, read_bytes, write_text
+from guardband.files import UnsafeFile, read_bytes, sync, write_text
 from guardband.limits import MANIFEST, parsed
 
 Chunk: TypeAlias = tuple[int, Block]
@@ -310,16 +309,10 @@ def _store(
 
 
 def _sync(file: Path, folder: Path) -> None:
-    """Make a file durable, and its name in all folders up to that of the store; not needed on Windows."""
-    if os.name != "posix":
-        return
+    """Make a file durable, and its name in all folders up to that of the store."""
     depth = len(file.relative_to(folder).parts)
     for path in (file, *itertools.islice(file.parents, depth + 1)):
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+        sync(path)
 
 
 def notes_of(folder: Path) -> Path:

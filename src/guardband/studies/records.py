@@ -22,7 +22,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from guardband.files import UnsafeFile, read_bytes, write_bytes, write_text
+from guardband.files import UnsafeFile, read_bytes, sync, write_bytes, write_text
 from guardband.limits import listed, parsed
 from guardband.studies.base import Result, key_of
 
@@ -144,7 +144,7 @@ def publish(folder: Path, key: str, line: str) -> bool:
             return False
     finally:
         temporary.unlink(missing_ok=True)
-        _sync(place.parent)
+        sync(place.parent)
     return True
 
 
@@ -213,16 +213,6 @@ def _linked(temporary: Path, place: Path) -> bool:
             return False
         os.replace(temporary, place)
     return True
-
-
-def _sync(folder: Path) -> None:
-    """Make a new name durable; folders cannot be synced on Windows, and need not be."""
-    if os.name == "posix":
-        descriptor = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
 
 
 def _files(folder: Path) -> list[Path]:
