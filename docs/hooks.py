@@ -38,7 +38,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     depth = page.file.src_uri.count("/")
     here = "../" * depth
     for name, inside in PAGES.items():
-        markdown = markdown.replace(f"]({here}../{name})", f"]({here}{inside})")
+        markdown = re.sub(
+            rf"\]\({re.escape(here)}\.\./{re.escape(name)}(?=[)#])", f"]({here}{inside}", markdown
+        )
     markdown = re.sub(rf"\]\({re.escape(here)}\.\./results/([^)]*)\)", rf"]({here}results/\1)", markdown)
     # Code of the repository that is not on the site is named, not linked.
     markdown = re.sub(
