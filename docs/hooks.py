@@ -59,6 +59,11 @@ def on_page_content(html: str, **_: Any) -> str:
     return FORMULA.sub(lambda found: mathml(found[3], "inline" if found[2] == "(" else "block"), html)
 
 
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the theme's search box for those who use a screen reader."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
 def mathml(latex: str, display: str = "inline") -> str:
     """A formula as MathML, which needs no script."""
     made = convert(html.unescape(latex.strip()), display=display)
