@@ -38,7 +38,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     depth = page.file.src_uri.count("/")
     here = "../" * depth
     for name, inside in PAGES.items():
-        markdown = markdown.replace(f"]({here}../{name})", f"]({here}{inside})")
+        markdown = re.sub(
+            rf"\]\({re.escape(here)}\.\./{re.escape(name)}(?=[)#])", f"]({here}{inside}", markdown
+        )
     markdown = re.sub(rf"\]\({re.escape(here)}\.\./results/([^)]*)\)", rf"]({here}results/\1)", markdown)
     # Code of the repository that is not on the site is named, not linked.
     markdown = re.sub(
@@ -55,6 +57,11 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 def on_page_content(html: str, **_: Any) -> str:
     """Typeset the formulas of a page."""
     return FORMULA.sub(lambda found: mathml(found[3], "inline" if found[2] == "(" else "block"), html)
+
+
+def on_post_page(output: str, **_: Any) -> str:
+    """Name the theme's search box for those who use a screen reader."""
+    return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
 def mathml(latex: str, display: str = "inline") -> str:

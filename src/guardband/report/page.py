@@ -96,7 +96,10 @@ td:last-child { overflow-wrap: anywhere; min-width: 9rem; }
 figure { margin: 1rem 0; } img { max-width: 100%; height: auto; background: #fff; border-radius: 4px; }
 figcaption { font-size: .9rem; } .alarm { color: var(--bad); font-weight: 600; }
 .pictures { display: grid; grid-template-columns: repeat(auto-fit, minmax(20rem, 1fr)); gap: 1rem; }
-@media (max-width: 24rem) { .pictures { grid-template-columns: 1fr; } }
+@media (max-width: 30rem) {
+  .pictures { grid-template-columns: 1fr; } table { font-size: .75rem; } th, td { padding: .3rem .2rem; }
+  td:last-child { min-width: 4rem; }
+}
 @media print {
   :root { --ink: #000; --paper: #fff; --line: #bbb; --accent: #1f5fa8; --good: #1d7a46; --bad: #b3261e; }
   @page { margin: 12mm; }
