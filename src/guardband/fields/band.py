@@ -23,7 +23,7 @@ from guardband.values import Band
 
 
 @overload
-def band_over(
+def band_over(  # type: ignore[reportOverlappingOverload]
     calibrated: Calibrated,
     grid: StoredFields,
     *,
