@@ -26,6 +26,7 @@ from guardband.evaluation import THIS, Evaluation, Row, by_size, held_against_la
 from guardband.fields.stored import (
     ERROR,
     INPUT,
+    NODES_AT_ONCE,
     SCORE,
     SIZE,
     WIDTH,
@@ -38,7 +39,7 @@ from guardband.fields.writing import to_store
 from guardband.values import Prediction
 
 FIRST = 16
-"""How many fields the model is tried on before all others are read."""
+"""How many fields, if they are small, the model is tried on before all others are read."""
 
 
 def calibrate_stored(
@@ -81,7 +82,8 @@ def calibrate_stored(
     """
     if len(fields) == 0:
         raise ValueError("`fields` should hold at least one field, got none.")
-    some = slice(min(FIRST, len(fields)))
+    nodes = math.prod(fields.targets(slice(1)).shape)
+    some = slice(min(FIRST, max(2, NODES_AT_ONCE // nodes), len(fields)))
     y = fields.targets(some)
     first = calibrate(model, fields.inputs(some), y, score=score or Simultaneous(), confidence=confidence)
     _refuse_several(first)
