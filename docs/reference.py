@@ -88,7 +88,8 @@ SECTIONS = {
     """,
     "Keep and show": """
         save load kept ArtifactError store.manifest report export_onnx
-        band_over FieldBand write_mesh conformal.order_statistics conformal.calibrate_shards
+        band_over FieldBand write_mesh StoredFields StoredBand calibrate_stored evaluate_stored
+        conformal.order_statistics conformal.calibrate_shards
         tables.Table tables.read tables.write tables.TableError
     """,
     "Where you work": """

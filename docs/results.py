@@ -98,6 +98,7 @@ PAGES = {
 
 CLAIMS = {
     "field.json": "A band over a huge field, `python benchmarks/field.py` and `--workers`",
+    "out_of_core.json": "Fields larger than memory, `python benchmarks/out_of_core.py`",
     "quantile.json": "Exact ranks of 1e8 scores, `python benchmarks/quantile.py`",
     "campaign.json": "Trainings on two workers, `python benchmarks/campaign.py`",
 }

@@ -254,7 +254,7 @@ def test_a_batch_is_chosen_by_measurement(tmp_path: Path, monkeypatch: pytest.Mo
     def slow_unless_large(calibrated: gb.Calibrated, x: np.ndarray, batch: int) -> None:
         time.sleep(0.0002 * len(x) / batch)
 
-    monkeypatch.setattr("guardband.fields.base._predicted", slow_unless_large)
+    monkeypatch.setattr("guardband.fields.base.predicted", slow_unless_large)
     large = np.linspace(-1, 1, 1500)
     assert gb.band_over(calibrated(), {"x": large, "y": large}).tuned_batch() == max(BATCHES)
 

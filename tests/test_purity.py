@@ -14,6 +14,7 @@ import numpy as np
 import onnx.parser
 import pytest
 import torch
+import xarray
 from sklearn.linear_model import Ridge
 
 import guardband as gb
@@ -43,6 +44,9 @@ SOLVED, HEATED = HEAT.exact(), gb.problems.Heat1D(diffusivity=0.15).observe(12, 
 
 NET_1D = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Dropout(0.5)).train()
 FIELDS = gb.Fields(np.ones((9, 5)), dims="x", coordinates={"x": np.linspace(0, 1, 5)})
+STORED = gb.StoredFields(
+    xarray.Dataset({"u": (("field", "x", "channel"), np.ones((9, 5, 1), "float32"))}), x="u", y="u"
+)
 
 
 def folder() -> Path:
@@ -109,6 +113,20 @@ CALLS: dict[str, Callable[[], Any]] = {
     "FieldBand": lambda: (
         gb.band_over(CALIBRATED, GRID, levels=0.8).compute(),
         gb.band_over(CALIBRATED, GRID, levels=0.8).to_xarray().compute(),
+    ),
+    "StoredFields": lambda: (repr(STORED), STORED[2:].inputs(slice(3)), STORED.targets(slice(3))),
+    "StoredBand": lambda: gb.band_over(
+        gb.calibrate_stored(NET_1D, STORED, folder() / "s.zarr", progress=False), STORED, levels=0.5
+    ).compute(),
+    "calibrate_stored": lambda: gb.calibrate_stored(
+        NET_1D, STORED, folder() / "s.zarr", score=gb.Share(0.1), chunk=4, progress=False
+    )(FIELDS.values, 0.5),
+    "evaluate_stored": lambda: gb.evaluate_stored(
+        gb.calibrate_stored(NET_1D, STORED, folder() / "s.zarr", progress=False),
+        STORED,
+        folder() / "t.zarr",
+        level=0.5,
+        progress=False,
     ),
     "write_mesh": lambda: gb.write_mesh(CALIBRATED(X[:12], 0.8), GRID, folder() / "band.vtu"),
     "export_onnx": lambda: gb.export_onnx(gb.calibrate(CONSTANT, X, Y), folder() / "b.onnx", level=0.9),

@@ -70,6 +70,8 @@ __all__ = [
     "SolvedFamily",
     "Sphere",
     "Split",
+    "StoredBand",
+    "StoredFields",
     "Stream",
     "Tangent",
     "Time",
@@ -85,6 +87,7 @@ __all__ = [
     "calibrate",
     "calibrate_arrays",
     "calibrate_cross",
+    "calibrate_stored",
     "campaign",
     "check",
     "choose",
@@ -93,6 +96,7 @@ __all__ = [
     "datasets",
     "density_ratio",
     "evaluate",
+    "evaluate_stored",
     "export_onnx",
     "fit",
     "geometry",
@@ -138,7 +142,8 @@ _HOME = {
     "guardband.crossing": "calibrate_cross",
     "guardband.evaluation": "Evaluation evaluate",
     "guardband.export": "export_onnx",
-    "guardband.fields": "FieldBand band_over write_mesh",
+    "guardband.fields": "FieldBand StoredBand StoredFields band_over write_mesh",
+    "guardband.out_of_core": "calibrate_stored evaluate_stored",
     "guardband.geometry": "Box Disk Mesh PointCloud Polygon Rectangle Segment Sphere Time",
     "guardband.grids": "Fields",
     "guardband.inverse": "ConfidenceRegion Estimates Family SolvedFamily coefficients next_points",
@@ -223,7 +228,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
     from guardband.crossing import calibrate_cross
     from guardband.evaluation import Evaluation, evaluate
     from guardband.export import export_onnx
-    from guardband.fields import FieldBand, band_over, write_mesh
+    from guardband.fields import FieldBand, StoredBand, StoredFields, band_over, write_mesh
     from guardband.geometry import (
         Box,
         Disk,
@@ -245,6 +250,7 @@ if TYPE_CHECKING:  # the same for type checkers and editors, which should not se
         next_points,
     )
     from guardband.kept import kept
+    from guardband.out_of_core import calibrate_stored, evaluate_stored
     from guardband.partition import partition
     from guardband.pinn import (
         Constrained,

@@ -246,7 +246,7 @@ def evaluate(
         elif target == "truth":
             consistent, verdict = None, _truth_verdict(calibrated, level, mine[0], median_zero)
         else:
-            consistent, verdict = _verdict(calibrated, prediction, level, mine, groups)
+            consistent, verdict = held_against_law(calibrated, prediction, level, mine, groups)
         if doubts:
             verdict = " ".join(doubts if consistent else [verdict, *doubts])
             consistent = None if consistent else consistent
@@ -266,7 +266,7 @@ def evaluate(
         outputs=output_words(calibrated.field_names),
         by_range=_by_range(calibrated, prediction, contenders[0]),
         empty=int(band.empty.sum()) if isinstance(band := contenders[0].band, Band) else 0,
-        remarks=(*remarks, *_by_size(prediction, contenders[0])),
+        remarks=(*remarks, *by_size(_sizes_of(prediction), contenders[0].inside)),
     )
 
 
@@ -376,15 +376,20 @@ def _by_range(calibrated: Calibrated, prediction: Prediction, mine: _Contender) 
     return by_range(inside, features, at)
 
 
-def _by_size(prediction: Prediction, mine: _Contender) -> Iterable[str]:
+def _sizes_of(prediction: Prediction) -> np.ndarray | None:
+    """How large the input of each whole field is; None for points."""
+    if prediction.mean.ndim < 3 or prediction.x is None:
+        return None
+    return np.sqrt(np.mean(to_numpy(prediction.x).astype(float).reshape(len(prediction), -1) ** 2, axis=1))
+
+
+def by_size(size: np.ndarray | None, inside: np.ndarray) -> Iterable[str]:
     """Coverage of whole fields by quarters of the size of their inputs: adaptive is not conditional."""
-    if prediction.mean.ndim < 3 or prediction.x is None or len(prediction) < 8 or mine.inside.ndim > 1:
+    if size is None or len(size) < 8 or inside.ndim > 1:
         return
-    x = to_numpy(prediction.x).astype(float).reshape(len(prediction), -1)
-    size = np.sqrt(np.mean(x**2, axis=1))
     quarters = np.array_split(np.argsort(size, kind="stable"), 4)
     if np.ptp(size) > 0:
-        each = ", ".join(f"{mine.inside[rows].mean():.3f}" for rows in quarters)
+        each = ", ".join(f"{inside[rows].mean():.3f}" for rows in quarters)
         yield f"Coverage by quarters of the size of the input, smallest first: {each}"
 
 
@@ -482,7 +487,7 @@ def _truth_verdict(calibrated: Calibrated, level: Level, row: Row, median_zero: 
     )
 
 
-def _verdict(
+def held_against_law(
     calibrated: Calibrated,
     prediction: Prediction,
     level: Level,

@@ -226,7 +226,7 @@ class Fields:
         Fields(5 trajectories, t=9, x=4, 2 outputs)
         """
         names = [str(name) for name in array.dims]
-        row = _axis(row, ROWS, names, "row", "fields, or trajectories,")
+        row = row_axis(names, row)
         output = _axis(output, OUTPUTS, names, "output", None)
         dims = [name for name in names if name not in (row, output)]
         order = [row, *dims, *([] if output is None else [output])]
@@ -280,6 +280,15 @@ def values_on(given: Any, grid: FieldGrid | None) -> Any:
             "nodes and steps that were calibrated; calibrate on this grid."
         )
     return values
+
+
+def row_axis(names: Sequence[str], said: str | None = None) -> str:
+    """Which of the axes is that of fields: the one that was said, or one of its usual names.
+
+    >>> row_axis(("t", "sample", "x"))
+    'sample'
+    """
+    return _axis(said, ROWS, names, "row", "fields, or trajectories,")
 
 
 def _is_data_array(given: Any) -> bool:

@@ -483,7 +483,9 @@ class BandModule(nn.Module):
 
 
 def _made(parts: dict[str, Any]) -> ScoreCalibrated:
-    """A calibration of its parts; the threshold is made anew of the scores."""
+    """A calibration of its parts; the threshold is made anew of the scores, where their points were kept."""
+    if "threshold" in parts:
+        return ScoreCalibrated(**parts)
     prediction, score, learned = parts["prediction"], parts["score"], parts["learned"]
     prediction = type(prediction)(**attributes(prediction))  # validated as on construction
     scores = to_numpy(score(prediction, parts["y"]))
@@ -494,7 +496,9 @@ def _made(parts: dict[str, Any]) -> ScoreCalibrated:
 
 kept(
     name="Calibrated",
-    parts=lambda value: {part: item for part, item in attributes(value).items() if part != "threshold"},
+    parts=lambda value: {
+        part: item for part, item in attributes(value).items() if part != "threshold" or not len(value.y)
+    },
     made=_made,
 )(ScoreCalibrated)
 

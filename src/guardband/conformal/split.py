@@ -55,6 +55,7 @@ class Split(Calibrator):
         return SplitThreshold(np.sort(checked(scores)), confidence)
 
 
+@kept
 @dataclass(frozen=True, eq=False)
 class SplitThreshold(Threshold):
     """The sorted calibration scores (n,), or (n, k) of each part, and the confidence asked, if any."""
@@ -80,6 +81,10 @@ class SplitThreshold(Threshold):
         if (q if one else q.max()) == math.inf:
             warn_infinite(INFINITE_SCORES)
         return float(q) if one else q[None]
+
+    def count(self) -> int:
+        """All of them, whether their points were kept or not."""
+        return len(self.scores)
 
     def rank(self, level: Level) -> int:
         """Which score is taken, counted from 1; n + 1 for none."""

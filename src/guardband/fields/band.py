@@ -7,19 +7,47 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as part_of
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
-from tqdm.auto import tqdm
 
-from guardband import engine, extras
+from guardband import extras
 from guardband.arrays import ArrayLike, floats, rows, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact, infinite_unsaid
-from guardband.fields import store
 from guardband.fields.base import PARTS, POINTS_PER_CHUNK, USUAL, Chunked
 from guardband.fields.mesh import mesh_of, output_names, write_variables
+from guardband.fields.stored import StoredBand, StoredFields, band_stored
+from guardband.fields.writing import to_store
 from guardband.values import Band
+
+
+@overload
+def band_over(  # type: ignore[reportOverlappingOverload]
+    calibrated: Calibrated,
+    grid: StoredFields,
+    *,
+    levels: Sequence[Level] | Level = 0.95,
+    parts: Sequence[str] = PARTS,
+    names: Sequence[str] = (),
+    units: Mapping[str, str] | None = None,
+    dtype: str = "float32",
+    chunk: int | None = None,
+) -> StoredBand: ...
+
+
+@overload
+def band_over(
+    calibrated: Calibrated,
+    grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str],
+    *,
+    levels: Sequence[Level] | Level = 0.95,
+    parts: Sequence[str] = PARTS,
+    names: Sequence[str] = (),
+    units: Mapping[str, str] | None = None,
+    dtype: str = "float32",
+    chunk: int | None = None,
+) -> FieldBand: ...
 
 
 def band_over(
@@ -31,15 +59,19 @@ def band_over(
     names: Sequence[str] = (),
     units: Mapping[str, str] | None = None,
     dtype: str = "float32",
-    chunk: int = POINTS_PER_CHUNK,
-) -> FieldBand:
+    chunk: int | None = None,
+) -> FieldBand | StoredBand:
     """The band over a whole field, computed when it is asked for.
 
     `grid` is named coordinates, in the order of the model's inputs, of which every combination is a point;
     or points (n, d); or a mesh file, whose nodes are the points. `parts` are those of the band that are
     wanted: "mean", "lower", "upper", "width". `names` are those of several outputs, `units` go into the
     attributes. Several levels cost one pass of the model. Where the model knows the names of its axes and
-    outputs, coordinates may come in any order, and the outputs have their names.
+    outputs, coordinates may come in any order, and the outputs have their names. `chunk` is how many points
+    are computed and written together.
+
+    For a calibration on whole fields, `grid` is the inputs of others, a `gb.StoredFields`: their bands are
+    written beside the means, field by field, in chunks of so many fields.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -60,10 +92,15 @@ def band_over(
         raise ValueError(
             f"{calibrated.name} does not say what it was calibrated on; call it at points instead."
         )
+    if isinstance(grid, StoredFields):
+        return band_stored(
+            calibrated, grid, decimals, tuple(parts), tuple(names), dict(units or {}), dtype, chunk
+        )
     if calibrated.prediction.mean.ndim != 2:
         raise ValueError(
             f"A band over a field is computed point by point; {calibrated.name} was calibrated on whole "
-            f"fields {tuple(calibrated.prediction.mean.shape)}. Call it on inputs instead."
+            f"fields {tuple(calibrated.prediction.mean.shape)}. Call it on inputs instead, or give "
+            "those in a store, gb.StoredFields(path, x=...)."
         )
     with infinite_unsaid():
         shown = calibrated.band(calibrated.prediction.take(slice(1)), several[0])
@@ -96,7 +133,7 @@ def band_over(
     if not parts or set(parts) - {*PARTS, "width"}:
         raise ValueError(f'`parts` should be some of "mean", "lower", "upper", "width", got {list(parts)}.')
     about = {"names": tuple(names), "units": dict(units or {}), "parts": tuple(parts)}
-    return FieldBand(calibrated, axes, decimals, **about, chunk=chunk, mesh=mesh)
+    return FieldBand(calibrated, axes, decimals, **about, chunk=chunk or POINTS_PER_CHUNK, mesh=mesh)
 
 
 def _in_order(given: list[str], axes: tuple[str, ...]) -> Sequence[str]:
@@ -161,18 +198,7 @@ class FieldBand(Chunked):
         calibration, your own functions in it too, from memory to memory by pickle, so a scheduler must be
         trusted; nothing that can be run is written to a file. All must see the folder.
         """
-        folder = Path(path).resolve()  # workers may run elsewhere
-        batch = store.create(self, folder, batch)
-        options = {"desc": "field", "unit": "point", "unit_scale": True, "disable": not progress}
-        with engine.connect(workers, scheduler) as client, tqdm(total=len(self), **options) as bar:
-            try:
-                for points in store.write_all(self, folder, batch, client):
-                    bar.update(points)
-            except KeyboardInterrupt as stopped:
-                stopped.add_note(f"{bar.n} of {len(self)} points are there; the same call resumes it.")
-                raise
-        store.finish(folder)
-        return folder
+        return to_store(self, path, batch, workers, scheduler, progress)
 
     def to_mesh(self, path: str | os.PathLike[str]) -> Path:
         """Write the band at the nodes of a mesh, of a grid with its cells, or at points, for ParaView."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field as part_of
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -52,6 +52,7 @@ class Chunked:
     units: dict[str, str] = part_of(default_factory=dict)
     parts: tuple[str, ...] = PARTS
     chunk: int = POINTS_PER_CHUNK
+    unit: ClassVar[str] = "point"
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -103,16 +104,20 @@ class Chunked:
                 for name, values in self.compute(chunk, batch=batch).items():
                     whole[name][chunk] = values
             return whole
-        prediction = _predicted(self.calibrated, self.points(region), batch)
+        size = tuple(part.stop - part.start for part in region)
+        ends = self.ends(predicted(self.calibrated, self.points(region), batch))
+        return {name: values.reshape(size) for name, values in ends.items()}
+
+    def ends(self, prediction: Prediction) -> dict[str, np.ndarray]:
+        """The variables around a prediction, an array per output each."""
         ends = [prediction.mean] if "mean" in self.parts else []
         with infinite_unsaid():
             for level in self.levels:
                 made = self.calibrated.band(prediction, level)
                 ends += [getattr(made, part) for part in self.parts if part != "mean"]
-        size = tuple(part.stop - part.start for part in region)
         outputs = range(max(1, len(self.names)))
         arrays = [to_numpy(end) for end in ends]
-        values = [end[:, j].reshape(size).astype(self.dtype, copy=False) for j in outputs for end in arrays]
+        values = [end[..., j].astype(self.dtype, copy=False) for j in outputs for end in arrays]
         return dict(zip(self.variables, values, strict=True))
 
     def tuned_batch(self) -> int:
@@ -127,7 +132,7 @@ class Chunked:
         best = dict.fromkeys(BATCHES, math.inf)
         for _, batch in itertools.product(range(5), BATCHES):
             start = time.perf_counter()
-            _predicted(self.calibrated, x, batch)
+            predicted(self.calibrated, x, batch)
             best[batch] = min(best[batch], time.perf_counter() - start)
         return min(BATCHES, key=lambda batch: best[batch])
 
@@ -180,7 +185,7 @@ class Chunked:
         }
 
 
-def _predicted(calibrated: Calibrated, x: np.ndarray, batch: int) -> Prediction:
+def predicted(calibrated: Calibrated, x: np.ndarray, batch: int) -> Prediction:
     """The prediction at x, in micro-batches."""
     parts = [calibrated.predict(x[start : start + batch]) for start in range(0, len(x), batch)]
     return type(parts[0]).joined(parts)

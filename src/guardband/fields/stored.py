@@ -1,0 +1,307 @@
+"""Stored fields: whole fields in a Zarr store or any xarray dataset, read a few at a time.
+
+A chunk is some fields. It is read, predicted in micro-batches and scored, and what is kept of a field is its
+score: calibrating on any number of fields takes the memory of one chunk. Where it is done and how it reaches
+the disk is the business of `store.py`, so that a kill loses nothing.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+
+from guardband import extras
+from guardband.arrays import finite, flat, floats, kind_of, to_numpy
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import infinite_unsaid
+from guardband.fields.base import Block, Chunked, predicted
+from guardband.fields.mesh import output_names
+from guardband.fields.writing import to_store
+from guardband.grids import Fields, row_axis, values_on
+from guardband.values import Band, Prediction
+
+NODES_PER_CHUNK, NODES_AT_ONCE = 2**20, 2**17
+"""How many nodes a chunk and a micro-batch hold, unless one field has more."""
+
+SCORE, WIDTH, ERROR, SIZE, INPUT = "score", "width", "error", "size", "input"
+"""What is kept of a field: score, mean width of its band, and mean squares of error, target and input."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredFields:
+    """Whole fields that stay where they are: a Zarr store, a NetCDF file or an xarray dataset.
+
+    `x` and `y` name the variables of inputs and targets. `row` is the axis of fields and `output` that of
+    outputs, where they do not go by a usual name such as "field" and "channel"; other axes of `y` are those
+    of the grid. `fields[1000:]` are some of them. Inputs are read as they lie, with the axis of fields first.
+
+    >>> import numpy as np
+    >>> import xarray
+    >>> import guardband as gb
+    >>> u = xarray.DataArray(np.zeros((50, 8, 8), "float32"), dims=("field", "x", "y"))
+    >>> fields = gb.StoredFields(xarray.Dataset({"a": u, "u": u}), x="a", y="u")
+    >>> fields, fields[10:].targets(slice(0, 2))
+    (StoredFields(50 fields: a -> u), Fields(2 fields, x=8, y=8, 1 output))
+    """
+
+    source: Any
+    x: str
+    y: str | None = None
+    row: str | None = None
+    output: str | None = None
+    periodic: Sequence[str] = ()
+    first: int = 0
+    last: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.source, str | os.PathLike):
+            path = Path(self.source).resolve()  # workers may run elsewhere
+            if not path.exists():
+                raise FileNotFoundError(f"There is no {path}. Give a Zarr store or a NetCDF file.")
+            vars(self).update(source=path)
+        elif not (hasattr(self.source, "data_vars") and hasattr(self.source, "sizes")):
+            raise TypeError(
+                "`source` should be the path of a Zarr store or NetCDF file, or an xarray Dataset, got "
+                f"{type(self.source).__name__}. A DataArray is array.to_dataset(name='u')."
+            )
+        for argument, name in (("x", self.x), ("y", self.y)):
+            if name is not None and name not in self.dataset.data_vars:
+                known = ", ".join(map(str, self.dataset.data_vars))
+                raise ValueError(f"`{argument}` should be one of the variables {known}, got {name!r}.")
+        vars(self).update(last=self.dataset.sizes[self.axis] if self.last is None else self.last)
+
+    @cached_property
+    def dataset(self) -> Any:
+        """The dataset, opened where it is needed, and not read."""
+        if not isinstance(self.source, Path):
+            return self.source
+        xarray = extras.load("xarray", "scale")
+        if self.source.is_dir():
+            return xarray.open_dataset(self.source, engine="zarr", cache=False, consolidated=False)
+        return xarray.open_dataset(self.source, cache=False)
+
+    @property
+    def axis(self) -> str:
+        """The axis of fields."""
+        names = [str(name) for name in self.dataset[self.y or self.x].dims]
+        return names[0] if self.row is None and self.y is None else row_axis(names, self.row)
+
+    def __len__(self) -> int:
+        assert self.last is not None
+        return self.last - self.first
+
+    def __getitem__(self, some: slice) -> StoredFields:
+        """Some of the fields, next to each other."""
+        if not isinstance(some, slice) or some.step not in (None, 1):
+            raise TypeError(f"Stored fields are taken by slices such as fields[1000:], got {some!r}.")
+        start, stop, _ = some.indices(len(self))
+        return replace(self, first=self.first + start, last=self.first + max(start, stop))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What travels to a worker: of a path no more than itself."""
+        kept = dict(vars(self))
+        if isinstance(self.source, Path):
+            kept.pop("dataset", None)
+        return kept
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+
+    def __repr__(self) -> str:
+        return f"StoredFields({len(self)} fields: {self.x}{'' if self.y is None else f' -> {self.y}'})"
+
+    def inputs(self, some: slice) -> np.ndarray:
+        """The inputs of some fields."""
+        values = self._read(self.x, some).transpose(self.axis, ...).values
+        return to_numpy(finite(floats(values, self.x), f"{self.x} of fields {self._words(some)}"))
+
+    def targets(self, some: slice) -> Fields:
+        """The targets of some fields, with the names of their axes."""
+        if self.y is None:
+            raise ValueError("These fields have no targets. Say which they are: gb.StoredFields(..., y=...).")
+        found = Fields.of(self._read(self.y, some), row=self.axis, output=self.output, periodic=self.periodic)
+        finite(found.values, f"{self.y} of fields {self._words(some)}")
+        return found
+
+    def chunk(self, nodes: int) -> int:
+        """How many fields a chunk has: whole chunks of the dataset, as far as they fit."""
+        encoding, lazy = self.dataset[self.x].encoding, dict(self.dataset[self.x].chunksizes)
+        stored = encoding.get("preferred_chunks") or {name: sizes[0] for name, sizes in lazy.items()}
+        together = int(stored.get(self.axis, 1))
+        return together * max(1, NODES_PER_CHUNK // (together * nodes))
+
+    def _read(self, name: str, some: slice) -> Any:
+        start, stop, _ = some.indices(len(self))
+        return self.dataset[name].isel({self.axis: slice(self.first + start, self.first + stop)})
+
+    def _words(self, some: slice) -> str:
+        start, stop, _ = some.indices(len(self))
+        return f"{self.first + start} to {self.first + stop - 1}"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Stored(Chunked):
+    """Whole fields in chunks, each some of them."""
+
+    fields: StoredFields = field(kw_only=True)
+    unit: ClassVar[str] = "field"
+
+    def tuned_batch(self) -> int:
+        """So many fields as are some thousand nodes together."""
+        return max(1, NODES_AT_ONCE // nodes_of(self.calibrated))
+
+    def predicted(self, some: slice, batch: int) -> Prediction:
+        """What is predicted of some fields, in micro-batches."""
+        return predicted(self.calibrated, self.fields.inputs(some), batch)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredScores(Stored):
+    """The score of each field and, for an evaluation, what else is asked of it."""
+
+    asked: tuple[str, ...] = (SCORE,)
+
+    @property
+    def variables(self) -> list[str]:
+        """One number per field each."""
+        return [f"{name}_{self.levels[0]}" if name == WIDTH else name for name in self.asked]
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Scores are compared as they are."""
+        return np.dtype(float)
+
+    def compute(self, region: Block | None = None, *, batch: int = 1) -> dict[str, np.ndarray]:
+        """The numbers of some fields."""
+        if region is None:
+            parts = [self.compute(part, batch=batch) for part in self.regions()]
+            return {name: np.concatenate([part[name] for part in parts]) for name in self.variables}
+        prediction = self.predicted(region[0], batch)
+        target = values_on(self.fields.targets(region[0]), self.calibrated.grid)
+        y = kind_of(prediction.mean, target)
+        found = {SCORE: lambda: to_numpy(self.calibrated.score(prediction, y))}  # type: ignore[attr-defined]
+        found |= {
+            WIDTH: lambda: self._widths(prediction),
+            ERROR: lambda: _mean_squares(to_numpy(prediction.mean) - to_numpy(y)),
+            SIZE: lambda: _mean_squares(to_numpy(y)),
+            INPUT: lambda: _mean_squares(to_numpy(prediction.x)),
+        }
+        values = [np.asarray(found[name](), dtype=float) for name in self.asked]
+        return dict(zip(self.variables, values, strict=True))
+
+    def attributes(self, variable: str) -> dict[str, Any]:
+        """What a variable is."""
+        return {"long_name": f"{variable} of each field"}
+
+    def about(self) -> dict[str, Any]:
+        """The attributes of the whole."""
+        return {"title": "scores of fields by guardband", "comment": repr(self.fields)}
+
+    def _widths(self, prediction: Prediction) -> np.ndarray:
+        with infinite_unsaid():
+            width = to_numpy(self.calibrated.band(prediction, self.levels[0]).width)
+        return flat(np.asarray(width, dtype=float)).mean(axis=1)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StoredBand(Stored):
+    """Bands of whole fields that are not computed yet, beside their means: `to_zarr` writes them.
+
+    >>> import numpy as np
+    >>> import xarray
+    >>> import guardband as gb
+    >>> a = np.random.default_rng(0).normal(size=(50, 8, 8))
+    >>> made = gb.calibrate(lambda a: a[..., None], a, gb.Fields(a, dims=("x", "y")), score=gb.Simultaneous())
+    >>> data = xarray.Dataset({"a": (("field", "x", "y"), a + 1)})
+    >>> band = gb.band_over(made, gb.StoredFields(data, x="a"), levels=0.9)
+    >>> band
+    StoredBand(field=50, x=8, y=8: mean, lower_0.9, upper_0.9)
+    """
+
+    precision: str = "float32"
+
+    @cached_property
+    def chunks(self) -> tuple[int, ...]:
+        """Whole fields."""
+        return (min(self.shape[0], self.chunk), *self.shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype:
+        """Of what is written."""
+        return np.dtype(self.precision)
+
+    def compute(self, region: Block | None = None, *, batch: int = 1) -> dict[str, np.ndarray]:
+        """The variables of some fields, or of a part of them."""
+        if region is None:
+            return super().compute(batch=batch)
+        part = (slice(None), *region[1:])
+        return {name: ends[part] for name, ends in self.ends(self.predicted(region[0], batch)).items()}
+
+    def to_zarr(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        batch: int | None = None,
+        workers: int | None = None,
+        scheduler: str | None = None,
+        progress: bool = True,
+    ) -> Path:
+        """Write means and bands to a Zarr store, here or on Dask, as `FieldBand.to_zarr` does.
+
+        `batch` is how many fields the model is asked at once.
+        """
+        return to_store(self, path, batch, workers, scheduler, progress)
+
+
+def band_stored(
+    calibrated: Calibrated,
+    fields: StoredFields,
+    levels: tuple[str, ...],
+    parts: tuple[str, ...],
+    names: tuple[str, ...],
+    units: dict[str, str],
+    dtype: str,
+    chunk: int | None,
+) -> StoredBand:
+    """The bands of stored fields, whose axes are those of the fields that were calibrated on."""
+    shown = calibrated.predict(fields.inputs(slice(1)))
+    with infinite_unsaid():
+        band = calibrated.band(shown, levels[0])
+    if not isinstance(band, Band) or band.mean.ndim < 3:
+        raise TypeError(
+            f"A field has a lower and an upper end at each node; the sets of {calibrated.name} are others. "
+            "Use gb.Simultaneous() or gb.Share()."
+        )
+    *grid, m = band.mean.shape[1:]
+    axes = {"field": numbered(fields)}
+    known = calibrated.grid
+    for i, size in enumerate(grid):
+        name = f"x{i}" if known is None else known.dims[i]
+        axes[name] = (
+            np.arange(float(size)) if known is None else known.coordinates.get(name, np.arange(float(size)))
+        )
+    about = {"names": names or output_names(m), "units": units, "parts": parts, "precision": dtype}
+    return StoredBand(
+        calibrated, axes, levels, fields=fields, chunk=chunk or fields.chunk(nodes_of(calibrated)), **about
+    )
+
+
+def numbered(fields: StoredFields) -> np.ndarray:
+    """The numbers of fields in their dataset."""
+    return np.arange(float(fields.first), float(fields.first + len(fields)))
+
+
+def nodes_of(calibrated: Calibrated) -> int:
+    """How many numbers a predicted field has."""
+    assert calibrated.prediction is not None
+    return max(1, int(np.prod(calibrated.prediction.mean.shape[1:])))
+
+
+def _mean_squares(values: np.ndarray) -> np.ndarray:
+    return (flat(np.asarray(values, dtype=float)) ** 2).mean(axis=1)

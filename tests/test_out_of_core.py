@@ -1,0 +1,258 @@
+"""Fields that stay on disk: the same bits as in memory, in any number of pieces, whoever is killed."""
+
+import os
+import pickle
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import guardband as gb
+from guardband.fields import verify
+
+xarray = pytest.importorskip("xarray")
+zarr = pytest.importorskip("zarr")
+
+N, CAL = 90, 50
+X, Y = np.linspace(0, 1, 12), np.linspace(0, 2, 10)
+
+
+def wave(a: np.ndarray) -> np.ndarray:
+    return np.sin(a)[..., None]
+
+
+def dataset(n: int = N) -> Any:
+    generator = np.random.default_rng(0)
+    a = generator.normal(size=(n, 12, 10)) * np.exp(generator.normal(size=(n, 1, 1)))
+    u = np.sin(a) + 0.2 * generator.normal(size=a.shape)
+    dims = ("field", "x", "y")
+    return xarray.Dataset({"a": (dims, a), "u": (dims, u)}, coords={"x": X, "y": Y})
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    chunks = {name: {"chunks": (8, 12, 10)} for name in ("a", "u")}
+    dataset().to_zarr(tmp_path / "f.zarr", encoding=chunks, consolidated=False)
+    return tmp_path / "f.zarr"
+
+
+def fields(source: Any) -> gb.StoredFields:
+    return gb.StoredFields(source, x="a", y="u")
+
+
+def in_memory(score: gb.conformal.Score, batch: int) -> gb.Calibrated:
+    """Calibrated on arrays, predicted in the same micro-batches."""
+    data = dataset()[{"field": slice(CAL)}]
+    x = data["a"].values
+    mean = np.concatenate([np.sin(x[i : i + batch]) for i in range(0, CAL, batch)])[..., None]
+    return gb.calibrate_arrays(mean, data["u"], x_cal=x, score=score)
+
+
+SCORES = {
+    "all": gb.Simultaneous(),
+    "share": gb.Share(0.1),
+    "L2": gb.Norm("L2"),
+    "H1": gb.Norm("H1"),
+    "quantity": gb.Quantity(lambda u: u.mean(axis=(1, 2, 3))),
+}
+
+
+@pytest.mark.parametrize("name", SCORES)
+@pytest.mark.parametrize(("chunk", "batch"), [(None, None), (8, 4), (7, 7), (1, 1)])
+def test_scores_are_those_of_memory_to_the_bit(
+    name: str, chunk: int | None, batch: int | None, store: Path, tmp_path: Path
+) -> None:
+    made = gb.calibrate_stored(
+        wave,
+        fields(store)[:CAL],
+        tmp_path / "s",
+        score=SCORES[name],
+        chunk=chunk,
+        batch=batch,
+        progress=False,
+    )
+    here = in_memory(SCORES[name], batch or CAL)
+    assert np.array_equal(made.threshold.scores, here.threshold.scores)  # type: ignore[attr-defined]
+    assert made.n == CAL and len(made.y) == 0 and made.grid == here.grid
+    x = dataset()["a"].values[CAL:]
+    for level in (0.5, 0.9):
+        width = made(x, level).width
+        assert np.array_equal(width, here.band(gb.Prediction(x, np.sin(x)[..., None]), level).width)
+
+
+def test_an_evaluation_is_that_of_memory(store: Path, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"score": gb.Simultaneous()}
+    data = dataset()
+    x, y = data["a"].values, data["u"]
+    here = gb.evaluate(gb.calibrate(wave, x[:CAL], y[:CAL], **options), x[CAL:], y[CAL:])
+    made = gb.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "c", progress=False)
+    found = gb.evaluate_stored(made, fields(store)[CAL:], tmp_path / "t", chunk=8, progress=False)
+    assert found.coverage == here.coverage and found.verdict == here.verdict and found.consistent
+    assert found.rows[0].coverages == here.rows[0].coverages and np.array_equal(found.ranges, here.ranges)  # type: ignore[arg-type]
+    assert np.isclose(found.sharpness, here.sharpness) and np.isclose(found.relative_l2, here.relative_l2)
+    assert found.remarks == here.remarks and "quarters of the size of the input" in str(found)
+    other = gb.evaluate_stored(made, fields(store)[CAL:], tmp_path / "t", level=0.8, chunk=8, progress=False)
+    assert other.coverage < found.coverage and other.sharpness < found.sharpness
+
+
+def test_any_dataset_will_do(store: Path, tmp_path: Path) -> None:
+    data = dataset()
+    data.to_netcdf(tmp_path / "f.nc", engine="scipy")
+    turned = data.transpose("x", "field", "y").rename(field="who")
+    sources = {
+        "memory": fields(data),
+        "dask": fields(xarray.open_zarr(store, consolidated=False)),
+        "file": fields(tmp_path / "f.nc"),
+        "turned": gb.StoredFields(turned, x="a", y="u", row="who"),
+    }
+    scores = []
+    for name, source in sources.items():
+        made = gb.calibrate_stored(wave, source, tmp_path / name, progress=False)
+        scores.append(made.threshold.scores)  # type: ignore[attr-defined]
+    assert all(np.array_equal(one, scores[0]) for one in scores)
+
+
+def test_bands_are_written_beside_the_means(store: Path, tmp_path: Path) -> None:
+    made = gb.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "s", progress=False)
+    band = gb.band_over(made, gb.StoredFields(store, x="a")[CAL:], levels=[0.8, 0.9], chunk=16)
+    path = band.to_zarr(tmp_path / "b.zarr", progress=False)
+    data, x = xarray.open_zarr(path), dataset()["a"].values[CAL:]
+    here = made(x, 0.9)
+    assert data["upper_0.9"].dims == ("field", "x", "y") and data["upper_0.9"].dtype == np.float32
+    assert np.array_equal(data["x"], X) and np.array_equal(data["field"], np.arange(CAL, N))
+    for name, values in (("mean", here.mean), ("lower_0.9", here.lower), ("upper_0.9", here.upper)):
+        assert np.array_equal(data[name], values[..., 0].astype(np.float32))
+    assert "whole field" in data.attrs["comment"] and verify(path).sound
+    assert np.array_equal(band.compute()["mean"], data["mean"])
+    for score in (gb.Norm(), SCORES["quantity"]):
+        other = gb.calibrate_stored(
+            wave, fields(store)[:CAL], tmp_path / repr(score), score=score, progress=False
+        )
+        with pytest.raises(TypeError, match=r"Use gb\.Simultaneous\(\) or gb\.Share\(\)"):
+            gb.band_over(other, fields(store))
+
+
+def test_what_is_finished_is_not_computed_again(store: Path, tmp_path: Path) -> None:
+    asked: list[int] = []
+
+    def model(x: np.ndarray) -> np.ndarray:
+        asked.append(len(x))
+        if sum(asked) > 60 and not fixed:
+            raise KeyboardInterrupt
+        return wave(x)
+
+    fixed: list[bool] = []
+    options: dict[str, Any] = {"chunk": 8, "batch": 4, "progress": False}
+    with pytest.raises(KeyboardInterrupt):
+        gb.calibrate_stored(model, fields(store), tmp_path / "s", **options)
+    fixed.append(True)
+    asked.clear()
+    made = gb.calibrate_stored(model, fields(store), tmp_path / "s", **options)
+    whole = gb.calibrate_stored(wave, fields(store), tmp_path / "w", **options)
+    assert np.array_equal(made.threshold.scores, whole.threshold.scores)  # type: ignore[attr-defined]
+    first, again = sum(asked), len(asked)
+    gb.calibrate_stored(model, fields(store), tmp_path / "s", **options)
+    assert sum(asked) - first < 60 < first and again < len(asked)  # the first few alone are asked again
+    with pytest.raises(ValueError, match="holds another field"):
+        gb.calibrate_stored(lambda a: np.cos(a)[..., None], fields(store), tmp_path / "s", **options)
+    with pytest.raises(ValueError, match="holds another field"):
+        gb.calibrate_stored(wave, fields(store)[1:], tmp_path / "s", **options)
+
+
+SCRIPT = """
+import sys, time
+import numpy as np
+import guardband as gb
+
+def slow(x):
+    time.sleep(0.01 * len(x))
+    return np.sin(x)[..., None]
+
+gb.calibrate_stored(slow, gb.StoredFields(sys.argv[1], x="a", y="u"), sys.argv[2], chunk=4, progress=False)
+"""
+
+
+def test_a_process_that_is_killed_loses_nothing(store: Path, tmp_path: Path) -> None:
+    notes, kills = tmp_path / "s.notes", 0
+    while kills < 3:
+        before = len(list(notes.glob("[0-9]*.json"))) if notes.exists() else 0
+        process = subprocess.Popen(
+            [sys.executable, "-c", SCRIPT, str(store), str(tmp_path / "s")], env=os.environ
+        )
+        while process.poll() is None and (
+            not notes.exists() or len(list(notes.glob("[0-9]*.json"))) < before + 3
+        ):
+            time.sleep(0.01)
+        if process.poll() is not None:
+            break
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        kills += 1
+    assert kills == 3
+    made = gb.calibrate_stored(wave, fields(store), tmp_path / "s", chunk=4, progress=False)
+    whole = gb.calibrate_stored(wave, fields(store), tmp_path / "w", chunk=4, progress=False)
+    assert np.array_equal(made.threshold.scores, whole.threshold.scores)  # type: ignore[attr-defined]
+    assert verify(tmp_path / "s").sound
+
+
+def test_workers_give_the_same_bits(store: Path, tmp_path: Path) -> None:
+    pytest.importorskip("distributed")
+    net = torch.nn.Conv2d(1, 1, 3, padding=1).double()
+    operator = gb.adapters.from_neuralop(net, on_grid=True)
+    data = dataset().expand_dims(channel=1, axis=1)
+    data["u"] = dataset()["u"]
+    source = gb.StoredFields(data, x="a", y="u")
+    here, there = (
+        gb.calibrate_stored(operator, source, tmp_path / f"{n}", chunk=8, workers=n, progress=False)
+        for n in (None, 2)
+    )
+    assert np.array_equal(here.threshold.scores, there.threshold.scores)  # type: ignore[attr-defined]
+
+
+def test_a_calibration_that_keeps_no_field_is_saved_with_its_scores(store: Path, tmp_path: Path) -> None:
+    made = gb.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "s", confidence=0.9, progress=False)
+    again = gb.load(gb.save(made, tmp_path / "band"), model=wave)
+    x = dataset()["a"].values[CAL:]
+    assert np.array_equal(made(x, 0.8).width, again(x, 0.8).width) and repr(again) == repr(made)
+    assert "50 calibration fields are enough" in gb.check(again, x, level=0.9)["size"].text
+
+
+def test_stored_fields_are_a_view(store: Path) -> None:
+    some = fields(store)[10:40][5:]
+    assert len(some) == 25 and np.array_equal(some.inputs(slice(2)), dataset()["a"].values[15:17])
+    assert "dataset" not in vars(pickle.loads(pickle.dumps(some))) and len(pickle.dumps(some)) < 1000
+    assert some.chunk(120) % 8 == 0 and some.chunk(2**30) == 8
+
+
+def test_errors_teach(store: Path, tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="Give a Zarr store or a NetCDF file"):
+        fields(tmp_path / "none.zarr")
+    with pytest.raises(TypeError, match=r"array\.to_dataset"):
+        fields(dataset()["u"])
+    with pytest.raises(ValueError, match=r"one of the variables .*, got 'b'"):
+        gb.StoredFields(store, x="b")
+    with pytest.raises(TypeError, match=r"fields\[1000:\]"):
+        fields(store)[::2]
+    with pytest.raises(ValueError, match=r"gb\.StoredFields\(\.\.\., y=\.\.\.\)"):
+        gb.calibrate_stored(wave, gb.StoredFields(store, x="a"), tmp_path / "s")
+    with pytest.raises(ValueError, match="at least one field"):
+        gb.calibrate_stored(wave, fields(store)[:0], tmp_path / "s")
+    broken = dataset()
+    broken["u"][70, 3, 3] = np.nan
+    with pytest.raises(ValueError, match="`u of fields 64 to 71` should be finite, but row 6 is NaN"):
+        gb.calibrate_stored(wave, fields(broken), tmp_path / "b", chunk=8, progress=False)
+    made = gb.calibrate_stored(wave, fields(store), tmp_path / "s", progress=False)
+    with pytest.raises(ValueError, match=r"gb\.StoredFields\(path, x="):
+        gb.band_over(made, {"x": X})
+    with pytest.raises(ValueError, match="should be like the calibration points"):
+        gb.evaluate_stored(made, fields(dataset()[{"x": slice(0, 11)}]), tmp_path / "t", progress=False)
+    with pytest.raises(TypeError, match="a score and a threshold, got str"):
+        gb.evaluate_stored("band", fields(store), tmp_path / "t")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="one score each and one threshold"):
+        gb.calibrate_stored(wave, fields(store), tmp_path / "j", score=gb.Scaled(joint=False), progress=False)
