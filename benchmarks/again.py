@@ -88,10 +88,10 @@ def compared(cell: Cell, packed: dict[str, Any]) -> dict[str, Any]:
     start = time.process_time()
     predictor = cell.predictor(fitted)
     prediction = predictor(pool.x)
-    learnt = learn(cell, fitted.training_data, predictor).at_points(pool.x)
-    new = recalibrated(cell, pool, prediction, learnt)
+    learned = learn(cell, fitted.training_data, predictor).at_points(pool.x)
+    new = recalibrated(cell, pool, prediction, learned)
     seconds = time.process_time() - start
-    fresh = recalibrated(cell, pool, prediction, learnt, seed=FRESH + cell.training.seed)
+    fresh = recalibrated(cell, pool, prediction, learned, seed=FRESH + cell.training.seed)
     old = packed["found"]
     counts = np.array([old["covered"], new["covered"]])
     chances = [

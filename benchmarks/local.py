@@ -282,7 +282,7 @@ def draw(bench: Bench) -> None:
                 label=f"{label}, ACD {row.acd:.3f}",
             )
     for ax, title in zip(axes, ("in the noisy region", "everywhere"), strict=True):
-        ax.plot([0, 1], [0, 1], ":", color=gb.plot.GREY)
+        ax.plot([0, 1], [0, 1], ":", color=gb.plot.GRAY)
         ax.set(title=f"{bench.name}: {title}", xlabel="level asked", aspect="equal")
         ax.legend(frameon=False, fontsize="small")
     axes[0].set_ylabel("coverage measured")

@@ -11,7 +11,7 @@ HEAD = """\
 # Surrogates of solvers
 
 Made by `python benchmarks/surrogates.py`, at 90 %. Models were trained here by their own libraries, on one \
-core. A pool of fresh solver fields, which neither trained a model nor learnt a shape, is split at random \
+core. A pool of fresh solver fields, which neither trained a model nor learned a shape, is split at random \
 1000 times into n calibration fields and the rest, on which the band is tested. Given the pool, ranks alone \
 decide, so the number of fields covered in one split is exactly BetaBinomial(N - n, k, n + 1 - k), for a \
 finite pool too, and splits are independent: the sum over all has an exact law.

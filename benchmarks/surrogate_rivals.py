@@ -78,7 +78,7 @@ def by_steps(
 ) -> Iterator[dict[str, Any]]:
     """Joint coverage of trajectories and widths by step, for one score per trajectory and for steps apart.
 
-    `misses` (N, steps) are the largest misses at each step, `shaped` the same in units of a learnt shape,
+    `misses` (N, steps) are the largest misses at each step, `shaped` the same in units of a learned shape,
     whose mean at each step is `span` (N, steps).
     """
     total, steps = misses.shape

@@ -62,7 +62,7 @@ Shape = tuple[str, Callable[[], tuple[gb.Predictor, str]]]
 
 
 def shapes(model: Surrogate) -> Iterator[Shape]:
-    """The constant shape, which is none, and those that are learnt from the fields that shape."""
+    """The constant shape, which is none, and those that are learned from the fields that shape."""
     x, y = model.shaping
     inner = model.predictor
     yield "constant", lambda: (inner, "")

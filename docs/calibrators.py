@@ -117,7 +117,7 @@ def simultaneous() -> None:
     band, truth = names["band"], names["truth"]
     t = np.linspace(0, 2, 60)
     figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
-    for i, color in enumerate((gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY)):
+    for i, color in enumerate((gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GRAY)):
         ax.fill_between(t, band.lower[i, :, 0], band.upper[i, :, 0], color=color, alpha=0.3, lw=0)
         ax.plot(t, truth[i, :, 0], color=color, lw=1)
     ax.set(xlabel="t", ylabel="u", title="Simultaneous: 90 % of curves lie wholly in their band")
@@ -142,9 +142,9 @@ QUESTIONS = (
 def tree() -> None:
     """The questions of this page, one below the other, each with its answer."""
     figure, ax = plt.subplots(figsize=(6.4, 7.2), layout="constrained")
-    question = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": gb.plot.GREY}
+    question = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": gb.plot.GRAY}
     answer = {"boxstyle": "round,pad=0.4", "facecolor": gb.plot.BLUE, "edgecolor": "none"}
-    arrow = {"arrowstyle": "->", "color": gb.plot.GREY}
+    arrow = {"arrowstyle": "->", "color": gb.plot.GRAY}
     for i, (asked, leads) in enumerate((*QUESTIONS, ("", "Split, the default"))):
         y = -float(i)
         last = i == len(QUESTIONS)
@@ -154,9 +154,9 @@ def tree() -> None:
             break
         ax.text(0.27, y, asked, ha="center", va="center", bbox=question, fontsize="small")
         ax.annotate("", (0.56, y), (0.48, y), arrowprops=arrow)
-        ax.text(0.52, y + 0.1, "yes", ha="center", fontsize="small", color=gb.plot.GREY)
+        ax.text(0.52, y + 0.1, "yes", ha="center", fontsize="small", color=gb.plot.GRAY)
         ax.annotate("", (0.27, y - 0.72), (0.27, y - 0.28), arrowprops=arrow)
-        ax.text(0.29, y - 0.55, "no", fontsize="small", color=gb.plot.GREY)
+        ax.text(0.29, y - 0.55, "no", fontsize="small", color=gb.plot.GRAY)
     ax.set(xlim=(0, 1), ylim=(-len(QUESTIONS) - 0.5, 0.5))
     ax.axis("off")
     save(figure, "tree")
@@ -233,7 +233,7 @@ def drifting() -> None:
     found, static = stream.follow(t, y), made(t, 0.9)
     figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), layout="constrained", sharex=True)
     residual = y - np.sin(t / 50)
-    axes[0].plot(t, residual, ".", color=gb.plot.GREY, ms=2)
+    axes[0].plot(t, residual, ".", color=gb.plot.GRAY, ms=2)
     for band, color, name in ((static, gb.plot.ORANGE, "static"), (found.band, gb.plot.BLUE, "stream")):
         for end in (band.lower, band.upper):
             axes[0].plot(t, end[:, 0] - np.sin(t / 50), color=color, lw=1, label=name)
@@ -246,7 +246,7 @@ def drifting() -> None:
     kernel = np.ones(300) / 300
     for missed, color in ((~static.contains(y), gb.plot.ORANGE), (found.missed, gb.plot.BLUE)):
         axes[1].plot(t[299:], np.convolve(missed, kernel, "valid"), color=color)
-    axes[1].axhline(0.1, color=gb.plot.GREY, lw=0.8)
+    axes[1].axhline(0.1, color=gb.plot.GRAY, lw=0.8)
     axes[1].set(xlabel="t", ylabel="missed, of the last 300", ylim=(0, None))
     axes[0].legend(frameon=False, fontsize="small", loc="upper left", ncols=2)
     axes[0].title.set_fontsize("medium")

@@ -1,6 +1,6 @@
 """Draw the picture of the front page: `python docs/front.py`, minutes on one core.
 
-A network that learnt the equations of elasticity alone stands for the plate with a hole. Its gauges are
+A network that learned the equations of elasticity alone stands for the plate with a hole. Its gauges are
 noisier near the grip that pulls at the right: 200 readings teach `gb.Local` where, 300 others calibrate, 300
 fresh ones are looked up in the band.
 """

@@ -35,7 +35,7 @@ def line(problem: Problem, name: str) -> None:
     )
     assert model.training_data is not None
     above.plot(
-        model.training_data.x, model.training_data.y, ".", color=gb.plot.GREY, ms=3, alpha=0.6, label="data"
+        model.training_data.x, model.training_data.y, ".", color=gb.plot.GRAY, ms=3, alpha=0.6, label="data"
     )
     above.plot(x, truth, "--", color=gb.plot.ORANGE, label="truth")
     above.plot(x, mean, color=gb.plot.BLUE, label="PINN")
@@ -44,7 +44,7 @@ def line(problem: Problem, name: str) -> None:
     above.set_title(f"{type(problem).__name__}: relative L2 error {100 * error:.2f} %", fontsize="medium")
     above.legend(frameon=False)
     below.plot(x, mean - truth, color=gb.plot.BLUE)
-    below.axhline(0, color=gb.plot.GREY, lw=0.5)
+    below.axhline(0, color=gb.plot.GRAY, lw=0.5)
     below.set(xlabel=problem.names.axes[0], ylabel="error")
     save(figure, name)
 

@@ -38,7 +38,7 @@ def main() -> None:
     left.plot(steps, found.widths, color=gb.plot.BLUE, label="one score per trajectory")
     said = f"steps apart: {jointly:.0%} of trajectories inside"
     left.plot(steps, 2 * apart, ":", color=gb.plot.BLUE, label=said)
-    left.plot(steps, found.rival, "--", color=gb.plot.GREY, label="around the mean of known trajectories")
+    left.plot(steps, found.rival, "--", color=gb.plot.GRAY, label="around the mean of known trajectories")
     if found.step is not None:
         left.axvline(found.step, color=gb.plot.ORANGE, lw=1)
         left.annotate(

@@ -42,7 +42,7 @@ def check_law(mean: Any, y: Any, level: float = 0.9, score: Score | None = None)
 
 
 def check(predictor: gb.predictors.MeanOnly, engine: SimpleNamespace, *, error: float, seed: int) -> None:
-    """A fixed function that learnt something, takes both kinds of arrays, refuses its data, obeys the law."""
+    """A fixed function that learned something, takes both kinds of array, refuses its data, obeys the law."""
     x, y = engine.measured(DRAWS * (N + M), seed=seed)
     truth = engine.truth(x)
     prediction = predictor(x)

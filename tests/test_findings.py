@@ -396,7 +396,7 @@ def test_35_a_class_has_a_name_of_its_own() -> None:
 
 
 BRITISH = re.compile(
-    r"neighbour|artefact|colour|\bcentre[ds]?\b|behaviour|labell|modell(ed|ing)|"
+    r"neighbour|artefact|colour|\bgrey\b|learnt|\bcentre[ds]?\b|behaviour|labell|modell(ed|ing)|"
     r"(optim|normal|minim|maxim|initial|standard|regular|general|special|recogn|random|organ|summar)is(e|ing|a)",
     re.IGNORECASE,
 )

@@ -39,11 +39,11 @@ def test_any_shape_obeys_the_exact_law(confidence: float | None) -> None:
 
 
 def test_a_shape_per_level_obeys_the_exact_law() -> None:
-    shape = PinballNetwork(per_level=True, steps=40).fit(*learnt())
+    shape = PinballNetwork(per_level=True, steps=40).fit(*learned())
     check_calibrator(Shaped(shape), worlds=[HETEROSKEDASTIC], sizes=(19, 100), draws=200)
 
 
-def learnt() -> tuple[np.ndarray, np.ndarray]:
+def learned() -> tuple[np.ndarray, np.ndarray]:
     return np.asarray(TRAIN.x), abs(np.asarray(TRAIN.y))[:, 0]
 
 
@@ -84,7 +84,7 @@ def test_a_shape_fitted_on_the_calibration_set_is_caught() -> None:
 
 @pytest.mark.parametrize("learner", [LogScale(), PinballNetwork()])
 def test_the_shape_is_large_where_the_noise_is(learner: Any) -> None:
-    shape = learner.fit(*learnt())
+    shape = learner.fit(*learned())
     inside, outside = shape(np.array([[0.0]])), shape(np.array([[0.7], [-0.7]]))
     assert (inside > 3 * outside).all() and (shape(np.array([[-5.0], [5.0]])) > 0).all()
 
@@ -110,7 +110,7 @@ def test_tensors_give_tensors() -> None:
 
 
 def test_even_noise_stays_nearly_even() -> None:
-    x, _ = learnt()
+    x, _ = learned()
     even = abs(np.random.default_rng(3).normal(size=300))
     shape = best_shape(LogScale(), x, even)(x)
     assert shape.max() < 1.7 * shape.min()
@@ -121,7 +121,7 @@ def test_a_shape_that_does_harm_is_replaced_by_a_flat_one() -> None:
         def fit(self, x: np.ndarray, scores: np.ndarray) -> Any:
             return lambda x: np.exp(3 * np.sin(1000 * x[:, 0]))
 
-    assert isinstance(best_shape(Wild(), *learnt()), Flat)
+    assert isinstance(best_shape(Wild(), *learned()), Flat)
     assert isinstance(best_shape(QUICK, np.zeros((5, 1)), np.ones(5)), Flat)
     assert isinstance(best_shape(QUICK, np.zeros((50, 1)), np.zeros(50)), Flat)
     with pytest.raises(ValueError, match="training scores are infinite"):
@@ -143,14 +143,14 @@ def test_many_rows_are_carried_by_inducing_points() -> None:
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 0.7, 0.9, 0.99, 1.0])
 def test_residuals_that_are_zero_are_small_ones(learner: Any, zeros: float) -> None:
     """A model that interpolates, or readings in whole units: most residuals are 0 to the last digit."""
-    x, scores = learnt()
+    x, scores = learned()
     scores = np.where(np.random.default_rng(4).uniform(size=len(scores)) < zeros, 0, scores)
     for shape in (learner.fit(x, scores)(x), best_shape(learner, x, scores)(x)):
         assert np.isfinite(shape).all() and (shape > 0).all()
 
 
 def test_a_shape_has_no_size() -> None:
-    x, scores = learnt()
+    x, scores = learned()
     shape = QUICK.fit(x, scores)(x)
     for unit in (1e-150, 1e150):
         assert QUICK.fit(x, unit * scores)(x) == pytest.approx(shape)
@@ -250,11 +250,11 @@ def test_errors_teach() -> None:
 
 def test_a_pinball_network_is_monotone_in_the_level() -> None:
     for per_level in (False, True):
-        shape = PinballNetwork(per_level=per_level, steps=60).fit(*learnt())
+        shape = PinballNetwork(per_level=per_level, steps=60).fit(*learned())
         x = np.linspace(-1, 1, 50)[:, None]
         levels = [shape(x, level) for level in (0.01, 0.05, 0.33, 0.5, 0.95, 0.99)]
         assert all((a <= b).all() for a, b in pairwise(levels)) and (levels[0] > 0).all()
-    alone = PinballNetwork(levels=(0.9,), steps=20).fit(*learnt())
+    alone = PinballNetwork(levels=(0.9,), steps=20).fit(*learned())
     assert np.array_equal(alone(x, 0.9), alone(x, 0.5))
     calibrated = gb.calibrate(ZERO, *noisy(100, 1), calibrator=Local(TRAIN, PinballNetwork(steps=40)))
     assert calibrated([0.1], 0.9).width > 0
@@ -262,7 +262,7 @@ def test_a_pinball_network_is_monotone_in_the_level() -> None:
 
 @pytest.mark.filterwarnings("ignore::guardband.OverfittedWarning")
 @pytest.mark.parametrize("m", [20, 50])
-def test_a_network_that_learnt_nothing_is_not_called_overfitted(m: int) -> None:
+def test_a_network_that_learned_nothing_is_not_called_overfitted(m: int) -> None:
     """Noise of two sizes: medians of few points jump between them, ranks do not."""
     generator = np.random.default_rng(0)
 

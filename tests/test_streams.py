@@ -341,7 +341,7 @@ def test_a_rolling_window_has_no_such_bound() -> None:
 
 
 class Peeking(AdaptiveTracker):
-    """The mutant: each reading moves the level, and back again, so that nothing is learnt."""
+    """The mutant: each reading moves the level, and back again, so that nothing is learned."""
 
     def update(self, score: float) -> None:
         super().update(score)

@@ -142,11 +142,11 @@ def test_a_local_cell_runs_the_local_calibrator_itself(name: str, monkeypatch: A
     """Its numbers are those of `calibrate` with a `Local` by hand, which evaluates its shape every time."""
     learner = LEARNERS[name]
     cell = replace(CELL, calibrator=Factory(gb.Local, learner=learner), levels=("0.5", "0.9"), grid=9)
-    learnt = []
+    learned = []
     original = gb.Local.learn
-    monkeypatch.setattr(gb.Local, "learn", lambda *asked: learnt.append(1) or original(*asked))
+    monkeypatch.setattr(gb.Local, "learn", lambda *asked: learned.append(1) or original(*asked))
     found = CellRunner().run(cell)["found"]
-    assert len(learnt) == 1, "the shape is learnt once, though the cell has a field"
+    assert len(learned) == 1, "the shape is learned once, though the cell has a field"
     predictor = Distance(TRAINING.fit(), n_neighbors=5)
     local = Shaped(gb.Local(TRAINING.observe(), learner).learn(predictor, gb.Scaled()).shape)
     pool, generator = Pool(TRAINING), np.random.default_rng(0)

@@ -150,7 +150,7 @@ def test_the_adapted_shape_is_narrower_and_keeps_the_law() -> None:
     assert min(tails(law, covered)) > 1e-3 and widths[0] < 0.6 * widths[1]
 
 
-def test_where_nothing_is_to_be_learnt_the_constant_shape_is_taken() -> None:
+def test_where_nothing_is_to_be_learned_the_constant_shape_is_taken() -> None:
     generator = np.random.default_rng(7)
     x, y = generator.normal(size=(2, 150, 16, 1))
     shape = adapted(ZERO, x, y, steps=150)

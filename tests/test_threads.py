@@ -267,7 +267,7 @@ def test_every_predictor_with_every_calibrator_a_hundred_times(name: str, calibr
 
 @pytest.mark.parametrize("calibrator", CALIBRATORS)
 def test_calibrating_in_threads_gives_the_same_bits(calibrator: str) -> None:
-    """What is learnt is learnt alike in any mode, with float64 as the default too."""
+    """What is learned is learned alike in any mode, with float64 as the default too."""
     made, options = CALIBRATORS[calibrator]()
     expected = alone(lambda x: band_of(calibrated("PredictionFunction", calibrator), x))
 
@@ -308,7 +308,7 @@ def test_bands_of_whole_fields_give_the_same_bits_in_threads(mode: str) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_rollouts_and_learnt_shapes_give_the_same_bits_in_threads(mode: str) -> None:
+def test_rollouts_and_learned_shapes_give_the_same_bits_in_threads(mode: str) -> None:
     rollout = gb.Rollout(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).train(), steps=3)
     y = rollout(X).mean + np.random.default_rng(0).normal(size=(30, 3, 2)).astype("float32")
     with MODES[mode]():

@@ -28,7 +28,7 @@ from guardband.paper.verdicts import PAPER
 
 FOLDER = Path(__file__).parent
 BLOCKS = runpy.run_path(str(FOLDER.parent / "blocks.py"))
-BLUE, ORANGE, GREY = gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GREY
+BLUE, ORANGE, GRAY = gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GRAY
 
 
 def panels(n: int, width: float = 3.5, height: float = 3.6, **options: Any) -> Sequence[Axes]:
@@ -66,7 +66,7 @@ def promise() -> None:
     for row, scores in enumerate(tickets):
         inside = scores[19] <= scores[:19].max()
         left.plot([0, scores[:19].max()], [row, row], color=BLUE, alpha=0.25, lw=6, solid_capstyle="butt")
-        left.plot(scores[:19], [row] * 19, ".", color=GREY, ms=4)
+        left.plot(scores[:19], [row] * 19, ".", color=GRAY, ms=4)
         left.plot(scores[19], row, "o" if inside else "X", color=ORANGE, ms=7)
     left.set(title="19 scores (gray), a new one (orange)", xlabel="score", ylabel="experiment", yticks=[])
     left.set_xlim(0, None)
@@ -74,14 +74,14 @@ def promise() -> None:
     ranks = 1 + (many[:, :19] < many[:, 19:]).sum(axis=1)
     shares = np.bincount(ranks, minlength=21)[1:] / len(ranks)
     right.bar(np.arange(1, 21), shares, color=[BLUE] * 19 + [ORANGE], alpha=0.7)
-    right.axhline(1 / 20, color=GREY, ls="--", lw=1)
+    right.axhline(1 / 20, color=GRAY, ls="--", lw=1)
     right.set(title="rank of the new one, 20 000 times", xlabel="rank among twenty", ylabel="share")
     right.set_xticks([1, 5, 10, 15, 20])
     save("promise-rank")
 
     (ax,) = panels(1, width=6.5)
     shares = np.linspace(0.75, 1, 800)
-    for n, color in ((19, GREY), (100, BLUE), (1000, ORANGE)):
+    for n, color in ((19, GRAY), (100, BLUE), (1000, ORANGE)):
         k = rank(n, 0.95)
         ax.fill_between(shares, beta.pdf(shares, k, n + 1 - k), color=color, alpha=0.35, lw=0)
         ax.plot(shares, beta.pdf(shares, k, n + 1 - k), color=color, label=f"{n} calibration points")
@@ -111,7 +111,7 @@ def not_promised(rng: np.random.Generator) -> None:
     axes = panels(3, width=2.6, height=3.9, sharey=True)
     x = rng.uniform(size=(150, 1))
     _band(axes[0], model, x, wave(x) + middle(x) * rng.normal(size=x.shape), x, grid, middle, rng)
-    axes[0].axvspan(0.4, 0.6, color=GREY, alpha=0.15, lw=0)
+    axes[0].axvspan(0.4, 0.6, color=GRAY, alpha=0.15, lw=0)
     axes[0].set_title("not at every place")
     left, right = rng.beta(1, 4, size=(150, 1)), rng.beta(4, 1, size=(150, 1))
     y = wave(left) + growing(left) * rng.normal(size=left.shape)
@@ -167,15 +167,15 @@ def coverage_alone() -> None:
 
     axes = panels(3, width=2.6, height=3.4)
     levels = np.array(gb.LEVELS, dtype=float)
-    colors = (BLUE, ORANGE, GREY)
+    colors = (BLUE, ORANGE, GRAY)
     low, high = names["evaluations"]["trained"].ranges.T
-    axes[0].fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="valid (99 %)")
+    axes[0].fill_between(levels, low, high, color=GRAY, alpha=0.2, lw=0, label="valid (99 %)")
     for i, (name, found) in enumerate(names["evaluations"].items()):
         axes[0].plot(levels, found.rows[0].coverages, "o-", ms=3, color=colors[i], label=name)
         error = gb.metrics.relative_l2(networks[name](grid), problem.solution(grid))
         axes[1].bar(i, found.sharpness, color=colors[i])
         axes[2].bar(i, error, color=colors[i])
-    axes[0].plot([0, 1], [0, 1], ":", color=GREY, lw=1)
+    axes[0].plot([0, 1], [0, 1], ":", color=GRAY, lw=1)
     axes[0].set(title="coverage", xlabel="level asked", ylabel="coverage measured")
     axes[0].legend(frameon=False, fontsize="small")
     for ax, title in zip(axes[1:], ("width of the 95 % band", "relative L2 error"), strict=True):
@@ -236,7 +236,7 @@ def paper() -> None:
     ax.plot(n, displayed, drawstyle="steps-mid", color=ORANGE, label="as displayed: ceil(n level)")
     clipped = np.minimum(right + 1, n) / (n + 1)
     ax.plot(
-        n, clipped, drawstyle="steps-mid", color=GREY, label="as in the code: one too high, or the largest"
+        n, clipped, drawstyle="steps-mid", color=GRAY, label="as in the code: one too high, or the largest"
     )
     exact = np.where(right <= n, right / (n + 1), 1.0)
     ax.plot(
@@ -262,7 +262,7 @@ def paper() -> None:
         data = problem.observe(600, noise=noise, seed=1)
         gb.plot.band(calibrated(grid), ax=ax)
         inside = calibrated(data.x).contains(data.y)
-        for mask, mark, color in ((inside, ".", GREY), (~inside, "x", ORANGE)):
+        for mask, mark, color in ((inside, ".", GRAY), (~inside, "x", ORANGE)):
             ax.plot(
                 data.x[mask],
                 data.y[mask],
@@ -272,7 +272,7 @@ def paper() -> None:
                 label="missed" if mark == "x" else "new data",
             )
         for center in once.centers:
-            ax.axvspan(center - once.half_width, center + once.half_width, color=GREY, alpha=0.12, lw=0)
+            ax.axvspan(center - once.half_width, center + once.half_width, color=GRAY, alpha=0.12, lw=0)
         ax.set(title=f"test points with the island noise {name}", xlabel="", ylabel="u", ylim=(-1.4, 1.9))
     axes[1].set_xlabel("t")
     legend(axes)

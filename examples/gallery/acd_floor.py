@@ -34,7 +34,7 @@ def main() -> None:
         found = [acd_of_a_perfect_band(int(n), rng) for _ in range(5 if smoke else 40)]
         jitter = n * rng.uniform(0.93, 1.07, len(found))
         label = "a perfect band" if n == sizes[0] else ""
-        ax.plot(jitter, found, ".", ms=3, color=gb.plot.GREY, alpha=0.7, label=label)
+        ax.plot(jitter, found, ".", ms=3, color=gb.plot.GRAY, alpha=0.7, label=label)
     low, high = [f.low for f in floors], [f.high for f in floors]
     ax.fill_between(sizes, low, high, color=gb.plot.BLUE, alpha=0.2, lw=0, label="95 % of cases")
     ax.plot(sizes, [f.mean for f in floors], color=gb.plot.BLUE, lw=1.6, label="the floor, exactly")

@@ -44,19 +44,19 @@ def main() -> None:
     (y, sensor), (new, which) = readings(6), readings(14)
     half = gb.calibrate_arrays(0 * y, y).band(gb.Prediction(None, [0.0]), level=0.95).upper.item()
     left.axhspan(-half, half, color=gb.plot.BLUE, alpha=0.2, lw=0)
-    left.plot(sensor + RNG.uniform(-0.3, 0.3, len(y)), y, ".", ms=2, color=gb.plot.GREY)
+    left.plot(sensor + RNG.uniform(-0.3, 0.3, len(y)), y, ".", ms=2, color=gb.plot.GRAY)
     left.plot(which + 7 + RNG.uniform(-0.3, 0.3, len(new)), new, ".", ms=2, color=gb.plot.ORANGE)
     left.set(xlabel="sensor", ylabel="reading minus prediction", xticks=[2.5, 13.5])
     left.set_xticklabels(["6 to calibrate", "14 new ones"])
     left.set_title("Plain band: whole sensors fall out", fontsize="medium")
 
     counts = [4, 6, 10, 19, 30, 50]
-    for calibrator, color in ((gb.Split(), gb.plot.GREY), (gb.Clustered(), gb.plot.BLUE)):
+    for calibrator, color in ((gb.Split(), gb.plot.GRAY), (gb.Clustered(), gb.plot.BLUE)):
         with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
             shares = [covered(calibrator, n, 10 if smoke else 1000) for n in counts]
         right.plot(counts, shares, "o-", ms=4, color=color, label=f"{type(calibrator).__name__}()")
     right.axhline(0.95, color=gb.plot.ORANGE, ls=":", lw=1)
-    right.axvspan(3, 18.5, color=gb.plot.GREY, alpha=0.12, lw=0)
+    right.axvspan(3, 18.5, color=gb.plot.GRAY, alpha=0.12, lw=0)
     right.text(3.4, 0.985, "Clustered: infinite", fontsize="small", color=gb.plot.BLUE)
     right.set(xscale="log", xlim=(3, 60), ylim=(0.8, 1.01), xlabel="sensors to calibrate", ylabel="coverage")
     right.set_yticks([0.8, 0.85, 0.9, 0.95, 1])

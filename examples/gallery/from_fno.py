@@ -57,7 +57,7 @@ def main() -> None:
     x = np.linspace(0, 2 * np.pi, NODES, endpoint=False)
     figure, axes = plt.subplots(2, 1, figsize=(6.4, 4.8), sharex=True, layout="constrained")
     for row, ax in enumerate(axes):
-        ax.plot(x, before[row, 0], color=gb.plot.GREY, ls=":", label="before")
+        ax.plot(x, before[row, 0], color=gb.plot.GRAY, ls=":", label="before")
         ax.fill_between(x, band.lower[row, :, 0], band.upper[row, :, 0], color=gb.plot.BLUE, alpha=0.25, lw=0)
         ax.plot(x, band.mean[row, :, 0], color=gb.plot.BLUE, label="FNO and its 95 % band")
         ax.plot(x, after[row, 0], color=gb.plot.ORANGE, ls="--", lw=1.4, label="after")

@@ -4,7 +4,7 @@ The readings of a damped oscillator are up to six times noisier on three islands
 prediction has one width for all times: right on average, too narrow on the islands, too wide between them.
 `gb.Local` learns from the training residuals where they are large, and calibrates that shape as exactly as
 the plain band. It needs calibration points and new ones that are drawn alike, enough readings on the islands
-to see them, and a network that has not learnt its noise by heart.
+to see them, and a network that has not learned its noise by heart.
 """
 
 import matplotlib.pyplot as plt

@@ -80,7 +80,7 @@ def main() -> None:
     below.set(xlabel="t", ylabel="scale of the angle", yscale="log")
     below.legend(frameon=False, fontsize="small")
     for ax in (above, below):
-        ax.axvspan(3, 6, color=gb.plot.GREY, alpha=0.12, lw=0)
+        ax.axvspan(3, 6, color=gb.plot.GRAY, alpha=0.12, lw=0)
     figure.savefig(out, dpi=120)
 
 

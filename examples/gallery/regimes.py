@@ -52,7 +52,7 @@ def main() -> None:
             for x in (reynolds, test.x)
         )
         covered = answers.contains(test.y)
-        ax.plot(cal.x, np.exp(cal.y), ".", ms=3, color=gb.plot.GREY, label="data")
+        ax.plot(cal.x, np.exp(cal.y), ".", ms=3, color=gb.plot.GRAY, label="data")
         ax.fill_between(
             reynolds[:, 0],
             *np.exp([band.lower[:, 0], band.upper[:, 0]]),

@@ -45,7 +45,7 @@ def main() -> None:
             band, answers = calibrated(grid, level=0.9), calibrated(x_new, level=0.9)
         ax.set_ylim(-0.8, 2)
         gb.plot.band(band, ax=ax).legend().remove()
-        ax.plot(x_cal, y_cal, ".", ms=3, color=gb.plot.GREY, label="sensors")
+        ax.plot(x_cal, y_cal, ".", ms=3, color=gb.plot.GRAY, label="sensors")
         ax.plot(x_new[:150], y_new[:150], ".", ms=3, color=gb.plot.ORANGE, label="questions")
         ax.set(xlim=(0, 1), ylabel="")
         share = 100 * gb.metrics.coverage(answers, y_new)
@@ -53,7 +53,7 @@ def main() -> None:
     axes[0].set_ylabel("u")
     axes[0].legend(frameon=False, fontsize="small", loc="upper left", ncols=2)
     text = gb.check(plain, x_new[:200], level=0.9)["shift"].text
-    figure.supxlabel("gb.check: " + textwrap.fill(text, 92), fontsize="small", color=gb.plot.GREY)
+    figure.supxlabel("gb.check: " + textwrap.fill(text, 92), fontsize="small", color=gb.plot.GRAY)
     figure.savefig(out, dpi=120)
 
 

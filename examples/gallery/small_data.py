@@ -36,7 +36,7 @@ def main() -> None:
     with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
         for n in sizes:
             found = true_coverages(int(n), 10 if smoke else 40)
-            ax.plot([n] * len(found), found, ".", ms=2.5, color=gb.plot.GREY, alpha=0.5)
+            ax.plot([n] * len(found), found, ".", ms=2.5, color=gb.plot.GRAY, alpha=0.5)
 
     enough = gb.points_needed(LEVEL)
     n = np.arange(enough, 101)
@@ -45,8 +45,8 @@ def main() -> None:
     ax.fill_between(n, low, high, color=gb.plot.BLUE, alpha=0.25, lw=0, step="mid", label="90 % of all sets")
     ax.step(n, [law.mean for law in laws], where="mid", color=gb.plot.BLUE, label="mean over all sets")
     ax.axhline(LEVEL, color=gb.plot.ORANGE, ls=":", label="95 %, as asked")
-    ax.axvspan(8, enough - 0.5, color=gb.plot.GREY, alpha=0.15, lw=0)
-    ax.text(13.2, 0.9, "infinite", rotation=90, ha="center", va="center", color=gb.plot.GREY)
+    ax.axvspan(8, enough - 0.5, color=gb.plot.GRAY, alpha=0.15, lw=0)
+    ax.text(13.2, 0.9, "infinite", rotation=90, ha="center", va="center", color=gb.plot.GRAY)
     ax.set(xlabel="calibration points n", ylabel="coverage of the band", xlim=(8, 100), ylim=(0.8, 1.005))
     ax.set_title("A 95 % band needs 19 points; from there on its law is exact", fontsize="medium")
     ax.legend(frameon=False, loc="lower right")

@@ -1,6 +1,6 @@
 """A joint band holds the whole curve, a pointwise one does not
 
-One network has learnt a family of oscillators, with the frequency as an input; the gray lines are its
+One network has learned a family of oscillators, with the frequency as an input; the gray lines are its
 errors on new frequencies. Calibrated at every instant by itself, a 90 % band is left somewhere by far more
 than a tenth of the curves. `gb.Simultaneous` makes one score of a whole curve, its largest miss, and the band
 holds nine curves in ten from beginning to end. What must be drawn alike is the curves, here by their
@@ -59,7 +59,7 @@ def main() -> None:
     held = {"joint": band.contains(truth), "pointwise": (abs(truth - mean)[..., 0] <= instants).all(axis=1)}
 
     figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-    ax.plot(TIMES, (truth - mean)[:40, :, 0].T, color=gb.plot.GREY, lw=0.6)
+    ax.plot(TIMES, (truth - mean)[:40, :, 0].T, color=gb.plot.GRAY, lw=0.6)
     for name, color, half in (
         ("joint", gb.plot.BLUE, band.width[0, :, 0] / 2),
         ("pointwise", gb.plot.ORANGE, np.array(instants)),

@@ -3,7 +3,7 @@
 Two models of Poisson's equation meet the same calibration points: a trained PINN, and a function that
 answers zero everywhere. Both bands cover 95 % of new readings, for the guarantee holds for any model. So
 coverage alone proves nothing: look at the mean width (sharpness) and at the relative L2 error, which is one
-for the model that has learnt nothing. All that is assumed is that old and new points are drawn alike.
+for the model that has learned nothing. All that is assumed is that old and new points are drawn alike.
 """
 
 import matplotlib.pyplot as plt

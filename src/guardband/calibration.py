@@ -233,7 +233,7 @@ def _refuse_missing_outputs(predictor: Predictor, prediction: Prediction, y: Any
 
 
 def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, Observations]:
-    """What predictor and calibrator have learnt from, or will."""
+    """What predictor and calibrator have learned from, or will."""
     used = dict(calibrator.used) if isinstance(calibrator, Calibrator) else {}
     if predictor.training_data is not None:
         if not isinstance(predictor.training_data, Observations):
@@ -245,7 +245,7 @@ def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, O
 
 
 def _refuse_other_columns(used: Mapping[str, Observations], columns: Columns | None) -> None:
-    """Rows that are compared, or learnt from, should have the columns of x_cal in the same order."""
+    """Rows that are compared, or learned from, should have the columns of x_cal in the same order."""
     for what, data in used.items():
         if columns is not None and data.names not in (None, columns.numeric):
             theirs, ours = (", ".join(map(str, names)) for names in (data.names or (), columns.numeric))

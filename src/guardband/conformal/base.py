@@ -137,12 +137,12 @@ class Learned(ABC):
 
     @property
     def guarded(self) -> bool | None:
-        """Whether a shape learnt from an overfitted model would be noticed; None if none is learnt."""
+        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
         return None
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """The observations it has learnt from, by what they are; calibration points must be others."""
+        """The observations it has learned from, by what they are; calibration points must be others."""
         return {}
 
     def at_points(self, x: np.ndarray) -> Learned:

@@ -145,7 +145,7 @@ class Calibrated(ABC):
 
     @property
     def guarded(self) -> bool | None:
-        """Whether a shape learnt from an overfitted model would be noticed; None if none is learnt."""
+        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
         return None
 
     @property
@@ -155,7 +155,7 @@ class Calibrated(ABC):
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """Observations that were learnt from, by what they are: "training", "held-out"."""
+        """Observations that were learned from, by what they are: "training", "held-out"."""
         return {}
 
     def constant_width(self) -> Calibrated | None:
@@ -364,12 +364,12 @@ class ScoreCalibrated(Calibrated):
 
     @property
     def guarded(self) -> bool | None:
-        """Whether a shape learnt from an overfitted model would be noticed; None if none is learnt."""
+        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
         return self.learned.guarded
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """What the predictor was trained on, and what the calibrator has learnt from."""
+        """What the predictor was trained on, and what the calibrator has learned from."""
         known, used = _training_data(self.predictor), dict(self.learned.used)
         watched = held_out_of(self.predictor)
         used |= {} if watched is None else {WATCHED: watched}
@@ -516,7 +516,7 @@ def on_scores(
     learned: Learned | None = None,
     grid: FieldGrid | None = None,
 ) -> ScoreCalibrated:
-    """Calibrate on predictions already made: what is learnt elsewhere, then scores, then the threshold."""
+    """Calibrate on predictions already made: what is learned elsewhere, then scores, then the threshold."""
     for name, value, kind, example in (
         ("score", score, Score, "Scaled()"),
         ("calibrator", calibrator, Calibrator, "Split()"),

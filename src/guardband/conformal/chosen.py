@@ -128,7 +128,7 @@ class Chosen(Calibrated):
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """What the chosen one has learnt from."""
+        """What the chosen one has learned from."""
         return self.one.used
 
     @property

@@ -205,7 +205,7 @@ class Symmetric(Score):
 
 @dataclass(frozen=True, repr=False)
 class _Plain(Symmetric):
-    """What `Absolute` and `Scaled` share: a unit per output, given or learnt, where nothing else has one."""
+    """What `Absolute` and `Scaled` share: a unit per output, given or learned, where nothing else has one."""
 
     units: ArrayLike = field(default=None, metadata={"neutral": None})
     joint: bool = field(default=True, metadata={"neutral": True})  # type: ignore[misc]

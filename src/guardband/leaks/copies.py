@@ -111,7 +111,7 @@ has seen them, so they are covered too easily and prove nothing. Test on others.
 
 
 def refuse_leaks(used: Mapping[str, Iterable[Array]], x: Array | None, y: Array) -> None:
-    """A model is better at points it has learnt from, so their scores promise too much."""
+    """A model is better at points it has learned from, so their scores promise too much."""
     for what, (known_x, known_y) in used.items():
         if x is None:
             continue

@@ -13,7 +13,7 @@ from guardband.leaks.tables import SAMPLE, Compared
 from guardband.leaks.units import HAIR, Units
 
 NEIGHBORS = 4
-"""From so many neighbors of known rows it is learnt how near rows lie by chance."""
+"""From so many neighbors of known rows it is learned how near rows lie by chance."""
 
 
 @dataclass(frozen=True, eq=False)

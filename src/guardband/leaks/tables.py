@@ -11,7 +11,7 @@ from guardband.arrays import flat
 from guardband.leaks.digits import resolution
 
 SAMPLE = 2000
-"""From so many known rows it is learnt how near rows lie by chance."""
+"""From so many known rows it is learned how near rows lie by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +20,7 @@ class Compared:
 
     `place` numbers the inputs and is -1 for new ones, `value` numbers the readings, `row` is place times
     `width` plus value; equal ones have the same number. `same_x` and `same` say which new rows equal known
-    ones in x, and in x and y. From the known rows of the `sample` it is learnt how near rows lie by chance.
+    ones in x, and in x and y. From the known rows of the `sample` it is learned how near rows lie by chance.
     """
 
     known_x: np.ndarray

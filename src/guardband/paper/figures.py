@@ -25,7 +25,7 @@ Rows = dict[tuple[str, str], MethodRow]
 RED = "#b3262e"
 AFTER: dict[str, tuple[str, str]] = {
     "distance, scaled": ("CP on the distance", plot.ORANGE),
-    "distance, pinball network, local": ("local CP, pinball network", plot.GREY),
+    "distance, pinball network, local": ("local CP, pinball network", plot.GRAY),
     "constant width, local": ("local CP, ours", plot.BLUE),
 }
 
@@ -62,7 +62,7 @@ def _poisson(rows: Rows) -> Figure:
         ends = field["mean"] - width / 2, field["mean"] + width / 2
         left.fill_between(x[:, 0], *ends, color=color, alpha=0.25, lw=0, label=label)
     left.plot(x[:, 0], field["mean"], color=plot.BLUE, lw=1.4, label="prediction")
-    left.plot(x[:, 0], truth, "--", color=plot.GREY, lw=1.2, label="truth")
+    left.plot(x[:, 0], truth, "--", color=plot.GRAY, lw=1.2, label="truth")
     left.set(xlabel="x", ylabel="u", title="one training, 95 %")
     left.legend(frameon=False, fontsize="small")
     for ax, what, (before, after) in (
@@ -76,7 +76,7 @@ def _poisson(rows: Rows) -> Figure:
         ax.set(xticks=[0, 1])
         ax.set_title(f"{what}, median and range", fontsize="small")
         ax.set_xticklabels(["before", "after"])
-    middle.axhline(0.95, ls=":", color=plot.GREY)
+    middle.axhline(0.95, ls=":", color=plot.GRAY)
     return figure
 
 
@@ -132,7 +132,7 @@ def _oscillator_bands(rows: Rows) -> Figure:
     axes["width"].plot(x[:, 0], before["before"], color=RED, lw=1, label="before calibration")
     axes["width"].set(title="width, 95 %", ylim=(0, None), xlabel="t")
     axes["width"].legend(frameon=False, fontsize="small", ncols=4, loc="upper right")
-    axes["noise"].plot(x[:, 0], before["error"], color=plot.GREY, label="|error| of the network")
+    axes["noise"].plot(x[:, 0], before["error"], color=plot.GRAY, label="|error| of the network")
     axes["noise"].plot(x[:, 0], 1.96 * _noise(islands, x), color=RED, lw=1, label="1.96 noise")
     axes["noise"].set(title="what the band must hold", xlabel="t")
     axes["noise"].legend(frameon=False, fontsize="small")
@@ -242,7 +242,7 @@ def _curve(ax: Axes, row: MethodRow, path: tuple[str, ...], color: str, label: s
 
 
 def _frame(ax: Axes) -> None:
-    ax.plot([0, 1], [0, 1], ":", color=plot.GREY, lw=1)
+    ax.plot([0, 1], [0, 1], ":", color=plot.GRAY, lw=1)
     ax.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="level asked", ylabel="coverage measured", aspect="equal")
     ax.legend(frameon=False, fontsize="x-small", loc="best")
 
@@ -274,7 +274,7 @@ def _noise(noise: float | Noise, x: np.ndarray) -> np.ndarray:
 
 def _islands(ax: Axes, noise: float | Noise) -> None:
     for center in noise.centers:  # type: ignore[union-attr]
-        ax.axvspan(center - 0.2, center + 0.2, color=plot.GREY, alpha=0.12, lw=0)
+        ax.axvspan(center - 0.2, center + 0.2, color=plot.GRAY, alpha=0.12, lw=0)
 
 
 def _outline(ax: Axes, noise: float | Noise) -> None:

@@ -1,4 +1,4 @@
-"""How it is learnt: networks, their derivatives, the likelihood that is the loss, and the training loop."""
+"""How it is learned: networks, their derivatives, the likelihood that is the loss, and the training loop."""
 
 from guardband.pinn.derivatives import differentiate
 from guardband.pinn.fitted import Fitted, TrainingDiverged, TrainingInterrupted

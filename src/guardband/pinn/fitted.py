@@ -54,7 +54,7 @@ class Fitted:
     estimates: PointEstimates = NOTHING
     """The unknowns of the problem as they were found, by name; `problem` has these numbers in their place."""
     saw_data: bool = False
-    """Whether its weights have learnt from readings, in this training or in one that it went on from."""
+    """Whether its weights have learned from readings, in this training or in one that it went on from."""
 
     @cached_property
     def verdict(self) -> Verdict:

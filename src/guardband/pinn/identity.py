@@ -65,7 +65,7 @@ def of_network(net: nn.Module, domain: Domain) -> Identity:
 
 
 def of_problem(problem: Problem, net: nn.Module) -> Identity:
-    """What a problem asks: its residual and the conditions to be learnt, for three fields at fixed points."""
+    """What a problem asks: its residual and the conditions to learn, for three fields at fixed points."""
     domain, like = problem.domain, next(net.parameters())
     conditions = conditions_of(problem, net)
     values = list(_residuals(problem.misses, points_in(domain), problem, like))

@@ -285,7 +285,7 @@ class Constrained(nn.Module):
     """u = lift(x) + bubble(x) net(x): conditions met exactly, whatever the weights.
 
     `Constrained.of(problem, net)` makes both functions of the Dirichlet and Initial conditions of a problem
-    on shapes made of Box, Disk, Sphere and Polygon; its other conditions are learnt. Of your own, `lift`
+    on shapes made of Box, Disk, Sphere and Polygon; its other conditions are learned. Of your own, `lift`
     meets all conditions and `bubble` vanishes where they hold (to second order where they speak of
     derivatives).
 

@@ -50,7 +50,7 @@ def fixed_points(
 
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
-    """The conditions to be learnt: not those that the network meets by construction."""
+    """The conditions to be learned: not those that the network meets by construction."""
     met, inner = ((), net) if not isinstance(net, Constrained) else (net.met, net.net)
     if met is None:
         return []

@@ -13,7 +13,7 @@ from guardband.problems import AutogradField, Condition, Problem
 
 
 class Titles(NamedTuple):
-    """The equations of a problem with their columns, and the conditions to be learnt, each by its name."""
+    """The equations of a problem with their columns, and the conditions to be learned, each by its name."""
 
     equations: dict[str, int]
     conditions: dict[str, Condition]

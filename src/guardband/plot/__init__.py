@@ -12,7 +12,7 @@ from guardband.plot.planes import fields, heatmap
 from guardband.plot.regions import misfit, region, residuals
 from guardband.plot.runs import coverage_curve, history, trace
 from guardband.plot.style import BLUE as BLUE
-from guardband.plot.style import GREY as GREY
+from guardband.plot.style import GRAY as GRAY
 from guardband.plot.style import KINDS as KINDS
 from guardband.plot.style import ORANGE as ORANGE
 from guardband.plot.style import SIGNED as SIGNED

@@ -14,7 +14,7 @@ from guardband.plot.readings import Readings, readings
 from guardband.plot.shapes import FEW
 from guardband.plot.style import (
     BLUE,
-    GREY,
+    GRAY,
     HATCH,
     ORANGE,
     SIZES,
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from guardband.geometry import Domain
 
-DOT: dict[str, Any] = {"marker": ".", "ls": "", "color": GREY, "ms": 5, "alpha": 0.8, "mew": 0}
+DOT: dict[str, Any] = {"marker": ".", "ls": "", "color": GRAY, "ms": 5, "alpha": 0.8, "mew": 0}
 CROSS: dict[str, Any] = {"marker": "x", "ls": "", "color": ORANGE, "ms": 7, "mew": 2, "zorder": 4}
 """How readings are drawn, and those that a band missed."""
 

@@ -11,7 +11,7 @@ from guardband.arrays import to_numpy
 from guardband.inverse import Estimates
 from guardband.labels import axis_words, word
 from guardband.plot.curves import DOT
-from guardband.plot.style import BLUE, COLORS, GREY, ORANGE, axes, percent
+from guardband.plot.style import BLUE, COLORS, GRAY, ORANGE, axes, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,7 +113,7 @@ def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None 
     j = 0 if axis is None else known.index(axis)
     x = to_numpy(design.x)[:, j]
     ax = axes(ax)
-    ax.axhline(0, color=GREY, lw=1)
+    ax.axhline(0, color=GRAY, lw=1)
     for number, (column, off) in enumerate(zip(design.columns, estimates.residuals.T, strict=True)):
         style = DOT if design.m == 1 else {**DOT, "color": COLORS[number % len(COLORS)]}
         ax.plot(x, off, **{**style, "ms": 7}, label=word(names.outputs[column]))

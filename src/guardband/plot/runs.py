@@ -9,7 +9,7 @@ import numpy as np
 
 from guardband.evaluation import Evaluation
 from guardband.labels import word
-from guardband.plot.style import COLORS, GREY, KINDS, axes
+from guardband.plot.style import COLORS, GRAY, KINDS, axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,13 +37,13 @@ def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
     levels = np.array([float(level) for level in main.levels])
     if evaluation.ranges is not None:
         low, high = evaluation.ranges.T
-        ax.fill_between(levels, low, high, color=GREY, alpha=0.2, lw=0, label="valid (99 %)")
-    ax.plot([0, 1], [0, 1], ":", color=GREY, lw=1)
+        ax.fill_between(levels, low, high, color=GRAY, alpha=0.2, lw=0, label="valid (99 %)")
+    ax.plot([0, 1], [0, 1], ":", color=GRAY, lw=1)
     drawn: Counter[str] = Counter()
     for row in evaluation.rows:
         if row.region:
             continue
-        color = next((color for kind, color in KINDS.items() if row.name.startswith(kind)), GREY)
+        color = next((color for kind, color in KINDS.items() if row.name.startswith(kind)), GRAY)
         style = ("o-", "o--", "o-.", "o:")[drawn[color] % 4]  # outputs that are covered each by itself
         ax.plot(levels, row.coverages, style, ms=3, lw=1.4, color=color, label=row.name)
         drawn[color] += 1
@@ -84,7 +84,7 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
         mark = "o" if len(steps) < 3 else ""
         ax.plot(steps, [row.get(name, np.nan) for row in told], marker=mark, label=word(name), **style)
     if steps[0] < fitted.recipe.steps < steps[-1]:
-        ax.axvline(fitted.recipe.steps, color=GREY, lw=0.8)
+        ax.axvline(fitted.recipe.steps, color=GRAY, lw=0.8)
     ax.set(xlabel="step", ylabel="mean square", yscale="log")
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2} if len(names) > 5 else {}
     ax.legend(frameon=False, fontsize="small", handlelength=2.6, **below)

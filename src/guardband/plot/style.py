@@ -14,17 +14,17 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, ORANGE, GREY = "#0072B2", "#D55E00", "#5f6670"
+BLUE, ORANGE, GRAY = "#0072B2", "#D55E00", "#5f6670"
 COLORS = (BLUE, ORANGE, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 """The colors of lines, which all eyes tell apart (Okabe and Ito 2008)."""
 
-KINDS = {"this band": BLUE, "constant width": ORANGE, "before calibration": GREY}
+KINDS = {"this band": BLUE, "constant width": ORANGE, "before calibration": GRAY}
 """The colors of bands that are compared, by how the names of their rows start."""
 
 VALUES, SIZES, SIGNED = "viridis", "cividis", "RdBu_r"
 """The color maps of a field, of widths and errors, and of differences around 0."""
 
-HATCH: dict[str, Any] = {"hatch": "////", "facecolor": "none", "edgecolor": GREY, "linewidth": 0}
+HATCH: dict[str, Any] = {"hatch": "////", "facecolor": "none", "edgecolor": GRAY, "linewidth": 0}
 """How places are drawn where a band is infinite."""
 
 SLICE = (

@@ -121,7 +121,7 @@ def as_function(value: Value) -> Function:
 
 
 def _columns(value: object) -> list[Any] | None:
-    """The parts of a value, if some are coefficients: columns (n, 1), tensors to be learnt, or unknowns."""
+    """The parts of a value, if some are coefficients: columns (n, 1), tensors to be learned, or unknowns."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     return parts if any(map(_coefficient, parts)) else None
 

@@ -96,7 +96,7 @@ def _measured_beside(band: Band, y: np.ndarray, ax: Any) -> None:
     read, out = y[some, 0], _outside(band, y)[some, 0]
     finite = np.isfinite(low) & np.isfinite(high)
     ax.vlines(mean[finite], low[finite], high[finite], color=plot.BLUE, alpha=0.25, lw=1)
-    ax.plot(mean[~out], read[~out], ".", color=plot.GREY, ms=3)
+    ax.plot(mean[~out], read[~out], ".", color=plot.GRAY, ms=3)
     ax.plot(mean[out], read[out], "x", color=plot.ORANGE, ms=6, mew=1.5)
     ends = [min(mean.min(), read.min()), max(mean.max(), read.max())]
     ax.plot(ends, ends, color=plot.BLUE, lw=1)
@@ -119,7 +119,7 @@ def _plane(band: Band, y: np.ndarray | None, ax: Any) -> None:
 
 def _crosses(ax: Any, across: np.ndarray, up: np.ndarray, out: np.ndarray) -> None:
     """Measurements as dots, those that were missed crossed out."""
-    ax.plot(across[~out], up[~out], ".", color="white", mec=plot.GREY, mew=0.5, ms=4, zorder=3)
+    ax.plot(across[~out], up[~out], ".", color="white", mec=plot.GRAY, mew=0.5, ms=4, zorder=3)
     ax.plot(across[out], up[out], "X", color=plot.ORANGE, mec="white", mew=0.6, ms=7, zorder=4)
 
 
@@ -162,7 +162,7 @@ def _residuals(calibrated: Calibrated, ax: Any) -> None:
     x, names = to_numpy(calibrated.prediction.x), calibrated.field_names
     miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]
     if x.shape[1] == 1:
-        ax.plot(x[:, 0], miss, ".", color=plot.GREY, ms=4)
+        ax.plot(x[:, 0], miss, ".", color=plot.GRAY, ms=4)
         ax.axhline(0, color=plot.BLUE, lw=1)
         ax.set(xlabel=axis_words(names, ["x"])[0], ylabel="measured - predicted")
         return

@@ -37,7 +37,7 @@ class Alarm:
 
     While scores stay exchangeable there is at most one false alarm in `threshold` steps on average. It looks
     at scores that became larger and at such that became smaller. After an alarm, and every `restart` steps,
-    it begins anew with no earlier scores: so the new state of things is learnt, and memory stays bounded. In
+    it begins anew with no earlier scores: so the new state of things is learned, and memory stays bounded. In
     the steps after that it sees little, for it has little to compare with.
 
     >>> import numpy as np

@@ -48,7 +48,7 @@ class Outcome:
 class Followed:
     """Many readings, one after the other: their bands, which were missed, and at which there was an alarm.
 
-    `read` is false where a reading was NaN; nothing was learnt from it.
+    `read` is false where a reading was NaN; nothing was learned from it.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -175,7 +175,7 @@ class Stream:
             if math.isnan(score):
                 raise ValueError(
                     "The reading should be a number, got NaN. A reading that did not come is "
-                    "stream.skip(): nothing is learnt from it, and it counts neither as hit nor as miss."
+                    "stream.skip(): nothing is learned from it, and it counts neither as hit nor as miss."
                 )
             self._waiting = None
             return Outcome(*self._take(score))
@@ -216,7 +216,7 @@ class Stream:
         return Followed(band, read, missed, p, alarm)
 
     def snapshot(self) -> bytes:
-        """All that was learnt from readings, as bytes: `restore` goes on from there, bit for bit.
+        """All that was learned from readings, as bytes: `restore` goes on from there, bit for bit.
 
         A band that waits for its reading is not in it: ask for it again.
         """

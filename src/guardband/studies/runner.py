@@ -52,11 +52,11 @@ class CellRunner:
         start = time.process_time()
         pool = Pool(cell.training)
         prediction = predictor(pool.x)
-        learnt = learn(cell, fitted.training_data, predictor)
-        found = recalibrated(cell, pool, prediction, learnt.at_points(pool.x))
+        learned = learn(cell, fitted.training_data, predictor)
+        found = recalibrated(cell, pool, prediction, learned.at_points(pool.x))
         found["l2"] = relative_l2(prediction.mean, pool.truth)
         if cell.grid:
-            found["field"] = _field(cell, predictor, learnt)
+            found["field"] = _field(cell, predictor, learned)
         verdict = getattr(getattr(predictor, "diagnostics", None), "verdict", None)
         return {
             "key": cell.key,
@@ -134,7 +134,7 @@ def learn(cell: Cell, training_data: Observations | None, predictor: Predictor) 
 
 
 def recalibrated(
-    cell: Cell, pool: Pool, prediction: Prediction, learnt: Learned, seed: int | None = None
+    cell: Cell, pool: Pool, prediction: Prediction, learned: Learned, seed: int | None = None
 ) -> Result:
     """Coverage, ACD and width over many fresh calibration and test sets, before and after calibration.
 
@@ -153,7 +153,7 @@ def recalibrated(
         y = pool.truth[rows] + pool.sd[rows] * generator.normal(size=pool.truth[rows].shape)
         new = rows[n:]
         calibrated = on_scores(
-            None, prediction.take(rows[:n]), y[:n], score=score, calibrator=learnt.plain, learned=learnt
+            None, prediction.take(rows[:n]), y[:n], score=score, calibrator=learned.plain, learned=learned
         )
         query = prediction.take(new)
         laws = _same(laws, [_law(calibrated, query, level) for level in cell.levels])
@@ -171,7 +171,7 @@ def recalibrated(
         infinite += float(np.isinf(wide).mean())
         width += float(wide[np.isfinite(wide)].sum())
         finite += int(np.isfinite(wide).sum())
-        if scale is not None and _has_before(cell, learnt):
+        if scale is not None and _has_before(cell, learned):
             tally["before"].add(scores <= normal)
             raw_width += float(raw_band(query, cell.levels[at], score=score).width.mean())  # type: ignore[arg-type]
     found: Result = tally.pop("after").result()
@@ -230,12 +230,12 @@ class Tally:
         }
 
 
-def _has_before(cell: Cell, learnt: Learned) -> bool:
+def _has_before(cell: Cell, learned: Learned) -> bool:
     """Whether the predictor's own scale is what is calibrated, so that there is a band before it."""
-    return learnt.plain == learnt and cell.score.plain != cell.score
+    return learned.plain == learned and cell.score.plain != cell.score
 
 
-def _field(cell: Cell, predictor: Predictor, learnt: Learned) -> Result:
+def _field(cell: Cell, predictor: Predictor, learned: Learned) -> Result:
     """The mean, its error and the widths before and after one calibration, on a regular grid."""
     problem = cell.training.problem
     x = problem.domain.grid(cell.grid).double()
@@ -243,7 +243,7 @@ def _field(cell: Cell, predictor: Predictor, learnt: Learned) -> Result:
     seen = problem.observe(cell.cal, noise=cell.training.noise, seed=2000 + cell.training.seed)
     x_cal, y_cal = (to_numpy(part).astype(float) for part in (seen.x, seen.y))
     at = predictor(x_cal)
-    threshold = cell.score.threshold(learnt, to_numpy(cell.score(at, y_cal)), at)
+    threshold = cell.score.threshold(learned, to_numpy(cell.score(at, y_cal)), at)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         width = cell.score.band(prediction, threshold(prediction, AT), float(AT)).width

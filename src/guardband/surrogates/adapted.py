@@ -19,7 +19,7 @@ GAIN = 0.03
 """A shape should promise a band narrower by this share than the constant one, or that is taken."""
 
 LEAST = 8
-"""With fewer fields than this nothing is learnt."""
+"""With fewer fields than this nothing is learned."""
 
 
 @kept
@@ -28,7 +28,7 @@ class Adapted(Predictor):
     """A predictor with the shape that held-out fields preferred, and what they said of each.
 
     `widths` are the widths that each shape promised on the fields that chose, relative to the constant one.
-    Calibration refuses all fields that a shape was learnt or chosen by.
+    Calibration refuses all fields that a shape was learned or chosen by.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -65,7 +65,7 @@ def adapted(
     steps: int = 1000,
     seed: int = 0,
 ) -> Adapted:
-    """The predictor with a shape that follows its errors, learnt from fields x, y that it was not trained on.
+    """The predictor with a shape that follows its errors, learned from fields x, y it was not trained on.
 
     Two thirds of the fields fit the shapes: a power of the size of the input, a second network, and the
     predictor's own scale smoothed over neighbors, if it has one. The others choose, and the constant shape is
@@ -85,7 +85,7 @@ def adapted(
     """
     seen = Observations(values_on(x, None), values_on(y, None))
     if len(seen) < LEAST:
-        raise ValueError(f"A shape is learnt and chosen by {LEAST} fields or more, got {len(seen)}.")
+        raise ValueError(f"A shape is learned and chosen by {LEAST} fields or more, got {len(seen)}.")
     order = np.random.default_rng(seed).permutation(len(seen))
     fit, choose = order[len(seen) // 3 :], order[: len(seen) // 3]
     made = predictor(seen.x) if prediction is None else prediction

@@ -41,7 +41,7 @@ class Horizon:
 def horizon(calibrated: Calibrated, prediction: Prediction, level: Level = 0.95) -> Horizon | None:
     """Up to which step the band around these trajectories says more than the mean of known ones does.
 
-    Known are those that the shape was learnt from, or the predictor's training data. None where there are
+    Known are those that the shape was learned from, or the predictor's training data. None where there are
     none, or where the set is no band.
 
     >>> import numpy as np

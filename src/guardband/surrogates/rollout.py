@@ -46,7 +46,7 @@ class Rollout(Predictor):
             raise ValueError(f"`steps` should be a whole number of steps, at least 1, got {self.steps!r}.")
 
     def __call__(self, x: Array) -> Prediction:
-        """The trajectories that start at x, and the shape that was learnt, if any, as their scale."""
+        """The trajectories that start at x, and the shape that was learned, if any, as their scale."""
         state = rows(x, "x")
         found = []
         for step in range(1, self.steps + 1):
@@ -68,7 +68,7 @@ class Rollout(Predictor):
         return Prediction(x, mean, self._scale(x, mean))
 
     def shaped(self, x: ArrayLike, y: ArrayLike) -> Rollout:
-        """The same with a shape by step and by size of the input, learnt from trajectories x, y of their own.
+        """The same with a shape by step and by size of input, learned from trajectories x, y of their own.
 
         The largest miss at each step is the growth of that step times a power of the input's size; both are
         the least-squares ones of the logarithms. Calibration refuses these trajectories.
@@ -89,7 +89,7 @@ class Rollout(Predictor):
                 f"{tuple(seen.y.shape)}: (n, steps, *grid, m), without the state that they start from."
             )
         if len(seen) < 2:
-            raise ValueError("A shape is learnt from two trajectories or more, got one.")
+            raise ValueError("A shape is learned from two trajectories or more, got one.")
         misses = abs(to_numpy(seen.y).astype(float) - to_numpy(mean))
         growth, power = fitted_growth(sizes(seen.x), misses.reshape(len(mean), self.steps, -1).max(axis=2))
         return replace(self, growth=growth, power=power, held_out=seen)

@@ -1,7 +1,7 @@
 """Scales: shapes that follow the size of a surrogate's errors, each a predictor around another one.
 
 A shape is a fixed function by the time that calibration starts, so any of them is valid; a good one makes the
-band narrow. It is learnt from fields of its own, never from the calibration fields.
+band narrow. It is learned from fields of its own, never from the calibration fields.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Local conformal prediction: settings, what is learnt of them, and two ways to learn it."""
+"""Local conformal prediction: settings, what is learned of them, and two ways to learn it."""
 
 from guardband.conformal.local.guard import OverfittedWarning
 from guardband.conformal.local.local import Local

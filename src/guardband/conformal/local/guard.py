@@ -1,4 +1,4 @@
-"""The guard: residuals of a network that has learnt its training noise say nothing about where it errs."""
+"""The guard: residuals of a network that has learned its training noise say nothing about where it errs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 
 OVERFITTED, CHANCE = 0.7, 0.01
-"""Training residuals below this share of fresh ones say that the network has learnt its noise.
+"""Training residuals below this share of fresh ones say that the network has learned its noise.
 
 Unless they are so by chance, which a rank test must call less likely than this.
 """

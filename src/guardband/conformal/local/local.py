@@ -2,7 +2,7 @@
 
     q(x, level) = k-th smallest of scores / g   times   g(x, level)
 
-The shape g > 0 is learnt from residuals at training points, never from the calibration set, so it is a fixed
+The shape g > 0 is learned from residuals at training points, never from the calibration set, so it is a fixed
 function when calibration starts and the exact rank of the normalized scores keeps the guarantee.
 """
 
@@ -37,7 +37,7 @@ class Local(Calibrator):
     exact for any shape, and the band can be asked for at any level. (Algorithm 1 of arXiv:2509.13717, with
     the exact rank and a positive shape)
 
-    A network that has learnt the noise of its training data has residuals that say nothing. Give `held_out`,
+    A network that has learned the noise of its training data has residuals that say nothing. Give `held_out`,
     observations it never saw (nor calibration will), or `refit`, a function that trains a predictor on some
     observations, for residuals by cross-fitting: if training residuals are below 0.7 of those, by more than
     chance, there is a warning, and plain conformal prediction is used instead.
@@ -90,7 +90,7 @@ class Local(Calibrator):
     def for_files(
         cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
     ) -> Local:
-        """With a shape learnt from the training rows."""
+        """With a shape learned from the training rows."""
         if training_data is None:
             raise ValueError(
                 "--calibrator local learns where the model errs from its training rows: --training-data FILE."
@@ -125,7 +125,7 @@ class Local(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> Threshold:
-        """Nothing yet: a shape has to be learnt first."""
+        """Nothing yet: a shape has to be learned first."""
         raise ValueError("Local() has not seen its training residuals yet; `calibrate` lets it learn.")
 
     def __repr__(self) -> str:

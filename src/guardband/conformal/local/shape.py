@@ -1,4 +1,4 @@
-"""The shape of a local band: a fixed function of x once it is learnt, and the threshold that it makes."""
+"""The shape of a local band: a fixed function of x once it is learned, and the threshold that it makes."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Flat:
 @kept
 @dataclass(frozen=True, eq=False)
 class LocalShape(Learned):
-    """A shape that was learnt from observations `seen`, for points of d coordinates, `watched` by a guard."""
+    """A shape learned from observations `seen`, for points of d coordinates, `watched` by a guard."""
 
     shape: Any
     d: int | None
