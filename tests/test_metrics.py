@@ -225,7 +225,7 @@ def test_nothing_to_evaluate_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one test point"):
         gb.evaluate(calibrated, np.empty((0, 1)), np.empty((0, 1)))
     sharded = gb.conformal.calibrate_shards(zero, [np.arange(20.0)], [0.9], x=[0.5])
-    with pytest.raises(ValueError, match="read from shards leave none"):
+    with pytest.raises(ValueError, match="for scores from shards use"):
         gb.evaluate(sharded, [0.5], [0.5])
     with pytest.raises(ValueError, match="`n_test` should be at least 1"):
         gb.metrics.acd_floor(10, 0)

@@ -11,7 +11,7 @@ from torch import nn
 import guardband as gb
 from guardband.cli.models import import_code, predictor_of
 from guardband.cli.words import SCALES
-from guardband.conformal.calibrated import on_scores
+from guardband.conformal.by_scores import on_scores
 from guardband.predictors.masks import Silenced
 
 DRAW = np.random.default_rng(0)

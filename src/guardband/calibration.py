@@ -13,8 +13,9 @@ import torch
 
 from guardband.arrays import ArrayLike, copy, finite, kind_of, rows, to_numpy
 from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Split
+from guardband.conformal.asking import WATCHED, ask, held_out_of, name_of
 from guardband.conformal.base import Groups
-from guardband.conformal.calibrated import WATCHED, ask, held_out_of, name_of, on_scores
+from guardband.conformal.by_scores import on_scores
 from guardband.conformal.noise import NoiseLaw
 from guardband.conformal.rank import Level
 from guardband.conformal.truth import truth_of

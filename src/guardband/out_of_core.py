@@ -22,7 +22,10 @@ from guardband.conformal.laws import LEVELS
 from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.conformal.scores import Score
 from guardband.conformal.whole.simultaneous import Simultaneous
-from guardband.evaluation import THIS, Evaluation, Row, by_size, held_against_law
+from guardband.evaluation import Evaluation, Row
+from guardband.evaluation.contenders import by_size
+from guardband.evaluation.results import THIS
+from guardband.evaluation.verdicts import held_against_law
 from guardband.fields.stored import (
     ERROR,
     INPUT,

@@ -30,7 +30,7 @@ from guardband.arrays import Array, to_numpy, to_torch
 from guardband.calibration import calibrate
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Calibrator
-from guardband.conformal.calibrated import on_scores
+from guardband.conformal.by_scores import on_scores
 from guardband.conformal.laws import tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level
 from guardband.conformal.scores import Scaled, Score

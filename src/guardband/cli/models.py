@@ -19,7 +19,7 @@ from guardband.adapters import from_onnx
 from guardband.cli.words import LAWS, SCALES
 from guardband.conformal import Calibrator, NoiseLaw, Score
 from guardband.conformal.base import made_of_nothing
-from guardband.evaluation import reused
+from guardband.evaluation.evaluate import reused
 from guardband.files import read_bytes
 from guardband.kept import classes_of
 from guardband.limits import printable, shown

@@ -1,8 +1,9 @@
 """The guarantee: exact ranks, the laws they obey, scores, calibrators. Knows arrays, never a network."""
 
 from guardband.conformal.base import Calibrator, Learned, Size, Threshold
+from guardband.conformal.by_scores import ScoreCalibrated
 from guardband.conformal.calibrate import calibrate_arrays
-from guardband.conformal.calibrated import Calibrated, ScoreCalibrated
+from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.chosen import Chosen
 from guardband.conformal.clustered import Clustered
 from guardband.conformal.conditional import Conditional

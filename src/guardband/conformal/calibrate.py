@@ -6,7 +6,7 @@ import warnings
 
 from guardband.arrays import ArrayLike, copy, finite, kind_of, rows
 from guardband.conformal.base import Calibrator, Groups
-from guardband.conformal.calibrated import ScoreCalibrated, on_scores
+from guardband.conformal.by_scores import ScoreCalibrated, on_scores
 from guardband.conformal.rank import Level
 from guardband.conformal.scores import Scaled, Score
 from guardband.conformal.split import Split

@@ -17,8 +17,9 @@ from typing import Any
 import numpy as np
 
 from guardband.arrays import Array, ArrayLike, finite, kind_of, like, namespace, rows, to_numpy
+from guardband.conformal.asking import ask
 from guardband.conformal.base import Groups, Size, no_groups
-from guardband.conformal.calibrated import Calibrated, ask
+from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
 from guardband.conformal.scores import ULPS
 from guardband.frames import PROBES

@@ -18,7 +18,7 @@ import numpy as np
 
 from guardband.arrays import ArrayLike, to_numpy
 from guardband.conformal.base import Pieces, Size, Threshold, no_groups
-from guardband.conformal.calibrated import ScoreCalibrated
+from guardband.conformal.by_scores import ScoreCalibrated
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
 from guardband.conformal.scores import Scaled, Score

@@ -18,7 +18,8 @@ from guardband.checks import check
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
-from guardband.evaluation import Evaluation, evaluate, shown
+from guardband.evaluation import Evaluation, evaluate
+from guardband.evaluation.contenders import shown
 from guardband.frames import is_frame
 from guardband.grids import values_on
 from guardband.metrics.bands import Region

@@ -20,7 +20,7 @@ import torch
 
 from guardband.arrays import to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning, Learned, raw_band
-from guardband.conformal.calibrated import on_scores
+from guardband.conformal.by_scores import on_scores
 from guardband.metrics import relative_l2
 from guardband.pinn import Fitted, Likelihood, checkpoint
 from guardband.problems.noise import Noise

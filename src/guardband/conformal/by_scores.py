@@ -1,0 +1,410 @@
+"""ScoreCalibrated: the sets that come from a score and a threshold, which is most of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.conformal.asking import WATCHED, ask, held_out_of, name_of, training_data_of
+from guardband.conformal.base import Calibrator, Groups, Learned, Pieces, Size, Threshold, labels
+from guardband.conformal.calibrated import Calibrated
+from guardband.conformal.rank import Level, exact
+from guardband.conformal.scores import Score
+from guardband.frames import PROBES, Columns, is_frame
+from guardband.grids import FieldGrid, values_on
+from guardband.kept import attributes, kept
+from guardband.values import Band, Names, Observations, Prediction, Predictor
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreCalibrated(Calibrated):
+    """A predictor, a score and a threshold: the set at x is all y that score at most the threshold there.
+
+    It keeps what it was calibrated on: the predictions and targets at the calibration points and, in the
+    threshold, their sorted scores. Nothing is fitted or drawn at the call.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated
+    Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
+    >>> prediction = gb.Prediction(None, [10.0])
+    >>> [float(calibrated.band(prediction, level).upper.round(6)[0, 0]) for level in (0.5, 0.9)]
+    [15.0, 19.0]
+    """
+
+    predictor: Predictor | None
+    score: Score
+    calibrator: Calibrator
+    learned: Learned
+    threshold: Threshold
+    prediction: Prediction  # type: ignore[assignment]
+    y: Array  # type: ignore[assignment]
+    groups: np.ndarray | None = None
+    confidence: Level | None = None
+    columns: Columns | None = None
+
+    def predict(self, x: ArrayLike) -> Prediction:
+        """What the predictor believes at x (n, d), before calibration."""
+        if self.predictor is None:
+            raise ValueError(
+                "This was calibrated from arrays and has no predictor to call at x: "
+                "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
+            )
+        if self.columns is not None or is_frame(x):
+            x = Columns.matched(self.columns, x)
+        else:
+            x, known = finite(rows(x, "x"), "x"), self.prediction.x
+            if known is not None and x.shape[1:] != known.shape[1:]:
+                _refuse_places(x, known)
+        return ask(self.predictor, x)
+
+    def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
+        """The set around a prediction already made: a sweep over levels pays the predictor once."""
+        q = self.threshold(prediction, level, self._checked(prediction, groups))
+        made = self.score.band(prediction, q, float(exact(level)))
+        if self.field_names is not None and isinstance(made, Band):
+            object.__setattr__(made, "names", self.field_names)
+        grid = self.score.grid
+        if grid is not None and tuple(made.mean.shape[1:-1]) == grid.shape:
+            object.__setattr__(made, "grid", grid)
+        return made
+
+    @property
+    def grid(self) -> FieldGrid | None:
+        """The named axes of the fields that were calibrated on, where the score looks at them."""
+        return self.score.grid
+
+    def derived(self, y: Array) -> Array:
+        """What of targets the score is about."""
+        return self.score.derived(y)
+
+    def remarks(
+        self, prediction: Prediction, y: Array, level: Level, groups: np.ndarray | None = None
+    ) -> list[str]:
+        """What score and predictor have to say of these targets."""
+        said = [] if self.predictor is None else self.predictor.remarks(self, prediction, level)
+        return [*self.score.remarks(prediction, y, self.threshold(prediction, level, groups)), *said]
+
+    @cached_property
+    def field_names(self) -> Names | None:  # type: ignore[override]
+        """What axes and outputs are called, where the predictor knows and columns do not say otherwise."""
+        known = None if self.predictor is None or self.columns is not None else self.predictor.field_names
+        x, mean = self.prediction.x, self.prediction.mean
+        if known is None or mean.ndim != 2 or len(known.outputs) != mean.shape[1]:
+            return None
+        return known if x is None or x.shape[1] == len(known.axes) else None
+
+    def contains_at(
+        self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
+    ) -> np.ndarray:
+        """Which targets score at most the threshold, at several levels: scores are computed once."""
+        groups = self._checked(prediction, groups)
+        thresholds = [self.threshold(prediction, at, groups) for at in levels]
+        y = rows(values_on(y, self.grid), "y")
+        scores = to_numpy(self.score(prediction, kind_of(prediction.mean, y)))
+        if all(isinstance(q, float) for q in thresholds):
+            inside = scores <= np.asarray(thresholds, dtype=float).reshape(-1, *[1] * scores.ndim)
+        else:
+            inside = np.stack([scores <= to_numpy(q) for q in thresholds])
+        return np.asarray(inside.all(axis=2)) if self.joint and inside.ndim == 3 else inside
+
+    def _checked(self, prediction: Prediction, groups: Groups) -> np.ndarray | None:
+        if not isinstance(prediction, Prediction):
+            raise TypeError(
+                f"`band` takes a gb.Prediction(x, mean, scale), got {type(prediction).__name__}. "
+                "Call `calibrated(x)` with points, or wrap your arrays in a Prediction."
+            )
+        known = self.prediction
+        if not isinstance(prediction, type(known)):
+            raise TypeError(
+                f"At calibration the prediction was a {type(known).__name__}, now it is a "
+                f"{type(prediction).__name__}. The score must be the same function at both ends."
+            )
+        if prediction.mean.shape[1:] != known.mean.shape[1:] or (prediction.scale is None) != (
+            known.scale is None
+        ):
+            _refuse_outputs(prediction, known)
+        x, places = prediction.x, None if self.columns is not None else known.x
+        if x is not None and places is not None and x.shape[1:] != places.shape[1:]:
+            _refuse_places(x, places)
+        return None if groups is None else labels(groups, len(prediction))
+
+    @property
+    def about(self) -> str:
+        """What the calibrator's promise is about."""
+        return self.learned.about
+
+    @property
+    def joint(self) -> bool:  # type: ignore[override]
+        """Whether all outputs are covered at once; otherwise each by itself."""
+        return self.score.joint
+
+    @property
+    def promise(self) -> str:
+        """What is promised, and under which assumption, in words for a person."""
+        parts = "" if self.joint else " This is promised for each output by itself, not for all at once."
+        parts += f" {self.score.scope}".rstrip()
+        parts += "" if self.predictor is None else f" {self.predictor.scope}".rstrip()
+        if self.confidence is None:
+            return f"{self.learned.promise}{parts}"
+        each = " of each group by itself" if self.threshold.needs_groups else ""
+        sure = self.learned.confident(float(exact(self.confidence)), each)
+        return f"{self.learned.promise}{parts} {sure}"
+
+    def promised(self, level: Level) -> Fraction | None:
+        """The probability that the calibrator promises at a level."""
+        return self.learned.promised(level)
+
+    def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
+        """The exact law of how many of m new points are covered, if points are independent and alike."""
+        return self.threshold.laws(level, m, groups)
+
+    def laws_for(
+        self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
+    ) -> Pieces | None:
+        """The exact law of how many of these new points are covered."""
+        return self.threshold.laws_for(prediction, level, groups)
+
+    def size(self, level: Level) -> Size | None:
+        """How many points stand behind a set at this level, and how many are needed; None if unknown."""
+        return self.threshold.size(level)
+
+    @property
+    def n(self) -> int:
+        """The number of calibration scores."""
+        count = self.threshold.count()
+        return len(self.y) if count is None else count
+
+    @property
+    def name(self) -> str:
+        """The calibrator's name."""
+        return f"{type(self.calibrator).__name__}()"
+
+    @property
+    def needs_groups(self) -> bool:
+        """Whether a query must come with its group."""
+        return self.threshold.needs_groups
+
+    @property
+    def covers_new_groups(self) -> bool:
+        """Whether the promise is about groups not seen before."""
+        return self.threshold.covers_new_groups
+
+    @property
+    def answers_shift(self) -> bool:
+        """Whether queries may come from other places than the calibration points."""
+        return self.threshold.answers_shift
+
+    @property
+    def guarded(self) -> bool | None:
+        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
+        return self.learned.guarded
+
+    @property
+    def used(self) -> Mapping[str, Observations]:
+        """What the predictor was trained on, and what the calibrator has learned from."""
+        known, used = training_data_of(self.predictor), dict(self.learned.used)
+        watched = held_out_of(self.predictor)
+        used |= {} if watched is None else {WATCHED: watched}
+        if known is None:
+            return used
+        other = used.pop("training", known)
+        return {"training": known, **used} | ({} if other is known else {"further training": other})
+
+    def constant_width(self) -> Calibrated | None:
+        """Constant width, calibrated on the same points with the same promise."""
+        return self.around(Prediction(self.prediction.x, self.prediction.mean))
+
+    def around(self, prediction: Prediction) -> Calibrated | None:
+        """The plain score, calibrated on the same targets around other predictions of them."""
+        if len(self.y) == 0:
+            return None
+        return on_scores(
+            None,
+            prediction,
+            self.y,
+            score=self.score.plain.learn(self.used.get("training"), prediction),
+            calibrator=self.learned.plain,
+            groups=self.groups,
+            confidence=self.confidence,
+        )
+
+    def before(self, prediction: Prediction, level: Level) -> Band | None:
+        """The band that the predictor's own scale would promise without calibration; None if it has none."""
+        return self.score.before(prediction, level)
+
+    def misses(self, level: Level) -> np.ndarray | None:
+        """Each calibration score over the threshold at its own place."""
+        if len(self.y) == 0 or not self.joint:
+            return None
+        scores = to_numpy(self.score(self.prediction, self.y)).astype(float)
+        groups = self.groups if self.needs_groups else None
+        q = np.asarray(self.threshold(self.prediction, level, groups), dtype=float)
+        if scores.ndim > 1 or not (q > 0).all() or (scores < 0).any():
+            return None
+        with np.errstate(invalid="ignore"):
+            return scores / q
+
+    def fingerprint(self) -> dict[str, np.ndarray]:
+        """The scores, and what predictor and threshold say at some calibration points."""
+        some = self.prediction.take(slice(PROBES))
+        groups = self.groups[:PROBES] if self.needs_groups and self.groups is not None else None
+        found = {
+            **self._again(some).parts,
+            "thresholds": np.atleast_1d(self.threshold(some, "0.5", groups)) if len(self.y) else None,
+            "scores": self.score(self.prediction, self.y) if len(self.y) else None,
+        }
+        return {name: to_numpy(values) for name, values in found.items() if values is not None}
+
+    def _again(self, some: Prediction) -> Prediction:
+        """What the predictor says where it was asked before."""
+        if self.predictor is None or (some.x is None and self.columns is None):
+            return some
+        if self.columns is None:
+            return self.predictor(some.x)
+        frame = self.columns.first(np.empty((len(some), 0)) if some.x is None else to_numpy(some.x))
+        return some if frame is None else ask(self.predictor, frame)
+
+    def as_module(self, level: Level) -> nn.Module:
+        """Predictor, threshold and score in one, each as its own class says it."""
+        if self.predictor is None:
+            raise TypeError("This was calibrated from arrays and has no network. Use `gb.calibrate`.")
+        if self.prediction.mean.ndim != 2:
+            shape = tuple(self.prediction.mean.shape)
+            raise TypeError(f"A graph gives outputs (n, m), one row per point; this one has fields {shape}.")
+        known = self.predictor.estimator is not None  # its mean comes from elsewhere
+        predictor = nn.Identity() if known else self.predictor.as_module()
+        return BandModule(predictor, self.threshold.as_module(level), self.score.as_module())
+
+    def __repr__(self) -> str:
+        parts = [
+            "arrays" if self.predictor is None else name_of(self.predictor),
+            f"score={self.score!r}",
+            f"calibrator={self.learned!r}",
+            f"n={self.n}",
+        ]
+        if self.confidence is not None:
+            parts.append(f"confidence={float(exact(self.confidence)):g}")
+        return f"Calibrated({', '.join(parts)})"
+
+
+class BandModule(nn.Module):
+    """x -> mean, lower, upper: predictor, threshold and score as one torch module that can be traced."""
+
+    predictor: nn.Module
+    threshold: nn.Module | None
+    score: nn.Module
+    q: float
+
+    def __init__(self, predictor: nn.Module, threshold: nn.Module | float, score: nn.Module) -> None:
+        super().__init__()
+        self.predictor, self.score = predictor, score
+        self.threshold = threshold if isinstance(threshold, nn.Module) else None
+        self.q = 0.0 if isinstance(threshold, nn.Module) else threshold
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The band's mean, lower and upper end at x."""
+        mean, *others = self.predictor(x)
+        return self.around(x, mean, *others)
+
+    def around(self, x: Tensor, mean: Tensor, *others: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+        """The same around what was predicted at x."""
+        q: Tensor | float = self.q
+        if self.threshold is not None:
+            q = self.threshold(x.to(torch.float64)).to(x.dtype)[:, None]
+        return mean, *self.score(mean, *others, q)
+
+
+def _made(parts: dict[str, Any]) -> ScoreCalibrated:
+    """A calibration of its parts; the threshold is made anew of the scores, where their points were kept."""
+    if "threshold" in parts:
+        return ScoreCalibrated(**parts)
+    prediction, score, learned = parts["prediction"], parts["score"], parts["learned"]
+    prediction = type(prediction)(**attributes(prediction))  # validated as on construction
+    scores = to_numpy(score(prediction, parts["y"]))
+    options = {"groups": parts["groups"], "confidence": parts["confidence"]}
+    threshold = score.threshold(learned, scores, prediction, **options)
+    return ScoreCalibrated(**{**parts, "prediction": prediction, "threshold": threshold})
+
+
+kept(
+    name="Calibrated",
+    parts=lambda value: {
+        part: item for part, item in attributes(value).items() if part != "threshold" or not len(value.y)
+    },
+    made=_made,
+)(ScoreCalibrated)
+
+
+def on_scores(
+    predictor: Predictor | None,
+    prediction: Prediction,
+    y: Array,
+    *,
+    score: Score,
+    calibrator: Calibrator,
+    groups: Groups = None,
+    confidence: Level | None = None,
+    columns: Columns | None = None,
+    learned: Learned | None = None,
+    grid: FieldGrid | None = None,
+) -> ScoreCalibrated:
+    """Calibrate on predictions already made: what is learned elsewhere, then scores, then the threshold."""
+    for name, value, kind, example in (
+        ("score", score, Score, "Scaled()"),
+        ("calibrator", calibrator, Calibrator, "Split()"),
+    ):
+        if not isinstance(value, kind):
+            raise TypeError(f"`{name}` should be an object such as {example}, got {value!r}.")
+    if y.shape != prediction.mean.shape:
+        cure = " Fields are (N, *grid, m), outputs last, on both sides." if y.ndim > 2 else ""
+        raise ValueError(
+            "`y_cal` should have the shape of the predictions, "
+            f"got {tuple(y.shape)} beside {tuple(prediction.mean.shape)}.{cure}"
+        )
+    if len(y) == 0:
+        raise ValueError("`y_cal` should hold at least one calibration point, got none.")
+    if groups is not None:
+        groups = labels(groups, len(y))
+    if confidence is not None:
+        confidence = exact(confidence, "confidence")
+    score = score if grid is None else score.on(grid)
+    prediction, y, calibrator = calibrator.prepared(prediction, y)
+    score = score.learn(training_data_of(predictor), prediction)
+    learned = calibrator.learn(predictor, score) if learned is None else learned
+    scores = to_numpy(score(prediction, y))
+    threshold = score.threshold(learned, scores, prediction, groups=groups, confidence=confidence)
+    return ScoreCalibrated(
+        predictor, score, calibrator, learned, threshold, prediction, y, groups, confidence, columns
+    )
+
+
+def _refuse_places(x: Array, known: Array) -> None:
+    raise ValueError(
+        f"`x` should be like the calibration points, (n, {', '.join(map(str, known.shape[1:]))}), "
+        f"got shape {tuple(x.shape)}."
+    )
+
+
+def _refuse_outputs(prediction: Prediction, calibrated_on: Prediction) -> None:
+    if prediction.mean.shape[1:] != calibrated_on.mean.shape[1:]:
+        whole = calibrated_on.mean.ndim > 2
+        what = "fields like those" if whole else "the outputs"
+        why = " A promise is about the nodes and steps that were calibrated, not about others." * whole
+        raise ValueError(
+            f"The prediction should have {what} it was calibrated with, "
+            f"{tuple(calibrated_on.mean.shape[1:])}, got {tuple(prediction.mean.shape[1:])}.{why}"
+        )
+    having = {True: "had no scale", False: "had a scale"}
+    raise ValueError(
+        f"At calibration the prediction {having[calibrated_on.scale is None]}, now it "
+        f"{having[prediction.scale is None]}. The score must be the same function at both ends."
+    )

@@ -1,0 +1,7 @@
+"""Evaluation: what a band did on fresh points, beside its rivals, and whether the law allows it."""
+
+from guardband.evaluation.evaluate import evaluate as evaluate
+from guardband.evaluation.results import Evaluation as Evaluation
+from guardband.evaluation.results import Row as Row
+from guardband.ranges import Range as Range
+from guardband.ranges import Ranges as Ranges

@@ -1,0 +1,170 @@
+"""Contenders: the band, constant width, and the band before calibration, side by side on the same points."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from guardband.arrays import Array, to_numpy
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import Level
+from guardband.evaluation.results import RIVAL, THIS, Row
+from guardband.labels import output_words, printed
+from guardband.metrics.bands import interval_score, mean_over
+from guardband.ranges import Ranges, by_range, nearest
+from guardband.values import Band, NormBand, Prediction
+
+
+@dataclass(frozen=True, eq=False)
+class Contender:
+    """A band to be compared: its set at the level, and who is inside at the level and at all levels."""
+
+    name: str
+    band: Band | NormBand | None
+    inside: np.ndarray
+    curves: np.ndarray
+    output: int | None = None
+    alike: bool = False  # the same as its rival, which is left out then
+    words: tuple[str, ...] = ()  # what outputs are called
+
+    def rows(
+        self, y: Array, regions: Mapping[str, np.ndarray | None], levels: tuple[Level, ...]
+    ) -> Iterable[Row]:
+        """One row for each region; where outputs are covered each by itself, one for each output too."""
+        for part in self._parts():
+            target = y if part.output is None else y[..., [part.output]]
+            for region, chosen in regions.items():
+                yield part._row(target, region, chosen, levels)
+
+    def _parts(self) -> Iterable[Contender]:
+        """Itself; or what it says of each output, where that is promised of each by itself."""
+        if self.inside.ndim == 1:
+            yield self
+            return
+        for j in range(self.inside.shape[1]):
+            name = f"{self.name}, {self.words[j] if self.words else f'y{j}'}"
+            named = replace(self, name=name, inside=self.inside[:, j], curves=self.curves[..., j])
+            if isinstance(self.band, Band) and self.band.mean.shape[1:] == self.inside.shape[1:]:
+                mean, lower, upper = (
+                    part[:, [j]] for part in (self.band.mean, self.band.lower, self.band.upper)
+                )
+                named = replace(named, band=Band(self.band.x, mean, lower, upper, self.band.level), output=j)
+            yield named
+
+    def _row(self, y: Array, region: str, chosen: np.ndarray | None, levels: tuple[Level, ...]) -> Row:
+        some = slice(None) if chosen is None else chosen
+        inside, curves = self.inside[some], self.curves[:, some]
+        wide = np.full((1, 1), math.nan) if self.band is None else to_numpy(self.band.width)[some]
+        each = wide.reshape(-1, wide.shape[-1])
+        return Row(
+            name=self.name,
+            region=region,
+            points=len(inside),
+            coverage=mean_over(self.inside, chosen),
+            sharpness=float(wide.mean()) if wide.size else math.nan,
+            interval_score=interval_score(self.band, y, region=chosen)
+            if isinstance(self.band, Band) and self.band.boxed
+            else math.nan,
+            widths=tuple(each.mean(axis=0).tolist()) if each.size else (math.nan,) * each.shape[1],
+            coverages=tuple(curves.mean(axis=1).tolist()) if len(inside) else (math.nan,) * len(levels),
+            levels=levels,
+        )
+
+
+def contenders_of(
+    calibrated: Calibrated,
+    prediction: Prediction,
+    y: Array,
+    level: Level,
+    levels: tuple[Level, ...],
+    groups: np.ndarray | None,
+) -> Iterable[Contender]:
+    """The bands to be compared; constant width only where it is another one."""
+    asked = (level, *levels)
+    inside = calibrated.contains_at(prediction, y, asked, groups=groups)
+    mine = shown(calibrated, prediction, level, groups)
+    rival = calibrated.constant_width()
+    bare = Prediction(prediction.x, prediction.mean)
+    flat = None if rival is None else shown(rival, bare, level, groups)
+    alike = mine is not None and type(mine) is type(flat) and _alike(mine, flat)
+    name = f"{THIS}, a ball by its diameter" if isinstance(mine, NormBand) else THIS
+    words = output_words(calibrated.field_names)
+    yield Contender(name, mine, inside[0], inside[1:], alike=alike, words=words)
+    if rival is not None and not alike:
+        inside = rival.contains_at(bare, y, asked, groups=groups)
+        yield Contender(RIVAL, flat, inside[0], inside[1:], words=words)
+    before = [band for at in asked if isinstance(band := calibrated.before(prediction, at), Band)]
+    if len(before) == len(asked):
+        lower, upper = (np.stack([to_numpy(end) for end in ends]) for ends in _ends(before))
+        inside = np.reshape((lower <= to_numpy(y)) & (to_numpy(y) <= upper), (len(asked), len(y), -1))
+        raw = np.asarray(inside.all(axis=2)) if calibrated.joint else inside
+        yield Contender("before calibration", before[0], raw[0], raw[1:], words=words)
+
+
+def by_range_of(calibrated: Calibrated, prediction: Prediction, mine: Contender) -> Ranges:
+    """Coverage by ranges of what is known of a point before y is."""
+    inside = mine.inside if mine.inside.ndim == 1 else np.asarray(mine.inside.all(axis=1))
+    features, at = dict[str, np.ndarray](), None
+    if prediction.x is not None and prediction.x.ndim == 2 and prediction.x.shape[1] > 0:
+        at = to_numpy(prediction.x).astype(float)
+        names, columns = calibrated.field_names, calibrated.columns
+        known = columns.numeric if columns is not None else () if names is None else names.axes
+        words = known if len(known) == at.shape[1] else [f"x{j}" for j in range(at.shape[1])]
+        features = {printed(str(word)): values for word, values in zip(words, at.T, strict=True)}
+        training = calibrated.used.get("training")
+        if training is not None and training.x.shape[1:] == at.shape[1:]:
+            features["distance to training data"] = nearest(to_numpy(training.x).astype(float), at)
+    if isinstance(mine.band, Band):
+        width = to_numpy(mine.band.width).astype(float).reshape(len(inside), -1).mean(axis=1)
+        if not constant(mine.band):
+            features["width"] = width
+    return by_range(inside, features, at)
+
+
+def sizes_of(prediction: Prediction) -> np.ndarray | None:
+    """How large the input of each whole field is; None for points."""
+    if prediction.mean.ndim < 3 or prediction.x is None:
+        return None
+    return np.sqrt(np.mean(to_numpy(prediction.x).astype(float).reshape(len(prediction), -1) ** 2, axis=1))
+
+
+def by_size(size: np.ndarray | None, inside: np.ndarray) -> Iterable[str]:
+    """Coverage of whole fields by quarters of the size of their inputs: adaptive is not conditional."""
+    if size is None or len(size) < 8 or inside.ndim > 1:
+        return
+    quarters = np.array_split(np.argsort(size, kind="stable"), 4)
+    if np.ptp(size) > 0:
+        each = ", ".join(f"{inside[rows].mean():.3f}" for rows in quarters)
+        yield f"Coverage by quarters of the size of the input, smallest first: {each}"
+
+
+def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:
+    return [band.lower for band in bands], [band.upper for band in bands]
+
+
+def shown(
+    calibrated: Calibrated, prediction: Prediction, level: Level, groups: np.ndarray | None
+) -> Band | NormBand | None:
+    """The set at a level, None where it cannot be shown."""
+    try:
+        return calibrated.band(prediction, level, groups=groups)
+    except TypeError:
+        return None
+
+
+def constant(band: Band | NormBand | None) -> bool:
+    """Whether a band is equally wide everywhere, but for rounding."""
+    assert band is not None
+    width, mean = (to_numpy(part).astype(float) for part in (band.width, band.mean))
+    slack = 1e-6 * width[:1] + 32 * np.finfo(to_numpy(band.mean).dtype).eps * abs(mean).max()
+    with np.errstate(invalid="ignore"):
+        return bool(((width == width[:1]) | (abs(width - width[:1]) <= slack)).all())
+
+
+def _alike(a: Band | NormBand, b: Any) -> bool:
+    ends = ("lower", "upper") if isinstance(a, Band) else ("radius",)
+    return all(np.array_equal(to_numpy(getattr(a, end)), to_numpy(getattr(b, end))) for end in ends)

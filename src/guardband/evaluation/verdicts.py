@@ -1,0 +1,166 @@
+"""Verdicts: whether so many covered points are what the guarantee allows, by the exact law, in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from guardband.conformal import Calibrated
+from guardband.conformal.base import Pieces
+from guardband.conformal.laws import CoverageLaw, central_range, tails, total_counts
+from guardband.conformal.rank import Level, exact
+from guardband.evaluation.results import MASS, Row
+from guardband.values import Prediction
+
+
+def about_truth(calibrated: Calibrated, level: Level, row: Row, target: str) -> tuple[bool | None, str]:
+    """Whether a band for the truth covers it; about measurements it says nothing."""
+    from scipy.stats import binom
+
+    m, covered, promised = row.points, round(row.coverage * row.points), calibrated.promised(level)
+    if target != "truth" or promised is None:
+        return None, (
+            f"{covered} of {m} measurements covered. This band is about the noise-free truth and promises "
+            "nothing about measurements: evaluate it with target='truth' and noise-free y."
+        )
+    seen = f"{covered} of {m} noise-free values covered, at least {float(promised):.4g} are promised"
+    if calibrated.confidence is None:
+        return None, f"{seen} on average; one test set has no exact law to be held against."
+    rest = float(1 - exact(calibrated.confidence))
+    chance = float(binom.cdf(covered, m, float(promised)))
+    seen += f" with confidence {1 - rest:g}"
+    if chance > 1 - MASS:
+        return True, f"Consistent with the guarantee: {seen}."
+    return False, (
+        f"NOT consistent with the guarantee: {seen}, and so few are seen in at most "
+        f"{100 * min(1.0, rest + chance):.2g} % of cases. Is the noise as it was declared, and were both "
+        "drawn alike?"
+    )
+
+
+def beside_truth(calibrated: Calibrated, level: Level, row: Row, median_zero: bool) -> str:
+    """What can be said of the noise-free truth: nothing without an assumption on the noise."""
+    seen = f"{round(row.coverage * row.points)} of {row.points} noise-free values covered. "
+    if not median_zero:
+        return (
+            seen + "The guarantee is about new measurements; about the truth it says nothing unless the "
+            "noise is known to have median zero (biased sensors would mislead model and band alike)."
+        )
+    promised = calibrated.promised(level)
+    if promised is None:
+        return seen + "No probability is promised for measurements, so none follows for the truth."
+    promise = max(Fraction(0), 2 * promised - 1)
+    what = "level" if promised == exact(level) else f"{float(promised):.4g}"
+    return (
+        seen
+        + f"With independent noise of median zero, as declared, the truth is covered with probability at "
+        f"least {float(promise):g} = 1 - 2 (1 - {what}), and usually far more."
+    )
+
+
+def held_against_law(
+    calibrated: Calibrated,
+    prediction: Prediction,
+    level: Level,
+    mine: Sequence[Row],
+    groups: np.ndarray | None,
+) -> tuple[bool | None, str]:
+    """Whether so many covered points are what the guarantee allows, None if it cannot be told; in words."""
+    mass = 1 - (1 - MASS) / len(mine)
+    found = [_judged(calibrated, prediction, level, row, groups, mass) for row in mine]
+    if len(found) == 1:
+        return found[0]
+    known = [consistent for consistent, _ in found]
+    consistent = None if None in known else all(known)
+    return consistent, "\n".join(f"y{j}: {text}" for j, (_, text) in enumerate(found))
+
+
+def _judged(
+    calibrated: Calibrated,
+    prediction: Prediction,
+    level: Level,
+    row: Row,
+    groups: np.ndarray | None,
+    mass: float,
+) -> tuple[bool | None, str]:
+    m, covered = row.points, round(row.coverage * row.points)
+    pieces = calibrated.laws_for(prediction, level, groups)
+    if pieces is None:
+        promised = calibrated.promised(level)
+        what = "no probability" if promised is None else f"{float(promised):.4g} on average"
+        return None, (
+            f"{covered} of {m} covered. {calibrated.name} promises {what}; one test set has no exact law to "
+            "be held against."
+        )
+    if math.isinf(row.sharpness) and covered == m:
+        return (
+            None,
+            "The band is infinite, somewhere or everywhere, and covers everything: it proves nothing.",
+        )
+    probabilities = total_counts(pieces)
+    low, high = central_range(probabilities, mass)
+    at_most, at_least = tails(probabilities, covered)
+    seen = f"{covered} of {m} covered, a valid band covers {low} to {high} in {100 * mass:.4g} % of cases"
+    if covered < low:
+        return False, (
+            f"NOT consistent with the guarantee: {seen} (p = {at_most:.2g}). The test points are "
+            "harder than the calibration points; were both drawn alike?"
+        )
+    if covered <= high:
+        return True, f"Consistent with the guarantee: {seen}."
+    tied = _with_ties(calibrated, prediction, level, groups)
+    if covered <= central_range(total_counts(tied), mass)[1]:
+        return True, (
+            f"Consistent with the guarantee: {covered} of {m} covered, a valid band covers at least "
+            f"{low} in {100 * mass:.4g} % of cases; scores tie, so it may cover more."
+        )
+    return True, (
+        f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The band is safe but "
+        "wider than needed, and the test points are easier than the calibration points."
+    )
+
+
+def _with_ties(
+    calibrated: Calibrated, prediction: Prediction, level: Level, groups: np.ndarray | None
+) -> Pieces:
+    """The law at best: where scores tie at the threshold, more calibration points than k lie in the band.
+
+    If k' of n do, a new point is covered at most as often as by the (k'+1)-th score of n that do not tie.
+    """
+    found: list[tuple[CoverageLaw, int]] = []
+    groups = groups if calibrated.needs_groups else None
+    for mine, (more,) in zip(_parts(groups, groups), excess(calibrated, (level,), groups).T, strict=True):
+        pieces = calibrated.laws_for(prediction.take(mine), level, None if groups is None else groups[mine])
+        for law, m in pieces or ():
+            k = min(law.k + int(more) + 1, law.n + 1)
+            found.append((CoverageLaw(k, law.n) if more > 0 else law, m))
+    return found
+
+
+def excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray | None) -> np.ndarray:
+    """By how many calibration points more than the ranks say lie in their own sets: (levels, groups)."""
+    prediction, y = calibrated.prediction, calibrated.y
+    known = calibrated.groups if calibrated.needs_groups else None
+    parts = _parts(groups, known)
+    if prediction is None or y is None:
+        return np.zeros((len(levels), len(parts)), dtype=int)
+    inside = calibrated.contains_at(prediction, y, levels, groups=known)
+    inside = inside if inside.ndim == 2 else np.asarray(inside.all(axis=2))
+    found = np.zeros((len(levels), len(parts)), dtype=int)
+    for j, rows_of in enumerate(parts):
+        some, labeled = prediction.take(rows_of), None if known is None else known[rows_of]
+        for i, level in enumerate(levels):
+            pieces = calibrated.laws_for(some, level, labeled) or ()
+            found[i, j] = inside[i, rows_of].sum() - sum(min(law.k, m) for law, m in pieces)
+    return found
+
+
+def _parts(groups: np.ndarray | None, labeled: np.ndarray | None) -> list[Any]:
+    """The rows of each group that occurs, among labeled ones; all rows where there are no groups."""
+    if groups is None or labeled is None:
+        return [slice(None)]
+    return [np.flatnonzero(labeled == name) for name in np.unique(groups)]
