@@ -146,7 +146,11 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
             time.sleep(0.05)
             finished = len(list(store.notes_of(path).glob("[0-9]*.json")))
             if killed < times and finished > before:
-                alive = [nanny.pid for nanny in client.cluster.workers.values() if nanny.pid is not None]
+                known = client.scheduler_info(n_workers=-1)["workers"]
+                nannies = client.cluster.workers.values()
+                alive = [
+                    nanny.pid for nanny in nannies if nanny.worker_address in known
+                ]  # not one that starts
                 if alive:
                     os.kill(int(draw.choice(alive)), signal.SIGKILL)
                     killed, before = killed + 1, finished
