@@ -125,7 +125,7 @@ def workers(folder: Path, n: int, quick: bool) -> Found:
 
 def kills(folder: Path, n: int, quick: bool) -> Found:
     """Two workers of which one is killed again and again, each time after something was finished."""
-    n, side, times = (8 * CHUNK, 32, 2) if quick else (min(n, 64 * CHUNK), SIDE, KILLS)
+    n, side, times = (8 * CHUNK, 32, 2) if quick else (min(n, 112 * CHUNK), SIDE, KILLS)
     fields, net = made(folder / "killed.zarr", n, side), operator()
     path, draw, killed, failed = folder / "kills.zarr", np.random.default_rng(0), 0, []
     with engine.connect(2) as client:
@@ -145,11 +145,13 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
         while running.is_alive():
             time.sleep(0.05)
             finished = len(list(store.notes_of(path).glob("[0-9]*.json")))
-            if killed < times and finished > before:
-                alive = [nanny.pid for nanny in client.cluster.workers.values() if nanny.pid is not None]
-                if alive:
-                    os.kill(int(draw.choice(alive)), signal.SIGKILL)
-                    killed, before = killed + 1, finished
+            known = client.scheduler_info(n_workers=-1)["workers"]
+            alive = [one.pid for one in client.cluster.workers.values() if one.worker_address in known]
+            if killed < times and finished > before and len(alive) == 2:  # none that is just starting
+                os.kill(int(draw.choice(alive)), signal.SIGKILL)
+                killed, before = killed + 1, finished
+                print(f"{killed} killed, {finished} chunks are there", flush=True)
+                time.sleep(1)
         running.join()
     whole = gb.calibrate_stored(
         predictor(net), fields, folder / "whole.zarr", chunk=16, batch=BATCH, progress=False
