@@ -324,12 +324,10 @@ class BandModule(nn.Module):
 
 
 def _made(parts: dict[str, Any]) -> ScoreCalibrated:
-    """A calibration of its parts; the threshold is made anew of the scores, where their points were kept."""
-    if "threshold" in parts:
-        return ScoreCalibrated(**parts)
+    """A calibration of its parts; the threshold is made anew of the scores, of points or as kept."""
     prediction, score, learned = parts["prediction"], parts["score"], parts["learned"]
     prediction = type(prediction)(**attributes(prediction))  # validated as on construction
-    scores = to_numpy(score(prediction, parts["y"]))
+    scores = to_numpy(score(prediction, parts["y"])) if len(parts["y"]) else parts["threshold"].scores
     options = {"groups": parts["groups"], "confidence": parts["confidence"]}
     threshold = score.threshold(learned, scores, prediction, **options)
     return ScoreCalibrated(**{**parts, "prediction": prediction, "threshold": threshold})

@@ -1,0 +1,46 @@
+"""Traces: nothing global changes while something runs."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+
+@contextmanager
+def untouched(*owners: object) -> Iterator[None]:
+    """Global random state, default dtype and the mode of networks are afterwards what they were.
+
+    Networks are looked for among the attributes of the owners.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> with gb.testing.untouched():
+    ...     _ = np.random.default_rng(0).normal()
+    """
+    networks = [
+        value
+        for owner in owners
+        for value in (owner, *getattr(owner, "__dict__", {}).values())
+        if isinstance(value, torch.nn.Module)
+    ]
+    before = _global_state(networks)
+    yield
+    after = _global_state(networks)
+    for name in before:
+        assert before[name] == after[name], f"{name} was changed by the call"
+
+
+def _global_state(networks: Sequence[torch.nn.Module]) -> dict[str, object]:
+    legacy = np.random.get_state(legacy=False)
+    return {
+        "Python's global random state": random.getstate(),
+        "numpy's global random state": repr(legacy) + str(legacy["state"]["key"].tobytes()),  # type: ignore[index]
+        "torch's global random state": torch.get_rng_state().numpy().tobytes(),
+        "torch's default dtype": torch.get_default_dtype(),
+        "torch's gradient mode": torch.is_grad_enabled(),
+        "the mode of a network": [m.training for net in networks for m in net.modules()],
+    }

@@ -1,0 +1,247 @@
+"""Bands: sets around a prediction, a box or a ball at each point."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from guardband import cf
+from guardband.arrays import Array, flat, kind_of, rows, to_numpy
+from guardband.grids import FieldGrid
+from guardband.values.names import Names, output_names
+from guardband.values.parts import same_length, same_shape, set_parts
+from guardband.values.prediction import Prediction
+
+if TYPE_CHECKING:
+    import pandas
+    import xarray
+
+
+@dataclass(frozen=True, eq=False)
+class Band:
+    """The answer: at each x (n, d) the interval [lower, upper] (n, m) around the mean, at a level.
+
+    Both ends belong to the band. With several outputs the band is joint: a row counts as covered
+    when all its outputs lie inside. Around whole fields on a `grid` the ends are (N, *grid, m).
+
+    >>> import guardband as gb
+    >>> band = gb.Band(None, [0.0, 1.0], [-1.0, 0.5], [1.0, 1.5], level=0.9)
+    >>> band.contains([0.3, 2.0])
+    array([ True, False])
+    """
+
+    x: Array | None
+    mean: Array
+    lower: Array
+    upper: Array
+    level: float
+    names: Names | None = None
+    grid: FieldGrid | None = None
+    boxed: ClassVar[bool] = True
+    """Whether what lies in the band lies between its ends everywhere."""
+
+    def __post_init__(self) -> None:
+        mean = rows(self.mean, "mean")
+        lower, upper = (kind_of(mean, rows(getattr(self, n), n)) for n in ("lower", "upper"))
+        set_parts(self, mean=mean, lower=lower, upper=upper)
+        same_shape("lower", lower, "mean", mean)
+        same_shape("upper", upper, "mean", mean)
+        if self.x is not None:
+            set_parts(self, x=kind_of(mean, rows(self.x, "x")))
+            same_length("x", self.x, "mean", mean)
+
+    @classmethod
+    def around(cls, prediction: Prediction, lower: Array, upper: Array, level: float) -> Band:
+        """The band around a prediction, whose arrays are known to fit: nothing is checked again."""
+        band = object.__new__(cls)
+        band.__dict__.update(x=prediction.x, mean=prediction.mean, lower=lower, upper=upper, level=level)
+        return band
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        infinite = int((flat(to_numpy(self.width)) == np.inf).any(axis=-1).sum())
+        note = f", {infinite} of them infinite" if infinite else ""
+        empty = int(self.empty.sum())
+        note += f", {empty} of them empty" if empty else ""
+        return f"Band(level={self.level:g}, {len(self)} points{note})"
+
+    @property
+    def width(self) -> Array:
+        """Upper minus lower, (n, m); 0 where the interval is empty."""
+        return (self.upper - self.lower).clip(min=0)
+
+    @property
+    def empty(self) -> np.ndarray:
+        """Where nothing lies in the band, since an upper end lies below its lower one: (n,) booleans."""
+        return flat(to_numpy(self.upper < self.lower)).any(axis=-1)
+
+    def contains(self, y: Array) -> Array:
+        """Which rows of y (n, m) lie inside, all outputs at once: (n,) booleans.
+
+        NaN is in no band.
+        """
+        y = kind_of(self.mean, rows(y, "y"))
+        same_shape("y", y, "band", self.mean)
+        inside = (self.lower <= y) & (y <= self.upper)
+        return flat(inside).all(-1)
+
+    def numpy(self) -> Band:
+        """The same band in numpy arrays."""
+        x = None if self.x is None else to_numpy(self.x)
+        ends = (to_numpy(self.mean), to_numpy(self.lower), to_numpy(self.upper))
+        return replace(self, x=x, **dict(zip(("mean", "lower", "upper"), ends, strict=True)))
+
+    def one(self, row: int) -> Band:
+        """One of several whole fields, as a band over its nodes (points, d), to be drawn or tabulated.
+
+        >>> import numpy as np
+        >>> import guardband as gb
+        >>> u = gb.Fields(np.ones((9, 5)), dims="x", coordinates={"x": np.linspace(0, 1, 5)})
+        >>> band = gb.calibrate_arrays(0 * u.values, u, score=gb.Simultaneous())
+        >>> band.band(gb.Prediction(None, np.zeros((2, 5, 1))), level=0.9).one(0).x.ravel()
+        array([0.  , 0.25, 0.5 , 0.75, 1.  ])
+        """
+        if self.mean.ndim < 3:
+            raise ValueError("This band has a row per point, so it can be drawn as it is.")
+        m = self.mean.shape[-1]
+        mean, low, high = (to_numpy(part)[row].reshape(-1, m) for part in (self.mean, self.lower, self.upper))
+        grid = self.grid or FieldGrid(("node",), (len(mean),))
+        return Band(grid.nodes, mean, low, high, self.level, Names(grid.dims, output_names(m), grid.space))
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row per point: columns x0, x1, ..., mean, lower, upper (mean0, ... if there are several).
+
+        Where axes and outputs have names, they go by these: x, y, mean_u, mean_p, ...
+        """
+        import pandas
+
+        return pandas.DataFrame({name: column for name, column in self._columns()})
+
+    def to_xarray(self, units: Mapping[str, str] | None = None) -> xarray.Dataset:
+        """A dataset over `point` (and `output`), with the coordinates of x and the level.
+
+        `units` are those of axes and outputs by name. Attributes follow the CF conventions, and `offsets`,
+        the ends minus the mean, their draft on uncertainty, which the dataset names.
+
+        >>> import guardband as gb
+        >>> data = gb.Band([0.5], [1.0], [0.0], [3.0], level=0.9).to_xarray({"x0": "m", "u": "K"})
+        >>> data["upper"].attrs["units"], data["x0"].attrs["units"], data["offsets"].values.tolist()
+        ('K', 'm', [[[-1.0, 2.0]]])
+        """
+        import xarray
+
+        band, units = self.numpy(), units or {}
+        dims, places = _axes_of(band.mean, self.grid)
+        m = band.mean.shape[-1]
+        outputs = output_names(m) if self.names is None else self.names.outputs
+        strange = {*units} - {*outputs, *places, *(name for name, _ in band._coordinates())}
+        if strange:
+            raise ValueError(
+                f"`units` should name axes and outputs, there is no {', '.join(sorted(strange))}."
+            )
+        known = [units.get(output, "") for output in outputs]
+        same = {"units": known[0]} if len({*known}) == 1 and known[0] else {}
+        parts = {part: getattr(band, part) for part in ("mean", *cf.ENDS)}
+        coords: dict[str, Any] = {name: ("point", values) for name, values in band._coordinates()} | {
+            name: (name, values) for name, values in places.items()
+        }
+        for name, (dim, values) in coords.items():
+            coords[name] = (dim, values, {"units": units[name]} if name in units else {})
+        if m > 1 and (self.names is not None or any(known)):
+            coords["output"] = list(outputs)
+        if m > 1 and any(known):
+            coords["output_units"] = ("output", known)
+        made = cf.variables(dims, parts, self.level, about=same)
+        return cf.described(xarray.Dataset(made, coords=coords, attrs=cf.about(level=self.level)))
+
+    def _coordinates(self) -> Iterator[tuple[str, np.ndarray]]:
+        if self.x is not None and self.x.ndim == 2:
+            x = to_numpy(self.x)
+            words = [f"x{j}" for j in range(x.shape[1])] if self.names is None else self.names.axes
+            yield from ((word, x[:, j]) for j, word in enumerate(words))
+
+    def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
+        if self.mean.ndim != 2:
+            raise ValueError("A table has one row per point; whole fields fit `to_xarray()`.")
+        yield from self._coordinates()
+        for name in ("mean", "lower", "upper"):
+            values = to_numpy(getattr(self, name))
+            for j in range(values.shape[1]):
+                of = str(j) if self.names is None else f"_{self.names.outputs[j]}"
+                yield (name if values.shape[1] == 1 else f"{name}{of}"), values[:, j]
+
+
+@dataclass(frozen=True, eq=False)
+class NormBand:
+    """The answer where it is no box: all fields whose distance to the mean, in a norm, is at most a radius.
+
+    `norm` takes differences (n, ...) to their norms (n,). A ball in a norm has no ends at a point: a field
+    inside may leave any band there, so ask `contains`.
+
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> def largest(difference):
+    ...     return abs(difference).max(axis=(1, 2))
+    >>> ball = gb.NormBand(None, np.zeros((1, 5, 1)), np.array([2.0]), largest, level=0.9)
+    >>> ball.contains(np.full((1, 5, 1), 1.5))
+    array([ True])
+    """
+
+    x: Array | None
+    mean: Array
+    radius: Array
+    norm: Callable[[Array], Array]
+    level: float
+    grid: FieldGrid | None = None
+
+    def __post_init__(self) -> None:
+        mean = rows(self.mean, "mean")
+        radius = np.broadcast_to(np.asarray(to_numpy(self.radius), dtype=float), (len(mean),))
+        set_parts(self, mean=mean, radius=radius)
+        if self.x is not None:
+            set_parts(self, x=kind_of(mean, rows(self.x, "x")))
+            same_length("x", self.x, "mean", mean)
+
+    def __len__(self) -> int:
+        return len(self.mean)
+
+    def __repr__(self) -> str:
+        infinite = int(np.isinf(self.radius).sum())
+        note = f", {infinite} of them infinite" if infinite else ""
+        return f"NormBand(level={self.level:g}, {len(self)} fields{note})"
+
+    @property
+    def width(self) -> Array:
+        """The diameter in the norm, (n, 1)."""
+        return 2 * self.radius[:, None]
+
+    def contains(self, y: Array) -> Array:
+        """Which rows of y lie within the radius: (n,) booleans. NaN is in no ball."""
+        y = kind_of(self.mean, rows(y, "y"))
+        same_shape("y", y, "band", self.mean)
+        return to_numpy(self.norm(y - self.mean)) <= self.radius
+
+    def to_xarray(self) -> xarray.Dataset:
+        """A dataset over `point` with the mean and the radius, and the level."""
+        import xarray
+
+        dims, places = _axes_of(self.mean, self.grid)
+        parts = {"mean": (dims, to_numpy(self.mean)), "radius": ((dims[0],), self.radius)}
+        return xarray.Dataset(parts, coords=places, attrs={"level": self.level})
+
+
+def _axes_of(mean: Array, grid: FieldGrid | None) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
+    """What the axes of a mean are called in a dataset, and the places of nodes that are known."""
+    if grid is not None:
+        return ("point", *grid.dims, "output"), grid.coordinates
+    if mean.ndim > 3:
+        raise ValueError(
+            f"The axes of fields {tuple(mean.shape)} have no names. Calibrate on fields that have them: "
+            'gb.Fields(values, dims=("x", "y")).'
+        )
+    return ("point", "node", "output")[:: 1 if mean.ndim == 3 else 2], {}
