@@ -339,7 +339,7 @@ def test_32_what_a_predictor_may_have_is_declared() -> None:
     assert Zero().training_data is None and not Zero.takes_frames
     assert Zero().at_training(np.zeros((3, 1))).mean.shape == (3, 1)
     only_asked = [path.name for path, text in SOURCES.items() if "return self(x_train)" in text]
-    assert only_asked == ["values.py"]
+    assert only_asked == ["prediction.py"]
 
 
 USED = re.compile(

@@ -40,8 +40,9 @@ def license_of(package: metadata.Distribution) -> str:
     classes = [
         line.split("::")[-1].strip() for line in about.get_all("Classifier") or [] if "License ::" in line
     ]
-    lines = (about["License"] or "").strip().splitlines() or [""]
-    return about["License-Expression"] or ", ".join(classes) or lines[0] or "not said"
+    words, expression = ((about.get_all(key) or [""])[0] for key in ("License", "License-Expression"))
+    lines = words.strip().splitlines() or [""]
+    return expression or ", ".join(classes) or lines[0] or "not said"
 
 
 def main() -> int:
