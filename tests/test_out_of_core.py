@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -256,3 +257,29 @@ def test_errors_teach(store: Path, tmp_path: Path) -> None:
         gb.evaluate_stored("band", fields(store), tmp_path / "t")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="one score each and one threshold"):
         gb.calibrate_stored(wave, fields(store), tmp_path / "j", score=gb.Scaled(joint=False), progress=False)
+
+
+def test_scores_of_data_that_have_changed_are_not_taken(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    a, dims = rng.normal(size=(60, 8, 8)), ("field", "x", "y")
+    u = np.sin(a) + 0.1 * rng.normal(size=a.shape)
+    before = xarray.Dataset({"a": (dims, a), "u": (dims, u)})
+    changed = before.assign(u=(dims, np.where(np.arange(60)[:, None, None] < 30, u, 3 * u)))
+    calibrate = partial(gb.calibrate_stored, lambda a: np.sin(a)[..., None], scores=tmp_path / "s.zarr")
+    calibrate(gb.StoredFields(before, x="a", y="u"), progress=False)
+    with pytest.raises(ValueError, match="holds another field"):
+        calibrate(gb.StoredFields(changed, x="a", y="u"), progress=False)
+
+
+def test_fields_that_were_calibrated_on_prove_nothing(tmp_path: Path) -> None:
+    rng = np.random.default_rng(3)
+    a, dims = rng.normal(size=(120, 8, 8)), ("field", "x", "y")
+    u = np.sin(a) + 0.1 * rng.normal(size=a.shape)
+    fields = gb.StoredFields(xarray.Dataset({"a": (dims, a), "u": (dims, u)}), x="a", y="u")
+    model = lambda a: np.sin(a)[..., None]  # noqa: E731
+    made = gb.calibrate_stored(model, fields[:60], tmp_path / "cal.zarr", progress=False)
+    with pytest.warns(UserWarning, match="40 of 60 test fields"):
+        found = gb.evaluate_stored(made, fields[20:80], tmp_path / "some.zarr", progress=False)
+    assert found.consistent is None and "prove nothing" in found.verdict
+    fresh = gb.evaluate_stored(made, fields[60:], tmp_path / "fresh.zarr", progress=False)
+    assert fresh.consistent

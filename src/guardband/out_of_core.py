@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -41,6 +42,9 @@ from guardband.fields.stored import (
 from guardband.fields.writing import to_store
 from guardband.values import Prediction
 
+REUSED = 0.1
+"""If more test fields than this have scores that calibration fields have, they are called the same fields."""
+
 FIRST = 16
 """How many fields, if they are small, the model is tried on before all others are read."""
 
@@ -63,7 +67,8 @@ def calibrate_stored(
     The result is what `gb.calibrate(model, x, y, score=score)` is for the same fields, by default with
     `gb.Simultaneous()`: all levels, exact ranks. It keeps scores and no field, so `gb.check` cannot compare
     places. The score of each field is written to a Zarr store at the path `scores`; a run that was killed
-    goes on there when called again, and another model or other fields are refused.
+    goes on there when called again. Scores of another model are refused, and those of other fields by a look
+    at sixteen of them: give data that have changed a path of their own.
 
     `chunk` is how many fields are read together and `batch` how many the model is asked at once; both are
     kept, so that results do not depend on who computed them. `workers` are processes here, `scheduler` the
@@ -115,7 +120,8 @@ def evaluate_stored(
 
     Coverage is that of `gb.evaluate` on the same fields, and so are the mean width and the relative error; it
     has no rivals and no interval score. The path `scores` is where the numbers of each field are kept; the
-    other arguments are those of `gb.calibrate_stored`.
+    other arguments are those of `gb.calibrate_stored`. Fields that were calibrated on are noticed where they
+    are more than a tenth, by their scores.
 
     >>> import tempfile
     >>> import numpy as np
@@ -163,6 +169,10 @@ def evaluate_stored(
         )
         fresh = Prediction(None, np.zeros((n, 1)))  # the law asks how many there are, and no more
         consistent, verdict = held_against_law(calibrated, fresh, level, [row], None)
+        if doubt := _reused(calibrated, found[SCORE]):
+            warnings.warn(doubt, stacklevel=2)
+            verdict = doubt if consistent else f"{verdict} {doubt}"
+            consistent = None if consistent else consistent
         laws = [calibrated.laws(one, n) for one in levels]
     return Evaluation(
         level=float(exact(level)),
@@ -174,6 +184,18 @@ def evaluate_stored(
         rows=(row,),
         laws=tuple(law for law in laws if law is not None) if None not in laws else None,
         remarks=tuple(by_size(np.sqrt(found[INPUT]), inside[0])),
+    )
+
+
+def _reused(calibrated: ScoreCalibrated, scores: np.ndarray) -> str:
+    """A sentence if test fields were calibrated on: their scores are the same to the last digit."""
+    known = getattr(calibrated.threshold, "scores", np.empty(0))
+    same, repeated = np.isin(scores, known), len(known) - len(np.unique(known))
+    if same.mean() <= REUSED or repeated > REUSED / 2 * len(known):
+        return ""
+    return (
+        f"{same.sum()} of {len(scores)} test fields have the score of a calibration field to the last digit: "
+        "they were calibrated on, and prove nothing. Test on others."
     )
 
 

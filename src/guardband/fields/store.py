@@ -144,12 +144,13 @@ def _check(band: Chunked, group: Any, folder: Path, probes: Mapping[str, list[st
 
 
 def _identity(band: Chunked) -> str:
-    """What must be the same for two runs to belong together: points, chunks, and what was calibrated on."""
+    """What two runs that belong together share: points, chunks, calibration, and what is read."""
     digest = hashlib.sha256(repr((band.shape, band.chunks, band.dtype.str)).encode())
     for name, values in band.axes.items():
         digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
     if band.calibrated.y is not None:
         digest.update(np.ascontiguousarray(to_numpy(band.calibrated.y)).tobytes())
+    digest.update(band.data.encode())
     return digest.hexdigest()[:32]
 
 

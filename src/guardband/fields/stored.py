@@ -17,7 +17,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from guardband import extras
-from guardband.arrays import finite, flat, floats, kind_of, to_numpy
+from guardband.arrays import fingerprint, finite, flat, floats, kind_of, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import infinite_unsaid
 from guardband.fields.base import Block, Chunked, predicted
@@ -28,6 +28,9 @@ from guardband.values import Band, Prediction
 
 NODES_PER_CHUNK, NODES_AT_ONCE = 2**20, 2**17
 """How many nodes a chunk and a micro-batch hold, unless one field has more."""
+
+LOOKED_AT = 16
+"""By so many fields it is seen that results belong to others."""
 
 SCORE, WIDTH, ERROR, SIZE, INPUT = "score", "width", "error", "size", "input"
 """What is kept of a field: score, mean width of its band, and mean squares of error, target and input."""
@@ -151,6 +154,16 @@ class Stored(Chunked):
 
     fields: StoredFields = field(kw_only=True)
     unit: ClassVar[str] = "field"
+
+    @cached_property
+    def data(self) -> str:
+        """The fingerprint of a few fields, from the first to the last."""
+        rows = np.unique(np.linspace(0, len(self.fields) - 1, LOOKED_AT).astype(int))
+        some = [slice(i, i + 1) for i in rows]
+        parts = [self.fields.inputs(one) for one in some]
+        if self.fields.y is not None:
+            parts += [self.fields.targets(one).values for one in some]
+        return fingerprint(parts)
 
     def tuned_batch(self) -> int:
         """So many fields as are some thousand nodes together."""
