@@ -368,6 +368,18 @@ def test_workers_do_not_have_the_slow_allocator_setting() -> None:
     assert "MALLOC_TRIM_THRESHOLD_" not in environment and environment["OMP_NUM_THREADS"] == "1"
 
 
+def test_a_worker_comes_back_however_often_it_is_killed() -> None:
+    """Dask gives up on one that is away at a moment of its choosing, after the second of two kills say."""
+    dask = pytest.importorskip("dask")
+    with (
+        dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}),
+        engine.connect(workers=1) as client,
+    ):
+        before = client.submit(os.getpid).result()
+        os.kill(before, signal.SIGKILL)
+        assert client.submit(os.getpid, pure=False).result(timeout=30) != before
+
+
 def test_engines_refuse_what_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="`workers` or `scheduler`, not both"), engine.connect(1, "tcp://x"):
         pass

@@ -54,6 +54,7 @@ def connect(workers: int | None = None, scheduler: str | None = None) -> Iterato
     settings = {
         "distributed.nanny.pre-spawn-environ": environment | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
         "distributed.scheduler.allowed-failures": 100,  # a killed worker says nothing about its task
+        "distributed.deploy.lost-worker-timeout": "1 day",  # killed twice in 15 s, one would not return
     }
     with (
         dask.config.set(settings),
