@@ -125,7 +125,7 @@ def workers(folder: Path, n: int, quick: bool) -> Found:
 
 def kills(folder: Path, n: int, quick: bool) -> Found:
     """Two workers of which one is killed again and again, each time after something was finished."""
-    n, side, times = (8 * CHUNK, 32, 2) if quick else (min(n, 112 * CHUNK), SIDE, KILLS)
+    n, side, times = (8 * CHUNK, 32, 1) if quick else (min(n, 112 * CHUNK), SIDE, KILLS)
     fields, net = made(folder / "killed.zarr", n, side), operator()
     path, draw, killed, failed = folder / "kills.zarr", np.random.default_rng(0), 0, []
     with engine.connect(2) as client:
