@@ -1,5 +1,6 @@
 """Coverage by range: uneven coverage is shown by itself, even coverage raises few alarms."""
 
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -106,6 +107,17 @@ def test_evaluate_and_the_report_show_it_by_themselves(tmp_path: Path) -> None:
     page = gb.report(calm, x[500:], even[500:], path=tmp_path / "calm.md", level=0.9).read_text()
     assert "Coverage is as even over these ranges as chance allows." in page
     assert "not the same everywhere" not in str(gb.evaluate(calm, x[500:], even[500:], level=0.9))
+
+
+def test_what_is_found_when_asked_for_is_in_the_pickle_and_the_model_is_not() -> None:
+    generator = np.random.default_rng(7)
+    x, y = generator.uniform(size=(300, 1)), generator.integers(0, 4, size=(300, 1)).astype(float)
+    calibrated = gb.calibrate(lambda x: 0 * x, x[:100], y[:100])
+    evaluation = gb.evaluate(calibrated, x[100:], y[100:])
+    again = pickle.loads(pickle.dumps(gb.evaluate(calibrated, x[100:], y[100:])))
+    assert again.ties and again.ties == evaluation.ties, "scores of whole numbers tie"
+    assert again.by_range == evaluation.by_range and again.by_range.ranges
+    assert str(again) == str(evaluation)
 
 
 def test_ranges_go_by_the_names_of_columns_and_axes() -> None:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Literal
 
 from guardband.arrays import Array, ArrayLike, finite, kind_of, rows
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.laws import LEVELS
-from guardband.conformal.rank import InfiniteBandWarning, Level, exact
+from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.evaluation.contenders import by_range_of, by_size, constant, contenders_of, sizes_of
 from guardband.evaluation.results import THIS, Evaluation
-from guardband.evaluation.verdicts import about_truth, beside_truth, excess, held_against_law
+from guardband.evaluation.verdicts import about_truth, beside_truth, held_against_law, tied
 from guardband.grids import values_on
 from guardband.labels import output_words
 from guardband.leaks import Copies, find_copies
@@ -74,9 +75,7 @@ def evaluate(
     doubts = _warn_of_reuse(calibrated, prediction, y)
     chosen = {name: rows_in(region, prediction) for name, region in (regions or {}).items()}
     levels = tuple(sorted(levels, key=exact))
-    with warnings.catch_warnings():
-        # Infinite bands are part of the result here: sharpness and the verdict say so.
-        warnings.simplefilter("ignore", InfiniteBandWarning)
+    with infinite_unsaid():  # infinite bands are part of the result: sharpness and the verdict say so
         contenders = list(contenders_of(calibrated, prediction, y, level, levels, groups))
         target_y = calibrated.derived(y)
         table = [row for one in contenders for row in one.rows(target_y, {"": None, **chosen}, levels)]
@@ -93,7 +92,6 @@ def evaluate(
         if doubts:
             verdict = " ".join(doubts if consistent else [verdict, *doubts])
             consistent = None if consistent else consistent
-        ties = laws is not None and bool((excess(calibrated, levels, groups) > 0).any())
         remarks = calibrated.remarks(prediction, y, level, groups if calibrated.needs_groups else None)
     return Evaluation(
         level=float(exact(level)),
@@ -104,12 +102,12 @@ def evaluate(
         consistent=consistent,
         rows=tuple(table),
         laws=laws,
-        ties=ties,
         of_constant_width=contenders[0].alike and constant(contenders[0].band),
         outputs=output_words(calibrated.field_names),
-        by_range=by_range_of(calibrated, prediction, contenders[0]),
         empty=int(band.empty.sum()) if isinstance(band := contenders[0].band, Band) else 0,
         remarks=(*remarks, *by_size(sizes_of(prediction), contenders[0].inside)),
+        find_ranges=partial(by_range_of, calibrated, prediction, contenders[0]),
+        find_ties=bool if laws is None else partial(tied, calibrated, levels, groups),
     )
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -61,9 +62,9 @@ class Evaluation:
     each has rows of its own. `consistent` says whether the guarantee allows what was seen, None where there
     is no law, nothing to be seen, or rows that were used before; `verdict` says it in words. `laws` are those
     of scores without `ties`; with ties, a valid band may cover more. `empty` counts points where nothing lies
-    in the band. `by_range` is coverage by ranges of each input, of the width and of the distance to training
-    data; where it differs by more than chance allows, it is printed. `remarks` are sentences that belong
-    beside the coverage of whole fields.
+    in the band. `by_range` and `ties` are found when they are asked for or printed; ranges are printed where
+    coverage differs by more than chance allows. `remarks` are sentences that belong beside the coverage of
+    whole fields.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -82,12 +83,12 @@ class Evaluation:
     consistent: bool | None = field(repr=False)
     rows: tuple[Row, ...]
     laws: tuple[Pieces, ...] | None = field(repr=False)
-    ties: bool = field(default=False, repr=False)
     of_constant_width: bool = field(default=False, repr=False)
     outputs: tuple[str, ...] = field(default=(), repr=False)
     empty: int = field(default=0, repr=False)
-    by_range: Ranges = field(default=Ranges(), repr=False)
     remarks: tuple[str, ...] = field(default=(), repr=False)
+    find_ranges: Callable[[], Ranges] = field(default=Ranges, repr=False)
+    find_ties: Callable[[], bool] = field(default=bool, repr=False)
 
     @property
     def coverage(self) -> float:
@@ -108,6 +109,21 @@ class Evaluation:
     def acd(self) -> float:
         """The average coverage deviation over the levels; hold it against `acd_floor`."""
         return self.rows[0].acd
+
+    @cached_property
+    def by_range(self) -> Ranges:
+        """Coverage by ranges of each input, of the width, and of the distance to training data."""
+        return self.find_ranges()
+
+    @cached_property
+    def ties(self) -> bool:
+        """Whether scores tie at a threshold, so that a valid band may cover more than `laws` say."""
+        return self.find_ties()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: ranges and ties, and not the calibration that they are found from."""
+        found = {"by_range": self.by_range, "ties": self.ties}
+        return self.__dict__ | found | {"find_ranges": Ranges, "find_ties": bool}
 
     @cached_property
     def acd_floor(self) -> Floor | None:

@@ -12,7 +12,7 @@ import numpy as np
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Pieces
 from guardband.conformal.laws import CoverageLaw, central_range, tails, total_counts
-from guardband.conformal.rank import Level, exact
+from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.evaluation.results import MASS, Row
 from guardband.values import Prediction
 
@@ -157,6 +157,12 @@ def excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray |
             pieces = calibrated.laws_for(some, level, labeled) or ()
             found[i, j] = inside[i, rows_of].sum() - sum(min(law.k, m) for law, m in pieces)
     return found
+
+
+def tied(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray | None) -> bool:
+    """Whether scores tie at the threshold of a level."""
+    with infinite_unsaid():
+        return bool((excess(calibrated, levels, groups) > 0).any())
 
 
 def _parts(groups: np.ndarray | None, labeled: np.ndarray | None) -> list[Any]:
