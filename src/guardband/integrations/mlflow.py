@@ -1,7 +1,7 @@
 """MLflow: a calibration as a logged model, from named columns to mean, lower and upper.
 
 The model's files are what `gb.save` writes, a few words in JSON and, for a model of your own, its ONNX graph.
-Nothing is pickled, by MLflow neither: it is told that this module loads them.
+Nothing is pickled, and MLflow pickles nothing either: it is told that this module loads them.
 """
 
 from __future__ import annotations
