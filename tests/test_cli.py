@@ -457,7 +457,6 @@ def survive(tmp_path: Path, cases: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning", "ignore::UserWarning")
-@pytest.mark.no_cover
 def test_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
     survive(tmp_path, 200)
 

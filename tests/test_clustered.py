@@ -19,7 +19,6 @@ def reference(scores: np.ndarray, groups: np.ndarray, level: str) -> float:
     return np.inf
 
 
-@pytest.mark.no_cover
 def test_the_threshold_is_the_exact_weighted_quantile() -> None:
     generator = np.random.default_rng(0)
     for _ in range(300):

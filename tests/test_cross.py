@@ -249,7 +249,6 @@ print(len(calls), made([0.5], 0.5).upper[0, 0])
 """
 
 
-@pytest.mark.no_cover
 def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     paths = [str(Path(cross.__file__).parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}

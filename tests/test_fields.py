@@ -315,7 +315,6 @@ def kill_while_writing(folder: Path, kills: int) -> None:
     assert len(log.read_text().splitlines()) <= chunks + 2 * killed
 
 
-@pytest.mark.no_cover
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     kill_while_writing(tmp_path, 2)
 

@@ -31,7 +31,6 @@ def test_every_example_is_in_the_gallery_once() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.no_cover
 def test_every_example_runs_and_draws(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in GALLERY.NEEDS[name].modules if name in GALLERY.NEEDS else ():
         if importlib.util.find_spec(module) is None:

@@ -457,7 +457,6 @@ def said(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, str]]:
     stream.close()
 
 
-@pytest.mark.no_cover
 def test_mutations_end_in_the_proper_error() -> None:
     for name, counts in survive(list(FORMATS), 30).items():
         looked_at_only = FORMATS[name].use in (tabulated, looked_at)  # what is wrong is said, not raised

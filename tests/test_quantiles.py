@@ -57,7 +57,6 @@ def test_with_one_rank_coverage_obeys_its_exact_law(options: dict[str, Any]) -> 
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
-@pytest.mark.no_cover
 def test_with_two_ranks_coverage_is_at_least_the_level(outputs: int) -> None:
     testing.check_calibrator(
         gb.Split(),

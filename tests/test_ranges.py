@@ -32,7 +32,6 @@ def test_thirds_that_are_covered_unevenly_are_shown() -> None:
 
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("level", [0.5, 0.95])
-@pytest.mark.no_cover
 def test_even_coverage_raises_no_more_alarms_than_stated(level: float, d: int) -> None:
     """1000 valid trials, or 200; a right test fails here once in 4000 seeds."""
     generator, alarms, trials = np.random.default_rng(1), 0, TRIALS if d == 1 else TRIALS // 5

@@ -32,7 +32,6 @@ def agree(cases: int) -> None:
         assert np.array_equal(found, expected)
 
 
-@pytest.mark.no_cover
 def test_small_cases_equal_a_sort() -> None:
     agree(500)
 

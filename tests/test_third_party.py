@@ -349,7 +349,6 @@ def elsewhere(folders: dict[str, Any], *imports: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-@pytest.mark.no_cover
 def test_each_is_kept_and_read_by_a_new_process_that_imports_it(tmp_path: Path) -> None:
     folders, here = {}, {}
     for name, case in CASES.items():
@@ -532,7 +531,6 @@ def labelled(tmp_path: Path) -> Path:
         ("nearest.py", ["--calibrator", "NearestCenter", "--training-data", TRAIN]),
     ],
 )
-@pytest.mark.no_cover
 def test_a_calibrator_of_ones_own_on_the_command_line(file: str, words: list[str], labelled: Path) -> None:
     pytest.importorskip("onnxruntime")
     own = ["--import", str(OUTSIDE / file)]

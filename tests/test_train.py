@@ -169,7 +169,6 @@ def test_the_callback_sees_each_row() -> None:
 
 
 @pytest.mark.parametrize("compile", [False, True])
-@pytest.mark.no_cover
 def test_jets_and_autograd_train_to_the_same_loss(compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty steps in float64 by the fast path and by double backward: equal to 8 digits."""
     recipe = replace(QUICK, steps=50, finish=0)

@@ -60,7 +60,6 @@ class Rod(gb.Problem):
 
 
 @pytest.mark.parametrize("recipe", BOTH)
-@pytest.mark.no_cover
 def test_damping_and_frequency_are_found_from_forty_readings(recipe: str) -> None:
     """Within some four standard errors of least squares, 0.0019 and 0.0116 by the exact solution."""
     data = SWINGING.observe(40, noise=0.05, seed=3)
@@ -73,7 +72,6 @@ def test_damping_and_frequency_are_found_from_forty_readings(recipe: str) -> Non
 
 
 @pytest.mark.parametrize("recipe", BOTH)
-@pytest.mark.no_cover
 def test_the_diffusivity_is_found_from_forty_readings(recipe: str) -> None:
     """Within some four standard errors of least squares, 0.0013 by the exact solution."""
     data = COOLING.observe(40, noise=0.02, seed=1)
@@ -83,7 +81,6 @@ def test_the_diffusivity_is_found_from_forty_readings(recipe: str) -> None:
 
 
 @pytest.mark.parametrize("recipe", BOTH)
-@pytest.mark.no_cover
 def test_unknowns_of_conditions_are_found(recipe: str) -> None:
     data = Rod(2.0, 0.5, -0.75).observe(40, noise=0.001)
     found = gb.fit(Rod(), gb.mlp(Rod(), [12]), data, recipe=BOTH[recipe], progress=False)
@@ -91,7 +88,6 @@ def test_unknowns_of_conditions_are_found(recipe: str) -> None:
     assert [*found.estimates.values()] == pytest.approx([2.0, 0.5, -0.75], rel=0.05)
 
 
-@pytest.mark.no_cover
 def test_what_fit_takes_by_itself_finds_them_too() -> None:
     for n, newton in ((30, True), (60, False)):
         truth = Rod(2.0, 0.5, -0.75)
@@ -101,7 +97,6 @@ def test_what_fit_takes_by_itself_finds_them_too() -> None:
 
 
 @pytest.mark.parametrize("recipe", BOTH)
-@pytest.mark.no_cover
 def test_a_truth_outside_of_the_bounds_leaves_them_never(recipe: str) -> None:
     data = Rod(8.0, 3.0, 0.0).observe(40, noise=0.01)
     seen = list[dict[str, float]]()
@@ -120,7 +115,6 @@ def test_a_truth_outside_of_the_bounds_leaves_them_never(recipe: str) -> None:
     )
 
 
-@pytest.mark.no_cover
 def test_a_field_that_is_unknown_is_a_second_output() -> None:
     """-(k u')' = 1 with k = 1 + x/2 from readings of u alone; k is known at one end."""
 

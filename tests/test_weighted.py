@@ -38,7 +38,6 @@ def test_reference_vectors(case: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.3, 1e-200, 1e200])
-@pytest.mark.no_cover
 def test_equal_weights_are_split_bit_for_bit(weight: float) -> None:
     generator = np.random.default_rng(0)
     for n in (*range(1, 41), 99, 100, 199, 999):
@@ -73,12 +72,10 @@ SETTING: dict[str, Any] = dict(
 )
 
 
-@pytest.mark.no_cover
 def test_the_true_ratio_covers() -> None:
     check_calibrator(Weighted(true_ratio), draws=2000, **SETTING)
 
 
-@pytest.mark.no_cover
 def test_ignored_weights_are_caught() -> None:
     class Ignoring(Weighted):
         def _weights(self, prediction: Any) -> np.ndarray:
@@ -196,7 +193,6 @@ class CenteredOnTheQuery(RandomlyLocalized):
 
 
 @pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
-@pytest.mark.no_cover
 def test_a_kernel_centered_on_the_query_is_caught() -> None:
     """P(Binomial(2000, 0.8) <= 1543) is 1e-3."""
     assert coverage_at_the_hub(RandomlyLocalized(1.0, kernel="box"), 2000) > 1543 / 2000
@@ -204,7 +200,6 @@ def test_a_kernel_centered_on_the_query_is_caught() -> None:
 
 
 @pytest.mark.parametrize("kernel", ["gauss", "box"])
-@pytest.mark.no_cover
 def test_localized_covers(kernel: Any) -> None:
     localized = RandomlyLocalized(0.2, kernel=kernel)
     check_calibrator(localized, worlds=[HETEROSKEDASTIC], sizes=(30, 100), levels=(0.5, 0.8, 0.9), draws=2000)
