@@ -116,6 +116,9 @@ def test_what_is_found_when_asked_for_is_in_the_pickle_and_the_model_is_not() ->
     again = pickle.loads(pickle.dumps(gb.evaluate(calibrated, x[100:], y[100:])))
     assert again.ties and again.ties == evaluation.ties, "scores of whole numbers tie"
     assert again.by_range == evaluation.by_range and again.by_range.ranges
+    later = gb.evaluate(calibrated, x[100:], y[100:])
+    x *= 2  # after the evaluation, and before it is asked
+    assert later.by_range == evaluation.by_range
     assert str(again) == str(evaluation)
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -105,23 +106,36 @@ def contenders_of(
         yield Contender("before calibration", before[0], raw[0], raw[1:], words=words)
 
 
-def by_range_of(calibrated: Calibrated, prediction: Prediction, mine: Contender) -> Ranges:
-    """Coverage by ranges of what is known of a point before y is."""
+def ranges_of(calibrated: Calibrated, prediction: Prediction, mine: Contender) -> Callable[[], Ranges]:
+    """What finds coverage by ranges of what is known of a point before y is: it keeps copies, no model."""
     inside = mine.inside if mine.inside.ndim == 1 else np.asarray(mine.inside.all(axis=1))
-    features, at = dict[str, np.ndarray](), None
+    features, at, known = dict[str, np.ndarray](), None, None
     if prediction.x is not None and prediction.x.ndim == 2 and prediction.x.shape[1] > 0:
         at = to_numpy(prediction.x).astype(float)
         names, columns = calibrated.field_names, calibrated.columns
-        known = columns.numeric if columns is not None else () if names is None else names.axes
-        words = known if len(known) == at.shape[1] else [f"x{j}" for j in range(at.shape[1])]
+        words = columns.numeric if columns is not None else () if names is None else names.axes
+        words = words if len(words) == at.shape[1] else [f"x{j}" for j in range(at.shape[1])]
         features = {printed(str(word)): values for word, values in zip(words, at.T, strict=True)}
         training = calibrated.used.get("training")
         if training is not None and training.x.shape[1:] == at.shape[1:]:
-            features["distance to training data"] = nearest(to_numpy(training.x).astype(float), at)
-    if isinstance(mine.band, Band):
-        width = to_numpy(mine.band.width).astype(float).reshape(len(inside), -1).mean(axis=1)
-        if not constant(mine.band):
-            features["width"] = width
+            known = to_numpy(training.x)
+    band, width = mine.band, None
+    if isinstance(band, Band) and not constant(band):
+        width = to_numpy(band.width).astype(float)
+    return partial(_ranges, inside, features, at, known, width)
+
+
+def _ranges(
+    inside: np.ndarray,
+    features: dict[str, np.ndarray],
+    at: np.ndarray | None,
+    known: np.ndarray | None,
+    width: np.ndarray | None,
+) -> Ranges:
+    if known is not None and at is not None:
+        features = features | {"distance to training data": nearest(known.astype(float), at)}
+    if width is not None:
+        features = features | {"width": width.reshape(len(inside), -1).mean(axis=1)}
     return by_range(inside, features, at)
 
 

@@ -12,7 +12,7 @@ from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, Pieces, labels
 from guardband.conformal.laws import LEVELS
 from guardband.conformal.rank import Level, exact, infinite_unsaid
-from guardband.evaluation.contenders import by_range_of, by_size, constant, contenders_of, sizes_of
+from guardband.evaluation.contenders import by_size, constant, contenders_of, ranges_of, sizes_of
 from guardband.evaluation.results import THIS, Evaluation
 from guardband.evaluation.verdicts import about_truth, beside_truth, held_against_law, tied
 from guardband.grids import values_on
@@ -106,7 +106,7 @@ def evaluate(
         outputs=output_words(calibrated.field_names),
         empty=int(band.empty.sum()) if isinstance(band := contenders[0].band, Band) else 0,
         remarks=(*remarks, *by_size(sizes_of(prediction), contenders[0].inside)),
-        find_ranges=partial(by_range_of, calibrated, prediction, contenders[0]),
+        find_ranges=ranges_of(calibrated, prediction, contenders[0]),
         find_ties=bool if laws is None else partial(tied, calibrated, levels, groups),
     )
 
