@@ -14,11 +14,13 @@ import pytest
 import scipy.sparse
 import sklearn
 from sklearn.base import clone
+from sklearn.compose import make_column_transformer
 from sklearn.ensemble import HistGradientBoostingRegressor
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.model_selection import GridSearchCV, GroupKFold, cross_val_score
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils.estimator_checks import check_estimator
 
 import guardband as gb
@@ -248,3 +250,35 @@ class Largest(gb.conformal.Score):
 
     def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
         return gb.NormBand(prediction.x, prediction.mean, q, lambda d: abs(d).max(axis=1), level)
+
+
+def test_rows_that_were_copied_before_the_split_are_noticed() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.uniform(size=(100, 2))
+    y = X.sum(axis=1) + 0.1 * rng.normal(size=100)
+    often = rng.integers(0, 100, size=1000)
+    with pytest.warns(UserWarning, match="250 calibration points look like training points"):
+        model = ConformalRegressor(DecisionTreeRegressor()).fit(X[often], y[often])
+    assert "ALARM" in str(gb.check(model.calibrated_, X))
+
+
+def test_a_column_of_words_hides_no_fitted_rows() -> None:
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame({"p": rng.uniform(size=300), "seal": rng.choice(["a", "b"], size=300)})
+    y = X["p"] + 0.1 * rng.normal(size=300)
+    words = make_column_transformer((OneHotEncoder(), ["seal"]), remainder="passthrough")
+    model = ConformalRegressor(make_pipeline(words, DecisionTreeRegressor())).fit(X, y)
+    fitted = np.setdiff1d(np.arange(300), model.calibration_rows_)
+    with pytest.warns(UserWarning, match="225 of 225 test points are training points"):
+        evaluation = gb.evaluate(model.calibrated_, X.iloc[fitted], y.iloc[fitted])
+    assert evaluation.consistent is None
+
+
+def test_names_that_come_or_go_are_said_as_scikit_learn_does() -> None:
+    rng = np.random.default_rng(0)
+    X = pandas.DataFrame(rng.uniform(size=(100, 2)), columns=["a", "b"])
+    named, bare = (ConformalRegressor(Ridge()).fit(rows, X["a"]) for rows in (X, X.to_numpy()))
+    with pytest.warns(UserWarning, match="X has no feature names, but ConformalRegressor was fitted with "):
+        named.predict_interval(X.to_numpy())
+    with pytest.warns(UserWarning, match="X has feature names, but ConformalRegressor was fitted without"):
+        bare.predict_interval(X)

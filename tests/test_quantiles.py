@@ -353,3 +353,8 @@ def test_outputs_of_different_size_are_told() -> None:
         gb.calibrate_arrays(prediction, y)
     alone = gb.calibrate_arrays(prediction, y, score=gb.CQR(joint=False))
     assert alone.band(prediction, 0.5).contains(y).shape == (30,)
+
+
+def test_models_in_a_list_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"one by one, gb\.Quantiles\(lower, upper\), got a list"):
+        gb.Quantiles([np.sin, np.cos])

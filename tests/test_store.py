@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -547,3 +548,55 @@ def test_a_model_passed_to_a_folder_of_format_1_is_checked(tmp_path: Path) -> No
     assert np.array_equal(gb.load(tmp_path, predictor=right)(QUERY).upper, gb.load(OLD)(QUERY).upper)
     with pytest.raises(ArtifactError, match="The predictor is not the one that was saved: its mean differs"):
         gb.load(tmp_path, predictor=lambda x: gb.Prediction(x, 0 * x, 1 + 0 * x))
+
+
+def test_what_went_through_an_adapter_goes_through_it_again(tmp_path: Path) -> None:
+    operator, rng = torch.nn.Conv2d(1, 1, 3, padding=1), np.random.default_rng(0)
+    fields = rng.normal(size=(30, 1, 6, 6))
+    known = gb.adapters.from_neuralop(operator)
+    calibrated = gb.calibrate(known, fields, known(fields).mean + rng.normal(size=(30, 36, 1)))
+    folder = gb.save(calibrated, tmp_path / "band")
+    again = gb.load(folder, model=gb.adapters.from_neuralop(operator))
+    assert np.array_equal(again(fields[:2], level=0.9).upper, calibrated(fields[:2], level=0.9).upper)
+    with pytest.raises(gb.store.ArtifactError, match="through its adapter if it had one"):
+        gb.load(folder, model=operator)
+    with pytest.raises(ValueError, match=r"should be \(N, 1 channels, \*grid\), got shape \(30, 6, 6, 1\)"):
+        known(np.moveaxis(fields, 1, -1))
+    seen = gb.Observations(fields.reshape(30, -1), rng.normal(size=(30, 36)))
+    with pytest.warns(UserWarning, match="training rows have x of shape"):
+        gb.calibrate(gb.adapters.from_neuralop(operator, training_data=seen), fields, known(fields).mean)
+
+
+def test_models_of_folds_are_passed_together(tmp_path: Path) -> None:
+    def fit(data: gb.Observations) -> Any:
+        line = np.polyfit(data.x[:, 0], data.y[:, 0], 1)
+        return lambda x: np.polyval(line, x)
+
+    x = np.linspace(0, 1, 40)
+    calibrated = gb.calibrate_cross(fit, (x, x + 0.1 * np.cos(50 * x)), folds=12)
+    folder = gb.save(calibrated, tmp_path / "cross")
+    with pytest.raises(gb.store.ArtifactError, match=r"without its 12 models: gb.load\(folder, models="):
+        gb.load(folder)
+    again = gb.load(folder, models=calibrated.models)
+    assert np.array_equal(again(x).upper, calibrated(x).upper)
+
+
+def test_a_problem_with_other_numbers_is_not_the_one_that_was_saved(tmp_path: Path) -> None:
+    @dataclass(frozen=True)
+    class Decay(gb.Problem):
+        rate: float = 4.0
+        domain = gb.Time(0, 1)
+
+        def residual(self, x: Any, u: Any) -> Any:
+            return u.d("t") + self.rate * u.value
+
+        def conditions(self) -> list[Any]:
+            return [gb.Initial(1.0)]
+
+    fitted = gb.fit(Decay(), gb.mlp(Decay(), [4]), recipe=gb.Recipe(steps=1, finish=0), progress=False)
+    folder = gb.save(fitted, tmp_path / "fitted")
+    assert gb.load(folder, gb.Fitted, problem=Decay()).problem.rate == 4
+    with pytest.raises(
+        ArtifactError, match=r"not the one that was saved, which was .*this is .*Decay\(rate=40.0\)"
+    ):
+        gb.load(folder, gb.Fitted, problem=Decay(rate=40.0))

@@ -19,11 +19,13 @@ from guardband.conformal.by_scores import on_scores
 from guardband.conformal.noise import NoiseLaw
 from guardband.conformal.rank import Level
 from guardband.conformal.truth import truth_of
-from guardband.frames import Columns, in_order, is_frame, take
+from guardband.frames import Columns, by_outputs, in_order, is_frame, on_axes, take
 from guardband.grids import Fields, named
 from guardband.leaks import refuse_leaks
 from guardband.models import evaluating
+from guardband.pinn.given import warn_outside
 from guardband.predictors import MeanOnly, Outputs, PredictionFunction
+from guardband.problems import Problem
 from guardband.values import Observations, Prediction, Predictor
 
 TWICE = 8
@@ -37,6 +39,7 @@ TOGETHER, HALF = 1e-3, 1e-4
 
 ELSEWHERE = {
     "level": "A level is asked of the result, at any time: calibrated(x, level=0.95).",
+    "confidence_level": "A level is asked of the result, at any time: calibrated(x, level=0.9).",
     "alpha": "A level, 1 - alpha, is asked of the result: calibrated(x, level=0.95) for alpha = 0.05.",
     "train": "Training data belong to the predictor: gb.predictors.MeanOnly(model, training_data=...).",
     "joint": "It belongs to the score: score=gb.Scaled(joint=False).",
@@ -114,14 +117,22 @@ def calibrate(
     if len(x) != len(y):
         raise ValueError(f"`x_cal` and `y_cal` should pair up, got {len(x)} and {len(y)} rows.")
     predictor = as_predictor(model, x)
+    if columns is not None and predictor.field_names is not None:
+        x = on_axes(x, predictor.field_names.axes)
+        columns = Columns.of(x)
     prediction = ask(predictor, x)
     if outputs is not None:
         predictor = Outputs.named(predictor, outputs, prediction.mean.shape[-1])
         prediction = ask(predictor, x)
+    if predictor.field_names is not None:
+        y = finite(rows(by_outputs(y_cal, predictor.field_names.outputs), "y_cal"), "y_cal")
     _refuse_randomness(predictor, x, prediction)
     y = copy(kind_of(prediction.mean, y))
     if outputs is None:
         _refuse_missing_outputs(predictor, prediction, y)
+    for problem in [getattr(one, "problem", None) for one in predictor.held()]:
+        if isinstance(problem, Problem) and prediction.x is not None and prediction.x.ndim == 2:
+            warn_outside(problem, prediction.x, "calibration points", stacklevel=2)
     used = _used(predictor, calibrator)
     _refuse_other_columns(used, columns)
     refuse_leaks(used, prediction.x, y)

@@ -19,6 +19,7 @@ from guardband.conformal.base import Groups, labels
 from guardband.conformal.cross import CrossValidated, said_by
 from guardband.engine import connect, each, one_thread
 from guardband.files import read_bytes, write_text
+from guardband.frames import Columns
 from guardband.leaks import refuse_leaks
 from guardband.limits import MIB
 from guardband.partition import Rows, pair_of, taken
@@ -71,7 +72,7 @@ def calibrate_cross(
     Band(level=0.9, 2 points)
     """
     x, y = pair_of(data)
-    data = Observations(x, y)
+    data = data if isinstance(data, Observations) else Observations(x, y)
     if not callable(fit):
         raise TypeError(f"`fit` should be a function of observations, got {type(fit).__name__}.")
     if tuple(data.y.shape[1:]) != (1,):
@@ -89,7 +90,8 @@ def calibrate_cross(
             asked[k].refuse_seen(model)
             models[k] = model if kept is None else _keep(model, kept, k)
     in_order = tuple(models[one.k] for one in asked)
-    return CrossValidated(in_order, fold, said_by(in_order, data.x), data.y, of)
+    columns = None if data.names is None else Columns(data.names, data.names)
+    return CrossValidated(in_order, fold, said_by(in_order, data.x), data.y, of, columns)
 
 
 @dataclass(frozen=True, eq=False)

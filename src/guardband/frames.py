@@ -186,6 +186,23 @@ def ordered(frame: Any, names: Sequence[Any]) -> Any:
     return frame[list(names)] if set(names) <= set(frame.columns) else frame
 
 
+def on_axes(frame: Any, axes: Sequence[str]) -> Any:
+    """The columns called like the axes of a network, in their order; refused where one is missing."""
+    there = list(frame.columns)
+    if any(axis not in there for axis in axes):
+        raise ValueError(
+            f"The network goes by {', '.join(axes)}, and the columns of x are {', '.join(map(str, there))}. "
+            "Rename them, or give an array with its columns in that order."
+        )
+    return frame if there == list(axes) else frame[list(axes)]
+
+
+def by_outputs(y: Any, outputs: Sequence[str]) -> Any:
+    """A frame of readings whose columns are called like the outputs, in their order; others as they are."""
+    known = is_frame(y) and set(y.columns) == {*outputs}
+    return y[list(outputs)] if known else y
+
+
 def aligned(output: Any, frame: Any) -> Any:
     """What was answered for a frame, in the order of its rows, where both say which row is which."""
     return output if in_order(output, frame) else output.loc[frame.index]

@@ -33,9 +33,20 @@ def from_neuralop(
     >>> from_neuralop(operator)(np.zeros((5, 1, 8, 8))).mean.shape
     (5, 64, 2)
     """
-    if on_grid:
-        return MeanOnly(lambda x: _outputs_last(call_model(model, x)), training_data=training_data)
-    return MeanOnly(lambda x: nodes(call_model(model, x)), training_data=training_data)
+    turned = _outputs_last if on_grid else nodes
+    return MeanOnly(lambda x: turned(call_model(model, _channeled(model, x))), training_data=training_data)
+
+
+def _channeled(model: Model, x: Array) -> Array:
+    """Fields as they are, if they can have the channels of the model."""
+    channels = getattr(model, "in_channels", None)
+    if x.ndim < 3 or (isinstance(channels, int) and x.shape[1] != channels):
+        many = "channels" if channels is None else f"{channels} channels"
+        raise ValueError(
+            f"The fields that go in should be (N, {many}, *grid), got shape {tuple(x.shape)}. One channel is "
+            "x[:, None]; channels that stand last are np.moveaxis(x, -1, 1)."
+        )
+    return x
 
 
 def _outputs_last(fields: Array) -> Array:

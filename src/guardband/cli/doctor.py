@@ -15,7 +15,7 @@ from guardband.testing import check_calibrator
 
 EXTRAS: dict[str, tuple[str, ...]] = {
     "bayes": ("pyro-ppl", "arviz"),
-    "scale": ("dask", "distributed", "h5netcdf", "xarray", "zarr"),
+    "scale": ("dask", "distributed", "h5netcdf", "h5py", "xarray", "zarr"),
     "export": ("onnx", "onnxscript", "onnxruntime"),
     "tables": ("pyarrow",),
 }

@@ -18,7 +18,7 @@ from guardband.conformal.base import Calibrator, Groups, Learned, Pieces, Size, 
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
-from guardband.frames import PROBES, Columns, is_frame
+from guardband.frames import PROBES, Columns, is_frame, on_axes
 from guardband.grids import FieldGrid, values_on
 from guardband.kept import attributes, kept
 from guardband.values import Band, Names, Observations, Prediction, Predictor
@@ -58,6 +58,8 @@ class ScoreCalibrated(Calibrated):
                 "This was calibrated from arrays and has no predictor to call at x: "
                 "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
             )
+        if self.columns is None and is_frame(x) and self.predictor.field_names is not None:
+            x = on_axes(x, self.predictor.field_names.axes)
         if self.columns is not None or is_frame(x):
             x = Columns.matched(self.columns, x)
         else:

@@ -22,7 +22,7 @@ from guardband.conformal.base import Groups, Size, no_groups
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
 from guardband.conformal.scores import ULPS
-from guardband.frames import PROBES
+from guardband.frames import PROBES, Columns, is_frame, only_numbers
 from guardband.kept import kept
 from guardband.values import MODEL, Band, Names, Prediction, Predictor
 
@@ -76,9 +76,13 @@ class CrossValidated(Calibrated):
     prediction: CrossPrediction  # type: ignore[assignment]
     y: Array  # type: ignore[assignment]
     groups: np.ndarray | None = None
+    columns: Columns | None = None
 
     def predict(self, x: ArrayLike) -> CrossPrediction:
-        """What each of the models says at x (n, d), and their mean."""
+        """What each of the models says at x (n, d), and their mean; columns of a frame go by their names."""
+        if is_frame(x):
+            x = x if self.columns is None else Columns.matched(self.columns, x)
+            x = only_numbers(x, self.name)
         return said_by(self.models, x)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:

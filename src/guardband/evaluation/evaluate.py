@@ -15,6 +15,7 @@ from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.evaluation.contenders import by_size, constant, contenders_of, ranges_of, sizes_of
 from guardband.evaluation.results import THIS, Evaluation
 from guardband.evaluation.verdicts import about_truth, beside_truth, held_against_law, tied
+from guardband.frames import by_outputs
 from guardband.grids import values_on
 from guardband.labels import output_words
 from guardband.leaks import Copies, find_copies
@@ -68,7 +69,8 @@ def evaluate(
             "`gb.metrics.coverage` and `gb.metrics.sharpness` of the band."
         )
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
-    y = kind_of(prediction.mean, finite(rows(values_on(y, calibrated.grid), "y"), "y"))
+    y = by_outputs(values_on(y, calibrated.grid), output_words(calibrated.field_names))
+    y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
     if len(y) == 0:
         raise ValueError("`y` should hold at least one test point, got none.")
     groups = None if groups is None else labels(groups, len(y))

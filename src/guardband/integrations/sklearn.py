@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -11,7 +12,7 @@ from guardband.calibration import calibrate
 from guardband.conformal import Calibrated, Calibrator, Clustered, Score, Split, calibrate_arrays
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level
-from guardband.frames import all_numbers, is_frame, only_numbers
+from guardband.frames import Columns, is_frame, only_numbers
 from guardband.partition import partition
 from guardband.predictors import MeanOnly
 from guardband.values import Band, Observations, Prediction
@@ -193,12 +194,19 @@ class ConformalRegressor(_Estimator):
         points, y, y_train = _points(x), np.asarray(y, dtype=float), np.asarray(y_train, dtype=float)
         if points is None or x_train is None:
             return calibrate_arrays(self.estimator_.predict(x), y, **options)
-        known = Observations(x_train, y_train) if _complete(x_train) else None
+        known = _known(x_train, y_train)
         return calibrate(MeanOnly(self.estimator_, training_data=known), points, y, **options)
 
     def _prediction(self, X: Any) -> Prediction:
         if getattr(self.calibrated_, "predictor", None) is None:
             return Prediction(None, self.estimator_.predict(X))
+        named = getattr(self.calibrated_, "columns", None) is not None
+        if is_frame(X) != named:  # as scikit-learn does
+            warnings.warn(
+                f"X has {'' if is_frame(X) else 'no '}feature names, but ConformalRegressor was fitted "
+                f"with{'' if named else 'out'} feature names: columns are taken in their order.",
+                stacklevel=3,
+            )
         return self.calibrated_.predict(X if is_frame(X) else np.asarray(X))
 
     def _frame(self, band: Band, X: Any) -> Any:
@@ -222,9 +230,13 @@ def _points(x: Any) -> Any:
     return x if x.dtype.kind in "fiub" and np.isfinite(x).all() else None
 
 
-def _complete(x: Any) -> bool:
-    """Whether all of x are finite numbers; those of an array are."""
-    return not is_frame(x) or (all_numbers(x) and bool(np.isfinite(only_numbers(x, "fit")).all()))
+def _known(x: Any, y: np.ndarray) -> Observations | None:
+    """The rows that were fitted, by the columns that hold numbers; None where there are none, or gaps."""
+    if is_frame(x):
+        x = x[list(Columns.of(x).numeric)]
+        if not len(x.columns) or not np.isfinite(only_numbers(x, "fit")).all():
+            return None
+    return Observations(x, y)
 
 
 def _routed() -> bool:

@@ -115,6 +115,12 @@ def refuse_leaks(used: Mapping[str, Iterable[Array]], x: Array | None, y: Array)
     for what, (known_x, known_y) in used.items():
         if x is None:
             continue
+        if known_x.shape[1:] != x.shape[1:]:
+            warnings.warn(
+                f"The {what} rows have x of shape {tuple(known_x.shape)}, the calibration rows of "
+                f"{tuple(x.shape)}: they cannot be compared, and rows that are both would not be noticed.",
+                stacklevel=3,
+            )
         found = find_copies(known_x, known_y, x, y, points="calibration", known=what)
         if found.verdict == "refuse":
             raise ValueError(found.text)

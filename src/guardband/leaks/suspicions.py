@@ -68,6 +68,9 @@ def equal(compared: Compared) -> Suspicion:
         ruler = Ruler(compared, (Units.of(np.ones(compared.x.shape[1])), steps[1]))
         again, sure = ruler.agree_again(0.5, at_known, close, compared.place, certain=True)
     found = max(drawn, tail(close, at_known, again))
+    if found > WARN and close.sum() >= FEW and compared.stepless:
+        # Readings without steps do not repeat by chance: rows were copied before they were split.
+        return Suspicion(close, WARN, more=float(close.sum()))
     if close.all() and close.sum() >= FEW and drawn <= REFUSE < found:  # all known, and y does not tell why
         return Suspicion(close, min(found, WARN), more=float(close.sum()))
     return Suspicion(close, found, sure, float(close.sum()))

@@ -89,6 +89,13 @@ class Compared:
         """The `resolution` of each column of y."""
         return np.array([resolution(column, self.precision[1]) for column in self.known_y[self.sample].T])
 
+    @cached_property
+    def stepless(self) -> bool:
+        """Whether y has no step, when known rows that repeat are taken once."""
+        _, once = np.unique(self.known_row, return_index=True)
+        columns = self.known_y[once[:SAMPLE]].T
+        return columns.size > 0 and all(resolution(column, self.precision[1]) == 0 for column in columns)
+
     @property
     def same_x(self) -> np.ndarray:
         """Which new rows lie at known inputs."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from guardband.arrays import to_torch
+from guardband.arrays import Array, to_torch
 from guardband.leaks import find_copies
 from guardband.models import evaluating
 from guardband.pinn.derivatives import needs_of
@@ -60,25 +61,39 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
     for part in sets:
         if not isinstance(part, Observations):
             raise TypeError(f"{TRAINING_DATA}, got {_said(part)} among them.")
+    sets = [_on_axes(part, problem.names.axes) for part in sets]
     whole = len(sets) == 1 and sets[0].outputs is None
     found = sets[0] if whole else Observations.together(sets, problem.names.outputs)
-    _warn_outside(problem, found)
+    warn_outside(problem, found.x, "measurements", stacklevel=4)
     return found
 
 
-def _warn_outside(problem: Problem, data: Observations) -> None:
-    """Columns in another order and other units put measurements where the equation does not hold."""
-    x = to_torch(data.x).detach().double().cpu()
+def _on_axes(data: Observations, axes: Sequence[str]) -> Observations:
+    """Readings whose columns have names, with the axes of a problem in their order."""
+    if data.names is None or data.names == tuple(axes):
+        return data
+    if {*data.names} != {*axes}:
+        raise ValueError(
+            f"The columns of the readings are {', '.join(map(str, data.names))}, the axes of the problem "
+            f"{', '.join(axes)}. Rename them, or give an array with its columns in that order."
+        )
+    order = [data.names.index(axis) for axis in axes]
+    return replace(data, x=data.x[:, order], names=tuple(axes))
+
+
+def warn_outside(problem: Problem, x: Array, what: str, stacklevel: int) -> None:
+    """Columns in another order and other units put points where the equation does not hold."""
+    x = to_torch(x).detach().double().cpu()
     if x.shape[1] != problem.domain.d:
         return  # which is refused where they are made tensors
     outside = problem.domain.clearly_outside(x)
     if outside.any():
         first = ", ".join(f"{value:.4g}" for value in x[outside][0].tolist())
         warnings.warn(
-            f"{int(outside.sum())} of {len(x)} measurements lie outside of the domain, the first at "
+            f"{int(outside.sum())} of {len(x)} {what} lie outside of the domain, the first at "
             f"({first}). Look at their units, and at the order of the columns: "
             f"{', '.join(problem.names.axes)}.",
-            stacklevel=4,
+            stacklevel=stacklevel + 1,
         )
 
 

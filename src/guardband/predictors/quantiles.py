@@ -42,6 +42,12 @@ class Quantiles(Predictor):
     upper: Model | None = None
     training_data: Observations | None = field(default=None, kw_only=True)
 
+    def __post_init__(self) -> None:
+        if isinstance(self.lower, list | tuple):
+            raise TypeError(
+                f"Models are given one by one, gb.Quantiles(lower, upper), got a {type(self.lower).__name__}."
+            )
+
     def __call__(self, x: Array) -> QuantilePrediction:
         """Both quantiles at x; the mean lies halfway."""
         at = numbers(x) if is_frame(x) else x

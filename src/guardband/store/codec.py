@@ -6,6 +6,7 @@ network or function, is left out under the name of its place ("model", "ratio", 
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import math
 from collections.abc import Mapping
@@ -20,6 +21,10 @@ from guardband.arrays import to_torch
 from guardband.conformal.rank import written
 from guardband.kept import kind_named, kind_of
 from guardband.limits import WORDS, shown
+from guardband.store.versions import ArtifactError
+
+SAID = 2000
+"""Letters of an object in words, at most."""
 
 
 class Encoder:
@@ -64,7 +69,8 @@ class Encoder:
         kind = kind_of(value)
         parts = None if kind is None else kind.parts(value)
         if kind is None or parts is None:
-            return {"yours": self._yours(value, name)}
+            said = _said(value)
+            return {"yours": self._yours(value, name)} | ({} if said is None else {"said": said})
         fields = {part: self.encode(item, part) for part, item in parts.items()}
         for part, made in fields.items():
             if isinstance(made, dict) and "yours" in made:
@@ -129,5 +135,19 @@ class Decoder:
             case {"yours": str(name)}:
                 if name not in self.yours and name in self.optional:
                     return None
-                return self.yours[name]
+                given, said = self.yours[name], node.get("said")
+                if said is not None and _said(given) not in (None, said):
+                    raise ArtifactError(
+                        f"The `{name}` passed is not the one that was saved, which was {shown(said)}, and "
+                        f"this is {_said(given)}."
+                    )
+                return given
         raise ValueError(f"an unknown entry {shown(node)}")
+
+
+def _said(value: Any) -> str | None:
+    """A dataclass in words, with the numbers it holds; None where words do not tell one from another."""
+    if not dataclasses.is_dataclass(value) or isinstance(value, type):
+        return None
+    said = repr(value)
+    return None if " at 0x" in said or len(said) > SAID else said

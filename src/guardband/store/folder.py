@@ -32,6 +32,7 @@ from guardband.models import call_model
 from guardband.store import format1, versions
 from guardband.store.codec import Decoder, Encoder
 from guardband.store.versions import AGAIN, ArtifactError
+from guardband.values import Predictor
 
 T = TypeVar("T")
 
@@ -133,7 +134,8 @@ def load(folder: str | os.PathLike[str], kind: type[Any] = Calibrated, /, **your
     Something else that was saved is asked for by its `kind`: `gb.load(folder, gb.Fitted)`.
 
     What was your own (a network, a function of x) is passed by its name, `gb.load(folder, model=net)`, and
-    must give the values that the saved one gave at 16 calibration points.
+    must give the values that the saved one gave at 16 calibration points. What went through an adapter goes
+    through it again, `model=from_neuralop(net)`; the models of folds are passed together, `models=[...]`.
 
     >>> import tempfile
     >>> import guardband as gb
@@ -199,9 +201,18 @@ class Saved:
     def made(self, kind: type[T], **yours: Any) -> T:
         """What was saved, made with what was passed again."""
         wanted, optional = self.manifest["passed_at_load"], frozenset(self.manifest["optional_at_load"])
+        if "models" not in wanted:  # several of them, in their order
+            several = enumerate(yours.pop("models", ()))
+            yours |= {f"model_{k}" if k else "model": model for k, model in several}
+        yours = {
+            name: getattr(one, "model", one) if isinstance(one, Predictor) else one
+            for name, one in yours.items()
+        }
         missing = [name for name in wanted if name not in (*yours, *optional)]
         if missing:
             call, names = ", ".join(f"{name}=..." for name in missing), " and ".join(missing)
+            if len(missing) > 1 and all(name.startswith("model") for name in missing):
+                call, names = "models=[...]", f"its {len(missing)} models"
             raise ArtifactError(f"{self.folder} was saved without {names}: gb.load(folder, {call}).")
         unknown = sorted(set(yours) - set(wanted))
         if unknown:
@@ -246,7 +257,8 @@ def _check(calibrated: Calibrated, made: dict[str, Any], yours: dict[str, Any]) 
         if name in yours and not (name in now and _near(now[name], values)):
             raise ArtifactError(
                 f"The `{name}` passed is not the one that was saved: it differs at stored points. Pass the "
-                "one that was calibrated, weights and all, or calibrate this one."
+                "one that was calibrated, weights and all and through its adapter if it had one, or "
+                "calibrate this one."
             )
     _compare(_fingerprint(calibrated), made["fingerprint"])
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from guardband.arrays import Array, finite, rows, to_numpy
-from guardband.frames import Columns, is_frame, only_numbers
+from guardband.frames import Columns, in_order, is_frame, only_numbers
 from guardband.kept import kept
 from guardband.values.parts import same_length, set_parts
 
@@ -35,6 +35,8 @@ class Observations:
 
     def __post_init__(self) -> None:
         if is_frame(self.x):
+            if not in_order(self.y, self.x):
+                raise ValueError("The rows of y have the labels of x in another order: y.loc[x.index].")
             set_parts(self, names=Columns.of(self.x).names, x=only_numbers(self.x, "gb.Observations"))
         set_parts(self, x=finite(rows(self.x, "x"), "x"), y=finite(rows(self.y, "y"), "y"))
         same_length("x", self.x, "y", self.y)

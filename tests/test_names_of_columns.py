@@ -1,0 +1,106 @@
+"""Columns of frames go by their names wherever a network, a problem or a calibration has names for them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import guardband as gb
+
+pandas = pytest.importorskip("pandas")
+
+
+class Drift(gb.Problem):
+    """Two tracers that drift to either side."""
+
+    domain = gb.Segment(0, 1) * gb.Time(0, 2)
+    outputs = ("a", "b")
+
+    def residual(self, x: Any, u: Any) -> Any:
+        return {"a": u["a"].d("t") + u["a"].d("x"), "b": u["b"].d("t") - u["b"].d("x")}
+
+    def conditions(self) -> list[Any]:
+        return []
+
+
+def table(n: int, seed: int = 0) -> pandas.DataFrame:
+    return pandas.DataFrame(np.random.default_rng(seed).uniform(size=(n, 2)) * [1, 2], columns=["x", "t"])
+
+
+def noise(*size: int) -> np.ndarray:
+    return np.random.default_rng(1).normal(size=size)
+
+
+@pytest.fixture(scope="module")
+def network() -> gb.pinn.MLP:
+    return gb.mlp(Drift(), [8])
+
+
+def test_a_network_takes_its_axes_by_their_names(network: gb.pinn.MLP) -> None:
+    x = table(60)
+    y = pandas.DataFrame(noise(60, 2), columns=["a", "b"])
+    as_arrays = gb.calibrate(network, x.to_numpy(), y.to_numpy())
+    turned = gb.calibrate(network, x[["t", "x"]], y[["b", "a"]])
+    assert np.array_equal(turned.threshold.scores, as_arrays.threshold.scores)
+    query = table(5, 2)
+    for calibrated in (as_arrays, turned):
+        for asked in (query, query[["t", "x"]], query.assign(note="dry")):
+            assert np.array_equal(calibrated(asked).upper, as_arrays(query.to_numpy()).upper)
+    new = gb.evaluate(turned, query[["t", "x"]], y[["b", "a"]][:5])
+    assert new.coverage == gb.evaluate(as_arrays, query.to_numpy(), y.to_numpy()[:5]).coverage
+
+
+def test_columns_of_other_names_are_refused(network: gb.pinn.MLP) -> None:
+    x, y = table(60).set_axis(["place", "time"], axis=1), noise(60, 2)
+    with pytest.raises(ValueError, match=r"goes by x, t, and the columns of x are place, time\. Rename"):
+        gb.calibrate(network, x, y)
+    calibrated = gb.calibrate(network, x.to_numpy(), y)
+    with pytest.raises(ValueError, match="goes by x, t"):
+        calibrated(x)
+
+
+def test_readings_of_a_frame_are_trained_on_by_their_names(network: gb.pinn.MLP) -> None:
+    x, y = table(20), noise(20, 2)
+    recipe = gb.Recipe(steps=1, finish=0)
+    one, other = (
+        gb.fit(Drift(), network, gb.Observations(frame, y), recipe=recipe, progress=False)
+        for frame in (x, x[["t", "x"]])
+    )
+    assert np.array_equal(one.training_data.x, other.training_data.x)
+    assert np.array_equal(one(x.to_numpy()), other(x.to_numpy()))
+    with pytest.raises(ValueError, match="columns of the readings are p, t, the axes of the problem x, t"):
+        gb.fit(Drift(), network, gb.Observations(x.rename(columns={"x": "p"}), y), recipe=recipe)
+
+
+def test_rows_in_another_order_are_refused() -> None:
+    x = table(20)
+    with pytest.raises(ValueError, match=r"y\.loc\[x\.index\]"):
+        gb.Observations(x, x["x"].sample(frac=1, random_state=0))
+
+
+def _line(data: gb.Observations) -> Any:
+    weights = np.linalg.lstsq(data.x, data.y, rcond=None)[0]
+    return lambda x: x @ weights
+
+
+def test_cross_calibration_knows_columns_and_labels() -> None:
+    x = table(40)
+    y = 3 * x["x"] - x["t"] + 0.1 * noise(40)
+    calibrated, query = gb.calibrate_cross(_line, (x, y), folds=5), table(10, 2)
+    right = calibrated(query.to_numpy()).upper
+    assert np.array_equal(calibrated(query[["t", "x"]]).upper, right)
+    new = table(50, 3)
+    assert {one.feature for one in gb.evaluate(calibrated, new, 3 * new["x"]).by_range.ranges} >= {"x", "t"}
+    with pytest.raises(ValueError, match="no column `t`"):
+        calibrated(query[["x"]])
+    with pytest.raises(ValueError, match=r"y\.loc\[x\.index\]"):
+        gb.calibrate_cross(_line, (x, y.sample(frac=1, random_state=0)))
+
+
+def test_readings_in_other_units_are_noticed_at_calibration() -> None:
+    fitted = gb.fit(
+        gb.problems.Heat1D(), gb.mlp(gb.problems.Heat1D(), [4]), recipe=gb.Recipe(steps=1, finish=0)
+    )
+    x, y = table(30).to_numpy() / [1, 2], noise(30)
+    with pytest.warns(UserWarning, match="calibration points lie outside of the domain, the first at"):
+        gb.calibrate(fitted, x * [1, 1000], y)  # milliseconds for seconds
