@@ -1,5 +1,6 @@
 """The report: says what is promised and what was found, for any band, and escapes what came from outside."""
 
+import contextlib
 import warnings
 from pathlib import Path
 from typing import Any
@@ -205,7 +206,7 @@ def test_a_reviewer_finds_the_answers_in_order(tmp_path: Path) -> None:
     assert prints["calibration data"].startswith("(100, 1) and (100, 1), sha256 ")
     again = {row[0]: row[1] for row in sections(calibrated, x[100:], y[100:])[7].table}
     assert prints["points of this page"] == again["points of this page"] != prints["calibration data"]
-    assert "level=0.9" in made[8].paragraphs[1] and "--level 0.9" in made[8].paragraphs[3]
+    assert "level=0.9" in made[8].paragraphs[1] and "guardband report" not in str(made[8])
 
 
 def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
@@ -216,3 +217,60 @@ def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
     calibrated = gb.calibrate(model, frame[:40], y[:40])
     page = report(calibrated, frame[40:], y[40:], path=tmp_path / "page.md", level=0.9).read_text()
     assert "(20, 2) and (20, 1), columns depth, site, sha256" in page
+
+
+def test_the_line_that_makes_a_page_again_does_so(tmp_path: Path) -> None:
+    """It is run as it is printed, but for the dots and the name of the folder."""
+    x, y = drawn(1, 60)
+    plain = gb.calibrate(gb.mlp(1, [4]).double(), x, y)
+    ratio = gb.calibrate(zero, x, y, calibrator=gb.Weighted(lambda x: np.ones(len(x))))
+    for made, yours in ((plain, "gb.load('"), (gb.calibrate(zero, x, y), "model=zero"), (ratio, "ratio=")):
+        folder = gb.save(made, tmp_path / yours[:2] / str(id(made)))
+        path = report(made, *drawn(1, 30, seed=1), path=tmp_path / "page.html", title='A "band"', level=0.8)
+        line = titled(
+            sections(made, *drawn(1, 30, seed=1), level=0.8, title='A "band"'), "How to reproduce it"
+        )
+        call = line.paragraphs[1].replace("model=...", "model=zero").replace('"FOLDER"', repr(str(folder)))
+        call = call.replace("ratio=...", "ratio=made.calibrator.ratio").replace("report.html", "again.html")
+        assert yours in call and "'A \"band\"'" in call
+        x_new, y_new = drawn(1, 30, seed=1)
+        names = {"gb": gb, "zero": zero, "made": made, "x": x_new, "y": y_new, "Path": Path}
+        with contextlib.chdir(tmp_path):
+            eval(call, names)
+        first, second = (
+            "".join(line for line in one.read_text().splitlines() if "written" not in line)
+            for one in (path, tmp_path / "again.html")
+        )
+        assert first == second
+
+
+def test_what_else_was_given_stands_in_the_line() -> None:
+    x, y = drawn(1, 60)
+    sides = np.arange(60) % 2
+    made = gb.calibrate(zero, x, y, calibrator=gb.Grouped(), groups=sides)
+    late = {"late": lambda x: x[:, 0] > 0.5}
+    fresh = drawn(1, 60, seed=1)
+    line = titled(sections(made, *fresh, groups=sides, regions=late, facts={"a": "b"}), "How to reproduce it")
+    assert "x, y, level=0.95, groups=groups, regions=regions, facts=facts, path=" in line.paragraphs[1]
+
+
+def test_what_cannot_be_kept_is_not_loaded() -> None:
+    class Own(gb.conformal.Score):
+        def __call__(self, prediction: gb.Prediction, y: np.ndarray) -> np.ndarray:
+            return abs(y - prediction.mean)[:, 0]
+
+    class Silent(gb.Calibrated):
+        promise = "none"  # type: ignore[assignment]
+
+        def predict(self, x: Any) -> gb.Prediction:
+            return gb.Prediction(x, x)
+
+        def band(self, prediction: gb.Prediction, level: Any = 0.95, *, groups: Any = None) -> gb.Band:
+            return gb.Band(prediction.x, *[prediction.mean] * 3, 0.95)
+
+    for made, source in (
+        (gb.calibrate(zero, *drawn(1), score=Own()), 'gb.load("FOLDER", model=..., score=...)'),
+        (Silent(), "calibrated"),
+    ):
+        again = titled(sections(made, drawn(1, 30, seed=1)[0]), "How to reproduce it")
+        assert again.paragraphs[1].startswith(f"gb.report({source}, x, level=0.95, path=")

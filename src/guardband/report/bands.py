@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, fingerprint, rows, to_numpy
+from guardband.arrays import ArrayLike, rows, to_numpy
 from guardband.checks import check
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import Evaluation, evaluate
 from guardband.evaluation.contenders import shown
-from guardband.frames import is_frame
 from guardband.grids import values_on
 from guardband.metrics.bands import Region
 from guardband.report.page import Section, origin
 from guardband.report.pictures import pictures_of
+from guardband.report.provenance import again, fingerprints
 from guardband.values import Band, NormBand
 
 
@@ -37,8 +37,11 @@ def sections(
     groups: Groups = None,
     regions: Mapping[str, Region] | None = None,
     facts: dict[str, str] | None = None,
+    title: str | None = None,
+    command: str | None = None,
 ) -> list[Section]:
-    """What the report says, before it is written as HTML or Markdown."""
+    """What the report says, before it is written as HTML or Markdown; a `command` is one that makes it."""
+    given = {"y": y, "groups": groups, "regions": regions, "facts": facts, "title": title}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         prediction = calibrated.predict(x)
@@ -57,8 +60,8 @@ def sections(
             Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found)),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
-            origin("calibration", repr(calibrated), _fingerprints(calibrated, x, y) | (facts or {})),
-            _again(calibrated, level, y),
+            origin("calibration", repr(calibrated), fingerprints(calibrated, x, y) | (facts or {})),
+            again(calibrated, level, given, command),
         ]
 
 
@@ -226,32 +229,3 @@ def _ranges(found: Evaluation | None) -> Iterable[Section]:
     yield Section(
         "Where it covers", [" ".join(said.replace("\nThe promise", ". The promise").split()), about], table
     )
-
-
-def _fingerprints(calibrated: Calibrated, x: ArrayLike, y: ArrayLike | None) -> dict[str, str]:
-    """What was calibrated on and looked at: rows, names, and the start of a hash of the numbers."""
-    known = calibrated.prediction
-    made = {} if known is None else {"calibration data": _print_of(known.x, calibrated.y)}
-    made["points of this page"] = _print_of(x, y)
-    used = {f"{what} data": _print_of(data.x, data.y) for what, data in calibrated.used.items()}
-    return made | used
-
-
-def _print_of(x: Any, y: Any) -> str:
-    named = f", columns {', '.join(map(str, x.columns))}" if is_frame(x) else ""
-    parts = [part for part in (x, y) if part is not None]
-    arrays = [part.to_numpy() if hasattr(part, "to_numpy") else rows(part, "x") for part in parts]
-    shapes = " and ".join(str(tuple(np.shape(part))) for part in parts)
-    return f"{shapes}{named}, sha256 {fingerprint(arrays)[:16]}"
-
-
-def _again(calibrated: Calibrated, level: Level, y: ArrayLike | None) -> Section:
-    """The lines that make this page again."""
-    data = "x" if y is None else "x, y"
-    lines = [
-        "From a calibration that was kept with gb.save, and the data whose hash stands above:",
-        f'gb.report(gb.load("FOLDER"), {data}, level={float(exact(level)):g}, path="report.html")',
-        "On the command line:",
-        f"guardband report FOLDER --data DATA.csv --level {float(exact(level)):g} --out report.html",
-    ]
-    return Section("How to reproduce it", lines)
