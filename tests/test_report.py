@@ -1,12 +1,14 @@
 """The report: says what is promised and what was found, for any band, and escapes what came from outside."""
 
 import contextlib
+import hashlib
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import guardband as gb
 from guardband.report import report, sections
@@ -274,3 +276,60 @@ def test_what_cannot_be_kept_is_not_loaded() -> None:
     ):
         again = titled(sections(made, drawn(1, 30, seed=1)[0]), "How to reproduce it")
         assert again.paragraphs[1].startswith(f"gb.report({source}, x, level=0.95, path=")
+
+
+def facts_of(calibrated: gb.Calibrated, x: np.ndarray, y: np.ndarray | None = None) -> dict[str, str]:
+    return {row[0]: row[1] for row in titled(sections(calibrated, x, y), "Where it comes from").table}
+
+
+def by_hand(arrays: list[np.ndarray]) -> str:
+    """The fingerprint as the page says that it is made."""
+    whole = b"".join(f"{a.dtype} {a.shape}".encode() + a.tobytes() for a in arrays)
+    return hashlib.sha256(whole).hexdigest()[:16]
+
+
+def test_fingerprints_can_be_made_by_hand() -> None:
+    x, y = drawn(1, 60)
+    net = torch.nn.Sequential(torch.nn.Linear(1, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+    calibrated = gb.calibrate(net, x, y)
+    fresh = drawn(1, 30, seed=1)
+    facts = facts_of(calibrated, *fresh)
+    assert facts["calibration data"].endswith(f"sha256 {by_hand([x, y])}")
+    assert facts["points of this page"].endswith(f"sha256 {by_hand(list(fresh))}")
+    weights = [part.numpy() for part in net.state_dict().values()]
+    said = f"MeanOnly around torch Sequential; 10 numbers in its state_dict, sha256 {by_hand(weights)}"
+    assert facts["model"] == said
+    with torch.no_grad():
+        net[0].bias += 1
+    assert facts_of(calibrated, fresh[0])["model"] != said
+
+
+def test_the_model_inside_is_named() -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    x, y = drawn(1, 60)
+    piped = make_pipeline(StandardScaler(), linear.Ridge()).fit(x, y)
+    nets = [gb.mlp(1, [4], seed=seed).double() for seed in range(3)]
+    here = f"{__name__}.zero"
+    for model, said in (
+        (zero, f"MeanOnly around the function {here}"),
+        (linear.Ridge().fit(x, y), "MeanOnly around sklearn Ridge"),
+        (piped, "MeanOnly around sklearn Pipeline of StandardScaler, Ridge"),
+        (
+            gb.predictors.Given(zero, lambda x: 1 + x**2),
+            f"Given around the function {here} and the function ",
+        ),
+        (
+            gb.predictors.Ensemble(nets),
+            "Ensemble around 3 x torch MLP; 45 numbers in its state_dict, sha256 ",
+        ),
+    ):
+        assert facts_of(gb.calibrate(model, x, y), x + 0.001)["model"].startswith(said)
+    crossed = gb.calibrate_cross(lambda data: zero, (x, y), folds=5)
+    assert facts_of(crossed, x + 0.001)["model"] == f"5 x MeanOnly around the function {here}"
+    problem = gb.problems.Poisson1D()
+    alone = gb.fit(problem, gb.mlp(1, [8]), recipe=gb.Recipe.by_newton(3), progress=False)
+    tangent = gb.Tangent(alone, noise=0.1).calibrate(*problem.observe(30, noise=0.1))
+    assert facts_of(tangent, x)["model"].startswith("Fitted around torch MLP; ")

@@ -24,7 +24,7 @@ from guardband.grids import values_on
 from guardband.metrics.bands import Region
 from guardband.report.page import Section, origin
 from guardband.report.pictures import pictures_of
-from guardband.report.provenance import again, fingerprints
+from guardband.report.provenance import again, fingerprints, how, model_of
 from guardband.values import Band, NormBand
 
 
@@ -53,6 +53,7 @@ def sections(
                 calibrated, prediction, y, level=level, groups=groups, regions=regions, target=about
             )
         claim, verdict = _claim(calibrated, band, level), _verdict(found)
+        known = model_of(calibrated) | fingerprints(calibrated, x, y)
         return [
             *((verdict, claim) if verdict.mark == "fails" else (claim, verdict)),
             _measured(calibrated, found, y),
@@ -60,7 +61,7 @@ def sections(
             Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found)),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
-            origin("calibration", repr(calibrated), fingerprints(calibrated, x, y) | (facts or {})),
+            origin("calibration", repr(calibrated), known | (facts or {}), how(calibrated)),
             again(calibrated, level, given, command),
         ]
 
