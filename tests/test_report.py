@@ -85,8 +85,13 @@ def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
     fields = generator.normal(size=(40, 6, 1))
     predictor = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 1)))
     calibrated = gb.calibrate(predictor, generator.normal(size=(40, 2)), fields, score=gb.Simultaneous())
-    text = report(calibrated, generator.normal(size=(9, 2)), path=tmp_path / "page.html").read_text()
-    assert "Whole fields were calibrated" in text
+    text = report(calibrated, generator.normal(size=(30, 2)), path=tmp_path / "page.html").read_text()
+    assert "40 calibration fields are enough for 95 %" in text and "Nothing was found against it" in text
+    assert "by calibration on 40 fields" in text and "with 40 fields it lies between" in text
+    assert text.count("alibration point") == 1  # in the promise, which says what a point is
+    assert "A point here is a whole field" in text and "calibration fields missed" in text
+    far = titled(sections(calibrated, 9 + generator.normal(size=(30, 2))), "What would void it")
+    assert "speaks against it" in far.paragraphs[0] and [row[1] for row in far.table[1:3]] == ["shift", "far"]
 
 
 def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:

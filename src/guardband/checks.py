@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -128,7 +129,14 @@ def check(
     if queries is not None and len(queries) == 0:
         raise ValueError("`x` should hold at least one query, got none.")
     asked = _Asked(queries, grid, level, runs or {}, np.random.default_rng(seed))
-    return Findings(tuple(_findings(calibrated, asked)))
+    found = tuple(_findings(calibrated, asked))
+    return Findings(tuple(map(_of_fields, found)) if _whole(calibrated) else found)
+
+
+def _of_fields(finding: Finding) -> Finding:
+    """The same where rows are whole fields, and no points."""
+    text = re.sub(r"\b((?:[Cc]alibration|training|held-out) )point", r"\1field", finding.text)
+    return replace(finding, text=text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -300,8 +308,7 @@ def _size(calibrated: Calibrated, level: Level) -> Finding:
     if size is None:
         text = f"{calibrated.name} does not say how many points a finite band needs."
         return Finding("size", False, text, known=False)
-    what = size.what.replace("points", "fields") if _whole(calibrated) else size.what
-    seen = f"{size.have:.4g} {what}"
+    seen = f"{size.have:.4g} {size.what}"
     if size.have < size.need:
         text = f"{seen} are too few for {percent}: the band is infinite. {size.need:g} are needed."
         return Finding("size", True, text)

@@ -23,7 +23,7 @@ from guardband.evaluation.contenders import shown
 from guardband.grids import values_on
 from guardband.metrics.bands import Region
 from guardband.report.page import Section, origin
-from guardband.report.pictures import pictures_of
+from guardband.report.pictures import pictures_of, rows_word
 from guardband.report.provenance import again, fingerprints, how, model_of
 from guardband.values import Band, NormBand
 
@@ -69,12 +69,14 @@ def sections(
 def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -> Section:
     percent = f"{float(100 * exact(level)):g} %"
     promised = calibrated.promised(level)
-    target = "The truth behind a new measurement" if calibrated.about == "truth" else "A new measurement"
+    what = rows_word(calibrated)
+    new = "A new measured field" if what == "fields" else "A new measurement"
+    target = f"The truth behind {new.lower()}" if calibrated.about == "truth" else new
     claim = (
         f"{target} lies in this band with probability at least {float(100 * promised):.4g} %, "
-        f"by calibration on {calibrated.n} points"
+        f"by calibration on {calibrated.n} {what}"
         if promised is not None
-        else "No probability is promised for a new measurement"
+        else f"No probability is promised for {new.lower()}"
     )
     if promised not in (None, exact(level)):
         claim += f"; the level asked for is {percent}"
@@ -83,7 +85,7 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
     truth = calibrated.about == "truth"
     exempt = truth or promised is None
     average = (
-        " This holds for any model, any noise and any number of points, as an average over new points and "
+        f" This holds for any model, any noise and any number of {what}, as an average over new {what} and "
         "over calibration sets."
     )
     other = "new measurements" if truth else "the noise-free truth behind the measurements"
@@ -92,8 +94,8 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
         [
             f"{claim}.",
             f"Under this assumption. {calibrated.promise}{'' if exempt else average}",
-            "Not claimed. Coverage at every single point; coverage of points drawn differently from the "
-            f"calibration points (other places, other sensors, another regime); coverage of {other}.",
+            f"Not claimed. Coverage at every single {what[:-1]}; coverage of {what} drawn differently from "
+            f"the calibration {what} (other places, other sensors, another regime); coverage of {other}.",
             *_width(band),
         ],
         mark="claim",
@@ -135,8 +137,6 @@ def _size(width: np.ndarray, what: str) -> str:
 
 
 def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluation | None) -> Section:
-    if calibrated.prediction is not None and calibrated.prediction.mean.ndim != 2:
-        return Section("What would void it", ["Whole fields were calibrated; points are not checked."])
     findings = check(calibrated, x, level=level)
     words = {True: "ALARM", False: "fine"}
     table = [["", "what was looked at", "what was found"]]
@@ -154,8 +154,8 @@ def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluatio
 
 
 def _data(calibrated: Calibrated, level: Level) -> Section:
-    n = calibrated.n
-    lines = [f"{n} calibration points, {_outputs(calibrated)}."]
+    n, what = calibrated.n, rows_word(calibrated)
+    lines = [f"{n} calibration {what}, {_outputs(calibrated)}."]
     pieces = None
     if calibrated.groups is None:
         pieces = calibrated.laws(level, 1)
@@ -163,10 +163,10 @@ def _data(calibrated: Calibrated, level: Level) -> Section:
         law = pieces[0][0]
         low, high = law.interval(0.95)
         lines.append(
-            f"Every calibration set of this size gives another coverage: with {n} points it lies between "
+            f"Every calibration set of this size gives another coverage: with {n} {what} it lies between "
             f"{low:.3f} and {high:.3f} in 95 % of cases, {law.mean:.4f} on average, and falls below "
-            f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law, for points drawn "
-            "independently of each other). For less scatter take more points, or ask for a confidence when "
+            f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law, for {what} drawn "
+            f"independently of each other). For less scatter take more {what}, or ask for a confidence when "
             "calibrating."
         )
     else:
@@ -183,7 +183,7 @@ def _outputs(calibrated: Calibrated) -> str:
 def _measured(calibrated: Calibrated, found: Evaluation | None, y: ArrayLike | None) -> Section:
     if found is None:
         return Section("What was measured", ["Give fresh measurements, y at x, to see them here."])
-    table = [["band", "points", "coverage", "mean width", "interval score", "ACD"]]
+    table = [["band", rows_word(calibrated), "coverage", "mean width", "interval score", "ACD"]]
     for row in found.rows:
         name = f"{row.name}, {row.region}" if row.region else row.name
         widths = [f"{row.sharpness:.4g}", f"{row.interval_score:.4g}"]

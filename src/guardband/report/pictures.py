@@ -23,6 +23,12 @@ MOST_POINTS, MOST_BARS = 5000, 400
 """How many points, and how many with a bar each, are drawn in a picture."""
 
 
+def rows_word(calibrated: Calibrated) -> str:
+    """What a row of the calibration is: fields, where whole ones were calibrated, or points."""
+    whole = calibrated.prediction is not None and calibrated.prediction.mean.ndim > 2
+    return "fields" if whole else "points"
+
+
 def pictures_of(
     calibrated: Calibrated,
     band: Band | NormBand | None,
@@ -50,7 +56,8 @@ def pictures_of(
             )
         )
     if share is not None:
-        drawn.append(("How far the calibration points missed.", lambda ax: _misses(share, ax)))
+        what = f"calibration {rows_word(calibrated)}"
+        drawn.append((f"How far the {what} missed.", lambda ax: _misses(share, ax, what)))
     at = None if calibrated.prediction is None else calibrated.prediction.x
     points = at is not None and at.ndim == 2 and calibrated.prediction.mean.ndim == 2  # type: ignore[union-attr]
     if points:
@@ -141,7 +148,7 @@ FARTHEST = 5.0
 """Misses beyond so many half widths of the band are drawn here."""
 
 
-def _misses(share: np.ndarray, ax: Any) -> None:
+def _misses(share: np.ndarray, ax: Any, what: str = "calibration points") -> None:
     """Right for every calibrator: each calibration point is held against the threshold at its own place."""
     inside, n = int((share <= 1).sum()), len(share)
     share = np.minimum(share[np.isfinite(share)], FARTHEST)
@@ -154,7 +161,7 @@ def _misses(share: np.ndarray, ax: Any) -> None:
             )
     ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {n} inside")
     ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1))
-    ax.set(xlabel="miss, as a share of the band's half width there", ylabel="calibration points")
+    ax.set(xlabel="miss, as a share of the band's half width there", ylabel=what)
 
 
 def _residuals(calibrated: Calibrated, ax: Any) -> None:
