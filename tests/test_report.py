@@ -338,3 +338,30 @@ def test_the_model_inside_is_named() -> None:
     alone = gb.fit(problem, gb.mlp(1, [8]), recipe=gb.Recipe.by_newton(3), progress=False)
     tangent = gb.Tangent(alone, noise=0.1).calibrate(*problem.observe(30, noise=0.1))
     assert facts_of(tangent, x)["model"].startswith("Fitted around torch MLP; ")
+
+
+def test_nothing_is_found_only_where_nothing_was() -> None:
+    """No page says so beside rows that were calibrated on, or beside an alarm for a range."""
+    x, y = drawn(1, 1500)
+    y[x > 0.8] *= 10
+    calibrated = gb.calibrate(zero, x[:500], y[:500])
+    uneven = sections(calibrated, x[500:], y[500:], level=0.9)
+    assert any(row[0] == "ALARM" for row in titled(uneven, "Where it covers").table)
+    said = titled(uneven, "What would void it")
+    assert said.paragraphs[0].startswith("Nothing was found against the average that is promised, but")
+    assert said.table[1][:2] == ["ALARM", "where it covers"]
+    with pytest.warns(UserWarning, match="test points are calibration points"):
+        known = sections(calibrated, x[:500], y[:500], level=0.9)
+    assert known[0].title == "Verdict: these data cannot test the claim" and known[0].mark == "fails"
+    said = titled(known, "What would void it")
+    assert "speaks against it" in said.paragraphs[0] and "used before" in [row[1] for row in said.table]
+    even = sections(gb.calibrate(zero, *drawn(1, 99)), *drawn(1, 400, seed=1), level=0.9)
+    assert titled(even, "What would void it").paragraphs[0].startswith("Nothing was found against it")
+
+
+def test_a_training_that_has_not_converged_is_a_note() -> None:
+    problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=5, finish=0)
+    rough = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, progress=False)
+    made = sections(gb.calibrate(rough, *problem.observe(30)), problem.observe(30, seed=5).x)
+    table = titled(made, "What would void it").table
+    assert [row[0] for row in table if row[1] == "training"] == ["note"]

@@ -124,6 +124,8 @@ def _verdict(found: Evaluation | None) -> Section:
         return Section("Verdict", [said])
     if found.consistent is False:
         return Section("Verdict: the claim does not hold on these data", [found.verdict], mark="fails")
+    if found.doubts:
+        return Section("Verdict: these data cannot test the claim", [found.verdict], mark="fails")
     return Section("Verdict", [found.verdict], mark="holds" if found.consistent else "")
 
 
@@ -138,19 +140,32 @@ def _size(width: np.ndarray, what: str) -> str:
 
 def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluation | None) -> Section:
     findings = check(calibrated, x, level=level)
-    words = {True: "ALARM", False: "fine"}
-    table = [["", "what was looked at", "what was found"]]
+    table = [["", "what was looked at", "what was found"], *_against(found)]
     for finding in sorted(findings.findings, key=lambda one: not one.alarm):
-        table.append([words[finding.alarm] if finding.known else "not known", finding.name, finding.text])
-    failed = found is not None and found.consistent is False
-    if failed:
-        table.insert(1, ["ALARM", "fresh data", "They are not covered as promised; see what was measured."])
-    fine = findings.ok and not failed
+        word = "ALARM" if finding.alarm else "note" if finding.note else "fine"
+        table.append([word if finding.known else "not known", finding.name, finding.text])
+    alarms = [row[1] for row in table if row[0] == "ALARM"]
     unknown = sum(not finding.known for finding in findings.findings)
-    verdict = "Nothing was found against it." if fine else "Something speaks against it; read the alarms."
-    if fine and unknown:
+    verdict = "Something speaks against it; read the alarms." if alarms else "Nothing was found against it."
+    if set(alarms) == {"where it covers"}:
+        verdict = (
+            "Nothing was found against the average that is promised, but it is not kept everywhere alike."
+        )
+    elif not alarms and unknown:
         verdict = f"Nothing was found against it; {unknown} could not be looked at, marked 'not known'."
     return Section("What would void it", [verdict], table)
+
+
+def _against(found: Evaluation | None) -> Iterable[list[str]]:
+    """What fresh measurements say against the claim, or against themselves."""
+    if found is None:
+        return
+    if found.consistent is False:
+        yield ["ALARM", "fresh data", "They are not covered as promised; see what was measured."]
+    yield from (["ALARM", "used before", text] for text in found.doubts)
+    if alarms := found.by_range.alarms:
+        text = f"{len(alarms)} of {found.by_range.tests} ranges are covered less or more than chance allows."
+        yield ["ALARM", "where it covers", text]
 
 
 def _data(calibrated: Calibrated, level: Level) -> Section:
