@@ -77,7 +77,7 @@ def test_calibrations_without_a_law_say_so() -> None:
 def test_several_outputs_are_covered_jointly() -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 2))), *drawn(1, 40, 2))
     stands = titled(sections(calibrated, *drawn(1, 40, 2, seed=1)), "How much data stand behind it")
-    assert "2 outputs each, covered jointly" in stands.paragraphs[0]
+    assert "Calibrated on 40 points; 2 outputs each, covered jointly" in stands.paragraphs[0]
 
 
 def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
@@ -365,3 +365,24 @@ def test_a_training_that_has_not_converged_is_a_note() -> None:
     made = sections(gb.calibrate(rough, *problem.observe(30)), problem.observe(30, seed=5).x)
     table = titled(made, "What would void it").table
     assert [row[0] for row in table if row[1] == "training"] == ["note"]
+
+
+def test_what_counts_is_said() -> None:
+    x, y = drawn(1, 60)
+    fresh = drawn(1, 30, seed=1)[0]
+
+    def said(calibrator: gb.conformal.Calibrator, **options: Any) -> str:
+        made = sections(gb.calibrate(zero, x, y, calibrator=calibrator, **options), fresh, level=0.8, **asked)
+        stands = titled(made, "How much data stand behind it").paragraphs[0]
+        counted = stands.removeprefix("Calibrated on ").partition(";")[0]
+        assert f"by calibration on {counted}" in titled(made, "What is claimed").paragraphs[0]
+        return counted
+
+    asked: dict[str, Any] = {}
+    sensors = "6 sensors (groups), which are what counts, and 60 points of them"
+    assert said(gb.Clustered(), groups=np.arange(60) % 6) == sensors
+    assert said(gb.Split()) == "60 points"
+    assert said(gb.Weighted(lambda x: 1 + 9 * x[:, 0])).endswith("60 are worth with their weights)")
+    asked = {"groups": np.zeros(30)}
+    smallest = "60 points (20 calibration points in the smallest group)"
+    assert said(gb.Grouped(), groups=np.arange(60) % 3 > 0) == smallest

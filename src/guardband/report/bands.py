@@ -74,7 +74,7 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
     target = f"The truth behind {new.lower()}" if calibrated.about == "truth" else new
     claim = (
         f"{target} lies in this band with probability at least {float(100 * promised):.4g} %, "
-        f"by calibration on {calibrated.n} {what}"
+        f"by calibration on {_counted(calibrated, level)}"
         if promised is not None
         else f"No probability is promised for {new.lower()}"
     )
@@ -170,7 +170,7 @@ def _against(found: Evaluation | None) -> Iterable[list[str]]:
 
 def _data(calibrated: Calibrated, level: Level) -> Section:
     n, what = calibrated.n, rows_word(calibrated)
-    lines = [f"{n} calibration {what}, {_outputs(calibrated)}."]
+    lines = [f"Calibrated on {_counted(calibrated, level)}; {_outputs(calibrated)}."]
     pieces = None
     if calibrated.groups is None:
         pieces = calibrated.laws(level, 1)
@@ -187,6 +187,17 @@ def _data(calibrated: Calibrated, level: Level) -> Section:
     else:
         lines.append("How coverage scatters over calibration sets has no exact law for this calibration.")
     return Section("How much data stand behind it", lines)
+
+
+def _counted(calibrated: Calibrated, level: Level) -> str:
+    """How many rows there are, and what of them counts where that is something else."""
+    n, what, size = calibrated.n, rows_word(calibrated), calibrated.size(level)
+    if size is None or size.have == n:
+        return f"{n} {what}"
+    counted = f"{size.have:.4g} {size.what.replace('points', what).rstrip(',')}"
+    if calibrated.covers_new_groups:
+        return f"{counted}, which are what counts, and {n} {what} of them"
+    return f"{n} {what} ({counted})"
 
 
 def _outputs(calibrated: Calibrated) -> str:
