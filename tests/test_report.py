@@ -386,3 +386,44 @@ def test_what_counts_is_said() -> None:
     asked = {"groups": np.zeros(30)}
     smallest = "60 points (20 calibration points in the smallest group)"
     assert said(gb.Grouped(), groups=np.arange(60) % 3 > 0) == smallest
+
+
+def two(x: np.ndarray) -> np.ndarray:
+    return np.zeros((len(x), 2))
+
+
+def test_each_of_several_outputs_stands_beside_all_of_them() -> None:
+    x, y = drawn(2, 400, 2)
+    y[:, 1] *= 5
+    calibrated = gb.calibrate(two, x[:100], y[:100])
+    made = sections(calibrated, x[100:], y[100:], level=0.8)
+    assert (
+        "lies in this band, all 2 outputs at once, with prob" in titled(made, "What is claimed").paragraphs[0]
+    )
+    joint, *each = titled(made, "What was measured").table[1:4]
+    assert joint[0] == "this band" and [row[0] for row in each] == ["its y0 alone", "its y1 alone"]
+    band = calibrated(x[100:], level=0.8)
+    for j, row in enumerate(each):
+        inside = (band.lower[:, j] <= y[100:, j]) & (y[100:, j] <= band.upper[:, j])
+        assert row[1:4] == ["300", f"{inside.mean():.3f}", f"{band.width[0, j]:.4g}"]
+        assert float(row[2]) >= float(joint[2])
+    captions = [caption for caption, _ in titled(made, "What it looks like").pictures]
+    assert "How wide the band of y0 is, and what it missed in any output." in captions
+    assert "Where the model errs, in y0: calibration points." in captions
+    alone = gb.calibrate(two, x[:100], y[:100], score=gb.Absolute(joint=False))
+    made = sections(alone, x[100:], y[100:], level=0.8)
+    assert "band, each of 2 outputs by itself, with prob" in titled(made, "What is claimed").paragraphs[0]
+    assert "alone" not in str(titled(made, "What was measured").table)
+
+
+def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(90, 2)), generator.normal(size=(90, 6, 2))
+    model = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 2)))
+    calibrated = gb.calibrate(model, x[:40], y[:40], score=gb.Simultaneous())
+    made = sections(calibrated, x[40:], y[40:], level=0.8)
+    rows = titled(made, "What was measured").table
+    band = calibrated(x[40:], level=0.8)
+    inside = (abs(y[40:]) <= band.upper).all(axis=1).mean(axis=0)
+    assert [row[2] for row in rows if "alone" in row[0]] == [f"{share:.3f}" for share in inside]
+    assert "The band of u0 around the first field." in [row[0] for row in made[-5].pictures]

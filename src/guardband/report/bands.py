@@ -23,7 +23,7 @@ from guardband.evaluation.contenders import shown
 from guardband.grids import values_on
 from guardband.metrics.bands import Region
 from guardband.report.page import Section, origin
-from guardband.report.pictures import pictures_of, rows_word
+from guardband.report.pictures import pictures_of, rows_word, words_of
 from guardband.report.provenance import again, fingerprints, how, model_of
 from guardband.values import Band, NormBand
 
@@ -56,7 +56,7 @@ def sections(
         known = model_of(calibrated) | fingerprints(calibrated, x, y)
         return [
             *((verdict, claim) if verdict.mark == "fails" else (claim, verdict)),
-            _measured(calibrated, found, y),
+            _measured(calibrated, band, found, y),
             *_ranges(found),
             Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found)),
             _checks(calibrated, x, level, found),
@@ -73,8 +73,8 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
     new = "A new measured field" if what == "fields" else "A new measurement"
     target = f"The truth behind {new.lower()}" if calibrated.about == "truth" else new
     claim = (
-        f"{target} lies in this band with probability at least {float(100 * promised):.4g} %, "
-        f"by calibration on {_counted(calibrated, level)}"
+        f"{target} lies in this band{_together(calibrated)} with probability at least "
+        f"{float(100 * promised):.4g} %, by calibration on {_counted(calibrated, level)}"
         if promised is not None
         else f"No probability is promised for {new.lower()}"
     )
@@ -206,7 +206,31 @@ def _outputs(calibrated: Calibrated) -> str:
     return "one output each" if m == 1 else f"{m} outputs each, covered {how}"
 
 
-def _measured(calibrated: Calibrated, found: Evaluation | None, y: ArrayLike | None) -> Section:
+def _together(calibrated: Calibrated) -> str:
+    """Whether outputs are covered at once, where there are several."""
+    m = 1 if calibrated.prediction is None else calibrated.prediction.mean.shape[-1]
+    how = f", all {m} outputs at once," if calibrated.joint else f", each of {m} outputs by itself,"
+    return "" if m == 1 else how
+
+
+def _each_output(calibrated: Calibrated, band: Band | NormBand | None, y: Any) -> Iterable[list[str]]:
+    """Of a band that covers all outputs at once, how often each is covered, and how wide it is."""
+    if not (isinstance(band, Band) and band.boxed and calibrated.joint) or band.mean.shape[-1] == 1:
+        return
+    fresh = to_numpy(rows(values_on(y, calibrated.grid), "y"))
+    if fresh.shape != tuple(band.mean.shape):
+        return
+    width, nodes = to_numpy(band.width).astype(float), tuple(range(1, fresh.ndim - 1))
+    between = (to_numpy(band.lower) <= fresh) & (fresh <= to_numpy(band.upper))
+    inside = np.asarray(between.all(axis=nodes))
+    for j, word in enumerate(words_of(band)):
+        covered = f"{inside[:, j].mean():.3f}"
+        yield [f"its {word} alone", str(len(fresh)), covered, f"{width[..., j].mean():.4g}", "", ""]
+
+
+def _measured(
+    calibrated: Calibrated, band: Band | NormBand | None, found: Evaluation | None, y: ArrayLike | None
+) -> Section:
     if found is None:
         return Section("What was measured", ["Give fresh measurements, y at x, to see them here."])
     table = [["band", rows_word(calibrated), "coverage", "mean width", "interval score", "ACD"]]
@@ -214,6 +238,7 @@ def _measured(calibrated: Calibrated, found: Evaluation | None, y: ArrayLike | N
         name = f"{row.name}, {row.region}" if row.region else row.name
         widths = [f"{row.sharpness:.4g}", f"{row.interval_score:.4g}"]
         table.append([name, str(row.points), f"{row.coverage:.3f}", *widths, f"{row.acd:.4f}"])
+    table[2:2] = _each_output(calibrated, band, y)
     lines = [
         f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}"
         f"{_yardstick(calibrated, y)}. Coverage alone proves nothing: a model that predicts zero is covered "

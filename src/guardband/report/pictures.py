@@ -13,7 +13,7 @@ from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level
 from guardband.evaluation import Evaluation
 from guardband.grids import values_on
-from guardband.labels import axis_words
+from guardband.labels import axis_words, output_words
 from guardband.plot.planes import plane_of
 from guardband.plot.style import output_word
 from guardband.report.page import png
@@ -61,7 +61,11 @@ def pictures_of(
     at = None if calibrated.prediction is None else calibrated.prediction.x
     points = at is not None and at.ndim == 2 and calibrated.prediction.mean.ndim == 2  # type: ignore[union-attr]
     if points:
-        drawn.append(("Where the model errs: calibration points.", lambda ax: _residuals(calibrated, ax)))
+        shown = band if isinstance(band, Band) and band.mean.ndim == 2 else None
+        of = "" if shown is None or not _of(shown) else f", in{_of(shown)[3:]}"
+        drawn.append(
+            (f"Where the model errs{of}: calibration points.", lambda ax: _residuals(calibrated, ax))
+        )
     return [(caption, png(draw)) for caption, draw in drawn]
 
 
@@ -72,18 +76,14 @@ def _over_places(band: Band, fresh: np.ndarray | None) -> Iterable[tuple[str, Ca
     mean, lower, upper = (to_numpy(part)[some] for part in (band.mean, band.lower, band.upper))
     few = Band(x[some], mean, lower, upper, band.level, band.names)
     read = None if fresh is None or fresh.shape != tuple(band.mean.shape) else fresh[some]
+    missed = "" if read is None else ", and what it missed"
     if x.shape[1] == 1:
-        yield (
-            ("The band." if read is None else "The band, and what it missed."),
-            lambda ax: _curve(few, read, ax),
-        )
+        yield f"The band{_of(band)}{missed}.", lambda ax: _curve(few, read, ax)
     if x.shape[1] == 2 and len(few) > 3:
-        yield (
-            ("How wide the band is." if read is None else "How wide the band is, and what it missed."),
-            lambda ax: _plane(few, read, ax),
-        )
+        any_of = " in any output" if missed and _of(band) else ""
+        yield f"How wide the band{_of(band)} is{missed}{any_of}.", lambda ax: _plane(few, read, ax)
     if x.shape[1] > 2:
-        yield "How wide the band is, over the first coordinate.", lambda ax: _widths(few, ax)
+        yield f"How wide the band{_of(band)} is, over the first coordinate.", lambda ax: _widths(few, ax)
 
 
 def _outside(band: Band, y: np.ndarray) -> np.ndarray:
@@ -91,9 +91,18 @@ def _outside(band: Band, y: np.ndarray) -> np.ndarray:
     return (y < to_numpy(band.lower)) | (y > to_numpy(band.upper))
 
 
+def _of(band: Band) -> str:
+    """Which output a picture shows, the first, where there are several."""
+    return "" if band.mean.shape[-1] == 1 else f" of {words_of(band)[0]}"
+
+
+def words_of(band: Band) -> tuple[str, ...]:
+    """What the outputs of a band are called in a sentence."""
+    return output_words(band.names) or tuple(f"y{j}" for j in range(band.mean.shape[-1]))
+
+
 def _beside(band: Band) -> str:
-    what = "" if band.mean.shape[1] == 1 else f" of {output_word(band, 0)}"
-    return f"Measured{what} against predicted, with the band; misses in orange."
+    return f"Measured{_of(band)} against predicted, with the band; misses in orange."
 
 
 def _measured_beside(band: Band, y: np.ndarray, ax: Any) -> None:
@@ -134,9 +143,9 @@ def _one_field(band: Band) -> Iterable[tuple[str, Callable[[Any], Any]]]:
     """The first of whole fields, over its one axis or two."""
     assert band.x is not None
     if band.x.shape[1] == 1:
-        yield "The band around the first field.", lambda ax: plot.band(band, ax=ax)
+        yield f"The band{_of(band)} around the first field.", lambda ax: plot.band(band, ax=ax)
     if band.x.shape[1] == 2 and len(band) > 3:
-        yield "How wide the band around the first field is.", lambda ax: plot.width(band, ax=ax)
+        yield f"How wide the band{_of(band)} around the first field is.", lambda ax: plot.width(band, ax=ax)
 
 
 def _widths(band: Band, ax: Any) -> None:
