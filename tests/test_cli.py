@@ -66,6 +66,17 @@ def test_from_a_model_and_measurements_to_a_report(folder: Path, tmp_path: Path)
     assert "written as .html or .md" in run("report", folder, "--data", QUERY, "--out", "page.pdf", code=2)
 
 
+def test_axes_carry_the_names_of_columns_of_files(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        "guardband.cli.work.sections", lambda *_, **options: seen.append(options["names"]) or []
+    )
+    run("report", folder, "--data", FRESH, "--out", tmp_path / "report.html")
+    assert seen[0].axes == ("x", "y") and seen[0].outputs == ("u",)
+
+
 def test_a_folder_of_python_is_called_what_it_is(tmp_path: Path) -> None:
     x = np.linspace(0, 1, 30)
     gb.save(gb.calibrate(np.sin, x, np.cos(x)), tmp_path / "band")

@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -427,3 +428,32 @@ def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
     inside = (abs(y[40:]) <= band.upper).all(axis=1).mean(axis=0)
     assert [row[2] for row in rows if "alone" in row[0]] == [f"{share:.3f}" for share in inside]
     assert "The band of u0 around the first field." in [row[0] for row in made[-5].pictures]
+
+
+@pytest.fixture
+def labels(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The labels of all axes that are drawn from now on."""
+    seen: set[str] = set()
+
+    def png(draw: Any) -> bytes:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots()
+        draw(ax)
+        seen.update((ax.get_xlabel(), ax.get_ylabel()))
+        plt.close("all")
+        return b""
+
+    monkeypatch.setattr(sys.modules["guardband.report.pictures"], "png", png)
+    return seen
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_axes_carry_the_names_of_columns(d: int, labels: set[str]) -> None:
+    pandas = pytest.importorskip("pandas")
+    x, y = drawn(d, 120)
+    frame = pandas.DataFrame(x, columns=["depth", "load in $", "speed"][:d]).assign(site=["a", "b"] * 60)
+    calibrated = gb.calibrate(lambda frame: np.zeros(len(frame)), frame[:60], y[:60])
+    sections(calibrated, frame[60:], y[60:], level=0.9)
+    assert "depth" in labels and not {"x", "x0", "x1"} & labels
+    assert ("load in \\$" in labels) == (d > 1)

@@ -29,6 +29,7 @@ from guardband.leaks import refuse_leaks
 from guardband.report import refuse_other_endings, sections, write
 from guardband.store import MANIFEST
 from guardband.studies import records
+from guardband.values import Names
 
 ROWS_AT_ONCE = 100_000
 """How many points are predicted at a time."""
@@ -205,6 +206,7 @@ def report(
         matrix(table, artifact.targets, data) if labeled else None,
         level=level,
         groups=artifact.labels(table),
+        names=Names(tuple(artifact.inputs), tuple(artifact.targets), ()),
         facts=facts | {f"sha256 of {name}": value for name, value in artifact.hashes.items()},
         command=shlex.join([*words, *(word for name in imports or () for word in ("--import", name))]),
     )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -23,9 +24,9 @@ from guardband.evaluation.contenders import shown
 from guardband.grids import values_on
 from guardband.metrics.bands import Region
 from guardband.report.page import Section, origin
-from guardband.report.pictures import pictures_of, rows_word, words_of
+from guardband.report.pictures import names_of, pictures_of, rows_word, words_of
 from guardband.report.provenance import again, fingerprints, how, model_of
-from guardband.values import Band, NormBand
+from guardband.values import Band, Names, NormBand
 
 
 def sections(
@@ -39,13 +40,20 @@ def sections(
     facts: dict[str, str] | None = None,
     title: str | None = None,
     command: str | None = None,
+    names: Names | None = None,
 ) -> list[Section]:
-    """What the report says, before it is written as HTML or Markdown; a `command` is one that makes it."""
+    """What the report says, before it is written as HTML or Markdown.
+
+    A `command` is one that makes the page, `names` are those of columns that the calibration does not know.
+    """
     given = {"y": y, "groups": groups, "regions": regions, "facts": facts, "title": title}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         prediction = calibrated.predict(x)
+        names = names_of(calibrated) or names
         band = shown(calibrated, prediction, level, groups)
+        if names is not None and isinstance(band, Band) and band.mean.shape[1:] == (len(names.outputs),):
+            band = replace(band, names=names)
         found = None
         if y is not None:
             about: Any = calibrated.about
@@ -58,7 +66,7 @@ def sections(
             *((verdict, claim) if verdict.mark == "fails" else (claim, verdict)),
             _measured(calibrated, band, found, y),
             *_ranges(found),
-            Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found)),
+            Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found, names)),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
             origin("calibration", repr(calibrated), known | (facts or {}), how(calibrated)),

@@ -17,7 +17,7 @@ from guardband.labels import axis_words, output_words
 from guardband.plot.planes import plane_of
 from guardband.plot.style import output_word
 from guardband.report.page import png
-from guardband.values import Band, NormBand
+from guardband.values import Band, Names, NormBand
 
 MOST_POINTS, MOST_BARS = 5000, 400
 """How many points, and how many with a bar each, are drawn in a picture."""
@@ -29,12 +29,23 @@ def rows_word(calibrated: Calibrated) -> str:
     return "fields" if whole else "points"
 
 
+def names_of(calibrated: Calibrated) -> Names | None:
+    """What axes and outputs are called: by the predictor, or by the columns that hold numbers."""
+    columns, at = calibrated.columns, calibrated.prediction
+    if calibrated.field_names is not None or columns is None or at is None or at.x is None:
+        return calibrated.field_names
+    m = at.mean.shape[-1]
+    outputs = ("y",) if m == 1 else tuple(f"y{j}" for j in range(m))
+    return Names(tuple(map(str, columns.numeric)), outputs, ())
+
+
 def pictures_of(
     calibrated: Calibrated,
     band: Band | NormBand | None,
     y: ArrayLike | None,
     level: Level,
     found: Evaluation | None,
+    names: Names | None = None,
 ) -> list[tuple[str, bytes]]:
     """Captions and pictures, what a reviewer asks for first coming first."""
     drawn: list[tuple[str, Callable[[Any], Any]]] = []
@@ -64,7 +75,7 @@ def pictures_of(
         shown = band if isinstance(band, Band) and band.mean.ndim == 2 else None
         of = "" if shown is None or not _of(shown) else f", in{_of(shown)[3:]}"
         drawn.append(
-            (f"Where the model errs{of}: calibration points.", lambda ax: _residuals(calibrated, ax))
+            (f"Where the model errs{of}: calibration points.", lambda ax: _residuals(calibrated, names, ax))
         )
     return [(caption, png(draw)) for caption, draw in drawn]
 
@@ -173,9 +184,9 @@ def _misses(share: np.ndarray, ax: Any, what: str = "calibration points") -> Non
     ax.set(xlabel="miss, as a share of the band's half width there", ylabel=what)
 
 
-def _residuals(calibrated: Calibrated, ax: Any) -> None:
+def _residuals(calibrated: Calibrated, names: Names | None, ax: Any) -> None:
     assert calibrated.prediction is not None
-    x, names = to_numpy(calibrated.prediction.x), calibrated.field_names
+    x = to_numpy(calibrated.prediction.x)
     miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]
     if x.shape[1] == 1:
         ax.plot(x[:, 0], miss, ".", color=plot.GRAY, ms=4)
