@@ -237,3 +237,22 @@ def test_readings_that_never_change_are_no_alarm_by_rounding() -> None:
     x = np.random.default_rng(0).uniform(size=(60, 1))
     steady = gb.calibrate(lambda x: np.full(len(x), 0.1 + 1e-12), x[:30], np.full(30, 0.1))
     assert "error" not in [one.name for one in gb.check(steady, x[30:]).findings]
+
+
+def test_a_shape_that_was_learned_before_is_not_denied() -> None:
+    draw = np.random.default_rng(0)
+    size = np.exp(draw.normal(size=(150, 1, 1)))
+    x = size * draw.normal(size=(150, 16, 1))
+    y = x + 0.1 * size * draw.normal(size=x.shape)
+    inner = gb.predictors.MeanOnly(lambda x: x)
+    shaped = gb.surrogates.adapted(inner, x[:60], y[:60], steps=20)
+    guard = gb.check(gb.calibrate(shaped, x[60:100], y[60:100], score=gb.Simultaneous()), x[100:])["guard"]
+    assert guard.text.startswith(
+        f"The shape ({shaped.chosen}) was learned and chosen before calibration, on 60"
+    )
+    flat = gb.surrogates.Adapted(inner, "constant", {"constant": 1.0})
+    assert flat.learned_shape.startswith(
+        "Shapes were tried on cross-fitted predictions of training fields; con"
+    )
+    plain = gb.calibrate(inner, x[60:100], y[60:100], score=gb.Simultaneous())
+    assert gb.check(plain, x[100:])["guard"].text.startswith("This calibration learns no shape")

@@ -342,6 +342,9 @@ def _size(calibrated: Calibrated, level: Level) -> Finding:
 
 
 def _guard(calibrated: Calibrated) -> Finding:
+    predictor = getattr(calibrated, "predictor", None)
+    if calibrated.guarded is None and isinstance(predictor, Predictor) and predictor.learned_shape:
+        return Finding("guard", False, predictor.learned_shape)
     if calibrated.guarded is None:
         return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
     if calibrated.guarded:
