@@ -380,7 +380,7 @@ def test_what_counts_is_said() -> None:
         return counted
 
     asked: dict[str, Any] = {}
-    sensors = "6 sensors (groups), which are what counts, and 60 points of them"
+    sensors = "6 sensors (groups), which are what counts, with 60 points in all"
     assert said(gb.Clustered(), groups=np.arange(60) % 6) == sensors
     assert said(gb.Split()) == "60 points"
     assert said(gb.Weighted(lambda x: 1 + 9 * x[:, 0])).endswith("60 are worth with their weights)")
@@ -399,7 +399,7 @@ def test_each_of_several_outputs_stands_beside_all_of_them() -> None:
     calibrated = gb.calibrate(two, x[:100], y[:100])
     made = sections(calibrated, x[100:], y[100:], level=0.8)
     assert (
-        "lies in this band, all 2 outputs at once, with prob" in titled(made, "What is claimed").paragraphs[0]
+        "lies in this band, both outputs at once, with prob" in titled(made, "What is claimed").paragraphs[0]
     )
     joint, *each = titled(made, "What was measured").table[1:4]
     assert joint[0] == "this band" and [row[0] for row in each] == ["its y0 alone", "its y1 alone"]

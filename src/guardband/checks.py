@@ -187,9 +187,9 @@ def _error(calibrated: Calibrated) -> Iterator[Finding]:
         j = int(np.argmax(np.where(worse, off / np.maximum(spread, 1e-300), 0.0)))
         which = f" in output {j}" if y.shape[1] > 1 else ""
         text = (
-            f"On the calibration points the model errs by {off[j]:.3g}{which} (root mean square), and their "
-            f"own mean would by {spread[j]:.3g}: one number predicts better. The band is valid, and too wide "
-            "to be of use. Look at the model, its units and the order of its columns."
+            f"On the calibration points the model errs by {off[j]:.3g}{which} (root mean square), and the "
+            f"mean of their readings by {spread[j]:.3g}: one number predicts better. The band is valid, and "
+            "too wide to be of use. Look at the model, its units and the order of its columns."
         )
         yield Finding("error", True, text)
 

@@ -204,7 +204,7 @@ def _counted(calibrated: Calibrated, level: Level) -> str:
         return f"{n} {what}"
     counted = f"{size.have:.4g} {size.what.replace('points', what).rstrip(',')}"
     if calibrated.covers_new_groups:
-        return f"{counted}, which are what counts, and {n} {what} of them"
+        return f"{counted}, which are what counts, with {n} {what} in all"
     return f"{n} {what} ({counted})"
 
 
@@ -217,7 +217,11 @@ def _outputs(calibrated: Calibrated) -> str:
 def _together(calibrated: Calibrated) -> str:
     """Whether outputs are covered at once, where there are several."""
     m = 1 if calibrated.prediction is None else calibrated.prediction.mean.shape[-1]
-    how = f", all {m} outputs at once," if calibrated.joint else f", each of {m} outputs by itself,"
+    how = (
+        f", {'both' if m == 2 else f'all {m}'} outputs at once,"
+        if calibrated.joint
+        else f", each of {m} outputs by itself,"
+    )
     return "" if m == 1 else how
 
 
