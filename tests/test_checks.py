@@ -208,3 +208,51 @@ def test_where_there_are_no_training_rows_to_leak() -> None:
             found = gb.check(case, x)["leak"]
             assert words in found.text and not found.alarm
             assert found.known == (words != "not known")
+
+
+@pytest.mark.parametrize("m", [1, 3])
+def test_a_model_worse_than_one_number_raises_an_alarm(m: int) -> None:
+    draw = np.random.default_rng(0)
+    x, noise = draw.uniform(size=(300, 1)), draw.normal(size=(300, m))
+    y = np.sin(6 * x) + 0.1 * noise
+
+    def found(model: object, y: np.ndarray = y, n: int = 100) -> gb.Findings:
+        return gb.check(gb.calibrate(model, x[:n], y[:n]), x[100:])
+
+    def right(x: np.ndarray) -> np.ndarray:
+        return np.sin(6 * x) * np.ones(m)
+
+    wrong = np.r_[np.zeros(m - 1), 5.0]  # in the last output
+    said = found(lambda x: right(x) + wrong)
+    assert [one.name for one in said.alarms] == ["error"] and not said.ok
+    assert "errs by 5" in said["error"].text and "valid, and too wide to be of use" in said["error"].text
+    assert ("in output 2" in said["error"].text) == (m > 1)
+    assert found(right).ok and found(lambda x: np.zeros((len(x), m)), noise).ok  # no better, and no worse
+    assert found(lambda x: right(x) + wrong, n=19).ok  # too few to tell
+    with pytest.raises(KeyError, match="no finding 'error'"):
+        found(right)["error"]
+
+
+def test_readings_that_never_change_are_no_alarm_by_rounding() -> None:
+    x = np.random.default_rng(0).uniform(size=(60, 1))
+    steady = gb.calibrate(lambda x: np.full(len(x), 0.1 + 1e-12), x[:30], np.full(30, 0.1))
+    assert "error" not in [one.name for one in gb.check(steady, x[30:]).findings]
+
+
+def test_a_shape_that_was_learned_before_is_not_denied() -> None:
+    draw = np.random.default_rng(0)
+    size = np.exp(draw.normal(size=(150, 1, 1)))
+    x = size * draw.normal(size=(150, 16, 1))
+    y = x + 0.1 * size * draw.normal(size=x.shape)
+    inner = gb.predictors.MeanOnly(lambda x: x)
+    shaped = gb.surrogates.adapted(inner, x[:60], y[:60], steps=20)
+    guard = gb.check(gb.calibrate(shaped, x[60:100], y[60:100], score=gb.Simultaneous()), x[100:])["guard"]
+    assert guard.text.startswith(
+        f"The shape ({shaped.chosen}) was learned and chosen before calibration, on 60"
+    )
+    flat = gb.surrogates.Adapted(inner, "constant", {"constant": 1.0})
+    assert flat.learned_shape.startswith(
+        "Shapes were tried on cross-fitted predictions of training fields; con"
+    )
+    plain = gb.calibrate(inner, x[60:100], y[60:100], score=gb.Simultaneous())
+    assert gb.check(plain, x[100:])["guard"].text.startswith("This calibration learns no shape")

@@ -59,8 +59,29 @@ def test_from_a_model_and_measurements_to_a_report(folder: Path, tmp_path: Path)
     text = page.read_text()
     assert "A new measurement lies in this band with probability at least 95 %" in text
     assert text.count("<img") == 5 and "constant width" in text and "sha256 of model.onnx" in text
+    again = "guardband report band --data fresh.csv --level 0.95 --out report.html"
+    assert again in text and "gb.load" not in text
     run("report", folder, "--data", QUERY, "--out", page)
     assert "nothing was measured" in page.read_text()
+    assert "written as .html or .md" in run("report", folder, "--data", QUERY, "--out", "page.pdf", code=2)
+
+
+def test_axes_carry_the_names_of_columns_of_files(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Any] = []
+    monkeypatch.setattr(
+        "guardband.cli.work.sections", lambda *_, **options: seen.append(options["names"]) or []
+    )
+    run("report", folder, "--data", FRESH, "--out", tmp_path / "report.html")
+    assert seen[0].axes == ("x", "y") and seen[0].outputs == ("u",)
+
+
+def test_a_folder_of_python_is_called_what_it_is(tmp_path: Path) -> None:
+    x = np.linspace(0, 1, 30)
+    gb.save(gb.calibrate(np.sin, x, np.cos(x)), tmp_path / "band")
+    said = " ".join(run("report", tmp_path / "band", "--data", FRESH, code=2).split())
+    assert "was written by `gb.save`" in said and "gb.report(gb.load(folder, model=...), x, y" in said
 
 
 def test_programs_get_json(folder: Path, tmp_path: Path) -> None:

@@ -1,11 +1,15 @@
 """The report: says what is promised and what was found, for any band, and escapes what came from outside."""
 
+import contextlib
+import hashlib
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import guardband as gb
 from guardband.report import report, sections
@@ -74,7 +78,7 @@ def test_calibrations_without_a_law_say_so() -> None:
 def test_several_outputs_are_covered_jointly() -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 2))), *drawn(1, 40, 2))
     stands = titled(sections(calibrated, *drawn(1, 40, 2, seed=1)), "How much data stand behind it")
-    assert "2 outputs each, covered jointly" in stands.paragraphs[0]
+    assert "Calibrated on 40 points; 2 outputs each, covered jointly" in stands.paragraphs[0]
 
 
 def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
@@ -82,8 +86,13 @@ def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
     fields = generator.normal(size=(40, 6, 1))
     predictor = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 1)))
     calibrated = gb.calibrate(predictor, generator.normal(size=(40, 2)), fields, score=gb.Simultaneous())
-    text = report(calibrated, generator.normal(size=(9, 2)), path=tmp_path / "page.html").read_text()
-    assert "Whole fields were calibrated" in text
+    text = report(calibrated, generator.normal(size=(30, 2)), path=tmp_path / "page.html").read_text()
+    assert "40 calibration fields are enough for 95 %" in text and "Nothing was found against it" in text
+    assert "by calibration on 40 fields" in text and "with 40 fields it lies between" in text
+    assert text.count("alibration point") == 1  # in the promise, which says what a point is
+    assert "A point here is a whole field" in text and "calibration fields missed" in text
+    far = titled(sections(calibrated, 9 + generator.normal(size=(30, 2))), "What would void it")
+    assert "speaks against it" in far.paragraphs[0] and [row[1] for row in far.table[1:3]] == ["shift", "far"]
 
 
 def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:
@@ -205,7 +214,7 @@ def test_a_reviewer_finds_the_answers_in_order(tmp_path: Path) -> None:
     assert prints["calibration data"].startswith("(100, 1) and (100, 1), sha256 ")
     again = {row[0]: row[1] for row in sections(calibrated, x[100:], y[100:])[7].table}
     assert prints["points of this page"] == again["points of this page"] != prints["calibration data"]
-    assert "level=0.9" in made[8].paragraphs[1] and "--level 0.9" in made[8].paragraphs[3]
+    assert "level=0.9" in made[8].paragraphs[1] and "guardband report" not in str(made[8])
 
 
 def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
@@ -216,3 +225,235 @@ def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
     calibrated = gb.calibrate(model, frame[:40], y[:40])
     page = report(calibrated, frame[40:], y[40:], path=tmp_path / "page.md", level=0.9).read_text()
     assert "(20, 2) and (20, 1), columns depth, site, sha256" in page
+
+
+def test_the_line_that_makes_a_page_again_does_so(tmp_path: Path) -> None:
+    """It is run as it is printed, but for the dots and the name of the folder."""
+    x, y = drawn(1, 60)
+    plain = gb.calibrate(gb.mlp(1, [4]).double(), x, y)
+    ratio = gb.calibrate(zero, x, y, calibrator=gb.Weighted(lambda x: np.ones(len(x))))
+    for made, yours in ((plain, "gb.load('"), (gb.calibrate(zero, x, y), "model=zero"), (ratio, "ratio=")):
+        folder = gb.save(made, tmp_path / yours[:2] / str(id(made)))
+        path = report(made, *drawn(1, 30, seed=1), path=tmp_path / "page.html", title='A "band"', level=0.8)
+        line = titled(
+            sections(made, *drawn(1, 30, seed=1), level=0.8, title='A "band"'), "How to reproduce it"
+        )
+        call = line.paragraphs[1].replace("model=...", "model=zero").replace('"FOLDER"', repr(str(folder)))
+        call = call.replace("ratio=...", "ratio=made.calibrator.ratio").replace("report.html", "again.html")
+        assert yours in call and "'A \"band\"'" in call
+        x_new, y_new = drawn(1, 30, seed=1)
+        names = {"gb": gb, "zero": zero, "made": made, "x": x_new, "y": y_new, "Path": Path}
+        with contextlib.chdir(tmp_path):
+            eval(call, names)
+        first, second = (
+            "".join(line for line in one.read_text().splitlines() if "written" not in line)
+            for one in (path, tmp_path / "again.html")
+        )
+        assert first == second
+
+
+def test_what_else_was_given_stands_in_the_line() -> None:
+    x, y = drawn(1, 60)
+    sides = np.arange(60) % 2
+    made = gb.calibrate(zero, x, y, calibrator=gb.Grouped(), groups=sides)
+    late = {"late": lambda x: x[:, 0] > 0.5}
+    fresh = drawn(1, 60, seed=1)
+    line = titled(sections(made, *fresh, groups=sides, regions=late, facts={"a": "b"}), "How to reproduce it")
+    assert "x, y, level=0.95, groups=groups, regions=regions, facts=facts, path=" in line.paragraphs[1]
+
+
+def test_what_cannot_be_kept_is_not_loaded() -> None:
+    class Own(gb.conformal.Score):
+        def __call__(self, prediction: gb.Prediction, y: np.ndarray) -> np.ndarray:
+            return abs(y - prediction.mean)[:, 0]
+
+    class Silent(gb.Calibrated):
+        promise = "none"  # type: ignore[assignment]
+
+        def predict(self, x: Any) -> gb.Prediction:
+            return gb.Prediction(x, x)
+
+        def band(self, prediction: gb.Prediction, level: Any = 0.95, *, groups: Any = None) -> gb.Band:
+            return gb.Band(prediction.x, *[prediction.mean] * 3, 0.95)
+
+    for made, source in (
+        (gb.calibrate(zero, *drawn(1), score=Own()), 'gb.load("FOLDER", model=..., score=...)'),
+        (Silent(), "calibrated"),
+    ):
+        again = titled(sections(made, drawn(1, 30, seed=1)[0]), "How to reproduce it")
+        assert again.paragraphs[1].startswith(f"gb.report({source}, x, level=0.95, path=")
+
+
+def facts_of(calibrated: gb.Calibrated, x: np.ndarray, y: np.ndarray | None = None) -> dict[str, str]:
+    return {row[0]: row[1] for row in titled(sections(calibrated, x, y), "Where it comes from").table}
+
+
+def by_hand(arrays: list[np.ndarray]) -> str:
+    """The fingerprint as the page says that it is made."""
+    whole = b"".join(f"{a.dtype} {a.shape}".encode() + a.tobytes() for a in arrays)
+    return hashlib.sha256(whole).hexdigest()[:16]
+
+
+def test_fingerprints_can_be_made_by_hand() -> None:
+    x, y = drawn(1, 60)
+    net = torch.nn.Sequential(torch.nn.Linear(1, 3), torch.nn.Tanh(), torch.nn.Linear(3, 1))
+    calibrated = gb.calibrate(net, x, y)
+    fresh = drawn(1, 30, seed=1)
+    facts = facts_of(calibrated, *fresh)
+    assert facts["calibration data"].endswith(f"sha256 {by_hand([x, y])}")
+    assert facts["points of this page"].endswith(f"sha256 {by_hand(list(fresh))}")
+    weights = [part.numpy() for part in net.state_dict().values()]
+    said = f"MeanOnly around torch Sequential; 10 numbers in its state_dict, sha256 {by_hand(weights)}"
+    assert facts["model"] == said
+    with torch.no_grad():
+        net[0].bias += 1
+    assert facts_of(calibrated, fresh[0])["model"] != said
+
+
+def test_the_model_inside_is_named() -> None:
+    linear = pytest.importorskip("sklearn.linear_model")
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import StandardScaler
+
+    x, y = drawn(1, 60)
+    piped = make_pipeline(StandardScaler(), linear.Ridge()).fit(x, y)
+    nets = [gb.mlp(1, [4], seed=seed).double() for seed in range(3)]
+    here = f"{__name__}.zero"
+    for model, said in (
+        (zero, f"MeanOnly around the function {here}"),
+        (linear.Ridge().fit(x, y), "MeanOnly around sklearn Ridge"),
+        (piped, "MeanOnly around sklearn Pipeline of StandardScaler, Ridge"),
+        (
+            gb.predictors.Given(zero, lambda x: 1 + x**2),
+            f"Given around the function {here} and the function ",
+        ),
+        (
+            gb.predictors.Ensemble(nets),
+            "Ensemble around 3 x torch MLP; 45 numbers in its state_dict, sha256 ",
+        ),
+    ):
+        assert facts_of(gb.calibrate(model, x, y), x + 0.001)["model"].startswith(said)
+    crossed = gb.calibrate_cross(lambda data: zero, (x, y), folds=5)
+    assert facts_of(crossed, x + 0.001)["model"] == f"5 x MeanOnly around the function {here}"
+    problem = gb.problems.Poisson1D()
+    alone = gb.fit(problem, gb.mlp(1, [8]), recipe=gb.Recipe.by_newton(3), progress=False)
+    tangent = gb.Tangent(alone, noise=0.1).calibrate(*problem.observe(30, noise=0.1))
+    assert facts_of(tangent, x)["model"].startswith("Fitted around torch MLP; ")
+
+
+def test_nothing_is_found_only_where_nothing_was() -> None:
+    """No page says so beside rows that were calibrated on, or beside an alarm for a range."""
+    x, y = drawn(1, 1500)
+    y[x > 0.8] *= 10
+    calibrated = gb.calibrate(zero, x[:500], y[:500])
+    uneven = sections(calibrated, x[500:], y[500:], level=0.9)
+    assert any(row[0] == "ALARM" for row in titled(uneven, "Where it covers").table)
+    said = titled(uneven, "What would void it")
+    assert said.paragraphs[0].startswith("Nothing was found against the average that is promised, but")
+    assert said.table[1][:2] == ["ALARM", "where it covers"]
+    with pytest.warns(UserWarning, match="test points are calibration points"):
+        known = sections(calibrated, x[:500], y[:500], level=0.9)
+    assert known[0].title == "Verdict: these data cannot test the claim" and known[0].mark == "fails"
+    said = titled(known, "What would void it")
+    assert "speaks against it" in said.paragraphs[0] and "used before" in [row[1] for row in said.table]
+    even = sections(gb.calibrate(zero, *drawn(1, 99)), *drawn(1, 400, seed=1), level=0.9)
+    assert titled(even, "What would void it").paragraphs[0].startswith("Nothing was found against it")
+
+
+def test_a_training_that_has_not_converged_is_a_note() -> None:
+    problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=5, finish=0)
+    rough = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, progress=False)
+    made = sections(gb.calibrate(rough, *problem.observe(30)), problem.observe(30, seed=5).x)
+    table = titled(made, "What would void it").table
+    assert [row[0] for row in table if row[1] == "training"] == ["note"]
+
+
+def test_what_counts_is_said() -> None:
+    x, y = drawn(1, 60)
+    fresh = drawn(1, 30, seed=1)[0]
+
+    def said(calibrator: gb.conformal.Calibrator, **options: Any) -> str:
+        made = sections(gb.calibrate(zero, x, y, calibrator=calibrator, **options), fresh, level=0.8, **asked)
+        stands = titled(made, "How much data stand behind it").paragraphs[0]
+        counted = stands.removeprefix("Calibrated on ").partition(";")[0]
+        assert f"by calibration on {counted}" in titled(made, "What is claimed").paragraphs[0]
+        return counted
+
+    asked: dict[str, Any] = {}
+    sensors = "6 sensors (groups), which are what counts, with 60 points in all"
+    assert said(gb.Clustered(), groups=np.arange(60) % 6) == sensors
+    assert said(gb.Split()) == "60 points"
+    assert said(gb.Weighted(lambda x: 1 + 9 * x[:, 0])).endswith("60 are worth with their weights)")
+    asked = {"groups": np.zeros(30)}
+    smallest = "60 points (20 calibration points in the smallest group)"
+    assert said(gb.Grouped(), groups=np.arange(60) % 3 > 0) == smallest
+
+
+def two(x: np.ndarray) -> np.ndarray:
+    return np.zeros((len(x), 2))
+
+
+def test_each_of_several_outputs_stands_beside_all_of_them() -> None:
+    x, y = drawn(2, 400, 2)
+    y[:, 1] *= 5
+    calibrated = gb.calibrate(two, x[:100], y[:100])
+    made = sections(calibrated, x[100:], y[100:], level=0.8)
+    assert (
+        "lies in this band, both outputs at once, with prob" in titled(made, "What is claimed").paragraphs[0]
+    )
+    joint, *each = titled(made, "What was measured").table[1:4]
+    assert joint[0] == "this band" and [row[0] for row in each] == ["its y0 alone", "its y1 alone"]
+    band = calibrated(x[100:], level=0.8)
+    for j, row in enumerate(each):
+        inside = (band.lower[:, j] <= y[100:, j]) & (y[100:, j] <= band.upper[:, j])
+        assert row[1:4] == ["300", f"{inside.mean():.3f}", f"{band.width[0, j]:.4g}"]
+        assert float(row[2]) >= float(joint[2])
+    captions = [caption for caption, _ in titled(made, "What it looks like").pictures]
+    assert "How wide the band of y0 is, and what it missed in any output." in captions
+    assert "Where the model errs, in y0: calibration points." in captions
+    alone = gb.calibrate(two, x[:100], y[:100], score=gb.Absolute(joint=False))
+    made = sections(alone, x[100:], y[100:], level=0.8)
+    assert "band, each of 2 outputs by itself, with prob" in titled(made, "What is claimed").paragraphs[0]
+    assert "alone" not in str(titled(made, "What was measured").table)
+
+
+def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
+    generator = np.random.default_rng(0)
+    x, y = generator.normal(size=(90, 2)), generator.normal(size=(90, 6, 2))
+    model = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 2)))
+    calibrated = gb.calibrate(model, x[:40], y[:40], score=gb.Simultaneous())
+    made = sections(calibrated, x[40:], y[40:], level=0.8)
+    rows = titled(made, "What was measured").table
+    band = calibrated(x[40:], level=0.8)
+    inside = (abs(y[40:]) <= band.upper).all(axis=1).mean(axis=0)
+    assert [row[2] for row in rows if "alone" in row[0]] == [f"{share:.3f}" for share in inside]
+    assert "The band of u0 around the first field." in [row[0] for row in made[-5].pictures]
+
+
+@pytest.fixture
+def labels(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The labels of all axes that are drawn from now on."""
+    seen: set[str] = set()
+
+    def png(draw: Any) -> bytes:
+        import matplotlib.pyplot as plt
+
+        _, ax = plt.subplots()
+        draw(ax)
+        seen.update((ax.get_xlabel(), ax.get_ylabel()))
+        plt.close("all")
+        return b""
+
+    monkeypatch.setattr(sys.modules["guardband.report.pictures"], "png", png)
+    return seen
+
+
+@pytest.mark.parametrize("d", [1, 2, 3])
+def test_axes_carry_the_names_of_columns(d: int, labels: set[str]) -> None:
+    pandas = pytest.importorskip("pandas")
+    x, y = drawn(d, 120)
+    frame = pandas.DataFrame(x, columns=["depth", "load in $", "speed"][:d]).assign(site=["a", "b"] * 60)
+    calibrated = gb.calibrate(lambda frame: np.zeros(len(frame)), frame[:60], y[:60])
+    sections(calibrated, frame[60:], y[60:], level=0.9)
+    assert "depth" in labels and not {"x", "x0", "x1"} & labels
+    assert ("load in \\$" in labels) == (d > 1)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,13 +28,16 @@ AT_MOST = 500
 FEW = 10
 """With fewer queries than this, that no shift was seen says nothing."""
 
+WORSE, ENOUGH = 1.2, 20
+"""A model that errs by so many times the spread of readings, on so many rows, is said to predict nothing."""
+
 PARTS = ("training", "calibration", "queries")
 """The parts whose trajectories may be named, in the order they are used in."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, in a sentence; an alarm if it may void the guarantee.
+    """One thing that was looked at, in a sentence; an alarm if it may void the guarantee, or make it useless.
 
     `known=False` says that it could not be looked at; a `note` is no reason against the guarantee, and still
     worth a look.
@@ -103,7 +107,8 @@ def check(
 
     Whether there are enough calibration points, whether training rows are among them, whether they are
     readings of few sensors, whether the queries come from other places, and whether many lie far from all
-    calibration points. It sees inputs only: other noise, or another regime at the same places, it cannot see.
+    calibration points; and whether the model errs there by more than one number would. Of queries it sees
+    inputs only: other noise, or another regime at the same places, it cannot see.
 
     Whole fields are compared along the leading principal components of their inputs; of their grids it is
     said whether they are the same, and of trajectories whether pieces of one are in two parts. Pieces that
@@ -128,7 +133,14 @@ def check(
     if queries is not None and len(queries) == 0:
         raise ValueError("`x` should hold at least one query, got none.")
     asked = _Asked(queries, grid, level, runs or {}, np.random.default_rng(seed))
-    return Findings(tuple(_findings(calibrated, asked)))
+    found = tuple(_findings(calibrated, asked))
+    return Findings(tuple(map(_of_fields, found)) if _whole(calibrated) else found)
+
+
+def _of_fields(finding: Finding) -> Finding:
+    """The same where rows are whole fields, and no points."""
+    text = re.sub(r"\b((?:[Cc]alibration|training|held-out) )point", r"\1field", finding.text)
+    return replace(finding, text=text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,6 +173,27 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
             return
 
 
+def _error(calibrated: Calibrated) -> Iterator[Finding]:
+    """A word on a model that errs by more than the mean of the readings would."""
+    if calibrated.prediction is None or calibrated.y is None or len(calibrated.y) < ENOUGH:
+        return
+    y, mean = (np.asarray(to_numpy(part), dtype=float) for part in (calibrated.y, calibrated.prediction.mean))
+    if y.shape != mean.shape or not y.size:
+        return
+    y, mean = (part.reshape(-1, part.shape[-1]) for part in (y, mean))
+    off, spread = np.sqrt(np.square(y - mean).mean(axis=0)), y.std(axis=0)
+    worse = off > WORSE * spread + 1e-6 * abs(y).max(axis=0)
+    if worse.any():
+        j = int(np.argmax(np.where(worse, off / np.maximum(spread, 1e-300), 0.0)))
+        which = f" in output {j}" if y.shape[1] > 1 else ""
+        text = (
+            f"On the calibration points the model errs by {off[j]:.3g}{which} (root mean square), and the "
+            f"mean of their readings by {spread[j]:.3g}: one number predicts better. The band is valid, and "
+            "too wide to be of use. Look at the model, its units and the order of its columns."
+        )
+        yield Finding("error", True, text)
+
+
 def _held(calibrated: Calibrated) -> list[Any]:
     """The models that a band stands on."""
     predictor = getattr(calibrated, "predictor", None)
@@ -171,6 +204,7 @@ def _findings(calibrated: Calibrated, asked: _Asked) -> Iterator[Finding]:
     yield _size(calibrated, asked.level)
     yield _guard(calibrated)
     yield from _training(calibrated)
+    yield from _error(calibrated)
     x = None if calibrated.prediction is None else calibrated.prediction.x
     if whole := _whole(calibrated):
         yield _trajectories(calibrated, asked)
@@ -300,8 +334,7 @@ def _size(calibrated: Calibrated, level: Level) -> Finding:
     if size is None:
         text = f"{calibrated.name} does not say how many points a finite band needs."
         return Finding("size", False, text, known=False)
-    what = size.what.replace("points", "fields") if _whole(calibrated) else size.what
-    seen = f"{size.have:.4g} {what}"
+    seen = f"{size.have:.4g} {size.what}"
     if size.have < size.need:
         text = f"{seen} are too few for {percent}: the band is infinite. {size.need:g} are needed."
         return Finding("size", True, text)
@@ -309,6 +342,9 @@ def _size(calibrated: Calibrated, level: Level) -> Finding:
 
 
 def _guard(calibrated: Calibrated) -> Finding:
+    predictor = getattr(calibrated, "predictor", None)
+    if calibrated.guarded is None and isinstance(predictor, Predictor) and predictor.learned_shape:
+        return Finding("guard", False, predictor.learned_shape)
     if calibrated.guarded is None:
         return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
     if calibrated.guarded:

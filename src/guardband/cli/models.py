@@ -280,6 +280,8 @@ def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
     found, model = saved.manifest.get("settings"), saved.files.get(store.MODEL)
     try:
         if found is None:
+            if not (saved.folder / SETTINGS).exists():
+                _refuse_plain(saved)
             found, model = _settings_of_0_1(saved)
         sound = (
             all(isinstance(found[key], list) for key in ("inputs", "targets"))
@@ -295,6 +297,16 @@ def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
     if not sound:
         raise store.ArtifactError(f"{saved.folder} has damaged settings. {store.AGAIN}")
     return found, model
+
+
+def _refuse_plain(saved: store.Saved) -> None:
+    """What `gb.save` wrote has no names of columns; say what to do with it instead."""
+    wanted = sorted(set(saved.manifest["passed_at_load"]) - set(saved.manifest["optional_at_load"]))
+    loaded = ", ".join(["gb.load(folder", *(f"{name}=..." for name in wanted)]) + ")"
+    raise store.ArtifactError(
+        f"{saved.folder} was written by `gb.save`, which does not know the columns of files. Commands read "
+        f"what `guardband calibrate` writes; in Python, gb.report({loaded}, x, y, path=...) makes the page."
+    )
 
 
 def _settings_of_0_1(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +26,10 @@ from guardband.cli.models import (
     sensors,
 )
 from guardband.leaks import refuse_leaks
+from guardband.report import refuse_other_endings, sections, write
 from guardband.store import MANIFEST
 from guardband.studies import records
+from guardband.values import Names
 
 ROWS_AT_ONCE = 100_000
 """How many points are predicted at a time."""
@@ -182,6 +185,7 @@ def report(
     imports: list[str] | None,
 ) -> Found:
     """Write the page for a reviewer."""
+    refuse_other_endings(out)
     import_code(imports)
     artifact = Artifact.read(folder, model)
     table = tables.read(data)
@@ -194,16 +198,19 @@ def report(
         "inputs": ", ".join(artifact.inputs),
         "targets": ", ".join(artifact.targets),
     }
-    gb.report(
+    words = ["guardband", "report", folder.name, "--data", data.name, "--level", level, "--out", out.name]
+    words += ["--truth"] * truth + ([] if model is None else ["--model", model])
+    made = sections(
         artifact.calibrated,
         matrix(table, artifact.inputs, data),
         matrix(table, artifact.targets, data) if labeled else None,
-        path=out,
         level=level,
         groups=artifact.labels(table),
-        title=f"{', '.join(artifact.targets)}: a prediction band, and what it promises",
+        names=Names(tuple(artifact.inputs), tuple(artifact.targets), ()),
         facts=facts | {f"sha256 of {name}": value for name, value in artifact.hashes.items()},
+        command=shlex.join([*words, *(word for name in imports or () for word in ("--import", name))]),
     )
+    write(out, f"{', '.join(artifact.targets)}: a prediction band, and what it promises", made)
     return {"file": str(out), **measured}, f"Written to {out}."
 
 

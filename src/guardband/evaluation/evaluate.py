@@ -108,6 +108,7 @@ def evaluate(
         outputs=output_words(calibrated.field_names),
         empty=int(band.empty.sum()) if isinstance(band := contenders[0].band, Band) else 0,
         remarks=(*remarks, *by_size(sizes_of(prediction), contenders[0].inside)),
+        doubts=tuple(doubts),
         find_ranges=ranges_of(calibrated, prediction, contenders[0]),
         find_ties=bool if laws is None else partial(tied, calibrated, levels, groups),
     )

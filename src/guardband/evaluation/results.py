@@ -64,7 +64,7 @@ class Evaluation:
     of scores without `ties`; with ties, a valid band may cover more. `empty` counts points where nothing lies
     in the band. `by_range` and `ties` are found when they are asked for or printed; ranges are printed where
     coverage differs by more than chance allows. `remarks` are sentences that belong beside the coverage of
-    whole fields.
+    whole fields, `doubts` say which test rows were used before.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -87,6 +87,7 @@ class Evaluation:
     outputs: tuple[str, ...] = field(default=(), repr=False)
     empty: int = field(default=0, repr=False)
     remarks: tuple[str, ...] = field(default=(), repr=False)
+    doubts: tuple[str, ...] = field(default=(), repr=False)
     find_ranges: Callable[[], Ranges] = field(default=Ranges, repr=False)
     find_ties: Callable[[], bool] = field(default=bool, repr=False)
 

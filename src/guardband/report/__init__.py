@@ -1,6 +1,7 @@
 """The report: one page for a person who has to decide whether to trust a band, or a region of coefficients.
 
-`bands.py` and `coefficients.py` say what stands on it, `page.py` writes it: self-contained HTML, or Markdown.
+`bands.py` and `coefficients.py` say what stands on it, `provenance.py` where it comes from; `page.py` writes
+it: self-contained HTML, or Markdown.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from guardband.inverse import Estimates
 from guardband.metrics.bands import Region
 from guardband.report import coefficients
 from guardband.report.bands import sections as sections
-from guardband.report.page import refuse_other_endings, write
+from guardband.report.page import refuse_other_endings as refuse_other_endings
+from guardband.report.page import write as write
 
 BAND = "A prediction band, and what it promises"
 
@@ -90,5 +92,5 @@ def report(
     if x is None:
         raise TypeError("A band is reported at points: gb.report(calibrated, x, y, path=...).")
     asked = 0.95 if level is None else level
-    made = sections(calibrated, x, y, level=asked, groups=groups, regions=regions, facts=facts)
+    made = sections(calibrated, x, y, level=asked, groups=groups, regions=regions, facts=facts, title=title)
     return write(path, title or BAND, made)

@@ -9,23 +9,24 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, fingerprint, rows, to_numpy
+from guardband.arrays import ArrayLike, rows, to_numpy
 from guardband.checks import check
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import Evaluation, evaluate
 from guardband.evaluation.contenders import shown
-from guardband.frames import is_frame
 from guardband.grids import values_on
 from guardband.metrics.bands import Region
 from guardband.report.page import Section, origin
-from guardband.report.pictures import pictures_of
-from guardband.values import Band, NormBand
+from guardband.report.pictures import names_of, pictures_of, rows_word, words_of
+from guardband.report.provenance import again, fingerprints, how, model_of
+from guardband.values import Band, Names, NormBand
 
 
 def sections(
@@ -37,12 +38,22 @@ def sections(
     groups: Groups = None,
     regions: Mapping[str, Region] | None = None,
     facts: dict[str, str] | None = None,
+    title: str | None = None,
+    command: str | None = None,
+    names: Names | None = None,
 ) -> list[Section]:
-    """What the report says, before it is written as HTML or Markdown."""
+    """What the report says, before it is written as HTML or Markdown.
+
+    A `command` is one that makes the page, `names` are those of columns that the calibration does not know.
+    """
+    given = {"y": y, "groups": groups, "regions": regions, "facts": facts, "title": title}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         prediction = calibrated.predict(x)
+        names = names_of(calibrated) or names
         band = shown(calibrated, prediction, level, groups)
+        if names is not None and isinstance(band, Band) and band.mean.shape[1:] == (len(names.outputs),):
+            band = replace(band, names=names)
         found = None
         if y is not None:
             about: Any = calibrated.about
@@ -50,27 +61,30 @@ def sections(
                 calibrated, prediction, y, level=level, groups=groups, regions=regions, target=about
             )
         claim, verdict = _claim(calibrated, band, level), _verdict(found)
+        known = model_of(calibrated) | fingerprints(calibrated, x, y)
         return [
             *((verdict, claim) if verdict.mark == "fails" else (claim, verdict)),
-            _measured(calibrated, found, y),
+            _measured(calibrated, band, found, y),
             *_ranges(found),
-            Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found)),
+            Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found, names)),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
-            origin("calibration", repr(calibrated), _fingerprints(calibrated, x, y) | (facts or {})),
-            _again(calibrated, level, y),
+            origin("calibration", repr(calibrated), known | (facts or {}), how(calibrated)),
+            again(calibrated, level, given, command),
         ]
 
 
 def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -> Section:
     percent = f"{float(100 * exact(level)):g} %"
     promised = calibrated.promised(level)
-    target = "The truth behind a new measurement" if calibrated.about == "truth" else "A new measurement"
+    what = rows_word(calibrated)
+    new = "A new measured field" if what == "fields" else "A new measurement"
+    target = f"The truth behind {new.lower()}" if calibrated.about == "truth" else new
     claim = (
-        f"{target} lies in this band with probability at least {float(100 * promised):.4g} %, "
-        f"by calibration on {calibrated.n} points"
+        f"{target} lies in this band{_together(calibrated)} with probability at least "
+        f"{float(100 * promised):.4g} %, by calibration on {_counted(calibrated, level)}"
         if promised is not None
-        else "No probability is promised for a new measurement"
+        else f"No probability is promised for {new.lower()}"
     )
     if promised not in (None, exact(level)):
         claim += f"; the level asked for is {percent}"
@@ -79,7 +93,7 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
     truth = calibrated.about == "truth"
     exempt = truth or promised is None
     average = (
-        " This holds for any model, any noise and any number of points, as an average over new points and "
+        f" This holds for any model, any noise and any number of {what}, as an average over new {what} and "
         "over calibration sets."
     )
     other = "new measurements" if truth else "the noise-free truth behind the measurements"
@@ -88,8 +102,8 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
         [
             f"{claim}.",
             f"Under this assumption. {calibrated.promise}{'' if exempt else average}",
-            "Not claimed. Coverage at every single point; coverage of points drawn differently from the "
-            f"calibration points (other places, other sensors, another regime); coverage of {other}.",
+            f"Not claimed. Coverage at every single {what[:-1]}; coverage of {what} drawn differently from "
+            f"the calibration {what} (other places, other sensors, another regime); coverage of {other}.",
             *_width(band),
         ],
         mark="claim",
@@ -118,6 +132,8 @@ def _verdict(found: Evaluation | None) -> Section:
         return Section("Verdict", [said])
     if found.consistent is False:
         return Section("Verdict: the claim does not hold on these data", [found.verdict], mark="fails")
+    if found.doubts:
+        return Section("Verdict: these data cannot test the claim", [found.verdict], mark="fails")
     return Section("Verdict", [found.verdict], mark="holds" if found.consistent else "")
 
 
@@ -131,27 +147,38 @@ def _size(width: np.ndarray, what: str) -> str:
 
 
 def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluation | None) -> Section:
-    if calibrated.prediction is not None and calibrated.prediction.mean.ndim != 2:
-        return Section("What would void it", ["Whole fields were calibrated; points are not checked."])
     findings = check(calibrated, x, level=level)
-    words = {True: "ALARM", False: "fine"}
-    table = [["", "what was looked at", "what was found"]]
+    table = [["", "what was looked at", "what was found"], *_against(found)]
     for finding in sorted(findings.findings, key=lambda one: not one.alarm):
-        table.append([words[finding.alarm] if finding.known else "not known", finding.name, finding.text])
-    failed = found is not None and found.consistent is False
-    if failed:
-        table.insert(1, ["ALARM", "fresh data", "They are not covered as promised; see what was measured."])
-    fine = findings.ok and not failed
+        word = "ALARM" if finding.alarm else "note" if finding.note else "fine"
+        table.append([word if finding.known else "not known", finding.name, finding.text])
+    alarms = [row[1] for row in table if row[0] == "ALARM"]
     unknown = sum(not finding.known for finding in findings.findings)
-    verdict = "Nothing was found against it." if fine else "Something speaks against it; read the alarms."
-    if fine and unknown:
+    verdict = "Something speaks against it; read the alarms." if alarms else "Nothing was found against it."
+    if set(alarms) == {"where it covers"}:
+        verdict = (
+            "Nothing was found against the average that is promised, but it is not kept everywhere alike."
+        )
+    elif not alarms and unknown:
         verdict = f"Nothing was found against it; {unknown} could not be looked at, marked 'not known'."
     return Section("What would void it", [verdict], table)
 
 
+def _against(found: Evaluation | None) -> Iterable[list[str]]:
+    """What fresh measurements say against the claim, or against themselves."""
+    if found is None:
+        return
+    if found.consistent is False:
+        yield ["ALARM", "fresh data", "They are not covered as promised; see what was measured."]
+    yield from (["ALARM", "used before", text] for text in found.doubts)
+    if alarms := found.by_range.alarms:
+        text = f"{len(alarms)} of {found.by_range.tests} ranges are covered less or more than chance allows."
+        yield ["ALARM", "where it covers", text]
+
+
 def _data(calibrated: Calibrated, level: Level) -> Section:
-    n = calibrated.n
-    lines = [f"{n} calibration points, {_outputs(calibrated)}."]
+    n, what = calibrated.n, rows_word(calibrated)
+    lines = [f"Calibrated on {_counted(calibrated, level)}; {_outputs(calibrated)}."]
     pieces = None
     if calibrated.groups is None:
         pieces = calibrated.laws(level, 1)
@@ -159,15 +186,26 @@ def _data(calibrated: Calibrated, level: Level) -> Section:
         law = pieces[0][0]
         low, high = law.interval(0.95)
         lines.append(
-            f"Every calibration set of this size gives another coverage: with {n} points it lies between "
+            f"Every calibration set of this size gives another coverage: with {n} {what} it lies between "
             f"{low:.3f} and {high:.3f} in 95 % of cases, {law.mean:.4f} on average, and falls below "
-            f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law, for points drawn "
-            "independently of each other). For less scatter take more points, or ask for a confidence when "
+            f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law, for {what} drawn "
+            f"independently of each other). For less scatter take more {what}, or ask for a confidence when "
             "calibrating."
         )
     else:
         lines.append("How coverage scatters over calibration sets has no exact law for this calibration.")
     return Section("How much data stand behind it", lines)
+
+
+def _counted(calibrated: Calibrated, level: Level) -> str:
+    """How many rows there are, and what of them counts where that is something else."""
+    n, what, size = calibrated.n, rows_word(calibrated), calibrated.size(level)
+    if size is None or size.have == n:
+        return f"{n} {what}"
+    counted = f"{size.have:.4g} {size.what.replace('points', what).rstrip(',')}"
+    if calibrated.covers_new_groups:
+        return f"{counted}, which are what counts, with {n} {what} in all"
+    return f"{n} {what} ({counted})"
 
 
 def _outputs(calibrated: Calibrated) -> str:
@@ -176,14 +214,43 @@ def _outputs(calibrated: Calibrated) -> str:
     return "one output each" if m == 1 else f"{m} outputs each, covered {how}"
 
 
-def _measured(calibrated: Calibrated, found: Evaluation | None, y: ArrayLike | None) -> Section:
+def _together(calibrated: Calibrated) -> str:
+    """Whether outputs are covered at once, where there are several."""
+    m = 1 if calibrated.prediction is None else calibrated.prediction.mean.shape[-1]
+    how = (
+        f", {'both' if m == 2 else f'all {m}'} outputs at once,"
+        if calibrated.joint
+        else f", each of {m} outputs by itself,"
+    )
+    return "" if m == 1 else how
+
+
+def _each_output(calibrated: Calibrated, band: Band | NormBand | None, y: Any) -> Iterable[list[str]]:
+    """Of a band that covers all outputs at once, how often each is covered, and how wide it is."""
+    if not (isinstance(band, Band) and band.boxed and calibrated.joint) or band.mean.shape[-1] == 1:
+        return
+    fresh = to_numpy(rows(values_on(y, calibrated.grid), "y"))
+    if fresh.shape != tuple(band.mean.shape):
+        return
+    width, nodes = to_numpy(band.width).astype(float), tuple(range(1, fresh.ndim - 1))
+    between = (to_numpy(band.lower) <= fresh) & (fresh <= to_numpy(band.upper))
+    inside = np.asarray(between.all(axis=nodes))
+    for j, word in enumerate(words_of(band)):
+        covered = f"{inside[:, j].mean():.3f}"
+        yield [f"its {word} alone", str(len(fresh)), covered, f"{width[..., j].mean():.4g}", "", ""]
+
+
+def _measured(
+    calibrated: Calibrated, band: Band | NormBand | None, found: Evaluation | None, y: ArrayLike | None
+) -> Section:
     if found is None:
         return Section("What was measured", ["Give fresh measurements, y at x, to see them here."])
-    table = [["band", "points", "coverage", "mean width", "interval score", "ACD"]]
+    table = [["band", rows_word(calibrated), "coverage", "mean width", "interval score", "ACD"]]
     for row in found.rows:
         name = f"{row.name}, {row.region}" if row.region else row.name
         widths = [f"{row.sharpness:.4g}", f"{row.interval_score:.4g}"]
         table.append([name, str(row.points), f"{row.coverage:.3f}", *widths, f"{row.acd:.4f}"])
+    table[2:2] = _each_output(calibrated, band, y)
     lines = [
         f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}"
         f"{_yardstick(calibrated, y)}. Coverage alone proves nothing: a model that predicts zero is covered "
@@ -226,32 +293,3 @@ def _ranges(found: Evaluation | None) -> Iterable[Section]:
     yield Section(
         "Where it covers", [" ".join(said.replace("\nThe promise", ". The promise").split()), about], table
     )
-
-
-def _fingerprints(calibrated: Calibrated, x: ArrayLike, y: ArrayLike | None) -> dict[str, str]:
-    """What was calibrated on and looked at: rows, names, and the start of a hash of the numbers."""
-    known = calibrated.prediction
-    made = {} if known is None else {"calibration data": _print_of(known.x, calibrated.y)}
-    made["points of this page"] = _print_of(x, y)
-    used = {f"{what} data": _print_of(data.x, data.y) for what, data in calibrated.used.items()}
-    return made | used
-
-
-def _print_of(x: Any, y: Any) -> str:
-    named = f", columns {', '.join(map(str, x.columns))}" if is_frame(x) else ""
-    parts = [part for part in (x, y) if part is not None]
-    arrays = [part.to_numpy() if hasattr(part, "to_numpy") else rows(part, "x") for part in parts]
-    shapes = " and ".join(str(tuple(np.shape(part))) for part in parts)
-    return f"{shapes}{named}, sha256 {fingerprint(arrays)[:16]}"
-
-
-def _again(calibrated: Calibrated, level: Level, y: ArrayLike | None) -> Section:
-    """The lines that make this page again."""
-    data = "x" if y is None else "x, y"
-    lines = [
-        "From a calibration that was kept with gb.save, and the data whose hash stands above:",
-        f'gb.report(gb.load("FOLDER"), {data}, level={float(exact(level)):g}, path="report.html")',
-        "On the command line:",
-        f"guardband report FOLDER --data DATA.csv --level {float(exact(level)):g} --out report.html",
-    ]
-    return Section("How to reproduce it", lines)

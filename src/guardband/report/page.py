@@ -48,8 +48,8 @@ def _is_markdown(path: str | os.PathLike[str]) -> bool:
     return Path(path).suffix == ".md"
 
 
-def origin(first: str, text: str, facts: dict[str, str]) -> Section:
-    """When and with what a page was made, and further facts."""
+def origin(first: str, text: str, facts: dict[str, str], how: str = "") -> Section:
+    """When and with what a page was made, and further facts; `how` says what their hashes are made of."""
     packages = ("guardband", "torch", "numpy", "scipy")
     rows = [
         ["", ""],
@@ -58,7 +58,7 @@ def origin(first: str, text: str, facts: dict[str, str]) -> Section:
         ["versions", ", ".join(f"{name} {metadata.version(name)}" for name in packages)],
         *([name, value] for name, value in facts.items()),
     ]
-    return Section("Where it comes from", table=rows)
+    return Section("Where it comes from", [how] if how else [], rows)
 
 
 def png(draw: Callable[[Any], Any]) -> bytes:

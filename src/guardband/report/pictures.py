@@ -13,14 +13,30 @@ from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level
 from guardband.evaluation import Evaluation
 from guardband.grids import values_on
-from guardband.labels import axis_words
+from guardband.labels import axis_words, output_words
 from guardband.plot.planes import plane_of
 from guardband.plot.style import output_word
 from guardband.report.page import png
-from guardband.values import Band, NormBand
+from guardband.values import Band, Names, NormBand
 
 MOST_POINTS, MOST_BARS = 5000, 400
 """How many points, and how many with a bar each, are drawn in a picture."""
+
+
+def rows_word(calibrated: Calibrated) -> str:
+    """What a row of the calibration is: fields, where whole ones were calibrated, or points."""
+    whole = calibrated.prediction is not None and calibrated.prediction.mean.ndim > 2
+    return "fields" if whole else "points"
+
+
+def names_of(calibrated: Calibrated) -> Names | None:
+    """What axes and outputs are called: by the predictor, or by the columns that hold numbers."""
+    columns, at = calibrated.columns, calibrated.prediction
+    if calibrated.field_names is not None or columns is None or at is None or at.x is None:
+        return calibrated.field_names
+    m = at.mean.shape[-1]
+    outputs = ("y",) if m == 1 else tuple(f"y{j}" for j in range(m))
+    return Names(tuple(map(str, columns.numeric)), outputs, ())
 
 
 def pictures_of(
@@ -29,6 +45,7 @@ def pictures_of(
     y: ArrayLike | None,
     level: Level,
     found: Evaluation | None,
+    names: Names | None = None,
 ) -> list[tuple[str, bytes]]:
     """Captions and pictures, what a reviewer asks for first coming first."""
     drawn: list[tuple[str, Callable[[Any], Any]]] = []
@@ -50,11 +67,16 @@ def pictures_of(
             )
         )
     if share is not None:
-        drawn.append(("How far the calibration points missed.", lambda ax: _misses(share, ax)))
+        what = f"calibration {rows_word(calibrated)}"
+        drawn.append((f"How far the {what} missed.", lambda ax: _misses(share, ax, what)))
     at = None if calibrated.prediction is None else calibrated.prediction.x
     points = at is not None and at.ndim == 2 and calibrated.prediction.mean.ndim == 2  # type: ignore[union-attr]
     if points:
-        drawn.append(("Where the model errs: calibration points.", lambda ax: _residuals(calibrated, ax)))
+        shown = band if isinstance(band, Band) and band.mean.ndim == 2 else None
+        of = "" if shown is None or not _of(shown) else f", in{_of(shown)[3:]}"
+        drawn.append(
+            (f"Where the model errs{of}: calibration points.", lambda ax: _residuals(calibrated, names, ax))
+        )
     return [(caption, png(draw)) for caption, draw in drawn]
 
 
@@ -65,18 +87,14 @@ def _over_places(band: Band, fresh: np.ndarray | None) -> Iterable[tuple[str, Ca
     mean, lower, upper = (to_numpy(part)[some] for part in (band.mean, band.lower, band.upper))
     few = Band(x[some], mean, lower, upper, band.level, band.names)
     read = None if fresh is None or fresh.shape != tuple(band.mean.shape) else fresh[some]
+    missed = "" if read is None else ", and what it missed"
     if x.shape[1] == 1:
-        yield (
-            ("The band." if read is None else "The band, and what it missed."),
-            lambda ax: _curve(few, read, ax),
-        )
+        yield f"The band{_of(band)}{missed}.", lambda ax: _curve(few, read, ax)
     if x.shape[1] == 2 and len(few) > 3:
-        yield (
-            ("How wide the band is." if read is None else "How wide the band is, and what it missed."),
-            lambda ax: _plane(few, read, ax),
-        )
+        any_of = " in any output" if missed and _of(band) else ""
+        yield f"How wide the band{_of(band)} is{missed}{any_of}.", lambda ax: _plane(few, read, ax)
     if x.shape[1] > 2:
-        yield "How wide the band is, over the first coordinate.", lambda ax: _widths(few, ax)
+        yield f"How wide the band{_of(band)} is, over the first coordinate.", lambda ax: _widths(few, ax)
 
 
 def _outside(band: Band, y: np.ndarray) -> np.ndarray:
@@ -84,9 +102,18 @@ def _outside(band: Band, y: np.ndarray) -> np.ndarray:
     return (y < to_numpy(band.lower)) | (y > to_numpy(band.upper))
 
 
+def _of(band: Band) -> str:
+    """Which output a picture shows, the first, where there are several."""
+    return "" if band.mean.shape[-1] == 1 else f" of {words_of(band)[0]}"
+
+
+def words_of(band: Band) -> tuple[str, ...]:
+    """What the outputs of a band are called in a sentence."""
+    return output_words(band.names) or tuple(f"y{j}" for j in range(band.mean.shape[-1]))
+
+
 def _beside(band: Band) -> str:
-    what = "" if band.mean.shape[1] == 1 else f" of {output_word(band, 0)}"
-    return f"Measured{what} against predicted, with the band; misses in orange."
+    return f"Measured{_of(band)} against predicted, with the band; misses in orange."
 
 
 def _measured_beside(band: Band, y: np.ndarray, ax: Any) -> None:
@@ -127,9 +154,9 @@ def _one_field(band: Band) -> Iterable[tuple[str, Callable[[Any], Any]]]:
     """The first of whole fields, over its one axis or two."""
     assert band.x is not None
     if band.x.shape[1] == 1:
-        yield "The band around the first field.", lambda ax: plot.band(band, ax=ax)
+        yield f"The band{_of(band)} around the first field.", lambda ax: plot.band(band, ax=ax)
     if band.x.shape[1] == 2 and len(band) > 3:
-        yield "How wide the band around the first field is.", lambda ax: plot.width(band, ax=ax)
+        yield f"How wide the band{_of(band)} around the first field is.", lambda ax: plot.width(band, ax=ax)
 
 
 def _widths(band: Band, ax: Any) -> None:
@@ -141,7 +168,7 @@ FARTHEST = 5.0
 """Misses beyond so many half widths of the band are drawn here."""
 
 
-def _misses(share: np.ndarray, ax: Any) -> None:
+def _misses(share: np.ndarray, ax: Any, what: str = "calibration points") -> None:
     """Right for every calibrator: each calibration point is held against the threshold at its own place."""
     inside, n = int((share <= 1).sum()), len(share)
     share = np.minimum(share[np.isfinite(share)], FARTHEST)
@@ -154,12 +181,12 @@ def _misses(share: np.ndarray, ax: Any) -> None:
             )
     ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {n} inside")
     ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1))
-    ax.set(xlabel="miss, as a share of the band's half width there", ylabel="calibration points")
+    ax.set(xlabel="miss, as a share of the band's half width there", ylabel=what)
 
 
-def _residuals(calibrated: Calibrated, ax: Any) -> None:
+def _residuals(calibrated: Calibrated, names: Names | None, ax: Any) -> None:
     assert calibrated.prediction is not None
-    x, names = to_numpy(calibrated.prediction.x), calibrated.field_names
+    x = to_numpy(calibrated.prediction.x)
     miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]
     if x.shape[1] == 1:
         ax.plot(x[:, 0], miss, ".", color=plot.GRAY, ms=4)

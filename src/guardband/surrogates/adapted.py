@@ -47,6 +47,16 @@ class Adapted(Predictor):
         """What the predictor with the chosen shape believes."""
         return self.predictor(x)
 
+    @property
+    def learned_shape(self) -> str:
+        """Which shape was chosen, and on what."""
+        data = "cross-fitted predictions of training fields"
+        if self.held_out is not None:
+            data = f"{len(self.held_out)} fields, which should be none that the model was trained on"
+        if self.chosen == "constant":
+            return f"Shapes were tried on {data}; constant width was taken, so there is nothing to guard."
+        return f"The shape ({self.chosen}) was learned and chosen before calibration, on {data}."
+
     def remarks(self, calibrated: Any, prediction: Prediction, level: Any) -> list[str]:
         """Which shape was chosen."""
         return [f"The shape was chosen on fields of its own: {self.chosen}."]

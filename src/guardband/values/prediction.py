@@ -135,6 +135,11 @@ class Predictor(ABC):
         """A sentence for the promise, where a band around it is not about all that the model answers."""
         return ""
 
+    @property
+    def learned_shape(self) -> str:
+        """A sentence on what its scale was learned from before calibration, where that is known."""
+        return ""
+
     def remarks(self, calibrated: Any, prediction: Prediction, level: Any) -> list[str]:
         """Sentences that belong beside the coverage of a calibrated band around it; most have none."""
         return []
