@@ -426,7 +426,8 @@ def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
     rows = titled(made, "What was measured").table
     band = calibrated(x[40:], level=0.8)
     inside = (abs(y[40:]) <= band.upper).all(axis=1).mean(axis=0)
-    assert [row[2] for row in rows if "alone" in row[0]] == [f"{share:.3f}" for share in inside]
+    alone = [(row[0], row[2]) for row in rows if "alone" in row[0]]
+    assert alone == [(f"its u{j} alone", f"{share:.3f}") for j, share in enumerate(inside)]
     assert "The band of u0 around the first field." in [row[0] for row in made[-5].pictures]
 
 

@@ -65,7 +65,7 @@ def sections(
         return [
             *((verdict, claim) if verdict.mark == "fails" else (claim, verdict)),
             _measured(calibrated, band, found, y),
-            *_ranges(found),
+            *_ranges(found, rows_word(calibrated)),
             Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found, names)),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
@@ -275,20 +275,20 @@ def _yardstick(calibrated: Calibrated, y: ArrayLike | None) -> str:
     return f"; their mean, at every point, would have {spread / size:.3g}" if size > 0 else ""
 
 
-def _ranges(found: Evaluation | None) -> Iterable[Section]:
+def _ranges(found: Evaluation | None, what: str) -> Iterable[Section]:
     """Coverage by range, where fresh points were given and are enough."""
     if found is None or not found.by_range.tests:
         return
     where = found.by_range
-    table = [["", "where", "points", "coverage", "p"]]
+    table = [["", "where", what, "coverage", "p"]]
     for one in (*where.ranges, *([] if where.slab is None else [where.slab])):
         name = f"{one.feature}, {one.low:.4g} to {one.high:.4g}"
         mark = "ALARM" if one.alarm else "even"
         table.append([mark, name, str(one.points), f"{one.coverage:.3f}", f"{one.p:.2g}"])
     said = str(where) or "Coverage is as even over these ranges as chance allows."
     about = (
-        "The p-value is exact if misses fall on any point alike, given their number. The worst slab was "
-        "found on half of the points and is shown on the other half."
+        f"The p-value is exact if misses fall on any of the {what} alike, given their number. The worst slab "
+        f"was found on half of the {what} and is shown on the other half."
     )
     yield Section(
         "Where it covers", [" ".join(said.replace("\nThe promise", ". The promise").split()), about], table

@@ -108,8 +108,9 @@ def _of(band: Band) -> str:
 
 
 def words_of(band: Band) -> tuple[str, ...]:
-    """What the outputs of a band are called in a sentence."""
-    return output_words(band.names) or tuple(f"y{j}" for j in range(band.mean.shape[-1]))
+    """What the outputs of a band are called in a sentence: those of fields as `Band.one` calls them."""
+    letter = "u" if band.mean.ndim > 2 else "y"
+    return output_words(band.names) or tuple(f"{letter}{j}" for j in range(band.mean.shape[-1]))
 
 
 def _beside(band: Band) -> str:
