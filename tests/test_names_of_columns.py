@@ -3,11 +3,10 @@
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 
 import guardband as gb
-
-pandas = pytest.importorskip("pandas")
 
 
 class Drift(gb.Problem):
@@ -41,7 +40,7 @@ def test_a_network_takes_its_axes_by_their_names(network: gb.pinn.MLP) -> None:
     y = pandas.DataFrame(noise(60, 2), columns=["a", "b"])
     as_arrays = gb.calibrate(network, x.to_numpy(), y.to_numpy())
     turned = gb.calibrate(network, x[["t", "x"]], y[["b", "a"]])
-    assert np.array_equal(turned.threshold.scores, as_arrays.threshold.scores)
+    assert np.array_equal(turned.fingerprint()["scores"], as_arrays.fingerprint()["scores"])
     query = table(5, 2)
     for calibrated in (as_arrays, turned):
         for asked in (query, query[["t", "x"]], query.assign(note="dry")):
@@ -66,6 +65,7 @@ def test_readings_of_a_frame_are_trained_on_by_their_names(network: gb.pinn.MLP)
         gb.fit(Drift(), network, gb.Observations(frame, y), recipe=recipe, progress=False)
         for frame in (x, x[["t", "x"]])
     )
+    assert one.training_data is not None and other.training_data is not None
     assert np.array_equal(one.training_data.x, other.training_data.x)
     assert np.array_equal(one(x.to_numpy()), other(x.to_numpy()))
     with pytest.raises(ValueError, match="columns of the readings are p, t, the axes of the problem x, t"):

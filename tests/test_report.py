@@ -274,7 +274,8 @@ def test_what_cannot_be_kept_is_not_loaded() -> None:
             return gb.Prediction(x, x)
 
         def band(self, prediction: gb.Prediction, level: Any = 0.95, *, groups: Any = None) -> gb.Band:
-            return gb.Band(prediction.x, *[prediction.mean] * 3, 0.95)
+            mean = prediction.mean
+            return gb.Band(prediction.x, mean, mean, mean, 0.95)
 
     for made, source in (
         (gb.calibrate(zero, *drawn(1), score=Own()), 'gb.load("FOLDER", model=..., score=...)'),
@@ -306,7 +307,7 @@ def test_fingerprints_can_be_made_by_hand() -> None:
     said = f"MeanOnly around torch Sequential; 10 numbers in its state_dict, sha256 {by_hand(weights)}"
     assert facts["model"] == said
     with torch.no_grad():
-        net[0].bias += 1
+        next(net.parameters()).add_(1)
     assert facts_of(calibrated, fresh[0])["model"] != said
 
 

@@ -24,7 +24,8 @@ class Kind:
     """A class that is kept: its name in files, the parts of an object, and an object of parts.
 
     `parts` may be None for an object that cannot be kept and has to be passed again at load. What an
-    `optional` part held need not be passed again; it is then None.
+    `optional` part held need not be passed again; it is then None. What a `told` part held is noted in words,
+    so that another one is refused at load.
     """
 
     name: str
@@ -32,6 +33,7 @@ class Kind:
     parts: Callable[[Any], Mapping[str, Any] | None]
     made: Callable[[dict[str, Any]], Any]
     optional: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
 
 
 _KINDS: dict[str, Kind] = {}
@@ -47,6 +49,7 @@ def kept(
     parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
     made: Callable[[dict[str, Any]], Any] | None = None,
     optional: tuple[str, ...] = (),
+    told: tuple[str, ...] = (),
 ) -> Callable[[T], T]: ...
 def kept(
     cls: Any = None,
@@ -55,6 +58,7 @@ def kept(
     parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
     made: Callable[[dict[str, Any]], Any] | None = None,
     optional: tuple[str, ...] = (),
+    told: tuple[str, ...] = (),
 ) -> Any:
     """Mark a class whose objects `gb.save` keeps: its attributes, or what `parts` says and `made` undoes.
 
@@ -76,7 +80,8 @@ def kept(
     """
 
     def mark(cls: T) -> T:
-        kind = Kind(name or cls.__name__, cls, parts or attributes, made or _of_attributes(cls), optional)
+        made_of, maker = parts or attributes, made or _of_attributes(cls)
+        kind = Kind(name or cls.__name__, cls, made_of, maker, optional, told)
         known = _KINDS.get(kind.name)
         if known is not None and _place(known.cls) != _place(cls):
             raise ValueError(

@@ -19,7 +19,7 @@ from guardband.problems import Problem
 from guardband.values import Names, Observations
 
 
-@kept(optional=("problem",))
+@kept(optional=("problem",), told=("problem",))
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
     """A trained network with all that made it; called like its network, with numpy or torch.

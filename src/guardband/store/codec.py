@@ -69,12 +69,13 @@ class Encoder:
         kind = kind_of(value)
         parts = None if kind is None else kind.parts(value)
         if kind is None or parts is None:
-            said = _said(value)
-            return {"yours": self._yours(value, name)} | ({} if said is None else {"said": said})
+            return {"yours": self._yours(value, name)}
         fields = {part: self.encode(item, part) for part, item in parts.items()}
         for part, made in fields.items():
             if isinstance(made, dict) and "yours" in made:
                 (self._optional if part in kind.optional else self._needed).add(made["yours"])
+                if part in kind.told and (said := _said(parts[part])):
+                    made["said"] = said
         return {"kind": kind.name, "fields": fields}
 
     def _yours(self, value: Any, name: str) -> str:
