@@ -1,7 +1,7 @@
 """The verdict: exact evidence on fields made by hand, and a word for each way to go wrong."""
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -139,6 +139,13 @@ def test_what_noise_does_not_explain_is_a_share_of_the_size() -> None:
 def test_an_estimate_that_is_no_number_is_not_met(order: tuple[float, float]) -> None:
     error = dict(zip("uv", order, strict=True))
     assert judged(gb.Verdict("converged", (), {}, {}, error)).word == "not converged"
+
+
+@pytest.mark.parametrize(("missed", "word"), [(0.005, "converged"), (0.03, "not converged")])
+def test_an_error_that_could_not_be_estimated_is_no_small_error(missed: float, word: str) -> None:
+    evidence = gb.Verdict("converged", (), {"equation": missed}, {}, {"u": 0.0}, unexplained=1.0)
+    assert judged(evidence).word == word and "could not be estimated" in judged(evidence).reasons[0]
+    assert judged(replace(evidence, unexplained=0.6)).word == "converged"
 
 
 @pytest.mark.parametrize(("unexplained", "word"), [(0.1, "converged"), (0.9, "not converged")])

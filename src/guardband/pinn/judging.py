@@ -37,6 +37,9 @@ LOOSE_WINDOWS = 1e5
 ROUGH = 0.5
 """The share of misses left unexplained above which an estimate is called rough."""
 
+NOTHING, SMALL = 0.9, 0.01
+"""Above this share unexplained there is no estimate: equations and conditions should be missed by less."""
+
 DEVIATIONS = 3.0
 """Standard deviations that the root mean square of held-out misses may be above the noise."""
 
@@ -113,7 +116,9 @@ def judged(
 ) -> Verdict:
     """The same evidence with readings, the word for all of it, and the reasons."""
     found = replace(evidence, held_out=evidence.held_out if held_out is None else held_out)
-    bounds = ((found.error, ERROR), (found.equations, EQUATION), (found.conditions, CONDITION))
+    known = found.unexplained <= NOTHING
+    equation, condition = (EQUATION, CONDITION) if known else (SMALL, SMALL)
+    bounds = ((found.error, ERROR), (found.equations, equation), (found.conditions, condition))
     error, equations, conditions = (
         all(number <= bound for number in numbers.values())
         for numbers, bound in bounds  # which NaN is not
@@ -171,7 +176,7 @@ def _about_misses(found: Verdict) -> list[str]:
 
 
 def _about_error(found: Verdict) -> list[str]:
-    if found.unexplained > 0.9:
+    if found.unexplained > NOTHING:
         return ["The error could not be estimated: nothing that was tried explains what is missed."]
     off = [f"{name} is off by about {_percent(error)}" for name, error in found.error.items()]
     said = f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
