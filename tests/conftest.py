@@ -8,7 +8,7 @@ import torch
 from guardband.kept import _KINDS
 from helpers import forget_foreign_kinds
 
-WATCHED = 2.0
+WATCHED = 15.0
 """CPU seconds for which coverage watches a test. It doubles the time, and long tests repeat their lines."""
 
 

@@ -204,10 +204,9 @@ class Saved:
         if "models" not in wanted:  # several of them, in their order
             several = enumerate(yours.pop("models", ()))
             yours |= {f"model_{k}" if k else "model": model for k, model in several}
-        yours = {
-            name: getattr(one, "model", one) if isinstance(one, Predictor) else one
-            for name, one in yours.items()
-        }
+        for name, one in yours.items():
+            if name.startswith("model") and isinstance(one, Predictor):  # in its adapter
+                yours[name] = getattr(one, "model", one)
         missing = [name for name in wanted if name not in (*yours, *optional)]
         if missing:
             call, names = ", ".join(f"{name}=..." for name in missing), " and ".join(missing)
