@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
+import torch
 
 import guardband as gb
 
@@ -104,3 +105,30 @@ def test_readings_in_other_units_are_noticed_at_calibration() -> None:
     x, y = table(30).to_numpy() / [1, 2], noise(30)
     with pytest.warns(UserWarning, match="calibration points lie outside of the domain, the first at"):
         gb.calibrate(fitted, x * [1, 1000], y)  # milliseconds for seconds
+
+
+def test_a_network_a_family_and_all_that_stands_on_them_go_by_names() -> None:
+    heat = gb.problems.Heat1D()
+    x = table(40).div([1, 2])
+    turned, at = x[["t", "x"]], x.to_numpy()
+    y = heat.solution(torch.tensor(at)).numpy() + 0.05 * noise(40, 1)
+    recipe = gb.Recipe(steps=5, finish=0)
+
+    def fit(data: gb.Observations | None = None) -> gb.Fitted:
+        return gb.fit(heat, gb.mlp(heat, [8]), data, recipe=recipe, progress=False)
+
+    alone, family = fit(), gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    assert np.array_equal(alone(turned), alone(at))
+    tangent = gb.Tangent(alone, noise=0.05, physics=0.02)
+    assert np.array_equal(tangent.calibrate(turned, y)(turned).upper, tangent.calibrate(at, y)(at).upper)
+    one, other = (gb.calibrate_cross(fit, (rows, y), folds=3) for rows in (turned, at))
+    assert np.array_equal(one(turned, level=0.6).upper, other(at, level=0.6).upper)
+    found = [gb.coefficients(family, gb.Observations(rows, y)).values for rows in (turned, at)]
+    assert found[0] == found[1]
+    for solved in (fit(gb.Observations(at, y)), family):
+        next_ones = [gb.next_points(solved, rows, 2, goal="field").x for rows in (turned, at)]
+        assert np.array_equal(*next_ones)
+    calibrated = gb.calibrate(alone, at, y)
+    assert str(gb.check(calibrated, turned)) == str(gb.check(calibrated, at))
+    with pytest.raises(ValueError, match="goes by x, t"):
+        alone(x.set_axis(["p", "t"], axis=1))

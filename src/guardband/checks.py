@@ -14,7 +14,7 @@ from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, labels
 from guardband.conformal.rank import Level, exact
 from guardband.extrapolation import COMPONENTS, energy_test, extrapolates, leading
-from guardband.frames import Columns, is_frame, numbers
+from guardband.frames import Columns, is_frame, numbers, on_axes
 from guardband.grids import FieldGrid, named
 from guardband.leaks import find_copies, shared_states, states_of, without_common
 from guardband.values import Predictor
@@ -126,8 +126,11 @@ def check(
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
     if is_frame(x):
-        columns = calibrated.columns
-        x = numbers(x if columns is None else Columns.matched(columns, x)[list(columns.numeric)])
+        columns, names = calibrated.columns, calibrated.field_names
+        if columns is None:
+            x = numbers(x if names is None else on_axes(x, names.axes))
+        else:
+            x = numbers(Columns.matched(columns, x)[list(columns.numeric)])
     x, grid = named(x)
     queries = None if x is None else np.asarray(to_numpy(rows(x, "x")), dtype=float)
     if queries is not None and len(queries) == 0:

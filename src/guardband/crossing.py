@@ -91,7 +91,7 @@ def calibrate_cross(
             models[k] = model if kept is None else _keep(model, kept, k)
     in_order = tuple(models[one.k] for one in asked)
     columns = None if data.names is None else Columns(data.names, data.names)
-    return CrossValidated(in_order, fold, said_by(in_order, data.x), data.y, of, columns)
+    return CrossValidated(in_order, fold, said_by(in_order, data.x, columns), data.y, of, columns)
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,7 +114,10 @@ class Fold:
         if model.training_data is None:
             return
         rows = np.flatnonzero(self.fold == self.k)
-        out = taken(self.data.x, rows), taken(self.data.y, rows)
+        names, data = model.training_data.names, self.data
+        if names is not None and {*names} == {*(data.names or ())}:
+            data = data.on_axes(names)
+        out = taken(data.x, rows), taken(data.y, rows)
         try:
             refuse_leaks({"training": model.training_data}, *out)
         except ValueError as error:

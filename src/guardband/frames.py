@@ -197,6 +197,13 @@ def on_axes(frame: Any, axes: Sequence[str]) -> Any:
     return frame if there == list(axes) else frame[list(axes)]
 
 
+def placed(x: Any, axes: Sequence[str] | None) -> Any:
+    """A frame as the numbers of its columns, in the order of the axes where they have names; others as is."""
+    if not is_frame(x):
+        return x
+    return only_numbers(x if axes is None else on_axes(x, axes), "The network")
+
+
 def by_outputs(y: Any, outputs: Sequence[str]) -> Any:
     """A frame of readings whose columns are called like the outputs, in their order; others as they are."""
     known = is_frame(y) and set(y.columns) == {*outputs}

@@ -64,7 +64,8 @@ def kept(
 
     Attributes may be numbers, words, arrays, tensors, lists, dicts and objects of other kept classes.
     Anything else, a network or function of your own, is passed again at load: `gb.load(folder, model=net)`.
-    In files the class goes by its `name`, which no other class may have.
+    In files the class goes by its `name`, which no other class may have. `told` parts that are passed again
+    are dataclasses whose numbers have to be those that were saved.
 
     >>> from dataclasses import dataclass
     >>> import tempfile

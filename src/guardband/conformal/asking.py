@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guardband.frames import is_frame, on_axes, only_numbers
+from guardband.frames import is_frame, only_numbers
 from guardband.values import Observations, Prediction, Predictor
 
 
@@ -32,8 +32,6 @@ def held_out_of(predictor: Predictor | None) -> Observations | None:
 
 def ask(predictor: Predictor, x: Any) -> Prediction:
     """What a predictor answers at x, one row per row of x."""
-    if is_frame(x) and predictor.field_names is not None:
-        x = on_axes(x, predictor.field_names.axes)
     if is_frame(x) and not predictor.takes_frames:
         x = only_numbers(x, name_of(predictor))
     prediction = predictor(x)

@@ -83,7 +83,7 @@ class CrossValidated(Calibrated):
         if is_frame(x):
             x = x if self.columns is None else Columns.matched(self.columns, x)
             x = only_numbers(x, self.name)
-        return said_by(self.models, x)
+        return said_by(self.models, x, self.columns)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
         """Between order statistics of what the models say, minus and plus the residuals."""
@@ -182,10 +182,10 @@ class CrossValidated(Calibrated):
         return f"{self.name}({len(self.models)} models, n={self.n})"
 
 
-def said_by(models: tuple[Predictor, ...], x: ArrayLike) -> CrossPrediction:
-    """What each of some models of one output says at x (n, d), and their mean."""
+def said_by(models: tuple[Predictor, ...], x: ArrayLike, columns: Columns | None = None) -> CrossPrediction:
+    """What each of some models of one output says at x (n, d), and their mean; a network goes by its axes."""
     x = finite(rows(x, "x"), "x")
-    answers = [ask(model, x).mean for model in models]
+    answers = [ask(model, x[:, _order(model, columns)]).mean for model in models]
     wrong = next((tuple(answer.shape) for answer in answers if tuple(answer.shape[1:]) != (1,)), None)
     if wrong is not None:
         raise ValueError(
@@ -195,6 +195,14 @@ def said_by(models: tuple[Predictor, ...], x: ArrayLike) -> CrossPrediction:
     each = np.concatenate([to_numpy(answer) for answer in answers], axis=1)
     kind = kind_of(answers[0], each)
     return CrossPrediction(x, kind.mean(-1)[:, None], each=kind)
+
+
+def _order(model: Predictor, columns: Columns | None) -> Any:
+    """Where the axes of a model stand among columns; all as they are where one of both has no names."""
+    names = model.field_names
+    if columns is None or names is None or {*columns.names} != {*names.axes}:
+        return slice(None)
+    return [columns.names.index(axis) for axis in names.axes]
 
 
 @dataclass(frozen=True, eq=False)

@@ -120,6 +120,7 @@ def readings(solved: SolvedFamily, data: Observations) -> tuple[Design, np.ndarr
     """The design of measurements, and what was read, (N,)."""
     if not isinstance(data, Observations):
         raise TypeError(f"`data` should be gb.Observations(x, y), got {type(data).__name__}.")
+    data = data.on_axes(solved.family.names.axes)
     design, y = Design.at(solved, data.x, data.outputs), to_numpy(data.y).astype(float)
     if y.shape != (design.n, design.m):
         names = ", ".join(solved.family.names.outputs)

@@ -186,6 +186,8 @@ def coefficients(
         raise TypeError(
             f"`solved` should be a solved family, gb.Family(...).fit(), got {type(solved).__name__}."
         )
+    if isinstance(data, Observations):
+        data = data.on_axes(solved.family.names.axes)
     if noise == "gaussian":
         return Estimates(profile(solved, data, level=level), doubt(solved, data), seed)
     if noise not in ("symmetric", "exchangeable"):

@@ -9,6 +9,7 @@ from typing import Literal
 import numpy as np
 
 from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.frames import placed
 from guardband.inverse.by_curvature import by_curvature
 from guardband.inverse.design import Design, readings
 from guardband.inverse.least_squares import least_squares
@@ -76,6 +77,8 @@ def next_points(
     (4, True)
     """
     x = finite(_points(solved, candidates), "candidates")
+    if data is not None and not isinstance(solved, Fitted):
+        data = data.on_axes(solved.family.names.axes)
     if not 1 <= int(n) <= len(x):
         raise ValueError(f"`n` should be a number of candidates, 1 to {len(x)}, got {n!r:.80}.")
     if goal not in ("coefficients", "field"):
@@ -104,7 +107,8 @@ def _points(solved: SolvedFamily | Fitted, candidates: ArrayLike) -> Array:
     """Candidates as (k, d)."""
     if not isinstance(solved, Fitted):
         return solved.points(candidates)
-    x, d = rows(candidates, "candidates"), len(solved.problem.names.axes)
+    axes = solved.problem.names.axes
+    x, d = rows(placed(candidates, axes), "candidates"), len(axes)
     if x.ndim != 2 or x.shape[1] != d:
         raise ValueError(f"`candidates` should be (k, {d}), a row for each place, got {tuple(x.shape)}.")
     return x

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from guardband.arrays import Array, ArrayLike, floats, like, rows, to_numpy, to_torch
+from guardband.frames import placed
 from guardband.inverse.family import Family
 from guardband.kept import kept
 from guardband.models import evaluating
@@ -159,7 +160,8 @@ class SolvedFamily:
 
     def points(self, x: ArrayLike) -> Array:
         """Points (n, d) of the domain, as they are taken."""
-        x, axes = rows(x, "x"), self.family.names.axes
+        axes = self.family.names.axes
+        x = rows(placed(x, axes), "x")
         if x.ndim != 2 or x.shape[1] != len(axes):
             said = f"({', '.join(axes)})"
             raise ValueError(

@@ -9,6 +9,7 @@ from functools import cached_property
 from torch import Tensor, nn
 
 from guardband.arrays import Array, rows
+from guardband.frames import placed
 from guardband.kept import kept
 from guardband.models import call_model, evaluating
 from guardband.pinn.judging import Verdict, told, trend_of
@@ -83,7 +84,8 @@ class Fitted:
         if isinstance(x, Tensor) and x.requires_grad:
             with evaluating(self.net):
                 return self.net(x.to(next(self.net.parameters()))).to(x)
-        return call_model(self.net, rows(x, "x"))
+        axes = None if self.names is None else self.names.axes
+        return call_model(self.net, rows(placed(x, axes), "x"))
 
     @property
     def names(self) -> Names | None:

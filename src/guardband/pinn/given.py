@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import replace
 from typing import TypeVar
 
 import numpy as np
@@ -61,24 +60,11 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
     for part in sets:
         if not isinstance(part, Observations):
             raise TypeError(f"{TRAINING_DATA}, got {_said(part)} among them.")
-    sets = [_on_axes(part, problem.names.axes) for part in sets]
+    sets = [part.on_axes(problem.names.axes) for part in sets]
     whole = len(sets) == 1 and sets[0].outputs is None
     found = sets[0] if whole else Observations.together(sets, problem.names.outputs)
     warn_outside(problem, found.x, "measurements", stacklevel=4)
     return found
-
-
-def _on_axes(data: Observations, axes: Sequence[str]) -> Observations:
-    """Readings whose columns have names, with the axes of a problem in their order."""
-    if data.names is None or data.names == tuple(axes):
-        return data
-    if {*data.names} != {*axes}:
-        raise ValueError(
-            f"The columns of the readings are {', '.join(map(str, data.names))}, the axes of the problem "
-            f"{', '.join(axes)}. Rename them, or give an array with its columns in that order."
-        )
-    order = [data.names.index(axis) for axis in axes]
-    return replace(data, x=data.x[:, order], names=tuple(axes))
 
 
 def warn_outside(problem: Problem, x: Array, what: str, stacklevel: int) -> None:

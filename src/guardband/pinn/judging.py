@@ -38,7 +38,7 @@ ROUGH = 0.5
 """The share of misses left unexplained above which an estimate is called rough."""
 
 NOTHING, SMALL = 0.9, 0.01
-"""Above this share unexplained there is no estimate: equations and conditions should be missed by less."""
+"""Above the first share unexplained there is no estimate, and misses should be below the second share."""
 
 DEVIATIONS = 3.0
 """Standard deviations that the root mean square of held-out misses may be above the noise."""

@@ -34,7 +34,7 @@ from guardband.conformal.base import Groups, Size, no_groups
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.cross import between
 from guardband.conformal.rank import Level, exact, points_needed
-from guardband.frames import PROBES
+from guardband.frames import PROBES, placed
 from guardband.kept import kept
 from guardband.leaks import refuse_leaks
 from guardband.pinn.fitted import Fitted
@@ -113,6 +113,7 @@ class Tangent:
         """
         if kind not in KINDS:
             raise ValueError(f"`kind` should be 'full' or 'jackknife+', got {kind!r:.80}.")
+        x = placed(x, self.fitted.problem.names.axes)
         x, y = copied(finite(rows(x, "x"), "x")), copied(finite(rows(y, "y"), "y"))
         d = self.fitted.problem.domain.d
         if tuple(x.shape[1:]) != (d,) or tuple(y.shape) != (len(x), 1) or not len(x):
@@ -275,7 +276,7 @@ class TangentCalibrated(Calibrated):
 
     def predict(self, x: ArrayLike) -> TangentPrediction:
         """What the network says at x (n, d), moved by all readings, and how unsure it is."""
-        x = finite(rows(x, "x"), "x")
+        x = finite(rows(placed(x, self.fitted.problem.names.axes), "x"), "x")
         d = self.prediction.x.shape[1]  # type: ignore[union-attr]
         if tuple(x.shape[1:]) != (d,):
             raise ValueError(f"`x` should be like the readings, (n, {d}), got {tuple(x.shape)}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -79,6 +79,24 @@ class Observations:
         set_parts(whole, x=np.concatenate([to_numpy(one.x) for one in sets]), y=np.concatenate(tables))
         set_parts(whole, names=None, outputs=tuple(outputs))
         return whole
+
+    def on_axes(self, axes: Sequence[str | int]) -> Observations:
+        """The same with columns of x in the order of these axes, where they have names; others are refused.
+
+        >>> import guardband as gb
+        >>> data = gb.Observations([[0.1, 5.0]], [1.0], names=("x", "t"))
+        >>> data.on_axes(("t", "x")).x.tolist()
+        [[5.0, 0.1]]
+        """
+        if self.names is None or self.names == tuple(axes):
+            return self
+        if {*self.names} != {*axes}:
+            raise ValueError(
+                f"The columns of the readings are {', '.join(map(str, self.names))}, the axes of the problem "
+                f"{', '.join(map(str, axes))}. Rename them, or give an array with its columns in that order."
+            )
+        order = [self.names.index(axis) for axis in axes]
+        return replace(self, x=self.x[:, order], names=tuple(axes))
 
     def __len__(self) -> int:
         return len(self.x)
