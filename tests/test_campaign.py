@@ -20,7 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 import guardband as gb
-from guardband import campaign, cli, engine
+from guardband import campaign, cli, engine, leases
 from guardband.predictors import Distance, MeanOnly
 from guardband.problems import Poisson1D
 from guardband.studies import Factory, Study, Training, grid, records
@@ -122,7 +122,7 @@ class TestLeases:
     KEY = "0" * 16
 
     def lease(self, folder: Path) -> Any:
-        return campaign._Lease(folder, self.KEY)
+        return leases.Lease(folder, self.KEY)
 
     def test_only_one_gets_it(self, tmp_path: Path) -> None:
         first, second = self.lease(tmp_path), self.lease(tmp_path)
@@ -143,7 +143,7 @@ class TestLeases:
         dead = subprocess.Popen([sys.executable, "-c", ""])
         dead.wait()
         assert self.lease(tmp_path).take(time.time())
-        owner = campaign._owner() | {"pid": dead.pid}
+        owner = leases.owner() | {"pid": dead.pid}
         (tmp_path / "leases" / f"{self.KEY}.0").write_text(json.dumps(owner))
         assert self.lease(tmp_path).take(time.time())
         assert (tmp_path / "leases" / f"{self.KEY}.1").exists()
@@ -152,7 +152,7 @@ class TestLeases:
         assert self.lease(tmp_path).take(time.time())
         (tmp_path / "leases" / f"{self.KEY}.0").write_text('{"machine": "far", "pid": 1, "born": ""}')
         assert not self.lease(tmp_path).take(time.time())
-        assert self.lease(tmp_path).take(time.time() + campaign.STALE + 1)
+        assert self.lease(tmp_path).take(time.time() + leases.STALE + 1)
 
     def test_one_that_is_being_written_is_alive(self, tmp_path: Path) -> None:
         assert self.lease(tmp_path).take(time.time())
@@ -161,7 +161,7 @@ class TestLeases:
 
     def test_work_that_others_do_is_left_to_them(self, tmp_path: Path, monkeypatch: Any) -> None:
         study = small(1)
-        other = campaign._Lease(tmp_path, study.cells[0].key)
+        other = leases.Lease(tmp_path, study.cells[0].key)
         assert other.take(time.time())
         made = campaign.work(str(tmp_path), list(study.cells))
         assert made == {study.cells[0].key: "busy", study.cells[1].key: "done"}
@@ -170,19 +170,19 @@ class TestLeases:
         assert campaign.run(study, tmp_path, progress=False).done == 2
 
     def test_a_heart_keeps_leases_fresh(self, tmp_path: Path, monkeypatch: Any) -> None:
-        monkeypatch.setattr(campaign, "BEAT", 0.01)
+        monkeypatch.setattr(leases, "BEAT", 0.01)
         lease = self.lease(tmp_path)
         assert lease.take(time.time())
         os.utime(lease.path, (0, 0))
-        with campaign._heart([lease]):
+        with leases.heart([lease]):
             time.sleep(0.2)
         assert lease.alive(time.time())
 
     def test_where_processes_cannot_be_asked_only_the_heart_counts(self, monkeypatch: Any) -> None:
-        monkeypatch.setattr("guardband.campaign.os.readlink", lambda _: (_ for _ in ()).throw(OSError()))
-        campaign._machine.cache_clear()
-        assert campaign._machine() == ""
-        campaign._machine.cache_clear()
+        monkeypatch.setattr("guardband.leases.os.readlink", lambda _: (_ for _ in ()).throw(OSError()))
+        leases._machine.cache_clear()
+        assert leases._machine() == ""
+        leases._machine.cache_clear()
 
 
 KILLED = """
@@ -318,7 +318,7 @@ class TestPacks:
 
         monkeypatch.setattr(records, "write_pack", interrupted)
         assert campaign.pack(tmp_path) == 4 and list(campaign.results(tmp_path)) == results
-        sleeping = campaign._Lease(tmp_path, ".pack")
+        sleeping = leases.Lease(tmp_path, ".pack")
         assert sleeping.take(0.0) and sleeping.path is not None
         os.utime(sleeping.path, (0, 0))
         with pytest.raises(campaign.CampaignError, match="Another process packs"):
@@ -583,13 +583,13 @@ def test_an_old_lease_that_cannot_be_read_is_taken_over(rubbish: bytes, tmp_path
     lease = tmp_path / "leases" / f"{key}.0"
     lease.parent.mkdir()
     lease.write_bytes(rubbish)
-    assert not campaign._Lease(tmp_path, key).take(campaign._now(tmp_path)), "it may be being written"
+    assert not leases.Lease(tmp_path, key).take(leases.now_in(tmp_path)), "it may be being written"
     os.utime(lease, (0, 0))
-    assert campaign._Lease(tmp_path, key).take(campaign._now(tmp_path))
+    assert leases.Lease(tmp_path, key).take(leases.now_in(tmp_path))
 
 
 def test_a_heart_outlives_a_stumbling_file_system(tmp_path: Path, monkeypatch: Any) -> None:
-    lease = campaign._Lease(tmp_path, "key")
+    lease = leases.Lease(tmp_path, "key")
     assert lease.take(0.0)
     beats = []
 
@@ -597,9 +597,9 @@ def test_a_heart_outlives_a_stumbling_file_system(tmp_path: Path, monkeypatch: A
         beats.append(path)
         raise OSError(errno.ESTALE, "Stale file handle")
 
-    monkeypatch.setattr(campaign, "BEAT", 0.01)
+    monkeypatch.setattr(leases, "BEAT", 0.01)
     monkeypatch.setattr(os, "utime", stumble)
-    with campaign._heart([lease]):
+    with leases.heart([lease]):
         while len(beats) < 3:
             time.sleep(0.01)
 

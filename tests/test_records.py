@@ -16,7 +16,7 @@ import pytest
 from typer.testing import CliRunner
 
 import guardband as gb
-from guardband import campaign, cli
+from guardband import campaign, cli, leases
 from guardband.predictors import MeanOnly
 from guardband.problems import Poisson1D
 from guardband.studies import Cell, Factory, Study, Training, records, tables
@@ -185,7 +185,7 @@ class TestFirstResult:
         self.test_the_first_complete_result_stays(tmp_path)
 
     def test_the_writer_is_known_by_its_lease(self, tmp_path: Path) -> None:
-        dead = campaign._Lease(tmp_path, CELL.key)
+        dead = leases.Lease(tmp_path, CELL.key)
         assert dead.take(0.0) and dead.path is not None
         os.utime(dead.path, (0, 0))
         campaign.run(STUDY, tmp_path, progress=False)
@@ -196,8 +196,8 @@ class TestFirstResult:
 
 class TestLeases:
     def taken(self, folder: Path) -> Any:
-        lease = campaign._Lease(folder, CELL.key)
-        assert lease.take(campaign._now(folder)) and lease.path is not None
+        lease = leases.Lease(folder, CELL.key)
+        assert lease.take(leases.now_in(folder)) and lease.path is not None
         return lease
 
     def test_who_was_paused_removes_no_lease_but_its_own(self, tmp_path: Path) -> None:
@@ -206,9 +206,7 @@ class TestLeases:
         second = self.taken(tmp_path)
         first.give_back()
         assert second.path.exists() and not first.path.exists()
-        assert not campaign._Lease(tmp_path, CELL.key).take(campaign._now(tmp_path)), (
-            "no third takes the cell"
-        )
+        assert not leases.Lease(tmp_path, CELL.key).take(leases.now_in(tmp_path)), "no third takes the cell"
 
     def test_a_lease_of_the_same_number_is_not_mistaken_for_the_own_one(self, tmp_path: Path) -> None:
         first = self.taken(tmp_path)
@@ -223,7 +221,7 @@ class TestLeases:
     @pytest.mark.parametrize("days", [-1, 1])
     def test_a_lease_of_another_day_is_not_alive(self, days: int, tmp_path: Path) -> None:
         lease = self.taken(tmp_path)
-        then = campaign._now(tmp_path) + days * 86400
+        then = leases.now_in(tmp_path) + days * 86400
         os.utime(lease.path, (then, then))
         assert campaign.status(tmp_path, STUDY).running == 0
         assert self.taken(tmp_path).number == 1
@@ -232,10 +230,10 @@ class TestLeases:
         lease = self.taken(tmp_path)
         for wrong in (0.0, time.time() + 86400):
             monkeypatch.setattr(time, "time", lambda wrong=wrong: wrong)
-            assert lease.alive(campaign._now(tmp_path))
+            assert lease.alive(leases.now_in(tmp_path))
         (tmp_path / "leases" / ".clock").unlink()
         (tmp_path / "leases" / ".clock").symlink_to(tmp_path / "elsewhere")
-        assert lease.alive(campaign._now(tmp_path)), "who cannot touch takes the latest touch for the present"
+        assert lease.alive(leases.now_in(tmp_path)), "who cannot touch takes the latest touch for the present"
         assert not (tmp_path / "elsewhere").exists()
 
     def test_strangers_in_the_folder_of_leases_do_no_harm(self, tmp_path: Path) -> None:
@@ -260,7 +258,7 @@ class TestLeases:
 
         monkeypatch.setattr(json, "dump", full)
         with pytest.raises(OSError, match="No space"):
-            campaign._Lease(tmp_path, CELL.key).take(0.0)
+            leases.Lease(tmp_path, CELL.key).take(0.0)
         assert not list((tmp_path / "leases").iterdir())
 
 
@@ -367,9 +365,9 @@ PAUSED = """
 import sys
 from pathlib import Path
 import test_records as here
-from guardband import campaign
-campaign.BEAT, campaign.STALE = 0.05, 0.5
-campaign._Lease.__init__.__defaults__ = (0.5,)
+from guardband import campaign, leases
+leases.BEAT, leases.STALE = 0.05, 0.5
+leases.Lease.__init__.__defaults__ = (0.5,)
 print(campaign.run(here.many(), sys.argv[1], progress=False), flush=True)
 """
 

@@ -1,11 +1,9 @@
 """Campaigns: run the cells of a study anywhere, lose nothing, and do nothing twice.
 
 A campaign is a folder. `cells/` holds one small file per finished cell, `cells.jsonl` those that are packed,
-`failed/` the errors of those that failed, `leases/` who works on what. A lease is a file that its owner
-touches every few seconds; when it is no longer touched, or its owner is known to be dead, another process
-takes over by creating the next one. So any number of processes may work in one folder, and any of them may be
-killed or paused at any time: an owner who wakes up late removes no lease but its own, and of two results of a
-cell the first stays. Nothing in the folder is ever run.
+`failed/` the errors of those that failed, `leases/` who works on what. So any number of processes may work
+in one folder, and any of them may be killed or paused at any time: of two results of a cell the first stays.
+Nothing in the folder is ever run.
 """
 
 from __future__ import annotations
@@ -14,18 +12,14 @@ import errno
 import json
 import math
 import os
-import re
-import socket
 import sys
-import threading
 import time
 import traceback
-import uuid
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
@@ -33,15 +27,13 @@ from tqdm.auto import tqdm
 
 from guardband import engine, extras
 from guardband.files import read_bytes, write_text
+from guardband.leases import Lease, heart, leases_in, now_in, sweep
 from guardband.limits import shown
 from guardband.studies import Cell, Result, Study, records
 from guardband.studies.runner import CellRunner
 
-BEAT, STALE = 5.0, 60.0
-"""Seconds between two touches of a lease, and after how many without one its owner is taken for dead."""
-
 NOTE_BYTES = 2**20
-"""No lease and no record of a failure is larger."""
+"""No record of a failure is larger."""
 
 Outcome = Literal["done", "failed", "busy"]
 Cells: TypeAlias = Study | Sequence[str] | None
@@ -136,7 +128,7 @@ def run(
     finished = list(results(folder, study))
     if finished:
         study.write(finished, folder)
-    _sweep(folder, {result["key"] for result in finished})
+    sweep(folder, {result["key"] for result in finished})
     return status(folder, study)
 
 
@@ -154,11 +146,11 @@ def status(folder: str | os.PathLike[str], study: Cells = None) -> Status:
     folder = Path(folder)
     wanted = None if study is None else set(_keys(study))
     done, failed = records.keys(folder), _failed(folder)
-    leased = {key for key, _ in _leases(folder) if records.is_key(key)} - done
+    leased = {key for key, _ in leases_in(folder) if records.is_key(key)} - done
     if wanted is not None:
         done, failed, leased = done & wanted, failed & wanted, leased & wanted
-    now = _now(folder) if leased else 0.0
-    running = {key for key in leased if _Lease(folder, key).alive(now)}
+    now = now_in(folder) if leased else 0.0
+    running = {key for key in leased if Lease(folder, key).alive(now)}
     errors = {key: _trouble(folder, key) for key in sorted(failed - done - running)}
     missing = 0 if wanted is None else len(wanted - done - failed - running)
     return Status(len(done), errors, len(running), missing, records.damaged(folder))
@@ -232,7 +224,7 @@ def pack(folder: str | os.PathLike[str]) -> int:
 @contextmanager
 def _packing(place: Path) -> Iterator[None]:
     """The right to change the pack: an owner who sleeps must not find it replaced, so it never goes stale."""
-    lease = _Lease(place, ".pack", stale=math.inf)
+    lease = Lease(place, ".pack", stale=math.inf)
     if not lease.take(0.0):
         raise CampaignError(
             f"Another process packs {place}. Wait for it; if there is none, remove .pack.* in {lease.folder}."
@@ -263,12 +255,12 @@ def work(folder: str, cells: Sequence[Cell]) -> dict[str, Outcome]:
     """Run those cells that are neither done nor leased by somebody alive; all share one training."""
     place = Path(folder)
     outcomes: dict[str, Outcome] = {}
-    now = _now(place)
-    leases = {cell.key: _Lease(place, cell.key) for cell in cells}
+    now = now_in(place)
+    leases = {cell.key: Lease(place, cell.key) for cell in cells}
     mine = [cell for cell in cells if not records.exists(place, cell.key) and leases[cell.key].take(now)]
     held = [leases[cell.key] for cell in mine]
     runner = CellRunner(place / "trainings")
-    with engine.one_thread(), _heart(held):
+    with engine.one_thread(), heart(held):
         for cell in mine:
             # Somebody may have finished it between our look and our lease.
             if not records.exists(place, cell.key):
@@ -366,190 +358,6 @@ class _Parcel:
     def __reduce__(self) -> tuple[Any, ...]:
         cloudpickle = extras.load("cloudpickle", "scale")
         return cloudpickle.loads, (cloudpickle.dumps(self.cells),)
-
-
-class _Lease:
-    """The right to run a cell: files key.0, key.1, ..., of which the last counts.
-
-    Its owner is taken for dead after `stale` seconds without a touch, or at once if it is known to be. All
-    times are those of the file system. A file holds a token, by which an owner who slept knows whether a file
-    of its number is still its own.
-    """
-
-    def __init__(self, folder: Path, key: str, stale: float = STALE) -> None:
-        self.folder, self.key, self.stale = folder / "leases", key, stale
-        self.number: int | None = None
-        self.token = uuid.uuid4().hex
-
-    @property
-    def path(self) -> Path | None:
-        """The file of the lease, once it was taken."""
-        return None if self.number is None else self.folder / f"{self.key}.{self.number}"
-
-    def take(self, now: float) -> bool:
-        """Take the lease if nobody alive has it. Creating a file is the one step that only one can do."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        last = self._last()
-        if last is not None and self.alive(now):
-            return False
-        number = 0 if last is None else last + 1
-        path = self.folder / f"{self.key}.{number}"
-        try:
-            file = path.open("x")
-        except FileExistsError:
-            return False
-        with file:
-            try:
-                json.dump(_owner() | {"token": self.token}, file)
-                file.flush()
-            except BaseException:
-                path.unlink(missing_ok=True)
-                raise
-        self.number = number
-        return True
-
-    def alive(self, now: float) -> bool:
-        """Whether the last owner still works on it, as far as can be told from here."""
-        last = self._last()
-        return last is not None and _fresh(self.folder / f"{self.key}.{last}", now, self.stale)
-
-    def touch(self) -> None:
-        """Say that the owner lives."""
-        if self.path is not None and self._mine(self.path):
-            with suppress(OSError):  # it was given back, or the file system stumbles; the next beat comes
-                os.utime(self.path)
-
-    def give_back(self) -> None:
-        """Remove the lease, if it still is the own one; what others left is not touched."""
-        if self.path is not None and self._mine(self.path):
-            self.path.unlink(missing_ok=True)
-
-    def _mine(self, path: Path) -> bool:
-        return _read_owner(path).get("token") == self.token
-
-    def _last(self) -> int | None:
-        return max((number for key, number in _leases(self.folder.parent) if key == self.key), default=None)
-
-
-def _leases(folder: Path) -> Iterator[tuple[str, int]]:
-    """Keys and numbers of all leases; other files in their folder are none of ours."""
-    place = folder / "leases"
-    for name in os.listdir(place) if place.is_dir() else ():
-        found = re.fullmatch(r"(\.?\w+)\.(\d{1,9})", name, re.ASCII)
-        if found:
-            yield found[1], int(found[2])
-
-
-def _fresh(path: Path, now: float, stale: float) -> bool:
-    """Whether the owner of a lease lives: it was touched of late, and its process is not known to be dead.
-
-    A date far in the future is not of late: the clock was set back since, and a living owner touches it anew.
-    """
-    try:
-        touched = path.lstat().st_mtime
-    except FileNotFoundError:
-        return False
-    owner, machine = _read_owner(path), _machine()
-    if machine and owner.get("machine") == machine and not _lives(owner["pid"], owner["born"]):
-        return False
-    return abs(now - touched) < stale
-
-
-def _sweep(folder: Path, done: set[str]) -> None:
-    """Remove the leases that dead owners of finished cells left."""
-    left = [(key, number) for key, number in _leases(folder) if key in done]
-    now = _now(folder) if left else 0.0
-    for key, number in left:
-        path = folder / "leases" / f"{key}.{number}"
-        if not _fresh(path, now, STALE):
-            path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _heart(leases: Sequence[_Lease]) -> Iterator[None]:
-    """Touch leases while the work lasts, and give them back if it ends by an error; a kill leaves them."""
-    stop = threading.Event()
-
-    def beat() -> None:
-        while not stop.wait(BEAT):
-            for lease in leases:
-                lease.touch()
-
-    thread = threading.Thread(target=beat, daemon=True)
-    thread.start()
-    try:
-        yield
-    except BaseException:
-        for lease in leases:
-            lease.give_back()
-        raise
-    finally:
-        stop.set()
-        thread.join()
-
-
-@cache
-def _machine() -> str:
-    """The machine and its table of processes, where one can be asked whether a process lives; else ''."""
-    try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        return f"{socket.gethostname()} {boot} {os.readlink('/proc/self/ns/pid')}"
-    except OSError:
-        return ""
-
-
-def _owner() -> dict[str, Any]:
-    return {"machine": _machine(), "pid": os.getpid(), "born": _born(os.getpid())}
-
-
-def _read_owner(path: Path) -> dict[str, Any]:
-    """Who holds a lease; nobody known while it is being written, or if a power loss left rubbish."""
-    try:
-        owner = json.loads(read_bytes(path, at_most=NOTE_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    kinds = {"machine": str, "pid": int, "born": str}
-    sound = isinstance(owner, dict) and all(isinstance(owner.get(n), kind) for n, kind in kinds.items())
-    return owner if sound else {}
-
-
-def _born(pid: int) -> str:
-    """When a process was started, so that a number used again is not mistaken for it; '' if it is dead."""
-    try:
-        after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if after_name[0] == "Z" else after_name[19]
-
-
-def _lives(pid: int, born: str) -> bool:
-    return _born(pid) == born
-
-
-def _now(folder: Path) -> float:
-    """The time by the clock of the file system, which all workers share; no other clock is asked.
-
-    Who may only look takes the latest touch of any lease for the present.
-    """
-    place = folder / "leases"
-    try:
-        place.mkdir(parents=True, exist_ok=True)
-        flags = os.O_WRONLY | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-        descriptor = os.open(place / ".clock", flags, 0o666)
-    except OSError:
-        return max((touched for path in place.glob("*.*") if (touched := _touched(path))), default=0.0)
-    try:
-        os.utime(descriptor if os.utime in os.supports_fd else place / ".clock")
-        return os.fstat(descriptor).st_mtime
-    finally:
-        os.close(descriptor)
-
-
-def _touched(path: Path) -> float:
-    try:
-        return path.lstat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def _path(folder: Path, key: str, kind: str) -> Path:

@@ -22,7 +22,7 @@ class TaylorGreen2D(Problem):
     """The Navier-Stokes equations in time for u, v, p on a periodic square of 2 pi; an exact solution (1937).
 
     u_t + u u_x + v u_y + p_x = nu (u_xx + u_yy), the same for v, u_x + v_y = 0. Smooth. The pressure is
-    unique once it is given at one place for all times; here at 21 of them.
+    unique once it is given at one place for all times; here at 41 of them.
 
     >>> import guardband as gb
     >>> gb.problems.TaylorGreen2D().observe(300, noise=0.05)
@@ -45,7 +45,7 @@ class TaylorGreen2D(Problem):
 
     def conditions(self) -> list[Condition]:
         """Periodic in x and y; the velocity at the start, the pressure at the origin."""
-        times = [(0.0, 0.0, 0.1 * i) for i in range(21)]
+        times = [(0.0, 0.0, 0.05 * i) for i in range(41)]
         return [
             Periodic("x"),
             Periodic("y"),
