@@ -101,10 +101,10 @@ Method = Callable[[Bench], Any]
 METHODS: dict[str, Method] = {
     "constant width": lambda b: gb.predictors.MeanOnly(b.fitted),
     "distance": lambda b: gb.predictors.Distance(
-        b.fitted, n_neighbors=NEIGHBOURS[type(b.problem).__name__][0]
+        b.fitted, n_neighbors=NEIGHBORS[type(b.problem).__name__][0]
     ),
     "latent distance": lambda b: gb.predictors.LatentDistance(
-        b.fitted, n_neighbors=NEIGHBOURS[type(b.problem).__name__][1]
+        b.fitted, n_neighbors=NEIGHBORS[type(b.problem).__name__][1]
     ),
     "dropout": lambda b: gb.predictors.Dropout(b.fit(b.seed, dropout=0.05)),
     "dropout, the paper's": lambda b: gb.predictors.Dropout(b.fit(b.seed, dropout=0.1, where="all")),
@@ -118,7 +118,7 @@ METHODS: dict[str, Method] = {
     "VI, untempered": lambda b: gb.predictors.MeanFieldVI(b.fitted, kl=1.0, progress=False),
     "HMC": lambda b: gb.predictors.HMC(b.fitted, progress=False),
 }
-NEIGHBOURS = {"AllenCahn2D": (20, 20), "Helmholtz3D": (15, 10)}
+NEIGHBORS = {"AllenCahn2D": (20, 20), "Helmholtz3D": (15, 10)}
 
 
 def main() -> None:

@@ -81,8 +81,8 @@ def read_netcdf(data: bytes, budget: Budget) -> Columns:
             dims = set(dataset[name].dims)
             if not dims <= set(grid) or (name in dataset.data_vars and dims != set(grid)):
                 raise TableError(f"`{name}` should lie over {grid}, got {dataset[name].dims}. Leave it out.")
-            spelt = name.encode("latin-1").decode("utf-8") if engine == "scipy" else name  # see _latin
-            yield spelt, dataset.variables[name].set_dims(sizes).values.ravel()
+            spelled = name.encode("latin-1").decode("utf-8") if engine == "scipy" else name  # see _latin
+            yield spelled, dataset.variables[name].set_dims(sizes).values.ravel()
 
 
 def _look_through(data: bytes) -> None:
