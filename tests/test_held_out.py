@@ -235,6 +235,14 @@ def test_the_verdict_of_a_training() -> None:
     assert "another solution" in str(wrong.verdict)
 
 
+def test_check_says_whether_a_training_has_converged() -> None:
+    fitted = gb.fit(PROBLEM, gb.mlp(1, [16, 16]), recipe=NEWTON, progress=False)
+    fresh = readings(60, 2)
+    found = gb.check(gb.calibrate(fitted, fresh.x, fresh.y), fresh.x)
+    assert found["training"].text.startswith("The training has converged. As an estimate, u is off by about")
+    assert not found["training"].note and not found.alarms
+
+
 def test_check_says_that_a_training_has_not_converged() -> None:
     beam, data = gb.problems.Beam(), gb.problems.Beam().observe(60, noise=0.01, dtype=torch.float64)
     recipe = gb.Recipe(steps=50, finish=0)

@@ -158,7 +158,7 @@ class _Asked:
 
 
 def _training(calibrated: Calibrated) -> Iterator[Finding]:
-    """A word on a training that has not converged: the band around it holds, and is wider than it need be."""
+    """The verdict on the training; around one that has not converged the band holds, and is too wide."""
     for one in _held(calibrated):
         if getattr(one, "problem", None) is not None and hasattr(type(one), "verdict"):
             try:
@@ -167,12 +167,11 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
                 text = f"There is no verdict on the training: {error}"
                 yield Finding("training", False, text, known=False)
                 return
-            if found.word != "converged":
-                text = (
-                    f"The training is {found.word}; a band around it holds, and is wider than it need be. "
-                    f"{found.reasons[0]}"
-                )
-                yield Finding("training", False, text, note=True)
+            doubted = found.word != "converged"
+            text = "The training has converged."
+            if doubted:
+                text = f"The training is {found.word}; a band around it holds, and is wider than it need be."
+            yield Finding("training", False, f"{text} {found.reasons[0]}", note=doubted)
             return
 
 
