@@ -370,6 +370,7 @@ def test_workers_do_not_have_the_slow_allocator_setting() -> None:
 
 def test_a_worker_comes_back_however_often_it_is_killed() -> None:
     """Dask gives up on one that is away at a moment of its choosing, after the second of two kills say."""
+    pytest.importorskip("distributed")  # first: it brings settings, which would go with the one below
     dask = pytest.importorskip("dask")
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}),
