@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from guardband.lazy import names as _names
 
-__version__ = "0.2.0.dev0"
+__version__ = "0.2.0"
 
 __all__ = [
     "CQR",
