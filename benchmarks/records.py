@@ -26,6 +26,7 @@ import subprocess
 import sys
 import time
 import warnings
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -259,7 +260,14 @@ def page() -> str:
     for problem in PROBLEMS:
         mine = [row for row in rows if row["problem"] == problem]
         lines += [f"| {' | '.join(cells)} |" for cells in table_rows(problem, mine, budgets)]
-    lines += [*verdicts(rows), *NOTES.splitlines(), *examples(rows), *limits(), *versions(rows)]
+    lines += [
+        *seeds(rows, budgets),
+        *verdicts(rows),
+        *NOTES.splitlines(),
+        *examples(rows),
+        *limits(),
+        *versions(rows),
+    ]
     return "\n".join(lines) + "\n"
 
 
@@ -295,6 +303,18 @@ def said(problem: str, contender: str, found: list[float]) -> str:
 def ratio(above: list[float], below: list[float]) -> str:
     """How many times the one median is the other."""
     return f"{np.median(above) / np.median(below):.2g}" if above and below else ""
+
+
+def seeds(rows: list[dict[str, Any]], budgets: list[tuple[str, float]]) -> Iterator[str]:
+    """How many seeds stand behind the figures of each column."""
+    runs = Counter((row["contender"], row["seconds"], row["problem"]) for row in rows)
+    yield from ("", "Seeds behind a figure, where there is one:", "")
+    for budget in budgets:
+        found = [n for (*of, _), n in runs.items() if tuple(of) == budget]
+        if found:
+            many = f"{min(found)} to {max(found)}" if min(found) < max(found) else f"{found[0]}"
+            problems = f"{len(found)} problem{'s' if len(found) > 1 else ''}"
+            yield f"- {budget[0]} {budget[1]:g} s: {many}, on {problems}"
 
 
 def verdicts(rows: list[dict[str, Any]]) -> Iterator[str]:
