@@ -12,7 +12,7 @@ import guardband as gb
 from guardband import problems as P
 from guardband.pinn import gradients
 from guardband.pinn.gradients import Gradients
-from guardband.pinn.jets import FUSED, function
+from guardband.pinn.jets import FUSED
 from guardband.pinn.points import Points, fixed_points
 from guardband.problems import Field, Problem
 
@@ -171,7 +171,7 @@ def test_ever_new_shapes_go_without(as_traced: None) -> None:
 def test_dropout_and_many_points_go_by_passes_alone(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "compiled_passes", lambda: FUSED)
     if why == "many points":
-        monkeypatch.setattr(function, "TILE", 1)
+        monkeypatch.setattr("guardband.pinn.jets.function.TILE", 1)
     problem, dropout = P.Heat1D(), 0.2 if why == "dropout" else 0.0
     net = gb.mlp(problem, [8, 8], dropout=dropout, where="all").double()
     points = setting(problem, net, 400)
