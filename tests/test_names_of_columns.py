@@ -132,3 +132,5 @@ def test_a_network_a_family_and_all_that_stands_on_them_go_by_names() -> None:
     assert str(gb.check(calibrated, turned)) == str(gb.check(calibrated, at))
     with pytest.raises(ValueError, match="goes by x, t"):
         alone(x.set_axis(["p", "t"], axis=1))
+    with pytest.raises(ValueError, match="different names, `x` is there twice"):
+        alone(pandas.concat([x, x[["x"]]], axis=1))

@@ -188,7 +188,7 @@ def ordered(frame: Any, names: Sequence[Any]) -> Any:
 
 def on_axes(frame: Any, axes: Sequence[str]) -> Any:
     """The columns called like the axes of a network, in their order; refused where one is missing."""
-    there = list(frame.columns)
+    there = list(_names(frame))
     if any(axis not in there for axis in axes):
         raise ValueError(
             f"The network goes by {', '.join(axes)}, and the columns of x are {', '.join(map(str, there))}. "
