@@ -249,7 +249,7 @@ def run(width: int, way: str) -> dict[str, Any]:
     problem = gb.problems.Burgers1D()
     net = gb.mlp(problem, [width] * 3, seed=0)
     if way != "adam":
-        recipe = gb.Recipe.by_newton(100_000, seconds=SECONDS)
+        recipe = gb.Recipe.by_newton(100_000, seconds=SECONDS, n_interior=1024)
     else:
         pilot = gb.Recipe(steps=50, finish=0)
         gb.fit(problem, net, recipe=gb.Recipe(steps=2, finish=0), progress=False)

@@ -97,9 +97,9 @@ def sum_of(c: np.ndarray, x: Tensor) -> Tensor:
 
 def judged(values: Tensor, x: Tensor) -> tuple[gb.Fitted, list[str]]:
     """A network that was led to a solution and then trained by the equation alone, and what is said of it."""
-    net = gb.mlp(PROBLEM)
-    led = gb.fit(PROBLEM, net, gb.Observations(x, values), recipe=gb.Recipe.by_newton(150), progress=False)
-    alone = gb.fit(PROBLEM, led.net, recipe=gb.Recipe.by_newton(150), progress=False)
+    net, recipe = gb.mlp(PROBLEM), gb.Recipe.by_newton(150, n_interior=1024)
+    led = gb.fit(PROBLEM, net, gb.Observations(x, values), recipe=recipe, progress=False)
+    alone = gb.fit(PROBLEM, led.net, recipe=recipe, progress=False)
     words = [alone.verdict.word]
     for noise in NOISES:
         readings = PROBLEM.observe(30, noise=noise, seed=3, dtype=torch.float64)

@@ -160,7 +160,7 @@ PROBLEMS: dict[str, dict[str, gb.Problem]] = {
 """The problems that thresholds are chosen on, and those that figures are reported from."""
 
 RECIPES = {
-    "newton": gb.Recipe.by_newton(300, seconds=4),
+    "newton": gb.Recipe.by_newton(300, seconds=4, n_interior=1024),
     "3 steps": gb.Recipe.by_newton(3),
     "8 steps": gb.Recipe.by_newton(8),
     "16 steps": gb.Recipe.by_newton(16),

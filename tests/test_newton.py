@@ -15,7 +15,7 @@ from torch.func import functional_call, jacrev, vmap
 import guardband as gb
 from guardband.pinn.gauss_newton import GaussNewton, Normal
 from guardband.pinn.jacobian import Slopes, jacobian, value
-from guardband.pinn.newton import Newton
+from guardband.pinn.newton import STALLED, Newton
 from guardband.pinn.points import conditions_of, fixed_points
 from guardband.pinn.rows import Rows
 from guardband.pinn.scales import Scales, scales_of, sizes_of
@@ -410,6 +410,18 @@ def test_points_become_more_where_they_are_too_few_and_never_too_many() -> None:
     for _ in range(12):
         stage.advance(5)
     assert 96 < len(stage.points.inside) <= 200 and len(stage.fresh) == 12
+
+
+def test_a_run_that_was_just_given_more_points_is_not_done() -> None:
+    stage = newton(P.Burgers1D(), most=200)
+    stage.fresh, stage.reach, stage.counts = [1.0] * 40, [1.0] * 40, [96] * 40
+    assert stage.done
+    stage.n = 144
+    assert not stage.done
+    stage.counts[-STALLED:] = [144] * STALLED
+    assert stage.done
+    stage.fresh[-1] = 0.9
+    assert not stage.done
 
 
 def test_half_of_new_points_lie_where_the_residual_is_large() -> None:

@@ -92,6 +92,8 @@ class Newton:
         """The loss on fresh points, look by look."""
         self.reach: list[float] = []
         """How much of the time counts, look by look: 1 where all does."""
+        self.counts: list[int] = []
+        """How many points inside the steps before each look had."""
 
     @property
     def points(self) -> Points:
@@ -110,9 +112,9 @@ class Newton:
 
     @property
     def done(self) -> bool:
-        """Whether the loss on fresh points has stopped falling, and reaches no farther in time."""
+        """Whether the loss on fresh points has stopped falling on as many points, and reaches no farther."""
         recent, earlier = self.fresh[-STALLED:], self.fresh[:-STALLED]
-        if not earlier or min(recent) < 0.95 * min(earlier):
+        if not earlier or min(recent) < 0.95 * min(earlier) or self.n > self.counts[-STALLED]:
             return False
         return max(self.reach[-STALLED:]) < 1.02 * max(self.reach[:-STALLED])
 
@@ -124,6 +126,7 @@ class Newton:
         self.reach.append(1.0 if rows.weights is None else float(rows.weights.mean()))
         rows.weights = None
         self.fresh.append(self._loss())
+        self.counts.append(self.n)
         rows.points = points
         if weighted > OVER * done.after:
             self.n = min(self.most, int(GROWTH * self.n))
@@ -176,6 +179,7 @@ class Newton:
             "damping": [self.steps.damping, self.steps.growth],
             "fresh": self.fresh,
             "reach": self.reach,
+            "counts": self.counts,
             "inside": self.points.inside,
             "edges": edges,
             "generator": self.generator.get_state(),
@@ -188,7 +192,7 @@ class Newton:
         if not 0 < n <= self.most or inside.shape != (len(inside), x.shape[1]) or inside.dtype != x.dtype:
             wrong = "its points are not those of this run"
             raise ValueError(wrong)
-        self.n, self.fresh, self.reach = n, state["fresh"], state["reach"]
+        self.n, self.fresh, self.reach, self.counts = n, state["fresh"], state["reach"], state["counts"]
         self.steps.damping, self.steps.growth = state["damping"]
         edges = (Boundary(at, out, size, tuple(parts)) for at, out, size, parts in state["edges"])
         self.rows.points = Points(x, y, inside, tuple(edges))
