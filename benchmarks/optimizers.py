@@ -21,6 +21,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -95,7 +96,18 @@ def lbfgs(objective: Objective) -> int:
     return iterations
 
 
-def ssbroyden(objective: Objective) -> int:
+class Searched(Protocol):
+    """What SSBroyden asks of an objective."""
+
+    @property
+    def net(self) -> torch.nn.Module: ...
+    @property
+    def spent(self) -> float: ...
+    def renew(self) -> bool: ...
+    def at(self, theta: np.ndarray) -> tuple[float, np.ndarray]: ...
+
+
+def ssbroyden(objective: Searched) -> int:
     """The self-scaled Broyden method; the inverse is kept when points are renewed."""
     theta = parameters_to_vector(objective.net.parameters()).detach().numpy().copy()
     n, iterations = len(theta), 0

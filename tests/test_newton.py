@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 import guardband as gb
-from guardband.pinn.gauss_newton import GaussNewton, Normal
+from guardband.pinn.gauss_newton import GaussNewton, Normal, Step
 from guardband.pinn.jacobian import Slopes, jacobian, value
 from guardband.pinn.newton import STALLED, Newton
 from guardband.pinn.points import conditions_of, fixed_points
@@ -424,6 +424,27 @@ def test_a_run_that_was_just_given_more_points_is_not_done() -> None:
     assert not stage.done
 
 
+@pytest.mark.parametrize(("n", "then"), [(96, [96, 96]), (200, [300, 300])])
+def test_a_run_that_stalls_on_all_its_points_is_given_more(n: int, then: list[int]) -> None:
+    stage = newton(P.Burgers1D(), most=200, beyond=300)
+    stage.n, stage.rows.points = n, stage._uniform(n)
+    for count in then:
+        stage.fresh, stage.reach, stage.counts = [0.0] * 40, [1.0] * 40, [stage.n] * 40
+        stage._look(Step(1e9, 1e9, True))
+        assert stage.n == len(stage.points.inside) == count
+    assert stage.done
+
+
+def test_steps_end_when_the_time_is_over_and_are_repeated_by_their_number() -> None:
+    stages = [newton(P.Burgers1D(), most=200) for _ in range(2)]
+    assert stages[0].advance(5) == stages[1].advance(5) == 5
+    clock = iter([True, False])
+    assert stages[0].advance(5, lambda: next(clock)) == 2
+    assert stages[1].advance(2) == 2
+    first, second = (stage.rows.theta for stage in stages)
+    assert torch.equal(first, second)
+
+
 def test_half_of_new_points_lie_where_the_residual_is_large() -> None:
     stage = newton(P.Heat1D(), most=400)
     corner = stage.problem.domain.upper[1]
@@ -448,8 +469,8 @@ def test_a_matrix_that_rounding_spoils_is_told_and_damped_more() -> None:
 
 
 def test_the_number_of_points_may_be_given_per_axis() -> None:
-    assert gb.Recipe(newton=5, n_interior=(20, 30)).newton_points(2) == 600
-    assert gb.Recipe.by_newton(n_interior=70).newton_points(1) == 70
+    assert gb.Recipe(newton=5, n_interior=(20, 30)).newton_points(2) == (600, 600)
+    assert gb.Recipe.by_newton(n_interior=70).newton_points(1) == (70, 70)
     assert gb.Recipe.by_newton().newton_points(1) < gb.Recipe.by_newton().newton_points(2)
 
 
@@ -499,6 +520,6 @@ def test_points_of_another_run_are_refused() -> None:
     stage = newton(P.Heat1D(), most=100)
     state = stage.state()
     stage.load(state)
-    for wrong in ({"n": 10**12}, {"n": 0}, {"inside": torch.zeros(5, 3)}):
+    for wrong in ({"n": 10**12}, {"n": 0}, {"n": 10**12, "most": 10**12}, {"inside": torch.zeros(5, 3)}):
         with pytest.raises(ValueError, match="not those of this run"):
             stage.load(state | wrong)

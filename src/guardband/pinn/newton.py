@@ -2,13 +2,14 @@
 
 A network of a thousand weights can meet an equation at a few hundred points and be wrong between them. So the
 misses are looked at on fresh points from time to time: where they are larger there, the points are renewed,
-half of them where the residual is large, and become more. Where there is time, what comes later counts the
-less, the more is missed before it.
+half of them where the residual is large, and become more: up to a number that steps can afford, and beyond it
+when as many no longer help. Where there is time, what comes later counts the less, the more is missed before
+it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -61,6 +62,7 @@ class Newton:
     net: nn.Module
     data: tuple[Tensor, Tensor]
     most: int
+    beyond: int
     n: int
     generator: torch.Generator
     conditions: Sequence[Condition]
@@ -76,9 +78,11 @@ class Newton:
         sizes: Tensor,
         *,
         most: int,
+        beyond: int | None = None,
         seed: int,
     ) -> None:
-        self.problem, self.net, self.data, self.most = problem, net, data, most
+        self.problem, self.net, self.data = problem, net, data
+        self.most, self.beyond = most, max(most, beyond or most)
         self.generator = torch.Generator().manual_seed(seed)
         self.conditions = conditions_of(problem, net)
         self.n = min(FIRST, most)
@@ -100,15 +104,19 @@ class Newton:
         """The points of the last steps."""
         return self.rows.points
 
-    def advance(self, steps: int) -> None:
-        """Some steps, and a look at fresh points."""
+    def advance(self, steps: int, in_time: Callable[[], bool] = lambda: True) -> int:
+        """Some steps and a look at fresh points; how many of the steps there was time for, at least one."""
         done = Step(0.0, 0.0, False)
-        for _ in range(steps):
+        for taken in range(1, steps + 1):
             self.rows.weights = self._causal()
             done = self.steps.step(self.rows)
             if not done.moved:
                 break
+            if not in_time():
+                steps = taken
+                break
         self._look(done)
+        return steps
 
     @property
     def done(self) -> bool:
@@ -128,7 +136,9 @@ class Newton:
         self.fresh.append(self._loss())
         self.counts.append(self.n)
         rows.points = points
-        if weighted > OVER * done.after:
+        if self.done and self.n == self.most < self.beyond:
+            self.n = self.most = min(self.beyond, 2 * self.most)
+        elif weighted > OVER * done.after:
             self.n = min(self.most, int(GROWTH * self.n))
         elif done.moved:
             return
@@ -176,6 +186,7 @@ class Newton:
         edges = [[edge.points, edge.normals, edge.sizes, list(edge.parts)] for edge in self.points.edges]
         return {
             "n": self.n,
+            "most": self.most,
             "damping": [self.steps.damping, self.steps.growth],
             "fresh": self.fresh,
             "reach": self.reach,
@@ -188,11 +199,16 @@ class Newton:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state."""
         x, y = self.data
-        n, inside = state["n"], state["inside"]
-        if not 0 < n <= self.most or inside.shape != (len(inside), x.shape[1]) or inside.dtype != x.dtype:
+        n, most, inside = state["n"], state["most"], state["inside"]
+        if (
+            not 0 < n <= most <= self.beyond
+            or inside.shape != (len(inside), x.shape[1])
+            or inside.dtype != x.dtype
+        ):
             wrong = "its points are not those of this run"
             raise ValueError(wrong)
-        self.n, self.fresh, self.reach, self.counts = n, state["fresh"], state["reach"], state["counts"]
+        self.n, self.most = n, most
+        self.fresh, self.reach, self.counts = state["fresh"], state["reach"], state["counts"]
         self.steps.damping, self.steps.growth = state["damping"]
         edges = (Boundary(at, out, size, tuple(parts)) for at, out, size, parts in state["edges"])
         self.rows.points = Points(x, y, inside, tuple(edges))

@@ -36,9 +36,9 @@ class Recipe:
     are `even`. L-BFGS stops when fifty iterations gain less than `min_improvement`.
 
     `newton` is the number of damped Gauss-Newton steps between the two, in float64, on points that follow the
-    residual, at most `n_interior` of them, by default 512 on a line and 4096 elsewhere. With `windows` an
-    evolution equation is solved in so many windows of time, each by all of these steps, from where the last
-    one ended.
+    residual, at most `n_interior` of them; by default 512 on a line and 1024 elsewhere, and up to four times
+    as many where these no longer help. With `windows` an evolution equation is solved in so many windows of
+    time, each by all of these steps, from where the last one ended.
 
     `seconds` bounds the whole run, in CPU seconds of its thread. A run notes in `counts` how many steps of
     each kind it made in each window; a recipe that has them makes just these, whatever its other numbers.
@@ -115,11 +115,12 @@ class Recipe:
         if self.counts is not None:
             _check_counts(self.counts, self.windows)
 
-    def newton_points(self, d: int) -> int:
-        """How many points inside Gauss-Newton steps may use, in d dimensions."""
+    def newton_points(self, d: int) -> tuple[int, int]:
+        """How many points inside Gauss-Newton steps may use in d dimensions, and how many once they stall."""
         if self.n_interior is None:
-            return 512 if d == 1 else 4096
-        return self.n_interior if isinstance(self.n_interior, int) else math.prod(self.n_interior)
+            return (512, 2048) if d == 1 else (1024, 4096)
+        given = self.n_interior if isinstance(self.n_interior, int) else math.prod(self.n_interior)
+        return given, given
 
     def rate(self, step: int) -> float:
         """The learning rate at a step: warm-up, then a cosine to a tenth, or steps if `decay` is given."""

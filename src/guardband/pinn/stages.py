@@ -186,8 +186,17 @@ class NewtonStage(Stage):
         self._loss, self._until_stalled = loss, until_stalled
         loss.whole.double()
         data = tensors_of(loss.problem, loss.training_data, loss.net)
-        points = recipe.newton_points(loss.problem.domain.d)
-        self._newton = Newton(loss.problem, loss.net, data, loss.scales, loss.sizes, most=points, seed=seed)
+        most_points, beyond = recipe.newton_points(loss.problem.domain.d)
+        self._newton = Newton(
+            loss.problem,
+            loss.net,
+            data,
+            loss.scales,
+            loss.sizes,
+            most=most_points,
+            beyond=beyond,
+            seed=seed,
+        )
 
     @property
     def done(self) -> bool:
@@ -195,10 +204,8 @@ class NewtonStage(Stage):
         return super().done or (self._until_stalled and self._newton.done)
 
     def advance(self, in_time: Callable[[], bool]) -> Seen:
-        """LOOK steps, and a look at fresh points."""
-        steps = min(LOOK, self.most - self.taken)
-        self._newton.advance(steps)
-        self.taken += steps
+        """LOOK steps, or as many as there is time for, and a look at fresh points."""
+        self.taken += self._newton.advance(min(LOOK, self.most - self.taken), in_time)
         misses = list[Tensor]()
         with torch.no_grad():
             return Seen(self._loss.mean_squares(self._newton.points, misses), misses)
