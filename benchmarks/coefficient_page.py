@@ -62,13 +62,19 @@ def covered(rows: list[Row]) -> list[str]:
     ]
     columns = "problem, solver, noise, n, sets, Wald, profile, signs, permutations, lengths, Delta / error"
     head += ["", f"| {columns.replace(', ', ' | ')} |", "|" + "---|" * len(columns.split(", "))]
-    for row in rows:
+    for row in in_order(rows):
         four = " | ".join(f"{row[k]:.3f}" for k in ("wald", "profile", "signs", "permutations"))
         lengths = " / ".join(" ".join(f"{v:.2g}" for v in part) for part in row.get("lengths", {}).values())
         over = f"{row['delta_over_error']:.2g}" if "delta_over_error" in row else ""
         start = f"| {row['problem']} | {row['solver']} | {row['noise']} | {row['n']} | {row['sets']}"
         head.append(f"{start} | {four} | {lengths} | {over} |")
     return head
+
+
+def in_order(rows: list[Row]) -> list[Row]:
+    """By problem, solver, noise and number of readings; the first three as they first came up."""
+    ranks = {key: list(dict.fromkeys(row[key] for row in rows)) for key in ("problem", "solver", "noise")}
+    return sorted(rows, key=lambda row: (*(ranks[key].index(row[key]) for key in ranks), row["n"]))
 
 
 def families(rows: list[Row]) -> list[str]:
