@@ -78,6 +78,11 @@ PAGES = {
         "Gauss-Newton beside other methods",
         "python benchmarks/optimizers.py",
     ),
+    "ssbroyden.md": (
+        "SSBroyden",
+        "as its authors run it on Burgers' equation",
+        "python benchmarks/ssbroyden.py",
+    ),
     "solutions.md": (
         "Several solutions",
         "of one equation, and what is said of each",
