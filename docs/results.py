@@ -80,7 +80,7 @@ PAGES = {
     ),
     "ssbroyden.md": (
         "SSBroyden",
-        "as its authors run it on Burgers' equation",
+        "on Burgers' equation, in the setting of its authors",
         "python benchmarks/ssbroyden.py",
     ),
     "solutions.md": (

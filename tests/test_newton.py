@@ -520,6 +520,7 @@ def test_points_of_another_run_are_refused() -> None:
     stage = newton(P.Heat1D(), most=100)
     state = stage.state()
     stage.load(state)
-    for wrong in ({"n": 10**12}, {"n": 0}, {"n": 10**12, "most": 10**12}, {"inside": torch.zeros(5, 3)}):
+    counts, inside = {"n": 10**12, "most": 10**12}, {"inside": torch.zeros(5, 3)}
+    for wrong in ({"n": 10**12}, {"n": 0}, counts, inside, {"fresh": [1.0] * 40}):
         with pytest.raises(ValueError, match="not those of this run"):
             stage.load(state | wrong)

@@ -2,9 +2,8 @@
 
 A network of a thousand weights can meet an equation at a few hundred points and be wrong between them. So the
 misses are looked at on fresh points from time to time: where they are larger there, the points are renewed,
-half of them where the residual is large, and become more: up to a number that steps can afford, and beyond it
-when as many no longer help. Where there is time, what comes later counts the less, the more is missed before
-it.
+half of them where the residual is large, and become more: up to a first limit, and beyond it once the loss no
+longer falls. Where there is time, what comes later counts the less, the more is missed before it.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class Newton:
 
     @property
     def done(self) -> bool:
-        """Whether the loss on fresh points has stopped falling on as many points, and reaches no farther."""
+        """Whether the loss on fresh points no longer falls or reaches farther on as many points as before."""
         recent, earlier = self.fresh[-STALLED:], self.fresh[:-STALLED]
         if not earlier or min(recent) < 0.95 * min(earlier) or self.n > self.counts[-STALLED]:
             return False
@@ -200,15 +199,17 @@ class Newton:
         """Go on from a state."""
         x, y = self.data
         n, most, inside = state["n"], state["most"], state["inside"]
+        fresh, reach, counts = state["fresh"], state["reach"], state["counts"]
         if (
             not 0 < n <= most <= self.beyond
+            or not len(fresh) == len(reach) == len(counts)
             or inside.shape != (len(inside), x.shape[1])
             or inside.dtype != x.dtype
         ):
             wrong = "its points are not those of this run"
             raise ValueError(wrong)
         self.n, self.most = n, most
-        self.fresh, self.reach, self.counts = state["fresh"], state["reach"], state["counts"]
+        self.fresh, self.reach, self.counts = fresh, reach, counts
         self.steps.damping, self.steps.growth = state["damping"]
         edges = (Boundary(at, out, size, tuple(parts)) for at, out, size, parts in state["edges"])
         self.rows.points = Points(x, y, inside, tuple(edges))
