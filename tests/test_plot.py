@@ -1,3 +1,4 @@
+import itertools
 import subprocess
 import sys
 from collections.abc import Callable
@@ -57,6 +58,14 @@ def test_a_band_is_drawn_in_order_with_truth_and_data() -> None:
 def test_a_plot_draws_on_the_axes_it_is_given() -> None:
     _, ax = plt.subplots()
     assert gb.plot.band(LINE, ax=ax) is ax and gb.plot.width(LINE, ax=ax) is ax
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_busy_machine_is_not_blamed_on_the_legend(monkeypatch: pytest.MonkeyPatch) -> None:
+    later = itertools.count(0, 10)
+    monkeypatch.setattr("matplotlib.legend.time.perf_counter", lambda: next(later))
+    gb.plot.band(LINE).figure.canvas.draw()
+    assert next(later) > 10  # it was asked how long it took
 
 
 def test_an_infinite_band_fills_the_height() -> None:

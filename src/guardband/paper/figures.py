@@ -11,6 +11,7 @@ import torch
 
 from guardband import plot
 from guardband.paper.experiments import EXPERIMENTS, Preset
+from guardband.plot.style import legend
 from guardband.problems.noise import Noise
 from guardband.studies.tables import MethodRow
 from guardband.values import Band, Names
@@ -64,7 +65,7 @@ def _poisson(rows: Rows) -> Figure:
     left.plot(x[:, 0], field["mean"], color=plot.BLUE, lw=1.4, label="prediction")
     left.plot(x[:, 0], truth, "--", color=plot.GRAY, lw=1.2, label="truth")
     left.set(xlabel="x", ylabel="u", title="one training, 95 %")
-    left.legend(frameon=False, fontsize="small")
+    legend(left)
     for ax, what, (before, after) in (
         (middle, "coverage at 95 %", (row.coverage("before"), row.coverage())),
         (right, "ACD", (row.find("before", "acd"), row.find("acd"))),
@@ -131,11 +132,11 @@ def _oscillator_bands(rows: Rows) -> Figure:
     before, x, _ = _field(rows["oscillator", "distance, scaled"])
     axes["width"].plot(x[:, 0], before["before"], color=RED, lw=1, label="before calibration")
     axes["width"].set(title="width, 95 %", ylim=(0, None), xlabel="t")
-    axes["width"].legend(frameon=False, fontsize="small", ncols=4, loc="upper right")
+    legend(axes["width"], ncols=4, loc="upper right")
     axes["noise"].plot(x[:, 0], before["error"], color=plot.GRAY, label="|error| of the network")
     axes["noise"].plot(x[:, 0], 1.96 * _noise(islands, x), color=RED, lw=1, label="1.96 noise")
     axes["noise"].set(title="what the band must hold", xlabel="t")
-    axes["noise"].legend(frameon=False, fontsize="small")
+    legend(axes["noise"])
     for ax in axes.values():
         _islands(ax, islands)
         ax.set_xlim(x[0, 0], x[-1, 0])
@@ -244,7 +245,7 @@ def _curve(ax: Axes, row: MethodRow, path: tuple[str, ...], color: str, label: s
 def _frame(ax: Axes) -> None:
     ax.plot([0, 1], [0, 1], ":", color=plot.GRAY, lw=1)
     ax.set(xlim=(0, 1), ylim=(0, 1.01), xlabel="level asked", ylabel="coverage measured", aspect="equal")
-    ax.legend(frameon=False, fontsize="x-small", loc="best")
+    legend(ax, fontsize="x-small")
 
 
 def _drawable(row: MethodRow) -> bool:

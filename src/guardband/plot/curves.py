@@ -22,6 +22,7 @@ from guardband.plot.style import (
     axes,
     ends,
     figure,
+    legend,
     output_of,
     output_word,
     points,
@@ -71,7 +72,7 @@ def band(
     dots = None if measured is None else (measured.x[:, 0], measured.y)
     curves(ax, x, ends(band, output), band.level, truth=true, dots=dots)
     ax.set(xlabel=axis_words(band.names, ["x"])[0], ylabel=output_word(band, output))
-    ax.legend(frameon=False, fontsize="small")
+    legend(ax)
     return ax
 
 

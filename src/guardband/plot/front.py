@@ -12,7 +12,7 @@ from guardband.labels import axis_words
 from guardband.plot import curves
 from guardband.plot.parts import Part
 from guardband.plot.sheets import sheet
-from guardband.plot.style import SLICE, figure, output_of, percent, points_of
+from guardband.plot.style import SLICE, figure, legend, output_of, percent, points_of
 from guardband.values import Band, Observations
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _above(ax: Axes, x: np.ndarray, part: Part) -> None:
     if found is not None and found.missed.any():
         ax.plot(found.x[found.missed, 0], found.y[found.missed], **curves.CROSS, label="missed")
     ax.set(ylabel=part.word)
-    ax.legend(frameon=False, fontsize="small", ncols=2)
+    legend(ax, ncols=2)
 
 
 def _below(ax: Axes, x: np.ndarray, part: Part) -> None:

@@ -11,7 +11,7 @@ from guardband.arrays import to_numpy
 from guardband.inverse import Estimates
 from guardband.labels import axis_words, word
 from guardband.plot.curves import DOT
-from guardband.plot.style import BLUE, COLORS, GRAY, ORANGE, axes, percent
+from guardband.plot.style import BLUE, COLORS, GRAY, ORANGE, axes, legend, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -54,7 +54,7 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
     if truth is not None:
         ax.plot(*(truth[name] for name in found.names), "x", color=ORANGE, ms=9, mew=2, label="truth")
     ax.set(xlabel=word(found.names[0]), ylabel=word(found.names[1]))
-    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
+    legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
     return ax
 
 
@@ -90,7 +90,7 @@ def misfit(
     ax.set(xlabel=word(name), ylabel="root mean square of the residuals", xlim=(low, high))
     if off.max() - off.min() < 1e-3 * off.max():
         ax.set_ylim(0, 1.2 * off.max() or 1.0)  # flat is drawn flat
-    ax.legend(frameon=False, fontsize="small")
+    legend(ax)
     return ax
 
 
@@ -118,7 +118,7 @@ def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None 
         style = DOT if design.m == 1 else {**DOT, "color": COLORS[number % len(COLORS)]}
         ax.plot(x, off, **{**style, "ms": 7}, label=word(names.outputs[column]))
     if design.m > 1:
-        ax.legend(frameon=False, fontsize="small")
+        legend(ax)
     ax.set(xlabel=axis_words(names, known)[j], ylabel="read - solution")
     return ax
 

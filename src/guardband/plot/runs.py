@@ -9,7 +9,7 @@ import numpy as np
 
 from guardband.evaluation import Evaluation
 from guardband.labels import word
-from guardband.plot.style import COLORS, GRAY, KINDS, axes
+from guardband.plot.style import COLORS, GRAY, KINDS, axes, legend
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,7 +49,7 @@ def coverage_curve(evaluation: Evaluation, *, ax: Axes | None = None) -> Axes:
         drawn[color] += 1
     ax.set(xlabel="level asked", ylabel="coverage measured", xlim=(0, 1), ylim=(0, 1.01))
     ax.set_aspect("equal")
-    ax.legend(frameon=False, fontsize="small", loc="lower right")
+    legend(ax, loc="lower right")
     return ax
 
 
@@ -87,7 +87,7 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
         ax.axvline(fitted.recipe.steps, color=GRAY, lw=0.8)
     ax.set(xlabel="step", ylabel="mean square", yscale="log")
     below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.14), "ncols": 2} if len(names) > 5 else {}
-    ax.legend(frameon=False, fontsize="small", handlelength=2.6, **below)
+    legend(ax, handlelength=2.6, **below)
     return ax
 
 
@@ -109,5 +109,5 @@ def trace(diagnostics: Diagnostics, of: str | int = "U", *, ax: Axes | None = No
     for number, chain in enumerate(series):
         ax.plot(chain, lw=0.8, alpha=0.8, label=f"chain {number}")
     ax.set(xlabel="draw", ylabel=of if isinstance(of, str) else f"prediction at probe {of}")
-    ax.legend(frameon=False, fontsize="small")
+    legend(ax)
     return ax

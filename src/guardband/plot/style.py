@@ -45,6 +45,15 @@ def figure(lines: int, columns: int, size: tuple[float, float] | None, **options
     return plt.subplots(lines, columns, figsize=size, layout="constrained", squeeze=False, **options)
 
 
+def legend(ax: Axes, **options: Any) -> None:
+    """A legend where it hides the least, or where `loc` says.
+
+    By default Matplotlib looks for that place too, and warns when it took long: many points, or a machine that
+    is busy.
+    """
+    ax.legend(**{"frameon": False, "fontsize": "small", "loc": "best", **options})
+
+
 def points(band: Band, d: int) -> np.ndarray:
     """The band's points as numpy (n, d), or an error that says which plot fits."""
     at = points_of(band)

@@ -15,7 +15,7 @@ from guardband.evaluation import Evaluation
 from guardband.grids import values_on
 from guardband.labels import axis_words, output_words
 from guardband.plot.planes import plane_of
-from guardband.plot.style import output_word
+from guardband.plot.style import legend, output_word
 from guardband.report.page import png
 from guardband.values import Band, Names, NormBand
 
@@ -181,7 +181,7 @@ def _misses(share: np.ndarray, ax: Any, what: str = "calibration points") -> Non
                 FARTHEST, 0, f"{FARTHEST:g} or more", ha="right", va="bottom", rotation=90, fontsize="small"
             )
     ax.axvline(1, color=plot.ORANGE, lw=1.6, label=f"the end of the band: {inside} of {n} inside")
-    ax.legend(frameon=False, fontsize="small", loc="lower center", bbox_to_anchor=(0.5, 1))
+    legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1))
     ax.set(xlabel="miss, as a share of the band's half width there", ylabel=what)
 
 
