@@ -48,8 +48,8 @@ def figure(lines: int, columns: int, size: tuple[float, float] | None, **options
 def legend(ax: Axes, **options: Any) -> None:
     """A legend where it hides the least, or where `loc` says.
 
-    By default Matplotlib looks for that place too, and warns when it took long: many points, or a machine that
-    is busy.
+    By default Matplotlib looks for that place too, and warns when that took long: of many points, or on a
+    machine that is busy.
     """
     ax.legend(**{"frameon": False, "fontsize": "small", "loc": "best", **options})
 
