@@ -148,6 +148,19 @@ def test_an_error_that_could_not_be_estimated_is_no_small_error(missed: float, w
     assert judged(replace(evidence, unexplained=0.6)).word == "converged"
 
 
+def test_an_estimate_is_not_raised_by_more_than_what_is_left_can_stand_for() -> None:
+    """A wave too short for any correction is most of what is missed, and next to nothing of the error."""
+    found = gb.verdict(POISSON, lambda x: 1.01 * POISSON.solution(x) + 1e-7 * torch.sin(1000 * x))
+    assert found.unexplained > 0.7 and 0.01 < found.error["u"] < 0.02 and found.word == "converged"
+
+
+def test_a_large_estimate_is_told_however_rough_it_is() -> None:
+    evidence = gb.Verdict("converged", (), {"equation": 0.001}, {}, {"u": 0.2}, unexplained=0.95)
+    found = judged(evidence)
+    assert found.word == "not converged" and "u is off by about 20 %" in found.reasons[0]
+    assert "explains 5 % of the misses, so it is rough" in found.reasons[1]
+
+
 @pytest.mark.parametrize(("unexplained", "word"), [(0.1, "converged"), (0.9, "not converged")])
 def test_shares_of_terms_count_where_the_estimate_is_rough(unexplained: float, word: str) -> None:
     evidence = gb.Verdict("converged", (), {"equation": 0.2}, {}, {"u": 0.01}, unexplained)

@@ -52,7 +52,7 @@ class Correction:
     """What the misses of a model stand for."""
 
     error: tuple[float, ...]
-    """The relative error of each output, raised by what the correction leaves."""
+    """The relative error of each output, if what is left of the misses stands for as much as the rest."""
     left: float
     """The share of the misses that it leaves, at points that were not used."""
     loose: float
@@ -85,7 +85,8 @@ def correction(
     after, move = best
     delta = values @ move
     left = after / before if before else 0.0
-    error = rms(delta) / rms(u - delta).clamp(min=1e-300) / max(LEAST_REMOVED, 1 - left)
+    removed = math.sqrt(1 - left**2)  # what is left is at right angles to it, in least squares
+    error = rms(delta) / rms(u - delta).clamp(min=1e-300) / max(LEAST_REMOVED, removed)
     return Correction(tuple(error.tolist()), left, _loose(gram, values / sizes[:, None]))
 
 

@@ -176,8 +176,11 @@ def _about_misses(found: Verdict) -> list[str]:
 
 
 def _about_error(found: Verdict) -> list[str]:
-    if found.unexplained > NOTHING:
-        return ["The error could not be estimated: nothing that was tried explains what is missed."]
+    if found.unexplained > NOTHING and all(error <= ERROR for error in found.error.values()):
+        return [
+            "The error could not be estimated: nothing that was tried explains what is missed, "
+            f"which should therefore be below {_percent(SMALL)}."
+        ]
     off = [f"{name} is off by about {_percent(error)}" for name, error in found.error.items()]
     said = f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
     if found.unexplained <= ROUGH:
