@@ -1,6 +1,7 @@
 """The verdict: exact evidence on fields made by hand, and a word for each way to go wrong."""
 
 import math
+import sys
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import guardband as gb
-from guardband.pinn.correction import correction
+from guardband.pinn.correction import Correction, correction
 from guardband.pinn.evidence import look
 from guardband.pinn.judging import HeldOut, judged
 from guardband.problems import Field
@@ -269,6 +270,42 @@ def test_the_correction_explains_misses_at_other_points() -> None:
 
     found = correction(heat, model, look(heat, model, 0, 400, 64), look(heat, model, 1, 200, 64))
     assert found.left < 0.02 and found.error[0] == pytest.approx(0.03, rel=0.05)
+
+
+def with_a_spike(x: Tensor) -> Tensor:
+    """A solution but for a spike that one point in three hundred sees."""
+    return POISSON.solution(x) + 1e-4 * torch.exp(-(((x - 0.3) / 1e-3) ** 2))
+
+
+def test_points_follow_the_misses_and_are_weighted_for_it() -> None:
+    followed = look(POISSON, with_a_spike, 0, 2000, 2, pool=16_000)
+    uniform = look(POISSON, with_a_spike, 1, 400_000, 2)
+    at_spike = (followed.x - 0.3).abs() < 4e-3
+    assert 0.4 < at_spike.double().mean() < 0.6  # half of the points, on less than a hundredth of the line
+    assert float(followed.weights.mean()) == pytest.approx(1, rel=0.05) and followed.weights.max() <= 2
+    assert float(followed.shares()[0]) == pytest.approx(float(uniform.shares()[0]), rel=0.1)
+
+
+def test_points_follow_the_equations_that_are_missed() -> None:
+    """Of three, of which two are met exactly; and are uniform where all are."""
+    flow = gb.problems.Kovasznay()
+
+    def still(x: Tensor) -> Tensor:
+        return torch.cat([torch.zeros_like(x), x[:, :1] ** 2], dim=1)  # a pressure that moves nothing
+
+    found = look(flow, still, 0, 500, 8, pool=4000)
+    assert found.shares()[0].tolist()[1:] == [0, 0]
+    assert bool(found.weights.isfinite().all()) and found.weights.std() > 0.1
+    assert bool((look(flow, lambda x: 0 * torch.cat([x, x[:, :1]], 1), 0, 500, 8, 4000).weights == 1).all())
+
+
+@pytest.mark.parametrize(("lefts", "taken"), [((0.4,), 0.4), ((0.8, 0.3), 0.3), ((0.8, 0.9), 0.8)])
+def test_what_is_left_unexplained_is_looked_at_where_it_is_missed(
+    lefts: tuple[float, ...], taken: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = iter([Correction((0.01,), left, 1.0) for left in lefts])
+    monkeypatch.setattr(sys.modules[gb.verdict.__module__], "correction", lambda *_: next(told))
+    assert gb.verdict(POISSON, with_a_spike).unexplained == taken and not list(told)
 
 
 @pytest.mark.parametrize(

@@ -86,8 +86,11 @@ def correction(
     delta = values @ move
     left = after / before if before else 0.0
     removed = math.sqrt(1 - left**2)  # what is left is at right angles to it, in least squares
-    error = rms(delta) / rms(u - delta).clamp(min=1e-300) / max(LEAST_REMOVED, removed)
-    return Correction(tuple(error.tolist()), left, _loose(gram, values / sizes[:, None]))
+    weights = looked.weights
+    size = rms(u - delta, weights).clamp(min=1e-300)
+    error = rms(delta, weights) / size / max(LEAST_REMOVED, removed)
+    relative = values / sizes[:, None] * weights.sqrt()[:, None, None]
+    return Correction(tuple(error.tolist()), left, _loose(gram, relative))
 
 
 def _factor(gram: Tensor, share: float) -> Tensor | None:
@@ -114,12 +117,12 @@ def _system(
     """All misses over their scales, and how each changes with each column."""
     misses, rows = [], []
     for part, scale in zip(looked.parts, scales, strict=True):
-        over = torch.where(scale > 0, scale, 1.0) * math.sqrt(len(part.x))
+        over = torch.where(scale > 0, scale, 1.0) * (len(part.x) / part.weights[:, None]).sqrt()
         columns = [(part.linear.applied(basis.at(part.x)) * sizes).flatten(2)]
         if tangent is not None:
             columns.append(tangent(part.residual, part.x, part.normals, part.together))
         misses.append((part.linear.misses / over).flatten())
-        rows.append((torch.cat(columns, dim=2) / over[:, None]).flatten(0, 1))
+        rows.append((torch.cat(columns, dim=2) / over[..., None]).flatten(0, 1))
     return torch.cat(misses), torch.cat(rows)
 
 

@@ -15,6 +15,9 @@ from guardband.pinn.sizes import crude_sizes
 from guardband.problems import Problem
 from guardband.problems.base import conditions_in
 
+AT_ONCE = 1024
+"""Points of a pool at a time."""
+
 
 class Asked(NamedTuple):
     """All equations, or one condition, at points of their own."""
@@ -24,6 +27,8 @@ class Asked(NamedTuple):
     normals: Tensor | None
     together: int
     linear: Linearized
+    weights: Tensor
+    """How much each point counts, (n,), 1 in the mean over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,6 +43,11 @@ class Looked:
     """The root mean square of each output, (m,); of a crude solution where it is 0."""
     reach: Tensor
 
+    @property
+    def weights(self) -> Tensor:
+        """How much each point inside counts, (n,)."""
+        return self.parts[0].weights
+
     def scales(self) -> list[Tensor]:
         """What the misses of each part are held against, (q,) each: an equation's own terms at these points.
 
@@ -45,20 +55,21 @@ class Looked:
         condition holds.
         """
         return [
-            rms(self.parts[0].linear.sizes()),
+            rms(self.parts[0].linear.sizes(), self.weights),
             *(self._over_domain(part.linear) for part in self.parts[1:]),
         ]
 
     def shares(self) -> list[Tensor]:
         """How far each part is missed, relatively, (q,) each; what is missed of nothing is infinite."""
         return [
-            relative(part.linear.misses, scale) for part, scale in zip(self.parts, self.scales(), strict=True)
+            relative(part.linear.misses, scale, part.weights)
+            for part, scale in zip(self.parts, self.scales(), strict=True)
         ]
 
     def _over_domain(self, linear: Linearized) -> Tensor:
         squares = linear.at_zero.square().mean(dim=0)
         for axes, slopes in linear.slopes.items():
-            over, typical = rms(self.inside(axes)), self.sizes / self.reach[list(axes)].prod()
+            over, typical = rms(self.inside(axes), self.weights), self.sizes / self.reach[list(axes)].prod()
             over = torch.where(over > 1e-9 * typical, over, typical)
             squares = squares + (slopes.square().sum(dim=0).mean(dim=0) * over.square()).sum(dim=1)
         return squares.sqrt()
@@ -68,8 +79,13 @@ class Looked:
         return all(bool(part.linear.misses.isfinite().all()) for part in self.parts)
 
 
-def look(problem: Problem, model: Callable[[Tensor], Tensor], seed: int, inside: int, edge: int) -> Looked:
+def look(
+    problem: Problem, model: Callable[[Tensor], Tensor], seed: int, inside: int, edge: int, pool: int = 0
+) -> Looked:
     """A model at points uniform in the domain, and about so many where each condition holds.
+
+    Fronts and corners, where most may be missed, are small. So of a `pool` of so many points, half of those
+    inside are drawn by how much is missed there, and count the less.
 
     >>> import guardband as gb
     >>> problem = gb.problems.Poisson1D()
@@ -79,18 +95,35 @@ def look(problem: Problem, model: Callable[[Tensor], Tensor], seed: int, inside:
     """
     generator = torch.Generator().manual_seed(seed)
     domain, names = problem.domain, problem.names
-    x = domain.uniform(inside, generator, dtype=torch.float64)
+    x = domain.uniform(max(inside, pool), generator, dtype=torch.float64)
+    weights = torch.ones_like(x[:, 0])
+    if pool:
+        x, weights = _where_missed(problem, model, x, inside, generator)
     source = _source(problem, model, x)
-    parts = [Asked(problem.misses, x, None, 1, linearize(problem.misses, x, source, names))]
+    parts = [Asked(problem.misses, x, None, 1, linearize(problem.misses, x, source, names), weights)]
     for condition in conditions_in(problem):
         where = condition.points(domain, edge, generator)
         points, normals = where.points.double(), where.normals.double()
         at_edge, residual, together = _source(problem, model, points), condition.residual, condition.together
         linear = linearize(residual, points, at_edge, names, normals, together)
-        parts.append(Asked(residual, points, normals, together, linear))
-    sizes = rms(source(()))
+        parts.append(Asked(residual, points, normals, together, linear, torch.ones_like(points[:, 0])))
+    sizes = rms(source(()), weights)
     sizes = torch.where(sizes > 0, sizes, crude_sizes(problem)) if bool((sizes == 0).any()) else sizes
     return Looked(x, source, tuple(parts), sizes, torch.tensor(domain.reach, dtype=torch.float64))
+
+
+def _where_missed(
+    problem: Problem, model: Callable[[Tensor], Tensor], pool: Tensor, n: int, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
+    """n points of a pool, half of them by the misses there, and the weights that make up for it."""
+    missed = torch.cat([problem.misses(x, problem.field(model, x)).detach() for x in pool.split(AT_ONCE)])
+    sizes = missed.abs().double()
+    mean = sizes.mean(dim=0)
+    density = (1 + torch.where(mean > 0, sizes / mean, 1.0).mean(dim=1)) / 2
+    if not bool(density.isfinite().all()):  # which is told of the misses themselves
+        return pool[:n], torch.ones_like(pool[:n, 0])
+    chosen = torch.multinomial(density, n, replacement=True, generator=generator)
+    return pool[chosen], 1 / density[chosen]
 
 
 def _source(problem: Problem, model: Callable[[Tensor], Tensor], x: Tensor) -> Source:
@@ -105,12 +138,12 @@ def _source(problem: Problem, model: Callable[[Tensor], Tensor], x: Tensor) -> S
     return source
 
 
-def rms(values: Tensor) -> Tensor:
-    """The root mean square of each column."""
-    return values.square().mean(dim=0).sqrt()
+def rms(values: Tensor, weights: Tensor) -> Tensor:
+    """The root mean square of each column over weighted points."""
+    return (values.square() * weights[:, None]).mean(dim=0).sqrt()
 
 
-def relative(misses: Tensor, sizes: Tensor) -> Tensor:
+def relative(misses: Tensor, sizes: Tensor, weights: Tensor) -> Tensor:
     """The root mean square of each column over its size; what is missed of nothing is infinite."""
-    off = rms(misses)
+    off = rms(misses, weights)
     return torch.where(off > 0, off / sizes, 0.0)
