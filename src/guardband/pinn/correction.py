@@ -85,7 +85,7 @@ def correction(
     after, move = best
     delta = values @ move
     left = after / before if before else 0.0
-    removed = math.sqrt(1 - left**2)  # what is left is at right angles to it, in least squares
+    removed = math.sqrt(1 - left**2)  # in least squares what is left is at right angles to it
     weights = looked.weights
     size = rms(u - delta, weights).clamp(min=1e-300)
     error = rms(delta, weights) / size / max(LEAST_REMOVED, removed)

@@ -54,7 +54,8 @@ def verdict(
 
     The word is *not converged* where equation and conditions are not met, or stand for a large error;
     *suspicious* where they are met and the readings are not, which is another solution or the wrong equation,
-    and where equation and conditions leave the field open. It takes a second or two.
+    and where equation and conditions leave the field open. It takes a second or two, and
+    several with windows of time.
 
     >>> import guardband as gb
     >>> problem = gb.problems.Poisson1D()
