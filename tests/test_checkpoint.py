@@ -167,6 +167,8 @@ OTHERS: dict[str, tuple[str, Callable[[], dict[str, Any]]]] = {
     "the domain": ("problem", lambda: {"problem": Wide(lambda x: x, lambda x: 0 * x)}),
     "steps": ("recipe", lambda: {"recipe": replace(RECIPE, steps=61)}),
     "noise": ("likelihood", lambda: {"likelihood": Likelihood(data=0.06)}),
+    "noise by name": ("likelihood", lambda: {"likelihood": Likelihood(data={"u": 0.05})}),
+    "tolerance": ("likelihood", lambda: {"likelihood": Likelihood(data=0.05, tolerance=0.01)}),
     "seed": ("seed", lambda: {"seed": 1}),
 }
 
@@ -192,6 +194,17 @@ def test_dropout_of_any_network_counts(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="another network"):
         run(checkpoint=path, net=net(0.2))
     run(checkpoint=path, net=net(0.1))
+
+
+def test_scales_by_name_are_known_again(tmp_path: Path) -> None:
+    path = tmp_path / "run.ckpt"
+    by_name = Likelihood(data={"u": 0.05}, physics={"equation": 1.0})
+    interrupted(path, likelihood=by_name)
+    with pytest.raises(ValueError, match="another likelihood"):
+        run(checkpoint=path, likelihood=Likelihood(data={"u": 0.05}, physics={"equation": 2.0}))
+    ends = [run(checkpoint=path, likelihood=by_name), run(likelihood=by_name)]
+    first, second = (end.net.state_dict() for end in ends)
+    assert all(torch.equal(first[name], second[name]) for name in first)
 
 
 def test_numbers_of_numpy_are_numbers(tmp_path: Path) -> None:

@@ -233,6 +233,16 @@ def test_the_verdict_of_a_training() -> None:
     )
     assert wrong.noise == 0.05 and wrong.verdict.word == "suspicious"
     assert "another solution" in str(wrong.verdict)
+    data = readings(60, 6)
+    used, right = (
+        gb.fit(problem, gb.mlp(1, [16, 16]), data, likelihood=likelihood, recipe=NEWTON, progress=False)
+        for problem in (Wrong(), PROBLEM)
+    )
+    assert used.verdict.word == "suspicious" and used.verdict.trained_on["u"].missed
+    assert "Even the readings of u that it was trained on are missed by" in str(used.verdict)
+    assert right.verdict.word == "converged" and "trained on" not in str(right.verdict)
+    unsaid = gb.fit(Wrong(), gb.mlp(1, [16, 16]), data, recipe=NEWTON, progress=False)
+    assert not unsaid.verdict.trained_on  # of readings whose noise nobody said
 
 
 def test_check_says_whether_a_training_has_converged() -> None:

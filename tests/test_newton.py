@@ -21,6 +21,7 @@ from guardband.pinn.rows import Rows
 from guardband.pinn.scales import Scales, scales_of, sizes_of
 from guardband.pinn.sizes import crude_sizes
 from guardband.pinn.titles import titles_of
+from guardband.pinn.train import _automatic
 from guardband.problems import AutogradField, Field, Problem, catalogue
 
 P = gb.problems
@@ -396,12 +397,12 @@ def test_a_network_of_ones_own_is_trained_too() -> None:
 # Points
 
 
-def newton(problem: Problem, **options: Any) -> Newton:
+def newton(problem: Problem, readings: int = 0, **options: Any) -> Newton:
     net = gb.mlp(problem, [8, 8]).double()
-    empty = torch.zeros(0, problem.domain.d, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64)
+    data = torch.zeros(readings, problem.domain.d).double(), torch.zeros(readings, 1).double()
     ones = torch.ones(1, dtype=torch.float64)
     scales = Scales(ones, ones, tuple(ones for _ in conditions_of(problem, net)))
-    return Newton(problem, net, empty, scales, ones, seed=0, **options)
+    return Newton(problem, net, data, scales, ones, seed=0, **options)
 
 
 def test_points_become_more_where_they_are_too_few_and_never_too_many() -> None:
@@ -456,11 +457,70 @@ def test_half_of_new_points_lie_where_the_residual_is_large() -> None:
 def test_what_comes_later_counts_less_until_what_is_before_it_is_met() -> None:
     stage = newton(P.Heat1D(), most=400)
     stage.rows.residual = lambda x: torch.full((len(x),), 30.0, dtype=torch.float64)  # type: ignore
-    weights = stage._causal()
+    weights = stage._counting()
     assert weights is not None
     order = stage.points.inside[:, 1].argsort()
     assert bool((weights[order].diff() < 0).all()) and float(weights.max()) == 1.0
-    assert newton(P.Poisson1D(), most=400)._causal() is None
+    assert newton(P.Poisson1D(), most=400)._counting() is None
+
+
+def test_data_shape_the_field_first_and_then_all_times_count_alike() -> None:
+    stage = newton(P.Heat1D(), readings=5, most=400)
+    weights = stage._counting()
+    assert weights is not None and weights.tolist() == [pytest.approx(1 / 50**2)] * 96
+    stage.advance(5)
+    later = stage._counting()
+    assert later is not None and 1 / 50**2 < float(later.min()) == float(later.max()) < 1
+    stage.advance(5)
+    stage.advance(5)
+    assert stage._counting() is None and stage.taken == 15
+    again = newton(P.Heat1D(), readings=5, most=400)
+    again.load(stage.state())
+    assert again._counting() is None
+
+
+def test_where_there_are_data_gauss_newton_steps_hold_the_equation_firmly() -> None:
+    problem = P.Poisson1D()
+    data = problem.observe(30, noise=0.1)
+
+    def scales(recipe: gb.Recipe, data: gb.Observations | None, **said: Any) -> gb.Likelihood:
+        given = gb.Likelihood(data=0.1, **said)
+        net = gb.mlp(problem, [4])
+        return gb.fit(problem, net, data, likelihood=given, recipe=recipe, progress=False).likelihood
+
+    steps, adam = gb.Recipe.by_newton(2), gb.Recipe(steps=2, finish=0)
+    soft, firm, alone = scales(adam, data), scales(steps, data), scales(steps, None)
+    assert isinstance(soft.physics, float) and isinstance(firm.physics, float)
+    assert firm.physics == pytest.approx(0.05 * soft.physics)
+    assert soft.boundary == alone.boundary == 0.1 != firm.boundary
+    rough = scales(steps, data, tolerance=0.02)
+    assert rough.physics == soft.physics and rough.boundary == pytest.approx(20 * firm.boundary)  # type: ignore
+    assert scales(adam, data, tolerance=0.001) == firm
+    named = scales(steps, data, tolerance=0.02, boundary=0.1)
+    assert (named.physics, named.boundary) == (soft.physics, soft.boundary)  # as Adam has them
+    for wrong in (0.0, -1.0, math.inf, "2 %"):
+        with pytest.raises(ValueError, match="`tolerance` should be how far the equation may be off"):
+            gb.Likelihood(tolerance=wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.05])
+def test_noisy_readings_do_not_pull_the_field_away_from_its_equation(noise: float) -> None:
+    problem = P.DampedOscillator()
+    data = problem.observe(60, noise=noise, seed=3)
+    likelihood = gb.Likelihood(data=0.05)
+    fitted = gb.fit(problem, gb.mlp(problem), data, likelihood=likelihood, progress=False)
+    x = problem.domain.quasi(1000)
+    assert gb.metrics.relative_l2(fitted(x), problem.solution(x)) < 0.01
+    assert fitted.recipe.newton and fitted.verdict.word == "converged"
+
+
+def test_large_networks_and_many_readings_are_trained_by_adam() -> None:
+    problem = P.Poisson1D()
+    small, wide = gb.mlp(1, [8]), gb.mlp(1, [80, 80])
+    sizes = {(net, n): problem.observe(n) for net in (small, wide) for n in (50, 51, 2000, 2001)}
+    chosen = {key: _automatic(problem, key[0], data, None).newton > 0 for key, data in sizes.items()}
+    assert [chosen[small, n] for n in (50, 51, 2000, 2001)] == [True, True, True, False]
+    assert [chosen[wide, n] for n in (50, 51, 2000, 2001)] == [True, False, False, False]
 
 
 def test_a_matrix_that_rounding_spoils_is_told_and_damped_more() -> None:

@@ -53,15 +53,9 @@ def test_the_default_solves_the_poisson_equation() -> None:
     problem = Poisson1D()
     data = problem.observe(60, noise=0.15, seed=3)
     fitted = fit(problem, mlp(1, [25, 35, 35, 25]), data, likelihood=Likelihood(data=0.15), progress=False)
-    assert error(fitted) < 0.04
+    assert error(fitted) < 0.001
     assert fitted.training_data is data and fitted.likelihood.boundary and not fitted.net.training
-    assert fitted.history[-1]["step"] > 800 and set(fitted.history[0]) == {
-        "step",
-        "loss",
-        "data",
-        "physics",
-        "boundary",
-    }
+    assert set(fitted.history[0]) == {"step", "loss", "data", "physics", "boundary"}
     band = gb.calibrate(gb.predictors.MeanOnly(fitted), *problem.observe(50, noise=0.15, seed=4))(
         np.zeros((3, 1))
     )

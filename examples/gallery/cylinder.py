@@ -22,12 +22,12 @@ def main() -> None:
         return gb.Observations(data.x, data.y[:, :2], outputs=("u", "v"))
 
     train, cal, new = (velocity(n, seed) for seed, n in enumerate((150, 50, 200)))
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=1200, n_interior=1500, finish=600)
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
     fitted = gb.fit(
         problem,
-        gb.mlp(problem, [32, 32, 32]),
+        gb.mlp(problem),
         train,
-        likelihood=gb.Likelihood(data=0.01, physics=0.03, boundary=0.003),
+        likelihood=gb.Likelihood(data=0.01),
         recipe=recipe,
         progress=False,
     )

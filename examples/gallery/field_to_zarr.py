@@ -23,9 +23,9 @@ def main() -> None:
     smoke, out = options()
     problem = gb.problems.AllenCahn2D()
     train, cal = (problem.observe(n, noise=0.002, seed=seed) for seed, n in enumerate((60, 150)))
-    recipe = gb.Recipe(steps=30, finish=10) if smoke else gb.Recipe(steps=600, finish=300)
+    recipe = gb.Recipe(steps=30, finish=10) if smoke else None  # the default
     likelihood = gb.Likelihood(data=0.002)
-    fitted = gb.fit(problem, gb.mlp(2, [32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False)
+    fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, recipe=recipe, progress=False)
     predictor = gb.predictors.LastLayerLaplace(fitted)
     calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.Total(noise=0.002))
 

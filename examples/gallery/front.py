@@ -16,10 +16,10 @@ def main() -> None:
     smoke, out = options()
     problem = gb.problems.Burgers1D(viscosity=0.01)
     train, cal, new = (problem.observe(n, noise=0.03, seed=i) for i, n in enumerate((300, 150, 200)))
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(n_interior=1500)
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
     fitted = gb.fit(
         problem,
-        gb.mlp(problem, [32, 32, 32]),
+        gb.mlp(problem),
         train,
         likelihood=gb.Likelihood(data=0.03),
         recipe=recipe,

@@ -9,7 +9,6 @@ to see them, and a network that has not learned its noise by heart.
 
 import matplotlib.pyplot as plt
 import numpy as np
-import torch
 
 import guardband as gb
 from _options import options
@@ -23,10 +22,8 @@ def main() -> None:
     train, cal, test = (oscillator.observe(n, noise=noise, seed=seed) for seed, n in enumerate(sizes))
 
     recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
-    net = gb.mlp(1, [32, 32, 32], activation=torch.sin)
-    fitted = gb.fit(
-        oscillator, net, train, likelihood=gb.Likelihood(data=0.05), recipe=recipe, progress=False
-    )
+    net, likelihood = gb.mlp(oscillator), gb.Likelihood(data=0.05)
+    fitted = gb.fit(oscillator, net, train, likelihood=likelihood, recipe=recipe, progress=False)
 
     predictor = gb.predictors.MeanOnly(fitted)
     bands = {

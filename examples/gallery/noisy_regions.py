@@ -20,9 +20,9 @@ def main() -> None:
     sizes = (60, 50, 200) if smoke else (600, 300, 3000)
     train, cal, test = (problem.observe(n, noise=noise, seed=seed) for seed, n in enumerate(sizes))
 
-    recipe = gb.Recipe(steps=30, finish=10) if smoke else gb.Recipe(steps=600, finish=400)
-    net = gb.mlp(2, [32, 32, 32])
-    fitted = gb.fit(problem, net, train, likelihood=gb.Likelihood(data=0.2), recipe=recipe, progress=False)
+    recipe = gb.Recipe(steps=30, finish=10) if smoke else None  # the default
+    likelihood = gb.Likelihood(data=0.2)
+    fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, recipe=recipe, progress=False)
 
     predictor = gb.predictors.MeanOnly(fitted)
     plain = gb.calibrate(predictor, cal.x, cal.y)

@@ -16,10 +16,10 @@ def main() -> None:
     smoke, out = options()
     problem = gb.problems.PlateWithHole()
     train, cal, new = (problem.observe(n, noise=0.01, seed=i) for i, n in enumerate((60, 60, 150)))
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(finish=500)
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
     fitted = gb.fit(
         problem,
-        gb.mlp(problem, [24, 24]),
+        gb.mlp(problem),
         train,
         likelihood=gb.Likelihood(data=0.01),
         recipe=recipe,

@@ -25,10 +25,10 @@ def main() -> None:
         return gb.Observations(t, problem.solution(t)[:, :1] + noise, outputs="prey")
 
     train, cal, new = counts(60), counts(40), counts(80)
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=2000, finish=2000)
+    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
     fitted = gb.fit(
         problem,
-        gb.mlp(problem, [32, 32]),
+        gb.mlp(problem),
         train,
         likelihood=gb.Likelihood(data=0.05),
         recipe=recipe,

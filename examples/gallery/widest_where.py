@@ -23,11 +23,9 @@ def main() -> None:
     seen = (every.x < 0).any(dim=1)
     train = gb.Observations(every.x[seen], every.y[seen])
 
-    recipe = gb.Recipe(steps=30, finish=10) if smoke else gb.Recipe(steps=600, finish=400)
+    recipe = gb.Recipe(steps=30, finish=10) if smoke else None  # the default
     likelihood = gb.Likelihood(data=NOISE)
-    fitted = gb.fit(
-        problem, gb.mlp(2, [32, 32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False
-    )
+    fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, recipe=recipe, progress=False)
     predictors = {
         "MeanOnly": gb.predictors.MeanOnly(fitted),
         "Distance": gb.predictors.Distance(fitted, n_neighbors=5),

@@ -66,9 +66,10 @@ class Fitted:
         >>> gb.fit(problem, gb.mlp(problem), progress=False).verdict.word
         'converged'
         """
-        from guardband.pinn.verdict import verdict
+        from guardband.pinn.verdict import verdict_with
 
-        found = verdict(self.problem, self.net, self.held_out, noise=self.noise)
+        given = self.problem, self.net, self.held_out, self.training_data
+        found = verdict_with(*given, noise=self.noise)
         return told(replace(found, trend=trend_of(self.history), spread=self.spread))
 
     def __repr__(self) -> str:

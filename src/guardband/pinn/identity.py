@@ -9,7 +9,7 @@ equation was edited is not.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from numbers import Integral, Real
 from typing import Any
@@ -35,6 +35,8 @@ def settings_of(value: Any) -> Any:
         return {part.name: settings_of(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, tuple | list):
         return [settings_of(item) for item in value]
+    if isinstance(value, Mapping):
+        return {name: settings_of(item) for name, item in value.items()}
     if value is None or isinstance(value, bool | str):
         return value
     return int(value) if isinstance(value, Integral) else float(value)

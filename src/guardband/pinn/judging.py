@@ -52,7 +52,7 @@ SPREAD = 0.03
 
 
 class HeldOut(NamedTuple):
-    """Held-out readings of one output: how far off the network is there, and what of that is noise."""
+    """Readings of one output: how far off the network is there, and what of that is noise."""
 
     miss: float
     """The root mean square."""
@@ -102,6 +102,8 @@ class Verdict:
     """How far the field could change, relatively, for misses that change by 1."""
     held_out: Mapping[str, HeldOut] = field(default_factory=dict[str, HeldOut])
     """How far held-out readings of each output are missed."""
+    trained_on: Mapping[str, HeldOut] = field(default_factory=dict[str, HeldOut])
+    """How far readings are missed that a training used, where their noise is known."""
     trend: float | None = None
     """By which factor the loss fell over the last third of a training, if it is known."""
     spread: Mapping[str, float] | None = None
@@ -112,10 +114,18 @@ class Verdict:
 
 
 def judged(
-    evidence: Verdict, held_out: Mapping[str, HeldOut] | None = None, *, loosest: float = LOOSE
+    evidence: Verdict,
+    held_out: Mapping[str, HeldOut] | None = None,
+    trained_on: Mapping[str, HeldOut] | None = None,
+    *,
+    loosest: float = LOOSE,
 ) -> Verdict:
     """The same evidence with readings, the word for all of it, and the reasons."""
-    found = replace(evidence, held_out=evidence.held_out if held_out is None else held_out)
+    found = replace(
+        evidence,
+        held_out=evidence.held_out if held_out is None else held_out,
+        trained_on=evidence.trained_on if trained_on is None else trained_on,
+    )
     known = found.unexplained <= NOTHING
     equation, condition = (EQUATION, CONDITION) if known else (SMALL, SMALL)
     bounds = ((found.error, ERROR), (found.equations, equation), (found.conditions, condition))
@@ -124,7 +134,7 @@ def judged(
         for numbers, bound in bounds  # which NaN is not
     )
     met = error and (found.unexplained <= ROUGH or (equations and conditions))
-    missed = any(part.missed for part in found.held_out.values())
+    missed = any(part.missed for part in (*found.held_out.values(), *found.trained_on.values()))
     word: Word = "not converged"
     if met:
         word = "suspicious" if missed or found.loose > loosest else "converged"
@@ -195,20 +205,23 @@ def _about_doubts(found: Verdict, suspicious: bool, loosest: float) -> list[str]
             "Equation and conditions leave the field open: it could change by as much as it is, and they "
             f"would change by {1 / found.loose:.0e} of their terms. A condition may be missing."
         )
-    for name, part in found.held_out.items():
-        share = part.miss / part.size if part.size else math.inf
-        noise = (
-            "whose noise is not known"
-            if part.noise is None
-            else f"{part.miss / part.noise:.2g} times their noise"
-        )
-        said.append(f"Held-out readings of {name} are missed by {_percent(share)}, {noise}.")
+    said += [f"Held-out readings of {name} {_about(part)}" for name, part in found.held_out.items()]
+    for name, part in found.trained_on.items():
+        if part.missed:
+            said.append(f"Even the readings of {name} that it was trained on {_about(part)}")
     if suspicious:
         said.append(
             "Equation and conditions are met and the readings are not: this is another solution, or the "
-            "equation, a condition or the readings are wrong."
+            "equation, a condition, the readings or what is said of their noise is wrong."
         )
     return said
+
+
+def _about(part: HeldOut) -> str:
+    share = part.miss / part.size if part.size else math.inf
+    if part.noise is None:
+        return f"are missed by {_percent(share)}, whose noise is not known."
+    return f"are missed by {_percent(share)}, {part.miss / part.noise:.2g} times their noise."
 
 
 def _percent(share: float) -> str:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Real
 from typing import TypeAlias
 
@@ -45,20 +45,24 @@ class Likelihood:
 
     What is not given is found: 5 % of the size of each output for `data`, 2 % of the size that each
     equation's own terms have for such a field for `physics`, and for `boundary` as `data` where that is a
-    number, else 5 % of each condition's own terms. Sizes are those of the data; without data those of a crude
+    number, else 5 % of each condition's own terms. Where Gauss-Newton steps meet data, these shares are .1 %
+    and .25 %. `tolerance` says another share: by how much the equation may be off, relative to its own terms;
+    its conditions then by 2.5 times as much. Sizes are those of the data; without data those of a crude
     solution, a polynomial of low degree.
 
     >>> import guardband as gb
     >>> gb.Likelihood(data=0.1)
-    Likelihood(data=0.1, physics=None, boundary=None)
+    Likelihood(data=0.1, physics=None, boundary=None, tolerance=None)
     >>> gb.Likelihood.from_weights(data=4.0, physics=1.0, boundary=1.0)
-    Likelihood(data=0.5, physics=1.0, boundary=1.0)
+    Likelihood(data=0.5, physics=1.0, boundary=1.0, tolerance=None)
     >>> flow = gb.Likelihood(data={"u": 0.01, "v": 0.01, "p": 3.0})
+    >>> rough = gb.Likelihood(data=0.1, tolerance=0.05)  # a model that is right to 5 %
     """
 
     data: Scale = None
     physics: Scale = None
     boundary: Scale = None
+    tolerance: float | None = field(default=None, metadata={"neutral": None})
 
     def __post_init__(self) -> None:
         for name in TERMS:
@@ -68,22 +72,32 @@ class Likelihood:
                 where = f"`{name}`" + (f" of {part!r}" if part else "")
                 if not isinstance(number, Real) or not 0 < float(number) < math.inf:
                     raise ValueError(f"{where} should be a positive noise scale, got {number!r:.80}.")
+        share = self.tolerance
+        if share is not None and (not isinstance(share, Real) or not 0 < float(share) < math.inf):
+            raise ValueError(
+                "`tolerance` should be how far the equation may be off, as a share of its own terms, such as "
+                f"0.02, got {share!r:.80}."
+            )
 
     @classmethod
     def from_weights(cls, *, data: float, physics: float, boundary: float) -> Likelihood:
         """The scales under which training minimizes a sum of mean squares with these weights."""
         return cls(data**-0.5, physics**-0.5, boundary**-0.5)
 
-    def completed(self, problem: Problem, titles: Titles, sizes: Tensor) -> Likelihood:
-        """The same with all scales filled in, for outputs of these sizes (m,)."""
+    def completed(self, problem: Problem, titles: Titles, sizes: Tensor, *, firm: bool = False) -> Likelihood:
+        """The same with all scales filled in, for outputs of these sizes (m,).
+
+        With `firm` the equation is believed to `FIRM_SHARE`, if nothing else is said.
+        """
         data, physics, boundary = self.data, self.physics, self.boundary
+        share = self.tolerance or (FIRM_SHARE if firm else PHYSICS_SHARE)
         outputs = dict.fromkeys(problem.names.outputs, 1)
         for name, known in zip(TERMS, (outputs, titles.equations, titles.conditions), strict=True):
             _check_names(name, getattr(self, name), known)
         if physics is None:
             typical = typical_residual(problem, problem.misses, None, sizes)
-            physics = _by_name(titles.equations, PHYSICS_SHARE * typical)
-        if boundary is None and isinstance(data, Real):
+            physics = _by_name(titles.equations, share * typical)
+        if boundary is None and isinstance(data, Real) and self.tolerance is None and not firm:
             boundary = data
         elif boundary is None:
             typical = [
@@ -91,7 +105,7 @@ class Likelihood:
                 for condition in titles.conditions.values()
             ]
             own = torch.tensor([_root_mean_square(part) for part in typical] or [1.0])
-            boundary = _by_name(dict.fromkeys(titles.conditions or [""], 1), DATA_SHARE * own)
+            boundary = _by_name(dict.fromkeys(titles.conditions or [""], 1), BOUNDARY_SHARE * share * own)
         if data is None:
             data = _by_name(outputs, DATA_SHARE * sizes)
         return Likelihood(data, physics, boundary)
@@ -134,8 +148,14 @@ def _check_names(term: str, scale: Scale, known: Mapping[str, object]) -> None:
 PHYSICS_SHARE = 0.02
 """The default physics scale, as a share of the typical size of the residual's own terms."""
 
+FIRM_SHARE = 0.001
+"""The same where Gauss-Newton steps meet data: they follow a stiff equation, as Adam does not."""
+
+BOUNDARY_SHARE = 2.5
+"""The default scale of conditions, as a share of their own terms, over that of the physics."""
+
 DATA_SHARE = 0.05
-"""The default scale of data and conditions, as a share of their size."""
+"""The default scale of data, as a share of their size."""
 
 
 def typical_residual(problem: Problem, residual: Residual, where: Condition | None, sizes: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ class Loss:
         check_seen(problem, net, self.full)
         titles = titles_of(start, net, self.full.inside)
         self.sizes = sizes_of(start, self.data[1])
-        self.likelihood = likelihood.completed(start, titles, self.sizes)
+        self.likelihood = likelihood.completed(start, titles, self.sizes, firm=firm(recipe, self.data))
         self.scales = scales_of(self.likelihood, start, titles)
         units = scales_of(self.likelihood, start, titles, only_names=True)
         compile = self._pays(recipe) if compile is None else compile
@@ -95,3 +95,8 @@ class Loss:
         weights = sum(p.numel() for p in self.net.parameters())
         work = recipe.steps * points * weights * (2 + self.problem.domain.d)
         return work > 1e12 and self.like.device.type == "cpu" and shutil.which("g++") is not None
+
+
+def firm(recipe: Recipe, data: tuple[Tensor, Tensor]) -> bool:
+    """Whether the equation is held firmly: where there are data, and steps that can follow it."""
+    return recipe.newton > 0 and len(data[0]) > 0

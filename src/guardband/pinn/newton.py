@@ -3,7 +3,8 @@
 A network of a thousand weights can meet an equation at a few hundred points and be wrong between them. So the
 misses are looked at on fresh points from time to time: where they are larger there, the points are renewed,
 half of them where the residual is large, and become more: up to a first limit, and beyond it once the loss no
-longer falls. Where there is time, what comes later counts the less, the more is missed before it.
+longer falls. Where there is time and there are no data, what comes later counts the less, the more is missed
+before it.
 """
 
 from __future__ import annotations
@@ -43,9 +44,12 @@ STALLED = 12
 CAUSAL = 0.02
 """How strongly a point is discounted by the mean square of what is missed before its time."""
 
+ANNEALED, ANNEAL = 15, 50.0
+"""In how many steps the equation comes to count in full where there are data, and how much larger its scale
+is at first: from the start, it would draw the network to another of its solutions."""
+
 LOOK = 5
 """Steps between looks at fresh points."""
-
 
 MOST_NUMBERS = 2**25
 """Derivatives that are written out, a quarter of a gigabyte; beyond, products of them take less time too."""
@@ -67,6 +71,7 @@ class Newton:
     conditions: Sequence[Condition]
     rows: _Moving
     steps: GaussNewton
+    taken: int
 
     def __init__(
         self,
@@ -90,7 +95,7 @@ class Newton:
         if last is not None:
             _shrink(net, last, points.inside, sizes)
         self.rows = _Moving(problem, net, points, scales, _units(net, last, sizes))
-        self.steps = GaussNewton()
+        self.steps, self.taken = GaussNewton(), 0
         self.fresh: list[float] = []
         """The loss on fresh points, look by look."""
         self.reach: list[float] = []
@@ -107,8 +112,9 @@ class Newton:
         """Some steps and a look at fresh points; how many of the steps there was time for, at least one."""
         done = Step(0.0, 0.0, False)
         for taken in range(1, steps + 1):
-            self.rows.weights = self._causal()
+            self.rows.weights = self._counting()
             done = self.steps.step(self.rows)
+            self.taken += 1
             if not done.moved:
                 break
             if not in_time():
@@ -128,7 +134,7 @@ class Newton:
     def _look(self, done: Step) -> None:
         points, rows = self.points, self.rows
         rows.points = self._uniform(2 * self.n)
-        rows.weights = self._causal()
+        rows.weights = self._counting()
         weighted = self._loss()
         self.reach.append(1.0 if rows.weights is None else float(rows.weights.mean()))
         rows.weights = None
@@ -144,15 +150,20 @@ class Newton:
         self.rows.points = self._renewed(self.n)
         self.steps.damping = max(self.steps.damping, 1e-8)
 
-    def _causal(self) -> Tensor | None:
-        """How much each point inside counts: the less, the more is missed before its time.
+    def _counting(self) -> Tensor | None:
+        """How much each point inside counts, (n,); None if all count in full.
 
-        exp(-c), where c is `CAUSAL` times the mean square of the residual over its scale up to then.
+        With data all count alike, more and more in the first steps: the data shape the field. Without, where
+        there is time, a point counts exp(-c), where c is `CAUSAL` times the mean square of the residual over
+        its scale up to then.
         """
+        inside = self.points.inside
+        if len(self.data[0]):
+            left = 1 - self.taken / ANNEALED
+            return inside.new_full((len(inside),), ANNEAL ** (-2 * left)) if left > 0 else None
         axes = [i for i in range(self.problem.domain.d) if i not in self.problem.names.space]
         if not axes:
             return None
-        inside = self.points.inside
         order = inside[:, axes[0]].argsort()
         squares = self.rows.residual(inside)[order].square() / len(inside)
         weights = torch.empty_like(squares)
@@ -186,6 +197,7 @@ class Newton:
         return {
             "n": self.n,
             "most": self.most,
+            "taken": self.taken,
             "damping": [self.steps.damping, self.steps.growth],
             "fresh": self.fresh,
             "reach": self.reach,
@@ -211,6 +223,7 @@ class Newton:
         self.n, self.most = n, most
         self.fresh, self.reach, self.counts = fresh, reach, counts
         self.steps.damping, self.steps.growth = state["damping"]
+        self.taken = state["taken"]
         edges = (Boundary(at, out, size, tuple(parts)) for at, out, size, parts in state["edges"])
         self.rows.points = Points(x, y, inside, tuple(edges))
         self.generator.set_state(state["generator"])

@@ -57,9 +57,9 @@ def fit(
 
     There may be several sets of observations, of different outputs at different points. The loss is the
     likelihood's negative logarithm: squares over noise variances. Without a `recipe` it is made small by
-    Gauss-Newton steps (`Recipe.automatic`); with more than 50 readings, with dropout, on a GPU, beyond 20,000
-    weights, and for networks that are no multilayer perceptron, by Adam and L-BFGS. A `Fitted` in place of
-    the network is trained on, from where it ended.
+    Gauss-Newton steps (`Recipe.automatic`); with dropout, on a GPU, beyond 20,000 weights (5,000 with more
+    than 50 readings), beyond 2,000 readings, and for networks that are no multilayer perceptron, by Adam and
+    L-BFGS. A `Fitted` in place of the network is trained on, from where it ended.
 
     `held_out` are readings that training does not use: the verdict holds the network against them, and with
     `Recipe(patience=...)` they end the run. Calibration refuses them like training rows. With `restarts` the
@@ -154,11 +154,14 @@ def _tell(fitted: Fitted) -> None:
         tqdm.write(f"There is no verdict on this training: {error}", file=sys.stderr)
 
 
-FEW = 50
-"""So many readings are no reason to end early; more of them are, since the minimum follows their noise."""
-
 MOST_WEIGHTS = 20_000
 """Gauss-Newton steps of larger networks take too long to be made unasked."""
+
+FEW, MOST_WITH_DATA = 50, 5_000
+"""With more than so many readings Adam finds the basin of a network beyond so many weights sooner."""
+
+MANY = 2_000
+"""So many readings are too many for steps that look at all of them; Adam takes some at a time."""
 
 
 def _automatic(
@@ -170,8 +173,10 @@ def _automatic(
     dropout = isinstance(inner, MLP) and inner.dropout > 0
     cpu = (like.device if device is None else torch.device(device)).type == "cpu"
     known = layers_of(inner, points_in(problem.domain)[:1].to(like)) is not None
-    large = sum(weight.numel() for weight in one.parameters()) > MOST_WEIGHTS
-    if dropout or large or not cpu or not known or (data is not None and len(data) > FEW):
+    readings = 0 if data is None else len(data)
+    most = MOST_WEIGHTS if readings <= FEW else MOST_WITH_DATA
+    large = sum(weight.numel() for weight in one.parameters()) > most or readings > MANY
+    if dropout or large or not cpu or not known:
         return Recipe()
     windows = 1 if isinstance(one, Constrained) else None
     return Recipe.automatic(problem, data=data is not None, windows=windows)

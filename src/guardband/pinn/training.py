@@ -18,7 +18,7 @@ from guardband.pinn.fitted import Fitted, TrainingDiverged
 from guardband.pinn.given import inner_of, tensors_of
 from guardband.pinn.identity import differences, hash_of, of_network, of_problem, points_in, settings_of
 from guardband.pinn.likelihood import Likelihood
-from guardband.pinn.loss import Loss
+from guardband.pinn.loss import Loss, firm
 from guardband.pinn.networks import MLP
 from guardband.pinn.point_estimates import NOTHING, PointEstimates
 from guardband.pinn.recipe import AS_LONG_AS_IT_TAKES, Counts, Recipe
@@ -227,7 +227,8 @@ class Runs:
     def _whole(self, net: nn.Module) -> Likelihood:
         """The likelihood of all times."""
         titles = titles_of(self._problem, net, points_in(self._problem.domain)[:1].to(next(net.parameters())))
-        return self._given.completed(self._problem, titles, sizes_of(self._problem, self._data[1]))
+        sizes, firmly = sizes_of(self._problem, self._data[1]), firm(self._recipe, self._data)
+        return self._given.completed(self._problem, titles, sizes, firm=firmly)
 
     def identity(self) -> dict[str, Any]:
         """What makes a run the one that it is, asked before it begins."""

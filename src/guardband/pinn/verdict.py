@@ -67,10 +67,26 @@ def verdict(
     - The equation `equation` is missed by 5.3 % of its own terms.
     - The condition `Dirichlet` is missed by less than 0.001 % of what it compares.
     """
+    return verdict_with(problem, model, held_out, None, noise=noise, seed=seed)
+
+
+def verdict_with(
+    problem: Problem,
+    model: Any,
+    held_out: Observations | None,
+    training_data: Observations | None,
+    *,
+    noise: float | Mapping[str, float] | None,
+    seed: int = 0,
+) -> Verdict:
+    """The same, knowing also what the network was trained on: even that may be missed by more than its noise.
+
+    Of readings whose noise is not known a training says nothing.
+    """
     problem = as_problem(problem)
     net = _network(model)
     problem = _asked(problem, net.model)
-    readings = _readings(problem, held_out)
+    readings, used = (_readings(problem, given) for given in (held_out, training_data))
     noises = _noises(problem, noise)
     with torch.inference_mode(False), torch.enable_grad(), evaluating(net):
         like = next(net.parameters(), torch.zeros(0, dtype=torch.float64))
@@ -81,8 +97,10 @@ def verdict(
             return _not_finite(problem, titles, looked)
         found = _estimated(problem, net, looked, SEED + 2 * seed)
         missed = {} if readings is None else _missed(problem, net, readings, noises)
+        fits = {} if used is None else _missed(problem, net, used, noises)
+        fits = {name: part for name, part in fits.items() if part.noise is not None}
     loosest = LOOSE_WINDOWS if isinstance(problem, Joined) else LOOSE
-    return judged(_evidence(problem, titles, looked, found), missed, loosest=loosest)
+    return judged(_evidence(problem, titles, looked, found), missed, fits, loosest=loosest)
 
 
 def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -> dict[str, float]:
