@@ -465,7 +465,7 @@ def test_what_comes_later_counts_less_until_what_is_before_it_is_met() -> None:
 
 
 def test_data_shape_the_field_first_and_then_all_times_count_alike() -> None:
-    stage = newton(P.Heat1D(), readings=5, most=400)
+    stage = newton(P.Heat1D(), readings=5, most=400, anneal=50.0)
     weights = stage._counting()
     assert weights is not None and weights.tolist() == [pytest.approx(1 / 50**2)] * 96
     stage.advance(5)
@@ -474,9 +474,22 @@ def test_data_shape_the_field_first_and_then_all_times_count_alike() -> None:
     stage.advance(5)
     stage.advance(5)
     assert stage._counting() is None and stage.taken == 15
-    again = newton(P.Heat1D(), readings=5, most=400)
+    again = newton(P.Heat1D(), readings=5, most=400, anneal=50.0)
     again.load(stage.state())
     assert again._counting() is None
+
+
+def test_a_network_that_knows_its_equation_is_not_shaped_anew() -> None:
+    problem = P.Poisson1D()
+    knows = gb.fit(problem, gb.mlp(problem), progress=False)
+    data, x = problem.observe(12, noise=0.3, seed=1), problem.domain.quasi(200)
+    off = list[float]()
+    for start in (knows, knows.net):
+        settings: Any = {"likelihood": gb.Likelihood(data=0.01), "callback": lambda now: True}
+        fitted = gb.fit(problem, start, data, progress=False, **settings)
+        assert fitted.history[-1]["step"] - (start is knows) * knows.history[-1]["step"] == 5
+        off.append(gb.metrics.relative_l2(fitted(x), problem.solution(x)))
+    assert off[0] < 0.2 * off[1]
 
 
 def test_where_there_are_data_gauss_newton_steps_hold_the_equation_firmly() -> None:

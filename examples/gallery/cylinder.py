@@ -31,7 +31,8 @@ def main() -> None:
         recipe=recipe,
         progress=False,
     )
-    calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs=("u", "v"))
+    both = gb.Absolute(units=[1.0, 1.0])  # velocities both, so in the same unit
+    calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs=("u", "v"), score=both)
     x = problem.domain.grid((331, 63))
     x = x[problem.domain.contains(x)]
     truth = problem.solution(x)

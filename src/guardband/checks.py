@@ -170,8 +170,11 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
             doubted = found.word != "converged"
             text = "The training has converged."
             if doubted:
-                text = f"The training is {found.word}; a band around it holds, and is wider than it need be."
-            yield Finding("training", False, f"{text} {found.reasons[0]}", note=doubted)
+                wide = "may be" if found.word == "suspicious" else "is"
+                text = (
+                    f"The training is {found.word}; a band around it holds, and {wide} wider than it need be."
+                )
+            yield Finding("training", False, f"{text} {found.because}", note=doubted)
             return
 
 

@@ -109,6 +109,12 @@ class Verdict:
     spread: Mapping[str, float] | None = None
     """How far restarts are from each other in each output, relatively, if there were any."""
 
+    @property
+    def because(self) -> str:
+        """What decided: the estimated error, or what speaks against a network that meets its equation."""
+        doubts = self.reasons[len(_about_misses(self)) :]
+        return " ".join(doubts) if doubts and self.word == "suspicious" else self.reasons[0]
+
     def __str__(self) -> str:
         return "\n".join([f"{self.word}:", *(f"- {reason}" for reason in self.reasons)])
 

@@ -44,9 +44,9 @@ STALLED = 12
 CAUSAL = 0.02
 """How strongly a point is discounted by the mean square of what is missed before its time."""
 
-ANNEALED, ANNEAL = 15, 50.0
-"""In how many steps the equation comes to count in full where there are data, and how much larger its scale
-is at first: from the start, it would draw the network to another of its solutions."""
+ANNEALED = 15
+"""In how many steps the equation comes to count in full where there are data. From the start, it would draw
+the network to another of its solutions."""
 
 LOOK = 5
 """Steps between looks at fresh points."""
@@ -72,6 +72,8 @@ class Newton:
     rows: _Moving
     steps: GaussNewton
     taken: int
+    anneal: float
+    annealed: int
 
     def __init__(
         self,
@@ -83,10 +85,13 @@ class Newton:
         *,
         most: int,
         beyond: int | None = None,
+        anneal: float = 1.0,
+        annealed: int = ANNEALED,
         seed: int,
     ) -> None:
         self.problem, self.net, self.data = problem, net, data
         self.most, self.beyond = most, max(most, beyond or most)
+        self.anneal, self.annealed = anneal, annealed
         self.generator = torch.Generator().manual_seed(seed)
         self.conditions = conditions_of(problem, net)
         self.n = min(FIRST, most)
@@ -159,8 +164,8 @@ class Newton:
         """
         inside = self.points.inside
         if len(self.data[0]):
-            left = 1 - self.taken / ANNEALED
-            return inside.new_full((len(inside),), ANNEAL ** (-2 * left)) if left > 0 else None
+            left = 1 - self.taken / max(1, self.annealed)
+            return inside.new_full((len(inside),), self.anneal ** (-2 * left)) if left > 0 else None
         axes = [i for i in range(self.problem.domain.d) if i not in self.problem.names.space]
         if not axes:
             return None

@@ -30,8 +30,9 @@ EACH, EACH_ALONE = 10.0, 2.0
 class Recipe:
     """How to train: Adam on random batches, then Gauss-Newton and L-BFGS until they no longer pay.
 
-    The physics scale starts `anneal` times its final value and reaches it half-way through Adam: the data
-    shape the field first, the equation sharpens it. `batch=None` uses all points at every step;
+    The physics scale starts `anneal` times its final value and reaches it half-way through Adam, or where
+    there are data in the first 15 Gauss-Newton steps of a network that starts from nothing: the data shape
+    the field first, the equation sharpens it. `batch=None` uses all points at every step;
     `n_interior` is their number, by default 256 on a line and 768 elsewhere, or a number per axis where they
     are `even`. L-BFGS stops when fifty iterations gain less than `min_improvement`.
 

@@ -13,7 +13,7 @@ from guardband.pinn.checkpoint import wrong_with
 from guardband.pinn.given import tensors_of
 from guardband.pinn.loss import Loss
 from guardband.pinn.networks import MLP
-from guardband.pinn.newton import LOOK, Newton
+from guardband.pinn.newton import ANNEALED, LOOK, Newton
 from guardband.pinn.points import Points, conditions_of
 from guardband.pinn.recipe import Recipe
 from guardband.pinn.unknowns import unknowns_of
@@ -195,6 +195,8 @@ class NewtonStage(Stage):
             loss.sizes,
             most=most_points,
             beyond=beyond,
+            anneal=1.0 if recipe.steps else recipe.anneal,  # Adam has seen to it
+            annealed=min(ANNEALED, recipe.newton // 2),
             seed=seed,
         )
 

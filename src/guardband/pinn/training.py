@@ -83,6 +83,7 @@ class Runs:
         self._recipe, self._seed, self._compile = recipe, seed, compile
         self._first = copy.deepcopy(net).to(device=device, dtype=dtype)
         self._data = tensors_of(problem, training_data, self._first)
+        self._goes_on = earlier is not None
         self._borders = borders_of(problem, self._first, recipe.windows)
         self._windows = recipe.windows if recipe.counts is None else len(recipe.counts)
         self._history = [] if earlier is None else list(earlier.history)
@@ -157,6 +158,8 @@ class Runs:
         watched = self._held_out if recipe.windows == 1 else data_in(self._held_out, problem.domain)
         self._watch = None if watched is None else Watch(problem, net, watched, recipe.patience)
         loss = Loss(problem, net, data, self._given, recipe, self._seed + k, self._compile)
+        if self._goes_on and not recipe.steps:  # what it has learned is not to be shaped anew
+            recipe = replace(recipe, anneal=1.0)
         if recipe.counts is not None:
             return Run(loss, recipe, self._seed + k, recipe.counts[k], self.spent, None)
         return Run(loss, recipe, self._seed + k, None, self.spent, self._until(k))
