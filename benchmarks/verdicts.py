@@ -164,9 +164,10 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         misses. No threshold was changed, and all runs here were made again; those that are trained on
         readings once more when such trainings came to hold the equation firmly, since when the first rule
         doubts no good one either. The error is the largest of the relative L2 errors of the outputs, a
-        pressure up to its mean, against the solution that is meant. Runs with a wrong equation or a missing condition, and spurious ones, have {READINGS} held-out readings of
-        that solution, off by {100 * NOISE:.0f} % of its spread; those trained on noisy data have {READINGS},
-        off by {100 * TRAINING_NOISE:.0f} %, as their training data are. The verdict knows the noise.""",
+        pressure up to its mean, against the solution that is meant. Runs with a wrong equation or a missing
+        condition, and spurious ones, have {READINGS} held-out readings of that solution, off by
+        {100 * NOISE:.0f} % of its spread; those trained on noisy data have {READINGS}, off by
+        {100 * TRAINING_NOISE:.0f} %, as their training data are. The verdict knows the noise.""",
         "\n".join(
             [
                 "| | bound | fresh seeds | second half | by the first rule | first half |",
