@@ -98,7 +98,8 @@ def sum_of(c: np.ndarray, x: Tensor) -> Tensor:
 def judged(values: Tensor, x: Tensor) -> tuple[gb.Fitted, list[str]]:
     """A network that was led to a solution and then trained by the equation alone, and what is said of it."""
     net, recipe = gb.mlp(PROBLEM), gb.Recipe.by_newton(150, n_interior=1024)
-    led = gb.fit(PROBLEM, net, gb.Observations(x, values), recipe=recipe, progress=False)
+    exact = gb.Likelihood(data=0.001)
+    led = gb.fit(PROBLEM, net, gb.Observations(x, values), likelihood=exact, recipe=recipe, progress=False)
     alone = gb.fit(PROBLEM, led.net, recipe=recipe, progress=False)
     words = [alone.verdict.word]
     for noise in NOISES:

@@ -465,7 +465,7 @@ def test_what_comes_later_counts_less_until_what_is_before_it_is_met() -> None:
 
 
 def test_data_shape_the_field_first_and_then_all_times_count_alike() -> None:
-    stage = newton(P.Heat1D(), readings=5, most=400, anneal=50.0)
+    stage = newton(P.Heat1D(), readings=5, most=400, firm=True, anneal=50.0)
     weights = stage._counting()
     assert weights is not None and weights.tolist() == [pytest.approx(1 / 50**2)] * 96
     stage.advance(5)
@@ -474,7 +474,7 @@ def test_data_shape_the_field_first_and_then_all_times_count_alike() -> None:
     stage.advance(5)
     stage.advance(5)
     assert stage._counting() is None and stage.taken == 15
-    again = newton(P.Heat1D(), readings=5, most=400, anneal=50.0)
+    again = newton(P.Heat1D(), readings=5, most=400, firm=True, anneal=50.0)
     again.load(stage.state())
     assert again._counting() is None
 

@@ -89,7 +89,7 @@ def test_unknowns_of_conditions_are_found(recipe: str) -> None:
 
 
 def test_what_fit_takes_by_itself_finds_them_too() -> None:
-    for n, newton in ((30, True), (60, True), (2001, False)):
+    for n, newton in ((30, True), (60, False)):
         truth = Rod(2.0, 0.5, -0.75)
         found = gb.fit(Rod(), gb.mlp(Rod(), [12]), truth.observe(n, noise=0.001), progress=False)
         assert bool(found.recipe.newton) is newton and found.recipe.windows == 1

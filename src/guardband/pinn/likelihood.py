@@ -45,10 +45,10 @@ class Likelihood:
 
     What is not given is found: 5 % of the size of each output for `data`, 2 % of the size that each
     equation's own terms have for such a field for `physics`, and for `boundary` as `data` where that is a
-    number, else 5 % of each condition's own terms. Where Gauss-Newton steps meet data, these shares are .1 %
-    and .25 %. `tolerance` says another share: by how much the equation may be off, relative to its own terms;
-    its conditions then by 2.5 times as much. Sizes are those of the data; without data those of a crude
-    solution, a polynomial of low degree.
+    number, else 5 % of each condition's own terms. Where Gauss-Newton steps meet data, and nothing in the
+    equation is unknown, these shares are .1 % and .25 %. `tolerance` says another share: by how much the
+    equation may be off, relative to its own terms; its conditions then by 2.5 times as much. Sizes are those
+    of the data; without data those of a crude solution, a polynomial of low degree.
 
     >>> import guardband as gb
     >>> gb.Likelihood(data=0.1)

@@ -16,7 +16,7 @@ from guardband.pinn.recipe import Recipe
 from guardband.pinn.record import Record
 from guardband.pinn.scales import Scales, scales_of, sizes_of
 from guardband.pinn.titles import titles_of
-from guardband.pinn.unknowns import check_seen, found_in, trained
+from guardband.pinn.unknowns import check_seen, found_in, numbers_in, trained
 from guardband.problems import Problem
 from guardband.values import Observations
 
@@ -41,6 +41,8 @@ class Loss:
     gradients: Gradients
     mean_squares: MeanSquares
     record: Record
+    firm: bool
+    """Whether the equation is held firmly."""
     start: float | None
     """The loss before the first step of Adam."""
 
@@ -65,7 +67,8 @@ class Loss:
         check_seen(problem, net, self.full)
         titles = titles_of(start, net, self.full.inside)
         self.sizes = sizes_of(start, self.data[1])
-        self.likelihood = likelihood.completed(start, titles, self.sizes, firm=firm(recipe, self.data))
+        self.firm = firm(problem, recipe, self.data)
+        self.likelihood = likelihood.completed(start, titles, self.sizes, firm=self.firm)
         self.scales = scales_of(self.likelihood, start, titles)
         units = scales_of(self.likelihood, start, titles, only_names=True)
         compile = self._pays(recipe) if compile is None else compile
@@ -97,6 +100,9 @@ class Loss:
         return work > 1e12 and self.like.device.type == "cpu" and shutil.which("g++") is not None
 
 
-def firm(recipe: Recipe, data: tuple[Tensor, Tensor]) -> bool:
-    """Whether the equation is held firmly: where there are data, and steps that can follow it."""
-    return recipe.newton > 0 and len(data[0]) > 0
+def firm(problem: Problem, recipe: Recipe, data: tuple[Tensor, Tensor]) -> bool:
+    """Whether the equation is held firmly: where it is known, there are data, and steps that can follow it.
+
+    One with unknowns is not yet the right one, and held firmly it would keep the field from the data.
+    """
+    return recipe.newton > 0 and len(data[0]) > 0 and not numbers_in(problem)

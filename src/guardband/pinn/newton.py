@@ -3,8 +3,8 @@
 A network of a thousand weights can meet an equation at a few hundred points and be wrong between them. So the
 misses are looked at on fresh points from time to time: where they are larger there, the points are renewed,
 half of them where the residual is large, and become more: up to a first limit, and beyond it once the loss no
-longer falls. Where there is time and there are no data, what comes later counts the less, the more is missed
-before it.
+longer falls. Where there is time, what comes later counts the less, the more is missed before it, unless data
+and a firm equation speak for all times at once.
 """
 
 from __future__ import annotations
@@ -72,6 +72,7 @@ class Newton:
     rows: _Moving
     steps: GaussNewton
     taken: int
+    firm: bool
     anneal: float
     annealed: int
 
@@ -85,13 +86,14 @@ class Newton:
         *,
         most: int,
         beyond: int | None = None,
+        firm: bool = False,
         anneal: float = 1.0,
         annealed: int = ANNEALED,
         seed: int,
     ) -> None:
         self.problem, self.net, self.data = problem, net, data
         self.most, self.beyond = most, max(most, beyond or most)
-        self.anneal, self.annealed = anneal, annealed
+        self.firm, self.anneal, self.annealed = firm, anneal, annealed
         self.generator = torch.Generator().manual_seed(seed)
         self.conditions = conditions_of(problem, net)
         self.n = min(FIRST, most)
@@ -158,12 +160,12 @@ class Newton:
     def _counting(self) -> Tensor | None:
         """How much each point inside counts, (n,); None if all count in full.
 
-        With data all count alike, more and more in the first steps: the data shape the field. Without, where
-        there is time, a point counts exp(-c), where c is `CAUSAL` times the mean square of the residual over
-        its scale up to then.
+        Where data meet an equation that is held firmly, all count alike, more and more in the first steps:
+        the data shape the field. Else, where there is time, a point counts exp(-c), where c is `CAUSAL` times
+        the mean square of the residual over its scale up to then.
         """
         inside = self.points.inside
-        if len(self.data[0]):
+        if self.firm:
             left = 1 - self.taken / max(1, self.annealed)
             return inside.new_full((len(inside),), self.anneal ** (-2 * left)) if left > 0 else None
         axes = [i for i in range(self.problem.domain.d) if i not in self.problem.names.space]

@@ -195,6 +195,7 @@ class NewtonStage(Stage):
             loss.sizes,
             most=most_points,
             beyond=beyond,
+            firm=loss.firm,
             anneal=1.0 if recipe.steps else recipe.anneal,  # Adam has seen to it
             annealed=min(ANNEALED, recipe.newton // 2),
             seed=seed,

@@ -33,6 +33,7 @@ from guardband.pinn.training import Moment, Runs
 from guardband.pinn.unknowns import check_unknowns
 from guardband.pinn.windows import Windowed
 from guardband.problems import Problem
+from guardband.problems.unknown import unknowns_in
 from guardband.values import Observations
 
 
@@ -58,8 +59,8 @@ def fit(
     There may be several sets of observations, of different outputs at different points. The loss is the
     likelihood's negative logarithm: squares over noise variances. Without a `recipe` it is made small by
     Gauss-Newton steps (`Recipe.automatic`); with dropout, on a GPU, beyond 20,000 weights (5,000 with more
-    than 50 readings), beyond 2,000 readings, and for networks that are no multilayer perceptron, by Adam and
-    L-BFGS. A `Fitted` in place of the network is trained on, from where it ended.
+    than 50 readings), beyond 2,000 readings (50 with unknowns), and for networks that are no multilayer
+    perceptron, by Adam and L-BFGS. A `Fitted` in place of the network is trained on, from where it ended.
 
     `held_out` are readings that training does not use: the verdict holds the network against them, and with
     `Recipe(patience=...)` they end the run. Calibration refuses them like training rows. With `restarts` the
@@ -161,7 +162,8 @@ FEW, MOST_WITH_DATA = 50, 5_000
 """With more than so many readings Adam finds the basin of a network beyond so many weights sooner."""
 
 MANY = 2_000
-"""So many readings are too many for steps that look at all of them; Adam takes some at a time."""
+"""So many readings are too many for steps that look at all of them; Adam takes some at a time. With unknowns,
+whose equation is not held firmly, Gauss-Newton steps would follow the noise of more than `FEW`."""
 
 
 def _automatic(
@@ -175,7 +177,8 @@ def _automatic(
     known = layers_of(inner, points_in(problem.domain)[:1].to(like)) is not None
     readings = 0 if data is None else len(data)
     most = MOST_WEIGHTS if readings <= FEW else MOST_WITH_DATA
-    large = sum(weight.numel() for weight in one.parameters()) > most or readings > MANY
+    many = FEW if unknowns_in(problem) else MANY
+    large = sum(weight.numel() for weight in one.parameters()) > most or readings > many
     if dropout or large or not cpu or not known:
         return Recipe()
     windows = 1 if isinstance(one, Constrained) else None

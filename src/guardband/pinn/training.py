@@ -230,7 +230,7 @@ class Runs:
     def _whole(self, net: nn.Module) -> Likelihood:
         """The likelihood of all times."""
         titles = titles_of(self._problem, net, points_in(self._problem.domain)[:1].to(next(net.parameters())))
-        sizes, firmly = sizes_of(self._problem, self._data[1]), firm(self._recipe, self._data)
+        sizes, firmly = sizes_of(self._problem, self._data[1]), firm(self._problem, self._recipe, self._data)
         return self._given.completed(self._problem, titles, sizes, firm=firmly)
 
     def identity(self) -> dict[str, Any]:
