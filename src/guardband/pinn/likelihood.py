@@ -149,7 +149,7 @@ PHYSICS_SHARE = 0.02
 """The default physics scale, as a share of the typical size of the residual's own terms."""
 
 FIRM_SHARE = 0.001
-"""The same where Gauss-Newton steps meet data: they follow a stiff equation, as Adam does not."""
+"""The same where Gauss-Newton steps meet data: they can follow a stiff equation, which Adam cannot."""
 
 BOUNDARY_SHARE = 2.5
 """The default scale of conditions, as a share of their own terms, over that of the physics."""
