@@ -20,9 +20,10 @@ from torch import Tensor, nn
 
 from guardband.geometry import Domain
 from guardband.pinn.derivatives import Residual
-from guardband.pinn.evidence import Looked, rms
+from guardband.pinn.evidence import Looked
 from guardband.pinn.jacobian import Slopes, value
 from guardband.pinn.linearized import Axes, Source
+from guardband.pinn.yardstick import rms, size
 from guardband.problems import Problem
 
 DEGREES = {1: 12, 2: 12, 3: 5}
@@ -87,8 +88,8 @@ def correction(
     left = after / before if before else 0.0
     removed = math.sqrt(1 - left**2)  # in least squares what is left is at right angles to it
     weights = looked.weights
-    size = rms(u - delta, weights).clamp(min=1e-300)
-    error = rms(delta, weights) / size / max(LEAST_REMOVED, removed)
+    against = size(u - delta, weights).maximum(looked.least).clamp(min=1e-300)
+    error = rms(delta, weights) / against / max(LEAST_REMOVED, removed)
     relative = values / sizes[:, None] * weights.sqrt()[:, None, None]
     return Correction(tuple(error.tolist()), left, _loose(gram, relative))
 

@@ -12,6 +12,7 @@ from torch import Tensor
 from guardband.pinn.derivatives import Residual
 from guardband.pinn.linearized import Axes, Linearized, Source, linearize
 from guardband.pinn.sizes import crude_sizes
+from guardband.pinn.yardstick import NEGLIGIBLE, least, rms, size, typical
 from guardband.problems import Problem
 from guardband.problems.base import conditions_in
 
@@ -40,7 +41,9 @@ class Looked:
     """Derivatives of the model inside."""
     parts: tuple[Asked, ...]
     sizes: Tensor
-    """The root mean square of each output, (m,); of a crude solution where it is 0."""
+    """What an error of each output is held against, (m,)."""
+    least: Tensor
+    """What that is at least, whatever the output is, (m,)."""
     reach: Tensor
 
     @property
@@ -54,10 +57,10 @@ class Looked:
         What a condition compares is held against its size over the whole domain, since it may be 0 where the
         condition holds.
         """
-        return [
-            rms(self.parts[0].linear.sizes(), self.weights),
-            *(self._over_domain(part.linear) for part in self.parts[1:]),
-        ]
+        equations = self.parts[0].linear
+        own = rms(equations.sizes(), self.weights)
+        smallest = NEGLIGIBLE * typical(equations, self.weights, self.sizes, self.reach)
+        return [own.maximum(smallest), *(self._over_domain(part.linear) for part in self.parts[1:])]
 
     def shares(self) -> list[Tensor]:
         """How far each part is missed, relatively, (q,) each; what is missed of nothing is infinite."""
@@ -69,8 +72,8 @@ class Looked:
     def _over_domain(self, linear: Linearized) -> Tensor:
         squares = linear.at_zero.square().mean(dim=0)
         for axes, slopes in linear.slopes.items():
-            over, typical = rms(self.inside(axes), self.weights), self.sizes / self.reach[list(axes)].prod()
-            over = torch.where(over > 1e-9 * typical, over, typical)
+            smallest = self.least.maximum(NEGLIGIBLE * self.sizes) / self.reach[list(axes)].prod()
+            over = rms(self.inside(axes), self.weights).maximum(smallest)
             squares = squares + (slopes.square().sum(dim=0).mean(dim=0) * over.square()).sum(dim=1)
         return squares.sqrt()
 
@@ -107,9 +110,11 @@ def look(
         at_edge, residual, together = _source(problem, model, points), condition.residual, condition.together
         linear = linearize(residual, points, at_edge, names, normals, together)
         parts.append(Asked(residual, points, normals, together, linear, torch.ones_like(points[:, 0])))
-    sizes = rms(source(()), weights)
+    sizes, reach = size(source(()), weights), torch.tensor(domain.reach, dtype=torch.float64)
+    smallest = least(sizes, weights, parts[0].linear, [part.linear for part in parts[1:]], reach)
+    sizes = sizes.maximum(smallest)
     sizes = torch.where(sizes > 0, sizes, crude_sizes(problem)) if bool((sizes == 0).any()) else sizes
-    return Looked(x, source, tuple(parts), sizes, torch.tensor(domain.reach, dtype=torch.float64))
+    return Looked(x, source, tuple(parts), sizes, smallest, reach)
 
 
 def _where_missed(
@@ -136,11 +141,6 @@ def _source(problem: Problem, model: Callable[[Tensor], Tensor], x: Tensor) -> S
         return known[axes]
 
     return source
-
-
-def rms(values: Tensor, weights: Tensor) -> Tensor:
-    """The root mean square of each column over weighted points."""
-    return (values.square() * weights[:, None]).mean(dim=0).sqrt()
 
 
 def relative(misses: Tensor, sizes: Tensor, weights: Tensor) -> Tensor:

@@ -59,7 +59,7 @@ class HeldOut(NamedTuple):
     noise: float | None
     """Its standard deviation, if it is known."""
     size: float
-    """The root mean square of the readings."""
+    """What it is held against: how large the output is over the domain."""
     n: int
 
     @property

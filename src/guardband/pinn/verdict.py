@@ -96,8 +96,8 @@ def verdict_with(
         if not looked.finite():
             return _not_finite(problem, titles, looked)
         found = _estimated(problem, net, looked, SEED + 2 * seed)
-        missed = {} if readings is None else _missed(problem, net, readings, noises)
-        fits = {} if used is None else _missed(problem, net, used, noises)
+        missed = {} if readings is None else _missed(problem, net, readings, noises, looked.sizes)
+        fits = {} if used is None else _missed(problem, net, used, noises, looked.sizes)
         fits = {name: part for name, part in fits.items() if part.noise is not None}
     loosest = LOOSE_WINDOWS if isinstance(problem, Joined) else LOOSE
     return judged(_evidence(problem, titles, looked, found), missed, fits, loosest=loosest)
@@ -205,7 +205,11 @@ def _noises(problem: Problem, noise: Any) -> dict[str, float | None]:
 
 
 def _missed(
-    problem: Problem, net: nn.Module, readings: Observations, noises: Mapping[str, float | None]
+    problem: Problem,
+    net: nn.Module,
+    readings: Observations,
+    noises: Mapping[str, float | None],
+    sizes: Tensor,
 ) -> dict[str, HeldOut]:
     """How far readings are missed, of each output that was measured."""
     x, y = (to_torch(part).double().cpu() for part in readings)
@@ -213,8 +217,8 @@ def _missed(
     for j, output in enumerate(problem.names.outputs):
         known = ~y[:, j].isnan()
         if bool(known.any()):
-            off, size = (float(part[known, j].square().mean().sqrt()) for part in (miss, y))
-            found[output] = HeldOut(off, noises.get(output), size, int(known.sum()))
+            off = float(miss[known, j].square().mean().sqrt())
+            found[output] = HeldOut(off, noises.get(output), float(sizes[j]), int(known.sum()))
     return found
 
 
