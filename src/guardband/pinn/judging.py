@@ -95,11 +95,14 @@ class Verdict:
     conditions: Mapping[str, float]
     """How far each condition is missed, as a share of the size of what it compares over the domain."""
     error: Mapping[str, float]
-    """The estimated relative error of each output."""
+    """The estimated error of each output, relative to its size."""
     unexplained: float = 0.0
     """The share of the misses that the estimate cannot explain; it is raised accordingly."""
     loose: float = 0.0
     """How far the field could change, relatively, for misses that change by 1."""
+    size: Mapping[str, float] = field(default_factory=dict[str, float])
+    """How large each output is: its root mean square over the domain; not all of an offset counts, and an
+    output that is nothing is taken for a hundredth of what would matter in its equations."""
     held_out: Mapping[str, HeldOut] = field(default_factory=dict[str, HeldOut])
     """How far held-out readings of each output are missed."""
     trained_on: Mapping[str, HeldOut] = field(default_factory=dict[str, HeldOut])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from numbers import Integral, Real
 from typing import TypeAlias
 
@@ -24,6 +24,9 @@ WINDOWS = 5
 EACH, EACH_ALONE = 10.0, 2.0
 """CPU seconds that a window is worth: of space and time, and of time alone."""
 
+TRIAL, TRIAL_STEPS = 0.1, 0.2
+"""The share of a budget, and of the steps, in which one network may show that it needs no windows."""
+
 
 @kept
 @dataclass(frozen=True)
@@ -39,7 +42,9 @@ class Recipe:
     `newton` is the number of damped Gauss-Newton steps between the two, in float64, on points that follow the
     residual, at most `n_interior` of them; by default 512 on a line and 1024 elsewhere, and up to four times
     as many where these no longer help. With `windows` an evolution equation is solved in so many windows of
-    time, each by all of these steps, from where the last one ended.
+    time, each by all of these steps, from where the last one ended. Before that one network may try all times
+    at once, for a share `trial` of the steps or seconds; if it has converged by then, as `gb.verdict` says,
+    it goes on alone, with all of them.
 
     `seconds` bounds the whole run, in CPU seconds of its thread. A run notes in `counts` how many steps of
     each kind it made in each window; a recipe that has them makes just these, whatever its other numbers.
@@ -68,6 +73,7 @@ class Recipe:
     newton: int = field(default=0, metadata={"neutral": 0})
     seconds: float | None = field(default=None, metadata={"neutral": None})
     windows: int = field(default=1, metadata={"neutral": 1})
+    trial: float = field(default=0.0, metadata={"neutral": 0.0})
     counts: tuple[Counts, ...] | None = field(default=None, metadata={"neutral": None})
     patience: int | None = field(default=None, metadata={"neutral": None})
 
@@ -78,8 +84,9 @@ class Recipe:
         """The recipe that `fit` takes by itself: 400 Gauss-Newton steps, or as many as a budget allows.
 
         An equation in time that starts from a known state is solved in five windows, or with a budget in as
-        many as have 10 s each (2 s where there is no space), at most ten (five); with data, which speak for
-        all times at once, in one.
+        many as have 10 s each (2 s where there is no space), at most ten (five), unless one network has
+        converged for all times after a fifth of the steps, or a tenth of the budget. With data, which speak
+        for all times at once, there is one window; where `windows` says how many, there is no trial.
 
         >>> import guardband as gb
         >>> recipe = gb.Recipe.automatic(gb.problems.Burgers1D())
@@ -88,7 +95,9 @@ class Recipe:
         """
         found = _windows(problem, seconds) if windows is None and not data else windows or 1
         steps = 400 // max(1, found) if seconds is None else AS_LONG_AS_IT_TAKES
-        return cls(steps=0, finish=0, newton=steps, seconds=seconds, windows=found)
+        share = TRIAL_STEPS if seconds is None else TRIAL
+        trial = share if windows is None and found > 1 else 0.0
+        return cls(steps=0, finish=0, newton=steps, seconds=seconds, windows=found, trial=trial)
 
     @classmethod
     def by_newton(
@@ -111,10 +120,29 @@ class Recipe:
             raise ValueError(f"`newton` should be a number of steps, got {self.newton!r:.80}.")
         if not isinstance(self.windows, Integral) or self.windows < 1:
             raise ValueError(f"`windows` should be a number of windows of time, got {self.windows!r:.80}.")
+        if not isinstance(self.trial, Real) or not 0 <= self.trial < 1:
+            raise ValueError(
+                f"`trial` should be a share of the run, at least 0 and below 1, got {self.trial!r:.80}."
+            )
         if self.patience is not None and (not isinstance(self.patience, Integral) or self.patience < 1):
             raise ValueError(f"`patience` should be a number of rows, or None, got {self.patience!r:.80}.")
         if self.counts is not None:
             _check_counts(self.counts, self.windows)
+
+    def at_once(self) -> Recipe:
+        """The same steps and seconds for one network over all times.
+
+        >>> import guardband as gb
+        >>> recipe = gb.Recipe.automatic(gb.problems.Burgers1D()).at_once()
+        >>> recipe.newton, recipe.windows
+        (400, 1)
+        """
+        steps = {name: self.windows * getattr(self, name) for name in ("steps", "newton", "finish")}
+        return replace(self, **steps, windows=1, trial=0.0)
+
+    def in_windows(self) -> Recipe:
+        """The same without a trial."""
+        return replace(self, trial=0.0)
 
     def newton_points(self, d: int) -> tuple[int, int]:
         """How many points inside Gauss-Newton steps may use in d dimensions, and how many once they stall."""

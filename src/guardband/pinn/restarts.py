@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -69,9 +70,12 @@ def _spread(best: Fitted, runs: Sequence[Fitted]) -> dict[str, float]:
     x = best.problem.domain.uniform(1000, seed=0, dtype=torch.float64)
     values = [torch.as_tensor(run(x)).double() for run in runs]
     mine = torch.as_tensor(best(x)).double()
-    size = mine.square().mean(dim=0).sqrt()
-    apart = torch.stack([_rms(mine - other) for other in values]).amax(dim=0)
-    return dict(zip(best.problem.names.outputs, (apart / size).tolist(), strict=True))
+    apart = torch.stack([_rms(mine - other) for other in values]).amax(dim=0).tolist()
+    sizes = best.verdict.size
+    return {
+        name: off / sizes.get(name, math.nan)
+        for name, off in zip(best.problem.names.outputs, apart, strict=True)
+    }
 
 
 def _rms(part: Tensor) -> Tensor:

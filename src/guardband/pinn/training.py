@@ -1,4 +1,8 @@
-"""Training: a run for each window of time, with all that it keeps and all that it was given."""
+"""Training: a run for each window of time, with all that it keeps and all that it was given.
+
+Where a recipe says so, one network tries all times at once before there are windows. What it has learned is
+kept if it gets through, and else forgotten.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +30,7 @@ from guardband.pinn.run import Diverged, Run
 from guardband.pinn.scales import sizes_of
 from guardband.pinn.titles import titles_of
 from guardband.pinn.unknowns import Beside, Sought, Unknowns, found_in, numbers_in
-from guardband.pinn.verdict import shares_of
+from guardband.pinn.verdict import shares_of, verdict
 from guardband.pinn.watch import Watch
 from guardband.pinn.windows import Window, Windowed, borders_of, data_in
 from guardband.problems import Problem
@@ -80,30 +84,47 @@ class Runs:
         self._began, self._before = time.thread_time(), 0.0
         self._problem, self._training_data, self._given = problem, training_data, likelihood
         self._held_out, self._watch = held_out, None
-        self._recipe, self._seed, self._compile = recipe, seed, compile
+        self._asked, self._seed, self._compile = recipe, seed, compile
         self._first = copy.deepcopy(net).to(device=device, dtype=dtype)
         self._data = tensors_of(problem, training_data, self._first)
-        self._goes_on = earlier is not None
-        self._borders = borders_of(problem, self._first, recipe.windows)
+        self._earlier, self.stopped = earlier, False
+        self._saw_data = training_data is not None or (earlier is not None and earlier.saw_data)
+        self._unknowns = unknowns_in(problem)
+        self._starts = {} if earlier is None else dict(earlier.estimates)
+        borders_of(problem, self._first, recipe.windows)  # which refuses windows where there can be none
+        self._trying = bool(recipe.trial) and recipe.windows > 1 and recipe.counts is None
+        self._trying = self._trying and not isinstance(self._first, Windowed)
+        self._follow(recipe.at_once() if self._trying else recipe.in_windows())
+
+    def _follow(self, recipe: Recipe) -> None:
+        """Begin with a recipe."""
+        earlier = self._earlier
+        self._recipe = recipe
+        self._borders = borders_of(self._problem, self._first, recipe.windows)
         self._windows = recipe.windows if recipe.counts is None else len(recipe.counts)
         self._history = [] if earlier is None else list(earlier.history)
         self._terms = [] if earlier is None else list(earlier.terms)
         self._since = int(self._history[-1]["step"]) if self._history else 0
-        self._saw_data = training_data is not None or (earlier is not None and earlier.saw_data)
-        self._unknowns = unknowns_in(problem)
-        self._starts = {} if earlier is None else dict(earlier.estimates)
-        self._nets, self._counts, self.stopped = list[nn.Module](), list[Counts](), False
+        self._nets, self._counts = list[nn.Module](), list[Counts]()
         self._run = self._begin()
 
     def __iter__(self) -> Iterator[Moment]:
         """Train, with a look at every row of the history."""
         while True:
+            diverged = None
             try:
                 rows = iter(self._run)
-                while not self.over and (row := next(rows, None)) is not None:
+                while not self.over and not self._tried() and (row := next(rows, None)) is not None:
                     yield self._moment(row)
             except Diverged as error:
-                raise TrainingDiverged(self._cure(error), self.fitted()) from error
+                diverged = error
+            if self._trying and not self.over:
+                self._trying = False
+                if diverged is not None or not self._through():
+                    self._follow(self._asked.in_windows())
+                continue
+            if diverged is not None:
+                raise TrainingDiverged(self._cure(diverged), self.fitted()) from diverged
             self.stopped = self.stopped or self.over
             if len(self._nets) + 1 == self._windows:
                 return
@@ -149,6 +170,21 @@ class Runs:
         """CPU seconds of this thread, and of runs that were broken off."""
         return self._before + time.thread_time() - self._began
 
+    def _tried(self) -> bool:
+        """Whether a trial has had its share."""
+        recipe, share = self._recipe, self._asked.trial
+        if not self._trying or not self._run.step:
+            return False
+        late = recipe.seconds is not None and self.spent() >= share * recipe.seconds
+        return late or (self._run.step >= share * (recipe.steps + recipe.newton + recipe.finish))
+
+    def _through(self) -> bool:
+        """Whether the network of a trial has got through all times, as far as can be told."""
+        try:
+            return verdict(self._problem, self._run.net).word == "converged"
+        except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):  # some have no verdict
+            return False
+
     def _begin(self) -> Run:
         """The run of the next window."""
         k, recipe = len(self._nets), self._recipe
@@ -158,7 +194,7 @@ class Runs:
         watched = self._held_out if recipe.windows == 1 else data_in(self._held_out, problem.domain)
         self._watch = None if watched is None else Watch(problem, net, watched, recipe.patience)
         loss = Loss(problem, net, data, self._given, recipe, self._seed + k, self._compile)
-        if self._goes_on and not recipe.steps:  # what it has learned is not to be shaped anew
+        if self._earlier is not None and not recipe.steps:  # what it has learned is not to be shaped anew
             recipe = replace(recipe, anneal=1.0)
         if recipe.counts is not None:
             return Run(loss, recipe, self._seed + k, recipe.counts[k], self.spent, None)
@@ -242,7 +278,7 @@ class Runs:
             "held-out readings": hash_of(*tensors_of(self._problem, self._held_out, self._first)),
             "network": of_network(net, self._problem.domain),
             "problem": of_problem(problem, net),
-            "recipe": settings_of(self._recipe),
+            "recipe": settings_of(self._asked),
             "likelihood": settings_of(self._given),
             "seed": settings_of(self._seed),
         }
@@ -250,11 +286,12 @@ class Runs:
     def most_bytes(self) -> int:
         """What no checkpoint of this run exceeds: L-BFGS keeps some fifty times the weights."""
         weights = sum(part.numel() * part.element_size() for part in self._first.state_dict().values())
-        return 2**26 + 100 * weights * self._windows + 1000 * (self.total or 0)
+        return 2**26 + 100 * weights * self._asked.windows + 1000 * (self.total or 0)
 
     def state(self) -> dict[str, Any]:
         """All that changes, for a checkpoint."""
         return {
+            "trial": (self._trying, self._recipe.windows < self._asked.windows),
             "nets": [net.state_dict() for net in self._nets],
             "counts": self._counts,
             "history": self._history,
@@ -282,6 +319,10 @@ class Runs:
             raise damaged(path, str(error)) from error
 
     def _restore(self, state: dict[str, Any]) -> None:
+        trying, at_once = state["trial"]
+        if self._trying and not trying:
+            self._trying = False
+            self._follow(self._recipe if at_once else self._asked.in_windows())
         stored = state["nets"]
         if not len(stored) == len(state["counts"]) < self._windows:
             wrong = f"it has {len(stored)} windows"

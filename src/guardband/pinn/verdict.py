@@ -244,4 +244,5 @@ def _evidence(problem: Problem, titles: Titles, looked: Looked, found: Correctio
         dict(zip(problem.names.outputs, found.error, strict=True)),
         found.left,
         found.loose,
+        dict(zip(problem.names.outputs, looked.sizes.tolist(), strict=True)),
     )
