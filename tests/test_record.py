@@ -1,7 +1,7 @@
 """The record of a training: what each equation and each condition is missed by, under its own name."""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -72,7 +72,7 @@ def test_the_parts_sum_to_the_history() -> None:
     assert [*physics] == ["momentum", "equation data"] and [*boundary] == CONDITIONS
     for row, whole in zip(made.terms, made.history, strict=True):
         for scales, term in ((physics, "physics"), (boundary, "boundary")):
-            over = sum(row[name] / scale**2 for name, scale in scales.items())
+            over = sum(row[name] / cast(float, scale) ** 2 for name, scale in scales.items())
             assert over == pytest.approx(whole[term], rel=1e-5)
 
 

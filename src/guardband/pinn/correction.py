@@ -22,6 +22,7 @@ from guardband.geometry import Domain
 from guardband.pinn.derivatives import Residual
 from guardband.pinn.evidence import Looked
 from guardband.pinn.jacobian import Slopes, value
+from guardband.pinn.judging import LOOSE
 from guardband.pinn.linearized import Axes, Source
 from guardband.pinn.yardstick import rms, size
 from guardband.problems import Problem
@@ -43,6 +44,9 @@ DAMPINGS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
 
 SMOOTH = 1e-9
 """The damping when it is asked what is left open: fine waves between the points do not count."""
+
+DIRECTIONS = 16
+"""How many directions that look loose are looked at once more."""
 
 LEAST_REMOVED = 0.05
 """Misses of which less is removed are taken for noise, of which no more can be said."""
@@ -90,8 +94,14 @@ def correction(
     weights = looked.weights
     against = size(u - delta, weights).maximum(looked.least).clamp(min=1e-300)
     error = rms(delta, weights) / against / max(LEAST_REMOVED, removed)
-    relative = values / sizes[:, None] * weights.sqrt()[:, None, None]
-    return Correction(tuple(error.tolist()), left, _loose(gram, relative))
+    factor, here = _factor(gram, SMOOTH), _relative(values, looked, sizes)
+    if factor is None:
+        return Correction(tuple(error.tolist()), left, math.inf)
+    loose = _loose(gram, factor, here)
+    if loose > LOOSE:
+        there = _relative(_values(other, sizes, basis, tangent), other, sizes)
+        loose = min(loose, _loose_there(factor, here, rows_there, there))
+    return Correction(tuple(error.tolist()), left, loose)
 
 
 def _factor(gram: Tensor, share: float) -> Tensor | None:
@@ -100,16 +110,36 @@ def _factor(gram: Tensor, share: float) -> Tensor | None:
     return None if failed else factor
 
 
-def _loose(gram: Tensor, values: Tensor) -> float:
+def _relative(values: Tensor, looked: Looked, sizes: Tensor) -> Tensor:
+    """Values (n, m, columns) over the sizes of outputs, so that their sum of squares is a mean square."""
+    weights = (looked.weights / len(values)).sqrt()
+    return (values / sizes[:, None] * weights[:, None, None]).flatten(0, 1)
+
+
+def _loose(gram: Tensor, factor: Tensor, values: Tensor) -> float:
     """How far the field could change, relatively, for misses that change by 1: by power iteration."""
-    factor = _factor(gram, SMOOTH)
-    if factor is None:
-        return math.inf
-    flat = values.flatten(0, 1) / math.sqrt(len(values))
     move = torch.randn(len(gram), generator=torch.Generator().manual_seed(0), dtype=gram.dtype)
     for _ in range(20):
-        move = torch.cholesky_solve((flat.T @ (flat @ (move / move.norm())))[:, None], factor)[:, 0]
-    return float((flat @ move).norm() / (move @ (gram @ move)).clamp(min=1e-300).sqrt())
+        move = torch.cholesky_solve((values.T @ (values @ (move / move.norm())))[:, None], factor)[:, 0]
+    return float((values @ move).norm() / (move @ (gram @ move)).clamp(min=1e-300).sqrt())
+
+
+def _loose_there(factor: Tensor, here: Tensor, rows_there: Tensor, there: Tensor) -> float:
+    """The same at other points, for the directions that are loosest at these.
+
+    A direction that is loose only at the points where it was found is a fine wave between them, or a layer
+    that one of them sees.
+    """
+    generator = torch.Generator().manual_seed(0)
+    moves = torch.randn(len(factor), DIRECTIONS, generator=generator, dtype=factor.dtype)
+    for _ in range(20):
+        moves = torch.cholesky_solve(here.T @ (here @ torch.linalg.qr(moves).Q), factor)
+    moves = torch.linalg.qr(moves).Q
+    misses, changes = rows_there @ moves, there @ moves
+    gram = _factor(misses.T @ misses, 1e-14)
+    if gram is None:
+        return math.inf
+    return float(torch.linalg.matrix_norm(torch.linalg.solve_triangular(gram, changes.T, upper=False), 2))
 
 
 def _system(

@@ -158,9 +158,10 @@ def told(found: Verdict) -> Verdict:
         falls = (
             f"The loss fell by a factor of {1 / max(found.trend, 1e-300):.2g} over the last third of the run"
         )
-        said.append(
-            f"{falls}: {'more steps may help' if found.trend < FALLING else 'more steps will not help'}."
-        )
+        cure = "more steps may help" if found.trend < FALLING else "more steps will not help"
+        if found.trend >= FALLING and found.word == "not converged":
+            cure += ", but another start may (`restarts=3`), or a wider network"
+        said.append(f"{falls}: {cure}.")
     word = found.word
     for name, share in (found.spread or {}).items():
         said.append(f"Restarts differ by {_percent(share)} in {name}.")

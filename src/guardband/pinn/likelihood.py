@@ -13,7 +13,7 @@ a continuum and are not so many pieces of evidence. Training minimizes U; Bayesi
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
 from typing import TypeAlias
@@ -33,6 +33,9 @@ TERMS = ("data", "physics", "boundary")
 Scale: TypeAlias = float | Mapping[str, float] | None
 """A noise scale, or one for each name; None where it is to be found."""
 
+Parted: TypeAlias = float | Mapping[str, float | Sequence[float]] | None
+"""The same of conditions. One that compares several things, as a value and a velocity, may have several."""
+
 
 @kept
 @dataclass(frozen=True)
@@ -41,7 +44,8 @@ class Likelihood:
 
     `data` is the standard deviation of the measurement noise, `physics` is in the units of the residual,
     `boundary` in those of the conditions. Each is a number, or a number for each output, equation or
-    condition by the name that it has in `fitted.terms`.
+    condition by the name that it has in `fitted.terms`; for a condition that compares several things, as a
+    value and a velocity, also a number for each of them.
 
     What is not given is found: 5 % of the size of each output for `data`, 2 % of the size that each
     equation's own terms have for such a field for `physics`, and for `boundary` as `data` where that is a
@@ -61,7 +65,7 @@ class Likelihood:
 
     data: Scale = None
     physics: Scale = None
-    boundary: Scale = None
+    boundary: Parted = None
     tolerance: float | None = field(default=None, metadata={"neutral": None})
 
     def __post_init__(self) -> None:
@@ -70,8 +74,10 @@ class Likelihood:
             parts = scale if isinstance(scale, Mapping) else {} if scale is None else {"": scale}
             for part, number in parts.items():
                 where = f"`{name}`" + (f" of {part!r}" if part else "")
-                if not isinstance(number, Real) or not 0 < float(number) < math.inf:
-                    raise ValueError(f"{where} should be a positive noise scale, got {number!r:.80}.")
+                several = name == "boundary" and part and isinstance(number, list | tuple) and number
+                for one in number if several else (number,):
+                    if not isinstance(one, Real) or not 0 < float(one) < math.inf:
+                        raise ValueError(f"{where} should be a positive noise scale, got {one!r:.80}.")
         share = self.tolerance
         if share is not None and (not isinstance(share, Real) or not 0 < float(share) < math.inf):
             raise ValueError(
@@ -94,18 +100,21 @@ class Likelihood:
         outputs = dict.fromkeys(problem.names.outputs, 1)
         for name, known in zip(TERMS, (outputs, titles.equations, titles.conditions), strict=True):
             _check_names(name, getattr(self, name), known)
+        for name, scale in self.boundary.items() if isinstance(self.boundary, Mapping) else ():
+            if isinstance(scale, Sequence):
+                condition = titles.conditions[name]
+                _check_parts(name, scale, typical_residual(problem, condition.residual, condition, sizes))
         if physics is None:
             typical = typical_residual(problem, problem.misses, None, sizes)
             physics = _by_name(titles.equations, share * typical)
         if boundary is None and isinstance(data, Real) and self.tolerance is None and not firm:
             boundary = data
         elif boundary is None:
-            typical = [
-                typical_residual(problem, condition.residual, condition, sizes)
-                for condition in titles.conditions.values()
-            ]
-            own = torch.tensor([_root_mean_square(part) for part in typical] or [1.0])
-            boundary = _by_name(dict.fromkeys(titles.conditions or [""], 1), BOUNDARY_SHARE * share * own)
+            typical = {
+                name: typical_residual(problem, condition.residual, condition, sizes)
+                for name, condition in titles.conditions.items()
+            }
+            boundary = _by_condition(typical, BOUNDARY_SHARE * share)
         if data is None:
             data = _by_name(outputs, DATA_SHARE * sizes)
         return Likelihood(data, physics, boundary)
@@ -132,16 +141,40 @@ def _by_name(columns: Mapping[str, int], scales: Tensor) -> float | dict[str, fl
     return next(iter(found.values())) if len(found) == 1 else found
 
 
+def _by_condition(typical: Mapping[str, Tensor], share: float) -> Parted:
+    """One scale of each condition, a share of its terms; one for each part where that would drown a part.
+
+    In milliseconds a velocity is thousands of times as large as the deflection that it belongs to.
+    """
+    own = torch.tensor([_root_mean_square(parts) for parts in typical.values()] or [1.0])
+    found = _by_name(dict.fromkeys(typical or [""], 1), share * own)
+    scales = dict[str, float | Sequence[float]]()
+    for name, parts in typical.items():
+        shared = found[name] if isinstance(found, Mapping) else found
+        each = [min(shared, DROWNED * share * part) if part > 0 else shared for part in parts.tolist()]
+        scales[name] = shared if min(each) == shared else tuple(each)
+    return scales if any(isinstance(scale, tuple) for scale in scales.values()) else found
+
+
 def _root_mean_square(parts: Tensor) -> float:
     return float(parts[0] if len(parts) == 1 else parts.square().mean().sqrt())
 
 
-def _check_names(term: str, scale: Scale, known: Mapping[str, object]) -> None:
+def _check_names(term: str, scale: Parted, known: Mapping[str, object]) -> None:
     """Refuse scales by name if a name is unknown or missing."""
     if isinstance(scale, Mapping) and {*scale} != {*known}:
         raise ValueError(
             f"`{term}` of the likelihood should be one number, or one for each of "
             f"{', '.join(map(repr, known)) or 'nothing'}, got them for {', '.join(map(repr, scale))}."
+        )
+
+
+def _check_parts(name: str, scales: Sequence[float], parts: Tensor) -> None:
+    """Refuse scales of a condition that are not one for each thing that it compares."""
+    if len(scales) != len(parts):
+        raise ValueError(
+            f"`boundary` of {name!r} should be one number, or {len(parts)}, one for each thing that it "
+            f"compares, got {len(scales)}."
         )
 
 
@@ -153,6 +186,9 @@ FIRM_SHARE = 0.001
 
 BOUNDARY_SHARE = 2.5
 """The default scale of conditions, as a share of their own terms, over that of the physics."""
+
+DROWNED = 10.0
+"""How many times its own scale a part of a condition may have at most, for the other parts' sake."""
 
 DATA_SHARE = 0.05
 """The default scale of data, as a share of their size."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from guardband.pinn.likelihood import Likelihood, Scale
+from guardband.pinn.likelihood import Likelihood, Parted
 from guardband.pinn.sizes import crude_sizes
 from guardband.pinn.titles import Titles
 from guardband.problems import Problem
@@ -30,17 +30,20 @@ def scales_of(
     A scale of one column counts for as many as there are.
     """
 
-    def by_name(scale: Scale, columns: Mapping[str, int]) -> Tensor:
-        if isinstance(scale, Mapping):
-            numbers = [scale[name] for name, count in columns.items() for _ in range(count)]
-        else:
-            numbers = [1.0 if only_names or scale is None else scale] * sum(columns.values())
+    def by_name(scale: Parted, columns: Mapping[str, int]) -> Tensor:
+        numbers = [number for name, count in columns.items() for number in one(scale, name) * count]
         return torch.tensor(numbers, dtype=torch.float64)
 
+    def one(scale: Parted, name: str) -> list[float]:
+        found = scale[name] if isinstance(scale, Mapping) else scale
+        if found is None or (only_names and not isinstance(scale, Mapping)):
+            return [1.0]
+        return list(found) if isinstance(found, Sequence) else [found]
+
     data = by_name(likelihood.data, dict.fromkeys(problem.names.outputs, 1))
-    boundary = by_name(likelihood.boundary, dict.fromkeys(titles.conditions, 1))
+    boundary = (by_name(likelihood.boundary, {name: 1}) for name in titles.conditions)
     physics = by_name(likelihood.physics, titles.equations)
-    return Scales(data, physics, tuple(boundary[i : i + 1] for i in range(len(boundary))))
+    return Scales(data, physics, tuple(boundary))
 
 
 def sizes_of(problem: Problem, y: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -53,6 +54,15 @@ def crude_sizes(problem: Problem) -> Tensor:
     return torch.where(known, sizes, sizes[known].mean() if known.any() else 1.0)
 
 
+class _Part(NamedTuple):
+    """The equations or a condition, at points of their own; so many points in a row are `together`."""
+
+    residual: Residual
+    basis: _Basis
+    normals: Tensor
+    together: int
+
+
 class _Crude:
     """Misses of a polynomial as a function of its coefficients, rows and columns brought to one size."""
 
@@ -65,13 +75,10 @@ class _Crude:
         inside = domain.interior(4 * len(powers), how).double()
         edges = [c.points(domain, 64) for c in conditions_in(problem)]
         basis = _Basis(domain, inside, powers)
-        self._parts: list[tuple[Residual, _Basis, Tensor]] = [
-            (problem.misses, basis, torch.zeros_like(inside))
-        ]
+        self._parts = [_Part(problem.misses, basis, torch.zeros_like(inside), 1)]
         for c, edge in zip(conditions_in(problem), edges, strict=True):
-            self._parts.append(
-                (c.residual, _Basis(domain, edge.points.double(), powers), edge.normals.double())
-            )
+            at = _Basis(domain, edge.points.double(), powers)
+            self._parts.append(_Part(c.residual, at, edge.normals.double(), c.together))
         self._shape = len(powers), m
         self._columns = torch.ones(m, dtype=torch.float64)
         self.theta = torch.zeros(len(powers) * m, dtype=torch.float64)
@@ -94,7 +101,7 @@ class _Crude:
 
     def values(self) -> list[Tensor]:
         """The polynomial at points inside, and where each condition holds; each (n, m)."""
-        return [basis(()) @ self._coefficients() for _, basis, _ in self._parts]
+        return [part.basis(()) @ self._coefficients() for part in self._parts]
 
     def _coefficients(self) -> Tensor:
         return self.theta.view(self._shape) * self._columns
@@ -108,17 +115,18 @@ class _Crude:
             rows = [_inverse_root((part * columns**2).sum(dim=1)) for part in squares]
             weighed = [(part * row[:, None] ** 2).sum(0) for part, row in zip(squares, rows, strict=True)]
             columns = _inverse_root(torch.stack(weighed).sum(dim=0))
-        counts = [basis.n for _, basis, _ in self._parts]
+        counts = [part.basis.n for part in self._parts]
         self._columns = columns
         self._rows = [row / n**0.5 for row, n in zip(rows, counts, strict=True)]
 
     def _found(self, *, slopes: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
         """The misses (n, q) of each part and, if wanted, their derivatives (n, q, P)."""
-        for residual, basis, normals in self._parts:
+        for residual, basis, normals, together in self._parts:
             field = _PolynomialField(basis, self._coefficients(), self._names, normals)
             with torch.enable_grad():
                 miss = residual(basis.x, field)
-            yield miss.detach(), field.slopes(miss) * self._columns.repeat(self._shape[0]) if slopes else miss
+            units = self._columns.repeat(self._shape[0])
+            yield miss.detach(), field.slopes(miss, together) * units if slopes else miss
 
 
 def _inverse_root(squares: Tensor) -> Tensor:
@@ -164,15 +172,17 @@ class _PolynomialField(Field):
             self._asked[axes] = (self._basis(axes) @ self._coefficients).requires_grad_()
         return pick(self._asked[axes], columns)
 
-    def slopes(self, misses: Tensor) -> Tensor:
+    def slopes(self, misses: Tensor, together: int) -> Tensor:
         """How misses (n, q) of this field change with its coefficients, (n, q, products x m)."""
         n, q = misses.shape
         found = misses.new_zeros(n, q, *self._coefficients.shape)
         leaves = list(self._asked.values())
-        for j in range(q if misses.requires_grad else 0):
+        for j, first in itertools.product(range(q if misses.requires_grad else 0), range(together)):
+            rows = slice(first, None, together)
             gradients = torch.autograd.grad(
-                misses[:, j].sum(), leaves, retain_graph=True, allow_unused=True, materialize_grads=True
+                misses[rows, j].sum(), leaves, retain_graph=True, allow_unused=True, materialize_grads=True
             )
             for axes, gradient in zip(self._asked, gradients, strict=True):
-                found[:, j] += self._basis(axes)[:, :, None] * gradient[:, None]
+                each = self._basis(axes)[:, :, None] * gradient[:, None]
+                found[rows, j] += each.unflatten(0, (-1, together)).sum(dim=1)
         return found.flatten(2)
