@@ -40,6 +40,9 @@ ROUGH = 0.5
 NOTHING, SMALL = 0.9, 0.01
 """Above the first share unexplained there is no estimate, and misses should be below the second share."""
 
+AS_LARGE = 1.0
+"""How large a change of the field, relatively, may stand behind misses that are not explained."""
+
 DEVIATIONS = 3.0
 """Standard deviations that the root mean square of held-out misses may be above the noise."""
 
@@ -118,6 +121,16 @@ class Verdict:
         doubts = self.reasons[len(_about_misses(self)) :]
         return " ".join(doubts) if doubts and self.word == "suspicious" else self.reasons[0]
 
+    @property
+    def behind(self) -> float:
+        """How far off the field would be, relatively, if all misses were where it is loosest."""
+        return self.loose * math.hypot(*self.equations.values(), *self.conditions.values())
+
+    @property
+    def unsure(self) -> bool:
+        """Whether an error as large as the field may stand behind misses that the estimate leaves."""
+        return self.unexplained > ROUGH and not self.behind <= AS_LARGE
+
     def __str__(self) -> str:
         return "\n".join([f"{self.word}:", *(f"- {reason}" for reason in self.reasons)])
 
@@ -145,10 +158,13 @@ def judged(
     met = error and (found.unexplained <= ROUGH or (equations and conditions))
     missed = any(part.missed for part in (*found.held_out.values(), *found.trained_on.values()))
     word: Word = "not converged"
-    if met:
-        word = "suspicious" if missed or found.loose > loosest else "converged"
+    if met and (missed or found.loose > loosest):
+        word = "suspicious"
+    elif met and not found.unsure:
+        word = "converged"
+    found = replace(found, word=word)
     doubts = _about_doubts(found, met and missed, loosest)
-    return replace(found, word=word, reasons=(*_about_misses(found), *doubts))
+    return replace(found, reasons=(*_about_misses(found), *doubts))
 
 
 def told(found: Verdict) -> Verdict:
@@ -196,7 +212,14 @@ def _about_misses(found: Verdict) -> list[str]:
 
 
 def _about_error(found: Verdict) -> list[str]:
-    if found.unexplained > NOTHING and all(error <= ERROR for error in found.error.values()):
+    small = all(error <= ERROR for error in found.error.values())
+    if small and found.unsure and found.word == "not converged":
+        much = "nothing" if found.unexplained > NOTHING else f"no more than {_percent(1 - found.unexplained)}"
+        return [
+            f"The error could not be estimated: {much} of what is missed is explained by what was tried, and a "
+            f"field that is off by {_percent(found.behind)} could miss as little, as where small changes grow."
+        ]
+    if small and found.unexplained > NOTHING:
         return [
             "The error could not be estimated: nothing that was tried explains what is missed, "
             f"which should therefore be below {_percent(SMALL)}."
