@@ -149,6 +149,25 @@ def test_an_error_that_could_not_be_estimated_is_no_small_error(missed: float, w
     assert judged(replace(evidence, unexplained=0.6)).word == "converged"
 
 
+@pytest.mark.parametrize(
+    ("left", "loose", "word"),
+    [
+        (1.0, 150.0, "converged"),
+        (0.6, 250.0, "not converged"),
+        (0.4, 250.0, "converged"),
+        (1.0, 2e3, "suspicious"),
+    ],
+)
+def test_misses_behind_which_anything_may_stand_are_no_convergence(
+    left: float, loose: float, word: str
+) -> None:
+    """Chaos makes much of little: a field may be wrong altogether and miss half a percent."""
+    evidence = gb.Verdict("converged", (), {"equation": 0.003}, {"Initial": 0.004}, {"u": 0.0}, left, loose)
+    found = judged(evidence)
+    assert found.word == word and found.behind == pytest.approx(0.005 * loose)
+    assert ("off by 125 % could miss as little" in found.because) == (word == "not converged")
+
+
 def test_an_estimate_is_not_raised_by_more_than_what_is_left_can_stand_for() -> None:
     """A wave too short for any correction is most of what is missed, and next to nothing of the error."""
     found = gb.verdict(POISSON, lambda x: 1.01 * POISSON.solution(x) + 1e-7 * torch.sin(1000 * x))

@@ -11,6 +11,7 @@ from guardband.pinn.evidence import look
 from guardband.pinn.yardstick import rms, size
 from guardband.problems import Field, catalogue
 from guardband.problems.base import conditions_in
+from guardband.problems.catalogue.navier_stokes import navier_stokes
 
 
 @dataclass(frozen=True)
@@ -45,12 +46,7 @@ class Channel(gb.Problem):
     outputs = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        u, v, p = w["u"], w["v"], w["p"]
-        return {
-            "momentum x": u.value * u.d("x") + v.value * u.d("y") + p.d("x") - self.viscosity * u.laplacian,
-            "momentum y": u.value * v.d("x") + v.value * v.d("y") + p.d("y") - self.viscosity * v.laplacian,
-            "mass": w["u", "v"].divergence,
-        }
+        return navier_stokes(w, self.viscosity)
 
     def conditions(self) -> list[gb.problems.Condition]:
         def inflow(x: Tensor) -> Tensor:
