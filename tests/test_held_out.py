@@ -1,6 +1,7 @@
 """Held-out readings, restarts, and the verdict of a training."""
 
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -273,7 +274,12 @@ def test_trend_and_spread_in_words() -> None:
     rows = [{"loss": 2.0**-k} for k in range(9)]
     assert trend_of(rows) == 2.0**-3 and trend_of(rows[:2]) is None
     exact = gb.verdict(PROBLEM, PROBLEM.solution)
-    from dataclasses import replace
-
+    wrong = replace(exact, word="not converged")
+    for trend, said in (
+        (0.25, "The loss fell by a factor of 4 over the last third of the run: more steps may help."),
+        (0.8, "The loss fell by a factor of 1.2 over .*: more steps will not help, but another start may"),
+        (13.0, "The loss did not fall over .*: more steps will not help"),
+    ):
+        assert re.match(said, told(replace(wrong, trend=trend)).reasons[-1])
     doubt = told(replace(exact, spread={"u": 0.2}))
     assert doubt.word == "suspicious" and "several solutions" in doubt.reasons[-1]

@@ -171,13 +171,12 @@ def told(found: Verdict) -> Verdict:
     """A verdict with what its training adds to it, the trend and the spread of restarts, in words."""
     said = list(found.reasons)
     if found.trend is not None and found.word != "converged":
-        falls = (
-            f"The loss fell by a factor of {1 / max(found.trend, 1e-300):.2g} over the last third of the run"
-        )
+        by = 1 / max(found.trend, 1e-300)
+        fell = f"fell by a factor of {by:.2g}" if found.trend < 1 else "did not fall"
         cure = "more steps may help" if found.trend < FALLING else "more steps will not help"
         if found.trend >= FALLING and found.word == "not converged":
             cure += ", but another start may (`restarts=3`), or a wider network"
-        said.append(f"{falls}: {cure}.")
+        said.append(f"The loss {fell} over the last third of the run: {cure}.")
     word = found.word
     for name, share in (found.spread or {}).items():
         said.append(f"Restarts differ by {_percent(share)} in {name}.")
@@ -216,8 +215,9 @@ def _about_error(found: Verdict) -> list[str]:
     if small and found.unsure and found.word == "not converged":
         much = "nothing" if found.unexplained > NOTHING else f"no more than {_percent(1 - found.unexplained)}"
         return [
-            f"The error could not be estimated: {much} of what is missed is explained by what was tried, and a "
-            f"field that is off by {_percent(found.behind)} could miss as little, as where small changes grow."
+            f"The error could not be estimated: {much} of what is missed is explained by what was tried, and "
+            f"a field that is off by {_percent(found.behind)} could miss as little, as where small changes "
+            "grow."
         ]
     if small and found.unexplained > NOTHING:
         return [
