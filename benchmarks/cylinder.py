@@ -45,10 +45,9 @@ def main() -> None:
     start = time.process_time()
     fitted = gb.fit(
         PROBLEM,
-        gb.mlp(PROBLEM, [48, 48, 48], seed=10),
+        gb.mlp(PROBLEM, seed=10),
         velocity(TRAIN, seed=10),
-        likelihood=gb.Likelihood(data=NOISE, physics=0.03, boundary=0.003),
-        recipe=gb.Recipe(steps=2000, n_interior=1500, n_boundary=800, finish=2000),
+        likelihood=gb.Likelihood(data=NOISE),
         seed=10,
     )
     seconds = time.process_time() - start
