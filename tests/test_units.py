@@ -1,4 +1,4 @@
-"""Units: an equation in milliseconds, hours or micrometers is solved as well as one in units of its own."""
+"""Units: an equation of milliseconds, hours or micrometers is solved as well as one in units of its own."""
 
 import math
 from dataclasses import dataclass
@@ -133,7 +133,7 @@ def test_a_crude_solution_knows_that_a_ring_is_closed(length: float) -> None:
 def test_no_part_of_a_condition_is_drowned_by_another() -> None:
     slow, fast = (error(Swing(period), gb.mlp(1, [8]), 5)[1].likelihood.boundary for period in (1.0, 1e-3))
     assert isinstance(slow, float)  # one scale of both, as their units are alike
-    assert isinstance(fast, dict)  # and in milliseconds they are not
+    assert isinstance(fast, dict)  # and in a motion of milliseconds they are not
     value, velocity = cast(tuple[float, float], fast["Initial"])
     problem = Swing(1e-3)
     own = typical_residual(problem, problem.conditions()[0].residual, problem.conditions()[0], torch.ones(1))

@@ -144,7 +144,7 @@ def _by_name(columns: Mapping[str, int], scales: Tensor) -> float | dict[str, fl
 def _by_condition(typical: Mapping[str, Tensor], share: float) -> Parted:
     """One scale of each condition, a share of its terms; one for each part where that would drown a part.
 
-    In milliseconds a velocity is thousands of times as large as the deflection that it belongs to.
+    Where a motion takes milliseconds, its velocity per second is a thousand times as large as its deflection.
     """
     own = torch.tensor([_root_mean_square(parts) for parts in typical.values()] or [1.0])
     found = _by_name(dict.fromkeys(typical or [""], 1), share * own)
