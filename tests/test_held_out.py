@@ -13,6 +13,7 @@ import guardband as gb
 from guardband.pinn import Moment
 from guardband.pinn.judging import told, trend_of
 from guardband.pinn.restarts import restarted
+from guardband.problems import Condition, Field
 
 PROBLEM = gb.problems.Poisson1D()
 NEWTON = gb.Recipe.by_newton(30)
@@ -270,6 +271,41 @@ def test_the_bar_says_so_in_the_end(capsys: pytest.CaptureFixture[str]) -> None:
     assert "not converged:" in capsys.readouterr().err
 
 
+@dataclass(frozen=True)
+class Waves(gb.Problem):
+    """u'' = -w^2 sin(w x), twelve waves between two zeros."""
+
+    domain = gb.Segment(0, 1)
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        return u.d("x", "x") + (24 * torch.pi) ** 2 * self.solution(x)
+
+    def conditions(self) -> list[Condition]:
+        return [gb.Dirichlet(0.0)]
+
+    def solution(self, x: Tensor) -> Tensor:
+        return torch.sin(24 * torch.pi * x)
+
+
+def test_a_run_whose_steps_no_longer_help_names_what_does() -> None:
+    waves = Waves()
+    stuck = gb.fit(waves, gb.mlp(waves, seed=1), progress=False)
+    assert stuck.stalled and len(stuck.history) < 50 and stuck.verdict.word == "not converged"
+    assert "activation=torch.sin" in stuck.verdict.reasons[-1]
+    helped = gb.fit(waves, gb.mlp(waves, seed=1, activation=torch.sin), progress=False)
+    x = waves.domain.uniform(500, torch.Generator().manual_seed(0), dtype=torch.float64)
+    off, off_now = (waves.solution(x) - fitted(x) for fitted in (stuck, helped))
+    assert off.square().mean() > 1 > 1e3 * off_now.square().mean()
+
+
+def test_the_trend_is_that_of_the_last_window() -> None:
+    heat = gb.problems.Heat1D()
+    recipe = gb.Recipe(steps=0, finish=0, newton=20, windows=2)
+    fitted = gb.fit(heat, gb.mlp(heat), recipe=recipe, progress=False)
+    last = [row for row in fitted.history if row["step"] > 20]
+    assert fitted.trend == trend_of(last) != trend_of(fitted.history)
+
+
 def test_trend_and_spread_in_words() -> None:
     rows = [{"loss": 2.0**-k} for k in range(9)]
     assert trend_of(rows) == 2.0**-3 and trend_of(rows[:2]) is None
@@ -277,9 +313,12 @@ def test_trend_and_spread_in_words() -> None:
     wrong = replace(exact, word="not converged")
     for trend, said in (
         (0.25, "The loss fell by a factor of 4 over the last third of the run: more steps may help."),
-        (0.8, "The loss fell by a factor of 1.2 over .*: more steps will not help, but another start may"),
+        (0.8, "The loss fell by a factor of 1.2 over .*: more steps will not help, but another activ"),
         (13.0, "The loss did not fall over .*: more steps will not help"),
     ):
         assert re.match(said, told(replace(wrong, trend=trend)).reasons[-1])
+    stalled = told(replace(wrong, trend=0.25), stalled=True)
+    assert stalled.reasons[-1].startswith("The run ended when its steps no longer helped")
+    assert told(exact, stalled=True).reasons == exact.reasons  # who has arrived may stand still
     doubt = told(replace(exact, spread={"u": 0.2}))
     assert doubt.word == "suspicious" and "several solutions" in doubt.reasons[-1]

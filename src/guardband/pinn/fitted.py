@@ -12,7 +12,7 @@ from guardband.arrays import Array, rows
 from guardband.frames import placed
 from guardband.kept import kept
 from guardband.models import call_model, evaluating
-from guardband.pinn.judging import Verdict, told, trend_of
+from guardband.pinn.judging import Verdict, told
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.point_estimates import NOTHING, PointEstimates
 from guardband.pinn.recipe import Recipe
@@ -56,6 +56,10 @@ class Fitted:
     """The unknowns of the problem as they were found, by name; `problem` has these numbers in their place."""
     saw_data: bool = False
     """Whether its weights have learned from readings, in this training or in one that it went on from."""
+    trend: float | None = None
+    """The loss at the end over that at two thirds of the run, of the last window; None of a short one."""
+    stalled: bool = False
+    """Whether it ended because its steps no longer helped."""
 
     @cached_property
     def verdict(self) -> Verdict:
@@ -70,7 +74,7 @@ class Fitted:
 
         given = self.problem, self.net, self.held_out, self.training_data
         found = verdict_with(*given, noise=self.noise)
-        return told(replace(found, trend=trend_of(self.history), spread=self.spread))
+        return told(replace(found, trend=self.trend, spread=self.spread), stalled=self.stalled)
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.net.parameters())

@@ -46,12 +46,14 @@ AS_LARGE = 1.0
 DEVIATIONS = 3.0
 """Standard deviations that the root mean square of held-out misses may be above the noise."""
 
-
 FALLING = 0.5
 """A loss that fell to less than this over the last third of a run was still falling."""
 
 SPREAD = 0.03
 """How far restarts may differ, relatively, before there is doubt."""
+
+OTHERWISE = "another activation may (`activation=torch.sin`), another start (`restarts=3`) or a wider network"
+"""What may help where more steps will not."""
 
 
 class HeldOut(NamedTuple):
@@ -167,15 +169,17 @@ def judged(
     return replace(found, reasons=(*_about_misses(found), *doubts))
 
 
-def told(found: Verdict) -> Verdict:
-    """A verdict with what its training adds to it, the trend and the spread of restarts, in words."""
+def told(found: Verdict, *, stalled: bool = False) -> Verdict:
+    """A verdict with what its training adds to it, its end and the spread of restarts, in words."""
     said = list(found.reasons)
-    if found.trend is not None and found.word != "converged":
+    if stalled and found.word == "not converged":
+        said.append(f"The run ended when its steps no longer helped: more will not, but {OTHERWISE}.")
+    elif found.trend is not None and found.word != "converged":
         by = 1 / max(found.trend, 1e-300)
         fell = f"fell by a factor of {by:.2g}" if found.trend < 1 else "did not fall"
         cure = "more steps may help" if found.trend < FALLING else "more steps will not help"
         if found.trend >= FALLING and found.word == "not converged":
-            cure += ", but another start may (`restarts=3`), or a wider network"
+            cure += f", but {OTHERWISE}"
         said.append(f"The loss {fell} over the last third of the run: {cure}.")
     word = found.word
     for name, share in (found.spread or {}).items():
@@ -224,7 +228,7 @@ def _about_error(found: Verdict) -> list[str]:
             "The error could not be estimated: nothing that was tried explains what is missed, "
             f"which should therefore be below {_percent(SMALL)}."
         ]
-    off = [f"{name} is off by about {_percent(error)}" for name, error in found.error.items()]
+    off = [f"{name} is off by {_about_percent(error)}" for name, error in found.error.items()]
     said = f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
     if found.unexplained <= ROUGH:
         return [said]
@@ -255,6 +259,11 @@ def _about(part: HeldOut) -> str:
     if part.noise is None:
         return f"are missed by {_percent(share)}, whose noise is not known."
     return f"are missed by {_percent(share)}, {part.miss / part.noise:.2g} times their noise."
+
+
+def _about_percent(share: float) -> str:
+    said = _percent(share)
+    return said if said.startswith("less") else f"about {said}"
 
 
 def _percent(share: float) -> str:

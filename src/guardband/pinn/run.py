@@ -43,6 +43,8 @@ class Run:
     own: torch.dtype
     until: float | None
     good: dict[str, Any]
+    stalled: bool
+    """Whether the last stage ended because its steps no longer helped."""
     history: list[dict[str, float]]
     terms: list[dict[str, float]]
 
@@ -66,7 +68,7 @@ class Run:
             partial(LBFGSStage, loss, recipe, steps[2], **gains),
         ]
         self._wanted = [count > 0 for count in steps]
-        self._taken, self._stage = list[int](), None
+        self._taken, self._stage, self.stalled = list[int](), None, False
         self.history, self.terms = [], []
         self.good = copy.deepcopy(self.whole.state_dict())
 
@@ -89,6 +91,7 @@ class Run:
                 stage = self._stage or self._begin()
                 while not stage.done and self._in_time():
                     yield self._row(stage.advance(self._in_time))
+                self.stalled = stage.done and stage.taken < stage.most
             self._taken.append(0 if self._stage is None else self._stage.taken)
             self._stage = None
             self.whole.to(self.own)
@@ -122,6 +125,7 @@ class Run:
         """All that changes."""
         return {
             "taken": self._taken,
+            "stalled": self.stalled,
             "stage": None if self._stage is None else self._stage.state(),
             "start": self.loss.start,
             "history": self.history,
@@ -133,6 +137,7 @@ class Run:
     def load(self, state: dict[str, Any]) -> None:
         """Go on from a state of the same run."""
         self._taken, self.loss.start = state["taken"], state["start"]
+        self.stalled = state["stalled"]
         self.history, self.terms = state["history"], state["terms"]
         if len(self._taken) > len(self._makers):
             wrong = f"it has {len(self._taken)} stages"

@@ -21,6 +21,7 @@ from guardband.pinn.checkpoint import damaged
 from guardband.pinn.fitted import Fitted, TrainingDiverged
 from guardband.pinn.given import inner_of, tensors_of
 from guardband.pinn.identity import differences, hash_of, of_network, of_problem, points_in, settings_of
+from guardband.pinn.judging import trend_of
 from guardband.pinn.likelihood import Likelihood
 from guardband.pinn.loss import Loss, firm
 from guardband.pinn.networks import MLP
@@ -261,7 +262,8 @@ class Runs:
         told = list(self._history), tuple(self._terms)
         noise = self._given.data if isinstance(self._given.data, Real | Mapping) else None
         made = net, problem, self._training_data, likelihood, recipe, *told, self._held_out, noise
-        return Fitted(*made, estimates=estimates, saw_data=self._saw_data)
+        ended = {"trend": trend_of(self._run.history), "stalled": self._run.stalled}
+        return Fitted(*made, estimates=estimates, saw_data=self._saw_data, **ended)
 
     def _whole(self, net: nn.Module) -> Likelihood:
         """The likelihood of all times."""
