@@ -312,15 +312,16 @@ def ratio(above: list[float], below: list[float]) -> str:
 
 
 def seeds(rows: list[dict[str, Any]], budgets: list[tuple[str, float]]) -> Iterator[str]:
-    """How many seeds stand behind the figures of each column."""
-    runs = Counter((row["contender"], row["seconds"], row["problem"]) for row in rows)
-    yield from ("", "Seeds behind a figure, where there is one:", "")
-    for budget in budgets:
-        found = [n for (*of, _), n in runs.items() if tuple(of) == budget]
-        if found:
-            many = f"{min(found)} to {max(found)}" if min(found) < max(found) else f"{found[0]}"
+    """How many seeds stand behind the figures of each column, and how long its runs took at most."""
+    yield from ("", "Seeds behind a figure, and their longest run, which finishes its last step:", "")
+    for contender, seconds in budgets:
+        mine = [row for row in rows if row["contender"] == contender and row["seconds"] == seconds]
+        if mine:
+            found = Counter(row["problem"] for row in mine).values()
+            many = f"{min(found)} to {max(found)}" if min(found) < max(found) else f"{max(found)}"
             problems = f"{len(found)} problem{'s' if len(found) > 1 else ''}"
-            yield f"- {budget[0]} {budget[1]:g} s: {many}, on {problems}"
+            longest = max(row["cpu_seconds"] for row in mine)
+            yield f"- {contender} {seconds:g} s: {many}, on {problems}; at most {longest:.1f} CPU s"
 
 
 def verdicts(rows: list[dict[str, Any]]) -> Iterator[str]:
