@@ -3,7 +3,7 @@
     python benchmarks/accuracy.py [--only helmholtz] [--recipe third|automatic|ours|paper|deepxde|pina]
         [--seeds 10-19]
 
-One core. Each run adds a line to `results/training.jsonl`, and runs that are there are not repeated; the
+One core. Each run adds a line to `results/data/training.jsonl`, and runs that are there are not repeated; the
 table `results/training.md` is made anew from all of them. Settings were chosen on seeds 0 to 3 and are
 reported on seeds 10 to 19, with fresh data. The error is relative L2 against the exact solution at 10 000
 uniform points.

@@ -13,7 +13,7 @@ itself, so this is also a test that the two are one.
    each cell and level is held against 0.001 over the number of comparisons (Bonferroni), so that at most one
    right study in a thousand fails.
 
-Goes on where it was stopped: results/again.jsonl has a line for each cell. Writes results/again.md.
+Goes on where it was stopped: results/data/again.jsonl has a line for each cell. Writes results/again.md.
 """
 
 import argparse

@@ -35,7 +35,7 @@ Contender = Callable[[Sequence[Cell]], object]
 TURN = 2
 """How many trainings one does before it is the next one's turn."""
 
-RESULTS = Path(__file__).parent.parent / "results" / "campaign.json"
+RESULTS = Path(__file__).parent.parent / "results/data/campaign.json"
 
 
 def main() -> None:

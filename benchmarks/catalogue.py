@@ -3,7 +3,7 @@
     python benchmarks/catalogue.py [--only Burgers1D] [--seeds 10-12]
 
 One core. Every problem is trained on its equation alone, and with 300 noisy readings of all its outputs.
-Each run adds a line to `results/catalogue.jsonl`, and runs that are there are not repeated; the page
+Each run adds a line to `results/data/catalogue.jsonl`, and runs that are there are not repeated; the page
 `results/catalogue.md` is made anew from all of them. The error is relative L2 against the solution at
 10 000 uniform points, the readings are off by a hundredth of the spread of each output. No setting was
 chosen on these problems but on the paper's four, and no bound is set: it is what there is.

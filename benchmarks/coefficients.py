@@ -1,7 +1,7 @@
 """Regions for coefficients: how often they hold the truth, how long they are, what is said when they fail.
 
     python benchmarks/coefficients.py [--parts coverage wide families words doubt design field]
-        [--problems ...] [--sets 1000] [--out results/coefficients.jsonl] [--page]
+        [--problems ...] [--sets 1000] [--out results/data/coefficients.jsonl] [--page]
 
 Level .95; truths are random in the ranges. A cell of the part `coverage` is a problem, a noise, a number of
 readings and a solver: the reference, a network in its place, or one stopped early, with Delta by `check`.
@@ -53,7 +53,7 @@ SEED = 10
 
 def main() -> None:
     options = arguments()
-    LEDGER.path, LEDGER.page = options.out, options.out.with_suffix(".md")
+    LEDGER.move(options.out)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     for key, work in [] if options.page else planned(options):
         if LEDGER.rows(**key):

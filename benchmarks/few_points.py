@@ -14,7 +14,7 @@ them in all are drawn 300 times, with 150 new ones to be covered. The physics sc
 - posterior: the Gaussian band of the same ridge regression (Laplace), without calibration.
 - CV+: real refits, ten networks trained on from the first for each of some data sets of 40.
 
-Goes on where it was stopped: results/few_points.jsonl has a line for each setting. Writes the page beside it.
+Resumable: results/data/few_points.jsonl has a line for each setting. Writes results/few_points.md.
 """
 
 import argparse

@@ -39,7 +39,7 @@ from guardband.pinn import MLP
 
 torch.set_num_threads(1)
 
-RESULTS = Path(__file__).parent.parent / "results" / "field.json"
+RESULTS = Path(__file__).parent.parent / "results/data/field.json"
 LEVELS = ["0.9", "0.95"]
 
 

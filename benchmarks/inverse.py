@@ -1,6 +1,6 @@
 """Unknown coefficients found with the field, beside the inverse problems of DeepXDE's documentation.
 
-    python benchmarks/inverse.py [--engines PYTHON] [--seeds 10 11 12] [--out results/inverse.jsonl] [--page]
+    python benchmarks/inverse.py [--engines PYTHON] [--seeds 10 11 12] [--out FILE] [--page]
 
 Lorenz and a system of diffusion and reaction, with the parameters that DeepXDE documents and noise-free
 readings integrated here. DeepXDE runs by `--engines` with the networks, points, optimizer and iterations of
@@ -89,7 +89,7 @@ KINDS = {"Lorenz": Lorenz, "diffusion-reaction": DiffusionReaction}
 
 def main() -> None:
     options = arguments()
-    LEDGER.path, LEDGER.page = options.out, options.out.with_suffix(".md")
+    LEDGER.move(options.out)
     for seed in [] if options.page else options.seeds:
         for name in options.problems:
             for engine in options.contenders:

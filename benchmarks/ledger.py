@@ -9,10 +9,15 @@ RESULTS = Path(__file__).parent.parent / "results"
 
 
 class Ledger:
-    """`results/<name>.jsonl`, and the page `results/<name>.md` that is made of it."""
+    """Rows in `results/data/<name>.jsonl`, and the page `results/<name>.md` made from them."""
 
     def __init__(self, name: str) -> None:
-        self.path, self.page = RESULTS / f"{name}.jsonl", RESULTS / f"{name}.md"
+        self.path, self.page = RESULTS / "data" / f"{name}.jsonl", RESULTS / f"{name}.md"
+
+    def move(self, path: Path) -> None:
+        """Keep the rows in another file, and the page next to it."""
+        if path != self.path:
+            self.path, self.page = path, path.with_suffix(".md")
 
     def rows(self, **having: Any) -> list[dict[str, Any]]:
         """All rows, or those that have these values."""
@@ -22,7 +27,7 @@ class Ledger:
 
     def add(self, rows: Iterable[dict[str, Any]]) -> None:
         """Write rows at the end, and on the screen."""
-        RESULTS.mkdir(exist_ok=True)
+        self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a") as file:
             for row in rows:
                 print(row, flush=True)

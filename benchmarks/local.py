@@ -2,8 +2,8 @@
 
     python benchmarks/local.py [--only oscillator|A|B|C|front|even] [--seeds 10-19] [--pictures]
 
-One setting for all fields. Each training seed adds its lines to `results/local.jsonl`, a line per method, and
-those that are there are not computed again; `results/local.md` is made anew from all of them. With
+One setting for all fields. Each training seed adds its lines to `results/data/local.jsonl`, a line per
+method; lines that exist are not computed again. `results/local.md` is made from all of them. With
 `--pictures` bands, widths and coverage curves of the first seed are drawn into `docs/images`.
 
 The network is the default training on the paper's numbers of noisy observations. Its mean and every shape

@@ -5,9 +5,8 @@
 Rows are the derivatives of residuals in all weights, against `torch.func.vmap(jacrev)` of the same residuals.
 Steps are those of Burgers' equation at 1,024 points inside and 256 of each condition, with three hidden
 layers, dense and by conjugate gradients; Adam looks at the same points in float32. Runs last 60 CPU seconds
-from seed 0, in one window of time. One process, one thread, CPU time. It writes results/newton.jsonl and the
-page beside it; `--page` only makes the page anew, `--run` makes one run anew. The last line is one JSON
-object of claims.
+from seed 0, in one window of time. One process, one thread, CPU time. It writes results/data/newton.jsonl and
+results/newton.md; `--page` makes the page alone, `--run` one run. The last line is one JSON object of claims.
 """
 
 import argparse

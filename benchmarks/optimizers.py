@@ -4,7 +4,7 @@
 
 One thread, CPU seconds, float64, the equation and its conditions alone, one window of time, the network of
 `gb.mlp(problem)`. Points are renewed twenty times in a run. Each run adds a line to
-`results/optimizers.jsonl`, and runs that are there are not repeated. Contenders:
+`results/data/optimizers.jsonl`, and runs that are there are not repeated. Contenders:
 
 - gauss-newton: what `gb.fit` does by itself;
 - ssbroyden: the self-scaled Broyden method of Al-Baali, with a dense inverse and strong Wolfe steps;

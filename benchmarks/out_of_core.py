@@ -38,7 +38,7 @@ from guardband.fields.stored import StoredScores, numbered
 
 torch.set_num_threads(1)
 
-RESULTS = Path(__file__).parent.parent / "results" / "out_of_core.json"
+RESULTS = Path(__file__).parent.parent / "results/data/out_of_core.json"
 CHUNK, BATCH, SIDE = 64, 8, 128
 LARGE = 1024
 KILLS = 10
@@ -69,7 +69,7 @@ def keep(claims: list[dict[str, Any]], measured: dict[str, float]) -> None:
     both = [found for found in known["claims"] if found["name"] not in names] + claims
     known |= {name: float(f"{value:.4g}") for name, value in measured.items()} | {"claims": both}
     RESULTS.write_text(json.dumps(known, indent=1) + "\n")
-    RESULTS.with_suffix(".md").write_text(page(known))
+    (RESULTS.parents[1] / "out_of_core.md").write_text(page(known))
 
 
 def speed(folder: Path, n: int, quick: bool) -> Found:

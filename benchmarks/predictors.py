@@ -2,8 +2,8 @@
 
     python benchmarks/predictors.py [--problem allen-cahn|helmholtz] [--seeds 10-14] [--only M] [--pictures]
 
-Each method on each training seed adds a line to `results/predictors.jsonl`, and lines that are there are not
-computed again; the tables `results/predictors.md` are made anew from all of them. With `--pictures`, mean,
+Each method on each training seed adds a line to `results/data/predictors.jsonl`; lines that exist are not
+computed again. The tables of `results/predictors.md` are made from all of them. With `--pictures`, mean,
 error and scale of the first seed's methods are drawn into `docs/images` as well.
 
 Trainings are the default ones on fresh data of the paper's size. Every method predicts once at POOL uniform

@@ -27,7 +27,7 @@ import numpy as np
 import guardband as gb
 from guardband.conformal.rank import rank
 
-RESULTS = Path(__file__).parent.parent / "results" / "quantile.json"
+RESULTS = Path(__file__).parent.parent / "results/data/quantile.json"
 
 
 def main() -> None:

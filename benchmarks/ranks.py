@@ -5,7 +5,7 @@
 With n calibration points whose misses are 1, 2, ..., n a band at level p must be as wide as the k-th of them,
 k = ceil((n + 1) p) in exact arithmetic, and infinite if k > n. Every library is asked for all n up to 200 and
 the 19 levels .05 to .95, in its plain form: constant width, prefitted model, default settings. Levels are
-given as it takes them, puncc's as alpha = 1 - p. Writes results/ranks.json.
+given as it takes them, puncc's as alpha = 1 - p. Writes results/data/ranks.json.
 """
 
 import json
@@ -20,7 +20,7 @@ import numpy as np
 
 import guardband as gb
 
-RESULTS = Path(__file__).parent.parent / "results" / "ranks.json"
+RESULTS = Path(__file__).parent.parent / "results/data/ranks.json"
 SIZES = range(1, 201)
 HalfWidth = Callable[[int, float], float]
 

@@ -1,7 +1,7 @@
 """How accurate a network is after so many CPU seconds, on all problems of the catalogue, beside engines.
 
     python benchmarks/records.py [--problems Burgers1D Wave1D] [--seeds 10 11] [--seconds 3 10]
-        [--contenders guardband adam deepxde pina] [--engines PYTHON] [--out results/records.jsonl] [--page]
+        [--contenders guardband adam deepxde pina] [--engines PYTHON] [--out FILE] [--page]
 
 One thread, CPU seconds of the training call alone, the equation and its conditions, no data and no noise. The
 error is relative L2 of each output at 10 000 uniform points, a pressure up to its mean. Contenders:
@@ -121,7 +121,7 @@ class Run:
 
 def main() -> None:
     options = arguments()
-    LEDGER.path, LEDGER.page = options.out, options.out.with_suffix(".md")
+    LEDGER.move(options.out)
     options.out.parent.mkdir(parents=True, exist_ok=True)
     failed = []
     for run in [] if options.page else planned(options):

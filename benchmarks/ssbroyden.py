@@ -4,7 +4,7 @@
 
 The setting (Urbán, Stefanou and Pons, 2025): three layers of 20 on a ring, the start met
 exactly, the mean square of the residual at 10 000 points that are renewed every 500 iterations, half of them
-by the residual; Adam first, float64, one thread. Each look adds a line to `results/ssbroyden.jsonl`.
+by the residual; Adam first, float64, one thread. Each look adds a line to `results/data/ssbroyden.jsonl`.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 At 90 %, 100,000 steps each. Judged are disjoint windows of 1000 steps, bands that are infinite or empty, and
 widths beside those of an oracle, who knows the law of the score at every step. The default was fixed on other
-drifts, `CHOSEN_ON`, which `--choose` runs. Runs that were done are not made again: `results/streams.jsonl`.
+drifts, `CHOSEN_ON`, which `--choose` runs. Runs in `results/data/streams.jsonl` are not repeated.
 Writes `results/streams.md`.
 """
 

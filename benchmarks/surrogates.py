@@ -3,7 +3,7 @@
     python benchmarks/surrogates.py [--models burgers]
 
 Needs neuraloperator and deepxde. Models are trained by `surrogate_models.py` and kept outside the repository,
-results line by line in `results/surrogates.jsonl`: what was done is not done again. Writes
+results line by line in `results/data/surrogates.jsonl`: what was done is not done again. Writes
 `results/surrogates.md`.
 
 A recalibration draws n fields of the pool at random and tests all others. Given the pool, and without ties,

@@ -3,8 +3,8 @@
     python benchmarks/verdicts.py [--nets FOLDER]
 
 One core, about 25 CPU minutes. `verdict_runs.py` lists the runs. Trained networks are kept in a folder, and
-those that are there are not trained again; each run adds a line to `results/verdicts.jsonl` with its true
-error and all evidence, and the page is made anew from all of them.
+existing ones are not trained again. Each run adds a line with its true error and all evidence to
+`results/data/verdicts.jsonl`, and the page is made from all of them.
 """
 
 import argparse

@@ -12,7 +12,7 @@ an equation that is right or has a wrong coefficient. Settings were fixed before
 - tangent full: all n move that network in its tangent space and calibrate it (`gb.Tangent`).
 
 A network that knows the equation alone serves all n of a seed, and its training counts in the CPU seconds of
-each. Goes on where it was stopped: results/worth.jsonl has a line for each problem, equation and seed.
+each. Goes on where it was stopped: results/data/worth.jsonl has a line for each problem, equation and seed.
 """
 
 import argparse

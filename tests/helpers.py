@@ -23,7 +23,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def script(path: str) -> Any:
-    """A script of the repository, such as "docs/blocks.py", as a module."""
+    """A script of the repository, such as "tools/docs/blocks.py", as a module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem + "_script", ROOT / path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -36,7 +36,7 @@ WHOLE = (
 """Modules of which every public name is in the reference."""
 
 
-API = script("docs/reference.py")
+API = script("tools/docs/reference.py")
 NAMES: list[str] = API.names()
 
 

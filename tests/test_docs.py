@@ -11,8 +11,8 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 
 
-BLOCKS, QUOTED = script("docs/blocks.py"), script("docs/quoted.py")
-RESULTS, REFERENCE = script("docs/results.py"), script("docs/reference.py")
+BLOCKS, QUOTED = script("tools/docs/blocks.py"), script("tools/docs/quoted.py")
+RESULTS, REFERENCE = script("tools/docs/results.py"), script("tools/docs/reference.py")
 PAGES: list[Path] = BLOCKS.pages()
 EVERY = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
@@ -28,7 +28,7 @@ def test_every_block_runs_and_prints_what_is_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     text = page.read_text()
-    assert BLOCKS.with_output(text, page.name) == text, f"python docs/blocks.py {named(page)}"
+    assert BLOCKS.with_output(text, page.name) == text, f"python tools/docs/blocks.py {named(page)}"
     assert page.name != "README.md" or (tmp_path / "band.png").exists()
 
 
@@ -45,15 +45,15 @@ def test_every_link_leads_somewhere(page: Path) -> None:
 @pytest.mark.parametrize("page", EVERY, ids=named)
 def test_every_number_is_what_its_source_says(page: Path) -> None:
     for quoted, measured in QUOTED.sources(page.read_text()):
-        assert quoted == measured, "python docs/quoted.py"
+        assert quoted == measured, "python tools/docs/quoted.py"
 
 
-CATALOGUE = script("docs/catalogue.py")
+CATALOGUE = script("tools/docs/catalogue.py")
 
 
 def test_the_page_of_the_catalogue_is_what_the_docstrings_say_with_a_picture_each() -> None:
     text = (DOCS / "catalogue.md").read_text()
-    assert text == CATALOGUE.page(), "python docs/catalogue.py --pages"
+    assert text == CATALOGUE.page(), "python tools/docs/catalogue.py --pages"
     drawn = re.findall(r"images/catalogue/(\w+)\.png", text)
     assert sorted(drawn) == sorted(CATALOGUE.catalogue.__all__)
 
@@ -70,12 +70,12 @@ def test_a_number_without_a_source_is_seen() -> None:
         ".014",
     ]
     assert QUOTED.without_source("At 95 % of `0.123` places, see [it](4.5.md).") == []
-    (pair,) = QUOTED.sources("0.1x<!-- source: results/quantile.json claims.cpu_vs_partition -->")
+    (pair,) = QUOTED.sources("0.1x<!-- source: results/data/quantile.json claims.cpu_vs_partition -->")
     assert pair[0] != pair[1]
 
 
 def test_the_results_page_is_what_the_script_writes() -> None:
-    assert (ROOT / "results" / "README.md").read_text() == RESULTS.page(), "python docs/results.py"
+    assert (ROOT / "results" / "README.md").read_text() == RESULTS.page(), "python tools/docs/results.py"
 
 
 # The README's first block is short, and its pictures exist; that its blocks run is tested with the pages.
@@ -123,7 +123,7 @@ def test_every_file_it_names_exists() -> None:
 
 
 def test_formulas_of_a_page_become_mathml() -> None:
-    markdown, hooks = pytest.importorskip("markdown"), script("docs/hooks.py")
+    markdown, hooks = pytest.importorskip("markdown"), script("tools/docs/hooks.py")
     settings = {"pymdownx.arithmatex": {"generic": True}}
     text = "For $a < b$, not for `$a$`:\n\n$$\n\\frac{a}{b}\n$$\n"
     page = hooks.on_page_content(
@@ -137,7 +137,7 @@ def test_formulas_of_a_page_become_mathml() -> None:
 
 def test_a_formula_that_would_show_its_source_is_refused() -> None:
     with pytest.raises(ValueError, match=r"got \\nonsense in"):
-        script("docs/hooks.py").mathml(r"\nonsense x")
+        script("tools/docs/hooks.py").mathml(r"\nonsense x")
 
 
 # Every notebook runs from top to bottom, is what its source says, and stays small.
@@ -159,12 +159,12 @@ def test_every_notebook_runs(path: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_notebook_is_what_its_source_says(path: Path) -> None:
-    module = script("docs/notebooks/make.py")
+    module = script("tools/docs/notebooks.py")
     shown = nbformat.read(path, as_version=4)
     source = module.notebook(module.SOURCES[path.stem])
     assert [(cell.cell_type, cell.source) for cell in shown.cells] == [
         (cell.cell_type, cell.source) for cell in source.cells
-    ], f"python docs/notebooks/make.py {path.stem}"
+    ], f"python tools/docs/notebooks.py {path.stem}"
     outputs = [output for cell in shown.cells if cell.cell_type == "code" for output in cell.outputs]
     assert outputs and not any(output.get("name") == "stderr" for output in outputs)
 
@@ -176,4 +176,4 @@ def test_every_notebook_is_small(path: Path) -> None:
 
 
 def test_there_is_a_notebook_for_each_source() -> None:
-    assert {path.stem for path in NOTEBOOKS} == set(script("docs/notebooks/make.py").SOURCES)
+    assert {path.stem for path in NOTEBOOKS} == set(script("tools/docs/notebooks.py").SOURCES)

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 PNG = b"\x89PNG\r\n\x1a\n"
 
 
-GALLERY = script("docs/gallery.py")
+GALLERY = script("tools/docs/gallery.py")
 NAMES: list[str] = GALLERY.names()
 APART = {"field_to_zarr", "small_data"}
 """Examples that are run as a process of their own: one starts workers, and one stands for all."""
@@ -80,12 +80,12 @@ def test_titles_are_sentences_and_texts_are_short(name: str) -> None:
 def test_the_pages_are_what_the_script_writes(name: str) -> None:
     written = (GALLERY.PAGES / f"{name}.md").read_text()
     assert GALLERY.example(name).code in written and "```python" not in written
-    assert written == GALLERY.page(name), "out of date: python docs/gallery.py --pages"
+    assert written == GALLERY.page(name), "out of date: python tools/docs/gallery.py --pages"
 
 
 def test_the_index_is_what_the_script_writes() -> None:
     written = (GALLERY.PAGES / "index.md").read_text()
-    assert written == GALLERY.index(), "out of date: python docs/gallery.py --pages"
+    assert written == GALLERY.index(), "out of date: python tools/docs/gallery.py --pages"
     assert all(f"]({name}.md)" in written for name in NAMES)
     pages = {path.stem for path in GALLERY.PAGES.glob("*.md")} - {"index"}
     assert pages == set(NAMES), "pages without an example"

@@ -1,4 +1,4 @@
-"""Draw the picture of docs/guides/which_promise.md: `python docs/promises.py`."""
+"""Draw the picture of docs/guides/which_promise.md: `python tools/docs/promises.py`."""
 
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from sklearn.kernel_ridge import KernelRidge
 
 import guardband as gb
 
-PATH = Path(__file__).parent / "images" / "promises.png"
+PATH = Path(__file__).parents[2] / "docs/images/promises.png"
 
 
 def main() -> None:

@@ -1,4 +1,4 @@
-"""Write the notebooks and run them, outputs included: `python docs/notebooks/make.py [name ...]`.
+"""Write the notebooks and run them, outputs included: `python tools/docs/notebooks.py [name ...]`.
 
 Their sources stand below, as cells that begin with `# %%`, or `# %% [markdown]` for text.
 """
@@ -15,7 +15,7 @@ from nbclient import NotebookClient
 from nbformat import NotebookNode
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2] / "docs/notebooks"
 
 INSTALL = """\
 #

@@ -1,4 +1,4 @@
-"""Run the blocks of docs/guides/fno.md, and put back what they print and draw: `python docs/fno.py`.
+"""Run the blocks of docs/guides/fno.md, and put back what they print and draw: `python tools/docs/fno.py`.
 
 Needs neuraloperator, so these blocks are no `python` blocks, which run with all other pages.
 """
@@ -10,7 +10,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-PAGE = Path(__file__).parent / "guides" / "fno.md"
+PAGE = Path(__file__).parents[2] / "docs/guides/fno.md"
 BLOCK = re.compile(r"```py\n(?P<code>.*?)```(?:\n\n```text\n(?P<said>.*?)```)?", re.DOTALL)
 
 

@@ -1,4 +1,4 @@
-"""Run the blocks of pages, and put back what they print: `python docs/blocks.py [page ...]`.
+"""Run the blocks of pages, and put back what they print: `python tools/docs/blocks.py [page ...]`.
 
 A text block right below a Python block holds what that one printed.
 """
@@ -12,8 +12,8 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-DOCS = Path(__file__).parent
-ROOT = DOCS.parent
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<said>.*?)```)?", re.DOTALL)
 MADE = ("gallery", "reference")
 """Folders whose pages are made from code that is tested as it is."""

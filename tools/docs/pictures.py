@@ -1,4 +1,4 @@
-"""Draw the solutions, predictions and errors of the four problems: `python docs/pictures.py`."""
+"""Draw the solutions, predictions and errors of the four problems: `python tools/docs/pictures.py`."""
 
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from PIL import Image
 import guardband as gb
 from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
 
-FOLDER = Path(__file__).parent / "images"
+FOLDER = Path(__file__).parents[2] / "docs/images"
 
 
 def fitted(problem: Problem) -> gb.Fitted:

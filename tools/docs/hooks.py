@@ -12,7 +12,7 @@ from typing import Any
 from latex2mathml.converter import convert
 from mkdocs.structure.files import File, Files
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 """Files of the repository that are pages of the site, under which name."""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
@@ -28,7 +28,7 @@ def on_files(files: Files, config: Any) -> Files:
     for name, inside in PAGES.items():
         if (ROOT / name).exists():
             files.append(File.generated(config, inside, abs_src_path=str(ROOT / name)))
-    for name, text in runpy.run_path(str(ROOT / "docs/reference.py"))["pages"]().items():
+    for name, text in runpy.run_path(str(ROOT / "tools/docs/reference.py"))["pages"]().items():
         files.append(File.generated(config, f"reference/{name}", content=text))
     return files
 

@@ -1,9 +1,9 @@
-"""Write results/README.md, the claims of all benchmarks side by side: `python docs/results.py`."""
+"""Write results/README.md, the claims of all benchmarks side by side: `python tools/docs/results.py`."""
 
 import json
 from pathlib import Path
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(__file__).parents[2] / "results"
 
 HEAD = """\
 # Results
@@ -114,9 +114,9 @@ def page() -> str:
     rows = [f"| [{title}]({file}) | {asks} | `{made}` |" for file, (title, asks, made) in PAGES.items()]
     parts = [HEAD + "\n".join(rows) + "\n"]
     for file, title in CLAIMS.items():
-        if not (RESULTS / file).exists():
+        if not (RESULTS / "data" / file).exists():
             continue
-        found = json.loads((RESULTS / file).read_text())
+        found = json.loads((RESULTS / "data" / file).read_text())
         parts.append(f"## {title}\n\n| claim | bound | measured | |\n|---|---|---|---|")
         for claim in found["claims"]:
             name = claim["name"].replace("_", " ")
@@ -130,7 +130,7 @@ def page() -> str:
 
 def ranks() -> str:
     """Whose ranks are exact."""
-    found = json.loads((RESULTS / "ranks.json").read_text())
+    found = json.loads((RESULTS / "data/ranks.json").read_text())
     rows = [
         f"| {name} {said['version']} | {said['wrong_rank']} | {said['too_narrow']} | {said['refused']} |"
         for name, said in found["libraries"].items()

@@ -1,4 +1,4 @@
-"""Run the tutorial, and save what its blocks draw, numbered as drawn: `python docs/tutorial.py`."""
+"""Run the tutorial, and save what its blocks draw, numbered as drawn: `python tools/docs/tutorial.py`."""
 
 from itertools import count
 from pathlib import Path
@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 from blocks import renew, save
 
 matplotlib.use("Agg")
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2] / "docs"
 
 
 def drawn(numbers: "count[int]") -> None:

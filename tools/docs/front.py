@@ -1,4 +1,4 @@
-"""Draw the picture of the front page: `python docs/front.py`, minutes on one core.
+"""Draw the picture of the front page: `python tools/docs/front.py`, minutes on one core.
 
 A network that learned the equations of elasticity alone stands for the plate with a hole. Its gauges are
 noisier near the grip that pulls at the right: 200 readings teach `gb.Local` where, 300 others calibrate, 300
@@ -66,7 +66,7 @@ def drawn(fitted: gb.Fitted) -> Figure:
 
 def main() -> None:
     """Train, calibrate, draw."""
-    path = Path(__file__).parent / "images" / "front.png"
+    path = Path(__file__).parents[2] / "docs/images/front.png"
     drawn(gb.fit(PLATE, gb.mlp(PLATE))).savefig(path, dpi=140)
     Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 

@@ -1,6 +1,6 @@
 """The explanations: draw their pictures and put back what their blocks print.
 
-    python docs/explanation/pictures.py [promise] [coverage_alone] [acd] [paper] [coefficients]
+    python tools/docs/explanation.py [promise] [coverage_alone] [acd] [paper] [coefficients]
 
 Pages that are named, or all of them.
 """
@@ -26,8 +26,8 @@ import guardband as gb
 from guardband.conformal import CoverageLaw, rank
 from guardband.paper.verdicts import PAPER
 
-FOLDER = Path(__file__).parent
-BLOCKS = runpy.run_path(str(FOLDER.parent / "blocks.py"))
+FOLDER = Path(__file__).parents[2] / "docs/explanation"
+BLOCKS = runpy.run_path(str(Path(__file__).with_name("blocks.py")))
 BLUE, ORANGE, GRAY = gb.plot.BLUE, gb.plot.ORANGE, gb.plot.GRAY
 
 

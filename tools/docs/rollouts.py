@@ -1,4 +1,4 @@
-"""Draw the picture of docs/guides/rollouts.md, of what its blocks compute: `python docs/rollouts.py`."""
+"""Draw what the blocks of docs/guides/rollouts.md compute: `python tools/docs/rollouts.py`."""
 
 import contextlib
 import io
@@ -16,7 +16,7 @@ from PIL import Image
 import guardband as gb
 from guardband.conformal import quantile
 
-DOCS = Path(__file__).parent
+DOCS = Path(__file__).parents[2] / "docs"
 PATH = DOCS / "images" / "rollouts.png"
 
 

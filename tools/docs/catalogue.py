@@ -1,4 +1,4 @@
-"""Draw the problems of the catalogue and write its page: `python docs/catalogue.py [--pages]`.
+"""Draw the problems of the catalogue and write its page: `python tools/docs/catalogue.py [--pages]`.
 
 What the page says of a problem is its docstring; `--pages` draws nothing.
 """
@@ -19,7 +19,7 @@ from PIL import Image
 import guardband as gb
 from guardband.problems import Problem, catalogue
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images" / "catalogue"
 
 SECTIONS = {

@@ -1,14 +1,14 @@
 """Numbers on pages: each measured one names where it comes from, and is what is there.
 
-    0.86<!-- source: results/field.json claims.rate_vs_bare_network -->
+    0.86<!-- source: results/data/field.json claims.rate_vs_bare_network -->
     1.17<!-- source: results/predictors.md Laplace | relative L2, % -->
     50 times<!-- definition -->
 
 A source is a file of the repository and a key of its JSON (the claims by their names), or a row and a column
 of the first table in it that has them; of the first below a heading, if one is named before them, as in
 `A, paper > distance, scaled | width after`. It may hold more digits than the page quotes.
-`python docs/quoted.py` puts today's numbers in; a number without a source is an error, unless it is in code,
-a level, or a date.
+`python tools/docs/quoted.py` puts today's numbers in. A number without a source is an error, unless it is in
+code, a level, or a date.
 """
 
 import json
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 SOURCED = re.compile(r"(?P<number>[\d.,]*\d)(?P<unit>[ %A-Za-z]*)<!-- source: (?P<file>\S+) (?P<key>.+?) -->")
 UNITS = "|".join((r" ?%", r" times\b", r"x\b", r" s\b", r" hours?\b", r" minutes\b", r" MB\b", r" Gi?B\b"))
 NUMBER = re.compile(rf"(?<![\w.\-/#:])(\d+\.\d+(?![\w.])|\.\d+|\d+(?:\.\d+)?(?:{UNITS}))")

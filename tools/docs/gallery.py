@@ -1,4 +1,4 @@
-"""Run the examples of the gallery and write its pages: `python docs/gallery.py --engines PATH`.
+"""Run the examples of the gallery and write its pages: `python tools/docs/gallery.py --engines PATH`.
 
 PATH is a Python with the packages that this one lacks, such as DeepXDE. Names of examples run these alone,
 `--pages` runs none. An example that cannot be run keeps the picture that is there.
@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from PIL import Image
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "gallery"
 PAGES = ROOT / "docs" / "gallery"
 IMAGES = PAGES / "images"

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/calibrators.md: `python docs/calibrators.py`, or one of them by its function."""
+"""Draw the pictures of docs/calibrators.md: `python tools/docs/calibrators.py [FUNCTION]`."""
 
 import re
 import sys
@@ -17,7 +17,7 @@ from PIL import Image
 
 import guardband as gb
 
-FOLDER = Path(__file__).parent
+FOLDER = Path(__file__).parents[2] / "docs"
 RNG = np.random.default_rng(0)
 GRID = np.linspace(0, 1, 400)[:, None]
 PREDICTOR = gb.predictors.MeanOnly(lambda x: np.sin(3 * x))
