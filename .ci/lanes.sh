@@ -1,30 +1,31 @@
-# What .ci/fast and .ci/run share: a folder for the run, environments in it, and lanes side by side.
+# Shared by .ci/run and .ci/full: a scratch folder, environments in it, lanes that run in parallel, and the
+# sections that both have.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$(mktemp -d)
 declare -A lanes=()
-trap 'for pid in "${!lanes[@]}"; do kill -- "-$pid"; done; rm -rf "$work"' EXIT
-export OMP_NUM_THREADS=1 MPLBACKEND=Agg PIP_DISABLE_PIP_VERSION_CHECK=1
+trap 'for pid in "${!lanes[@]}"; do kill -- "-$pid" 2>/dev/null || true; done; rm -rf "$work"' EXIT
+export OMP_NUM_THREADS=1 MPLBACKEND=Agg PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 
 step() { printf '== %s (%ss)\n' "$1" "$SECONDS"; }
 
-install() { # NAME, and what pip is told; a registry that does not answer is asked once more
+install() { # NAME, then arguments of pip; tried twice, since a registry may not respond
     local pip=("$work/$1/bin/pip" install -q --no-compile) # most of torch is never imported
     "${pip[@]}" "${@:2}" || "${pip[@]}" "${@:2}"
 }
 
-torch() { # once, and large: the environments look for it here
+torch() { # one large copy, which the environments share
     python3 -m venv "$work/torch"
     install torch torch==2.13.0
 }
 
-environment() { # NAME, and what pip is to install beside torch
+environment() { # NAME, then what pip installs next to torch
     python3 -m venv "$work/$1"
     echo "$work"/torch/lib/python3*/site-packages >"$(echo "$work/$1"/lib/python3*/site-packages)/torch.pth"
     [ $# -eq 1 ] || install "$1" -c .ci/constraints.txt "${@:2}"
 }
 
-lint() { # needs neither torch nor our package: imports are read, not run
+lint() { # imports are read, not run, so neither torch nor guardband is installed
     python3 -m venv "$work/lint"
     install lint -c .ci/constraints.txt ruff import-linter
     "$work/lint/bin/ruff" check .
@@ -32,9 +33,23 @@ lint() { # needs neither torch nor our package: imports are read, not run
     PYTHONPATH=src "$work/lint/bin/lint-imports"
 }
 
-lane() { # a function, to be run in the background, with a log and a process group of its own
+types() {
+    pyright
+    pyright --verifytypes guardband --ignoreexternal
+}
+
+site() {
+    mkdocs build --strict --site-dir "$work/site"
+    python tools/docs/check.py "$work/site"
+}
+
+lane() { # a function, run in the background with a log and a process group of its own
     set -m
-    ("$1") </dev/null >"$work/$1.log" 2>&1 &
+    (
+        SECONDS=0
+        "$1"
+        step "$1, alone"
+    ) </dev/null >"$work/$1.log" 2>&1 &
     set +m
     lanes[$!]=$1
 }
@@ -42,7 +57,7 @@ lane() { # a function, to be run in the background, with a log and a process gro
 join() { # wait for all lanes; the first that fails shows its log and ends the others
     local pid name
     while [ ${#lanes[@]} -gt 0 ]; do
-        sleep 1
+        sleep 0.5
         for pid in "${!lanes[@]}"; do
             if kill -0 "$pid" 2>/dev/null; then continue; fi
             name=${lanes[$pid]}
@@ -53,7 +68,6 @@ join() { # wait for all lanes; the first that fails shows its log and ends the o
                 exit 1
             fi
             grep -E '^(==|TOTAL|Contracts:) |[0-9] passed' "$work/$name.log" || true
-            step "$name"
         done
     done
 }

@@ -1,6 +1,6 @@
-import signal
+import sys
+import time
 from collections.abc import Iterator
-from typing import Any
 
 import pytest
 import torch
@@ -8,33 +8,40 @@ import torch
 from guardband.kept import _KINDS
 from helpers import forget_foreign_kinds
 
-WATCHED = 15.0
-"""CPU seconds for which coverage watches a test. It doubles the time, and long tests repeat their lines."""
+HEAVY = """
+    arviz dask deepxde distributed h5py jax lightgbm mlflow nbclient neuralop onnx onnxruntime onnxscript pina
+    polars pyro pyvista skl2onnx vtk zarr
+""".split()
+"""Packages that tests import when they run: every worker collects all tests."""
+
+COLLECTING = 3.0
+"""CPU seconds that collecting one file may take: enough to import torch, too little to train."""
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_protocol(item: pytest.Item) -> Iterator[Any]:
-    """Let coverage look away from a test that takes long."""
-    plugin = item.config.pluginmanager.getplugin("_cov")
-    coverage = getattr(getattr(plugin, "cov_controller", None), "cov", None)
-    if coverage is None:
-        return (yield)
-    away = False
+def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
+    """Fail a file that imports a heavy package, or computes for long, before any test runs."""
+    before, start = set(sys.modules), time.process_time()
+    report = yield
+    spent = time.process_time() - start
+    wrong = [f"imports {name}" for name in HEAVY if name in sys.modules and name not in before]
+    wrong += [f"takes {spent:.1f} CPU seconds, above {COLLECTING:g},"] * (spent > COLLECTING)
+    if isinstance(collector, pytest.File) and wrong:
+        report.outcome = "failed"
+        report.longrepr = (
+            f"{collector.nodeid} {' and '.join(wrong)} when it is collected. Import heavy packages inside "
+            "tests or through helpers.Later, and train in a cached function or a session fixture."
+        )
+    return report
 
-    def look_away(*_: object) -> None:
-        nonlocal away
-        coverage.stop()
-        away = True
 
-    before = signal.signal(signal.SIGVTALRM, look_away)
-    signal.setitimer(signal.ITIMER_VIRTUAL, WATCHED)
-    try:
-        return (yield)
-    finally:
-        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
-        signal.signal(signal.SIGVTALRM, before)
-        if away:
-            coverage.start()
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """`@pytest.mark.slow("a", "b")` marks the cases with these ids alone, so take it off the others."""
+    for item in items:
+        case = getattr(getattr(item, "callspec", None), "id", None)
+        marks = item.own_markers
+        marks[:] = [mark for mark in marks if mark.name != "slow" or not mark.args or case in mark.args]
 
 
 @pytest.fixture(autouse=True)

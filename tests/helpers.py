@@ -3,11 +3,13 @@
 It is a straight line under a linear equation.
 """
 
+import importlib
 import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from torch import Tensor, nn
 
@@ -29,6 +31,27 @@ def script(path: str) -> Any:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
+
+
+class Later:
+    """A package that is imported when a test first uses it, so that collecting tests costs nothing.
+
+    A test that uses a package which is not installed is skipped.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __getattr__(self, attribute: str) -> Any:
+        if attribute.startswith(("_", "pytest_")):  # asked for while tests are collected
+            raise AttributeError(attribute)
+        return getattr(pytest.importorskip(self._name), attribute)
+
+
+def needs(*packages: str) -> pytest.MarkDecorator:
+    """Mark tests that are skipped unless these packages are installed, without importing them."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 
 
 def forget_foreign_kinds() -> dict[str, Kind]:

@@ -198,6 +198,7 @@ def test_operators_of_any_library_predict_fields() -> None:
     assert from_neuralop(convolution)(x).mean.shape == (10, 64, 2) and convolution.training
 
 
+@pytest.mark.slow
 @quiet
 def test_onnx(tmp_path: Path) -> None:
     for package in ("onnxruntime", "onnx", "onnxscript"):

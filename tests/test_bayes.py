@@ -44,6 +44,7 @@ def check_uniform(found: np.ndarray, draws: int, bins: int) -> None:
         assert chisquare(counts).pvalue > 1e-3 / found.shape[1], counts
 
 
+@pytest.mark.slow
 def test_hmc_is_calibrated_by_simulation() -> None:
     check_uniform(ranks(16, draws=19), draws=19, bins=4)
 
@@ -53,6 +54,7 @@ def test_hmc_is_calibrated_by_many_simulations() -> None:
     check_uniform(ranks(500, draws=99, leapfrog=7), draws=99, bins=10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["hmc", "nuts"])
 def test_the_moments_of_the_chain_are_the_closed_form(sampler: Any) -> None:
     fitted, seen = simulate(THETA, torch.Generator().manual_seed(0))
@@ -75,6 +77,7 @@ def test_the_moments_of_the_chain_are_the_closed_form(sampler: Any) -> None:
     assert scale(hmc, x)[:, 0] == pytest.approx(expected, rel=0.2)
 
 
+@pytest.mark.slow
 def test_a_mean_field_has_the_mean_and_the_conditional_spreads_of_the_posterior() -> None:
     fitted, seen = simulate(THETA, torch.Generator().manual_seed(0))
     mean, covariance = posterior(seen)

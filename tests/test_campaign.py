@@ -324,6 +324,7 @@ class TestPacks:
         with pytest.raises(campaign.CampaignError, match="Another process packs"):
             campaign.pack(tmp_path)
 
+    @pytest.mark.slow
     def test_many_at_once_beside_a_running_campaign_lose_nothing(self, tmp_path: Path) -> None:
         _, results = self.made(tmp_path / "made")
         many = []
@@ -354,6 +355,7 @@ class TestPacks:
         assert run.exit_code == 2 and "There are no results" in run.output
 
 
+@pytest.mark.slow
 def test_dask_gives_the_same_bytes(tmp_path: Path) -> None:
     study = small(3)
     campaign.run(study, tmp_path / "here", progress=False)
@@ -454,6 +456,7 @@ study = grid("own", trainings, predictors, {"": Factory(own_split)}, cal=30, dra
 """
 
 
+@pytest.mark.slow
 def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "far" / "away").mkdir(parents=True)
@@ -474,6 +477,7 @@ def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     assert kinds == {".json", ".md"}, "no code travels through the folder"
 
 
+@pytest.mark.slow
 def test_the_study_of_the_docs_runs_as_written(tmp_path: Path) -> None:
     page = (Path(__file__).parent.parent / "docs" / "studies.md").read_text()
     (tmp_path / "my_study.py").write_text(page.split("```python\n")[1].split("```")[0])
@@ -553,6 +557,7 @@ def late(item: int) -> int:
     return item
 
 
+@pytest.mark.slow
 def test_a_task_that_timed_out_is_not_lost() -> None:
     with engine.connect(workers=1) as client, pytest.raises(TimeoutError, match="did not answer"):
         list(engine.each(client, late, [0, 1, 2]))

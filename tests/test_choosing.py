@@ -27,6 +27,7 @@ def scaled(seed: int) -> gb.predictors.Given:
 CANDIDATES = {f"wave {seed}": scaled(seed) for seed in range(4)}
 
 
+@pytest.mark.slow
 def test_on_rows_of_their_own_the_exact_law_holds() -> None:
     generator, covered, draws = np.random.default_rng(0), 0, 300
     for _ in range(draws):

@@ -21,9 +21,9 @@ from guardband import tables
 from guardband.cli import app
 from guardband.cli import run as whole_command
 from guardband.files import sha256
-from helpers import forget_foreign_kinds
+from helpers import forget_foreign_kinds, needs
 
-pytest.importorskip("onnxruntime")
+pytestmark = needs("onnx", "onnxruntime")
 EXAMPLE = Path(__file__).parent.parent / "examples" / "bring_your_model"
 MODEL, CAL, FRESH, QUERY, TRAIN = (
     str(EXAMPLE / name) for name in ("model.onnx", "calibration.csv", "fresh.csv", "query.csv", "train.csv")
@@ -415,6 +415,7 @@ def test_doctor_says_what_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) 
 HOSTILE = ["<script>alert(1)</script>", "../x", '"quoted"', "a\nb", "=cmd()", "x|y", "[link](javascript:1)"]
 
 
+@pytest.mark.slow("=cmd()")
 @pytest.mark.parametrize("name", HOSTILE)
 def test_hostile_names_are_shown_and_do_nothing(name: str, tmp_path: Path) -> None:
     safe = name.replace("/", "_")
@@ -477,6 +478,7 @@ def survive(tmp_path: Path, cases: int) -> None:
     assert 0 < refused
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning", "ignore::UserWarning")
 def test_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
     survive(tmp_path, 200)
@@ -526,6 +528,7 @@ def test_a_fault_is_not_an_input_that_is_wrong(
     assert said.count("guardband:") == 1 and not (tmp_path / "band").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("how", "code"), [("INT", 130), ("TERM", 143)])
 def test_an_interrupt_has_a_code_of_its_own(how: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "slow_model.py").write_text(RAISING)
@@ -554,6 +557,7 @@ def test_an_interrupt_has_a_code_of_its_own(how: str, code: int, tmp_path: Path)
     assert not (tmp_path / "band").exists()
 
 
+@pytest.mark.slow
 def test_nobody_hears_of_a_closed_pipe(folder: Path) -> None:
     reader, writer = os.pipe()
     os.close(reader)

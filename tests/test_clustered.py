@@ -19,6 +19,7 @@ def reference(scores: np.ndarray, groups: np.ndarray, level: str) -> float:
     return np.inf
 
 
+@pytest.mark.slow
 def test_the_threshold_is_the_exact_weighted_quantile() -> None:
     generator = np.random.default_rng(0)
     for _ in range(300):
@@ -59,6 +60,7 @@ def test_five_sensors_at_95_percent_are_infinite_and_19_are_needed() -> None:
     assert np.isfinite(calibrated(y, 0.8).upper).all()
 
 
+@pytest.mark.slow
 def test_forty_sensors_of_thirty_readings_cover_a_reading_of_a_new_one() -> None:
     """Readings share their sensor's bias; one fresh reading per draw, against Binomial(2000, 0.95)."""
     generator = np.random.default_rng(4)

@@ -43,6 +43,7 @@ def draws(sets: int) -> np.ndarray:
     return np.random.default_rng(9).uniform(size=(sets, 1))
 
 
+@pytest.mark.slow("800")
 @pytest.mark.parametrize("sets", [800, pytest.param(1600, marks=pytest.mark.long)])
 def test_each_of_eight_groups_is_covered_at_the_level(sets: int) -> None:
     """Exact on both sides: counts in each group at 1e-3 / 8, one new point per calibration set."""

@@ -249,6 +249,7 @@ print(len(calls), made([0.5], 0.5).upper[0, 0])
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     paths = [str(Path(cross.__file__).parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}
@@ -262,6 +263,7 @@ def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     assert (calls, upper) == ("2", run("whole", 99).stdout.split()[1])
 
 
+@pytest.mark.slow
 def test_processes_give_the_same_band(tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     data = readings(12)

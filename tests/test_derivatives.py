@@ -244,6 +244,7 @@ def test_two_fields_may_be_open_at_once_and_none_need_be_used() -> None:
     assert all(torch.allclose(a, b, atol=1e-12) for a, b in zip(both, expected, strict=True))
 
 
+@pytest.mark.slow("compiled")
 @pytest.mark.parametrize("really", [False, True], ids=["as written", "compiled"])
 def test_fused_jets_equal_autograd(really: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not really:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import script
+from helpers import Later, needs, script
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -21,6 +21,20 @@ def named(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
+@pytest.mark.slow(
+    "README.md",
+    "docs/bring_your_model.md",
+    "docs/calibrators.md",
+    "docs/equations.md",
+    "docs/explanation/coefficients.md",
+    "docs/guides/coefficients.md",
+    "docs/guides/deploy.md",
+    "docs/guides/rollouts.md",
+    "docs/predictors.md",
+    "docs/training.md",
+    "docs/tutorial.md",
+    "docs/write_your_equation.md",
+)
 @pytest.mark.usefixtures("only_our_kinds")
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=named)
 def test_every_block_runs_and_prints_what_is_shown(
@@ -142,13 +156,13 @@ def test_a_formula_that_would_show_its_source_is_refused() -> None:
 
 # Every notebook runs from top to bottom, is what its source says, and stays small.
 
-nbformat = pytest.importorskip("nbformat")
-nbclient = pytest.importorskip("nbclient")
-pytest.importorskip("ipykernel")
-
+nbformat, nbclient = Later("nbformat"), Later("nbclient")
+notebooks = needs("nbformat", "nbclient", "ipykernel")
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
 
 
+@pytest.mark.slow
+@notebooks
 @pytest.mark.filterwarnings("default")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_notebook_runs(path: Path, tmp_path: Path) -> None:
@@ -157,6 +171,7 @@ def test_every_notebook_runs(path: Path, tmp_path: Path) -> None:
     nbclient.NotebookClient(notebook, timeout=240, resources=resources).execute()
 
 
+@notebooks
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_notebook_is_what_its_source_says(path: Path) -> None:
     module = script("tools/docs/notebooks.py")
@@ -169,11 +184,13 @@ def test_every_notebook_is_what_its_source_says(path: Path) -> None:
     assert outputs and not any(output.get("name") == "stderr" for output in outputs)
 
 
+@notebooks
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_every_notebook_is_small(path: Path) -> None:
     assert path.stat().st_size < 200_000
     assert 8 <= len(nbformat.read(path, as_version=4).cells) <= 15
 
 
+@notebooks
 def test_there_is_a_notebook_for_each_source() -> None:
     assert {path.stem for path in NOTEBOOKS} == set(script("tools/docs/notebooks.py").SOURCES)

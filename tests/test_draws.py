@@ -291,6 +291,7 @@ def make_net(seed: int) -> nn.Module:
     return gb.mlp(1, [6], seed=seed, dropout=0.1)
 
 
+@pytest.mark.slow("2")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_an_ensemble_is_trained_alike_in_any_number_of_processes(workers: int) -> None:
     problem = gb.problems.Poisson1D()

@@ -371,6 +371,7 @@ SHAPES: dict[str, Any] = {
 }
 
 
+@pytest.mark.slow("plate with two holes", "ring of two and a hole in it")
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_smooth_distance_is_zero_on_its_parts_and_nowhere_else(name: str) -> None:
     domain = SHAPES[name]
@@ -407,6 +408,7 @@ class Hot(Problem):
         ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_hard_conditions_are_met_by_any_network(dtype: torch.dtype) -> None:
     problem = Hot()
@@ -610,6 +612,7 @@ def test_bands_know_the_names_of_axes_and_outputs(
     assert list(gb.band_over(made, {"lon": [0.0], "lat": [1.0]}).axes) == ["lon", "lat"]
 
 
+@pytest.mark.slow
 def test_local_and_onnx_take_what_was_measured(flow: gb.Fitted, tmp_path: Any) -> None:
     onnxruntime = pytest.importorskip("onnxruntime")
     x, y = held_out(150)

@@ -13,11 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.ensemble import GradientBoostingRegressor
-from sklearn.linear_model import Ridge
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
 from torch.nn.functional import gelu
 
@@ -26,11 +21,10 @@ from guardband.conformal.local.shape import Flat
 from guardband.export import export_onnx
 from guardband.predictors import Dropout, Ensemble, Given, LastLayerLaplace, MeanOnly
 from guardband.problems import Box, Condition, Field, Problem
-from helpers import Shaped
+from helpers import Later, Shaped, needs
 
-onnx = pytest.importorskip("onnx")
-onnxruntime = pytest.importorskip("onnxruntime")
-pytest.importorskip("onnxscript")
+onnx, onnxruntime = Later("onnx"), Later("onnxruntime")
+pytestmark = needs("onnx", "onnxruntime", "onnxscript")
 
 Make = Callable[[int, int], gb.Predictor]
 RECIPE = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=8)
@@ -121,6 +115,17 @@ PREDICTORS: dict[str, Make] = {
 }
 
 
+@pytest.mark.slow(
+    "constant-Local",
+    "ensemble-Local",
+    "dropout-Local",
+    "dropout everywhere-Local",
+    "dropout in between-Local",
+    "one layer-Split",
+    "one layer-Local",
+    "two layers-Split",
+    "two layers-Local",
+)
 @pytest.mark.parametrize("split", [True, False], ids=["Split", "Local"])
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path: Path) -> None:
@@ -135,14 +140,15 @@ def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("shape", "score"),
+    ("per_level", "score"),
     [
-        (quantiles(per_level=False), gb.Total(noise=0.1)),
-        (quantiles(per_level=True), gb.Total(noise=(0.1, 0.2))),
+        (False, gb.Total(noise=0.1)),
+        (True, gb.Total(noise=(0.1, 0.2))),
     ],
     ids=["one shape", "a shape per level"],
 )
-def test_every_shape_and_score_can_leave(shape: Any, score: gb.conformal.Score, tmp_path: Path) -> None:
+def test_every_shape_and_score_can_leave(per_level: bool, score: gb.conformal.Score, tmp_path: Path) -> None:
+    shape = quantiles(per_level)
     predictor = Dropout(gb.mlp(2, [8], outputs=2, dropout=0.2), draws=10)
     there = calibrated(predictor, 2, 2, calibrator=Shaped(shape), score=score)
     assert_same(
@@ -159,6 +165,7 @@ def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
     assert_same(there, path, 2, kind=np.float32)
 
 
+@pytest.mark.slow("float32-dtype0")
 @pytest.mark.parametrize(("kind", "dtype"), [(np.float32, torch.float32), (np.float64, torch.float64)])
 def test_the_input_has_the_dtype_of_the_network(kind: Any, dtype: torch.dtype, tmp_path: Path) -> None:
     there = calibrated(MeanOnly(gb.mlp(2, [8]).to(dtype)), 2, 1)
@@ -167,6 +174,7 @@ def test_the_input_has_the_dtype_of_the_network(kind: Any, dtype: torch.dtype, t
     assert_same(plain, export_onnx(plain, tmp_path / "plain.onnx"), 1)
 
 
+@pytest.mark.slow
 def test_the_file_says_what_it_is_of(tmp_path: Path) -> None:
     def said(seed: int) -> dict[str, str]:
         there = gb.calibrate(MeanOnly(gb.mlp(1, [4])), *measured(100, 1, 1, seed))
@@ -344,13 +352,18 @@ def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         export_onnx(calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx")
 
 
+@pytest.mark.slow("1-float32")
 @pytest.mark.parametrize("kind", [np.float32, np.float64])
 @pytest.mark.parametrize("m", [1, 2])
 def test_an_estimator_of_scikit_learn_can_leave(kind: Any, m: int, tmp_path: Path) -> None:
     pytest.importorskip("skl2onnx")
+    ensemble, linear, pipeline, preprocessing = (
+        pytest.importorskip(f"sklearn.{part}")
+        for part in ("ensemble", "linear_model", "pipeline", "preprocessing")
+    )
     train = measured(80, 2, m, 4)
-    boosted = GradientBoostingRegressor(n_estimators=10, random_state=0)
-    inner: Any = make_pipeline(StandardScaler(), Ridge() if m == 2 else boosted)
+    boosted = ensemble.GradientBoostingRegressor(n_estimators=10, random_state=0)
+    inner = pipeline.make_pipeline(preprocessing.StandardScaler(), linear.Ridge() if m == 2 else boosted)
     model = inner.fit(train.x, train.y if m == 2 else train.y[:, 0])
     shaped = gb.Split() if m == 2 else Shaped(bumpy(2))
     there = gb.calibrate(model, *measured(100, 2, m, 2), calibrator=shaped)
@@ -366,7 +379,9 @@ def test_an_estimator_of_scikit_learn_can_leave(kind: Any, m: int, tmp_path: Pat
 def test_an_estimator_that_skl2onnx_does_not_know_is_refused(tmp_path: Path) -> None:
     pytest.importorskip("skl2onnx")
 
-    class Own(RegressorMixin, BaseEstimator):
+    base = pytest.importorskip("sklearn.base")
+
+    class Own(base.RegressorMixin, base.BaseEstimator):
         def predict(self, X: Any) -> Any:
             return X[:, 0]
 

@@ -55,6 +55,7 @@ def alarms(kind: str, n: int, d: int, m: int, trials: int, shifted: int) -> np.n
     return counts
 
 
+@pytest.mark.slow
 def test_points_drawn_alike_raise_no_alarm_and_moved_ones_do() -> None:
     """At a rate of 1 %, 15 alarms or more of 432 come once in ten thousand, and so do 9 misses of 144."""
     cases = [(kind, n, d) for kind in KINDS for n in (19, 50) for d in (1, 2, 3)]

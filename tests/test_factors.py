@@ -103,6 +103,7 @@ def test_conjugate_gradients_that_end_early_still_go_downhill(monkeypatch: pytes
     assert all(step.moved and step.after < step.before for step in taken)
 
 
+@pytest.mark.slow
 def test_a_hundred_thousand_weights_are_trained_in_little_memory() -> None:
     """The matrix would have 1.5e8 numbers, 1.2 GB; its factors take a twentieth of that."""
     made = begun(P.Burgers1D(), [222] * 3, 1024)

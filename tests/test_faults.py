@@ -352,6 +352,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 QUICK, COSTLY = ("save", "checkpoint", "cell"), ("overwrite", "export", "report", "pack", "store", "watch")
 
 
+@pytest.mark.slow("save", "checkpoint", "cell")
 @pytest.mark.parametrize(
     "operation", [*QUICK, *(pytest.param(one, marks=pytest.mark.long) for one in COSTLY)]
 )

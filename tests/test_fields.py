@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +18,10 @@ import torch
 import guardband as gb
 from guardband.fields import store
 from guardband.fields.base import BATCHES, USUAL
+from helpers import needs
 
-pytest.importorskip("zarr")
 pytestmark = [
+    needs("zarr"),
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:Consolidated metadata"),
@@ -27,12 +29,16 @@ pytestmark = [
 PROBLEM = gb.problems.AllenCahn2D()
 TRAIN, CAL = PROBLEM.observe(60, noise=0.05, seed=0), PROBLEM.observe(60, noise=0.05, seed=1)
 RECIPE = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=16)
-FITTED = gb.fit(PROBLEM, gb.mlp(2, [16, 16]), TRAIN, recipe=RECIPE, progress=False)
 AXES = {"x": np.linspace(-1, 1, 37), "y": np.linspace(-1, 1, 29)}
 
 
+@cache
+def fitted() -> gb.Fitted:
+    return gb.fit(PROBLEM, gb.mlp(2, [16, 16]), TRAIN, recipe=RECIPE, progress=False)
+
+
 def calibrated(**options: Any) -> gb.Calibrated:
-    return gb.calibrate(gb.predictors.LastLayerLaplace(FITTED, layers=1), CAL.x, CAL.y, **options)
+    return gb.calibrate(gb.predictors.LastLayerLaplace(fitted(), layers=1), CAL.x, CAL.y, **options)
 
 
 def small(**options: Any) -> gb.FieldBand:
@@ -48,6 +54,7 @@ def content(folder: Path) -> dict[str, str]:
     }
 
 
+@pytest.mark.slow
 def test_whole_lazy_chunked_and_on_workers_the_numbers_are_the_same(tmp_path: Path) -> None:
     import xarray
 
@@ -197,7 +204,7 @@ def test_widths_alone() -> None:
 
 
 def test_infinite_bands_are_written_as_they_are(tmp_path: Path) -> None:
-    few = gb.calibrate(gb.predictors.MeanOnly(FITTED), CAL.x[:5], CAL.y[:5])
+    few = gb.calibrate(gb.predictors.MeanOnly(fitted()), CAL.x[:5], CAL.y[:5])
     assert np.isinf(gb.band_over(few, AXES).compute()["upper_0.95"]).all()
 
 
@@ -231,7 +238,7 @@ def test_errors_teach(tmp_path: Path) -> None:
         small().to_zarr(path, batch=128, progress=False)
     with pytest.raises(ValueError, match="holds another field"):
         gb.band_over(calibrated(), {"x": AXES["x"], "y": AXES["x"]}).to_zarr(path, progress=False)
-    other = gb.calibrate(gb.predictors.LastLayerLaplace(FITTED, layers=1), CAL.x[:50], CAL.y[:50])
+    other = gb.calibrate(gb.predictors.LastLayerLaplace(fitted(), layers=1), CAL.x[:50], CAL.y[:50])
     with pytest.raises(ValueError, match="holds another field"):
         gb.band_over(other, AXES, levels=0.8, chunk=200).to_zarr(path, progress=False)
 
@@ -261,7 +268,7 @@ def test_a_batch_is_chosen_by_measurement(tmp_path: Path, monkeypatch: pytest.Mo
 
 def test_one_pass_gives_what_two_gave() -> None:
     x = torch.rand(50, 2, generator=torch.Generator().manual_seed(0)) * 2 - 1
-    one = gb.predictors.LastLayerLaplace(FITTED, layers=1)
+    one = gb.predictors.LastLayerLaplace(fitted(), layers=1)
     scale, again = one(x).scale, gb.predictors.Laplace.__call__(one, x).scale  # type: ignore
     assert scale is not None and again is not None
     assert torch.allclose(scale, again, rtol=1e-4)
@@ -315,6 +322,7 @@ def kill_while_writing(folder: Path, kills: int) -> None:
     assert len(log.read_text().splitlines()) <= chunks + 2 * killed
 
 
+@pytest.mark.slow
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     kill_while_writing(tmp_path, 2)
 

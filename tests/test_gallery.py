@@ -30,6 +30,7 @@ def test_every_example_is_in_the_gallery_once() -> None:
     assert set(GALLERY.NEEDS) <= set(NAMES)
 
 
+@pytest.mark.slow("front", "shape", "cylinder", "small_data", "field_to_zarr")
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_runs_and_draws(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for module in GALLERY.NEEDS[name].modules if name in GALLERY.NEEDS else ():
@@ -48,6 +49,7 @@ def test_every_example_runs_and_draws(name: str, tmp_path: Path, monkeypatch: py
     assert picture.read_bytes().startswith(PNG)
 
 
+@pytest.mark.slow
 def test_the_picture_is_named_after_the_script(tmp_path: Path) -> None:
     command = [sys.executable, str(GALLERY.script("small_data")), "--smoke"]
     path = {"PYTHONPATH": str(ROOT / "src"), "MPLBACKEND": "Agg"}

@@ -96,6 +96,7 @@ def test_shapes_obey_the_laws(name: str) -> None:
     check_domain(shape)
 
 
+@pytest.mark.slow
 def test_a_part_from_a_file_obeys_the_laws(tmp_path: Path) -> None:
     part = stl(tmp_path)
     assert part.measure == pytest.approx(3 * 12 * math.sin(math.pi / 12), rel=1e-6)

@@ -83,6 +83,7 @@ def test_a_graph_gives_squares_gradients_and_misses_of_eager_torch(name: str, as
     assert len(graph._graphs) == 1
 
 
+@pytest.mark.slow
 def test_a_compiled_graph_trains_like_eager_torch() -> None:
     problem = P.AllenCahn2D()
     data = problem.observe(50, noise=0.05)
@@ -95,6 +96,7 @@ def test_a_compiled_graph_trains_like_eager_torch() -> None:
         assert mine == pytest.approx(theirs, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_a_compiled_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Path) -> None:
     problem = P.Poisson1D()
     recipe = gb.Recipe(steps=100, batch=16, n_interior=16, n_boundary=2, finish=0)
@@ -158,6 +160,7 @@ def test_an_equation_that_changes_loses_its_graph(as_traced: None, monkeypatch: 
     assert_same(graph, eager, points)
 
 
+@pytest.mark.slow
 def test_ever_new_shapes_go_without(as_traced: None) -> None:
     problem = P.Heat1D()
     net = gb.mlp(problem, [8]).double()

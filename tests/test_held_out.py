@@ -173,6 +173,7 @@ def test_the_progress_bar_shows_relative_misses(capsys: pytest.CaptureFixture[st
     assert float(shown) == pytest.approx(fitted.verdict.equations["equation"], rel=0.3)
 
 
+@pytest.mark.slow
 def test_restarts_are_ranked_and_their_spread_is_told() -> None:
     starts: list[float] = []
 
@@ -208,6 +209,7 @@ def test_a_restart_has_other_weights_of_the_same_size() -> None:
         restarted(Own(), 1)
 
 
+@pytest.mark.slow
 def test_the_verdict_of_a_training() -> None:
     good = gb.fit(PROBLEM, gb.mlp(PROBLEM), recipe=NEWTON, progress=False)
     assert good.verdict.word == "converged" and good.verdict is good.verdict
@@ -287,6 +289,7 @@ class Waves(gb.Problem):
         return torch.sin(24 * torch.pi * x)
 
 
+@pytest.mark.slow
 def test_a_run_whose_steps_no_longer_help_names_what_does() -> None:
     waves = Waves()
     stuck = gb.fit(waves, gb.mlp(waves, seed=1), progress=False)
@@ -298,6 +301,7 @@ def test_a_run_whose_steps_no_longer_help_names_what_does() -> None:
     assert off.square().mean() > 1 > 1e3 * off_now.square().mean()
 
 
+@pytest.mark.slow
 def test_the_trend_is_that_of_the_last_window() -> None:
     heat = gb.problems.Heat1D()
     recipe = gb.Recipe(steps=0, finish=0, newton=20, windows=2)

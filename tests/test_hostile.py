@@ -299,6 +299,7 @@ FILES: dict[str, Callable[[Path], Any]] = {
 }
 
 
+@pytest.mark.slow("one cell of 256 MiB.parquet", "lists in cells.parquet")
 @pytest.mark.parametrize("name", FILES)
 def test_a_hostile_file_ends_in_one_error(name: str, tmp_path: Path) -> None:
     FILES[name](tmp_path / name)
@@ -327,12 +328,14 @@ def test_labels_in_packed_files_are_read(tmp_path: Path) -> None:
         assert all(np.array_equal(again.column(name), table.column(name)) for name in table.names)
 
 
+@pytest.mark.slow
 def test_wide_tables_are_read(tmp_path: Path) -> None:
     table = gb.tables.Table({f"c{j}": [float(j), 1.0] for j in range(1500)})
     for kind in ("csv", "npz", "nc"):
         assert gb.tables.read(gb.tables.write(tmp_path / f"t.{kind}", table)).names == table.names
 
 
+@pytest.mark.slow("while True: pass-takes longer than any file of its size")
 @pytest.mark.parametrize(
     ("harm", "message"),
     [

@@ -90,6 +90,7 @@ def test_what_is_known_of_the_noise_is_said(noise: str, method: str) -> None:
     assert ("Guaranteed is nothing" in page) == found["asymptotic"]
 
 
+@pytest.mark.slow
 def test_a_family_is_trained_kept_in_a_folder_and_taken_from_it() -> None:
     quick = "recipe = gb.Recipe.by_newton(40, n_interior=256)\n"
     words = [write(HEAD + FAMILY + quick), "--data", heated(), "--family", "kept", "--delta", "0.05"]
@@ -123,6 +124,7 @@ def test_a_problem_with_a_solution_needs_no_training_and_a_solved_family_is_take
     assert "Delta = 0 " in run(write(solved), "--data", heated())
 
 
+@pytest.mark.slow
 def test_a_slow_solver_checks_the_network_of_a_folder() -> None:
     quick = "recipe = gb.Recipe.by_newton(40, n_interior=256)\n"
     found = run(write(HEAD + FAMILY + SOLVER + quick), "--data", heated(), "--family", "kept", "--json")
@@ -182,6 +184,7 @@ def test_a_file_that_is_not_there_and_readings_elsewhere_are_told() -> None:
 # The report and the pictures, of estimates in Python
 
 
+@pytest.mark.slow
 def test_the_report_says_how_coefficients_trade_off() -> None:
     estimates = gb.coefficients(OSCILLATOR, SWUNG)
     page = gb.report(estimates, path="page.md", title="Swings", facts={"who": "me"}).read_text()
@@ -192,6 +195,7 @@ def test_the_report_says_how_coefficients_trade_off() -> None:
     assert np.allclose(np.diag(estimates.correlation), 1)
 
 
+@pytest.mark.slow
 def test_the_headline_names_all_coefficients_and_a_weak_correlation_is_called_so(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -14,9 +14,13 @@ import pytest
 import torch
 
 import guardband as gb
+from helpers import Later, needs
 
-mlflow = pytest.importorskip("mlflow")
-pytestmark = pytest.mark.filterwarnings("ignore")  # MLflow's own warnings, at import and in its calls
+mlflow = Later("mlflow")
+pytestmark = [
+    needs("mlflow"),
+    pytest.mark.filterwarnings("ignore"),
+]  # MLflow's own warnings, at import and in its calls
 
 ASK = """
 import json, sys
@@ -58,6 +62,7 @@ def columns(band: gb.Band) -> np.ndarray:
     return np.stack(parts, axis=1)
 
 
+@pytest.mark.slow
 def test_a_network_is_logged_and_answers_elsewhere_with_the_same_bits(store: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=(90, 2)).astype("float32"), rng.normal(size=(90, 2)).astype("float32")
@@ -97,6 +102,7 @@ def test_nothing_is_pickled(store: str, tmp_path: Path) -> None:
     assert not any(path.read_bytes()[:1] == b"\x80" for path in files), "the first byte of a pickle"
 
 
+@pytest.mark.slow
 def test_a_model_of_your_own_is_logged_as_its_graph(store: str, tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(1, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).double()
     x = np.random.default_rng(0).uniform(size=(60, 1))

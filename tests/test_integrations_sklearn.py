@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import pandas
-import polars
 import pytest
 import scipy.sparse
 import sklearn
@@ -26,8 +25,9 @@ from sklearn.utils.estimator_checks import check_estimator
 import guardband as gb
 from guardband.conformal.laws import tails, total_counts
 from guardband.integrations.sklearn import ConformalRegressor
-from helpers import script
+from helpers import Later, script
 
+polars = Later("polars")
 SEARCH = script("benchmarks/search.py")
 
 
@@ -66,6 +66,7 @@ def check_law(draws: int) -> None:
     assert min(below, above) >= 1e-4
 
 
+@pytest.mark.slow
 def test_a_search_inside_keeps_the_law() -> None:
     check_law(40)
 

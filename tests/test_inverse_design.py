@@ -94,6 +94,7 @@ class _Rod(gb.problems.ReactionDiffusion1D):
         return (weights * start).sum(dim=1, keepdim=True) / torch.pi**0.5
 
 
+@pytest.mark.slow
 def test_a_right_equation_is_doubted_no_more_often_than_stated() -> None:
     sets, rng = 300, np.random.default_rng(0)
     x = rng.uniform(0, 1, (40, 2))

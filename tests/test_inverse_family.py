@@ -119,6 +119,7 @@ def test_a_solution_that_takes_no_columns_is_asked_value_by_value() -> None:
     assert found.ravel().tolist() == [1.0, 0.5]
 
 
+@pytest.mark.slow
 def test_a_network_learns_the_whole_range_and_is_saved() -> None:
     solved = HEAT.fit(recipe=gb.Recipe.by_newton(60), progress=False)
     x = gb.problems.Heat1D().observe(30, seed=1, dtype=torch.float64).x

@@ -22,6 +22,7 @@ def found(physics: float = 0.05, known: bool = False) -> gb.Fitted:
     return gb.fit(problem, net, DATA, likelihood=likelihood, recipe=recipe, progress=False)
 
 
+@pytest.mark.slow
 def test_the_length_is_set_by_the_scale_of_the_physics_and_that_is_said() -> None:
     lengths = [np.diff(gb.inverse.laplace_intervals(found(p))["diffusivity"])[0] for p in (0.002, 0.05, 0.5)]
     assert 0 < lengths[0] < 0.7 * lengths[1] < 0.7 * 0.7 * lengths[2] < 0.18

@@ -306,6 +306,7 @@ def test_a_truth_outside_of_the_range_is_suspected(noise: Any) -> None:
         assert "the truth may lie outside" in str(estimates).lower()
 
 
+@pytest.mark.slow
 def test_membership_is_exact_for_four_coefficients_and_nothing_is_drawn() -> None:
     ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0), "start": (0.5, 1.5), "velocity": (-1.0, 1.0)}
     solved = gb.Family(gb.problems.DampedOscillator, **ranges).exact()
@@ -331,6 +332,7 @@ def test_some_outputs_of_several_may_be_measured() -> None:
         gb.inverse.profile(solved, gb.Observations(whole.x, whole.y[:, :2]))
 
 
+@pytest.mark.slow
 def test_a_network_is_held_against_the_solution_unless_delta_is_given() -> None:
     solved = HEAT.fit(recipe=gb.Recipe.by_newton(40), progress=False)
     given = _heated(0.1)

@@ -72,6 +72,7 @@ def stamp(path: Path) -> int | None:
         return None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("stage", ROWS)
 def test_a_run_that_is_killed_again_and_again_ends_bit_for_bit_alike(

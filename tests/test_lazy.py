@@ -69,6 +69,7 @@ def test_the_table_holds_all_public_names() -> None:
     assert listed - set(gb.__all__) == {"evaluation", "store", "tables"}, "modules of the reference"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", ["import guardband.report", "from guardband.report import Path"])
 def test_a_name_called_like_its_module_is_the_name(first: str) -> None:
     """Python puts a module that is imported into its package, over a function that is called alike."""
@@ -76,6 +77,7 @@ def test_a_name_called_like_its_module_is_the_name(first: str) -> None:
     assert said.strip() == "function"
 
 
+@pytest.mark.slow
 def test_names_work_in_any_order_and_in_threads() -> None:
     code = """
 import pickle, random, threading
@@ -98,11 +100,13 @@ print(gb.predictors.MeanOnly.__name__, gb.conformal.__name__, gb.tables.read.__n
     assert fresh(code).strip() == "MeanOnly guardband.conformal read"
 
 
+@pytest.mark.slow
 def test_what_was_pickled_is_found_by_a_python_that_has_imported_nothing() -> None:
     data = pickle.dumps(gb.Split())
     assert fresh(f"import pickle\nprint(pickle.loads({data!r}))").strip() == repr(gb.Split())
 
 
+@pytest.mark.slow
 def test_a_python_that_only_loads_knows_all_that_can_be_saved() -> None:
     code = """
 import pkgutil

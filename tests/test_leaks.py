@@ -197,6 +197,7 @@ def honest(kind: str, d: int, trial: int, n: int | None = None) -> Copies:
     return find_copies(*given(g, arrays))
 
 
+@pytest.mark.slow
 def test_honest_rows_are_let_pass() -> None:
     """At most 2 % warned of, none refused: with that rate, 18 or more of 324 come once in ten thousand."""
     found = verdicts([honest(kind, d, trial) for kind in HONEST for d in (1, 2, 3) for trial in range(6)])

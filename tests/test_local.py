@@ -33,11 +33,13 @@ def steep(x: np.ndarray) -> np.ndarray:
     return 0.1 + x[:, 0] ** 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("confidence", [None, 0.9])
 def test_any_shape_obeys_the_exact_law(confidence: float | None) -> None:
     check_calibrator(Shaped(steep), worlds=[HETEROSKEDASTIC], confidence=confidence, sizes=(9, 30, 100))
 
 
+@pytest.mark.slow
 def test_a_shape_per_level_obeys_the_exact_law() -> None:
     shape = PinballNetwork(per_level=True, steps=40).fit(*learned())
     check_calibrator(Shaped(shape), worlds=[HETEROSKEDASTIC], sizes=(19, 100), draws=200)
@@ -82,6 +84,7 @@ def test_a_shape_fitted_on_the_calibration_set_is_caught() -> None:
         check_calibrator(Shaped(steep, Leaking), worlds=[HETEROSKEDASTIC], sizes=[30])
 
 
+@pytest.mark.slow("learner1")
 @pytest.mark.parametrize("learner", [LogScale(), PinballNetwork()])
 def test_the_shape_is_large_where_the_noise_is(learner: Any) -> None:
     shape = learner.fit(*learned())
@@ -89,6 +92,7 @@ def test_the_shape_is_large_where_the_noise_is(learner: Any) -> None:
     assert (inside > 3 * outside).all() and (shape(np.array([[-5.0], [5.0]])) > 0).all()
 
 
+@pytest.mark.slow
 def test_bands_are_nested_and_follow_the_noise() -> None:
     calibrated = gb.calibrate(ZERO, *noisy(200, 1), calibrator=Local(TRAIN, QUICK))
     x, y = noisy(3000, 2)
@@ -139,6 +143,7 @@ def test_many_rows_are_carried_by_inducing_points() -> None:
     assert shape.kernels[0].points.shape == (60, 1) and (shape(x) > 0).all()
 
 
+@pytest.mark.slow("0.0-learner0", "0.5-learner0", "0.9-learner0")
 @pytest.mark.parametrize("learner", [QUICK, PinballNetwork(steps=40)])
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 0.7, 0.9, 0.99, 1.0])
 def test_residuals_that_are_zero_are_small_ones(learner: Any, zeros: float) -> None:
@@ -181,6 +186,7 @@ def test_an_overfitted_network_falls_back_to_plain_conformal_prediction(way: str
     assert not Local(TRAIN).guarded
 
 
+@pytest.mark.slow
 def test_a_network_trained_too_long_is_no_wider_than_plain_conformal_prediction() -> None:
     x, y = (torch.tensor(part).float() for part in noisy(40, 11))
     net = gb.mlp(1, [64, 64], activation=lambda z: torch.sin(12 * z))
@@ -201,6 +207,7 @@ def test_a_network_trained_too_long_is_no_wider_than_plain_conformal_prediction(
     assert np.array_equal(band.width, gb.calibrate(predictor, *noisy(100, 1))(noisy(50, 9)[0]).width)
 
 
+@pytest.mark.slow
 def test_a_good_network_passes_the_guard() -> None:
     for local in (
         Local(TRAIN, QUICK, held_out=gb.Observations(*noisy(200, 7))),
@@ -209,6 +216,7 @@ def test_a_good_network_passes_the_guard() -> None:
         assert not isinstance(local.learn(ZERO, gb.Scaled()).shape, Flat)
 
 
+@pytest.mark.slow
 def test_arrays_alone_will_do() -> None:
     x, y = noisy(100, 1)
     zero = gb.Prediction(TRAIN.x, np.zeros_like(TRAIN.y))
@@ -248,6 +256,7 @@ def test_errors_teach() -> None:
     assert np.isinf(band.upper).all()
 
 
+@pytest.mark.slow
 def test_a_pinball_network_is_monotone_in_the_level() -> None:
     for per_level in (False, True):
         shape = PinballNetwork(per_level=per_level, steps=60).fit(*learned())
@@ -328,6 +337,7 @@ def test_the_slope_is_that_of_the_likelihood() -> None:
         assert slope[:, column] == pytest.approx(rise / 2e-5, rel=1e-5, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_the_draws_are_of_the_posterior() -> None:
     """Beside quadrature, with 4000 states: the share of each kernel and the mean of every coordinate."""
     grid = np.linspace(-6, 6, 81)

@@ -19,6 +19,7 @@ INSIDE = ("typer.Exit", "AssertionError")
 """Ends of the command line, and laws, which are named rather than explained."""
 
 
+@pytest.mark.slow
 def test_every_message_is_a_sentence() -> None:
     """Those of the codec are quoted inside another one."""
     found = [m for m in SCRIPT.messages() if m.kind not in INSIDE and "store/codec" not in m.place]
@@ -54,6 +55,7 @@ def test_messages_are_found_wherever_they_stand(tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.slow
 def test_the_script_prints_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["messages.py", "InfiniteBandWarning"])
     SCRIPT.main()
@@ -61,6 +63,7 @@ def test_the_script_prints_them(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     assert "conformal/rank.py:" in said and said.endswith("1 messages\n")
 
 
+@pytest.mark.slow
 def test_extras_that_people_are_told_to_install_exist() -> None:
     known = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     asked = set[str]()

@@ -457,12 +457,14 @@ def said(process: subprocess.Popen[bytes]) -> Iterator[tuple[str, str]]:
     stream.close()
 
 
+@pytest.mark.slow
 def test_mutations_end_in_the_proper_error() -> None:
     for name, counts in survive(list(FORMATS), 30).items():
         looked_at_only = FORMATS[name].use in (tabulated, looked_at)  # what is wrong is said, not raised
         assert sum(counts.values()) == 30 and (counts["refused"] or looked_at_only), name
 
 
+@pytest.mark.slow("checkpoint-2407")
 @pytest.mark.parametrize(
     ("name", "case"),
     [

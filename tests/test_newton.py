@@ -272,6 +272,7 @@ def test_scales_of_unknown_names_are_refused() -> None:
 # Runs
 
 
+@pytest.mark.slow("Beam-float", "Heat1D-float", "DampedOscillator-float")
 @pytest.mark.parametrize(
     "problem, bound",
     [(P.Poisson1D(), 1e-4), (P.Beam(), 1e-3), (P.Heat1D(), 2e-3), (P.DampedOscillator(frequency=3.0), 1e-3)],
@@ -281,12 +282,14 @@ def test_a_small_network_solves_the_equation_alone(problem: Problem, bound: floa
     assert relative_error(problem, by_newton(problem, 120)) < bound
 
 
+@pytest.mark.slow
 def test_a_beam_in_other_units_is_solved_as_well() -> None:
     for load in (1e-5, 1e5):
         problem = P.Beam(load=load)
         assert relative_error(problem, by_newton(problem, 150)) < 5e-3
 
 
+@pytest.mark.slow
 def test_noisy_data_are_not_fitted_point_by_point() -> None:
     problem = P.Poisson1D()
     data = problem.observe(60, noise=0.1, seed=3)
@@ -309,6 +312,7 @@ def test_a_network_has_its_own_dtype_after_the_steps(dtype: torch.dtype) -> None
     assert {p.dtype for p in made.net.parameters()} == {dtype} and made.net.center.dtype == dtype
 
 
+@pytest.mark.slow
 def test_runs_are_repeated_bit_for_bit_and_seeds_differ() -> None:
     first, second, other = (by_newton(P.Heat1D(), 15, seed) for seed in (0, 0, 1))
     weights = [torch.cat([p.flatten() for p in made.net.parameters()]) for made in (first, second, other)]
@@ -316,6 +320,7 @@ def test_runs_are_repeated_bit_for_bit_and_seeds_differ() -> None:
     assert first.history == second.history
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [5, 15, 25])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Any, stop: int) -> None:
     recipe = gb.Recipe(steps=10, newton=15, finish=50, batch=32)
@@ -350,6 +355,7 @@ def test_a_budget_ends_the_run() -> None:
             gb.Recipe(newton=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_an_equation_in_kelvin_meters_and_seconds_needs_no_scaling_by_hand() -> None:
     @dataclass(frozen=True)
     class Bar(Problem):
@@ -378,6 +384,7 @@ def test_dropout_is_refused() -> None:
         gb.fit(problem, gb.mlp(problem, [8], dropout=0.1), recipe=gb.Recipe.by_newton(5), progress=False)
 
 
+@pytest.mark.slow
 def test_a_network_of_ones_own_is_trained_too() -> None:
     class Plain(torch.nn.Module):
         def __init__(self) -> None:
@@ -405,6 +412,7 @@ def newton(problem: Problem, readings: int = 0, **options: Any) -> Newton:
     return Newton(problem, net, data, scales, ones, seed=0, **options)
 
 
+@pytest.mark.slow
 def test_points_become_more_where_they_are_too_few_and_never_too_many() -> None:
     stage = newton(P.Burgers1D(), most=200)
     assert len(stage.points.inside) == 96
@@ -479,6 +487,7 @@ def test_data_shape_the_field_first_and_then_all_times_count_alike() -> None:
     assert again._counting() is None
 
 
+@pytest.mark.slow
 def test_a_network_that_knows_its_equation_is_not_shaped_anew() -> None:
     problem = P.Poisson1D()
     knows = gb.fit(problem, gb.mlp(problem), progress=False)
@@ -516,6 +525,7 @@ def test_where_there_are_data_gauss_newton_steps_hold_the_equation_firmly() -> N
             gb.Likelihood(tolerance=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("noise", [0.0, 0.05])
 def test_noisy_readings_do_not_pull_the_field_away_from_its_equation(noise: float) -> None:
     problem = P.DampedOscillator()
@@ -547,6 +557,7 @@ def test_the_number_of_points_may_be_given_per_axis() -> None:
     assert gb.Recipe.by_newton().newton_points(1) < gb.Recipe.by_newton().newton_points(2)
 
 
+@pytest.mark.slow("periodic network", "constrained")
 @pytest.mark.parametrize("kind", ["periodic network", "sequential", "constrained"])
 def test_other_networks_are_trained_as_well(kind: str) -> None:
     problem = P.ReactionDiffusion1D()
@@ -565,6 +576,7 @@ def test_other_networks_are_trained_as_well(kind: str) -> None:
     assert math.isfinite(last) and last < first
 
 
+@pytest.mark.slow
 def test_frozen_weights_stay_and_the_others_learn() -> None:
     problem = P.Poisson1D()
     for frozen in (0, -1):

@@ -16,9 +16,10 @@ import torch
 
 import guardband as gb
 from guardband.fields import verify
+from helpers import Later, needs
 
-xarray = pytest.importorskip("xarray")
-zarr = pytest.importorskip("zarr")
+xarray, zarr = Later("xarray"), Later("zarr")
+pytestmark = needs("xarray", "zarr")
 
 N, CAL = 90, 50
 X, Y = np.linspace(0, 1, 12), np.linspace(0, 2, 10)
@@ -64,6 +65,7 @@ SCORES = {
 }
 
 
+@pytest.mark.slow("1-1-share", "1-1-L2", "1-1-H1", "1-1-quantity")
 @pytest.mark.parametrize("name", SCORES)
 @pytest.mark.parametrize(("chunk", "batch"), [(None, None), (8, 4), (7, 7), (1, 1)])
 def test_scores_are_those_of_memory_to_the_bit(
@@ -87,6 +89,7 @@ def test_scores_are_those_of_memory_to_the_bit(
         assert np.array_equal(width, here.band(gb.Prediction(x, np.sin(x)[..., None]), level).width)
 
 
+@pytest.mark.slow
 def test_an_evaluation_is_that_of_memory(store: Path, tmp_path: Path) -> None:
     options: dict[str, Any] = {"score": gb.Simultaneous()}
     data = dataset()
@@ -119,6 +122,7 @@ def test_any_dataset_will_do(store: Path, tmp_path: Path) -> None:
     assert all(np.array_equal(one, scores[0]) for one in scores)
 
 
+@pytest.mark.slow
 def test_bands_are_written_beside_the_means(store: Path, tmp_path: Path) -> None:
     made = gb.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "s", progress=False)
     band = gb.band_over(made, gb.StoredFields(store, x="a")[CAL:], levels=[0.8, 0.9], chunk=16)
@@ -139,6 +143,7 @@ def test_bands_are_written_beside_the_means(store: Path, tmp_path: Path) -> None
             gb.band_over(other, fields(store))
 
 
+@pytest.mark.slow
 def test_what_is_finished_is_not_computed_again(store: Path, tmp_path: Path) -> None:
     asked: list[int] = []
 
@@ -179,6 +184,7 @@ gb.calibrate_stored(slow, gb.StoredFields(sys.argv[1], x="a", y="u"), sys.argv[2
 """
 
 
+@pytest.mark.slow
 def test_a_process_that_is_killed_loses_nothing(store: Path, tmp_path: Path) -> None:
     notes, kills = tmp_path / "s.notes", 0
     while kills < 3:
@@ -202,6 +208,7 @@ def test_a_process_that_is_killed_loses_nothing(store: Path, tmp_path: Path) -> 
     assert verify(tmp_path / "s").sound
 
 
+@pytest.mark.slow
 def test_workers_give_the_same_bits(store: Path, tmp_path: Path) -> None:
     pytest.importorskip("distributed")
     net = torch.nn.Conv2d(1, 1, 3, padding=1).double()

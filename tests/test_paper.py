@@ -52,6 +52,7 @@ def test_only_what_is_in_the_paper_can_be_asked_for() -> None:
         paper.study(presets=["theirs"])  # type: ignore[list-item]
 
 
+@pytest.mark.slow
 def test_the_study_in_the_repository_is_found_again() -> None:
     """A changed default, or a new field without a neutral value, fails here."""
     wanted = [cell.key for cell in paper.study().cells]
@@ -61,6 +62,7 @@ def test_the_study_in_the_repository_is_found_again() -> None:
     assert {result["versions"]["guardband"] for result in stored.values()} <= {"0.1.0.dev0", "0.1.0"}
 
 
+@pytest.mark.slow
 def test_the_paper_has_the_seeds_that_it_needs() -> None:
     study = paper.study()
     seeds: dict[tuple[str, str], int] = {}
@@ -103,6 +105,7 @@ def made_up(cell: Cell, generator: np.random.Generator) -> Result:
     return {"key": cell.key, "cell": describe(cell), "found": found, "seconds": seconds}
 
 
+@pytest.mark.slow
 def test_the_page_on_the_paper_has_verdicts_tables_costs_and_figures(tmp_path: Path) -> None:
     generator, study = np.random.default_rng(0), paper.study(seeds=2, draws=20)
     results = [made_up(cell, generator) for cell in study.cells]
@@ -116,6 +119,7 @@ def test_the_page_on_the_paper_has_verdicts_tables_costs_and_figures(tmp_path: P
     assert page.count("](figure") == len(drawn)
 
 
+@pytest.mark.slow
 def test_a_page_of_a_part_of_the_paper_is_a_page_too(tmp_path: Path) -> None:
     study = paper.study(only=["helmholtz"], presets=["ours"], seeds=1, draws=20)
     study.write([made_up(cell, np.random.default_rng(0)) for cell in study.cells], tmp_path)

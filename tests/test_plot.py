@@ -104,6 +104,7 @@ def constant(x: np.ndarray, kind: str, mean: float = 10.0, half: float = 0.0658)
     return gb.Band(*ends, level=0.9)
 
 
+@pytest.mark.slow("points0-float64")
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("points", [GRID, np.random.default_rng(0).uniform(size=(50, 2))])
 def test_a_constant_width_is_drawn_in_one_color_and_said(points: np.ndarray, kind: str) -> None:
@@ -269,6 +270,7 @@ def test_two_axes_of_space_are_drawn_to_scale_and_long_channels_stay_readable() 
     assert gb.plot.heatmap(GRID * [1, 1e6], GRID[:, 0]).get_aspect() == "auto"
 
 
+@pytest.mark.slow
 def test_the_boundary_is_drawn_part_by_part_where_it_is() -> None:
     ax = gb.plot.heatmap(PLATE.grid(20), PLATE.grid(20)[:, 0], domain=PLATE)
     lines = {str(c.get_gid()): np.concatenate(c.get_segments()) for c in ax.collections[1:]}  # type: ignore[attr-defined]
@@ -364,6 +366,7 @@ def test_triangles_at_an_infinite_value_are_hatched() -> None:
     assert len(missing.collections) == 1
 
 
+@pytest.mark.slow("domain1-1", "domain1-2", "domain1-3")
 @pytest.mark.parametrize("n", [1, 2, 3])
 @pytest.mark.parametrize("domain", [None, gb.Rectangle((0, 0), (1, 1))])
 def test_a_few_points_are_dots(n: int, domain: Any) -> None:
@@ -377,6 +380,7 @@ def test_a_few_points_are_dots(n: int, domain: Any) -> None:
     assert gb.plot.overview(around(x[:, 0], x[:, 0], 1.0)).axes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", [1e-9, 1e6])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_units_and_digits_do_not_matter(unit: float, dtype: torch.dtype) -> None:
@@ -396,6 +400,7 @@ def test_differences_are_drawn_around_zero() -> None:
     assert colors.get_clim() == pytest.approx((-0.8, 0.8)) and colors.get_cmap().name == "RdBu_r"
 
 
+@pytest.mark.slow
 def test_several_fields_have_a_panel_and_a_colorbar_each() -> None:
     x = PLATE.grid(20)
     values = torch.cat([x, x.sum(1, keepdim=True)], dim=1)
@@ -466,6 +471,7 @@ def test_an_overview_over_one_axis_shows_what_was_missed() -> None:
     assert np.allclose(marks(below, "data")[:3, 1], [-0.05, 1.0, 0.05])
 
 
+@pytest.mark.slow
 def test_a_width_that_is_the_same_everywhere_is_a_sentence() -> None:
     line = gb.plot.overview(around(X, X, 0.06))
     assert line.get_suptitle() == "90 % band, width 0.12 everywhere" and len(line.axes) == 1
@@ -484,6 +490,7 @@ def test_a_width_that_is_the_same_everywhere_is_a_sentence() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_reading_at_a_point_of_the_band_is_held_against_that_very_point() -> None:
     """Interpolation rounds, and the target whose score is the threshold lies on the very end."""
     generator = np.random.default_rng(0)
@@ -496,6 +503,7 @@ def test_a_reading_at_a_point_of_the_band_is_held_against_that_very_point() -> N
         assert "misses: 40 of 40" in gb.plot.overview(band, data=off).get_suptitle()
 
 
+@pytest.mark.slow
 def test_an_overview_over_space_and_time() -> None:
     data = gb.Observations([[0.25, 0.5], [0.5, 1.0], [0.5, 1.55]], [0.125, 0.9, 0.775])
     figure = gb.plot.overview(
@@ -512,6 +520,7 @@ def test_an_overview_over_space_and_time() -> None:
     ) == pytest.approx(0.04)
 
 
+@pytest.mark.slow
 def test_an_overview_has_a_line_for_each_output_and_counts_what_was_measured() -> None:
     x = PLATE.grid(20).double().numpy()
     names = gb.problems.Names(("x", "y"), ("u", "v", "p"), (0, 1))
@@ -546,6 +555,7 @@ def test_an_overview_has_a_line_for_each_output_and_counts_what_was_measured() -
     assert counted.get_suptitle() == "90 % band\nmisses: 1 of 1 (100 %), at most 10 % expected"
 
 
+@pytest.mark.slow
 def test_a_long_channel_has_its_panels_one_above_the_other() -> None:
     x = GRID * [5, 1.5]
     names = gb.problems.Names(("x", "y"), ("u", "p"), (0, 1))
@@ -563,6 +573,7 @@ def test_a_long_channel_has_its_panels_one_above_the_other() -> None:
     assert [labels(ax)[0] for ax in panels] == ["", "", "", "", "x"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("truth", [True, False])
 @pytest.mark.parametrize("wider", [0.0, 0.05])
 def test_the_title_of_an_overview_stands_above_those_of_its_panels(wider: float, truth: bool) -> None:
@@ -577,6 +588,7 @@ def test_the_title_of_an_overview_stands_above_those_of_its_panels(wider: float,
     assert all(ax.title.get_window_extent().y1 <= above for ax in whole.axes if ax.get_title())
 
 
+@pytest.mark.slow
 def test_an_overview_over_one_axis_of_several_outputs() -> None:
     names = gb.problems.Names(("t",), ("u", "v"), ())
     x = np.linspace(0, 1, 20)
@@ -620,6 +632,7 @@ def test_an_overview_says_what_it_needs() -> None:
         gb.plot.overview(band, data=(GRID, GRID))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_history_has_a_line_for_each_equation_and_condition() -> None:
     problem = gb.problems.Poisson1D()
     recipe = gb.Recipe(steps=60, finish=100)
@@ -639,6 +652,7 @@ def test_a_history_has_a_line_for_each_equation_and_condition() -> None:
         gb.plot.history(fitted.net)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_matplotlib_is_imported_when_something_is_drawn() -> None:
     code = "import sys, guardband as gb; gb.plot.overview; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

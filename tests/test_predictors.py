@@ -58,6 +58,7 @@ def test_every_predictor_is_held_to_the_laws() -> None:
     assert {name.partition(",")[0] for name in MAKERS} | {"Draws"} == set(gb.predictors.__all__)
 
 
+@pytest.mark.slow("Distance", "Dropout", "Dropout, in any network", "Ensemble", "HMC")
 @pytest.mark.parametrize("name", MAKERS)
 def test_every_predictor_obeys_the_laws(name: str) -> None:
     with untouched():

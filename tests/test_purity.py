@@ -7,19 +7,20 @@ matplotlib.use("Agg")
 import inspect
 import tempfile
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnx.parser
 import pytest
 import torch
-import xarray
-from sklearn.linear_model import Ridge
 
 import guardband as gb
 from guardband import files
 from guardband.testing import untouched
+from helpers import Later
+
+xarray, parser, linear_model = Later("xarray"), Later("onnx.parser"), Later("sklearn.linear_model")
 
 X, Y = np.random.default_rng(0).uniform(size=(40, 2)), np.random.default_rng(1).normal(size=40)
 LABELS = np.arange(40) % 2
@@ -37,16 +38,24 @@ TRAINING = gb.studies.Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Re
 PLATE = gb.Rectangle((0, 0), (2, 1)) - gb.Disk((1, 0.5), 0.2, name="hole")
 
 
-ALONE = gb.fit(gb.problems.Poisson1D(), gb.mlp(1, [4]), recipe=gb.Recipe(steps=5, finish=5), progress=False)
+@cache
+def alone() -> gb.Fitted:
+    recipe = gb.Recipe(steps=5, finish=5)
+    return gb.fit(gb.problems.Poisson1D(), gb.mlp(1, [4]), recipe=recipe, progress=False)
+
+
 HEAT = gb.Family(gb.problems.Heat1D, diffusivity=(0.1, 0.2))
 SOLVED, HEATED = HEAT.exact(), gb.problems.Heat1D(diffusivity=0.15).observe(12, noise=0.05)
 
 
 NET_1D = torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Dropout(0.5)).train()
 FIELDS = gb.Fields(np.ones((9, 5)), dims="x", coordinates={"x": np.linspace(0, 1, 5)})
-STORED = gb.StoredFields(
-    xarray.Dataset({"u": (("field", "x", "channel"), np.ones((9, 5, 1), "float32"))}), x="u", y="u"
-)
+
+
+@cache
+def stored() -> gb.StoredFields:
+    data = {"u": (("field", "x", "channel"), np.ones((9, 5, 1), "float32"))}
+    return gb.StoredFields(xarray.Dataset(data), x="u", y="u")
 
 
 def folder() -> Path:
@@ -114,16 +123,16 @@ CALLS: dict[str, Callable[[], Any]] = {
         gb.band_over(CALIBRATED, GRID, levels=0.8).compute(),
         gb.band_over(CALIBRATED, GRID, levels=0.8).to_xarray().compute(),
     ),
-    "StoredFields": lambda: (repr(STORED), STORED[2:].inputs(slice(3)), STORED.targets(slice(3))),
+    "StoredFields": lambda: (repr(stored()), stored()[2:].inputs(slice(3)), stored().targets(slice(3))),
     "StoredBand": lambda: gb.band_over(
-        gb.calibrate_stored(NET_1D, STORED, folder() / "s.zarr", progress=False), STORED, levels=0.5
+        gb.calibrate_stored(NET_1D, stored(), folder() / "s.zarr", progress=False), stored(), levels=0.5
     ).compute(),
     "calibrate_stored": lambda: gb.calibrate_stored(
-        NET_1D, STORED, folder() / "s.zarr", score=gb.Share(0.1), chunk=4, progress=False
+        NET_1D, stored(), folder() / "s.zarr", score=gb.Share(0.1), chunk=4, progress=False
     )(FIELDS.values, 0.5),
     "evaluate_stored": lambda: gb.evaluate_stored(
-        gb.calibrate_stored(NET_1D, STORED, folder() / "s.zarr", progress=False),
-        STORED,
+        gb.calibrate_stored(NET_1D, stored(), folder() / "s.zarr", progress=False),
+        stored(),
         folder() / "t.zarr",
         level=0.5,
         progress=False,
@@ -131,7 +140,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "write_mesh": lambda: gb.write_mesh(CALIBRATED(X[:12], 0.8), GRID, folder() / "band.vtu"),
     "export_onnx": lambda: gb.export_onnx(gb.calibrate(CONSTANT, X, Y), folder() / "b.onnx", level=0.9),
     "report": lambda: gb.report(CALIBRATED, X + 1, Y, path=folder() / "band.html"),
-    "adapters": lambda: gb.adapters.from_onnx(onnx.parser.parse_model(GRAPH).SerializeToString())(X),
+    "adapters": lambda: gb.adapters.from_onnx(parser.parse_model(GRAPH).SerializeToString())(X),
     "studies": lambda: (study().cells[0].key, study().name),
     "partition": lambda: list(gb.partition((X, Y), train=0.5, calibrate=0.5)),
     "paper": lambda: (gb.paper.study(seeds=1), gb.paper.likelihood(gb.problems.AllenCahn2D())),
@@ -148,7 +157,7 @@ CALLS: dict[str, Callable[[], Any]] = {
     "Stream": lambda: gb.Stream(CALIBRATED, 0.9).follow(X, Y).band,
     "choose": lambda: gb.choose({"a": CONSTANT, "b": GIVEN}, calibrate=(X, Y), level=0.5),
     "calibrate_cross": lambda: gb.calibrate_cross(lambda data: NET, (X, Y), folds=4)(X, 0.8),
-    "Tangent": lambda: gb.Tangent(ALONE, noise=0.1).calibrate(X[:, :1], Y)(X[:, :1], 0.8),
+    "Tangent": lambda: gb.Tangent(alone(), noise=0.1).calibrate(X[:, :1], Y)(X[:, :1], 0.8),
     "raw_band": lambda: gb.raw_band(GIVEN(X)),
     "points_needed": lambda: gb.points_needed(0.95, 0.9),
     "evaluate": lambda: str(gb.evaluate(CALIBRATED, X + 1, Y, regions={"left": lambda x: x[:, 0] < 0.5})),
@@ -186,7 +195,9 @@ CALLS: dict[str, Callable[[], Any]] = {
     "coefficients": lambda: gb.report(gb.coefficients(SOLVED, HEATED), path=folder() / "page.html"),
     "next_points": lambda: gb.next_points(SOLVED, HEATED.x, 2),
     "integrations": lambda: (
-        gb.integrations.sklearn.ConformalRegressor(Ridge()).fit(X, Y).predict_interval(X, level=0.8),
+        gb.integrations.sklearn.ConformalRegressor(linear_model.Ridge())
+        .fit(X, Y)
+        .predict_interval(X, level=0.8),
         gb.integrations.xarray.DatasetBands(BAND.to_xarray()).band(CALIBRATED, "u", inputs=["x0", "x1"]),
     ),
     "inverse": lambda: gb.inverse.doubt(SOLVED, HEATED),
@@ -244,6 +255,7 @@ def test_every_public_name_is_called_here() -> None:
     assert [name for name in VALUES if not isinstance(getattr(gb, name), (type, tuple))] == []
 
 
+@pytest.mark.slow("export_onnx", "report", "geometry", "Dirichlet", "coefficients")
 @pytest.mark.parametrize("name", CALLS)
 def test_a_call_leaves_no_trace(name: str) -> None:
     with untouched(CONSTANT, NET):

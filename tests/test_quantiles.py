@@ -56,6 +56,7 @@ def test_with_one_rank_coverage_obeys_its_exact_law(options: dict[str, Any]) -> 
     testing.check_calibrator(**given, sizes=[9, 40], seed=3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("outputs", [1, 2])
 def test_with_two_ranks_coverage_is_at_least_the_level(outputs: int) -> None:
     testing.check_calibrator(
@@ -246,6 +247,7 @@ def test_the_promise_of_each_end_is_said() -> None:
 # Models
 
 
+@pytest.mark.slow
 def test_models_of_two_quantiles_of_other_libraries() -> None:
     ensemble = pytest.importorskip("sklearn.ensemble")
     lightgbm = pytest.importorskip("lightgbm")
@@ -279,6 +281,7 @@ def test_a_frame_goes_to_the_models_by_its_columns() -> None:
     assert np.array_equal(turned.upper, calibrated(frame, 0.8).upper) and turned.x.shape == (60, 2)
 
 
+@pytest.mark.slow
 def test_one_network_with_two_outputs_is_a_pair(tmp_path: Path) -> None:
     x, y = readings(80, 0)
     net = gb.mlp(1, [8], outputs=2)

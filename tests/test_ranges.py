@@ -30,6 +30,7 @@ def test_thirds_that_are_covered_unevenly_are_shown() -> None:
     assert seen >= 190
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("d", [1, 3])
 @pytest.mark.parametrize("level", [0.5, 0.95])
 def test_even_coverage_raises_no_more_alarms_than_stated(level: float, d: int) -> None:
@@ -87,6 +88,7 @@ def test_a_tilted_slab_is_found_on_one_half_and_shown_on_the_other() -> None:
     assert 150 <= slab.points < 1000 / 2 and slab.coverage < 0.85
 
 
+@pytest.mark.slow
 def test_evaluate_and_the_report_show_it_by_themselves(tmp_path: Path) -> None:
     generator = np.random.default_rng(5)
     x = generator.uniform(size=(1500, 2))
@@ -132,6 +134,7 @@ def test_ranges_go_by_the_names_of_columns_and_axes() -> None:
     assert {one.feature for one in found.ranges} == {"depth", "time"}
 
 
+@pytest.mark.slow
 def test_the_chance_of_misses_is_that_of_the_hypergeometric_law() -> None:
     generator = np.random.default_rng(7)
     for _ in range(300):

@@ -10,6 +10,7 @@ import torch
 from guardband.conformal.rank import confident_rank, exact, points_needed, quantile, rank
 
 
+@pytest.mark.slow
 def test_the_rank_is_exact_for_all_n_up_to_2000_and_99_levels() -> None:
     for percent in range(1, 100):
         for n in range(2001):

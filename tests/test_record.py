@@ -55,6 +55,7 @@ def fitted(problem: gb.Problem, data: gb.Observations | None = None, **options: 
     return gb.fit(problem, gb.mlp(problem, [6]), data, recipe=recipe, progress=False, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("named", [True, False])
 def test_equations_and_conditions_are_called_by_name(named: bool) -> None:
     equations = ["momentum", "equation data"] if named else ["equation", "equation 2", "equation 3"]
@@ -64,6 +65,7 @@ def test_equations_and_conditions_are_called_by_name(named: bool) -> None:
     assert [*fitted(Flow(named), data).terms[0]][:2] == ["step", "data"]
 
 
+@pytest.mark.slow
 def test_the_parts_sum_to_the_history() -> None:
     made = fitted(Flow())
     assert [row["step"] for row in made.terms] == [row["step"] for row in made.history] == [50, 60, 110]
@@ -90,6 +92,7 @@ def test_conditions_that_a_network_meets_are_not_recorded() -> None:
     assert [*made.terms[0]] == ["step", "data", "equation"]
 
 
+@pytest.mark.slow
 def test_a_run_that_goes_on_has_the_whole_record(tmp_path: Any) -> None:
     whole = fitted(Flow())
 
@@ -103,6 +106,7 @@ def test_a_run_that_goes_on_has_the_whole_record(tmp_path: Any) -> None:
     assert fitted(Flow(), checkpoint=path).terms == whole.terms
 
 
+@pytest.mark.slow
 def test_a_record_is_kept_with_a_calibration(tmp_path: Any) -> None:
     problem = gb.problems.Poisson1D()
     made = fitted(problem, problem.observe(20, noise=0.1))

@@ -100,6 +100,7 @@ class TestChecksums:
         line = json.loads((tmp_path / "cells.jsonl").read_text())
         assert line["sha256"] == records.checksum(old) and list(campaign.results(tmp_path)) == [old]
 
+    @pytest.mark.slow
     def test_every_stored_line_of_the_paper_has_a_checksum(self) -> None:
         lines = [json.loads(line) for line in records.packed(ROOT / "results" / "paper").values()]
         assert len(lines) == 1137 and all(line["sha256"] == records.checksum(line) for line in lines)

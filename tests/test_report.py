@@ -31,6 +31,7 @@ def zero(x: np.ndarray) -> np.ndarray:
     return np.zeros((len(x), 1))
 
 
+@pytest.mark.slow("1-5")
 @pytest.mark.parametrize(("d", "pictures"), [(1, 5), (2, 5), (3, 5)])
 def test_every_dimension_has_its_pictures(d: int, pictures: int, tmp_path: Path) -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(d))
@@ -61,6 +62,7 @@ def test_what_may_void_the_guarantee_comes_first() -> None:
     assert checks.table[1][0] == "ALARM" and "speaks against it" in checks.paragraphs[0]
 
 
+@pytest.mark.slow
 def test_calibrations_without_a_law_say_so() -> None:
     x, y = drawn(1, 60)
     calibrated = gb.calibrate(
@@ -227,6 +229,7 @@ def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
     assert "(20, 2) and (20, 1), columns depth, site, sha256" in page
 
 
+@pytest.mark.slow
 def test_the_line_that_makes_a_page_again_does_so(tmp_path: Path) -> None:
     """It is run as it is printed, but for the dots and the name of the folder."""
     x, y = drawn(1, 60)
@@ -311,6 +314,7 @@ def test_fingerprints_can_be_made_by_hand() -> None:
     assert facts_of(calibrated, fresh[0])["model"] != said
 
 
+@pytest.mark.slow
 def test_the_model_inside_is_named() -> None:
     linear = pytest.importorskip("sklearn.linear_model")
     from sklearn.pipeline import make_pipeline
@@ -342,6 +346,7 @@ def test_the_model_inside_is_named() -> None:
     assert facts_of(tangent, x)["model"].startswith("Fitted around torch MLP; ")
 
 
+@pytest.mark.slow
 def test_nothing_is_found_only_where_nothing_was() -> None:
     """No page says so beside rows that were calibrated on, or beside an alarm for a range."""
     x, y = drawn(1, 1500)
@@ -394,6 +399,7 @@ def two(x: np.ndarray) -> np.ndarray:
     return np.zeros((len(x), 2))
 
 
+@pytest.mark.slow
 def test_each_of_several_outputs_stands_beside_all_of_them() -> None:
     x, y = drawn(2, 400, 2)
     y[:, 1] *= 5

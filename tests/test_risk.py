@@ -30,6 +30,7 @@ def calibrated(y: Any, loss: Any = None, **options: Any) -> gb.Calibrated:
 LOSSES = {"share": None, "distance": cut_distance, "missed": missed}
 
 
+@pytest.mark.slow("share-0.7-400", "share-0.9-400")
 @pytest.mark.parametrize("sets", [400, pytest.param(2000, marks=pytest.mark.long)])
 @pytest.mark.parametrize("level", [0.7, 0.9])
 @pytest.mark.parametrize("name", LOSSES)

@@ -32,6 +32,7 @@ def agree(cases: int) -> None:
         assert np.array_equal(found, expected)
 
 
+@pytest.mark.slow
 def test_small_cases_equal_a_sort() -> None:
     agree(500)
 

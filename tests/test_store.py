@@ -121,6 +121,7 @@ np.savez(Path(sys.argv[1]) / "bands.npz", **found)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
 def test_a_new_process_gives_the_same_bands_bit_for_bit(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
@@ -487,6 +488,7 @@ def kill_while_saving(folder: Path, kills: int) -> None:
         assert first in (0.0, 1.0)
 
 
+@pytest.mark.slow
 def test_a_killed_save_leaves_the_old_or_the_new_one(tmp_path: Path) -> None:
     kill_while_saving(tmp_path, 2)
 

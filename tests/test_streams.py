@@ -444,6 +444,7 @@ def test_p_values_of_exchangeable_scores_are_uniform(law: str) -> None:
     assert abs(np.corrcoef(p[1:], p[:-1])[0, 1]) < 3.3 / math.sqrt(len(p))
 
 
+@pytest.mark.slow
 def test_false_alarms_are_as_rare_as_stated() -> None:
     """At most one in `threshold` steps on average: 300 runs, 4 standard errors, fixed seed."""
     counts = []

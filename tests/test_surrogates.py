@@ -132,6 +132,7 @@ def fields(
 ZERO = gb.predictors.MeanOnly(lambda x: 0 * x)
 
 
+@pytest.mark.slow
 def test_the_adapted_shape_is_narrower_and_keeps_the_law() -> None:
     generator, draws, n, m = np.random.default_rng(6), 100, 19, 10
     shape = adapted(ZERO, *fields(generator, 300), steps=400)

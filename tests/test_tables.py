@@ -97,6 +97,7 @@ def test_no_cell_of_text_may_widen_all_others_beyond_memory(tmp_path: Path) -> N
         read(text(tmp_path, "x\n" + "a" * 10**5 + "\n" + "b\n" * 1000))
 
 
+@pytest.mark.slow("parquet", "nc")
 @pytest.mark.parametrize("kind", ["csv", "npz", "parquet", "nc"])
 def test_a_round_trip_changes_no_bit(tmp_path: Path, kind: str) -> None:
     needs(kind)
@@ -350,6 +351,7 @@ def test_npz_that_claims_or_unpacks_to_more_than_memory_is_refused(tmp_path: Pat
             read(files.write_bytes(tmp_path / "t.npz", buffer.getvalue()))
 
 
+@pytest.mark.slow
 def test_parquet_is_refused_where_it_is_wrong(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     from pyarrow import parquet
@@ -365,6 +367,7 @@ def test_parquet_is_refused_where_it_is_wrong(tmp_path: Path) -> None:
             read(tmp_path / "t.parquet")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["scipy", "h5netcdf"])
 def test_a_grid_becomes_columns_in_c_order(tmp_path: Path, engine: Any) -> None:
     xarray = pytest.importorskip("xarray")
@@ -430,6 +433,7 @@ def shuffle(data: bytearray, dice: random.Random) -> None:
 MUTATIONS: list[Callable[[bytearray, random.Random], None]] = [flip, cut, insert, shuffle]
 
 
+@pytest.mark.slow("2000-csv", "2000-npz", "2000-parquet", "2000-nc", "2000-nc4")
 @pytest.mark.parametrize("kind", ["csv", "npz", "parquet", "nc", "nc4"])
 @pytest.mark.parametrize("count", [2000, pytest.param(10**4, marks=pytest.mark.long)])
 def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, count: int) -> None:

@@ -149,6 +149,7 @@ def covered(n: int, kind: str, draws: int, *, fit_first: bool = False) -> int:
     return count
 
 
+@pytest.mark.slow("40", "60")
 @pytest.mark.parametrize("n", [9, 19, 40, 60])
 def test_full_covers_exactly_k_of_n_plus_1(n: int) -> None:
     """Two-sided, one new reading for each of 2000 data sets, the equation being wrong."""
@@ -156,6 +157,7 @@ def test_full_covers_exactly_k_of_n_plus_1(n: int) -> None:
     assert found.pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [9, 40])
 def test_jackknife_plus_keeps_its_weaker_promise(n: int) -> None:
     assert covered(n, "jackknife+", 2000) >= binom.ppf(FALSE_ALARM, 2000, 0.8)

@@ -164,6 +164,7 @@ def halves(*asked: Any) -> gb.testing.Draw:
 # The laws
 
 
+@pytest.mark.slow
 def test_thresholds_and_calibrators_follow_their_exact_laws() -> None:
     cells = nearest.NearestCenter(((0.25,), (0.75,)))
     for calibrator, sampler in ((grouped.SensorWise(), gb.testing.two_groups), (cells, halves)):
@@ -241,6 +242,7 @@ def test_each_is_evaluated_and_checked(name: str) -> None:
     assert findings["size"].known is (name != "a stream") and len(str(findings)) > 100
 
 
+@pytest.mark.slow
 def test_what_is_said_of_a_promise_is_what_the_method_promises(tmp_path: Path) -> None:
     x, y = readings(150, 1)
     crossed, adaptive = made("CV+"), made("a stream")
@@ -349,6 +351,7 @@ def elsewhere(folders: dict[str, Any], *imports: str) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
+@pytest.mark.slow
 def test_each_is_kept_and_read_by_a_new_process_that_imports_it(tmp_path: Path) -> None:
     folders, here = {}, {}
     for name, case in CASES.items():
@@ -524,6 +527,7 @@ def labelled(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("file", "words"),
     [

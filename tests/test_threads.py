@@ -240,12 +240,14 @@ def test_predictors_give_the_same_bits_where_float64_is_the_default(name: str) -
     together(cold, "as it is", 2, expected)
 
 
+@pytest.mark.slow("Conditional-as it is", "Conditional-inference mode", "Conditional-no grad")
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("calibrator", CALIBRATORS)
 def test_calibrators_give_the_same_bits_in_threads(calibrator: str, mode: str) -> None:
     check_calibrator("PredictionFunction", calibrator, mode, 5)
 
 
+@pytest.mark.slow("Conditional")
 @pytest.mark.usefixtures("_float64_by_default")
 @pytest.mark.parametrize("calibrator", CALIBRATORS)
 def test_calibrators_give_the_same_bits_where_float64_is_the_default(calibrator: str) -> None:

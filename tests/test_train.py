@@ -49,6 +49,7 @@ def same(a: Fitted, b: Fitted) -> bool:
     return all(torch.equal(p, q) for p, q in pairs)
 
 
+@pytest.mark.slow
 def test_the_default_solves_the_poisson_equation() -> None:
     problem = Poisson1D()
     data = problem.observe(60, noise=0.15, seed=3)
@@ -64,6 +65,7 @@ def test_the_default_solves_the_poisson_equation() -> None:
         gb.calibrate(gb.predictors.MeanOnly(fitted), data.x, data.y)
 
 
+@pytest.mark.slow
 def test_an_equation_alone_needs_no_data() -> None:
     problem = Poisson1D()
     assert error(fit(problem, mlp(1, [16, 16]), recipe=replace(QUICK, finish=400), progress=False)) < 0.05
@@ -114,6 +116,7 @@ def test_systems_with_several_outputs_train() -> None:
     assert error(fitted) < 0.05
 
 
+@pytest.mark.slow
 def test_a_seed_fixes_the_result_and_no_trace_is_left() -> None:
     net = mlp(1, [8, 8], dropout=0.1)
     before = [p.clone() for p in net.parameters()]
@@ -162,6 +165,7 @@ def test_the_callback_sees_each_row() -> None:
     assert [row for _, row in rows] == fitted.history and [step for step, _ in rows][:2] == [50, 60]
 
 
+@pytest.mark.slow("True")
 @pytest.mark.parametrize("compile", [False, True])
 def test_jets_and_autograd_train_to_the_same_loss(compile: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty steps in float64 by the fast path and by double backward: equal to 8 digits."""
@@ -321,6 +325,7 @@ def test_points_with_another_number_of_columns_are_refused() -> None:
         gb.calibrate(fitted, np.zeros((20, 1)), np.zeros(20))
 
 
+@pytest.mark.slow
 def test_a_checkpoint_resumes_bit_for_bit_from_every_stage(tmp_path: Path) -> None:
     whole = quick()
     for stop in (50, 60, 110):
@@ -401,6 +406,7 @@ while True:
 """
 
 
+@pytest.mark.slow("5")
 @pytest.mark.parametrize("times", [5, pytest.param(100, marks=pytest.mark.long)])
 def test_a_checkpoint_write_that_is_killed_leaves_a_readable_file(tmp_path: Path, times: int) -> None:
     generator = np.random.default_rng(1)
@@ -432,6 +438,7 @@ def test_a_full_disk_leaves_the_previous_checkpoint_loadable(tmp_path: Path) -> 
     assert checkpoints.read(path)["step"] == 1 and list(tmp_path.iterdir()) == [path]
 
 
+@pytest.mark.slow
 def test_a_users_own_equation_is_a_few_lines() -> None:
     @dataclass(frozen=True)
     class Membrane(Problem):

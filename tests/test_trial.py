@@ -33,6 +33,7 @@ def test_a_trial_is_of_recipes_that_chose_their_windows() -> None:
             gb.Recipe(trial=wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_network_that_gets_through_all_times_goes_on_alone() -> None:
     heat = gb.problems.Heat1D()
     found, alone = in_windows(heat, 20, 0.5), gb.Recipe.by_newton(60, n_interior=64)
@@ -43,6 +44,7 @@ def test_a_network_that_gets_through_all_times_goes_on_alone() -> None:
         assert torch.equal(mine, other)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends", ["early", "stalled", "diverged", "without a verdict"])
 def test_a_trial_that_fails_leaves_nothing(ends: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """A wave is not there in a few steps, and windows begin as if nothing had been."""
@@ -75,6 +77,7 @@ def test_a_trial_that_fails_leaves_nothing(ends: str, monkeypatch: pytest.Monkey
     assert isinstance(found.net, Windowed) and len(found.net.nets) == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("problem", [gb.problems.Heat1D(), gb.problems.Wave1D()], ids=["alone", "windows"])
 @pytest.mark.parametrize("stop", [10, 35])
 def test_a_killed_trial_goes_on_bit_for_bit(problem: gb.Problem, stop: int, tmp_path: Path) -> None:
@@ -94,6 +97,7 @@ def test_a_killed_trial_goes_on_bit_for_bit(problem: gb.Problem, stop: int, tmp_
         assert torch.equal(mine, other)
 
 
+@pytest.mark.slow
 def test_a_budget_with_a_trial_is_repeated_by_its_steps() -> None:
     heat = gb.problems.Heat1D()
     recipe = gb.Recipe(steps=0, finish=0, newton=1000, windows=2, seconds=2.0, trial=0.5)
@@ -103,6 +107,7 @@ def test_a_budget_with_a_trial_is_repeated_by_its_steps() -> None:
     assert second.recipe == first.recipe and second.history == first.history
 
 
+@pytest.mark.slow
 def test_windows_that_go_on_have_no_trial() -> None:
     wave = gb.problems.Wave1D()
     short = in_windows(wave, 5)

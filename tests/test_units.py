@@ -101,6 +101,7 @@ def error(problem: gb.Problem, net: torch.nn.Module, steps: int) -> tuple[float,
     return float((torch.as_tensor(fitted(x)) - truth).norm() / truth.norm()), fitted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("period", [1.0, 1e-3, 3600.0])
 def test_an_oscillator_in_any_unit_of_time_is_solved(period: float) -> None:
     problem = Swing(period, height=1e-3)
@@ -108,12 +109,14 @@ def test_an_oscillator_in_any_unit_of_time_is_solved(period: float) -> None:
     assert off < 1e-3 and fitted.verdict.word == "converged"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bar", [Bar(), Bar(density=7850.0, stiffness=210e9, height=1e-4)])
 def test_a_bar_of_steel_is_solved_as_one_of_ones(bar: Bar) -> None:
     off, _ = error(bar, gb.mlp(bar, [24, 24]), 80)
     assert off < 0.03
 
 
+@pytest.mark.slow("True-10000.0", "False-1e-06")
 @pytest.mark.parametrize("length", [1.0, 1e-6, 1e4])
 @pytest.mark.parametrize("exactly", [True, False])
 def test_a_ring_of_any_length_is_solved(length: float, exactly: bool) -> None:

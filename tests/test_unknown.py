@@ -59,6 +59,7 @@ class Rod(gb.Problem):
         return self.left + (2 * self.slope + self.source) * x - self.source * x**2 / 2
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", BOTH)
 def test_damping_and_frequency_are_found_from_forty_readings(recipe: str) -> None:
     """Within some four standard errors of least squares, 0.0019 and 0.0116 by the exact solution."""
@@ -71,6 +72,7 @@ def test_damping_and_frequency_are_found_from_forty_readings(recipe: str) -> Non
     assert found.verdict.reasons
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", BOTH)
 def test_the_diffusivity_is_found_from_forty_readings(recipe: str) -> None:
     """Within some four standard errors of least squares, 0.0013 by the exact solution."""
@@ -80,6 +82,7 @@ def test_the_diffusivity_is_found_from_forty_readings(recipe: str) -> None:
     assert found.verdict.word == "converged"
 
 
+@pytest.mark.slow("Adam and L-BFGS")
 @pytest.mark.parametrize("recipe", BOTH)
 def test_unknowns_of_conditions_are_found(recipe: str) -> None:
     data = Rod(2.0, 0.5, -0.75).observe(40, noise=0.001)
@@ -88,6 +91,7 @@ def test_unknowns_of_conditions_are_found(recipe: str) -> None:
     assert [*found.estimates.values()] == pytest.approx([2.0, 0.5, -0.75], rel=0.05)
 
 
+@pytest.mark.slow
 def test_what_fit_takes_by_itself_finds_them_too() -> None:
     for n, newton in ((30, True), (60, False)):
         truth = Rod(2.0, 0.5, -0.75)
@@ -96,6 +100,7 @@ def test_what_fit_takes_by_itself_finds_them_too() -> None:
         assert found.estimates["source"] == pytest.approx(2.0, rel=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", BOTH)
 def test_a_truth_outside_of_the_bounds_leaves_them_never(recipe: str) -> None:
     data = Rod(8.0, 3.0, 0.0).observe(40, noise=0.01)
@@ -115,6 +120,7 @@ def test_a_truth_outside_of_the_bounds_leaves_them_never(recipe: str) -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_field_that_is_unknown_is_a_second_output() -> None:
     """-(k u')' = 1 with k = 1 + x/2 from readings of u alone; k is known at one end."""
 
@@ -174,6 +180,7 @@ def test_products_know_the_columns_too(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(products.transposed(w), w @ dense)  # type: ignore
 
 
+@pytest.mark.slow("Adam and L-BFGS")
 @pytest.mark.parametrize("stage", QUICK)
 def test_a_run_that_is_broken_off_ends_bit_for_bit_alike(stage: str, tmp_path: Path) -> None:
     whole = fitted(recipe=QUICK[stage])

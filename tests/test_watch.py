@@ -150,6 +150,7 @@ run()
 """
 
 
+@pytest.mark.slow("3")
 @pytest.mark.skipif(sys.platform == "win32", reason="kills by signal")
 @pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_killed_at_random_moments_no_line_is_lost_or_doubled(home: Path, kills: int) -> None:

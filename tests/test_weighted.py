@@ -37,6 +37,7 @@ def test_reference_vectors(case: dict[str, Any]) -> None:
     assert found == [float(case["quantile"])]
 
 
+@pytest.mark.slow("1e+200")
 @pytest.mark.parametrize("weight", [1.0, 0.3, 1e-200, 1e200])
 def test_equal_weights_are_split_bit_for_bit(weight: float) -> None:
     generator = np.random.default_rng(0)
@@ -72,10 +73,12 @@ SETTING: dict[str, Any] = dict(
 )
 
 
+@pytest.mark.slow
 def test_the_true_ratio_covers() -> None:
     check_calibrator(Weighted(true_ratio), draws=2000, **SETTING)
 
 
+@pytest.mark.slow
 def test_ignored_weights_are_caught() -> None:
     class Ignoring(Weighted):
         def _weights(self, prediction: Any) -> np.ndarray:
@@ -192,6 +195,7 @@ class CenteredOnTheQuery(RandomlyLocalized):
         return Centered(made.scores, made.x, made.bandwidth, made.kernel, made.seed)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
 def test_a_kernel_centered_on_the_query_is_caught() -> None:
     """P(Binomial(2000, 0.8) <= 1543) is 1e-3."""
@@ -199,6 +203,7 @@ def test_a_kernel_centered_on_the_query_is_caught() -> None:
     assert coverage_at_the_hub(CenteredOnTheQuery(1.0, kernel="box"), 2000) < 1543 / 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kernel", ["gauss", "box"])
 def test_localized_covers(kernel: Any) -> None:
     localized = RandomlyLocalized(0.2, kernel=kernel)

@@ -61,6 +61,7 @@ def test_each_window_goes_on_from_the_last() -> None:
     assert [row["step"] for row in fitted.terms] == steps
 
 
+@pytest.mark.slow
 def test_a_wave_goes_on_with_its_velocity() -> None:
     @dataclass(frozen=True)
     class Swing(gb.Problem):
@@ -100,6 +101,7 @@ def test_points_are_answered_by_the_network_of_their_time() -> None:
         Windowed(nets, [2.0, 1.0])
 
 
+@pytest.mark.slow
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
     fitted = windowed(gb.problems.Heat1D(), 2, 10)
     path = tmp_path / "heat"
@@ -145,6 +147,7 @@ def test_a_problem_chooses_its_recipe() -> None:
     assert gb.Recipe.automatic(problems.Heat1D(), windows=2).newton == 200
 
 
+@pytest.mark.slow
 def test_what_fit_takes_by_itself() -> None:
     problem, data = gb.problems.Poisson1D(), gb.problems.Poisson1D().observe(20)
     assert gb.fit(problem, gb.mlp(problem), progress=False).recipe.newton == 400
@@ -174,6 +177,7 @@ def test_data_of_a_window() -> None:
     assert borders_of(Decay(), gb.mlp(1, [4]), 2) == [0, 2, 4]
 
 
+@pytest.mark.slow
 def test_a_budget_notes_its_steps_and_is_repeated_by_them() -> None:
     problem = gb.problems.Heat1D()
     recipe = gb.Recipe(steps=0, finish=0, newton=1000, windows=2, seconds=2.0)
@@ -232,6 +236,7 @@ def test_a_fit_goes_on_from_a_fitted(windows: int) -> None:
     assert steps[: len(short.history)] == [row["step"] for row in short.history] and steps == sorted(steps)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [5, 20, 25, 40, 55])
 def test_a_killed_run_goes_on_bit_for_bit_in_any_window(tmp_path: Path, stop: int) -> None:
     problem, path = gb.problems.Heat1D(), tmp_path / "run"

@@ -159,6 +159,7 @@ def test_an_offset_hides_no_wrong_equation(noise: float | None) -> None:
     assert gb.verdict(fin, fin.solution, data, noise=0.2).word == "suspicious"  # understated
 
 
+@pytest.mark.slow("1.0")
 @pytest.mark.parametrize("speed", [1.0, 1e-5, 1e5])
 def test_a_velocity_that_is_nothing_is_held_against_what_would_matter(speed: float) -> None:
     """A network is never quite 0 there."""

@@ -47,15 +47,17 @@ CROSS: dict[str, Any] = {"marker": "x", "ls": "", "color": ORANGE, "ms": 7, "mew
 def band(
     band: Band,
     *,
+    raw: Band | None = None,
     truth: ArrayLike | None = None,
     data: Observations | None = None,
     output: int | str = 0,
     ax: Axes | None = None,
 ) -> Axes:
-    """A band over a one-dimensional x: the mean as a line, the band shaded, truth and data if given.
+    """Draw a band over a one-dimensional x: the mean as a line, the band shaded, truth and data if given.
 
-    An infinite band is hatched over the whole height. `output` picks one of several outputs, by number, or by
-    name where the band knows it.
+    An infinite band is hatched over the whole height. The ends of `raw`, the band before calibration
+    (`gb.raw_band`) at the same points, are dashed. `output` picks one of several outputs, by number, or by
+    name if the band has names.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -71,6 +73,8 @@ def band(
     true = None if truth is None else true_values(truth, band, output)
     dots = None if measured is None else (measured.x[:, 0], measured.y)
     curves(ax, x, ends(band, output), band.level, truth=true, dots=dots)
+    if raw is not None:
+        _dashed(ax, x, raw, output)
     ax.set(xlabel=axis_words(band.names, ["x"])[0], ylabel=output_word(band, output))
     legend(ax)
     return ax
@@ -95,6 +99,15 @@ def curves(
         ax.plot(x[order], truth[order], "--", color=ORANGE, lw=1.8, label="truth", **mark)
     ax.plot(x[order], mean[order], color=BLUE, lw=1.8, label="prediction", **mark)
     _shade(ax, x[order], low[order], high[order], f"{level:.4g} band")
+
+
+def _dashed(ax: Axes, x: np.ndarray, raw: Band, output: int) -> None:
+    """The ends of the band before calibration."""
+    if not np.array_equal(points(raw, 1)[:, 0], x):
+        raise ValueError("`raw` should be a band at the points of `band`: gb.raw_band(model(x), level).")
+    order = np.argsort(x)
+    for end, label in zip(ends(raw, output)[1:], ("before calibration", None), strict=True):
+        ax.plot(x[order], end[order], "--", color=ORANGE, lw=1.2, label=label)
 
 
 def _shade(ax: Axes, x: np.ndarray, low: np.ndarray, high: np.ndarray, label: str) -> None:
