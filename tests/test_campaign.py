@@ -139,6 +139,7 @@ class TestLeases:
             for lease in leases:
                 lease.give_back()
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
     def test_the_lease_of_a_dead_process_is_taken_over_at_once(self, tmp_path: Path) -> None:
         dead = subprocess.Popen([sys.executable, "-c", ""])
         dead.wait()
@@ -234,6 +235,7 @@ class TestPacks:
             assert list(campaign.results(tmp_path)) == [again, *results[1:]]
             assert campaign.status(tmp_path).done == campaign.pack(tmp_path) == 4
 
+    @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
     def test_killed_before_the_files_are_removed_it_loses_nothing(self, tmp_path: Path) -> None:
         study, results = self.made(tmp_path)
         killed = subprocess.run([sys.executable, "-c", KILLED, str(tmp_path)])
@@ -370,6 +372,7 @@ def test_workers_do_not_have_the_slow_allocator_setting() -> None:
     assert "MALLOC_TRIM_THRESHOLD_" not in environment and environment["OMP_NUM_THREADS"] == "1"
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_worker_comes_back_however_often_it_is_killed() -> None:
     """Dask gives up on one that is away at a moment of its choosing, after the second of two kills say."""
     pytest.importorskip("distributed")  # first: it brings settings, which would go with the one below
@@ -457,6 +460,7 @@ study = grid("own", trainings, predictors, {"": Factory(own_split)}, cal=30, dra
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
 def test_a_study_of_ones_own_runs_from_a_file_on_dask(tmp_path: Path) -> None:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "far" / "away").mkdir(parents=True)

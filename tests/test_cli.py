@@ -529,6 +529,7 @@ def test_a_fault_is_not_an_input_that_is_wrong(
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.parametrize(("how", "code"), [("INT", 130), ("TERM", 143)])
 def test_an_interrupt_has_a_code_of_its_own(how: str, code: int, tmp_path: Path) -> None:
     (tmp_path / "slow_model.py").write_text(RAISING)

@@ -250,6 +250,7 @@ print(len(calls), made([0.5], 0.5).upper[0, 0])
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_run_that_was_killed_goes_on(tmp_path: Path) -> None:
     paths = [str(Path(cross.__file__).parent), os.environ.get("PYTHONPATH", "")]
     environment = os.environ | {"PYTHONPATH": os.pathsep.join(paths)}

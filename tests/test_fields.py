@@ -323,10 +323,12 @@ def kill_while_writing(folder: Path, kills: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_killed_run_goes_on_where_it_was(tmp_path: Path) -> None:
     kill_while_writing(tmp_path, 2)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.long
 def test_ten_killed_runs_go_on_where_they_were(tmp_path: Path) -> None:
     kill_while_writing(tmp_path, 10)

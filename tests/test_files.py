@@ -1,6 +1,7 @@
 import errno
 import os
 import stat
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ def test_a_write_replaces_the_whole_file_and_leaves_nothing_else(tmp_path: Path)
     assert files.sha256(files.write_bytes(tmp_path / "empty", b"")).startswith("e3b0c44298fc1c14")
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX permissions")
 def test_permissions_are_those_of_an_ordinary_file(tmp_path: Path) -> None:
     (tmp_path / "ordinary").write_text("")
     path = files.write_text(tmp_path / "ours", "x")

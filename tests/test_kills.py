@@ -2,6 +2,7 @@
 
 import multiprocessing
 import signal
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,7 @@ def stamp(path: Path) -> int | None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.parametrize("times", [2, pytest.param(20, marks=pytest.mark.long)])
 @pytest.mark.parametrize("stage", ROWS)
 def test_a_run_that_is_killed_again_and_again_ends_bit_for_bit_alike(

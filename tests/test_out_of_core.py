@@ -185,6 +185,7 @@ gb.calibrate_stored(slow, gb.StoredFields(sys.argv[1], x="a", y="u"), sys.argv[2
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_process_that_is_killed_loses_nothing(store: Path, tmp_path: Path) -> None:
     notes, kills = tmp_path / "s.notes", 0
     while kills < 3:

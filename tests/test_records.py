@@ -106,6 +106,7 @@ class TestChecksums:
         assert len(lines) == 1137 and all(line["sha256"] == records.checksum(line) for line in lines)
         assert all(line["key"] == key_of(line["cell"]) for line in lines)
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
     @pytest.mark.parametrize("kind", ["pipe", "link", "endless", "folder"])
     def test_what_is_no_regular_file_is_damaged(self, kind: str, tmp_path: Path) -> None:
         file = put(tmp_path, "")
@@ -227,6 +228,7 @@ class TestLeases:
         assert campaign.status(tmp_path, STUDY).running == 0
         assert self.taken(tmp_path).number == 1
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
     def test_only_the_clock_of_the_file_system_is_asked(self, tmp_path: Path, monkeypatch: Any) -> None:
         lease = self.taken(tmp_path)
         for wrong in (0.0, time.time() + 86400):
@@ -237,6 +239,7 @@ class TestLeases:
         assert lease.alive(leases.now_in(tmp_path)), "who cannot touch takes the latest touch for the present"
         assert not (tmp_path / "elsewhere").exists()
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
     def test_strangers_in_the_folder_of_leases_do_no_harm(self, tmp_path: Path) -> None:
         place = tmp_path / "leases"
         place.mkdir()
@@ -309,6 +312,7 @@ class TestFolders:
             assert "study.json" in output or "`only` should name" in output
             assert len(output) < 2000 and "\x1b[2J" not in output
 
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
     @pytest.mark.parametrize("kind", ["pipe", "link", "endless", "folder", "large"])
     def test_a_description_that_is_no_regular_file_or_too_large(self, kind: str, tmp_path: Path) -> None:
         file = tmp_path / "study.json"

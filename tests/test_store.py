@@ -489,10 +489,12 @@ def kill_while_saving(folder: Path, kills: int) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_killed_save_leaves_the_old_or_the_new_one(tmp_path: Path) -> None:
     kill_while_saving(tmp_path, 2)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.long
 def test_a_hundred_killed_saves_leave_the_old_or_the_new_one(tmp_path: Path) -> None:
     kill_while_saving(tmp_path, 100)

@@ -1,6 +1,5 @@
 """Training: accurate, reproducible, and hard to break."""
 
-import resource
 import signal
 import subprocess
 import sys
@@ -407,6 +406,7 @@ while True:
 
 
 @pytest.mark.slow("5")
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 @pytest.mark.parametrize("times", [5, pytest.param(100, marks=pytest.mark.long)])
 def test_a_checkpoint_write_that_is_killed_leaves_a_readable_file(tmp_path: Path, times: int) -> None:
     generator = np.random.default_rng(1)
@@ -424,7 +424,10 @@ def test_a_checkpoint_write_that_is_killed_leaves_a_readable_file(tmp_path: Path
     assert path.exists()
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits of resources")
 def test_a_full_disk_leaves_the_previous_checkpoint_loadable(tmp_path: Path) -> None:
+    import resource
+
     path = tmp_path / "run.ckpt"
     checkpoints.write(path, {"step": 1, "big": torch.zeros(1000)})
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

@@ -5,6 +5,7 @@ import json
 import os
 import random
 import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,7 @@ def test_every_array_ends_its_chunks_with_a_checksum(path: Path) -> None:
         assert array.metadata.to_dict()["codecs"][-1]["name"] == "crc32c", name  # type: ignore[index]
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
 @pytest.mark.parametrize("kind", ["flipped", "cut", "empty", "gone", "a link", "a pipe"])
 def test_the_same_call_repairs_exactly_what_is_damaged(
     path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -176,6 +178,7 @@ def test_what_is_not_written_yet_is_not_called_missing(tmp_path: Path) -> None:
     assert verify(tmp_path / "f.zarr").missing == ("mean/c/0/0",)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 def test_chunks_reach_the_disk_before_their_note(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     done: list[str] = []
     sync, rename = os.fsync, os.replace

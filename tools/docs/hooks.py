@@ -19,6 +19,14 @@ FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>
 """A formula as pymdownx.arithmatex leaves it."""
 
 
+def on_config(config: Any) -> Any:
+    """Take the addresses of the repository and of the site from pyproject.toml, once they are known."""
+    public = runpy.run_path(str(ROOT / "tools/public.py"))
+    if url := public["url"](ROOT):
+        config.repo_url, config.repo_name, config.site_url = url, "guardband", public["site"](url)
+    return config
+
+
 def on_files(files: Files, config: Any) -> Files:
     """Add the pages and pictures from outside docs/."""
     for path in sorted((ROOT / "results").rglob("*")):
