@@ -246,11 +246,13 @@ def by_peer(run: Run, module: str, engines: str) -> dict[str, Any]:
     return json.loads(done.stdout.splitlines()[-1])
 
 
+Budget = tuple[str, float]
+"""A contender and its CPU seconds."""
+
+
 def page() -> str:
     """The Markdown page."""
-    budgets = [(name, seconds) for name, contender in CONTENDERS.items() for seconds in contender.seconds]
-    titles = ["problem", *(f"{name} {seconds:g} s" for name, seconds in budgets)]
-    titles += ["deepxde / guardband at 30 s", "literature"]
+    rows = LEDGER.rows()
     lines = [
         "# Accuracy after so many CPU seconds",
         "",
@@ -259,15 +261,18 @@ def page() -> str:
         "mean: the median over the seeds, and the worst of them in brackets. `adam` is what 0.1.0 did, Adam",
         "and L-BFGS on its networks and with its scales.",
         "",
-        f"| {' | '.join(titles)} |",
-        "|" + "---|" * len(titles),
+        "## Guardband",
+        "",
+        *errors_table(rows, [("guardband", seconds) for seconds in CONTENDERS["guardband"].seconds]),
+        *with_readings(rows),
     ]
-    rows = LEDGER.rows()
-    for problem in PROBLEMS:
-        mine = [row for row in rows if row["problem"] == problem]
-        lines += [f"| {' | '.join(cells)} |" for cells in table_rows(problem, mine, budgets)]
+    for seconds in CONTENDERS["deepxde"].seconds:
+        names = [name for name in CONTENDERS if name != "readings"]
+        lines += ["", f"## Contenders after {seconds:g} s", ""]
+        lines += errors_table(rows, [(name, seconds) for name in names], compare=True)
     lines += [
-        *seeds(rows, budgets),
+        *literature(),
+        *seeds(rows, [(name, seconds) for name in CONTENDERS for seconds in CONTENDERS[name].seconds]),
         *verdicts(rows),
         *NOTES.splitlines(),
         *examples(rows),
@@ -277,17 +282,50 @@ def page() -> str:
     return "\n".join(lines) + "\n"
 
 
-def table_rows(
-    problem: str, rows: list[dict[str, Any]], budgets: list[tuple[str, float]]
-) -> Iterator[list[str]]:
-    """A row of the table for each output."""
-    outputs = PROBLEMS[problem].names.outputs
-    for i, output in enumerate(outputs):
-        found = {budget: errors_of(rows, *budget, output) for budget in budgets}
-        name = problem if len(outputs) == 1 else f"{problem}, {output}"
-        cells = [said(problem, budget[0], found[budget]) for budget in budgets]
-        published = LITERATURE.get(problem, "") if i == 0 else ""
-        yield [name, *cells, ratio(found["deepxde", 30], found["guardband", 30]), published]
+def errors_table(rows: list[dict[str, Any]], budgets: list[Budget], compare: bool = False) -> Iterator[str]:
+    """The errors of some contenders on each output; `compare` adds the ratio of DeepXDE's to guardband's."""
+    yield from head(
+        [
+            *(f"{name} {seconds:g} s" for name, seconds in budgets),
+            *(["deepxde / guardband"] if compare else []),
+        ]
+    )
+    for problem in PROBLEMS:
+        mine = [row for row in rows if row["problem"] == problem]
+        outputs = PROBLEMS[problem].names.outputs
+        for output in outputs:
+            found = {budget: errors_of(mine, *budget, output) for budget in budgets}
+            by_name = {name: errors for (name, _), errors in found.items()}
+            cells = [said(problem, name, found[name, seconds]) for name, seconds in budgets]
+            cells += [ratio(by_name["deepxde"], by_name["guardband"])] if compare else []
+            yield row_of([problem if len(outputs) == 1 else f"{problem}, {output}", *cells])
+
+
+def head(titles: list[str]) -> list[str]:
+    """The first two lines of a table over problems."""
+    return [row_of(["problem", *titles]), "|" + "---|" * (1 + len(titles))]
+
+
+def row_of(cells: list[str]) -> str:
+    """A line of a table."""
+    return f"| {' | '.join(cells)} |"
+
+
+def with_readings(rows: list[dict[str, Any]]) -> Iterator[str]:
+    """The errors with some readings, on the few problems that need them."""
+    contender = CONTENDERS["readings"]
+    for problem in contender.problems:
+        mine = [row for row in rows if row["problem"] == problem]
+        for seconds in contender.seconds:
+            found = errors_of(mine, "readings", seconds, PROBLEMS[problem].names.outputs[0])
+            yield ""
+            yield f"With 20 readings, {problem} after {seconds:g} s: {said(problem, 'readings', found)}."
+
+
+def literature() -> Iterator[str]:
+    """Published figures; the notes say what they stand for."""
+    yield from ("", "## Literature", "", *head(["relative L2"]))
+    yield from (row_of([problem, published]) for problem, published in LITERATURE.items())
 
 
 def errors_of(rows: list[dict[str, Any]], contender: str, seconds: float, output: str) -> list[float]:
@@ -311,7 +349,7 @@ def ratio(above: list[float], below: list[float]) -> str:
     return f"{np.median(above) / np.median(below):.2g}" if above and below else ""
 
 
-def seeds(rows: list[dict[str, Any]], budgets: list[tuple[str, float]]) -> Iterator[str]:
+def seeds(rows: list[dict[str, Any]], budgets: list[Budget]) -> Iterator[str]:
     """How many seeds stand behind the figures of each column, and how long its runs took at most."""
     yield from ("", "Seeds behind a figure, and their longest run, which finishes its last step:", "")
     for contender, seconds in budgets:

@@ -1,4 +1,4 @@
-"""A band around a PINN of DeepXDE: -u'' = pi^2 sin(pi x) on [0, 1], u = 0 at both ends."""
+"""A band around a PINN of DeepXDE: -u'' = pi^2 sin(pi x), u(0) = u(1) = 0."""
 
 import os
 from dataclasses import dataclass
@@ -21,7 +21,9 @@ def trained(steps: int = 1000) -> dde.Model:
         return dde.grad.hessian(u, x) + np.pi**2 * torch.sin(np.pi * x)
 
     line = dde.geometry.Interval(0, 1)
-    ends = dde.icbc.DirichletBC(line, lambda x: 0 * x, lambda x, on_boundary: on_boundary)
+    ends = dde.icbc.DirichletBC(
+        line, lambda x: 0 * x, lambda x, on_boundary: on_boundary
+    )
     data = dde.data.PDE(line, equation, ends, num_domain=40, num_boundary=2)
     model = dde.Model(data, dde.nn.FNN([1, 20, 20, 1], "tanh", "Glorot uniform"))
     model.compile("adam", lr=5e-3, verbose=0)

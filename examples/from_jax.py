@@ -1,4 +1,4 @@
-"""A band around a PINN written in JAX: u'' + u = 0 on [0, 6] with u = 0 and u' = 1 at the start."""
+"""A band around a PINN in JAX: u'' + u = 0 on [0, 6], with u(0) = 0 and u'(0) = 1."""
 
 from collections.abc import Callable
 
@@ -16,7 +16,10 @@ def trained() -> Callable[[jax.Array], jax.Array]:
     """A network that has seen the equation only, as a function of x (n, 1)."""
     keys = jax.random.split(jax.random.key(0), 2)
     sizes = [(1, 24), (24, 24), (24, 1)]
-    layers = [(0.5 * jax.random.normal(keys[i % 2], s), jnp.zeros(s[1])) for i, s in enumerate(sizes)]
+    layers = [
+        (0.5 * jax.random.normal(keys[i % 2], s), jnp.zeros(s[1]))
+        for i, s in enumerate(sizes)
+    ]
     start, unravel = ravel_pytree(layers)
 
     def network(weights: jax.Array, t: jax.Array) -> jax.Array:
@@ -24,7 +27,9 @@ def trained() -> Callable[[jax.Array], jax.Array]:
         value = jnp.atleast_1d(t)
         for matrix, bias in hidden:
             value = jnp.tanh(value @ matrix + bias)
-        return (t + t**2 * (value @ last + offset))[0]  # u = 0 and u' = 1 at the start, exactly
+        return (t + t**2 * (value @ last + offset))[
+            0
+        ]  # u = 0 and u' = 1 at the start, exactly
 
     velocity = jax.grad(network, argnums=1)
     acceleration = jax.grad(velocity, argnums=1)
@@ -37,7 +42,9 @@ def trained() -> Callable[[jax.Array], jax.Array]:
         return jnp.mean(jax.vmap(residual)(times) ** 2)
 
     slope = jax.jit(jax.value_and_grad(loss))
-    found = minimize(slope, np.asarray(start), jac=True, method="L-BFGS-B", options={"maxiter": 1500})
+    found = minimize(
+        slope, np.asarray(start), jac=True, method="L-BFGS-B", options={"maxiter": 1500}
+    )
     weights = jnp.asarray(found.x)
     return jax.jit(lambda x: jax.vmap(lambda t: network(weights, t))(x[:, 0])[:, None])
 

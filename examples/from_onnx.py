@@ -20,10 +20,12 @@ def measured(n: int, seed: int) -> gb.Observations:
 
 
 def trained() -> bytes:
-    """The graph of a small network fitted to 300 readings; its number of rows is left open."""
+    """The graph, for any number of rows, of a small network fitted to 300 readings."""
     torch.manual_seed(0)
     x, y = (torch.tensor(a, dtype=torch.float32) for a in measured(300, seed=0))
-    net = torch.nn.Sequential(torch.nn.Linear(1, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1))
+    net = torch.nn.Sequential(
+        torch.nn.Linear(1, 32), torch.nn.Tanh(), torch.nn.Linear(32, 1)
+    )
     optimizer = torch.optim.Adam(net.parameters(), lr=1e-2)
     for _ in range(1000):
         optimizer.zero_grad()

@@ -1,4 +1,4 @@
-"""A band around a PINN of PINA: Poisson's equation on the unit square, from PINA's zoo."""
+"""A band around a PINN of PINA for Poisson's equation on the unit square."""
 
 import random
 from dataclasses import dataclass
@@ -48,7 +48,9 @@ class Square(gb.Problem):
 
     def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
         """The Laplacian of u less its forcing."""
-        return u.laplacian - 2 * torch.pi**2 * torch.sin(torch.pi * x).prod(dim=1, keepdim=True)
+        return u.laplacian - 2 * torch.pi**2 * torch.sin(torch.pi * x).prod(
+            dim=1, keepdim=True
+        )
 
     def conditions(self) -> list[gb.problems.Condition]:
         """u is 0 on all sides."""

@@ -1,10 +1,9 @@
 """Every example of the gallery runs and draws, and its page shows the code as it is."""
 
+import ast
 import importlib.util
-import os
 import re
 import runpy
-import subprocess
 import sys
 import warnings
 from pathlib import Path
@@ -25,43 +24,58 @@ APART = {"field_to_zarr", "small_data"}
 
 
 def test_every_example_is_in_the_gallery_once() -> None:
-    scripts = sorted(path.stem for path in GALLERY.EXAMPLES.glob("[!_]*.py"))
+    scripts = sorted(path.stem for path in GALLERY.EXAMPLES.glob("*.py"))
     assert sorted(NAMES) == scripts
-    assert set(GALLERY.NEEDS) <= set(NAMES)
+    assert set(GALLERY.NEEDS) | set(GALLERY.QUICK) <= set(NAMES)
 
 
 @pytest.mark.slow("front", "shape", "cylinder", "small_data", "field_to_zarr")
 @pytest.mark.parametrize("name", NAMES)
-def test_every_example_runs_and_draws(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_example_runs_when_it_is_copied(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for module in GALLERY.NEEDS[name].modules if name in GALLERY.NEEDS else ():
         if importlib.util.find_spec(module) is None:
             pytest.skip(f"needs {module}")
-    picture = tmp_path / "picture.png"
     if name in APART:
-        GALLERY.run(name, sys.executable, picture, smoke=True)
+        picture = GALLERY.run(name, sys.executable, tmp_path, quick=True)
     else:  # here, where torch is imported already
-        monkeypatch.setattr(sys, "argv", [str(GALLERY.script(name)), "--smoke", "--out", str(picture)])
-        monkeypatch.syspath_prepend(GALLERY.EXAMPLES)
+        monkeypatch.chdir(tmp_path)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # those of other packages are errors in tests
-            runpy.run_path(str(GALLERY.script(name)), run_name="__main__")
+            runpy.run_path(str(GALLERY.copy(name, tmp_path, quick=True)), run_name="__main__")
         plt.close("all")
+        picture = tmp_path / f"{name}.png"
     assert picture.read_bytes().startswith(PNG)
+    assert {file.name for file in tmp_path.iterdir()} <= {f"{name}.py", f"{name}.png", "__pycache__"}
 
 
-@pytest.mark.slow
-def test_the_picture_is_named_after_the_script(tmp_path: Path) -> None:
-    command = [sys.executable, str(GALLERY.script("small_data")), "--smoke"]
-    path = {"PYTHONPATH": str(ROOT / "src"), "MPLBACKEND": "Agg"}
-    subprocess.run(command, cwd=tmp_path, env=os.environ | path, check=True)
-    assert [file.name for file in tmp_path.iterdir()] == ["small_data.png"]
+@pytest.mark.parametrize("name", NAMES)
+def test_an_example_imports_no_file_of_the_repository_but_the_package(name: str) -> None:
+    """The test above runs the copy in this process, where modules of tests and tools can be imported too."""
+    roots = {
+        found.partition(".")[0]
+        for node in ast.walk(ast.parse(GALLERY.script(name).read_text()))
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for found in ([a.name for a in node.names] if isinstance(node, ast.Import) else [node.module or "."])
+    }
+    ours = {path.stem for folder in ("examples", "tests", "tools") for path in (ROOT / folder).rglob("*.py")}
+    assert "guardband" in roots and roots & ours == set() and "" not in roots
+
+
+def test_a_quick_run_whose_numbers_are_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(GALLERY.QUICK, "small_data", {"no such text": ""})
+    with pytest.raises(ValueError, match=r"small_data.py should have 'no such text' once"):
+        GALLERY.copy("small_data", tmp_path, quick=True)
 
 
 def test_an_example_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "broken.py").write_text("raise SystemExit('no luck')")
-    monkeypatch.setattr(GALLERY, "EXAMPLES", tmp_path)
+    scripts = tmp_path / "scripts"
+    scripts.mkdir()
+    (scripts / "broken.py").write_text("raise SystemExit('no luck')")
+    monkeypatch.setattr(GALLERY, "EXAMPLES", scripts)
     with pytest.raises(RuntimeError, match=r"broken failed:\nno luck"):
-        GALLERY.run("broken", sys.executable, tmp_path / "broken.png")
+        GALLERY.run("broken", sys.executable, tmp_path)
 
 
 def test_an_example_without_its_package_has_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:

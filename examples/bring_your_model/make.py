@@ -1,4 +1,4 @@
-"""Make the example: a PINN of Allen-Cahn as ONNX, and measurements as CSV. `python make.py`."""
+"""Make a PINN of Allen-Cahn as ONNX, and measurements as CSV: `python make.py`."""
 
 import csv
 from pathlib import Path
@@ -15,7 +15,10 @@ SIZES = {"train": 300, "calibration": 100, "query": 2000, "fresh": 500}
 def main() -> None:
     """Train, export, and write measurements; the query has no targets."""
     problem = gb.problems.AllenCahn2D()
-    seen = {name: problem.observe(n, noise=0.05, seed=seed) for seed, (name, n) in enumerate(SIZES.items())}
+    seen = {
+        name: problem.observe(n, noise=0.05, seed=seed)
+        for seed, (name, n) in enumerate(SIZES.items())
+    }
     net = gb.mlp(2, [32, 32, 32])
     fitted = gb.fit(problem, net, seen["train"], likelihood=gb.Likelihood(data=0.05))
     torch.onnx.export(
@@ -35,13 +38,21 @@ def main() -> None:
             writer = csv.writer(file)
             writer.writerow(["x", "y", *targets])
             for x, y in zip(rows.x.tolist(), rows.y.tolist(), strict=True):
-                writer.writerow([f"{value:.6f}" for value in (*x, *(y if targets else ()))])
+                writer.writerow(
+                    [f"{value:.6f}" for value in (*x, *(y if targets else ()))]
+                )
 
 
 def strip(path: Path) -> None:
     """Remove the exporter's own notes, which say where the code lay."""
     model = onnx.load(path)
-    for part in (model, model.graph, *model.graph.node, *model.graph.input, *model.graph.output):
+    for part in (
+        model,
+        model.graph,
+        *model.graph.node,
+        *model.graph.input,
+        *model.graph.output,
+    ):
         del part.metadata_props[:]
         part.doc_string = ""
     for part in (*model.graph.value_info, *model.graph.initializer):

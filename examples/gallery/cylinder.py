@@ -1,46 +1,42 @@
 """Flow around a cylinder: a band about the velocity, from two hundred readings
 
-150 noisy readings of the velocity, the Navier-Stokes equations and the walls train the network; 50 others
-calibrate the band. The pressure is never measured: the equations find it, and the band promises nothing
-about it. The truth is the reference of the catalogue, whose drag and lift are those of the benchmark DFG
-2D-1. What the band covers over 200 calibrations stands in the results, `results/cylinder.md`.
+150 noisy readings of the velocity, the Navier-Stokes equations and the walls train the
+network; 50 others calibrate the band. The pressure is never measured: the equations
+find it, and the band promises nothing about it. The truth is the reference of the
+catalogue, whose drag and lift are those of the benchmark DFG 2D-1. What the band covers
+over 200 calibrations stands in the results, `results/cylinder.md`.
 """
 
 import torch
 
 import guardband as gb
-from _options import options
+
+problem = gb.problems.Cylinder()
 
 
-def main() -> None:
-    """Train, calibrate, and draw the velocity with its band."""
-    smoke, out = options()
-    problem = gb.problems.Cylinder()
-
-    def velocity(n: int, seed: int) -> gb.Observations:
-        data = problem.observe(n, noise=0.01, seed=seed)
-        return gb.Observations(data.x, data.y[:, :2], outputs=("u", "v"))
-
-    train, cal, new = (velocity(n, seed) for seed, n in enumerate((150, 50, 200)))
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
-    fitted = gb.fit(
-        problem,
-        gb.mlp(problem),
-        train,
-        likelihood=gb.Likelihood(data=0.01),
-        recipe=recipe,
-        progress=False,
-    )
-    both = gb.Absolute(units=[1.0, 1.0])  # velocities both, so in the same unit
-    calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs=("u", "v"), score=both)
-    x = problem.domain.grid((331, 63))
-    x = x[problem.domain.contains(x)]
-    truth = problem.solution(x)
-    off = (torch.as_tensor(fitted(x)) - truth).norm(dim=0) / truth.norm(dim=0)
-    print({name: f"{float(error):.3f}" for name, error in zip(problem.names.outputs, off, strict=True)})
-    figure = gb.plot.overview(calibrated(x, level=0.9), truth=truth[:, :2], data=new, domain=problem.domain)
-    figure.savefig(out, dpi=120)
+def velocity(n: int, seed: int) -> gb.Observations:
+    """Noisy readings of the velocity, without the pressure."""
+    data = problem.observe(n, noise=0.01, seed=seed)
+    return gb.Observations(data.x, data.y[:, :2], outputs=("u", "v"))
 
 
-if __name__ == "__main__":
-    main()
+train, cal, new = (velocity(n, seed) for seed, n in enumerate((150, 50, 200)))
+fitted = gb.fit(
+    problem, gb.mlp(problem), train, likelihood=gb.Likelihood(data=0.01), progress=False
+)
+both = gb.Absolute(units=[1.0, 1.0])  # velocities both, so in the same unit
+calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs=("u", "v"), score=both)
+x = problem.domain.grid((331, 63))
+x = x[problem.domain.contains(x)]
+truth = problem.solution(x)
+off = (torch.as_tensor(fitted(x)) - truth).norm(dim=0) / truth.norm(dim=0)
+print(
+    {
+        name: f"{float(error):.3f}"
+        for name, error in zip(problem.names.outputs, off, strict=True)
+    }
+)
+figure = gb.plot.overview(
+    calibrated(x, level=0.9), truth=truth[:, :2], data=new, domain=problem.domain
+)
+figure.savefig("cylinder.png", dpi=120)

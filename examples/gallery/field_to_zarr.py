@@ -1,9 +1,10 @@
 """A band over a whole field, written by two processes and opened with xarray
 
-`gb.band_over` is a band over a grid that is not computed yet. `to_zarr` computes it in chunks, here with two
-Dask workers, on a cluster with as many as there are; a run that was killed goes on where it was, and the
-numbers do not depend on who computed them. What comes out is plain Zarr: the picture is drawn by xarray,
-which knows nothing of guardband. The band is that of a PINN whose scale is the Laplace approximation, and is
+`gb.band_over` is a band over a grid that is not computed yet. `to_zarr` computes it in
+chunks, here with two Dask workers, on a cluster with as many as there are; a run that
+was killed goes on where it was, and the numbers do not depend on who computed them.
+What comes out is plain Zarr: the picture is drawn by xarray, which knows nothing of
+guardband. The band is that of a PINN whose scale is the Laplace approximation, and is
 calibrated on points drawn alike.
 """
 
@@ -15,39 +16,50 @@ import numpy as np
 import xarray
 
 import guardband as gb
-from _options import options
 
 
 def main() -> None:
     """Train, calibrate, write the field, open it elsewhere."""
-    smoke, out = options()
     problem = gb.problems.AllenCahn2D()
-    train, cal = (problem.observe(n, noise=0.002, seed=seed) for seed, n in enumerate((60, 150)))
-    recipe = gb.Recipe(steps=30, finish=10) if smoke else None  # the default
+    train, cal = (
+        problem.observe(n, noise=0.002, seed=seed) for seed, n in enumerate((60, 150))
+    )
     likelihood = gb.Likelihood(data=0.002)
-    fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, recipe=recipe, progress=False)
+    fitted = gb.fit(
+        problem, gb.mlp(problem), train, likelihood=likelihood, progress=False
+    )
     predictor = gb.predictors.LastLayerLaplace(fitted)
     calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.Total(noise=0.002))
 
-    side = 64 if smoke else 400
+    side = 400
     grid = {"x": np.linspace(-1, 1, side), "y": np.linspace(-1, 1, side)}
-    band = gb.band_over(calibrated, grid, levels=[0.95], units={"x": "m", "y": "m"}, chunk=side * side // 8)
+    band = gb.band_over(
+        calibrated,
+        grid,
+        levels=[0.95],
+        units={"x": "m", "y": "m"},
+        chunk=side * side // 8,
+    )
     with tempfile.TemporaryDirectory() as folder:
-        store = band.to_zarr(Path(folder, "band.zarr"), workers=None if smoke else 2, progress=False)
+        store = band.to_zarr(Path(folder, "band.zarr"), workers=2)
         field = xarray.open_zarr(store).load()
 
     figure, axes = plt.subplots(1, 2, figsize=(6.8, 4), layout="constrained")
     bar = {"location": "bottom", "label": "width of the 95 % band"}
-    field["mean"].plot.pcolormesh(ax=axes[0], x="x", y="y", cbar_kwargs=bar | {"label": "u"})
+    field["mean"].plot.pcolormesh(
+        ax=axes[0], x="x", y="y", cbar_kwargs=bar | {"label": "u"}
+    )
     width = field["upper_0.95"] - field["lower_0.95"]
-    width.plot.pcolormesh(ax=axes[1], x="x", y="y", vmin=0, cmap="cividis", cbar_kwargs=bar)
+    width.plot.pcolormesh(
+        ax=axes[1], x="x", y="y", vmin=0, cmap="cividis", cbar_kwargs=bar
+    )
     for ax in axes:
         ax.set_aspect("equal")
     axes[0].set_title("Written in 8 chunks by 2 workers", fontsize="medium")
     axes[1].plot(*train.x.T, ".", ms=2, color="white")
     axes[1].set_title("Opened by xarray: the width", fontsize="medium")
-    figure.savefig(out, dpi=120)
+    figure.savefig("field_to_zarr.png", dpi=120)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # the workers import this file
     main()

@@ -1,9 +1,10 @@
 """A PINN of DeepXDE gets its band by one line
 
-DeepXDE solves for a reactant that diffuses into a porous pellet from both sides and is used up on its way.
-The network has seen the equation alone. `from_deepxde(model)` makes a predictor of it, and a hundred sensors
-make a band that holds 95 % of all new readings, whatever the error of the network. It needs sensors that are
-placed like the new ones; `calibrator=gb.Local(train)` would let the width follow the error.
+DeepXDE solves for a reactant that diffuses into a porous pellet from both sides and is
+used up on its way. The network has seen the equation alone. `from_deepxde(model)` makes
+a predictor of it, and a hundred sensors make a band that holds 95 % of all new
+readings, whatever the error of the network. It needs sensors that are placed like the
+new ones; `calibrator=gb.Local(train)` would let the width follow the error.
 """
 
 import os
@@ -16,7 +17,6 @@ import numpy as np
 import torch
 
 import guardband as gb
-from _options import options
 from guardband.adapters import from_deepxde
 
 DIFFUSION = 0.02
@@ -30,7 +30,9 @@ def trained(steps: int) -> dde.Model:
         return DIFFUSION * dde.grad.hessian(u, x) - u
 
     line = dde.geometry.Interval(0, 1)
-    ends = dde.icbc.DirichletBC(line, lambda x: 0 * x + 1, lambda x, on_boundary: on_boundary)
+    ends = dde.icbc.DirichletBC(
+        line, lambda x: 0 * x + 1, lambda x, on_boundary: on_boundary
+    )
     data = dde.data.PDE(line, equation, ends, num_domain=100, num_boundary=2)
     model = dde.Model(data, dde.nn.FNN([1, 24, 24, 1], "tanh", "Glorot uniform"))
     model.compile("adam", lr=5e-3, verbose=0)
@@ -50,21 +52,16 @@ def measured(n: int, seed: int) -> gb.Observations:
     return gb.Observations(x, truth(x) + 0.03 * rng.normal(size=(n, 1)))
 
 
-def main() -> None:
-    """Train with DeepXDE, calibrate, draw."""
-    smoke, out = options()
-    cal = measured(100, seed=1)
-    calibrated = gb.calibrate(from_deepxde(trained(100 if smoke else 2000)), cal.x, cal.y)
-    found = gb.evaluate(calibrated, *measured(5000, seed=2))
+cal = measured(100, seed=1)
+calibrated = gb.calibrate(from_deepxde(trained(2000)), cal.x, cal.y)
+found = gb.evaluate(calibrated, *measured(5000, seed=2))
 
-    x = np.linspace(0, 1, 500)
-    figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-    gb.plot.band(calibrated(x, level=0.95), truth=truth(x), data=cal, ax=ax)
-    ax.legend(frameon=False, loc="upper center")
-    ax.set(xlabel="depth x", ylabel="concentration u")
-    ax.set_title(f"DeepXDE: 95 % asked, {100 * found.coverage:.0f} % covered", fontsize="medium")
-    figure.savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+x = np.linspace(0, 1, 500)
+figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
+gb.plot.band(calibrated(x, level=0.95), truth=truth(x), data=cal, ax=ax)
+ax.legend(frameon=False, loc="upper center")
+ax.set(xlabel="depth x", ylabel="concentration u")
+ax.set_title(
+    f"DeepXDE: 95 % asked, {100 * found.coverage:.0f} % covered", fontsize="medium"
+)
+figure.savefig("from_deepxde.png", dpi=120)

@@ -1,10 +1,11 @@
 """A PINN of PINA, and which fresh readings its band misses
 
-PINA solves Poisson's equation on the unit square; the network has seen the equation alone. With
-`from_pina(solver)` it takes plain arrays, whose columns are `problem.input_variables`, and a hundred sensors
-calibrate it. On the right fresh readings: those that the band misses are crossed out, about one in twenty,
-and scattered all over the square, for noise is what they miss by. It needs sensors that are placed like the
-new ones.
+PINA solves Poisson's equation on the unit square; the network has seen the equation
+alone. With `from_pina(solver)` it takes plain arrays, whose columns are
+`problem.input_variables`, and a hundred sensors calibrate it. On the right fresh
+readings: those that the band misses are crossed out, about one in twenty, and scattered
+all over the square, for noise is what they miss by. It needs sensors that are placed
+like the new ones.
 """
 
 import random
@@ -21,10 +22,13 @@ from pina.solver import PhysicsInformedSingleModelSolver
 from pina.weighting import ScalarWeighting
 
 import guardband as gb
-from _options import options
 from guardband.adapters import from_pina
 
-SILENT: dict[str, Any] = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+SILENT: dict[str, Any] = {
+    "enable_progress_bar": False,
+    "enable_model_summary": False,
+    "logger": False,
+}
 
 
 def trained(epochs: int) -> PhysicsInformedSingleModelSolver:
@@ -35,9 +39,18 @@ def trained(epochs: int) -> PhysicsInformedSingleModelSolver:
     problem.discretise_domain(200, "random", domains="D")
     problem.discretise_domain(100, "random", domains="boundary")
     net = FeedForward(2, 1, layers=[20, 20], func=torch.nn.Tanh)
-    adam, weights = TorchOptimizer(torch.optim.Adam, lr=5e-3), ScalarWeighting({"boundary": 100.0, "D": 1.0})
+    adam, weights = (
+        TorchOptimizer(torch.optim.Adam, lr=5e-3),
+        ScalarWeighting({"boundary": 100.0, "D": 1.0}),
+    )
     solver = PhysicsInformedSingleModelSolver(problem, net, adam, weighting=weights)
-    Trainer(solver, max_epochs=epochs, accelerator="cpu", enable_checkpointing=False, **SILENT).train()
+    Trainer(
+        solver,
+        max_epochs=epochs,
+        accelerator="cpu",
+        enable_checkpointing=False,
+        **SILENT,
+    ).train()
     return solver
 
 
@@ -49,15 +62,10 @@ def measured(n: int, seed: int) -> gb.Observations:
     return gb.Observations(x, u + 0.05 * rng.normal(size=(n, 1)))
 
 
-def main() -> None:
-    """Train with PINA, calibrate, and look which fresh readings are missed."""
-    smoke, out = options()
-    calibrated = gb.calibrate(from_pina(trained(10 if smoke else 1000)), *measured(100, seed=1))
-    square = gb.Rectangle((0, 0), (1, 1))
-    band = calibrated(square.grid(80).numpy(), level=0.95)
-    named = replace(band, names=gb.problems.Names(("x", "y"), ("u",), (0, 1)))
-    gb.plot.overview(named, data=measured(400, seed=2), domain=square).savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+calibrated = gb.calibrate(from_pina(trained(1000)), *measured(100, seed=1))
+square = gb.Rectangle((0, 0), (1, 1))
+band = calibrated(square.grid(80).numpy(), level=0.95)
+named = replace(band, names=gb.problems.Names(("x", "y"), ("u",), (0, 1)))
+gb.plot.overview(named, data=measured(400, seed=2), domain=square).savefig(
+    "from_pina.png", dpi=120
+)

@@ -1,17 +1,17 @@
 """Where to measure next: ten more readings of a rod, chosen or at random
 
-Twenty readings of a cooling rod are there, ten more may be taken. `gb.next_points` asks where the solution
-changes most with the diffusivity, in the light of what is known. On the left the places that it chooses, over
-how strongly the solution answers to the diffusivity. On the right the intervals that follow, over many
-repetitions: chosen readings shorten them more than random ones. Places that were chosen after readings
-were seen have a price: a region from all readings together has no exact level any more.
+Twenty readings of a cooling rod are there, ten more may be taken. `gb.next_points` asks
+where the solution changes most with the diffusivity, in the light of what is known. On
+the left the places that it chooses, over how strongly the solution answers to the
+diffusivity. On the right the intervals that follow, over many repetitions: chosen
+readings shorten them more than random ones. Places that were chosen after readings were
+seen have a price: a region from all readings together has no exact level any more.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 import guardband as gb
-from _options import options
 
 ROD = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
 TRUTH, NOISE = 0.08, 0.05
@@ -19,12 +19,16 @@ TRUTH, NOISE = 0.08, 0.05
 
 def read(x: np.ndarray, rng: np.random.Generator) -> gb.Observations:
     """Readings at places x."""
-    return gb.Observations(x, np.asarray(ROD(x, [TRUTH])[0]) + NOISE * rng.normal(size=(len(x), 1)))
+    return gb.Observations(
+        x, np.asarray(ROD(x, [TRUTH])[0]) + NOISE * rng.normal(size=(len(x), 1))
+    )
 
 
 def both(first: gb.Observations, more: gb.Observations) -> gb.Observations:
     """All readings together."""
-    return gb.Observations(np.concatenate([first.x, more.x]), np.concatenate([first.y, more.y]))
+    return gb.Observations(
+        np.concatenate([first.x, more.x]), np.concatenate([first.y, more.y])
+    )
 
 
 def length(data: gb.Observations) -> float:
@@ -33,32 +37,35 @@ def length(data: gb.Observations) -> float:
     return high - low
 
 
-def main() -> None:
-    """The chosen places, and lengths of intervals."""
-    smoke, out = options()
-    figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.8), layout="constrained")
-    grid = gb.problems.Heat1D().domain.grid((60, 60)).double().numpy()
-    change = np.abs(np.asarray(ROD(grid, [TRUTH + 1e-3])[0] - ROD(grid, [TRUTH])[0]) / 1e-3)
-    candidates = gb.problems.Heat1D().domain.grid((21, 21)).double().numpy()
+figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.8), layout="constrained")
+grid = gb.problems.Heat1D().domain.grid((60, 60)).double().numpy()
+change = np.abs(np.asarray(ROD(grid, [TRUTH + 1e-3])[0] - ROD(grid, [TRUTH])[0]) / 1e-3)
+candidates = gb.problems.Heat1D().domain.grid((21, 21)).double().numpy()
 
-    lengths = []
-    for seed in range(3 if smoke else 60):
-        rng = np.random.default_rng(seed)
-        first = read(rng.uniform(size=(20, 2)), rng)
-        chosen = gb.next_points(ROD, candidates, 10, data=first)
-        more = [read(np.asarray(x), rng) for x in (rng.uniform(size=(10, 2)), chosen.x)]
-        lengths.append([length(first), *(length(both(first, one)) for one in more)])
-        if seed == 0:
-            names = gb.problems.Heat1D().names
-            gb.plot.heatmap(grid, change[:, 0], label="|du / d diffusivity|", names=names, ax=left)
-            left.plot(*first.x[:, ::-1].T, ".", color="white", label="there")
-            left.plot(*np.asarray(chosen.x)[:, ::-1].T, "x", color=gb.plot.ORANGE, mew=2, label="next")
-            left.legend(fontsize="small", loc="upper left")
-    right.boxplot(np.array(lengths), showfliers=False, medianprops={"color": gb.plot.ORANGE})
-    right.set_xticklabels(["20 readings", "10 more\nat random", "10 more\nchosen"])
-    right.set(ylabel="length of the 95 % interval", ylim=(0, None))
-    figure.savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+lengths = []
+for seed in range(60):
+    rng = np.random.default_rng(seed)
+    first = read(rng.uniform(size=(20, 2)), rng)
+    chosen = gb.next_points(ROD, candidates, 10, data=first)
+    more = [read(np.asarray(x), rng) for x in (rng.uniform(size=(10, 2)), chosen.x)]
+    lengths.append([length(first), *(length(both(first, one)) for one in more)])
+    if seed == 0:
+        names = gb.problems.Heat1D().names
+        gb.plot.heatmap(
+            grid, change[:, 0], label="|du / d diffusivity|", names=names, ax=left
+        )
+        left.plot(*first.x[:, ::-1].T, ".", color="white", label="there")
+        left.plot(
+            *np.asarray(chosen.x)[:, ::-1].T,
+            "x",
+            color=gb.plot.ORANGE,
+            mew=2,
+            label="next",
+        )
+        left.legend(fontsize="small", loc="upper left")
+right.boxplot(
+    np.array(lengths), showfliers=False, medianprops={"color": gb.plot.ORANGE}
+)
+right.set_xticklabels(["20 readings", "10 more\nat random", "10 more\nchosen"])
+right.set(ylabel="length of the 95 % interval", ylim=(0, None))
+figure.savefig("measure_next.png", dpi=120)

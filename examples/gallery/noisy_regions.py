@@ -1,51 +1,56 @@
 """In the plane, local widths find the noisy disc and the noisy corner
 
-The Allen-Cahn field is measured with noise that is up to eleven times larger in a disc and in an L-shaped
-corner (white outlines). Nobody tells the band where these are. On the left the width that someone who knows
-the noise would choose; in the middle the one width of plain conformal prediction; on the right what
-`gb.Local` learns from the training residuals. Both bands need no more than calibration points that are drawn
-like the new ones.
+The Allen-Cahn field is measured with noise that is up to eleven times larger in a disc
+and in an L-shaped corner (white outlines). Nobody tells the band where these are. On
+the left the width that someone who knows the noise would choose; in the middle the one
+width of plain conformal prediction; on the right what `gb.Local` learns from the
+training residuals. Both bands need no more than calibration points that are drawn like
+the new ones.
 """
 
 import matplotlib.pyplot as plt
 
 import guardband as gb
-from _options import options
 
+problem, noise = gb.problems.AllenCahn2D(), gb.problems.noise.DiscAndCorner()
+sizes = (600, 300, 3000)
+train, cal, test = (
+    problem.observe(n, noise=noise, seed=seed) for seed, n in enumerate(sizes)
+)
 
-def main() -> None:
-    """Train a PINN, calibrate it in both ways, and draw three widths in one color scale."""
-    smoke, out = options()
-    problem, noise = gb.problems.AllenCahn2D(), gb.problems.noise.DiscAndCorner()
-    sizes = (60, 50, 200) if smoke else (600, 300, 3000)
-    train, cal, test = (problem.observe(n, noise=noise, seed=seed) for seed, n in enumerate(sizes))
+likelihood = gb.Likelihood(data=0.2)
+fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, progress=False)
 
-    recipe = gb.Recipe(steps=30, finish=10) if smoke else None  # the default
-    likelihood = gb.Likelihood(data=0.2)
-    fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, recipe=recipe, progress=False)
+predictor = gb.predictors.MeanOnly(fitted)
+plain = gb.calibrate(predictor, cal.x, cal.y)
+local = gb.calibrate(predictor, cal.x, cal.y, calibrator=gb.Local(train))
 
-    predictor = gb.predictors.MeanOnly(fitted)
-    plain = gb.calibrate(predictor, cal.x, cal.y)
-    local = gb.calibrate(predictor, cal.x, cal.y, calibrator=gb.Local(train))
+x, fine = problem.domain.grid(80), problem.domain.grid(400)
+panels = [("Known noise:\n95 % everywhere", 2 * 1.96 * noise(x))]
+for name, calibrated in {"Plain": plain, "Local": local}.items():
+    noisy = gb.evaluate(
+        calibrated, test.x, test.y, regions={"noisy": noise.region}
+    ).rows[1]
+    panels.append(
+        (
+            f"{name}: {100 * noisy.coverage:.0f} %\ncovered where noisy",
+            calibrated(x).width,
+        )
+    )
 
-    x, fine = problem.domain.grid(25 if smoke else 80), problem.domain.grid(400)
-    panels = [("Known noise:\n95 % everywhere", 2 * 1.96 * noise(x))]
-    for name, calibrated in {"Plain": plain, "Local": local}.items():
-        noisy = gb.evaluate(calibrated, test.x, test.y, regions={"noisy": noise.region}).rows[1]
-        panels.append((f"{name}: {100 * noisy.coverage:.0f} %\ncovered where noisy", calibrated(x).width))
-
-    figure, axes = plt.subplots(1, 3, figsize=(6.8, 3.6), layout="constrained")
-    colors = {"limits": (0, 3), "cmap": "cividis", "colorbar": False}
-    edge = noise.region(fine).reshape(400, 400).T
-    for ax, (title, width) in zip(axes, panels, strict=True):
-        gb.plot.heatmap(x, width, domain=problem.domain, ax=ax, **colors).label_outer()
-        ax.contour(edge, levels=[0.5], colors="white", linewidths=1, extent=(-1, 1, -1, 1))
-        ax.set_title(title, fontsize="medium")
-        ax.set_xticks([-1, 0, 1])
-    bar = {"location": "bottom", "shrink": 0.6, "extend": "max", "label": "width of the 95 % band"}
-    figure.colorbar(axes[0].collections[0], ax=axes, **bar)
-    figure.savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+figure, axes = plt.subplots(1, 3, figsize=(6.8, 3.6), layout="constrained")
+colors = {"limits": (0, 3), "cmap": "cividis", "colorbar": False}
+edge = noise.region(fine).reshape(400, 400).T
+for ax, (title, width) in zip(axes, panels, strict=True):
+    gb.plot.heatmap(x, width, domain=problem.domain, ax=ax, **colors).label_outer()
+    ax.contour(edge, levels=[0.5], colors="white", linewidths=1, extent=(-1, 1, -1, 1))
+    ax.set_title(title, fontsize="medium")
+    ax.set_xticks([-1, 0, 1])
+bar = {
+    "location": "bottom",
+    "shrink": 0.6,
+    "extend": "max",
+    "label": "width of the 95 % band",
+}
+figure.colorbar(axes[0].collections[0], ax=axes, **bar)
+figure.savefig("noisy_regions.png", dpi=120)

@@ -1,10 +1,11 @@
 """Your own equation in fifteen lines, and a band that knows what it leaves open
 
-A pendulum swings far out, where its sine is no line, and the camera was off in the shaded time. The equation
-is written as what should vanish. `LastLayerLaplace` then knows what readings, equation and conditions leave
-open together: the equation carries the motion through the gap (blue), where readings alone would leave it
-open (orange). Calibration gives the band its size, noise included. It needs readings from the whole time,
-drawn like those it will be asked about.
+A pendulum swings far out, where its sine is no line, and the camera was off in the
+shaded time. The equation is written as what should vanish. `LastLayerLaplace` then
+knows what readings, equation and conditions leave open together: the equation carries
+the motion through the gap (blue), where readings alone would leave it open (orange).
+Calibration gives the band its size, noise included. It needs readings from the whole
+time, drawn like those it will be asked about.
 """
 
 from dataclasses import dataclass
@@ -15,7 +16,6 @@ import torch
 from scipy.integrate import solve_ivp
 
 import guardband as gb
-from _options import options
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,11 @@ class Pendulum(gb.Problem):
 def truth(times: np.ndarray) -> np.ndarray:
     """The true motion, by a solver that the network never sees."""
     swing = solve_ivp(
-        lambda t, y: [y[1], -0.1 * y[1] - np.sin(y[0])], (0, 10), [2.5, 0], dense_output=True, rtol=1e-8
+        lambda t, y: [y[1], -0.1 * y[1] - np.sin(y[0])],
+        (0, 10),
+        [2.5, 0],
+        dense_output=True,
+        rtol=1e-8,
     )
     return swing.sol(times.ravel())[0].reshape(times.shape)
 
@@ -50,39 +54,40 @@ def readings(n: int, seed: int) -> gb.Observations:
     return gb.Observations(times, truth(times) + 0.05 * rng.normal(size=(n, 1)))
 
 
-def main() -> None:
-    """Train on readings with a gap, calibrate on others, and draw the band with its width below."""
-    smoke, out = options()
-    every = readings(80, seed=0)
-    seen = (every.x[:, 0] < 3) | (every.x[:, 0] > 6)
-    train, cal = gb.Observations(every.x[seen], every.y[seen]), readings(150, seed=1)
+every = readings(80, seed=0)
+seen = (every.x[:, 0] < 3) | (every.x[:, 0] > 6)
+train, cal = gb.Observations(every.x[seen], every.y[seen]), readings(150, seed=1)
 
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else None  # the default
-    likelihood = gb.Likelihood(data=0.05)
-    fitted = gb.fit(
-        Pendulum(), gb.mlp(Pendulum(), [32, 32]), train, likelihood=likelihood, recipe=recipe, progress=False
-    )
-    knowing = gb.predictors.LastLayerLaplace(fitted)
-    ignorant = gb.predictors.LastLayerLaplace(fitted, physics=False)
-    calibrated = gb.calibrate(knowing, cal.x, cal.y, score=gb.Total(noise=0.05))
+likelihood = gb.Likelihood(data=0.05)
+fitted = gb.fit(
+    Pendulum(),
+    gb.mlp(Pendulum(), [32, 32]),
+    train,
+    likelihood=likelihood,
+    progress=False,
+)
+knowing = gb.predictors.LastLayerLaplace(fitted)
+ignorant = gb.predictors.LastLayerLaplace(fitted, physics=False)
+calibrated = gb.calibrate(knowing, cal.x, cal.y, score=gb.Total(noise=0.05))
 
-    times = np.linspace(0, 10, 500)
-    figure, (above, below) = plt.subplots(2, 1, figsize=(6.4, 4.8), sharex=True, layout="constrained")
-    gb.plot.band(calibrated(times, level=0.95), truth=truth(times), data=train, ax=above)
-    found = gb.evaluate(calibrated, *readings(2000, seed=2))
-    above.set_title(f"95 % asked, {100 * found.coverage:.0f} % covered, through the gap", fontsize="medium")
-    above.set(xlabel="")
-    for predictor, color, label in (
-        (knowing, gb.plot.BLUE, "readings, equation and start"),
-        (ignorant, gb.plot.ORANGE, "readings alone"),
-    ):
-        below.plot(times, predictor(times[:, None]).scale, color=color, label=label)
-    below.set(xlabel="t", ylabel="scale of the angle", yscale="log")
-    below.legend(frameon=False, fontsize="small")
-    for ax in (above, below):
-        ax.axvspan(3, 6, color=gb.plot.GRAY, alpha=0.12, lw=0)
-    figure.savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+times = np.linspace(0, 10, 500)
+figure, (above, below) = plt.subplots(
+    2, 1, figsize=(6.4, 4.8), sharex=True, layout="constrained"
+)
+gb.plot.band(calibrated(times, level=0.95), truth=truth(times), data=train, ax=above)
+found = gb.evaluate(calibrated, *readings(2000, seed=2))
+above.set_title(
+    f"95 % asked, {100 * found.coverage:.0f} % covered, through the gap",
+    fontsize="medium",
+)
+above.set(xlabel="")
+for predictor, color, label in (
+    (knowing, gb.plot.BLUE, "readings, equation and start"),
+    (ignorant, gb.plot.ORANGE, "readings alone"),
+):
+    below.plot(times, predictor(times[:, None]).scale, color=color, label=label)
+below.set(xlabel="t", ylabel="scale of the angle", yscale="log")
+below.legend(frameon=False, fontsize="small")
+for ax in (above, below):
+    ax.axvspan(3, 6, color=gb.plot.GRAY, alpha=0.12, lw=0)
+figure.savefig("own_equation.png", dpi=120)

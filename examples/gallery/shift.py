@@ -1,10 +1,12 @@
 """Sensors here, questions there: weights mend a shift, where anything is known
 
-Sensors crowd on the left, where it is quiet; questions are asked on the right, where it is noisy. The plain
-band keeps its promise for places like those of the sensors only, and `gb.check` raises the alarm before any
-new reading is taken. `gb.Weighted` lets a calibration point count as often as it would occur among the
-questions: it covers again, and is infinite where no sensor speaks for a place, at the right end. It assumes
-that only the places differ, not the noise at a place, and that the ratio of the two densities is right.
+Sensors crowd on the left, where it is quiet; questions are asked on the right, where it
+is noisy. The plain band keeps its promise for places like those of the sensors only,
+and `gb.check` raises the alarm before any new reading is taken. `gb.Weighted` lets a
+calibration point count as often as it would occur among the questions: it covers again,
+and is infinite where no sensor speaks for a place, at the right end. It assumes that
+only the places differ, not the noise at a place, and that the ratio of the two
+densities is right.
 """
 
 import textwrap
@@ -14,7 +16,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import guardband as gb
-from _options import options
 
 RNG = np.random.default_rng(1)
 
@@ -25,37 +26,36 @@ def read(x: np.ndarray) -> np.ndarray:
 
 
 def ratio(x: np.ndarray) -> np.ndarray:
-    """The density of the questions, Beta(3, 1), over that of the sensors, Beta(1, 2), but for a factor."""
+    """The density of the questions, Beta(3, 1), over Beta(1, 2), up to a factor."""
     return x[:, 0] ** 2 / (1 - x[:, 0]).clip(1e-9)
 
 
-def main() -> None:
-    """Calibrate on the left, ask on the right, with and without weights."""
-    smoke, out = options()
-    x_cal, x_new = RNG.beta(1, 2, size=(400, 1)), RNG.beta(3, 1, size=(500 if smoke else 5000, 1))
-    y_cal, y_new = read(x_cal), read(x_new)
-    predictor = gb.predictors.MeanOnly(lambda x: np.sin(3 * x))
-    plain = gb.calibrate(predictor, x_cal, y_cal)
-    weighted = gb.calibrate(predictor, x_cal, y_cal, calibrator=gb.Weighted(ratio))
+x_cal, x_new = RNG.beta(1, 2, size=(400, 1)), RNG.beta(3, 1, size=(5000, 1))
+y_cal, y_new = read(x_cal), read(x_new)
+predictor = gb.predictors.MeanOnly(lambda x: np.sin(3 * x))
+plain = gb.calibrate(predictor, x_cal, y_cal)
+weighted = gb.calibrate(predictor, x_cal, y_cal, calibrator=gb.Weighted(ratio))
 
-    figure, axes = plt.subplots(1, 2, figsize=(6.8, 4.2), sharey=True, layout="constrained")
-    grid = np.linspace(0.001, 0.999, 400)[:, None]
-    for ax, (name, calibrated) in zip(axes, {"Plain": plain, "Weighted": weighted}.items(), strict=True):
-        with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
-            band, answers = calibrated(grid, level=0.9), calibrated(x_new, level=0.9)
-        ax.set_ylim(-0.8, 2)
-        gb.plot.band(band, ax=ax).legend().remove()
-        ax.plot(x_cal, y_cal, ".", ms=3, color=gb.plot.GRAY, label="sensors")
-        ax.plot(x_new[:150], y_new[:150], ".", ms=3, color=gb.plot.ORANGE, label="questions")
-        ax.set(xlim=(0, 1), ylabel="")
-        share = 100 * gb.metrics.coverage(answers, y_new)
-        ax.set_title(f"{name}: 90 % asked, {share:.0f} % covered", fontsize="medium")
-    axes[0].set_ylabel("u")
-    axes[0].legend(frameon=False, fontsize="small", loc="upper left", ncols=2)
-    text = gb.check(plain, x_new[:200], level=0.9)["shift"].text
-    figure.supxlabel("gb.check: " + textwrap.fill(text, 92), fontsize="small", color=gb.plot.GRAY)
-    figure.savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 4.2), sharey=True, layout="constrained")
+grid = np.linspace(0.001, 0.999, 400)[:, None]
+for ax, (name, calibrated) in zip(
+    axes, {"Plain": plain, "Weighted": weighted}.items(), strict=True
+):
+    with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+        band, answers = calibrated(grid, level=0.9), calibrated(x_new, level=0.9)
+    ax.set_ylim(-0.8, 2)
+    gb.plot.band(band, ax=ax).legend().remove()
+    ax.plot(x_cal, y_cal, ".", ms=3, color=gb.plot.GRAY, label="sensors")
+    ax.plot(
+        x_new[:150], y_new[:150], ".", ms=3, color=gb.plot.ORANGE, label="questions"
+    )
+    ax.set(xlim=(0, 1), ylabel="")
+    share = 100 * gb.metrics.coverage(answers, y_new)
+    ax.set_title(f"{name}: 90 % asked, {share:.0f} % covered", fontsize="medium")
+axes[0].set_ylabel("u")
+axes[0].legend(frameon=False, fontsize="small", loc="upper left", ncols=2)
+text = gb.check(plain, x_new[:200], level=0.9)["shift"].text
+figure.supxlabel(
+    "gb.check: " + textwrap.fill(text, 92), fontsize="small", color=gb.plot.GRAY
+)
+figure.savefig("shift.png", dpi=120)

@@ -1,11 +1,12 @@
 """A small loss and a wrong field: held-out readings notice
 
-A slab heats itself, the faster the hotter it is, and is cooled at both faces. The equation has two solutions,
-a cool one and a hot one, and this slab is hot. A network that is trained on the equation alone ends at the
-cool solution: the loss is small, the field is wrong, and no residual can tell. Readings that were held out of
-training do: with them the verdict is no longer "converged", and the calibrated band, which holds new readings
-around any model, becomes too wide to be of use. With a dozen readings in training the same network finds the
-hot solution.
+A slab heats itself, the faster the hotter it is, and is cooled at both faces. The
+equation has two solutions, a cool one and a hot one, and this slab is hot. A network
+that is trained on the equation alone ends at the cool solution: the loss is small, the
+field is wrong, and no residual can tell. Readings that were held out of training do:
+with them the verdict is no longer "converged", and the calibrated band, which holds new
+readings around any model, becomes too wide to be of use. With a dozen readings in
+training the same network finds the hot solution.
 """
 
 from dataclasses import dataclass
@@ -17,7 +18,6 @@ import torch
 from scipy.optimize import root_scalar
 
 import guardband as gb
-from _options import options
 
 
 @dataclass(frozen=True)
@@ -37,43 +37,51 @@ class Slab(gb.Problem):
 
     @cached_property
     def slope(self) -> float:
-        """The larger root of s = sqrt(2 heating) cosh(s / 4), which belongs to the hot solution."""
-        return root_scalar(lambda s: s - np.sqrt(2 * self.heating) * np.cosh(s / 4), bracket=(5, 20)).root
+        """The larger root of s = sqrt(2 heating) cosh(s / 4): the hot solution."""
+        return root_scalar(
+            lambda s: s - np.sqrt(2 * self.heating) * np.cosh(s / 4), bracket=(5, 20)
+        ).root
 
     def solution(self, x: torch.Tensor) -> torch.Tensor:
         """The hot solution, from which readings are drawn; training does not see it."""
-        return -2 * torch.log(torch.cosh((x - 0.5) * self.slope / 2) / np.cosh(self.slope / 4))
-
-
-def main() -> None:
-    """Train without and with readings, judge both with held-out ones, and draw their bands."""
-    smoke, out = options()
-    problem, noise = Slab(), 0.05
-    train, held_out, cal, test = (
-        problem.observe(n, noise=noise, seed=seed) for seed, n in enumerate((12, 30, 100, 2000))
-    )
-    recipe = gb.Recipe.by_newton(5 if smoke else 150)
-    likelihood, grid = gb.Likelihood(data=noise), np.linspace(0, 1, 200)
-    truth = problem.solution(torch.as_tensor(grid)[:, None])
-    figure, axes = plt.subplots(1, 2, figsize=(6.8, 4), sharey=True, layout="constrained")
-    cases = {"The equation alone": None, "The equation and 12 readings": train}
-    for ax, (name, data) in zip(axes, cases.items(), strict=True):
-        fitted = gb.fit(problem, gb.mlp(problem), data, likelihood=likelihood, recipe=recipe, progress=False)
-        alone, checked = (gb.verdict(problem, fitted, rows, noise=noise) for rows in (None, held_out))
-        calibrated = gb.calibrate(fitted, cal.x, cal.y)
-        found = gb.evaluate(calibrated, test.x, test.y)
-        gb.plot.band(calibrated(grid), truth=truth, data=cal, ax=ax)
-        ax.set_title(
-            f"{name}\nits terms cancel to {max(alone.equations.values()):.0e}: {alone.word}\n"
-            f"with held-out readings: {checked.word}\n"
-            f"{100 * found.coverage:.0f} % covered, width {found.sharpness:.2f}",
-            fontsize="medium",
+        return -2 * torch.log(
+            torch.cosh((x - 0.5) * self.slope / 2) / np.cosh(self.slope / 4)
         )
-        ax.set(xlabel="x", ylabel="u" if data is None else "")
-    axes[0].legend().remove()
-    axes[1].legend(frameon=False, loc="lower center")
-    figure.savefig(out, dpi=120)
 
 
-if __name__ == "__main__":
-    main()
+problem, noise = Slab(), 0.05
+train, held_out, cal, test = (
+    problem.observe(n, noise=noise, seed=seed)
+    for seed, n in enumerate((12, 30, 100, 2000))
+)
+recipe = gb.Recipe.by_newton(150)
+likelihood, grid = gb.Likelihood(data=noise), np.linspace(0, 1, 200)
+truth = problem.solution(torch.as_tensor(grid)[:, None])
+figure, axes = plt.subplots(1, 2, figsize=(6.8, 4), sharey=True, layout="constrained")
+cases = {"The equation alone": None, "The equation and 12 readings": train}
+for ax, (name, data) in zip(axes, cases.items(), strict=True):
+    fitted = gb.fit(
+        problem,
+        gb.mlp(problem),
+        data,
+        likelihood=likelihood,
+        recipe=recipe,
+        progress=False,
+    )
+    alone, checked = (
+        gb.verdict(problem, fitted, rows, noise=noise) for rows in (None, held_out)
+    )
+    calibrated = gb.calibrate(fitted, cal.x, cal.y)
+    found = gb.evaluate(calibrated, test.x, test.y)
+    gb.plot.band(calibrated(grid), truth=truth, data=cal, ax=ax)
+    ax.set_title(
+        f"{name}\n"
+        f"its terms cancel to {max(alone.equations.values()):.0e}: {alone.word}\n"
+        f"with held-out readings: {checked.word}\n"
+        f"{100 * found.coverage:.0f} % covered, width {found.sharpness:.2f}",
+        fontsize="medium",
+    )
+    ax.set(xlabel="x", ylabel="u" if data is None else "")
+axes[0].legend().remove()
+axes[1].legend(frameon=False, loc="lower center")
+figure.savefig("small_loss.png", dpi=120)

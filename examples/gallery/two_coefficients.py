@@ -1,41 +1,43 @@
 """Damping and frequency of an oscillator: one region for both, from forty readings
 
-On the left the region at 95 %: in that share of data sets, or more, it holds both true coefficients together,
-however the noise is distributed, as long as it is independent and symmetric about zero. On the right what
-that leaves open of the motion. The envelope holds the true solution, everywhere at once, if the equation is
-right. It is much narrower than the noise: forty readings share two unknowns.
+On the left the region at 95 %: in that share of data sets, or more, it holds both true
+coefficients together, however the noise is distributed, as long as it is independent
+and symmetric about zero. On the right what that leaves open of the motion. The envelope
+holds the true solution, everywhere at once, if the equation is right. It is much
+narrower than the noise: forty readings share two unknowns.
 """
 
 import matplotlib.pyplot as plt
 import numpy as np
 
 import guardband as gb
-from _options import options
 
 TRUTH = {"damping": 0.05, "frequency": 6.2}
 
+family = gb.Family(
+    gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)
+)
+data = gb.problems.DampedOscillator(**TRUTH).observe(40, noise=0.15, seed=3)
+estimates = gb.coefficients(family.exact(), data)
 
-def main() -> None:
-    """The region, and the envelope of the solutions in it."""
-    smoke, out = options()
-    family = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0))
-    data = gb.problems.DampedOscillator(**TRUTH).observe(40, noise=0.15, seed=3)
-    estimates = gb.coefficients(family.exact(), data)
+figure, (left, right) = plt.subplots(
+    1, 2, figsize=(9, 3.8), width_ratios=(2, 3), layout="constrained"
+)
+gb.plot.region(estimates, truth=TRUTH, ax=left)
 
-    figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3.8), width_ratios=(2, 3), layout="constrained")
-    gb.plot.region(estimates, truth=TRUTH, ax=left)
-
-    t = np.linspace(0, 5, 60 if smoke else 400)[:, None]
-    envelope = estimates.envelope(t)
-    truth = family.exact()(t, [list(TRUTH.values())])[0]
-    gb.plot.band(envelope.band, truth=truth, data=data, ax=right)
-    handles, _ = right.get_legend_handles_labels()
-    words = ["readings", "truth", "least squares", "95 % envelope"]
-    right.legend(
-        handles, words, frameon=False, fontsize="small", ncols=4, loc="lower center", bbox_to_anchor=(0.5, 1)
-    )
-    figure.savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+t = np.linspace(0, 5, 400)[:, None]
+envelope = estimates.envelope(t)
+truth = family.exact()(t, [list(TRUTH.values())])[0]
+gb.plot.band(envelope.band, truth=truth, data=data, ax=right)
+handles, _ = right.get_legend_handles_labels()
+words = ["readings", "truth", "least squares", "95 % envelope"]
+right.legend(
+    handles,
+    words,
+    frameon=False,
+    fontsize="small",
+    ncols=4,
+    loc="lower center",
+    bbox_to_anchor=(0.5, 1),
+)
+figure.savefig("two_coefficients.png", dpi=120)

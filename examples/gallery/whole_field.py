@@ -1,9 +1,10 @@
 """A joint band holds the whole curve, a pointwise one does not
 
-One network has learned a family of oscillators, with the frequency as an input; the gray lines are its
-errors on new frequencies. Calibrated at every instant by itself, a 90 % band is left somewhere by far more
-than a tenth of the curves. `gb.Simultaneous` makes one score of a whole curve, its largest miss, and the band
-holds nine curves in ten from beginning to end. What must be drawn alike is the curves, here by their
+One network has learned a family of oscillators, with the frequency as an input; the
+gray lines are its errors on new frequencies. Calibrated at every instant by itself, a
+90 % band is left somewhere by far more than a tenth of the curves. `gb.Simultaneous`
+makes one score of a whole curve, its largest miss, and the band holds nine curves in
+ten from beginning to end. What must be drawn alike is the curves, here by their
 frequencies, and their number is what counts, not that of their points.
 """
 
@@ -14,7 +15,6 @@ import numpy as np
 import torch
 
 import guardband as gb
-from _options import options
 
 TIMES = np.linspace(0, 2, 80)
 
@@ -42,35 +42,41 @@ def curves(model: gb.Fitted, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     return mean.reshape(n, len(TIMES), 1), np.cos(w * t)[..., None]
 
 
-def main() -> None:
-    """Train one network, calibrate it curve by curve and instant by instant, and compare on new curves."""
-    smoke, out = options()
-    recipe = gb.Recipe(steps=50, finish=20) if smoke else gb.Recipe(steps=600, finish=400)
-    model = gb.fit(Oscillators(), gb.mlp(Oscillators(), [32, 32]), recipe=recipe, progress=False)
+recipe = gb.Recipe(steps=600, finish=400)
+model = gb.fit(
+    Oscillators(), gb.mlp(Oscillators(), [32, 32]), recipe=recipe, progress=False
+)
 
-    mean, truth = curves(model, 100, seed=1)
-    score = gb.Simultaneous.fitted(truth - mean)  # the shape, from a hundred curves
-    mean, truth = curves(model, 200, seed=2)
-    joint = gb.calibrate_arrays(mean, truth, score=score)  # the size, from two hundred others
-    instants = [gb.conformal.quantile(miss, 0.9) for miss in abs(truth - mean)[..., 0].T]
+mean, truth = curves(model, 100, seed=1)
+# The shape of the band, from a hundred curves.
+score = gb.Simultaneous.fitted(truth - mean)
+mean, truth = curves(model, 200, seed=2)
+# The size, from two hundred others.
+joint = gb.calibrate_arrays(mean, truth, score=score)
+instants = [gb.conformal.quantile(miss, 0.9) for miss in abs(truth - mean)[..., 0].T]
 
-    mean, truth = curves(model, 1000, seed=3)
-    band = joint.band(gb.Prediction(None, mean), level=0.9)
-    held = {"joint": band.contains(truth), "pointwise": (abs(truth - mean)[..., 0] <= instants).all(axis=1)}
+mean, truth = curves(model, 1000, seed=3)
+band = joint.band(gb.Prediction(None, mean), level=0.9)
+held = {
+    "joint": band.contains(truth),
+    "pointwise": (abs(truth - mean)[..., 0] <= instants).all(axis=1),
+}
 
-    figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-    ax.plot(TIMES, (truth - mean)[:40, :, 0].T, color=gb.plot.GRAY, lw=0.6)
-    for name, color, half in (
-        ("joint", gb.plot.BLUE, band.width[0, :, 0] / 2),
-        ("pointwise", gb.plot.ORANGE, np.array(instants)),
-    ):
-        ax.plot(TIMES, half, color=color, lw=2, label=f"{name}: holds {100 * held[name].mean():.0f} %")
-        ax.plot(TIMES, -half, color=color, lw=2)
-    ax.set(xlabel="time t", ylabel="truth minus prediction", xlim=(0, 2))
-    ax.set_title("How many new curves lie wholly in their 90 % band?", fontsize="medium")
-    ax.legend(frameon=False, loc="upper left")
-    figure.savefig(out, dpi=120)
-
-
-if __name__ == "__main__":
-    main()
+figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
+ax.plot(TIMES, (truth - mean)[:40, :, 0].T, color=gb.plot.GRAY, lw=0.6)
+for name, color, half in (
+    ("joint", gb.plot.BLUE, band.width[0, :, 0] / 2),
+    ("pointwise", gb.plot.ORANGE, np.array(instants)),
+):
+    ax.plot(
+        TIMES,
+        half,
+        color=color,
+        lw=2,
+        label=f"{name}: holds {100 * held[name].mean():.0f} %",
+    )
+    ax.plot(TIMES, -half, color=color, lw=2)
+ax.set(xlabel="time t", ylabel="truth minus prediction", xlim=(0, 2))
+ax.set_title("How many new curves lie wholly in their 90 % band?", fontsize="medium")
+ax.legend(frameon=False, loc="upper left")
+figure.savefig("whole_field.png", dpi=120)

@@ -97,8 +97,10 @@ def run(
     >>> import tempfile
     >>> import guardband as gb
     >>> from guardband.studies import Training, Factory, grid
-    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
-    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
+    >>> recipe = gb.Recipe(steps=5, finish=0)
+    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=recipe)
+    >>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+    >>> study = grid("mine", [training], constant, cal=30, draws=10)
     >>> print(gb.campaign.run(study, tempfile.mkdtemp(), progress=False))
     1 done, 0 failed, 0 running, 0 to do
     """
@@ -181,8 +183,10 @@ def results(folder: str | os.PathLike[str], study: Cells = None) -> Iterator[Res
     >>> import tempfile
     >>> import guardband as gb
     >>> from guardband.studies import Training, Factory, grid
-    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
-    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
+    >>> recipe = gb.Recipe(steps=5, finish=0)
+    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=recipe)
+    >>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+    >>> study = grid("mine", [training], constant, cal=30, draws=10)
     >>> folder = tempfile.mkdtemp()
     >>> status = gb.campaign.run(study, folder, progress=False)
     >>> [result["cell"]["method"] for result in gb.campaign.results(folder)]
@@ -207,8 +211,10 @@ def pack(folder: str | os.PathLike[str]) -> int:
     >>> import tempfile
     >>> import guardband as gb
     >>> from guardband.studies import Training, Factory, grid
-    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
-    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
+    >>> recipe = gb.Recipe(steps=5, finish=0)
+    >>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=recipe)
+    >>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+    >>> study = grid("mine", [training], constant, cal=30, draws=10)
     >>> folder = tempfile.mkdtemp()
     >>> status = gb.campaign.run(study, folder, progress=False)
     >>> gb.campaign.pack(folder)

@@ -120,7 +120,8 @@ def check(
     >>> draw = np.random.default_rng(0)
     >>> model = np.zeros_like
     >>> calibrated = gb.calibrate(model, draw.uniform(size=100), draw.normal(size=100))
-    >>> print(gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"].text.partition(" (")[0])
+    >>> shift = gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"]
+    >>> print(shift.text.partition(" (")[0])
     The queries come from other places than the calibration points
     """
     if not isinstance(calibrated, Calibrated):

@@ -75,7 +75,8 @@ def choose(
     >>> def model(x):
     ...     return np.sin(3 * x)
     >>> candidates = {"constant": model, "scaled": gb.predictors.Given(model, lambda x: x)}
-    >>> print(gb.choose(candidates, choose=parts.choose, calibrate=parts.calibrate, level=0.9))
+    >>> choose, calibrate = parts.choose, parts.calibrate
+    >>> print(gb.choose(candidates, choose=choose, calibrate=calibrate, level=0.9))
     Chosen by interval score on rows of their own: scaled
     constant  2.78
     scaled    1.967

@@ -87,7 +87,9 @@ def extrapolates(sites: ArrayLike, queries: ArrayLike, *, seed: int = 0) -> Extr
 
     >>> import numpy as np
     >>> draw = np.random.default_rng(0)
-    >>> found = extrapolates(draw.uniform(size=(50, 2)), draw.uniform(size=(100, 2)) + [2, 0])
+    >>> found = extrapolates(
+    ...     draw.uniform(size=(50, 2)), draw.uniform(size=(100, 2)) + [2, 0]
+    ... )
     >>> found.alarm, found.share, round(found.ratio, 1)
     (True, 1.0, 4.6)
     """

@@ -37,7 +37,9 @@ class FieldGrid:
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> grid = gb.Fields(np.zeros((9, 3, 4)), dims=("t", "x"), coordinates={"t": [0.0, 1.0, 2.0]}).grid
+    >>> grid = gb.Fields(
+    ...     np.zeros((9, 3, 4)), dims=("t", "x"), coordinates={"t": [0.0, 1.0, 2.0]}
+    ... ).grid
     >>> grid, grid.time, grid.cells[:, 0].tolist()
     (FieldGrid(t=3, x=4), 0, [0.5, 1.0, 0.5])
     """
@@ -222,7 +224,9 @@ class Fields:
         >>> import numpy as np
         >>> import xarray
         >>> import guardband as gb
-        >>> gb.Fields.of(xarray.DataArray(np.zeros((2, 5, 9, 4)), dims=("channel", "sample", "t", "x")))
+        >>> gb.Fields.of(
+        ...     xarray.DataArray(np.zeros((2, 5, 9, 4)), dims=("channel", "sample", "t", "x"))
+        ... )
         Fields(5 trajectories, t=9, x=4, 2 outputs)
         """
         names = [str(name) for name in array.dims]

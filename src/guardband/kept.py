@@ -75,7 +75,9 @@ def kept(
     ... class Doubled(gb.conformal.Symmetric):
     ...     def unit(self, prediction):
     ...         return 2.0
-    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9], score=Doubled())
+    >>> calibrated = gb.calibrate_arrays(
+    ...     [0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9], score=Doubled()
+    ... )
     >>> gb.load(gb.save(calibrated, tempfile.mkdtemp() + "/band")).score
     Doubled()
     """

@@ -85,7 +85,9 @@ def calibrate_stored(
     >>> fields = gb.StoredFields(data, x="a", y="u")
     >>> def model(a):
     ...     return np.sin(a)[..., None]  # (N, *grid, m), as in memory
-    >>> gb.calibrate_stored(model, fields, tempfile.mkdtemp() + "/scores.zarr", progress=False)
+    >>> gb.calibrate_stored(
+    ...     model, fields, tempfile.mkdtemp() + "/scores.zarr", progress=False
+    ... )
     Calibrated(MeanOnly, score=Simultaneous(), calibrator=Split(), n=50)
     """
     if len(fields) == 0:
@@ -133,7 +135,11 @@ def evaluate_stored(
     >>> fields, folder = gb.StoredFields(data, x="a", y="u"), tempfile.mkdtemp()
     >>> model = lambda a: np.sin(a)[..., None]
     >>> made = gb.calibrate_stored(model, fields[:50], f"{folder}/cal.zarr", progress=False)
-    >>> print(gb.evaluate_stored(made, fields[50:], f"{folder}/test.zarr", level=0.9, progress=False).verdict)
+    >>> print(
+    ...     gb.evaluate_stored(
+    ...         made, fields[50:], f"{folder}/test.zarr", level=0.9, progress=False
+    ...     ).verdict
+    ... )
     Consistent with the guarantee: 38 of 40 covered, a valid band covers 28 to 40 in 99 % of cases.
     """
     if not (hasattr(calibrated, "score") and hasattr(calibrated, "threshold")):

@@ -2,6 +2,10 @@
 
 PATH is a Python with the packages that this one lacks, such as DeepXDE. Names of examples run these alone,
 `--pages` runs none. An example that cannot be run keeps the picture that is there.
+
+An example is one file that a reader can copy: it imports nothing from this repository but the package, takes
+no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy in which
+the numbers of `QUICK` are replaced.
 """
 
 import argparse
@@ -42,7 +46,8 @@ hide: [toc]
 # Gallery
 
 One file, one idea, one picture each, to be copied and changed. \
-Every example runs as it stands, within a minute on one core: `python examples/gallery/NAME.py`.
+Every example runs as it stands, within a minute on one core: \
+`python examples/gallery/NAME.py` writes `NAME.png`.
 """
 
 
@@ -61,6 +66,31 @@ NEEDS = {
     "from_pina": Needs("pina-mathlab", ("pina",)),
 }
 """Examples that need more than guardband itself."""
+
+
+TRAINING = {"progress=False": "recipe=gb.Recipe(steps=50, finish=20), progress=False"}
+"""Fewer steps than the default recipe takes."""
+QUICK = {
+    "cylinder": TRAINING,
+    "few_sensors": {"covered(calibrator, n, 1000)": "covered(calibrator, n, 10)"},
+    "field_to_zarr": TRAINING | {"side = 400": "side = 64", "workers=2": "workers=None"},
+    "from_deepxde": {"trained(2000)": "trained(100)"},
+    "from_fno": {"trained(300)": "trained(5)", "fields(1000, ": "fields(50, "},
+    "from_onnx": {"steps=2000": "steps=100"},
+    "from_pina": {"trained(1000)": "trained(10)"},
+    "front": TRAINING,
+    "measure_next": {"range(60)": "range(3)"},
+    "noise_islands": TRAINING | {"(500, 300, 3000)": "(60, 50, 500)"},
+    "noisy_regions": TRAINING | {"(600, 300, 3000)": "(60, 50, 200)", "grid(80)": "grid(25)"},
+    "own_equation": TRAINING,
+    "shape": TRAINING,
+    "small_loss": {"by_newton(150)": "by_newton(5)"},
+    "system": TRAINING,
+    "whole_field": {"steps=600, finish=400": "steps=50, finish=20"},
+    "widest_where": TRAINING | {"grid(80)": "grid(25)"},
+    "zero_predictor": TRAINING,
+}
+"""What a quick run changes in the text of an example; the others take seconds as they are."""
 
 
 class Example(NamedTuple):
@@ -113,7 +143,6 @@ def page(name: str) -> str:
             of.code,
             "```",
             "",
-            "`_options` reads `--smoke`, for a quick and rough run, and `--out`, where the picture goes. "
             "[All examples](index.md)",
             "",
         ]
@@ -149,13 +178,24 @@ def _has(python: str, modules: tuple[str, ...]) -> bool:
     return subprocess.run([python, "-c", look, *modules]).returncode == 0
 
 
-def run(name: str, python: str, out: Path, smoke: bool = False) -> None:
-    """Run an example in a process of its own; an error if it fails."""
+def copy(name: str, folder: Path, quick: bool = False) -> Path:
+    """Copy an example alone into a folder, with the numbers of a quick run if wanted."""
+    text = script(name).read_text()
+    for slow, fast in QUICK.get(name, {}).items() if quick else ():
+        if text.count(slow) != 1:
+            raise ValueError(f"{name}.py should have {slow!r} once: change it there or in QUICK.")
+        text = text.replace(slow, fast)
+    copied = folder / f"{name}.py"
+    copied.write_text(text)
+    return copied
+
+
+def run(name: str, python: str, folder: Path, quick: bool = False) -> Path:
+    """Run a copy of an example in a process and folder of its own; return its picture."""
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
-    command = [python, str(script(name)), "--out", str(out), *(["--smoke"] if smoke else [])]
     done = subprocess.run(
-        command,
-        cwd=out.parent,
+        [python, str(copy(name, folder, quick))],
+        cwd=folder,
         env=os.environ | {"PYTHONPATH": path, "MPLBACKEND": "Agg"},
         capture_output=True,
         text=True,
@@ -163,6 +203,7 @@ def run(name: str, python: str, out: Path, smoke: bool = False) -> None:
     )
     if done.returncode:
         raise RuntimeError(f"{name} failed:\n{done.stderr}")
+    return folder / f"{name}.png"
 
 
 def keep(name: str, picture: Path) -> None:
@@ -177,7 +218,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Run the examples of the gallery and write its pages.")
     parser.add_argument("names", nargs="*", help="run these alone")
     parser.add_argument("--engines", help="a Python with the packages that this one lacks")
-    parser.add_argument("--smoke", action="store_true", help="quick and rough pictures")
+    parser.add_argument("--quick", action="store_true", help="quick and rough pictures")
     parser.add_argument("--pages", action="store_true", help="write the pages, run nothing")
     chosen = parser.parse_args()
     for name in [] if chosen.pages else chosen.names or names():
@@ -187,9 +228,7 @@ def main() -> None:
             continue
         start = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
-            picture = Path(folder, f"{name}.png")
-            run(name, python, picture, chosen.smoke)
-            keep(name, picture)
+            keep(name, run(name, python, Path(folder), chosen.quick))
         print(f"{name}: {time.perf_counter() - start:.1f} s")
     PAGES.mkdir(exist_ok=True)
     for name in names():

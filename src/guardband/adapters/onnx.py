@@ -25,8 +25,10 @@ def from_onnx(
     >>> import numpy as np
     >>> import onnx.parser
     >>> from guardband.adapters import from_onnx
-    >>> text = '<ir_version: 8, opset_import: ["": 18]> g (float[n, 1] x) => (float[n, 1] y) { y = Exp(x) }'
-    >>> from_onnx(onnx.parser.parse_model(text).SerializeToString())(np.zeros((2, 1))).mean
+    >>> head = '<ir_version: 8, opset_import: ["": 18]>'
+    >>> graph = "g (float[n, 1] x) => (float[n, 1] y) { y = Exp(x) }"
+    >>> predictor = from_onnx(onnx.parser.parse_model(head + graph).SerializeToString())
+    >>> predictor(np.zeros((2, 1))).mean
     array([[1.],
            [1.]])
     """

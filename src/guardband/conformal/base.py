@@ -167,7 +167,9 @@ class Calibrator(Learned):
     >>> import guardband as gb
     >>> class Cautious(gb.conformal.Calibrator):
     ...     def threshold(self, scores, prediction, *, groups=None, confidence=None):
-    ...         return gb.Split().threshold(scores, prediction, confidence=confidence or "0.9")
+    ...         return gb.Split().threshold(
+    ...             scores, prediction, confidence=confidence or "0.9"
+    ...         )
     >>> calibrated = gb.calibrate_arrays([0.0] * 99, range(99), calibrator=Cautious())
     >>> float(calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)[0, 0])
     93.0

@@ -36,7 +36,10 @@ class ScoreCalibrated(Calibrated):
     >>> calibrated
     Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
     >>> prediction = gb.Prediction(None, [10.0])
-    >>> [float(calibrated.band(prediction, level).upper.round(6)[0, 0]) for level in (0.5, 0.9)]
+    >>> [
+    ...     float(calibrated.band(prediction, level).upper.round(6)[0, 0])
+    ...     for level in (0.5, 0.9)
+    ... ]
     [15.0, 19.0]
     """
 

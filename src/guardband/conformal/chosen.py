@@ -40,7 +40,9 @@ class Chosen(Calibrated):
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 200)
     >>> y = np.sin(3 * x) + 0.1 * np.cos(50 * x)
-    >>> choice = gb.choose({"sine": lambda x: np.sin(3 * x), "zero": np.zeros_like}, calibrate=(x, y))
+    >>> choice = gb.choose(
+    ...     {"sine": lambda x: np.sin(3 * x), "zero": np.zeros_like}, calibrate=(x, y)
+    ... )
     >>> choice.calibrated
     Chosen(1 of 2, Calibrated(MeanOnly, score=Scaled(), calibrator=Split(), n=200))
     """

@@ -35,7 +35,9 @@ class Clustered(Calibrator):
     >>> import guardband as gb
     >>> sensor = np.repeat(np.arange(9), 10)  # 9 sensors, 10 readings of each
     >>> bias = 1.0 + sensor
-    >>> calibrated = gb.calibrate_arrays(0 * bias, bias, calibrator=gb.Clustered(), groups=sensor)
+    >>> calibrated = gb.calibrate_arrays(
+    ...     0 * bias, bias, calibrator=gb.Clustered(), groups=sensor
+    ... )
     >>> calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)
     array([[9.]])
     """

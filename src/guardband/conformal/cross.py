@@ -63,7 +63,9 @@ class CrossValidated(Calibrated):
     ...     line = np.polyfit(data.x[:, 0], data.y[:, 0], 1)
     ...     return lambda x: np.polyval(line, x)
     >>> x = np.linspace(0, 1, 40)
-    >>> calibrated = gb.calibrate_cross(fit, gb.Observations(x, x + 0.1 * np.cos(50 * x)), folds=10)
+    >>> calibrated = gb.calibrate_cross(
+    ...     fit, gb.Observations(x, x + 0.1 * np.cos(50 * x)), folds=10
+    ... )
     >>> calibrated
     CV+(10 models, n=40)
     >>> float(calibrated.promised(0.9))

@@ -38,8 +38,12 @@ class Grouped(Calibrator):
 
     >>> import guardband as gb
     >>> y, sensors = [1.0] * 9 + [5.0] * 9, ["a"] * 9 + ["b"] * 9
-    >>> calibrated = gb.calibrate_arrays([0.0] * 18, y, calibrator=gb.Grouped(), groups=sensors)
-    >>> band = calibrated.band(gb.Prediction(None, [0.0, 0.0]), level=0.9, groups=["a", "b"])
+    >>> calibrated = gb.calibrate_arrays(
+    ...     [0.0] * 18, y, calibrator=gb.Grouped(), groups=sensors
+    ... )
+    >>> band = calibrated.band(
+    ...     gb.Prediction(None, [0.0, 0.0]), level=0.9, groups=["a", "b"]
+    ... )
     >>> band.upper.ravel().round(6)
     array([1., 5.])
     """

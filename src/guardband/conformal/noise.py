@@ -130,7 +130,10 @@ class UniformNoise(NoiseLaw):
     >>> import numpy as np
     >>> import guardband as gb
     >>> noise = gb.UniformNoise(0.5)
-    >>> noise.above(np.array([0.0, 0.25, 0.5])), noise.averaged(2).above(np.array([0.25])).round(4)
+    >>> (
+    ...     noise.above(np.array([0.0, 0.25, 0.5])),
+    ...     noise.averaged(2).above(np.array([0.25])).round(4),
+    ... )
     (array([0.5 , 0.25, 0.  ]), array([0.125]))
     """
 
@@ -166,8 +169,12 @@ class BoundedNoise(NoiseLaw):
     It may be biased, and depend on the place.
 
     >>> import guardband as gb
-    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9], score=gb.Absolute(),
-    ...                                  calibrator=gb.conformal.Truth(gb.BoundedNoise(0.5)))
+    >>> calibrated = gb.calibrate_arrays(
+    ...     [0.0] * 9,
+    ...     [1, 2, 3, 4, 5, 6, 7, 8, 9],
+    ...     score=gb.Absolute(),
+    ...     calibrator=gb.conformal.Truth(gb.BoundedNoise(0.5)),
+    ... )
     >>> calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)
     array([[9.5]])
     """

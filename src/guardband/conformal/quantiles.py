@@ -92,9 +92,14 @@ class CQR(Score):
     >>> import guardband as gb
     >>> y = np.arange(1.0, 20.0)
     >>> ends = gb.QuantilePrediction(None, lower=[5.0] * 19, upper=[10.0] * 19)
-    >>> bands = [gb.calibrate_arrays(ends, y, score=score).band(ends.take([0]), level=0.8)
-    ...          for score in (gb.CQR(), gb.CQR(symmetric=False))]
-    >>> [(float(band.lower[0, 0].round(6)), float(band.upper[0, 0].round(6))) for band in bands]
+    >>> bands = [
+    ...     gb.calibrate_arrays(ends, y, score=score).band(ends.take([0]), level=0.8)
+    ...     for score in (gb.CQR(), gb.CQR(symmetric=False))
+    ... ]
+    >>> [
+    ...     (float(band.lower[0, 0].round(6)), float(band.upper[0, 0].round(6)))
+    ...     for band in bands
+    ... ]
     [(-1.0, 16.0), (2.0, 18.0)]
     """
 

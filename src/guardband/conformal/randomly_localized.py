@@ -38,7 +38,9 @@ class RandomlyLocalized(Calibrator):
     >>> import numpy as np
     >>> import guardband as gb
     >>> x, zero = np.linspace(0, 1, 500), np.zeros_like
-    >>> calibrated = gb.calibrate(zero, x, x, calibrator=gb.RandomlyLocalized(bandwidth=0.1))
+    >>> calibrated = gb.calibrate(
+    ...     zero, x, x, calibrator=gb.RandomlyLocalized(bandwidth=0.1)
+    ... )
     >>> left, right = calibrated([0.2, 0.8], level=0.9).width.ravel()
     >>> bool(right > left)
     True

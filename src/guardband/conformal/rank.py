@@ -50,7 +50,12 @@ def exact(level: Level, name: str = "level") -> Fraction:
     nearest decimal of 12 digits. A scalar of lower precision is its own shortest decimal, or such a fraction.
 
     >>> import numpy as np
-    >>> exact(0.95), exact("0.95"), exact(np.float32(0.95)), exact((np.arange(1, 20) * 0.05)[18])
+    >>> (
+    ...     exact(0.95),
+    ...     exact("0.95"),
+    ...     exact(np.float32(0.95)),
+    ...     exact((np.arange(1, 20) * 0.05)[18]),
+    ... )
     (Fraction(19, 20), Fraction(19, 20), Fraction(19, 20), Fraction(19, 20))
     >>> exact(2 / 3), exact(np.float32(6 / 7))
     (Fraction(2, 3), Fraction(6, 7))
@@ -117,7 +122,12 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
     With a confidence, the smallest n with level^n <= 1 - confidence.
 
     >>> import guardband as gb
-    >>> gb.points_needed(0.9), gb.points_needed(0.95), gb.points_needed(0.99), gb.points_needed(0.95, 0.9)
+    >>> (
+    ...     gb.points_needed(0.9),
+    ...     gb.points_needed(0.95),
+    ...     gb.points_needed(0.99),
+    ...     gb.points_needed(0.95, 0.9),
+    ... )
     (9, 19, 99, 45)
     """
     level = exact(level)

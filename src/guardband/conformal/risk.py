@@ -65,9 +65,12 @@ class RiskControl(Calibrator):
     >>> import guardband as gb
     >>> y = np.random.default_rng(0).normal(size=(200, 10))  # ten outputs
     >>> at = gb.Prediction(None, np.zeros((1, 10)))
-    >>> risk, split = (gb.calibrate_arrays(np.zeros((200, 10)), y, calibrator=c).band(at, level=0.9)
-    ...                for c in (gb.RiskControl(), gb.Split()))
-    >>> risk.upper[0, 0].round(1), split.upper[0, 0].round(1)  # a tenth of the outputs, or any of them
+    >>> risk, split = (
+    ...     gb.calibrate_arrays(np.zeros((200, 10)), y, calibrator=c).band(at, level=0.9)
+    ...     for c in (gb.RiskControl(), gb.Split())
+    ... )
+    >>> # a tenth of the outputs, or any of them
+    >>> risk.upper[0, 0].round(1), split.upper[0, 0].round(1)
     (np.float64(1.6), np.float64(2.6))
     """
 

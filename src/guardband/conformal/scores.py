@@ -272,7 +272,9 @@ class Absolute(_Plain):
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Absolute())
-    >>> calibrated.band(gb.Prediction(None, [0.0, 0.0], [1.0, 2.0]), level=0.9).upper.ravel().round(6)
+    >>> calibrated.band(
+    ...     gb.Prediction(None, [0.0, 0.0], [1.0, 2.0]), level=0.9
+    ... ).upper.ravel().round(6)
     array([9., 9.])
     """
 
@@ -294,7 +296,9 @@ class Scaled(_Plain):
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Scaled())
-    >>> calibrated.band(gb.Prediction(None, [0.0, 0.0], [1.0, 2.0]), level=0.9).upper.ravel().round(6)
+    >>> calibrated.band(
+    ...     gb.Prediction(None, [0.0, 0.0], [1.0, 2.0]), level=0.9
+    ... ).upper.ravel().round(6)
     array([ 9., 18.])
     """
 
@@ -321,7 +325,9 @@ class Total(Symmetric):
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [0.0] * 9  # the model is sure of itself
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Total(noise=3.0))
-    >>> calibrated.band(gb.Prediction(None, [0.0, 0.0], [0.0, 4.0]), level=0.9).upper.ravel().round(6)
+    >>> calibrated.band(
+    ...     gb.Prediction(None, [0.0, 0.0], [0.0, 4.0]), level=0.9
+    ... ).upper.ravel().round(6)
     array([ 9., 15.])
     """
 

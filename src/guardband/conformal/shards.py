@@ -96,7 +96,9 @@ def calibrate_shards(
     >>> import numpy as np
     >>> import guardband as gb
     >>> shards = [np.arange(50.0), np.arange(50.0, 99.0)]
-    >>> calibrated = gb.conformal.calibrate_shards(gb.predictors.MeanOnly(np.sin), shards, [0.9], x=[0.5])
+    >>> calibrated = gb.conformal.calibrate_shards(
+    ...     gb.predictors.MeanOnly(np.sin), shards, [0.9], x=[0.5]
+    ... )
     >>> float(calibrated([0.0], 0.9).upper.round(6).item())
     89.0
     """

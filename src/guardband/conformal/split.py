@@ -34,7 +34,9 @@ class Split(Calibrator):
     (Papadopoulos et al. 2002; Vovk, Gammerman and Shafer 2005)
 
     >>> import guardband as gb
-    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [3, 1, 4, 2, 5, 9, 7, 8, 6], calibrator=gb.Split())
+    >>> calibrated = gb.calibrate_arrays(
+    ...     [0.0] * 9, [3, 1, 4, 2, 5, 9, 7, 8, 6], calibrator=gb.Split()
+    ... )
     >>> calibrated.band(gb.Prediction(None, [0.0]), level=0.8).upper.round(6)
     array([[8.]])
     """

@@ -59,12 +59,19 @@ class Truth(Calibrator):
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
-    >>> y = 0.02 * draw(size=5000) + 0.1 * draw(size=5000)  # the model's own error, and noise
+    >>> # the model's own error, and noise
+    >>> y = 0.02 * draw(size=5000) + 0.1 * draw(size=5000)
     >>> noise = gb.GaussianNoise(0.1)
-    >>> calibrated = gb.calibrate(np.zeros_like, np.linspace(0, 1, 5000), y, target="truth", noise=noise,
-    ...                           confidence=0.95)
-    >>> calibrated([0.5], level=0.9).upper.round(2), gb.calibrate_arrays(0 * y, y).band(
-    ...     gb.Prediction(None, [0.0]), level=0.9).upper.round(2)
+    >>> calibrated = gb.calibrate(
+    ...     np.zeros_like,
+    ...     np.linspace(0, 1, 5000),
+    ...     y,
+    ...     target="truth",
+    ...     noise=noise,
+    ...     confidence=0.95,
+    ... )
+    >>> plain = gb.calibrate_arrays(0 * y, y).band(gb.Prediction(None, [0.0]), level=0.9)
+    >>> calibrated([0.5], level=0.9).upper.round(2), plain.upper.round(2)
     (array([[0.1]]), array([[0.17]]))
     """
 

@@ -46,7 +46,8 @@ class Weighted(Calibrator):
     >>> import guardband as gb
     >>> x, zero = np.linspace(0, 1, 100), np.zeros_like
     >>> plain = gb.calibrate(zero, x, x)
-    >>> shifted = gb.calibrate(zero, x, x, calibrator=gb.Weighted(lambda x: x**4))  # queries lie near 1
+    >>> # queries lie near 1
+    >>> shifted = gb.calibrate(zero, x, x, calibrator=gb.Weighted(lambda x: x**4))
     >>> bool(shifted([0.9], level=0.8).width > plain([0.9], level=0.8).width)
     True
     """

@@ -33,7 +33,9 @@ def kuramoto_sivashinsky(
     Five hundred trajectories of twenty steps take some seconds and 2.5 MiB.
 
     >>> import guardband as gb
-    >>> gb.datasets.kuramoto_sivashinsky(2, nodes=32, steps=3, folder=None, progress=False).y
+    >>> gb.datasets.kuramoto_sivashinsky(
+    ...     2, nodes=32, steps=3, folder=None, progress=False
+    ... ).y
     Fields(2 trajectories, t=3, x=32, 1 output)
     """
     settings = {

@@ -154,7 +154,8 @@ class FieldBand(Chunked):
     >>> import numpy as np
     >>> import guardband as gb
     >>> calibrated = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
-    >>> gb.band_over(calibrated, {"x": np.linspace(0, 1, 4)}, levels=0.9).compute()["mean"].shape
+    >>> field = gb.band_over(calibrated, {"x": np.linspace(0, 1, 4)}, levels=0.9)
+    >>> field.compute()["mean"].shape
     (4,)
     """
 

@@ -34,7 +34,8 @@ def write_mesh(
     >>> import tempfile
     >>> import numpy as np
     >>> import guardband as gb
-    >>> field = np.zeros((1, 12, 1))  # one field of an operator such as an FNO, on 4 x 3 nodes
+    >>> # one field of an operator such as an FNO, on 4 x 3 nodes
+    >>> field = np.zeros((1, 12, 1))
     >>> band = gb.Band(None, field, field - 1, field + 1, 0.9)
     >>> path = tempfile.mkdtemp() + "/band.vtu"
     >>> grid = {"x": np.linspace(0, 1, 4), "y": np.linspace(0, 1, 3)}

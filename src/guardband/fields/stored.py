@@ -230,7 +230,12 @@ class StoredBand(Stored):
     >>> import xarray
     >>> import guardband as gb
     >>> a = np.random.default_rng(0).normal(size=(50, 8, 8))
-    >>> made = gb.calibrate(lambda a: a[..., None], a, gb.Fields(a, dims=("x", "y")), score=gb.Simultaneous())
+    >>> made = gb.calibrate(
+    ...     lambda a: a[..., None],
+    ...     a,
+    ...     gb.Fields(a, dims=("x", "y")),
+    ...     score=gb.Simultaneous(),
+    ... )
     >>> data = xarray.Dataset({"a": (("field", "x", "y"), a + 1)})
     >>> band = gb.band_over(made, gb.StoredFields(data, x="a"), levels=0.9)
     >>> band

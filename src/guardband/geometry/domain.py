@@ -189,7 +189,11 @@ class Domain(ABC):
     ...         return (x >= 0).all(1) & (x.sum(1) <= 1)
     ...
     ...     def pieces(self):
-    ...         ends = {"bottom": ((0, 0), (1, 0)), "slope": ((1, 0), (0, 1)), "left": ((0, 1), (0, 0))}
+    ...         ends = {
+    ...             "bottom": ((0, 0), (1, 0)),
+    ...             "slope": ((1, 0), (0, 1)),
+    ...             "left": ((0, 1), (0, 0)),
+    ...         }
     ...         return [gb.geometry.edge(name, *two) for name, two in ends.items()]
     >>> round(Triangle().measure, 3), Triangle().parts
     (0.5, ('bottom', 'slope', 'left'))
@@ -415,7 +419,9 @@ def edge(name: str, start: Sequence[float], end: Sequence[float]) -> Piece:
 
     >>> import torch
     >>> import guardband as gb
-    >>> points, normals = gb.geometry.edge("bottom", (0, 0), (2, 0)).at(torch.tensor([[0.5]]).double())
+    >>> points, normals = gb.geometry.edge("bottom", (0, 0), (2, 0)).at(
+    ...     torch.tensor([[0.5]]).double()
+    ... )
     >>> points.tolist(), normals.tolist()
     ([[1.0, 0.0]], [[0.0, -1.0]])
     """

@@ -20,7 +20,9 @@ def check_domain(domain: Domain, *, points: int = 20_000, seed: int = 0) -> None
     Of sound shapes one in a thousand or so fails by chance; the seed makes it the same one at every run.
 
     >>> import guardband as gb
-    >>> gb.testing.check_domain(gb.geometry.Rectangle((0, 0), (2, 1)) - gb.geometry.Disk((1, 0.5), 0.3))
+    >>> gb.testing.check_domain(
+    ...     gb.geometry.Rectangle((0, 0), (2, 1)) - gb.geometry.Disk((1, 0.5), 0.3)
+    ... )
     """
     if isinstance(domain, TimeSpan):
         check_span(domain, points, seed)

@@ -29,7 +29,9 @@ class Mesh(Domain):
 
     >>> import pyvista
     >>> import guardband as gb
-    >>> ball = gb.geometry.Mesh(pyvista.Sphere(radius=1.0, theta_resolution=60, phi_resolution=60))
+    >>> ball = gb.geometry.Mesh(
+    ...     pyvista.Sphere(radius=1.0, theta_resolution=60, phi_resolution=60)
+    ... )
     >>> round(ball.measure, 1), ball.parts
     (4.2, ('surface',))
     """

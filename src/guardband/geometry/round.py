@@ -68,7 +68,8 @@ class Disk(_Ball):
     """All points of the plane within a radius of a center; its boundary has one part, called by `name`.
 
     >>> import guardband as gb
-    >>> plate = gb.geometry.Rectangle((0, 0), (2, 1)) - gb.geometry.Disk((0.5, 0.5), 0.2, name="hole")
+    >>> hole = gb.geometry.Disk((0.5, 0.5), 0.2, name="hole")
+    >>> plate = gb.geometry.Rectangle((0, 0), (2, 1)) - hole
     >>> plate.parts
     ('left', 'right', 'bottom', 'top', 'hole')
     """

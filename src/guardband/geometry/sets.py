@@ -25,7 +25,8 @@ class Combination(Domain):
     """Two shapes of the same axes as one: `a | b`, `a & b`, `a - b`.
 
     >>> import guardband as gb
-    >>> ring = gb.geometry.Disk((0, 0), 2.0, name="outside") - gb.geometry.Disk((0, 0), 1.0, name="inside")
+    >>> inside = gb.geometry.Disk((0, 0), 1.0, name="inside")
+    >>> ring = gb.geometry.Disk((0, 0), 2.0, name="outside") - inside
     >>> round(ring.measure / 3.14159, 2), ring.parts
     (3.0, ('outside', 'inside'))
     """

@@ -59,7 +59,9 @@ def log_model(
     >>> import mlflow  # doctest: +SKIP
     >>> from guardband.integrations.mlflow import log_model  # doctest: +SKIP
     >>> with mlflow.start_run():  # doctest: +SKIP
-    ...     info = log_model(calibrated, inputs=["x", "t"], outputs=["u"], fresh=(x_fresh, y_fresh))
+    ...     info = log_model(
+    ...         calibrated, inputs=["x", "t"], outputs=["u"], fresh=(x_fresh, y_fresh)
+    ...     )
     """
     mlflow = extras.load("mlflow", "mlflow")
     extras.load("mlflow.pyfunc", "mlflow")

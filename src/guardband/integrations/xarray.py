@@ -45,7 +45,9 @@ class DatasetBands:
     >>> x, t = np.linspace(0, 1, 8), np.linspace(0, 2, 5)
     >>> u = np.sin(x)[:, None] * np.exp(-t) + 0.01 * np.cos(np.arange(40.0)).reshape(8, 5)
     >>> ds = xarray.Dataset({"u": (("x", "t"), u, {"units": "K"})}, coords={"x": x, "t": t})
-    >>> calibrated = ds.guardband.calibrate(lambda x: np.sin(x[:, 0]) * np.exp(-x[:, 1]), "u")
+    >>> calibrated = ds.guardband.calibrate(
+    ...     lambda x: np.sin(x[:, 0]) * np.exp(-x[:, 1]), "u"
+    ... )
     >>> band = ds.guardband.band(calibrated, "u", level=0.9)
     >>> band["u_upper"].dims, band["u_upper"].attrs["units"], band.attrs["Conventions"]
     (('x', 't'), 'K', 'CF-1.11')

@@ -21,8 +21,13 @@ class Envelope:
     >>> solved = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = gb.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
     >>> envelope = gb.coefficients(solved, data).envelope([[0.5, 0.2], [0.5, 1.0]])
-    >>> truth = gb.problems.Heat1D(diffusivity=0.1).solution(data.x.new_tensor([[0.5, 0.2], [0.5, 1.0]]))
-    >>> bool((envelope.lower < truth.numpy()).all() and (truth.numpy() < envelope.upper).all())
+    >>> truth = gb.problems.Heat1D(diffusivity=0.1).solution(
+    ...     data.x.new_tensor([[0.5, 0.2], [0.5, 1.0]])
+    ... )
+    >>> bool(
+    ...     (envelope.lower < truth.numpy()).all()
+    ...     and (truth.numpy() < envelope.upper).all()
+    ... )
     True
     """
 

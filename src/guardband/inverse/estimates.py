@@ -30,7 +30,10 @@ class Estimates:
     >>> solved = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = gb.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
     >>> estimates = gb.coefficients(solved, data)
-    >>> round(estimates.values["diffusivity"], 2), estimates.region.contains(diffusivity=0.1)
+    >>> (
+    ...     round(estimates.values["diffusivity"], 2),
+    ...     estimates.region.contains(diffusivity=0.1),
+    ... )
     (0.1, True)
     """
 
@@ -178,7 +181,8 @@ def coefficients(
     >>> import guardband as gb
     >>> solved = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = gb.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
-    >>> low, high = gb.coefficients(solved, data, noise="exchangeable").region.interval("diffusivity")
+    >>> region = gb.coefficients(solved, data, noise="exchangeable").region
+    >>> low, high = region.interval("diffusivity")
     >>> low < 0.1 < high
     True
     """

@@ -33,7 +33,8 @@ class NextPoints:
     >>> import numpy as np
     >>> import guardband as gb
     >>> solved = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
-    >>> x = np.array([[0.5, 0.0], [0.5, 1.0]])  # at the start nothing depends on the diffusivity
+    >>> # at the start nothing depends on the diffusivity
+    >>> x = np.array([[0.5, 0.0], [0.5, 1.0]])
     >>> gb.next_points(solved, x, 1).numbers
     (1,)
     """
@@ -71,7 +72,8 @@ def next_points(
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> solved = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)).exact()
+    >>> ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
+    >>> solved = gb.Family(gb.problems.DampedOscillator, **ranges).exact()
     >>> late = gb.next_points(solved, np.linspace(0, 5, 101)[:, None], 4)
     >>> len(late), bool((late.x > 1).all())
     (4, True)

@@ -129,7 +129,9 @@ class SolvedFamily:
     it. `gb.save` keeps one that is a network.
 
     >>> import guardband as gb
-    >>> family = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0))
+    >>> family = gb.Family(
+    ...     gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)
+    ... )
     >>> solved = family.exact()
     >>> solved([[0.0], [1.0]], [[0.05, 6.0]]).shape
     (1, 2, 1)

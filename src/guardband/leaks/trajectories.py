@@ -52,7 +52,8 @@ def states_of(x: Array, y: Array | None, time: int | None) -> list[set[int]]:
     Digits beyond single precision do not count, nor do states that are one number everywhere.
 
     >>> import numpy as np
-    >>> u = np.random.default_rng(0).normal(size=(1, 4, 9, 1))  # one trajectory of four steps
+    >>> # one trajectory of four steps
+    >>> u = np.random.default_rng(0).normal(size=(1, 4, 9, 1))
     >>> first, second = states_of(u[:, 0], u[:, 1:3], 0), states_of(u[:, 2], u[:, 3:], 0)
     >>> len(first[0]), len(second[0]), shared_states(first, second).tolist()
     (3, 2, [True])

@@ -13,7 +13,9 @@ class Settings:
     """The settings of an experiment in the paper (arXiv:2509.13717), as its authors ran it.
 
     >>> import guardband as gb
-    >>> gb.paper.Settings((16, 16), 60, 30, 75, 0.15, 200, 2, steps=5000, weights=(3, 10, 1)).decay
+    >>> gb.paper.Settings(
+    ...     (16, 16), 60, 30, 75, 0.15, 200, 2, steps=5000, weights=(3, 10, 1)
+    ... ).decay
     0.7
     """
 

@@ -27,7 +27,9 @@ class Fitted:
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=100, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False)
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False
+    ... )
     >>> fitted
     Fitted(MLP of 25 weights, Poisson1D(), Observations(60 points, x (60, 1), y (60, 1)))
     >>> [row["step"] for row in fitted.history]
@@ -102,9 +104,12 @@ class TrainingDiverged(RuntimeError):
     """Training ran away; `fitted` holds the last good state.
 
     >>> import guardband as gb
-    >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=50, learning_rate=1e6, warmup=0)
+    >>> problem = gb.problems.Poisson1D()
+    >>> recipe = gb.Recipe(steps=50, learning_rate=1e6, warmup=0)
     >>> try:
-    ...     fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    ...     fitted = gb.fit(
+    ...         problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False
+    ...     )
     ... except gb.TrainingDiverged as error:
     ...     fitted = error.fitted
     ...     print(str(error).partition(":")[0])
@@ -124,7 +129,9 @@ class TrainingInterrupted(KeyboardInterrupt):
     ...     raise KeyboardInterrupt
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=500)
     >>> try:
-    ...     fitted = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, callback=impatient, progress=False)
+    ...     fitted = gb.fit(
+    ...         problem, gb.mlp(1, [8]), recipe=recipe, callback=impatient, progress=False
+    ...     )
     ... except gb.TrainingInterrupted as error:
     ...     print(error)
     Training was interrupted at step 50; the network so far is in `error.fitted`.

@@ -86,7 +86,8 @@ class GaussNewton:
     ...
     ...     def __call__(self):
     ...         x = float(self.theta[0])
-    ...         return self.misses(), torch.tensor([[-20 * x, 10.0], [-1.0, 0.0]], dtype=torch.float64)
+    ...         slopes = [[-20 * x, 10.0], [-1.0, 0.0]]
+    ...         return self.misses(), torch.tensor(slopes, dtype=torch.float64)
     >>> banana, newton = Rosenbrock(), GaussNewton()
     >>> for _ in range(20):
     ...     step = newton.step(banana)

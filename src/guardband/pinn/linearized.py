@@ -82,8 +82,17 @@ def linearize(
 
     >>> x = torch.tensor([[1.0], [2.0]])
     >>> names = Names(("x",), ("u",), (0,))
-    >>> found = linearize(lambda x, u: u.value**2 - u.d("x"), x, lambda axes: 3 * x if not axes else x, names)
-    >>> found.misses.flatten().tolist(), found.slopes[()].flatten().tolist(), found.sizes().flatten().tolist()
+    >>> found = linearize(
+    ...     lambda x, u: u.value**2 - u.d("x"),
+    ...     x,
+    ...     lambda axes: 3 * x if not axes else x,
+    ...     names,
+    ... )
+    >>> (
+    ...     found.misses.flatten().tolist(),
+    ...     found.slopes[()].flatten().tolist(),
+    ...     found.sizes().flatten().tolist(),
+    ... )
     ([8.0, 34.0], [6.0, 12.0], [19.0, 74.0])
     """
     field = _Leaves(x, names, normals, source)

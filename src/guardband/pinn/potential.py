@@ -65,7 +65,9 @@ class Potential:
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
     >>> potential = gb.pinn.Potential(fitted)
     >>> theta = potential.start.requires_grad_()
     >>> potential(theta).backward()

@@ -29,7 +29,9 @@ class Rows:
     >>> problem = gb.problems.Poisson1D()
     >>> net, data = gb.mlp(problem, [8]).double(), problem.observe(5, dtype=torch.float64)
     >>> points = fixed_points(problem, net, (data.x, data.y), 9, 4, None)
-    >>> rows = Rows(problem, net, points, Scales(torch.ones(1), torch.ones(1), (torch.ones(1),)))
+    >>> rows = Rows(
+    ...     problem, net, points, Scales(torch.ones(1), torch.ones(1), (torch.ones(1),))
+    ... )
     >>> [tuple(part.shape) for part in rows()]
     [(16,), (16, 25)]
     """

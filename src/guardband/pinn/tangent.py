@@ -73,7 +73,8 @@ class Tangent:
     Where the equation is right, the network alone is better: `gb.calibrate(fitted, x, y)`.
 
     >>> import guardband as gb
-    >>> problem = gb.problems.Heat1D(diffusivity=0.6)  # while it is 0.4 where readings are taken
+    >>> # while it is 0.4 where readings are taken
+    >>> problem = gb.problems.Heat1D(diffusivity=0.6)
     >>> recipe = gb.Recipe.by_newton(20)
     >>> fitted = gb.fit(problem, gb.mlp(2, [16, 16]), recipe=recipe, progress=False)
     >>> x, y = gb.problems.Heat1D().observe(30, noise=0.05)

@@ -47,7 +47,8 @@ class Moment:
     >>> problem = gb.problems.Poisson1D()
     >>> def enough(now):  # ends the run at a residual below 0.01
     ...     return now.terms["equation"] < 1e-4
-    >>> gb.fit(problem, gb.mlp(problem), callback=enough, progress=False).history[-1]["step"] < 50
+    >>> fitted = gb.fit(problem, gb.mlp(problem), callback=enough, progress=False)
+    >>> fitted.history[-1]["step"] < 50
     True
     """
 

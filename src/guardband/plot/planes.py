@@ -93,7 +93,9 @@ def heatmap(
     >>> import guardband as gb
     >>> problem = gb.problems.AllenCahn2D()
     >>> x = problem.domain.grid(20)
-    >>> ax = gb.plot.heatmap(x, problem.solution(x), label="u", names=problem.names, domain=problem.domain)
+    >>> ax = gb.plot.heatmap(
+    ...     x, problem.solution(x), label="u", names=problem.names, domain=problem.domain
+    ... )
     >>> ax.get_xlabel(), ax.get_ylabel(), ax.get_aspect()
     ('x', 'y', 1.0)
     """
@@ -144,10 +146,13 @@ def fields(
 
     >>> import torch
     >>> import guardband as gb
-    >>> channel = gb.Rectangle((0, 0), (2.2, 0.41)) - gb.Disk((0.2, 0.2), 0.05, name="cylinder")
+    >>> cylinder = gb.Disk((0.2, 0.2), 0.05, name="cylinder")
+    >>> channel = gb.Rectangle((0, 0), (2.2, 0.41)) - cylinder
     >>> names = gb.problems.Names(("x", "y"), ("u", "v", "p"), (0, 1))
     >>> x = channel.quasi(300)
-    >>> figure = gb.plot.fields(x, torch.cat([x, x[:, :1]], dim=1), names=names, domain=channel)
+    >>> figure = gb.plot.fields(
+    ...     x, torch.cat([x, x[:, :1]], dim=1), names=names, domain=channel
+    ... )
     >>> [ax.get_title() for ax in figure.axes[:3]]
     ['u', 'v', 'p']
     """

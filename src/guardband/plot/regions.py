@@ -26,9 +26,11 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
     Of one coefficient it is drawn below the misfit; of two in their plane, as wide as the region is.
 
     >>> import guardband as gb
-    >>> solved = gb.Family(gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)).exact()
-    >>> data = gb.problems.DampedOscillator(damping=0.05, frequency=6.2).observe(40, noise=0.15)
-    >>> ax = gb.plot.region(gb.coefficients(solved, data), truth={"damping": 0.05, "frequency": 6.2})
+    >>> ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
+    >>> solved = gb.Family(gb.problems.DampedOscillator, **ranges).exact()
+    >>> truth = {"damping": 0.05, "frequency": 6.2}
+    >>> data = gb.problems.DampedOscillator(**truth).observe(40, noise=0.15)
+    >>> ax = gb.plot.region(gb.coefficients(solved, data), truth=truth)
     >>> ax.get_xlabel(), ax.get_legend_handles_labels()[1]
     ('damping', ['95 % region', 'least squares', 'truth'])
     """

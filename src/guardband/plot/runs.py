@@ -65,7 +65,9 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=100, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False)
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8]), problem.observe(60), recipe=recipe, progress=False
+    ... )
     >>> gb.plot.history(fitted).get_legend_handles_labels()[1]
     ['data', 'equation', 'Dirichlet']
     """
@@ -96,7 +98,9 @@ def trace(diagnostics: Diagnostics, of: str | int = "U", *, ax: Axes | None = No
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
     >>> chains = gb.predictors.HMC(fitted, draws=5, warmup=3, progress=False)
     >>> gb.plot.trace(chains.diagnostics, "U").get_xlabel()
     'draw'

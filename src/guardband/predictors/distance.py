@@ -112,7 +112,9 @@ class LatentDistance(_FarFromData):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> predictor = gb.predictors.LatentDistance(gb.mlp(1, [8, 8]), [0.0, 0.2, 0.4], n_neighbors=2)
+    >>> predictor = gb.predictors.LatentDistance(
+    ...     gb.mlp(1, [8, 8]), [0.0, 0.2, 0.4], n_neighbors=2
+    ... )
     >>> predictor(np.array([[0.1], [2.0]])).scale.shape
     (2, 1)
     """

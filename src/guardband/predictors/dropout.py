@@ -33,7 +33,8 @@ class Dropout(StackedWeights):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> gb.predictors.Dropout(gb.mlp(1, [16, 16], dropout=0.1))(np.zeros((3, 1))).scale.shape
+    >>> predictor = gb.predictors.Dropout(gb.mlp(1, [16, 16], dropout=0.1))
+    >>> predictor(np.zeros((3, 1))).scale.shape
     (3, 1)
     """
 

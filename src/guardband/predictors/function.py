@@ -21,7 +21,9 @@ class PredictionFunction(Predictor):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> predictor = gb.predictors.PredictionFunction(lambda x: gb.Prediction(x, np.sin(x), 1 + x**2))
+    >>> predictor = gb.predictors.PredictionFunction(
+    ...     lambda x: gb.Prediction(x, np.sin(x), 1 + x**2)
+    ... )
     >>> predictor(np.array([[0.0]])).scale
     array([[1.]])
     """

@@ -37,7 +37,9 @@ class HMC(StackedWeights):
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
     >>> gb.predictors.HMC(fitted, draws=5, warmup=3, progress=False)
     HMC(5 draws)
     """

@@ -101,7 +101,9 @@ class Laplace(_Linearized):
     >>> import numpy as np
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
     >>> gb.predictors.Laplace(fitted)(np.array([[0.5]]))
     Prediction(1 points, mean (1, 1), with a scale)
     """
@@ -124,8 +126,11 @@ class LastLayerLaplace(_Linearized):
     >>> import numpy as np
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False)
-    >>> inside, outside = gb.predictors.LastLayerLaplace(fitted)(np.array([[0.5], [5.0]])).scale
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
+    >>> predictor = gb.predictors.LastLayerLaplace(fitted)
+    >>> inside, outside = predictor(np.array([[0.5], [5.0]])).scale
     >>> bool(outside > inside)
     True
     """

@@ -28,7 +28,9 @@ class MeanFieldVI(StackedWeights):
 
     >>> import guardband as gb
     >>> problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=20, finish=0)
-    >>> fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    >>> fitted = gb.fit(
+    ...     problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
     >>> gb.predictors.MeanFieldVI(fitted, steps=20, progress=False)
     MeanFieldVI(100 draws, tempered, kl=0.1)
     """

@@ -35,7 +35,10 @@ class Problem(ABC):
     ...         return u.d("t") - self.diffusivity * u.laplacian
     ...
     ...     def conditions(self):
-    ...         return [gb.Dirichlet(0.0), gb.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))]
+    ...         return [
+    ...             gb.Dirichlet(0.0),
+    ...             gb.Initial(lambda x: torch.sin(torch.pi * x[:, :1])),
+    ...         ]
     >>> Heat(diffusivity=0.2)
     Heat(diffusivity=0.2)
     """
@@ -71,7 +74,8 @@ class Problem(ABC):
         >>> import guardband as gb
         >>> problem = gb.problems.DampedOscillator()
         >>> x = problem.domain.quasi(100, dtype=torch.float64)
-        >>> float(problem.residual(x, problem.field(problem.solution, x)).detach().abs().max()) < 1e-12
+        >>> residual = problem.residual(x, problem.field(problem.solution, x))
+        >>> float(residual.detach().abs().max()) < 1e-12
         True
         """
         outward = None if normals is None else _points_for(function, normals, "normals")

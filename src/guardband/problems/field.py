@@ -142,7 +142,10 @@ class _Columns(Field):
 def pick(values: Tensor, columns: Columns) -> Tensor:
     """Some columns of (n, m); a view where one is wanted.
 
-    >>> pick(torch.tensor([[1, 2, 3]]), (2,)).tolist(), pick(torch.tensor([[1, 2, 3]]), (2, 0)).tolist()
+    >>> (
+    ...     pick(torch.tensor([[1, 2, 3]]), (2,)).tolist(),
+    ...     pick(torch.tensor([[1, 2, 3]]), (2, 0)).tolist(),
+    ... )
     ([[3]], [[3, 1]])
     """
     if columns is None:

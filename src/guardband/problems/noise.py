@@ -174,7 +174,9 @@ class DiscAndCorner(Noise):
 
     >>> import torch
     >>> import guardband as gb
-    >>> gb.problems.noise.DiscAndCorner().region(torch.tensor([[-0.5, -0.5], [0.35, 0.8], [0.8, 0.8]]))
+    >>> gb.problems.noise.DiscAndCorner().region(
+    ...     torch.tensor([[-0.5, -0.5], [0.35, 0.8], [0.8, 0.8]])
+    ... )
     tensor([ True,  True, False])
     """
 

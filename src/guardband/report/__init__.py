@@ -76,7 +76,9 @@ def report(
     >>> from pathlib import Path
     >>> import guardband as gb
     >>> calibrated = gb.calibrate(lambda x: 0 * x, range(30), range(30))
-    >>> path = gb.report(calibrated, [3.5, 7.5, 9.5], path=Path(tempfile.mkdtemp(), "band.md"), level=0.9)
+    >>> path = gb.report(
+    ...     calibrated, [3.5, 7.5, 9.5], path=Path(tempfile.mkdtemp(), "band.md"), level=0.9
+    ... )
     >>> path.read_text().splitlines()[0]
     '# A prediction band, and what it promises'
     """

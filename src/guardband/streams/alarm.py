@@ -46,7 +46,8 @@ class Alarm:
     >>> watch = gb.streams.Alarm().start(abs(draw(size=1000)))
     >>> sum(watch.update(score)[1] for score in abs(draw(size=1000)))
     0
-    >>> next(step for step, score in enumerate(abs(2 * draw(size=1000)), 1) if watch.update(score)[1]) < 100
+    >>> shifted = enumerate(abs(2 * draw(size=1000)), 1)
+    >>> next(step for step, score in shifted if watch.update(score)[1]) < 100
     True
     """
 

@@ -32,7 +32,9 @@ class Outcome:
     """What a reading was: outside its band or not, its score, its p-value, and whether there is an alarm.
 
     >>> import guardband as gb
-    >>> stream = gb.Stream(gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9]), level=0.9)
+    >>> stream = gb.Stream(
+    ...     gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9]), level=0.9
+    ... )
     >>> band = stream.band(gb.Prediction(None, [0.0]))
     >>> stream.update(10.0).missed
     True
@@ -52,7 +54,9 @@ class Followed:
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> stream = gb.Stream(gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9]), level=0.9)
+    >>> stream = gb.Stream(
+    ...     gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9]), level=0.9
+    ... )
     >>> found = stream.follow(gb.Prediction(None, [0.0, 0.0, 0.0]), [1.0, np.nan, 99.0])
     >>> found.read, found.missed
     (array([ True, False,  True]), array([False, False,  True]))
@@ -83,7 +87,9 @@ class Stream:
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
-    >>> stream = gb.Stream(gb.calibrate(np.zeros_like, np.arange(200.0), draw(size=200)), level=0.9)
+    >>> stream = gb.Stream(
+    ...     gb.calibrate(np.zeros_like, np.arange(200.0), draw(size=200)), level=0.9
+    ... )
     >>> for t in range(2000):
     ...     band = stream.band([float(t)])
     ...     outcome = stream.update((1 + t / 500) * draw())  # its noise grows fivefold

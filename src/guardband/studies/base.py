@@ -25,8 +25,10 @@ Result: TypeAlias = dict[str, Any]
 >>> import tempfile
 >>> import guardband as gb
 >>> from guardband.studies import Training, Factory, grid
->>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0))
->>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, draws=10)
+>>> recipe = gb.Recipe(steps=5, finish=0)
+>>> training = Training(gb.problems.Poisson1D(), (8,), n=30, recipe=recipe)
+>>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+>>> study = grid("mine", [training], constant, cal=30, draws=10)
 >>> folder = tempfile.mkdtemp()
 >>> status = gb.campaign.run(study, folder, progress=False)
 >>> [sorted(result) for result in gb.campaign.results(folder)]
@@ -64,7 +66,9 @@ class Training:
     """A network and how it is trained: `n` noisy observations of a problem whose solution is known.
 
     >>> import guardband as gb
-    >>> training = gb.studies.Training(gb.problems.Poisson1D(), widths=(16, 16), n=60, noise=0.1, seed=3)
+    >>> training = gb.studies.Training(
+    ...     gb.problems.Poisson1D(), widths=(16, 16), n=60, noise=0.1, seed=3
+    ... )
     >>> training.observe()
     Observations(60 points, x (60, 1), y (60, 1))
     """
@@ -119,7 +123,9 @@ class Cell:
     >>> import guardband as gb
     >>> from guardband.studies import Cell, Training, Factory
     >>> training = Training(gb.problems.Poisson1D(), widths=(16, 16), n=60)
-    >>> cell = Cell("poisson", "constant", training, Factory(gb.predictors.MeanOnly), cal=30)
+    >>> cell = Cell(
+    ...     "poisson", "constant", training, Factory(gb.predictors.MeanOnly), cal=30
+    ... )
     >>> cell.cal, cell.test, cell.draws, cell.calibrator
     (30, 100, 1000, Split())
     """

@@ -25,8 +25,12 @@ def grid(
 
     >>> import guardband as gb
     >>> from guardband.studies import Training, Factory, grid
-    >>> trainings = [Training(gb.problems.Poisson1D(), (16, 16), n=60, noise=0.1, seed=s) for s in range(5)]
-    >>> study = grid("mine", trainings, {"constant": Factory(gb.predictors.MeanOnly)}, cal=30, test=100)
+    >>> trainings = [
+    ...     Training(gb.problems.Poisson1D(), (16, 16), n=60, noise=0.1, seed=s)
+    ...     for s in range(5)
+    ... ]
+    >>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+    >>> study = grid("mine", trainings, constant, cal=30, test=100)
     >>> len(study.cells), study.cells[0].key == study.cells[1].key
     (5, False)
     """

@@ -89,7 +89,9 @@ def adapted(
     >>> size = np.exp(draw.normal(size=(60, 1, 1)))
     >>> x = size * draw.normal(size=(60, 16, 1))
     >>> inner = gb.predictors.MeanOnly(lambda x: 0 * x)
-    >>> shaped = gb.surrogates.adapted(inner, x, x + 0.1 * size * draw.normal(size=x.shape), steps=50)
+    >>> shaped = gb.surrogates.adapted(
+    ...     inner, x, x + 0.1 * size * draw.normal(size=x.shape), steps=50
+    ... )
     >>> shaped.chosen != "constant", list(shaped.widths)
     (True, ['constant', 'size', 'network'])
     """

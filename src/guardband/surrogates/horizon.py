@@ -22,7 +22,11 @@ class Horizon:
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> print(gb.surrogates.Horizon(0.9, 3, np.array([1.0, 2.0, 4.0]), np.array([3.0, 3.0, 3.0])))
+    >>> print(
+    ...     gb.surrogates.Horizon(
+    ...         0.9, 3, np.array([1.0, 2.0, 4.0]), np.array([3.0, 3.0, 3.0])
+    ...     )
+    ... )
     From step 3 on the band is wider than that of the mean of known trajectories.
     """
 

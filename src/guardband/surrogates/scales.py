@@ -99,7 +99,8 @@ class SmoothedScale(FieldScale):
     >>> import guardband as gb
     >>> members = [lambda x: x, lambda x: x + np.eye(5)[2][:, None]]
     >>> ensemble = gb.predictors.Ensemble(members)
-    >>> gb.surrogates.SmoothedScale(ensemble, 3)(np.zeros((1, 5, 1))).scale.ravel().round(2).tolist()
+    >>> smoothed = gb.surrogates.SmoothedScale(ensemble, 3)
+    >>> smoothed(np.zeros((1, 5, 1))).scale.ravel().round(2).tolist()
     [0.01, 0.41, 0.41, 0.41, 0.01]
     """
 

@@ -35,7 +35,10 @@ def read(path: str | os.PathLike[str]) -> Table:
     >>> import tempfile
     >>> from pathlib import Path
     >>> from guardband.tables import Table, read, write
-    >>> path = write(Path(tempfile.mkdtemp(), "readings.csv"), Table({"x": [0.0, 0.5], "sensor": ["a", "b"]}))
+    >>> path = write(
+    ...     Path(tempfile.mkdtemp(), "readings.csv"),
+    ...     Table({"x": [0.0, 0.5], "sensor": ["a", "b"]}),
+    ... )
     >>> read(path)
     Table(2 rows: x, sensor)
     """
@@ -52,7 +55,10 @@ def write(path: str | os.PathLike[str], table: Table, *, points: Sequence[str] =
     >>> import tempfile
     >>> from pathlib import Path
     >>> from guardband.tables import Table, write
-    >>> path = write(Path(tempfile.mkdtemp(), "band.csv"), Table({"x": [0.0, 0.5], "upper": [1.0, 2.0]}))
+    >>> path = write(
+    ...     Path(tempfile.mkdtemp(), "band.csv"),
+    ...     Table({"x": [0.0, 0.5], "upper": [1.0, 2.0]}),
+    ... )
     >>> path.read_text().splitlines()
     ['x,upper', '0.0,1.0', '0.5,2.0']
     """

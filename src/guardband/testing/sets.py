@@ -174,7 +174,9 @@ def check_calibrated(
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 90)
-    >>> calibrated = gb.calibrate(np.sin, x[::2], np.sin(x[::2]) + 0.1 * np.cos(50 * x[::2]))
+    >>> calibrated = gb.calibrate(
+    ...     np.sin, x[::2], np.sin(x[::2]) + 0.1 * np.cos(50 * x[::2])
+    ... )
     >>> gb.testing.check_calibrated(calibrated, x[1::2], np.sin(x[1::2]))
     """
     x = x[:, None] if x.ndim == 1 else x

@@ -16,7 +16,9 @@ class World:
     """A made-up truth to draw from: how y scatters around the mean, and whether scores can tie.
 
     >>> import guardband as gb
-    >>> world = gb.testing.World("exponential", lambda g, x: g.exponential(size=x.shape), lambda x: 1 + x)
+    >>> world = gb.testing.World(
+    ...     "exponential", lambda g, x: g.exponential(size=x.shape), lambda x: 1 + x
+    ... )
     >>> gb.testing.check_calibrator(gb.Split(), worlds=[world], draws=20, sizes=[9])
     """
 
@@ -57,7 +59,9 @@ class Draw:
     >>> import numpy as np
     >>> import guardband as gb
     >>> generator = np.random.default_rng(0)
-    >>> draw = gb.testing.exchangeable(gb.testing.HOMOSKEDASTIC, generator, n=30, m=50, outputs=1)
+    >>> draw = gb.testing.exchangeable(
+    ...     gb.testing.HOMOSKEDASTIC, generator, n=30, m=50, outputs=1
+    ... )
     >>> draw.x_cal.shape, draw.y.shape
     ((30, 1), (50, 1))
     """
@@ -78,7 +82,9 @@ def exchangeable(world: World, generator: np.random.Generator, n: int, m: int, o
     """All points drawn alike: the setting of `Split`.
 
     >>> import guardband as gb
-    >>> gb.testing.check_calibrator(gb.Split(), sampler=gb.testing.exchangeable, draws=20, sizes=[9])
+    >>> gb.testing.check_calibrator(
+    ...     gb.Split(), sampler=gb.testing.exchangeable, draws=20, sizes=[9]
+    ... )
     """
     x = generator.uniform(size=(n + m, 1))
     y = world.observe(generator, x, outputs)
@@ -89,7 +95,9 @@ def two_groups(world: World, generator: np.random.Generator, n: int, m: int, out
     """Two regimes, left and right, n calibration points in each: the setting of `Grouped`.
 
     >>> import guardband as gb
-    >>> gb.testing.check_calibrator(gb.Grouped(), sampler=gb.testing.two_groups, draws=20, sizes=[9])
+    >>> gb.testing.check_calibrator(
+    ...     gb.Grouped(), sampler=gb.testing.two_groups, draws=20, sizes=[9]
+    ... )
     """
     m = max(2, m)
     sides = [exchangeable(world, generator, n, m // 2, outputs) for _ in range(2)]
@@ -109,7 +117,9 @@ def new_sensors(world: World, generator: np.random.Generator, n: int, m: int, ou
     """n sensors with one to six readings and a bias each, m new ones: the setting of `Clustered`.
 
     >>> import guardband as gb
-    >>> gb.testing.check_calibrator(gb.Clustered(), sampler=gb.testing.new_sensors, draws=50, sizes=[9])
+    >>> gb.testing.check_calibrator(
+    ...     gb.Clustered(), sampler=gb.testing.new_sensors, draws=50, sizes=[9]
+    ... )
     """
     sensor = np.repeat(np.arange(n), generator.integers(1, 7, size=n))
     bias = 0.3 * generator.normal(size=(n + m, 1))

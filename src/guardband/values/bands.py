@@ -129,8 +129,14 @@ class Band:
         the ends minus the mean, their draft on uncertainty, which the dataset names.
 
         >>> import guardband as gb
-        >>> data = gb.Band([0.5], [1.0], [0.0], [3.0], level=0.9).to_xarray({"x0": "m", "u": "K"})
-        >>> data["upper"].attrs["units"], data["x0"].attrs["units"], data["offsets"].values.tolist()
+        >>> data = gb.Band([0.5], [1.0], [0.0], [3.0], level=0.9).to_xarray(
+        ...     {"x0": "m", "u": "K"}
+        ... )
+        >>> (
+        ...     data["upper"].attrs["units"],
+        ...     data["x0"].attrs["units"],
+        ...     data["offsets"].values.tolist(),
+        ... )
         ('K', 'm', [[[-1.0, 2.0]]])
         """
         import xarray

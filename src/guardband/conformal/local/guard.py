@@ -20,7 +20,9 @@ class OverfittedWarning(UserWarning):
     >>> import numpy as np
     >>> import guardband as gb
     >>> x, model = np.arange(40.0), np.sin
-    >>> local = gb.Local(gb.Observations(x, np.sin(x)), held_out=gb.Observations(x + 0.1, np.cos(x)))
+    >>> local = gb.Local(
+    ...     gb.Observations(x, np.sin(x)), held_out=gb.Observations(x + 0.1, np.cos(x))
+    ... )
     >>> with warnings.catch_warnings(action="ignore", category=gb.OverfittedWarning):
     ...     calibrated = gb.calibrate(model, x + 0.2, np.cos(x), calibrator=local)
     >>> calibrated.learned

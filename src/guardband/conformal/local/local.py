@@ -48,8 +48,10 @@ class Local(Calibrator):
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0)
     >>> x = draw.uniform(size=(2, 100))
-    >>> y = np.where(x < 0.5, 0.1, 1.0) * draw.normal(size=x.shape)  # the right half is noisier
-    >>> quick = gb.PinballNetwork(steps=40, widths=(16,), learning_rate=0.02)  # the default takes seconds
+    >>> # the right half is noisier
+    >>> y = np.where(x < 0.5, 0.1, 1.0) * draw.normal(size=x.shape)
+    >>> # the default takes seconds
+    >>> quick = gb.PinballNetwork(steps=40, widths=(16,), learning_rate=0.02)
     >>> local = gb.Local(gb.Observations(x[0], y[0]), learner=quick)
     >>> calibrated = gb.calibrate(np.zeros_like, x[1], y[1], calibrator=local)
     >>> quiet, noisy = calibrated([0.2, 0.8], level=0.9).width.ravel()

@@ -34,7 +34,9 @@ class PinballNetwork:
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 40)[:, None]
-    >>> shape = gb.PinballNetwork(steps=100, widths=(16,)).fit(x, np.where(x[:, 0] < 0.5, 0.1, 1.0))
+    >>> shape = gb.PinballNetwork(steps=100, widths=(16,)).fit(
+    ...     x, np.where(x[:, 0] < 0.5, 0.1, 1.0)
+    ... )
     >>> quiet, noisy = shape(np.array([[0.2], [0.8]]))
     >>> bool(noisy > 2 * quiet)
     True

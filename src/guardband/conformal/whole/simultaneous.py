@@ -36,7 +36,8 @@ class Simultaneous(Shaped):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> fields = np.random.default_rng(0).normal(size=(50, 20, 1))  # 50 fields with 20 nodes each
+    >>> # 50 fields with 20 nodes each
+    >>> fields = np.random.default_rng(0).normal(size=(50, 20, 1))
     >>> calibrated = gb.calibrate_arrays(0 * fields, fields, score=gb.Simultaneous())
     >>> band = calibrated.band(gb.Prediction(None, np.zeros((1, 20, 1))), level=0.9)
     >>> band.contains(np.full((1, 20, 1), 2.0))

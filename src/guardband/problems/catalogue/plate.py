@@ -29,7 +29,8 @@ class PlateWithHole(Problem):
     >>> plate.observe(300, noise=0.01)
     Observations(300 points, x (300, 2), y (300, 2))
     >>> top_of_the_hole = torch.tensor([[0.0, 0.2]], dtype=torch.float64)
-    >>> plate.stress(plate.field(plate.solution, top_of_the_hole))["xx"].detach().round(decimals=6)
+    >>> stress = plate.stress(plate.field(plate.solution, top_of_the_hole))
+    >>> stress["xx"].detach().round(decimals=6)
     tensor([[3.]], dtype=torch.float64)
     """
 
