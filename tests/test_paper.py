@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from matplotlib.figure import Figure
 from scipy.stats import binom
 
 import guardband as gb
@@ -103,6 +104,19 @@ def made_up(cell: Cell, generator: np.random.Generator) -> Result:
         }
     seconds = {"training": 10.0, "predictor": 1.0, "evaluation": 1.0}
     return {"key": cell.key, "cell": describe(cell), "found": found, "seconds": seconds}
+
+
+def test_a_page_on_a_single_seed_has_all_figures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def unrendered(figure: Figure, path: Path, **_: Any) -> None:
+        Path(path).write_text(str(len(figure.axes)))
+
+    monkeypatch.setattr(Figure, "savefig", unrendered)
+    generator, study = np.random.default_rng(0), paper.study(presets=["ours"], seeds=1, draws=20)
+    study.write([made_up(cell, generator) for cell in study.cells], tmp_path)
+    panels = {path.stem: int(path.read_text()) for path in tmp_path.glob("*.png")}
+    assert [*sorted(panels)] == [f"figure{i}-ours" for i in range(2, 10)] and min(panels.values()) >= 2
+    page = (tmp_path / "README.md").read_text()
+    assert page.count("](figure") == 8 and "| holds |" in page
 
 
 @pytest.mark.slow

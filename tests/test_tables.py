@@ -435,7 +435,7 @@ MUTATIONS: list[Callable[[bytearray, random.Random], None]] = [flip, cut, insert
 
 @pytest.mark.slow("2000-csv", "2000-npz", "2000-parquet", "2000-nc", "2000-nc4")
 @pytest.mark.parametrize("kind", ["csv", "npz", "parquet", "nc", "nc4"])
-@pytest.mark.parametrize("count", [2000, pytest.param(10**4, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [50, 2000, pytest.param(10**4, marks=pytest.mark.long)])
 def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, count: int) -> None:
     needs(kind)
     if kind == "nc4" and count > 2000:

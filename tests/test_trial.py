@@ -77,10 +77,13 @@ def test_a_trial_that_fails_leaves_nothing(ends: str, monkeypatch: pytest.Monkey
     assert isinstance(found.net, Windowed) and len(found.net.nets) == 3
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("problem", [gb.problems.Heat1D(), gb.problems.Wave1D()], ids=["alone", "windows"])
-@pytest.mark.parametrize("stop", [10, 35])
-def test_a_killed_trial_goes_on_bit_for_bit(problem: gb.Problem, stop: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("steps", "stop"), [(3, 5), *(pytest.param(20, n, marks=pytest.mark.slow) for n in (10, 35))]
+)
+def test_a_killed_trial_goes_on_bit_for_bit(
+    problem: gb.Problem, steps: int, stop: int, tmp_path: Path
+) -> None:
     seen = []
 
     def kill(now: Moment) -> None:
@@ -88,10 +91,10 @@ def test_a_killed_trial_goes_on_bit_for_bit(problem: gb.Problem, stop: int, tmp_
         if len(seen) == stop // 5:
             raise KeyboardInterrupt
 
-    whole, path = in_windows(problem, 20, 0.5), tmp_path / "run"
+    whole, path = in_windows(problem, steps, 0.5), tmp_path / "run"
     with pytest.raises(gb.TrainingInterrupted):
-        in_windows(problem, 20, 0.5, checkpoint=path, callback=kill)
-    again = in_windows(problem, 20, 0.5, checkpoint=path)
+        in_windows(problem, steps, 0.5, checkpoint=path, callback=kill)
+    again = in_windows(problem, steps, 0.5, checkpoint=path)
     assert again.history == whole.history and again.recipe == whole.recipe
     for mine, other in zip(again.net.parameters(), whole.net.parameters(), strict=True):
         assert torch.equal(mine, other)

@@ -2,6 +2,7 @@
 
 import threading
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 import guardband as gb
 from guardband.pinn import Fitted, Moment, Windowed
+from guardband.pinn.train import _automatic
 from guardband.pinn.windows import Joined, Window, borders_of, data_in
 from guardband.problems.base import conditions_in
 
@@ -147,13 +149,10 @@ def test_a_problem_chooses_its_recipe() -> None:
     assert gb.Recipe.automatic(problems.Heat1D(), windows=2).newton == 200
 
 
-@pytest.mark.slow
 def test_what_fit_takes_by_itself() -> None:
     problem, data = gb.problems.Poisson1D(), gb.problems.Poisson1D().observe(20)
-    assert gb.fit(problem, gb.mlp(problem), progress=False).recipe.newton == 400
-    dropout = gb.mlp(1, [4], dropout=0.1)
-    settings = {"progress": False, "callback": lambda now: True}
-    assert gb.fit(problem, dropout, data, **settings).recipe.newton == 0  # type: ignore[arg-type]
+    assert _automatic(problem, gb.mlp(problem), None, None).newton == 400
+    assert _automatic(problem, gb.mlp(1, [4], dropout=0.1), data, None).newton == 0
 
     class Own(nn.Module):
         def __init__(self) -> None:
@@ -164,7 +163,7 @@ def test_what_fit_takes_by_itself() -> None:
         def forward(self, x: Tensor) -> Tensor:
             return self.outside(torch.tanh(self.inside(x)) ** 2)
 
-    assert gb.fit(problem, Own(), data, **settings).recipe.newton == 0  # type: ignore[arg-type]
+    assert _automatic(problem, Own(), data, None).newton == 0
 
 
 def test_data_of_a_window() -> None:
@@ -236,19 +235,32 @@ def test_a_fit_goes_on_from_a_fitted(windows: int) -> None:
     assert steps[: len(short.history)] == [row["step"] for row in short.history] and steps == sorted(steps)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", [5, 20, 25, 40, 55])
-def test_a_killed_run_goes_on_bit_for_bit_in_any_window(tmp_path: Path, stop: int) -> None:
-    problem, path = gb.problems.Heat1D(), tmp_path / "run"
+@cache
+def uninterrupted(problem: gb.Problem, windows: int, steps: int) -> Fitted:
+    return windowed(problem, windows, steps)
+
+
+@pytest.mark.parametrize(
+    ("problem", "windows", "steps", "stop"),
+    [
+        (Decay(), 2, 6, 4),
+        (Decay(), 2, 6, 9),
+        *(pytest.param(gb.problems.Heat1D(), 3, 20, n, marks=pytest.mark.slow) for n in (5, 20, 25, 40, 55)),
+    ],
+)
+def test_a_killed_run_goes_on_bit_for_bit_in_any_window(
+    tmp_path: Path, problem: gb.Problem, windows: int, steps: int, stop: int
+) -> None:
+    path = tmp_path / "run"
 
     def kill(now: Moment) -> None:
         if now.step >= stop:
             raise KeyboardInterrupt
 
-    whole = windowed(problem, 3, 20)
+    whole = uninterrupted(problem, windows, steps)
     with pytest.raises(gb.TrainingInterrupted):
-        windowed(problem, 3, 20, checkpoint=path, callback=kill)
-    again = windowed(problem, 3, 20, checkpoint=path)
+        windowed(problem, windows, steps, checkpoint=path, callback=kill)
+    again = windowed(problem, windows, steps, checkpoint=path)
     assert again.history == whole.history and not path.exists()
     for mine, other in zip(again.net.parameters(), whole.net.parameters(), strict=True):
         assert torch.equal(mine, other)
