@@ -63,6 +63,15 @@ def test_an_example_imports_no_file_of_the_repository_but_the_package(name: str)
     assert "guardband" in roots and roots & ours == set() and "" not in roots
 
 
+@pytest.mark.parametrize("name", GALLERY.QUICK)
+def test_a_quick_run_changes_the_copy_and_not_the_example(name: str, tmp_path: Path) -> None:
+    """Also for the examples whose packages are not installed here."""
+    assert GALLERY.copy(name, tmp_path).read_text() == GALLERY.script(name).read_text()
+    quick = GALLERY.copy(name, tmp_path, quick=True).read_text()
+    compile(quick, name, "exec")
+    assert quick != GALLERY.script(name).read_text()
+
+
 def test_a_quick_run_whose_numbers_are_gone_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(GALLERY.QUICK, "small_data", {"no such text": ""})
     with pytest.raises(ValueError, match=r"small_data.py should have 'no such text' once"):

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 import guardband as gb
-from guardband.ranges import FALSE_ALARM, Ranges, _chance, by_range, nearest
+from guardband.ranges import FALSE_ALARM, Range, Ranges, _chance, by_range, nearest
 
 TRIALS = 1000
 
@@ -76,6 +76,14 @@ def test_features_that_tie_lack_numbers_or_are_few_are_left_out_or_cut_where_the
         assert by_range(inside, {"x": values}) == Ranges()
     assert by_range(inside[:30], {"x": np.arange(30.0)}) == Ranges() and str(Ranges()) == ""
     assert np.isnan(nearest(np.array([[np.nan], [1.0]]), np.ones((3, 1)))).all()
+
+
+@pytest.mark.parametrize(
+    ("alarms", "text"), [(1, "1 of 5 ranges stands out"), (2, "2 of 5 ranges stand out")]
+)
+def test_the_sentence_agrees_with_the_number_of_alarms(alarms: int, text: str) -> None:
+    ranges = [Range("x", i, i + 1, 25, 20, 0.001, alarm=i < alarms) for i in range(5)]
+    assert text in str(Ranges(tuple(ranges)))
 
 
 def test_a_tilted_slab_is_found_on_one_half_and_shown_on_the_other() -> None:

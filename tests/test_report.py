@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import re
 import sys
 import warnings
 from pathlib import Path
@@ -357,6 +358,8 @@ def test_nothing_is_found_only_where_nothing_was() -> None:
     said = titled(uneven, "What would void it")
     assert said.paragraphs[0].startswith("Nothing was found against the average that is promised, but")
     assert said.table[1][:2] == ["ALARM", "where it covers"]
+    text = r"Coverage differs by more than chance allows in \d+ of \d+ ranges\."
+    assert re.fullmatch(text, said.table[1][2])
     with pytest.warns(UserWarning, match="test points are calibration points"):
         known = sections(calibrated, x[:500], y[:500], level=0.9)
     assert known[0].title == "Verdict: these data cannot test the claim" and known[0].mark == "fails"

@@ -66,11 +66,15 @@ class Extrapolation:
         far = _percent(self.share)
         if not self.alarm:
             return f"No more queries lie far out than chance allows: {far} (p = {self.p:.2g})."
+        beyond = (
+            f"{far} of the queries are farther from every calibration point than the loneliest of those is "
+            "from the others; on average queries"
+            if self.share > 0
+            else "No query is far from every calibration point, but on average queries"
+        )
         return (
-            f"{far} of the queries are farther from every calibration point than the "
-            f"loneliest of those is from the others; on average queries are {self.ratio:.3g} times as far "
-            f"from calibration points as those are from each other (p = {self.p:.2g}). There the band "
-            "extrapolates: calibrate there, or say so."
+            f"{beyond} are {self.ratio:.3g} times as far from calibration points as those are from each "
+            f"other (p = {self.p:.2g}). There the band extrapolates: calibrate there, or say so."
         )
 
 

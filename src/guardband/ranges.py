@@ -80,8 +80,9 @@ class Ranges:
     def __str__(self) -> str:
         if not self.alarms:
             return ""
+        count = f"{len(self.alarms)} of {self.tests} ranges {'stands' if len(self.alarms) == 1 else 'stand'}"
         return (
-            f"Coverage is not the same everywhere: {len(self.alarms)} of {self.tests} ranges stand out, by "
+            f"Coverage is not the same everywhere: {count} out, by "
             f"an exact test with 1 % false alarms; least covered is\n  {min(self.alarms, key=_coverage)}\n"
             "The promise is an average over places; gb.Local() and gb.Grouped() make coverage more even."
         )

@@ -172,7 +172,8 @@ def _against(found: Evaluation | None) -> Iterable[list[str]]:
         yield ["ALARM", "fresh data", "They are not covered as promised; see what was measured."]
     yield from (["ALARM", "used before", text] for text in found.doubts)
     if alarms := found.by_range.alarms:
-        text = f"{len(alarms)} of {found.by_range.tests} ranges are covered less or more than chance allows."
+        where = f"{len(alarms)} of {found.by_range.tests} ranges"
+        text = f"Coverage differs by more than chance allows in {where}."
         yield ["ALARM", "where it covers", text]
 
 
