@@ -2,9 +2,11 @@
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import guardband as gb
 from helpers import Later, needs, script
 
 ROOT = Path(__file__).parent.parent
@@ -17,11 +19,7 @@ PAGES: list[Path] = BLOCKS.pages()
 EVERY = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
 
 
-def named(page: Path) -> str:
-    return page.relative_to(ROOT).as_posix()
-
-
-@pytest.mark.slow(
+SLOW = (
     "README.md",
     "docs/bring_your_model.md",
     "docs/calibrators.md",
@@ -35,6 +33,14 @@ def named(page: Path) -> str:
     "docs/tutorial.md",
     "docs/write_your_equation.md",
 )
+"""Pages whose blocks train for more than 2 CPU seconds."""
+
+
+def named(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.slow(*SLOW)
 @pytest.mark.usefixtures("only_our_kinds")
 @pytest.mark.parametrize("page", [page for page in PAGES if "```python" in page.read_text()], ids=named)
 def test_every_block_runs_and_prints_what_is_shown(
@@ -44,6 +50,24 @@ def test_every_block_runs_and_prints_what_is_shown(
     text = page.read_text()
     assert BLOCKS.with_output(text, page.name) == text, f"python tools/docs/blocks.py {named(page)}"
     assert page.name != "README.md" or (tmp_path / "band.png").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.usefixtures("only_our_kinds")
+@pytest.mark.parametrize("name", SLOW)
+def test_every_block_of_a_slow_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After three steps of training its output differs, but no block raises."""
+    whole = gb.fit
+
+    def brief(*arguments: Any, **options: Any) -> gb.Fitted:
+        recipe = gb.Recipe(steps=3, finish=0, n_interior=32, n_boundary=8)
+        return whole(*arguments, **options | {"recipe": recipe, "progress": False})
+
+    monkeypatch.setattr(gb, "fit", brief)
+    monkeypatch.chdir(tmp_path)
+    page = ROOT / name
+    BLOCKS.with_output(page.read_text(), page.name)
+    assert name != "README.md" or (tmp_path / "band.png").exists()
 
 
 @pytest.mark.parametrize("page", EVERY, ids=named)

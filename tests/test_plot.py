@@ -104,6 +104,21 @@ def constant(x: np.ndarray, kind: str, mean: float = 10.0, half: float = 0.0658)
     return gb.Band(*ends, level=0.9)
 
 
+def test_the_band_before_calibration_is_dashed() -> None:
+    x = np.linspace(1, 0, 30)
+    calibrated = gb.calibrate(gb.predictors.Given(np.sin, lambda x: 0.01 + 0 * x), X, np.sin(X) + 0.1)
+    raw = gb.raw_band(calibrated.predict(x), 0.9)
+    ax = gb.plot.band(calibrated(x, 0.9), raw=raw)
+    assert "before calibration" in ax.get_legend_handles_labels()[1]
+    dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
+    assert [np.asarray(line.get_ydata()).tolist() for line in dashed] == [
+        raw.lower[::-1, 0].tolist(),
+        raw.upper[::-1, 0].tolist(),
+    ]
+    with pytest.raises(ValueError, match="`raw` should be a band at the points of `band`"):
+        gb.plot.band(calibrated(x + 1, 0.9), raw=raw)
+
+
 @pytest.mark.slow("points0-float64")
 @pytest.mark.parametrize("kind", ["float32", "float64"])
 @pytest.mark.parametrize("points", [GRID, np.random.default_rng(0).uniform(size=(50, 2))])
@@ -518,6 +533,33 @@ def test_an_overview_over_space_and_time() -> None:
     assert drawn_at(panels[1])(1.5, 0.5) == pytest.approx(0.25) and drawn_at(panels[2])(
         1, 0.8
     ) == pytest.approx(0.04)
+
+
+def test_a_small_overview_has_a_line_for_each_output() -> None:
+    names = gb.problems.Names(("x", "y"), ("u", "v"), (0, 1))
+    half = np.c_[0.1 + GRID[:, 0], np.full(len(GRID), 0.1)]
+    at = GRID[[3, 20]]
+    data = gb.Observations(at, at + np.array([0, 9]))
+    figure = gb.plot.overview(around(GRID, GRID, half, names), data=data)
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == [
+        "u, predicted",
+        "u, half-width",
+        "u, |reading - prediction|\nmisses: 0 of 2 (0 %),\nat most 10 % expected",
+        "v, predicted",
+        "v, |reading - prediction|\nmisses: 2 of 2 (100 %),\nat most 10 % expected",
+    ]
+    assert [text.get_text() for ax in figure.axes for text in ax.texts] == ["half-width 0.1\neverywhere"]
+
+
+def test_a_small_overview_over_space_and_time_shows_the_error_and_what_was_missed() -> None:
+    x = np.stack(np.meshgrid([0.0, 0.5, 1.0], [0.0, 1.0, 2.0], indexing="ij"), axis=-1).reshape(-1, 2)
+    band = around(x, x[:, 0], 0.1 + x[:, 1] / 10, TIME)
+    data = gb.Observations([[0.5, 1.0], [0.5, 2.0]], [0.9, 0.6])
+    figure = gb.plot.overview(band, truth=x[:, 0] + 0.05, data=data)
+    panels = [ax for ax in figure.axes if ax.get_title()]
+    assert [ax.get_title() for ax in panels] == ["u, predicted", "u, half-width", "u, |error|"]
+    assert figure.get_suptitle() == "90 % band\nmisses: 1 of 2 (50 %), 10 % expected"
+    assert labels(panels[0]) == ("t", "x") and marks(panels[2], "missed").tolist() == [[1.0, 0.5]]
 
 
 @pytest.mark.slow
