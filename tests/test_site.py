@@ -47,6 +47,7 @@ def test_a_sound_site_has_no_fault(site: Path) -> None:
     [
         ('<a href="../guid/">x</a>', "the link ../guid/ leads to guid, which does not exist"),
         ('<a href="../../outside/">x</a>', "leads to ../outside, which does not exist"),
+        (f'<a href="{Path(__file__).as_posix()}">x</a>', "test_site.py, which does not exist"),
         ('<img src="../none.png" alt="A picture">', "the link ../none.png leads to none.png, which does not"),
         ('<a href="../#missing">x</a>', "the link ../#missing names an anchor that index.html lacks"),
         ('<a href="#missing">x</a>', "the link #missing names an anchor that guide/index.html lacks"),

@@ -104,7 +104,7 @@ def _link_fault(site: Path, pages: dict[str, Page], path: str, target: str) -> s
     if where is None:
         return None
     anchor = unquote(urlsplit(target).fragment)
-    if where.startswith("..") or not (site / where).is_file():
+    if where.startswith(("/", "..")) or not (site / where).is_file():
         return f"the link {target} leads to {where}, which does not exist: correct it, or add the page."
     if where in pages and anchor not in pages[where].anchors:
         return f"the link {target} names an anchor that {where} lacks: correct it, or rename the heading."
