@@ -4,8 +4,8 @@
 
 writes them with the guardband that is installed; `tests/test_vectors.py` compares them with the files
 that 0.1.0 and 0.2.0 wrote. Only numpy and torch on small arrays, so the numbers do not depend on the
-machine. Methods that solve linear systems,
-use special functions or evaluate networks are in `tools/baseline.py`.
+machine. Methods that solve linear systems, use special functions or evaluate networks are in
+`tools/baseline.py`.
 """
 
 from __future__ import annotations
