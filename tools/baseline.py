@@ -282,12 +282,11 @@ def truth(noise: Any) -> Any:
     return gb.calibrate(line, x, y, target="truth", noise=noise, confidence="0.9")
 
 
-def local(learner: Any, *, even: bool = False) -> Any:
-    """A local calibration; the noise that its shape is learned from is `even` or grows to the right."""
-    x = points(60, seed=4)
-    noise = np.random.default_rng(5).normal(size=x.shape)
-    data = gb.Observations(x, line(x) + (0.1 if even else 0.1 * (1.1 + x) ** 3) * noise)
-    return band(calibrator=gb.Local(data, learner))
+def local(learner: Any, n: int = 60) -> Any:
+    """A local calibration, whose shape is learned from n readings with more noise to the right."""
+    x = points(n, seed=4)
+    noise = 0.1 * (1.1 + x) ** 3 * np.random.default_rng(5).normal(size=x.shape)
+    return band(calibrator=gb.Local(gb.Observations(x, line(x) + noise), learner))
 
 
 def shifted(method: Any) -> Any:
@@ -316,7 +315,7 @@ def draws() -> Any:
 
 def hmc() -> Any:
     """A few draws by Hamiltonian Monte Carlo."""
-    options = {"draws": 6, "warmup": 30, "leapfrog": 4, "n_interior": 8, "n_boundary": 8}
+    options: dict[str, Any] = {"draws": 6, "warmup": 30, "leapfrog": 4, "n_interior": 8, "n_boundary": 8}
     return gb.predictors.HMC(fitted(), progress=False, **options)
 
 
@@ -354,7 +353,7 @@ ARITHMETIC: dict[str, Callable[[], Any]] = {
     "two ranks": lambda: band(gb.Quantiles(line, line_and_width), score=gb.CQR(symmetric=False)),
     "function": lambda: band(prediction),
     "data frame": lambda: gb.calibrate(from_frame, frame(points(30, 2)), readings(points(30, 2))),
-    "local flat": lambda: local(gb.LogScale(draws=2), even=True),
+    "local flat": lambda: local(gb.LogScale(draws=2), n=8),
     "simultaneous": fields,
     "stored fields": stored_fields,
     "share": lambda: fields(score=gb.Share(0.2)),
@@ -398,7 +397,6 @@ NUMERICAL: dict[str, Callable[[], Any]] = {
     "cross": crossed,
     "chosen": chosen,
     "local log scale": lambda: local(gb.LogScale(draws=2, inducing=6)),
-    "local pinball": lambda: local(gb.PinballNetwork(steps=200, widths=(6,), frequencies=4)),
     "logistic ratio": lambda: shifted("logistic"),
     "kernel ratio": lambda: shifted("kernel"),
     "randomly localized": lambda: band(calibrator=gb.RandomlyLocalized(inputs=points(30, seed=3))),
@@ -429,6 +427,12 @@ NUMERICAL: dict[str, Callable[[], Any]] = {
 }
 """Computed by linear algebra, special functions or networks, whose last digits depend on the machine."""
 
+SINGLE: dict[str, Callable[[], Any]] = {
+    "network in float32": lambda: band(gb.mlp(1, [4])),
+    "local pinball": lambda: local(gb.PinballNetwork(steps=200, widths=(6,), frequencies=4)),
+}
+"""The same in float32."""
+
 
 # Numbers that saved objects give
 
@@ -458,7 +462,7 @@ def answers(saved: Any, x: np.ndarray) -> np.ndarray:
             ends = (found.band.lower[:, 0], found.band.upper[:, 0])
             return np.stack([*ends, found.p, found.missed, found.alarm])
         case gb.Fitted():
-            return field_and_residual(saved, x)
+            return field_and_residuals(saved, x)
         case gb.Tangent():
             return answers(saved.calibrate(*few()), x)
         case gb.SolvedFamily():
@@ -466,11 +470,12 @@ def answers(saved: Any, x: np.ndarray) -> np.ndarray:
     return np.array([numbers(band_of(saved, x, level)) for level in LEVELS])
 
 
-def field_and_residual(saved: Any, x: np.ndarray) -> np.ndarray:
-    """A fitted field, and the residual of its equation."""
+def field_and_residuals(saved: Any, x: np.ndarray) -> np.ndarray:
+    """A fitted field, and the residuals of its equations."""
     at, problem = torch.from_numpy(x), saved.problem
     residual = problem.residual(at, gb.problems.AutogradField(saved.net, at, problem.names))
-    return np.concatenate([saved(x), residual.detach().numpy()], axis=1)
+    parts = residual.values() if isinstance(residual, dict) else [residual]
+    return np.concatenate([saved(x), *(part.detach().numpy() for part in parts)], axis=1)
 
 
 def band_of(calibrated: Any, x: np.ndarray, level: str) -> Any:
@@ -549,7 +554,7 @@ def ask_mlflow(folder: Path, x: np.ndarray) -> np.ndarray:
 
 def write_saved(folder: Path) -> None:
     """All saved objects with their answers, and the snapshots of streams."""
-    for cases, rtol in ((ARITHMETIC, 0.0), (NUMERICAL, 1e-9)):
+    for cases, rtol in ((ARITHMETIC, 0.0), (NUMERICAL, 1e-9), (SINGLE, 1e-5)):
         for name, make in cases.items():
             made, place = make(), folder / name.replace(" ", "_")
             gb.save(made, place)
@@ -590,16 +595,25 @@ def write_watch(folder: Path) -> None:
     (folder / "cal.csv").unlink()
 
 
+IDENTITY = ("artifact_path", "model_id", "model_uuid", "run_id", "utc_time_created")
+"""Entries of an `MLmodel` file that name a machine's folders, a run or a time."""
+
+
 def write_mlflow(folder: Path) -> None:
     """The artifacts of a logged model, without the identity of the run, and its answers."""
     os.environ |= {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
     import mlflow
+    import yaml
 
     with tempfile.TemporaryDirectory() as place:
         mlflow.set_tracking_uri(Path(place, "runs").as_uri())
         with mlflow.start_run():
             made = gb.integrations.mlflow.log_model(band(network(2), d=2), level=0.8, inputs=["x", "t"])
         mlflow.artifacts.download_artifacts(made.model_uri, dst_path=str(folder))
+    (folder / "registered_model_meta").unlink()
+    about = yaml.safe_load((folder / "MLmodel").read_text())
+    public = {name: value for name, value in about.items() if name not in IDENTITY}
+    (folder / "MLmodel").write_text(yaml.safe_dump(public))
     x = points(QUERIES, 2, seed=9)
     np.savez_compressed(folder / ANSWERS, x=x, answers=ask_mlflow(folder, x))
 
