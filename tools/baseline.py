@@ -27,7 +27,7 @@ import torch
 import guardband as gb
 
 LEVELS = ("0.5", "0.8")
-QUERIES = 6
+QUERIES, FOLLOWED = 6, 80
 ANSWERS, SNAPSHOT = "answers.npz", "snapshot"
 PROBLEMS = """
     Advection1D AllenCahn1D AllenCahn2D Beam Burgers1D Cavity Cylinder DampedOscillator Heat1D HeatDisk
@@ -328,11 +328,11 @@ def constrained(*, hard: bool) -> Any:
 
 
 def stream(method: Any) -> Any:
-    """A stream after eighty readings, with an alarm."""
+    """A stream after some readings, with an alarm."""
     calibrated = gb.calibrate_arrays(line(points(30)), readings(points(30)))
     alarm = gb.streams.Alarm(threshold=20, restart=60)
     made = gb.Stream(calibrated, "0.8", method=method, alarm=alarm)
-    made.follow(*coming(80, seed=7))
+    made.follow(*coming(FOLLOWED, seed=7))
     return made
 
 
@@ -363,6 +363,7 @@ ARITHMETIC: dict[str, Callable[[], Any]] = {
     "constant scale": lambda: fields(gb.surrogates.ConstantScale(gb.predictors.MeanOnly(decay))),
     "rollout": lambda: rollout(shaped=False),
     "stream adaptive": lambda: stream(gb.streams.AdaptiveLevel()),
+    "stream with settings": lambda: stream(gb.streams.AdaptiveLevel(step=0.1, window=30)),
     "stream rolling": lambda: stream(gb.streams.RollingWindow(window=40)),
 }
 """Computed in plain arithmetic: later releases give the same bits."""
@@ -458,7 +459,7 @@ def answers(saved: Any, x: np.ndarray) -> np.ndarray:
     """The numbers of a saved object at x: bands at two levels, or its main result."""
     match saved:
         case gb.Stream():
-            found = saved.follow(*coming(QUERIES))
+            found = saved.follow(*coming(FOLLOWED))
             ends = (found.band.lower[:, 0], found.band.upper[:, 0])
             return np.stack([*ends, found.p, found.missed, found.alarm])
         case gb.Fitted():
