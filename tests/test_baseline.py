@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 
 import guardband as gb
 from guardband import store
-from guardband.kept import _KINDS
+from guardband.kept import _KINDS, attributes
 from helpers import ROOT, script
 
 BASELINE = script("tools/baseline.py")
@@ -26,15 +27,20 @@ NOT_STORED = {
 pytestmark = pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
 
 
-def kinds_in(folder: Path) -> set[str]:
-    """The kinds that a manifest names."""
+def nodes_in(folder: Path) -> list[dict[str, Any]]:
+    """The entries of a manifest that are objects: their kind and their fields."""
 
-    def found(node: Any) -> set[str]:
+    def found(node: Any) -> list[dict[str, Any]]:
         children = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
-        named = {node["kind"]} if isinstance(node, dict) and isinstance(node.get("kind"), str) else set()
-        return named.union(*map(found, children))
+        own = [node] if isinstance(node, dict) and {"kind", "fields"} == set(node) else []
+        return own + [one for child in children for one in found(child)]
 
     return found(json.loads((folder / store.MANIFEST).read_text())["value"])
+
+
+def kinds_in(folder: Path) -> set[str]:
+    """The kinds of objects that a manifest names."""
+    return {node["kind"] for node in nodes_in(folder)}
 
 
 def load(name: str) -> Any:
@@ -45,6 +51,13 @@ def load(name: str) -> Any:
     wanted = set(about["passed_at_load"]) - set(about["optional_at_load"])
     kinds = kinds_in(SAVED[name])
     return gb.load(SAVED[name], object, **{word: BASELINE.own(word, kinds) for word in wanted})
+
+
+@pytest.fixture(scope="module")
+def saved_again(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """The stored objects, loaded and saved by this release, with today's names of kinds and attributes."""
+    folder = tmp_path_factory.mktemp("saved_again")
+    return {name: gb.save(load(name), folder / name) for name in SAVED}
 
 
 def check(found: Any, expected: np.ndarray, rtol: float) -> None:
@@ -108,11 +121,19 @@ def test_an_mlflow_model_gives_the_same_answers() -> None:
         check(BASELINE.ask_mlflow(DATA / "mlflow", stored["x"]), stored["answers"], rtol=1e-9)
 
 
-def test_every_kept_kind_is_stored_or_has_a_reason(tmp_path: Path) -> None:
-    """Objects are saved again, which names their kinds as they are called today."""
+def test_every_kept_kind_is_stored_or_has_a_reason(saved_again: dict[str, Path]) -> None:
     kept = {name for name, kind in _KINDS.items() if kind.cls.__module__.startswith("guardband.")}
-    stored = set[str]().union(*(kinds_in(gb.save(load(name), tmp_path / name)) for name in SAVED))
+    stored = set[str]().union(*map(kinds_in, saved_again.values()))
     assert kept - stored == set(NOT_STORED)
+
+
+def test_attributes_are_called_as_they_are_today(saved_again: dict[str, Path]) -> None:
+    """An attribute under an old name would be kept, and never read."""
+    for folder in saved_again.values():
+        for node in nodes_in(folder):
+            cls = _KINDS[node["kind"]].cls
+            if is_dataclass(cls) and _KINDS[node["kind"]].parts is attributes:
+                assert set(node["fields"]) <= {one.name for one in fields(cls)}, (folder.name, cls)
 
 
 def test_nothing_stored_names_a_machine() -> None:
