@@ -114,6 +114,7 @@ def test_watch_continues_from_its_snapshot(tmp_path: Path) -> None:
     assert [json.loads(line) for line in lines] == [json.loads(line) for line in expected.splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # MLflow's own warnings, and the pinned release
 def test_an_mlflow_model_gives_the_same_answers() -> None:
     pytest.importorskip("mlflow")
