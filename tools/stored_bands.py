@@ -1,10 +1,11 @@
-"""Bands of fifty settings, to be compared bit by bit with those of another release.
+"""Bands in many settings, to be compared bit by bit with those of another release.
 
     python tools/stored_bands.py FILE.npz
 
-writes them with the guardband that is installed; `tests/test_vectors.py` compares them with the file
-that
-0.1.0 wrote. Only numpy and torch on small arrays, so the numbers do not depend on the machine.
+writes them with the guardband that is installed; `tests/test_vectors.py` compares them with the files
+that 0.1.0 and 0.2.0 wrote. Only numpy and torch on small arrays, so the numbers do not depend on the
+machine. Methods that solve linear systems, use special functions or evaluate networks are in
+`tools/baseline.py`.
 """
 
 from __future__ import annotations
@@ -26,15 +27,21 @@ Localized = getattr(gb, "RandomlyLocalized", None) or gb.Localized  # type: igno
 
 
 def bands() -> Iterator[tuple[str, np.ndarray]]:
-    """The name of each setting, and the ends of its bands, (levels, 2, n, m)."""
+    """The name of each setting, and the ends of its bands, (levels, 2, n, m), or radii, (levels, 1, n)."""
     for number, (name, make) in enumerate(SETTINGS.items()):
         generator = np.random.default_rng(number)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             calibrated, x, options = make(generator)
             made = [calibrated(x, level, **options) for level in LEVELS]
-        ends = [[np.asarray(band.lower), np.asarray(band.upper)] for band in made]
-        yield name, np.array(ends)
+        yield name, np.array([_ends(band) for band in made])
+
+
+def _ends(band: Any) -> list[np.ndarray]:
+    """The lower and upper ends of a band, or the radius of a ball."""
+    if isinstance(band, gb.NormBand):
+        return [band.radius]
+    return [np.asarray(band.lower), np.asarray(band.upper)]
 
 
 def _mean(x: Any, outputs: int) -> Any:
@@ -109,6 +116,113 @@ def _weighted(method: str, generator: np.random.Generator) -> Any:
     return gb.Weighted(gb.density_ratio(old, new, method=method))  # type: ignore[arg-type]
 
 
+def _quantiles(
+    generator: np.random.Generator,
+    *,
+    score: Any = None,
+    calibrator: Any = None,
+    outputs: int = 1,
+    dtype: str = "float64",
+    kind: str = "numpy",
+    n: int = 60,
+    groups: int = 0,
+    at_call: bool = False,
+    confidence: str | None = None,
+) -> tuple[Any, Any, dict[str, Any]]:
+    """A predictor of two quantiles, the upper one too far out."""
+
+    def lower(x: Any) -> Any:
+        return _mean(x, outputs) - _scale(x, outputs)
+
+    def upper(x: Any) -> Any:
+        return _mean(x, outputs) + 2.5 * _scale(x, outputs)
+
+    x, y = _data(generator, n, outputs, dtype, kind)
+    new, _ = _data(generator, 12, outputs, dtype, kind)
+    options: dict[str, Any] = {"score": score, "calibrator": calibrator, "confidence": confidence}
+    if groups:
+        options["groups"] = np.arange(n) % groups
+    calibrated = gb.calibrate(gb.Quantiles(lower, upper), x, y, **options)
+    return calibrated, new, {"groups": np.arange(12) % groups} if at_call else {}
+
+
+def _cross(
+    generator: np.random.Generator, *, folds: int | None, groups: int = 0, dtype: str = "float64"
+) -> tuple[Any, Any, dict[str, Any]]:
+    """CV+ or jackknife+ of a model that learns a median."""
+
+    def fit(data: Any) -> Callable[[Any], Any]:
+        offset = np.median(data.y - _mean(data.x, 1)).astype(dtype)
+        return lambda x: _mean(x, 1) + offset
+
+    x, y = _data(generator, 40, 1, dtype, "numpy")
+    labels = np.arange(40) % groups if groups else None
+    return gb.calibrate_cross(fit, (x, y), folds=folds, groups=labels), x[:12] / 2, {}
+
+
+def _chosen(
+    generator: np.random.Generator, *, confidence: str | None = None
+) -> tuple[Any, Any, dict[str, Any]]:
+    """One of three candidates, selected on the calibration points."""
+    x, y = _data(generator, 300, 1, "float64", "numpy")
+    mean, scale = (partial(part, outputs=1) for part in (_mean, _scale))
+    candidates = {
+        "constant": mean,
+        "scaled": gb.predictors.Given(mean, scale),
+        "total": (gb.predictors.Given(mean, scale), gb.Total(noise=0.3), None),
+    }
+    made = gb.choose(candidates, calibrate=(x, y), confidence=confidence).calibrated
+    return made, _data(generator, 12, 1, "float64", "numpy")[0], {}
+
+
+def _truth(generator: np.random.Generator, *, readings: int = 1) -> tuple[Any, Any, dict[str, Any]]:
+    """A band for the truth behind noise with a known bound, from `readings` at each place."""
+    x, y = (part.repeat(readings, axis=0) for part in _data(generator, 160, 1, "float64", "numpy"))
+    y = y + generator.uniform(-1, 1, size=y.shape)
+    options: dict[str, Any] = {"target": "truth", "noise": gb.BoundedNoise(1.0), "confidence": "0.9"}
+    calibrated = gb.calibrate(partial(_mean, outputs=1), x, y, **options)
+    return calibrated, _data(generator, 12, 1, "float64", "numpy")[0], {}
+
+
+def _whole(
+    generator: np.random.Generator,
+    *,
+    score: Any,
+    scaled: bool = False,
+    placed: bool = False,
+    calibrator: Any = None,
+    dtype: str = "float64",
+) -> tuple[Any, Any, dict[str, Any]]:
+    """Fields of 3 times, 5 places and 2 outputs, on axes with names, or with coordinates too."""
+    x = generator.uniform(1, 2, size=(40, 3)).astype(dtype)
+    values = generator.normal(size=(40, 3, 5, 2)).astype(dtype) * np.linspace(1, 2, 5, dtype=dtype)[:, None]
+    nodes = {"t": np.array([0.0, 0.5, 2.0]), "x": np.linspace(0, 1, 5)} if placed else {}
+
+    def mean(x: np.ndarray) -> np.ndarray:
+        return np.zeros((len(x), 3, 5, 2), dtype) + x[:, :1, None, None]
+
+    predictor = gb.predictors.Given(mean, lambda x: abs(mean(x)) + 1) if scaled else MeanOnly(mean)
+    fields = gb.Fields(values, dims=("t", "x"), coordinates=nodes)
+    return gb.calibrate(predictor, x, fields, score=score, calibrator=calibrator), x[:5] + 1, {}
+
+
+def _largest(fields: np.ndarray) -> np.ndarray:
+    return fields.max(axis=(1, 2, 3))
+
+
+def _extremes(fields: np.ndarray) -> np.ndarray:
+    return np.stack([fields.max(axis=(1, 2, 3)), fields.min(axis=(1, 2, 3))], axis=1)
+
+
+def _quadrants(x: np.ndarray) -> np.ndarray:
+    return (x > 0).astype(float)
+
+
+def _cut_distance(band: Any, y: Any) -> np.ndarray:
+    outside = np.maximum(np.maximum(band.lower - y, y - band.upper), 0)
+    return np.minimum(np.asarray(outside).max(axis=1), 1)
+
+
 SCORES: dict[str, Any] = {"absolute": gb.Absolute(), "scaled": gb.Scaled(), "total": gb.Total(noise=0.3)}
 KINDS = [(kind, dtype) for kind in ("numpy", "torch") for dtype in ("float64", "float32")]
 SETTINGS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, Any]]]] = {
@@ -148,6 +262,63 @@ SETTINGS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, An
     "fields, float32": partial(_fields, shaped=False, dtype="float32"),
     "fields, shaped": partial(_fields, shaped=True, dtype="float64"),
     "fields, shaped, float32": partial(_fields, shaped=True, dtype="float32"),
+    # Those above are in 0.1.0 too; each draws by its position, so new settings are appended.
+    **{
+        f"quantiles, {ranks}, {kind}, {dtype}": partial(
+            _quantiles, score=gb.CQR(symmetric=ranks == "one rank"), kind=kind, dtype=dtype
+        )
+        for ranks in ("one rank", "two ranks")
+        for kind, dtype in KINDS
+    },
+    "quantiles, each output": partial(_quantiles, score=gb.CQR(joint=False), outputs=2),
+    "quantiles, two ranks, two outputs": partial(_quantiles, score=gb.CQR(symmetric=False), outputs=2, n=150),
+    "quantiles, two ranks, confident": partial(
+        _quantiles, score=gb.CQR(symmetric=False), confidence="0.9", n=200
+    ),
+    "quantiles, grouped": partial(_quantiles, calibrator=gb.Grouped(), groups=2, at_call=True, n=99),
+    "quantiles, two ranks, grouped": partial(
+        _quantiles, score=gb.CQR(symmetric=False), calibrator=gb.Grouped(), groups=2, at_call=True, n=150
+    ),
+    "quantiles, new groups": partial(_quantiles, calibrator=gb.Clustered(), groups=25, n=200),
+    "new groups, two outputs": partial(
+        _setting, calibrator=lambda g: gb.Clustered(), groups=21, outputs=2, n=130
+    ),
+    "new groups, torch": partial(
+        _setting, calibrator=lambda g: gb.Clustered(), groups=30, n=120, kind="torch", dtype="float32"
+    ),
+    "grouped, confident": partial(
+        _setting, calibrator=lambda g: gb.Grouped(), groups=2, at_call=True, n=200, confidence="0.9"
+    ),
+    "each output": partial(_setting, score=gb.Scaled(joint=False), outputs=2),
+    "units, each output": partial(_setting, score=gb.Absolute(units=[1, 2], joint=False), outputs=2),
+    "chosen": _chosen,
+    "chosen, confident": partial(_chosen, confidence="0.9"),
+    "conditional": partial(_setting, calibrator=lambda g: gb.Conditional(_quadrants), n=200),
+    "conditional, seed": partial(
+        _setting, calibrator=lambda g: gb.Conditional(_quadrants, seed=3), scaled=False, n=300
+    ),
+    "risk": partial(_setting, calibrator=lambda g: gb.RiskControl(), outputs=3),
+    "risk, float32": partial(_setting, calibrator=lambda g: gb.RiskControl(), outputs=2, dtype="float32"),
+    "risk, own loss": partial(_setting, calibrator=lambda g: gb.RiskControl(_cut_distance), outputs=2, n=90),
+    "truth": _truth,
+    "truth, two readings": partial(_truth, readings=2),
+    "cross, ten folds": partial(_cross, folds=10),
+    "cross, ten folds, float32": partial(_cross, folds=10, dtype="float32"),
+    "cross, leave one out": partial(_cross, folds=None),
+    "cross, groups": partial(_cross, folds=None, groups=20),
+    "simultaneous, scale": partial(_whole, score=gb.Simultaneous(), scaled=True),
+    "share": partial(_whole, score=gb.Share(0.1)),
+    "share, scale": partial(_whole, score=gb.Share(0.3), scaled=True),
+    "share, coordinates": partial(_whole, score=gb.Share(0.2), placed=True),
+    "share, float32": partial(_whole, score=gb.Share(0.1), dtype="float32"),
+    "L2": partial(_whole, score=gb.Norm("L2")),
+    "L2, scale": partial(_whole, score=gb.Norm("L2"), scaled=True),
+    "L2, coordinates": partial(_whole, score=gb.Norm("L2"), placed=True),
+    "H1": partial(_whole, score=gb.Norm("H1"), placed=True),
+    "H1, float32": partial(_whole, score=gb.Norm("H1"), placed=True, dtype="float32"),
+    "quantity": partial(_whole, score=gb.Quantity(_largest)),
+    "two quantities": partial(_whole, score=gb.Quantity(_extremes, units=[1.0, 2.0])),
+    "fields, risk": partial(_whole, score=gb.Simultaneous(), calibrator=gb.RiskControl()),
 }
 
 if __name__ == "__main__":
