@@ -504,21 +504,27 @@ RECIPES: dict[str, dict[str, Any]] = {
 }
 
 
-def resumable(recipe: str, checkpoint: Path | None = None, until: float = np.inf) -> Any:
-    """A short training, resumed from its checkpoint if that exists, and interrupted after `until` steps."""
+INTERRUPTED = {"adam": 50, "newton": 5}
+"""The last step of each training before it is interrupted."""
 
-    def stop(now: Any) -> None:
-        if now.step > until:
-            raise KeyboardInterrupt
 
+def resumable(recipe: str, checkpoint: Path | None = None, callback: Any = None) -> Any:
+    """A short training, resumed from its checkpoint if that exists.
+
+    A checkpoint is refused unless the network and the data have the same bits, so both are plain arithmetic.
+    """
     problem, x = gb.problems.Poisson1D(), (np.arange(12)[:, None] + 0.5) / 12
+    net = network(problem)
+    with torch.no_grad():
+        for weights in net.parameters():
+            weights.copy_((torch.arange(weights.numel()) / 4 - 0.5).view_as(weights))
     return gb.fit(
         problem,
-        network(problem),
-        gb.Observations(x, np.sin(3 * x)),
+        net,
+        gb.Observations(x, 3 * x * (1 - x)),
         recipe=gb.Recipe(**RECIPES[recipe]),
         checkpoint=checkpoint,
-        callback=stop,
+        callback=callback,
         progress=False,
     )
 
@@ -569,9 +575,14 @@ def write_checkpoints(folder: Path) -> None:
     """The checkpoints of trainings that are interrupted halfway, and the fields that these end with."""
     folder.mkdir()
     x = np.linspace(0, 1, QUERIES)[:, None]
-    for recipe, until in (("adam", 50), ("newton", 5)):
+    for recipe, last in INTERRUPTED.items():
+
+        def interrupt(now: Any, last: int = last) -> None:
+            if now.step > last:
+                raise KeyboardInterrupt
+
         with suppress(gb.TrainingInterrupted):
-            resumable(recipe, folder / f"{recipe}.ckpt", until)
+            resumable(recipe, folder / f"{recipe}.ckpt", interrupt)
         np.savez_compressed(folder / f"{recipe}.npz", x=x, answers=resumable(recipe)(x))
 
 
