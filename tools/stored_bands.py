@@ -4,8 +4,8 @@
 
 writes them with the guardband that is installed; `tests/test_vectors.py` compares them with the files
 that 0.1.0 and 0.2.0 wrote. Only numpy and torch on small arrays, so the numbers do not depend on the
-machine. Methods that solve linear systems, use special functions or evaluate networks are in
-`tools/baseline.py`.
+machine. Methods added since 0.1.0 that solve linear systems or programs, use special functions
+or evaluate networks are in `tools/baseline.py`.
 """
 
 from __future__ import annotations
@@ -214,10 +214,6 @@ def _extremes(fields: np.ndarray) -> np.ndarray:
     return np.stack([fields.max(axis=(1, 2, 3)), fields.min(axis=(1, 2, 3))], axis=1)
 
 
-def _quadrants(x: np.ndarray) -> np.ndarray:
-    return (x > 0).astype(float)
-
-
 def _cut_distance(band: Any, y: Any) -> np.ndarray:
     outside = np.maximum(np.maximum(band.lower - y, y - band.upper), 0)
     return np.minimum(np.asarray(outside).max(axis=1), 1)
@@ -293,10 +289,6 @@ SETTINGS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, An
     "units, each output": partial(_setting, score=gb.Absolute(units=[1, 2], joint=False), outputs=2),
     "chosen": _chosen,
     "chosen, confident": partial(_chosen, confidence="0.9"),
-    "conditional": partial(_setting, calibrator=lambda g: gb.Conditional(_quadrants), n=200),
-    "conditional, seed": partial(
-        _setting, calibrator=lambda g: gb.Conditional(_quadrants, seed=3), scaled=False, n=300
-    ),
     "risk": partial(_setting, calibrator=lambda g: gb.RiskControl(), outputs=3),
     "risk, float32": partial(_setting, calibrator=lambda g: gb.RiskControl(), outputs=2, dtype="float32"),
     "risk, own loss": partial(_setting, calibrator=lambda g: gb.RiskControl(_cut_distance), outputs=2, n=90),
