@@ -1,9 +1,15 @@
+"""What holds for all tests: two tiers, nothing heavy at collection, packages that only .ci/full installs."""
+
+import doctest
+import importlib.util
+import re
 import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 import torch
+from _pytest.doctest import MultipleDoctestFailures
 
 from guardband.kept import _KINDS
 from helpers import forget_foreign_kinds
@@ -14,8 +20,11 @@ HEAVY = """
 """.split()
 """Packages that tests import when they run: every worker collects all tests."""
 
-COLLECTING = 3.0
-"""CPU seconds that collecting one file may take: enough to import torch, too little to train."""
+COLLECTING = 8.0
+"""CPU seconds that collecting one file may take on a busy machine: time to import torch, not to train."""
+
+ONLY_IN_FULL = ("arviz", "lightgbm", "mlflow", "onnxscript", "polars", "pyvista", "skl2onnx")
+"""Packages that .ci/full installs and .ci/run does not."""
 
 
 @pytest.hookimpl(wrapper=True)
@@ -33,6 +42,26 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
             "tests or through helpers.Later, and train in a cached function or a session fixture."
         )
     return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Skip a test, a doctest or a page that needs a package which only .ci/full installs."""
+    try:
+        return (yield)
+    except (ImportError, doctest.UnexpectedException, MultipleDoctestFailures) as error:
+        failures = getattr(error, "failures", [error])
+        errors = [one.exc_info[1] if hasattr(one, "exc_info") else one for one in failures]
+        missing = {name for one in errors for name in ONLY_IN_FULL if _lacks(one, name)}
+        if missing:
+            pytest.skip(f"needs {', '.join(sorted(missing))}")
+        raise
+
+
+def _lacks(error: object, package: str) -> bool:
+    """Whether an error says that a package is not installed, and it is not."""
+    said = isinstance(error, ImportError) and re.search(rf"\b{package}\b", str(error))
+    return bool(said) and importlib.util.find_spec(package) is None
 
 
 @pytest.hookimpl(tryfirst=True)

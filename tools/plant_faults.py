@@ -1,0 +1,123 @@
+"""Plant one fault at a time, and show that a step of the gate notices it.
+
+    python tools/plant_faults.py [--full]
+
+Each step first passes on a clean copy of the last commit, so it is the fault that makes it fail. Run it in
+the development environment. With `--full` the fault that only .ci/full notices is planted as well.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).parent.parent
+
+
+class Fault(NamedTuple):
+    """A fault: the file, what is replaced there by what, and the command that should notice it.
+
+    An empty `old` appends `new` to the file.
+    """
+
+    name: str
+    file: str
+    old: str
+    new: str
+    step: str
+
+
+def gate(function: str) -> str:
+    """A step of .ci/lanes.sh, as .ci/run runs it."""
+    return f"bash -c 'source .ci/lanes.sh; {function}'"
+
+
+FAULTS = [
+    Fault("broken link", "docs/faq.md", "", "\n[Nothing](nowhere.md)\n", gate("site")),
+    Fault("broken anchor", "docs/faq.md", "", "\n[Nothing](limits.md#nowhere)\n", gate("site")),
+    Fault("page outside nav", "docs/lost.md", "", "# Lost\n", gate("site")),
+    Fault("empty alt text", "docs/faq.md", "", "\n![](images/band.png)\n", gate("site")),
+    Fault("wide code", "docs/faq.md", "", f"\n```python\nx = {'1 + ' * 30}1\n```\n", gate("site")),
+    Fault(
+        "code block that raises",
+        "docs/tutorial.md",
+        "",
+        "\n```python\nraise ValueError\n```\n",
+        "pytest -q tests/test_docs.py -k 'tutorial and block'",
+    ),
+    Fault(
+        "doctest with a wrong output",
+        "src/guardband/conformal/scores.py",
+        "array([[1.96]])",
+        "array([[1.95]])",
+        "pytest -q src/guardband/conformal/scores.py",
+    ),
+    Fault(
+        "heavy import at collection",
+        "tests/test_rank.py",
+        "import math",
+        "import math\n\nimport onnx",
+        "pytest -q tests/test_rank.py",
+    ),
+    Fault(
+        "import that points up",
+        "src/guardband/arrays.py",
+        "",
+        "\nimport guardband.cli  # noqa\n",
+        gate("lint"),
+    ),
+    Fault("type error", "src/guardband/arrays.py", "", '\nwrong: int = "word"\n', gate("types")),
+]
+FULL = [
+    Fault(
+        "changed default recipe",
+        "src/guardband/pinn/train.py",
+        "if dropout or large or not cpu or not known:",
+        "if True:",
+        "python tools/regenerate.py --check gallery-shape",
+    )
+]
+
+
+def ended(step: str, folder: Path) -> tuple[int, str]:
+    """The exit status of a step in a copy, and the last lines that it printed."""
+    ours = {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
+    command = ["bash", "-c", f"{step} 2>&1"]
+    done = subprocess.run(command, cwd=folder, env=os.environ | ours, capture_output=True, text=True)
+    return done.returncode, "\n".join(done.stdout.strip().splitlines()[-3:])
+
+
+def plant(fault: Fault, folder: Path) -> None:
+    """Change a copy."""
+    path = folder / fault.file
+    text = path.read_text() if path.exists() else ""
+    if text.count(fault.old) == 0:
+        raise ValueError(f"{fault.file} should have {fault.old!r}.")
+    path.write_text(text.replace(fault.old, fault.new, 1) if fault.old else text + fault.new)
+
+
+def main() -> None:
+    """Run every step clean and with its faults."""
+    faults, missed = FAULTS + FULL * ("--full" in sys.argv), []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name) / "copy"
+        subprocess.run(["git", "clone", "-q", str(ROOT), str(folder)], check=True)
+        for step in dict.fromkeys(fault.step for fault in faults):
+            code, said = ended(step, folder)
+            print(f"{'passes' if code == 0 else 'FAILS'} clean: {step}", flush=True)
+            if code:
+                sys.exit(said)
+        for fault in faults:
+            plant(fault, folder)
+            code, said = ended(fault.step, folder)
+            print(f"{fault.name}: exit {code}\n    " + said.replace("\n", "\n    "), flush=True)
+            missed += [fault.name] * (code == 0)
+            subprocess.run(["git", "checkout", "-q", "."], cwd=folder, check=True)
+            subprocess.run(["git", "clean", "-qfd"], cwd=folder, check=True)
+    sys.exit(f"Not noticed: {', '.join(missed)}" if missed else None)
+
+
+if __name__ == "__main__":
+    main()
