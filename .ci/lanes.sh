@@ -10,7 +10,7 @@ export OMP_NUM_THREADS=1 MPLBACKEND=Agg PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT
 step() { printf '== %s (%ss)\n' "$1" "$SECONDS"; }
 
 install() { # NAME, then arguments of pip; tried twice, since a registry may not respond
-    local pip=("$work/$1/bin/pip" install -q --no-compile) # most of torch is never imported
+    local pip=("$work/$1/bin/pip" install -qq --no-compile) # most of torch is never imported
     "${pip[@]}" "${@:2}" || "${pip[@]}" "${@:2}"
 }
 

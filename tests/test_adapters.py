@@ -170,7 +170,7 @@ def test_the_guide_for_an_fno_runs_as_it_stands(tmp_path: Path, monkeypatch: pyt
     pytest.importorskip("neuralop")
     pytest.importorskip("h5netcdf")
     monkeypatch.chdir(tmp_path)
-    guide = runpy.run_path(str(EXAMPLES.parent / "docs" / "fno.py"))
+    guide = runpy.run_path(str(EXAMPLES.parent / "tools" / "docs" / "fno.py"))
     text, names = guide["ran"](guide["PAGE"].read_text())
     assert "Consistent with the guarantee" in text
     with names["xr"].open_dataset("band.nc") as band:

@@ -25,7 +25,8 @@ class Curvature:
 
     >>> import guardband as gb
     >>> problem = gb.problems.Poisson1D()
-    >>> fitted = gb.fit(problem, gb.mlp(problem, [8]), problem.observe(30), progress=False)
+    >>> data, recipe = problem.observe(30), gb.Recipe.by_newton(10)
+    >>> fitted = gb.fit(problem, gb.mlp(problem, [8]), data, recipe=recipe, progress=False)
     >>> curvature = Curvature(fitted)
     >>> slopes = curvature.slopes(torch.tensor([[0.5], [0.7]]))
     >>> curvature.covariance(slopes, slopes).shape

@@ -56,7 +56,7 @@ def laplace_intervals(fitted: Fitted, level: Level = 0.95, *, seed: int = 0) -> 
     >>> import guardband as gb
     >>> data = gb.problems.Heat1D(diffusivity=0.12).observe(40, noise=0.01)
     >>> problem = gb.problems.Heat1D(diffusivity=gb.Unknown(0.02, 0.2))
-    >>> fitted = gb.fit(problem, gb.mlp(problem, [16, 16]), data, progress=False)
+    >>> fitted = gb.fit(problem, gb.mlp(problem, [8]), data, progress=False)
     >>> low, high = gb.inverse.laplace_intervals(fitted)["diffusivity"]
     >>> 0.02 < low < fitted.estimates["diffusivity"] < high < 0.2
     True

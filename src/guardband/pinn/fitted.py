@@ -69,7 +69,7 @@ class Fitted:
 
         >>> import guardband as gb
         >>> problem = gb.problems.Poisson1D()
-        >>> gb.fit(problem, gb.mlp(problem), progress=False).verdict.word
+        >>> gb.fit(problem, gb.mlp(problem, [8]), progress=False).verdict.word
         'converged'
         """
         from guardband.pinn.verdict import verdict_with

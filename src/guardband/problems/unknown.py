@@ -71,7 +71,7 @@ class Unknown(_NoValue):
     >>> import guardband as gb
     >>> data = gb.problems.Heat1D(diffusivity=0.12).observe(40, noise=0.01)
     >>> problem = gb.problems.Heat1D(diffusivity=gb.Unknown(0.02, 0.2))
-    >>> fitted = gb.fit(problem, gb.mlp(problem, [16, 16]), data, progress=False)
+    >>> fitted = gb.fit(problem, gb.mlp(problem, [8]), data, progress=False)
     >>> round(fitted.estimates["diffusivity"], 2)
     0.12
     """
