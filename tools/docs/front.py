@@ -1,4 +1,4 @@
-"""Draw the picture of the front page: `python tools/docs/front.py`, minutes on one core.
+"""Draw the picture of the front page: `python tools/regenerate.py front`.
 
 A network that learned the equations of elasticity alone stands for the plate with a hole. Its gauges are
 noisier near the grip that pulls at the right: 200 readings teach `gb.Local` where, 300 others calibrate, 300
@@ -13,7 +13,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
 
 import guardband as gb
 
@@ -68,7 +67,6 @@ def main() -> None:
     """Train, calibrate, draw."""
     path = Path(__file__).parents[2] / "docs/images/front.png"
     drawn(gb.fit(PLATE, gb.mlp(PLATE))).savefig(path, dpi=140)
-    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the solutions, predictions and errors of the four problems: `python tools/docs/pictures.py`."""
+"""Draw the solutions, predictions and errors of the four problems: `python tools/regenerate.py pictures`."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
 
 import guardband as gb
 from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
@@ -77,10 +76,8 @@ def plane(problem: Problem, name: str) -> None:
 
 
 def save(figure: Figure, name: str) -> None:
-    """Write a picture, in few enough colors to be small."""
-    path = FOLDER / f"{name}.png"
-    figure.savefig(path, dpi=120)
-    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+    """Write a picture of the page."""
+    figure.savefig(FOLDER / f"{name}.png", dpi=120)
 
 
 if __name__ == "__main__":
