@@ -34,5 +34,5 @@ for row, (ax, (title, values)) in enumerate(zip(axes, panels.items(), strict=Tru
     )
     ax.set_title(title, fontsize="medium")
     ax.label_outer()
-figure.suptitle(f"{inside:.0%} of 1000 new points inside the 90 % band")
+figure.suptitle(f"{100 * inside:.0f} % of 1000 new points inside the 90 % band")
 figure.savefig("front.png", dpi=120)
