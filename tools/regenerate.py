@@ -123,7 +123,7 @@ def _collection(collection: Any) -> dict[str, Any]:
 
 
 def summary(values: Any) -> list[float]:
-    """How many values are finite, and their minimum, quartiles and maximum."""
+    """The number of finite values, their minimum, quartiles and maximum."""
     import numpy as np
 
     numbers = np.ma.filled(np.ma.asarray(values, dtype=float), np.nan).ravel()
@@ -139,7 +139,7 @@ def _rounded(values: Any) -> list[float]:
 
 
 def differences(stored: Any, made: Any, where: str = "", by_factor: str = "") -> list[str]:
-    """Where two records of the same figures differ by more than the tolerances, a line each.
+    """Differences beyond the tolerances between two records of the same figures, a line each.
 
     `by_factor` has the first letters of the numbers that are compared by `FACTOR`.
     """
@@ -201,7 +201,7 @@ def _same_number(stored: str, made: str, by_factor: bool) -> bool:
 
 
 def text_differences(stored: Path, made: Path) -> list[str]:
-    """Where a page or the printed output of a notebook differs."""
+    """Lines that differ in a page, or in the printed output of a notebook."""
     one, other = _lines(stored), _lines(made)
     if len(one) != len(other):
         return [f"{stored.name}: {len(one)} lines stored, {len(other)} now"]
@@ -226,7 +226,7 @@ def _lines(path: Path) -> list[str]:
 
 
 class Run(NamedTuple):
-    """What one run of a target made: its record, and the files that it wrote."""
+    """The result of running a target: its record, and the files that it wrote by their final paths."""
 
     record: dict[str, Any]
     written: dict[Path, Path]
@@ -343,7 +343,7 @@ def _shrink(picture: Path) -> None:
 
 
 def compare(name: str, made: Run) -> list[str]:
-    """Where a run differs from what is stored."""
+    """Differences between a run and the stored numbers and texts."""
     record = stored(name)
     found = differences(record["figures"], made.record["figures"]) if record else ["no numbers are stored"]
     for path, source in made.written.items():

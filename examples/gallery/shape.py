@@ -4,7 +4,7 @@ The picture shows a quarter of the plate; the hole is part of the domain's shape
 equations of elasticity and 60 noisy readings of the displacements train the network.
 150 values of Kirsch's solution of 1898, which have no noise, calibrate one joint band
 for both displacements, each in its own units. `LastLayerLaplace` makes the band wide
-near the hole and in the corner that the grip pulls, and narrow on the two fixed edges.
+near the hole and in the pulled corner, and narrow where symmetry fixes a displacement.
 """
 
 import matplotlib.pyplot as plt

@@ -44,7 +44,7 @@ def drawn(fitted: gb.Fitted) -> Figure:
     ):
         options = {"domain": PLATE.domain, "names": PLATE.names, "colorbar": "bottom"}
         gb.plot.heatmap(x, values, ax=axes[name], **options).set_title(title, fontsize="medium")
-    axes["width"].label_outer()
+    axes["width"].set(ylabel="", yticklabels=[])
 
     ax, place = axes["fresh"], fresh.x[:, 0]
     off, half = (fresh.y - there.mean).ravel(), (there.width / 2).ravel()

@@ -45,8 +45,8 @@ def line(problem: Problem, name: str) -> None:
     above.plot(
         model.training_data.x, model.training_data.y, ".", color=gb.plot.GRAY, ms=3, alpha=0.6, label="data"
     )
+    above.plot(x, mean, color=gb.plot.BLUE, lw=4, alpha=0.5, label="PINN")
     above.plot(x, truth, "--", color=gb.plot.ORANGE, label="truth")
-    above.plot(x, mean, color=gb.plot.BLUE, label="PINN")
     above.set(ylabel=problem.names.outputs[0])
     above.set_title(title(problem, model), fontsize="medium")
     above.legend(frameon=False)
@@ -71,8 +71,8 @@ def plane(problem: Problem, name: str) -> None:
     gb.plot.heatmap(x[:, :2], mean - truth, signed=True, ax=axes[2], **options)
     where = "" if d == 2 else f" at {problem.domain.names[2]} = {problem.domain.center[2]:g}"
     output = problem.names.outputs[0]
-    for ax, name in zip(axes, (f"{output}, truth", f"{output}, PINN", "error"), strict=True):
-        ax.set_title(name, fontsize="medium")
+    for ax, panel in zip(axes, (f"{output}, truth", f"{output}, PINN", "error"), strict=True):
+        ax.set_title(panel, fontsize="medium")
         ax.set_xticks([problem.domain.lower[0], problem.domain.center[0], problem.domain.upper[0]])
         ax.label_outer()
     figure.suptitle(title(problem, model, where), fontsize="medium")
