@@ -3,10 +3,10 @@
     python benchmarks/predictors.py [--problem allen-cahn|helmholtz] [--seeds 10-14] [--only M] [--pictures]
 
 Each method on each training seed adds a line to `results/data/predictors.jsonl`; lines that exist are not
-computed again. The tables of `results/predictors.md` are made from all of them. With `--pictures`, mean,
-error and scale of the first seed's methods are drawn into `docs/images` as well.
+computed again. The tables of `results/predictors.md` are made from all of them. `--pictures` also draws
+error and calibrated band of the first seed's methods into `docs/images`.
 
-Trainings are the default ones on fresh data of the paper's size. Every method predicts once at POOL uniform
+Trainings use Adam and L-BFGS (`gb.Recipe()`) on fresh data. Every method predicts once at POOL uniform
 points; calibration and test sets of the paper's size are then drawn from them, with replacement and with
 fresh noise, DRAWS times over: independent experiments, whose summed coverage has an exact law. One core, CPU
 seconds.
@@ -217,22 +217,27 @@ def recalibrated(
 
 
 def draw(bench: Bench, predictors: dict[str, Any]) -> None:
-    """Mean, error and scale side by side, for every method that has a scale."""
+    """Error and calibrated half-width on one color scale, for every method that has a scale."""
     import matplotlib.pyplot as plt
 
     problem = bench.problem
     x = problem.domain.grid([60, 60, *[1] * (problem.domain.d - 2)]).double()
     x[:, 2:] = torch.tensor(problem.domain.center)[2:]
+    cal = problem.observe(bench.settings.cal, noise=0.0, seed=2000 + bench.seed)
     for name, predictor in predictors.items():
-        prediction = predictor(x)
-        if prediction.scale is None:
+        if predictor(x[:1]).scale is None:
             continue
-        error = (prediction.mean - problem.solution(x)).abs()
-        panels = {f"{name}: mean": prediction.mean, "|error|": error, "scale": prediction.scale}
-        figure, axes = plt.subplots(1, 3, figsize=(12, 3.4), layout="constrained")
+        band = gb.calibrate(predictor, cal.x, cal.y)(x, level=LEVEL)
+        error = (band.mean - problem.solution(x)).abs()
+        figure, axes = plt.subplots(1, 2, figsize=(5.6, 3.2), layout="constrained")
+        panels = {"error": error, f"half the {100 * LEVEL:.0f} % band": band.width / 2}
         for ax, (title, values) in zip(axes, panels.items(), strict=True):
-            gb.plot.heatmap(x[:, :2], values, names=problem.names, ax=ax)
+            limits = (0, 2 * float(error.quantile(LEVEL)))
+            options = {"limits": limits, "cmap": "cividis", "colorbar": "bottom"}
+            gb.plot.heatmap(x[:, :2], values, names=problem.names, ax=ax, **options)
             ax.set_title(title, fontsize="medium")
+            ax.label_outer()
+        figure.suptitle(name)
         figure.savefig(IMAGES / f"{slug(bench, name)}.png", dpi=90)
         plt.close(figure)
 

@@ -203,7 +203,7 @@ def test_every_notebook_is_what_its_source_says(path: Path) -> None:
     source = module.notebook(module.SOURCES[path.stem])
     assert [(cell.cell_type, cell.source) for cell in shown.cells] == [
         (cell.cell_type, cell.source) for cell in source.cells
-    ], f"python tools/docs/notebooks.py {path.stem}"
+    ], f"python tools/regenerate.py notebook-{path.stem}"
     outputs = [output for cell in shown.cells if cell.cell_type == "code" for output in cell.outputs]
     assert outputs and not any(output.get("name") == "stderr" for output in outputs)
 

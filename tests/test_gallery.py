@@ -87,12 +87,6 @@ def test_an_example_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.Monk
         GALLERY.run("broken", sys.executable, tmp_path)
 
 
-def test_an_example_without_its_package_has_no_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(GALLERY.NEEDS, "shift", GALLERY.Needs("nothing", ("there_is_no_such_module",)))
-    assert GALLERY.interpreter("shift") is None
-    assert GALLERY.interpreter("small_data") == sys.executable
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_titles_are_sentences_and_texts_are_short(name: str) -> None:
     example = GALLERY.example(name)
@@ -105,12 +99,12 @@ def test_titles_are_sentences_and_texts_are_short(name: str) -> None:
 def test_the_pages_are_what_the_script_writes(name: str) -> None:
     written = (GALLERY.PAGES / f"{name}.md").read_text()
     assert GALLERY.example(name).code in written and "```python" not in written
-    assert written == GALLERY.page(name), "out of date: python tools/docs/gallery.py --pages"
+    assert written == GALLERY.page(name), "out of date: python tools/docs/gallery.py"
 
 
 def test_the_index_is_what_the_script_writes() -> None:
     written = (GALLERY.PAGES / "index.md").read_text()
-    assert written == GALLERY.index(), "out of date: python tools/docs/gallery.py --pages"
+    assert written == GALLERY.index(), "out of date: python tools/docs/gallery.py"
     assert all(f"]({name}.md)" in written for name in NAMES)
     pages = {path.stem for path in GALLERY.PAGES.glob("*.md")} - {"index"}
     assert pages == set(NAMES), "pages without an example"

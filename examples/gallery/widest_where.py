@@ -1,12 +1,12 @@
 """Three predictors, one truth: where is each of them unsure?
 
 A PINN of the Allen-Cahn equation has seen no readings in one quarter of the square
-(white dots: those it has seen). Three bands are calibrated on the same points from
-everywhere, and each covers 95 %. Constant width is unsure everywhere alike; `Distance`
-is unsure wherever data are far, be the equation known or not; `LastLayerLaplace` knows
-that equation and boundary values reach into the empty quarter. The guarantee is the
-same for all, and so is what it needs, points that are drawn alike: what differs is the
-width one pays.
+(white dots: the readings it was trained on). 150 values of a solver calibrate three
+bands for the solution itself; each covers about 95 %. `MeanOnly` has constant width.
+`Distance` is unsure wherever readings are far away, even where the boundary determines
+the solution. `LastLayerLaplace` takes equation and boundary into account: it is wide at
+the extrema of the field, as the true error is, and most of all in the empty quarter.
+Its mean width is the smallest. The guarantee is the same for all three bands.
 """
 
 import matplotlib.pyplot as plt
@@ -16,10 +16,8 @@ import guardband as gb
 NOISE = 0.005
 
 problem = gb.problems.AllenCahn2D()
-every, cal, test = (
-    problem.observe(n, noise=NOISE, seed=seed)
-    for seed, n in enumerate((150, 150, 3000))
-)
+every = problem.observe(150, noise=NOISE, seed=0)
+cal, test = (problem.observe(n, noise=0.0, seed=i) for i, n in ((1, 150), (2, 3000)))
 seen = (every.x < 0).any(dim=1)
 train = gb.Observations(every.x[seen], every.y[seen])
 
@@ -35,11 +33,11 @@ x = problem.domain.grid(80)
 figure, axes = plt.subplots(2, 2, figsize=(6.4, 5.6), layout="constrained")
 panels = [("Twice the true error", 2 * (fitted(x) - problem.solution(x)).abs())]
 for name, predictor in predictors.items():
-    calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.Total(noise=NOISE))
+    calibrated = gb.calibrate(predictor, cal.x, cal.y)
     found = gb.evaluate(calibrated, test.x, test.y)
-    says = f"{100 * found.coverage:.0f} % covered, width {found.sharpness:.3f}"
+    says = f"{100 * found.coverage:.0f} % covered, width {found.sharpness:.4f}"
     panels.append((f"{name}\n{says}", calibrated(x).width))
-colors = {"limits": (0, 0.08), "cmap": "cividis", "colorbar": False}
+colors = {"limits": (0, 0.012), "cmap": "cividis", "colorbar": False}
 for ax, (title, values) in zip(axes.flat, panels, strict=True):
     gb.plot.heatmap(x, values, domain=problem.domain, ax=ax, **colors).label_outer()
     ax.plot(*train.x.T, ".", ms=2, color="white")

@@ -57,14 +57,11 @@ def renew(page: Path, after: Callable[[int], object] = lambda number: None) -> N
 
 
 def save(path: Path) -> None:
-    """Write the newest picture, if there is one, with 256 colors to keep it small."""
+    """Write the newest picture, if there is one."""
     import matplotlib.pyplot as plt
-    from PIL import Image
 
     if plt.get_fignums():
-        drawn = io.BytesIO()
-        plt.gcf().savefig(drawn, dpi=100)
-        Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+        plt.gcf().savefig(path, dpi=100)
         plt.close("all")
 
 

@@ -1,4 +1,4 @@
-"""Draw the pictures of docs/calibrators.md: `python tools/docs/calibrators.py [FUNCTION]`."""
+"""Draw the pictures of docs/calibrators.md: `python tools/regenerate.py calibrators`."""
 
 import re
 import sys
@@ -13,7 +13,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 import torch
 from matplotlib.axes import Axes
-from PIL import Image
 
 import guardband as gb
 
@@ -44,9 +43,7 @@ def draw(ax: Axes, band: gb.Band, data: gb.Observations, title: str) -> None:
 
 def save(figure: Any, name: str) -> None:
     """Write a picture of the page."""
-    path = FOLDER / "images" / f"{name}.png"
-    figure.savefig(path, dpi=120)
-    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+    figure.savefig(FOLDER / "images" / f"{name}.png", dpi=120)
     plt.close(figure)
 
 

@@ -14,7 +14,6 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
-from PIL import Image
 
 import guardband as gb
 from guardband.problems import Problem, catalogue
@@ -98,7 +97,6 @@ def draw(problem: Problem, file: Path) -> None:
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=100)
     plt.close(figure)
-    Image.open(file).convert("RGB").quantize(128, Image.Quantize.MAXCOVERAGE).save(file, optimize=True)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,6 @@
-"""The explanations: draw their pictures and put back what their blocks print.
+"""Draw the pictures of the explanations and renew the output of their blocks.
 
-    python tools/docs/explanation.py [promise] [coverage_alone] [acd] [paper] [coefficients]
-
-Pages that are named, or all of them.
+`python tools/regenerate.py explanation-promise` runs one of them.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""Run the blocks of docs/guides/fno.md, and put back what they print and draw: `python tools/docs/fno.py`.
+"""Run the blocks of docs/guides/fno.md and renew its output: `python tools/regenerate.py fno`.
 
 Needs neuraloperator, so these blocks are no `python` blocks, which run with all other pages.
 """

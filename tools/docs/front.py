@@ -1,4 +1,4 @@
-"""Draw the picture of the front page: `python tools/docs/front.py`, minutes on one core.
+"""Draw the picture of the front page: `python tools/regenerate.py front`.
 
 A network that learned the equations of elasticity alone stands for the plate with a hole. Its gauges are
 noisier near the grip that pulls at the right: 200 readings teach `gb.Local` where, 300 others calibrate, 300
@@ -13,7 +13,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
 
 import guardband as gb
 
@@ -30,37 +29,32 @@ def readings(n: int, seed: int) -> gb.Observations:
 
 
 def drawn(fitted: gb.Fitted) -> Figure:
-    """Truth, prediction, half the width of the band, and which fresh readings it misses."""
+    """Prediction, half the width of the band, and fresh readings relative to the prediction."""
     learn, cal, fresh = (readings(n, seed) for seed, n in enumerate((200, 300, 300)))
     model = gb.predictors.MeanOnly(lambda x: fitted(x)[:, :1])
     calibrated = gb.calibrate(model, cal.x, cal.y, calibrator=gb.Local(learn))
     x = PLATE.domain.grid(121)
     x = x[PLATE.domain.contains(x)]
-    band, truth = calibrated(x, level=LEVEL), PLATE.solution(x)[:, :1]
-    missed = ~calibrated(fresh.x, level=LEVEL).contains(fresh.y)
-    figure, axes = plt.subplots(2, 2, figsize=(6.4, 6), layout="constrained", sharex=True, sharey=True)
-    limits = (float(truth.min()), float(truth.max()))
-    values = (truth, band.mean, band.width / 2, abs(band.mean - truth))
-    titles = (
-        "Displacement, truth",
-        f"Predicted, off by {100 * gb.metrics.relative_l2(band.mean, truth):.1g} %",
-        f"Half the width of the {100 * LEVEL:.0f} % band",
-        f"Error; {int(missed.sum())} of {len(missed)} fresh readings missed",
-    )
-    for number, (ax, value, title) in enumerate(zip(axes.flat, values, titles, strict=True)):
-        gb.plot.heatmap(
-            x,
-            value,
-            limits=limits if number < 2 else None,
-            ax=ax,
-            domain=PLATE.domain,
-            names=PLATE.names,
-            colorbar="bottom",
-        )
-        ax.set_title(title, fontsize="medium")
-        ax.label_outer()
-    axes[1, 1].plot(*fresh.x.T, ".", color="white", ms=4, mec="black", mew=0.4)
-    axes[1, 1].plot(*fresh.x[missed.ravel()].T, "X", color=gb.plot.ORANGE, ms=9, mec="white", mew=0.8)
+    band, there = calibrated(x, level=LEVEL), calibrated(fresh.x, level=LEVEL)
+    figure = plt.figure(figsize=(6.4, 6.4), layout="constrained")
+    axes = figure.subplot_mosaic([["mean", "width"], ["fresh", "fresh"]], height_ratios=[1.25, 1])
+    for name, values, title in (
+        ("mean", band.mean, "Predicted displacement"),
+        ("width", band.width / 2, f"Half the width of the {100 * LEVEL:.0f} % band"),
+    ):
+        options = {"domain": PLATE.domain, "names": PLATE.names, "colorbar": "bottom"}
+        gb.plot.heatmap(x, values, ax=axes[name], **options).set_title(title, fontsize="medium")
+    axes["width"].set(ylabel="", yticklabels=[])
+
+    ax, place = axes["fresh"], fresh.x[:, 0]
+    off, half = (fresh.y - there.mean).ravel(), (there.width / 2).ravel()
+    missed = ~there.contains(fresh.y).ravel()
+    ax.vlines(place, -half, half, color=gb.plot.BLUE, alpha=0.25, lw=2.5, label=f"{100 * LEVEL:.0f} % band")
+    ax.plot(place[~missed], off[~missed], ".", color=gb.plot.GRAY, ms=5, label="fresh readings inside")
+    ax.plot(place[missed], off[missed], "X", color=gb.plot.ORANGE, ms=7, mec="white", mew=0.5, label="missed")
+    ax.set(xlabel="x, from the hole to the grip", ylabel="reading - prediction", xlim=(0, 1))
+    ax.set_title(f"{int(missed.sum())} of {len(missed)} fresh readings missed", fontsize="medium")
+    ax.legend(frameon=False, fontsize="small", loc="upper left")
     return figure
 
 
@@ -68,7 +62,6 @@ def main() -> None:
     """Train, calibrate, draw."""
     path = Path(__file__).parents[2] / "docs/images/front.png"
     drawn(gb.fit(PLATE, gb.mlp(PLATE))).savefig(path, dpi=140)
-    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
 
 
 if __name__ == "__main__":

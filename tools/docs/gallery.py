@@ -1,31 +1,20 @@
-"""Run the examples of the gallery and write its pages: `python tools/docs/gallery.py --engines PATH`.
-
-PATH is a Python with the packages that this one lacks, such as DeepXDE. Names of examples run these alone,
-`--pages` runs none. An example that cannot be run keeps the picture that is there.
+"""Write the pages of the gallery: `python tools/docs/gallery.py`; `tools/regenerate.py` draws its pictures.
 
 An example is one file that a reader can copy: it imports nothing from this repository but the package, takes
 no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy in which
 the numbers of `QUICK` are replaced.
 """
 
-import argparse
 import ast
 import os
 import subprocess
-import sys
-import tempfile
-import time
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
-
-from PIL import Image
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "examples" / "gallery"
 PAGES = ROOT / "docs" / "gallery"
 IMAGES = PAGES / "images"
-COVERAGE = Image.Quantize.MAXCOVERAGE  # the palette that keeps color scales smooth
 
 SECTIONS = {
     "Where is it wide?": "noise_islands noisy_regions widest_where",
@@ -166,18 +155,6 @@ def _card(of: Example) -> str:
     return f"-   [![{of.title}](images/{of.name}.png){FIT}]({of.name}.md)\n\n    [{of.title}]({of.name}.md)\n"
 
 
-def interpreter(name: str, engines: str | None = None) -> str | None:
-    """A Python that has what an example needs: this one, else the one of the engines, else none."""
-    modules = NEEDS[name].modules if name in NEEDS else ()
-    return next((python for python in (sys.executable, engines) if python and _has(python, modules)), None)
-
-
-@cache
-def _has(python: str, modules: tuple[str, ...]) -> bool:
-    look = "import sys; from importlib.util import find_spec; sys.exit(not all(map(find_spec, sys.argv[1:])))"
-    return subprocess.run([python, "-c", look, *modules]).returncode == 0
-
-
 def copy(name: str, folder: Path, quick: bool = False) -> Path:
     """Copy an example alone into a folder, with the numbers of a quick run if wanted."""
     text = script(name).read_text()
@@ -206,30 +183,8 @@ def run(name: str, python: str, folder: Path, quick: bool = False) -> Path:
     return folder / f"{name}.png"
 
 
-def keep(name: str, picture: Path) -> None:
-    """Put a picture into the docs, in few enough colors to be small."""
-    IMAGES.mkdir(parents=True, exist_ok=True)
-    whole = Image.open(picture).convert("RGB")
-    whole.quantize(256, COVERAGE).save(IMAGES / f"{name}.png", optimize=True)
-
-
 def main() -> None:
-    """Pictures, then pages."""
-    parser = argparse.ArgumentParser(description="Run the examples of the gallery and write its pages.")
-    parser.add_argument("names", nargs="*", help="run these alone")
-    parser.add_argument("--engines", help="a Python with the packages that this one lacks")
-    parser.add_argument("--quick", action="store_true", help="quick and rough pictures")
-    parser.add_argument("--pages", action="store_true", help="write the pages, run nothing")
-    chosen = parser.parse_args()
-    for name in [] if chosen.pages else chosen.names or names():
-        python = interpreter(name, chosen.engines)
-        if python is None:
-            print(f"{name}: needs {NEEDS[name].pip}, its picture stays as it is")
-            continue
-        start = time.perf_counter()
-        with tempfile.TemporaryDirectory() as folder:
-            keep(name, run(name, python, Path(folder), chosen.quick))
-        print(f"{name}: {time.perf_counter() - start:.1f} s")
+    """Write the pages of all examples, and their index."""
     PAGES.mkdir(exist_ok=True)
     for name in names():
         (PAGES / f"{name}.md").write_text(page(name))

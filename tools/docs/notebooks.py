@@ -1,4 +1,4 @@
-"""Write the notebooks and run them, outputs included: `python tools/docs/notebooks.py [name ...]`.
+"""Write the notebooks and run them, outputs included: `python tools/regenerate.py notebook-NAME`.
 
 Their sources stand below, as cells that begin with `# %%`, or `# %% [markdown]` for text.
 """

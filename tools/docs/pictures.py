@@ -1,4 +1,4 @@
-"""Draw the solutions, predictions and errors of the four problems: `python tools/docs/pictures.py`."""
+"""Draw the solutions, predictions and errors of the four problems: `python tools/regenerate.py pictures`."""
 
 from pathlib import Path
 
@@ -8,7 +8,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import torch
 from matplotlib.figure import Figure
-from PIL import Image
 
 import guardband as gb
 from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
@@ -17,12 +16,21 @@ FOLDER = Path(__file__).parents[2] / "docs/images"
 
 
 def fitted(problem: Problem) -> gb.Fitted:
-    """Adam and L-BFGS at the paper's sizes."""
+    """The default training on as many noisy readings as the paper has."""
     settings = gb.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1010)
-    net = gb.mlp(problem.domain.d, settings.widths, seed=10)
     likelihood = gb.Likelihood(data=settings.noise)
-    return gb.fit(problem, net, data, likelihood=likelihood, recipe=gb.Recipe(), seed=10)
+    return gb.fit(problem, gb.mlp(problem), data, likelihood=likelihood, seed=10, progress=False)
+
+
+def title(problem: Problem, model: gb.Fitted, where: str = "") -> str:
+    """The errors of the network and of its readings, relative to the solution."""
+    assert model.training_data is not None
+    inside = problem.domain.uniform(10_000, torch.Generator().manual_seed(0))
+    error = gb.metrics.relative_l2(model(inside), problem.solution(inside))
+    noise = gb.metrics.relative_l2(model.training_data.y, problem.solution(model.training_data.x))
+    said = f"error of the readings {100 * noise:.2g} %, of the network {100 * error:.1g} %"
+    return f"{type(problem).__name__}{where}: {said}"
 
 
 def line(problem: Problem, name: str) -> None:
@@ -37,11 +45,10 @@ def line(problem: Problem, name: str) -> None:
     above.plot(
         model.training_data.x, model.training_data.y, ".", color=gb.plot.GRAY, ms=3, alpha=0.6, label="data"
     )
+    above.plot(x, mean, color=gb.plot.BLUE, lw=4, alpha=0.5, label="PINN")
     above.plot(x, truth, "--", color=gb.plot.ORANGE, label="truth")
-    above.plot(x, mean, color=gb.plot.BLUE, label="PINN")
-    error = gb.metrics.relative_l2(mean, truth)
     above.set(ylabel=problem.names.outputs[0])
-    above.set_title(f"{type(problem).__name__}: relative L2 error {100 * error:.2f} %", fontsize="medium")
+    above.set_title(title(problem, model), fontsize="medium")
     above.legend(frameon=False)
     below.plot(x, mean - truth, color=gb.plot.BLUE)
     below.axhline(0, color=gb.plot.GRAY, lw=0.5)
@@ -62,25 +69,19 @@ def plane(problem: Problem, name: str) -> None:
     gb.plot.heatmap(x[:, :2], truth, limits=limits, ax=axes[0], **options)
     gb.plot.heatmap(x[:, :2], mean, limits=limits, ax=axes[1], **options)
     gb.plot.heatmap(x[:, :2], mean - truth, signed=True, ax=axes[2], **options)
-    inside = problem.domain.uniform(10_000, torch.Generator().manual_seed(0))
-    error = gb.metrics.relative_l2(model(inside), problem.solution(inside))
     where = "" if d == 2 else f" at {problem.domain.names[2]} = {problem.domain.center[2]:g}"
     output = problem.names.outputs[0]
-    for ax, title in zip(axes, (f"{output}, truth", f"{output}, PINN", "error"), strict=True):
-        ax.set_title(title, fontsize="medium")
+    for ax, panel in zip(axes, (f"{output}, truth", f"{output}, PINN", "error"), strict=True):
+        ax.set_title(panel, fontsize="medium")
         ax.set_xticks([problem.domain.lower[0], problem.domain.center[0], problem.domain.upper[0]])
         ax.label_outer()
-    figure.suptitle(
-        f"{type(problem).__name__}{where}: relative L2 error {100 * error:.2f} %", fontsize="medium"
-    )
+    figure.suptitle(title(problem, model, where), fontsize="medium")
     save(figure, name)
 
 
 def save(figure: Figure, name: str) -> None:
-    """Write a picture, in few enough colors to be small."""
-    path = FOLDER / f"{name}.png"
-    figure.savefig(path, dpi=120)
-    Image.open(path).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(path, optimize=True)
+    """Write a picture of the page."""
+    figure.savefig(FOLDER / f"{name}.png", dpi=120)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Draw the picture of docs/guides/which_promise.md: `python tools/docs/promises.py`."""
+"""Draw the picture of docs/guides/which_promise.md: `python tools/regenerate.py promises`."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,6 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from PIL import Image
 from sklearn.kernel_ridge import KernelRidge
 
 import guardband as gb
@@ -45,7 +44,6 @@ def main() -> None:
     axes[0].set_ylabel("u")
     axes[0].legend(frameon=False, fontsize="small")
     figure.savefig(PATH, dpi=110)
-    Image.open(PATH).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(PATH, optimize=True)
     plt.close(figure)
 
 

@@ -1,4 +1,4 @@
-"""Draw what the blocks of docs/guides/rollouts.md compute: `python tools/docs/rollouts.py`."""
+"""Draw what the blocks of docs/guides/rollouts.md compute: `python tools/regenerate.py rollouts`."""
 
 import contextlib
 import io
@@ -11,7 +11,6 @@ import matplotlib
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
-from PIL import Image
 
 import guardband as gb
 from guardband.conformal import quantile
@@ -66,7 +65,6 @@ def main() -> None:
     for ax in (left, right):
         ax.set_xticks([1, 5, 10, 15, 20])
     figure.savefig(PATH, dpi=110)
-    Image.open(PATH).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE).save(PATH, optimize=True)
 
 
 def largest(calibrated: gb.Calibrated, part: gb.datasets.Dataset) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Run the tutorial, and save what its blocks draw, numbered as drawn: `python tools/docs/tutorial.py`."""
+"""Run the tutorial and save its pictures, numbered as drawn: `python tools/regenerate.py tutorial`."""
 
 from itertools import count
 from pathlib import Path
