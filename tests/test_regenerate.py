@@ -181,6 +181,22 @@ def draw(repository: Path, one: list[float], two: list[float]) -> None:
     (repository / "lines.json").write_text(json.dumps({"one": one, "two": two}))
 
 
+def test_a_mirrored_line_and_a_band_of_twice_the_width_differ() -> None:
+    def drawn(values: list[float], title: str) -> dict[str, Any]:
+        figure, ax = plt.subplots()
+        ax.plot(values)
+        ax.set_title(title)
+        plt.close(figure)
+        return REGENERATE.shown(figure)
+
+    title = "width 1.00, relative L2 error 0.03"
+    one = drawn([1, 2, 3, 9], title)
+    assert REGENERATE.differences(one, drawn([1, 2, 3, 9], "width 1.00, relative L2 error 0.05")) == []
+    assert REGENERATE.differences(one, drawn([9, 3, 2, 1], title))
+    assert REGENERATE.differences(one, drawn([2, 4, 6, 18], title))
+    assert REGENERATE.differences(one, drawn([1, 2, 3, 9], "width 2.00, relative L2 error 0.03"))
+
+
 def test_a_stopped_run_resumes_and_a_check_sees_changes(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -201,7 +217,7 @@ def test_a_stopped_run_resumes_and_a_check_sees_changes(
     assert REGENERATE.main(["--check"]) == 1
     printed = capsys.readouterr().out
     assert "one: same" in printed and "two: DIFFERS" in printed
-    assert "two.png: panel 1: line 1: y: [2, 3.0, 3.25, 3.5, 3.75, 4.0] stored" in printed
+    assert "two.png: panel 1: line 1: y: [2, 3.0, 3.25, 3.5, 3.75, 4.0, 3.0, 4.0] stored" in printed
     assert {path: path.read_bytes() for path in (repository / "docs").rglob("*.*")} == pictures
 
 
