@@ -73,6 +73,7 @@ def targets() -> dict[str, Target]:
     pages = ("promise", "coverage_alone", "acd", "paper", "coefficients")
     scripts = ("calibrators", "catalogue", "front", "pictures", "promises", "rollouts", "tutorial")
     found = {name: Target((f"tools/docs/{name}.py",)) for name in scripts}
+    found["readme"] = Target(("tools/docs/blocks.py", "../README.md"))
     found["fno"] = Target(("tools/docs/fno.py",), needs=("neuralop",))
     for name in pages:
         found[f"explanation-{name}"] = Target(("tools/docs/explanation.py", name))
@@ -270,6 +271,8 @@ def run(target: Target, python: str) -> Iterator[Run]:
         for entry in ROOT.iterdir():
             if entry.name in ("docs", "results"):
                 shutil.copytree(entry, tree / entry.name, ignore=shutil.ignore_patterns("numbers"))
+            elif entry.suffix == ".md":
+                shutil.copyfile(entry, tree / entry.name)
             elif not entry.name.startswith("."):
                 (tree / entry.name).symlink_to(entry)
         before = {path: path.stat().st_mtime_ns for path in _files(tree)}

@@ -7,6 +7,7 @@ import contextlib
 import io
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
@@ -47,10 +48,13 @@ def with_output(text: str, name: str, after: Callable[[int], object] = lambda nu
 
 
 def renew(page: Path, after: Callable[[int], object] = lambda number: None) -> None:
-    """Run a page in a folder of its own, and write it if it says something else now."""
+    """Run a page in a folder of its own, and update its output and its pictures."""
     text = page.read_text()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         made = with_output(text, page.name, after)
+        for picture in Path(folder).glob("*.png"):
+            if f"images/{picture.name})" in text:
+                shutil.copyfile(picture, DOCS / "images" / picture.name)
     if made != text:
         page.write_text(made)
         print(os.path.relpath(page))
