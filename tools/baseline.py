@@ -616,6 +616,7 @@ def write_mlflow(folder: Path) -> None:
     """The artifacts of a logged model, without the identity of the run, and its answers."""
     os.environ |= {"MLFLOW_ALLOW_FILE_STORE": "true", "MLFLOW_DISABLE_TELEMETRY": "true"}
     import mlflow
+    import mlflow.artifacts
     import yaml
 
     with tempfile.TemporaryDirectory() as place:
