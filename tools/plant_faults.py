@@ -76,7 +76,7 @@ FULL = [
         "src/guardband/pinn/train.py",
         "if dropout or large or not cpu or not known:",
         "if True:",
-        "python tools/regenerate.py --check gallery-shape",
+        "python tools/regenerate.py --check notebook-i_have_an_equation gallery-system",
     )
 ]
 
