@@ -33,10 +33,9 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/guardband")
@@ -85,8 +84,7 @@ FIRST = 50
 """This many quick tests run before the others are collected."""
 
 
-@dataclass(frozen=True)
-class Mutant:
+class Mutant(NamedTuple):
     """One change of the source: the bytes [start, end) of a file become `after`."""
 
     operator: str
@@ -364,11 +362,11 @@ def core_files() -> list[str]:
     return sorted(path.relative_to(package).as_posix() for path in found)
 
 
-def draw(seed: int, count: int) -> list[Mutant]:
+def draw(seed: int, count: int, files: list[str]) -> list[Mutant]:
     """`count` mutants: operators in turn, each time in one of the files that have had fewest."""
     generator = random.Random(seed)
     pools: dict[str, dict[str, list[Mutant]]] = defaultdict(lambda: defaultdict(list))
-    for file in core_files():
+    for file in files:
         for mutant in candidates(file):
             pools[mutant.operator][file].append(mutant)
     operators, drawn = sorted(pools), []
@@ -424,7 +422,7 @@ def measure(contexts: Path, tests: list[str]) -> None:
     with scratch() as copied:
         outcomes = copied / "outcomes.jsonl"
         words = ["--cov", "--cov-context=test", "--cov-report=", *tests]
-        status = _pytest(copied, words, {"COVERAGE_FILE": str(contexts.resolve())}, outcomes, None)
+        status = _pytest(copied, words, {"COVERAGE_FILE": str(contexts.resolve())}, outcomes)
         rows = _read(outcomes)
         if status not in (0, 1):
             raise SystemExit((copied.parent / "log.txt").read_text())
@@ -461,9 +459,9 @@ class scratch:
 
 
 def _pytest(
-    copied: Path, words: list[str], extra: dict[str, str], outcomes: Path, limit: float | None
+    copied: Path, words: list[str], extra: dict[str, str], outcomes: Path, limit: int | None = None
 ) -> int | None:
-    """The exit status of pytest in the copy, or None if it did not end in time."""
+    """The exit status of pytest in the copy, or None if it took more than `limit` CPU seconds."""
     outcomes.unlink(missing_ok=True)
     paths = [str(copied / "src"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     settings = {"MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "MUTANTS_OUTCOMES": str(outcomes)}
@@ -478,10 +476,11 @@ def _pytest(
             stdout=log,
             stderr=log,
             start_new_session=True,
-            preexec_fn=_limit_memory,
+            preexec_fn=partial(_limit, limit),
         )
         try:
-            return process.wait(limit)
+            status = process.wait(None if limit is None else 20 * limit)  # a deadlock takes no CPU time
+            return None if status in (-signal.SIGXCPU, -signal.SIGKILL) else status
         except subprocess.TimeoutExpired:
             return None
         finally:
@@ -490,23 +489,25 @@ def _pytest(
                 process.wait()
 
 
-def _limit_memory() -> None:
-    """A mutant that allocates without end fails instead of exhausting the machine."""
+def _limit(seconds: int | None) -> None:
+    """Bound memory and CPU time: a mutant that does not end fails instead of exhausting the machine."""
     resource.setrlimit(resource.RLIMIT_AS, (16 * 2**30, 16 * 2**30))
+    if seconds is not None:
+        resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 5))
 
 
 def _read(outcomes: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in outcomes.read_text().splitlines()] if outcomes.exists() else []
 
 
-def caught_by(copied: Path, words: list[str], tests: list[str], limit: float) -> str | None:
+def caught_by(copied: Path, words: list[str], tests: list[str], limit: int) -> str | None:
     """The first test that fails, or how pytest ended otherwise; None if all pass."""
     chosen, outcomes = copied.parent / "chosen.txt", copied.parent / "outcomes.jsonl"
     chosen.write_text("\n".join(tests))
     status = _pytest(copied, ["-x", *words], {"MUTANTS_CHOSEN": str(chosen)}, outcomes, limit)
     failed = [row["test"] for row in _read(outcomes) if row["outcome"] == "failed"]
     if status is None:
-        return f"time limit of {limit:.0f} s"
+        return f"limit of {limit} CPU seconds"
     if failed:
         return failed[0]
     return None if status == 0 else _last_lines(copied.parent / "log.txt")
@@ -525,7 +526,7 @@ def run_mutant(copied: Path, mutant: Mutant, contexts: Contexts) -> dict[str, An
         for tests in (near[:FIRST], near[FIRST:], others[:FIRST], others[FIRST:]):
             if tests and by is None:
                 run += len(tests)
-                limit = 60 + 5 * sum(contexts.seconds[test] for test in tests)
+                limit = 60 + round(5 * sum(contexts.seconds[test] for test in tests))
                 by = caught_by(copied, sorted({test.partition("::")[0] for test in tests}), tests, limit)
     seconds = round(time.perf_counter() - seconds, 1)
     return {"caught": by is not None, "by": by, "executed_by": len(near), "tests": run, "seconds": seconds}
@@ -551,7 +552,7 @@ def run(contexts_path: Path, seed: int, count: int) -> int:
     stored = {(row["seed"], *_key(row)) for row in stored_rows()}
     with scratch() as copied:
         catching = []
-        for number, mutant in enumerate(draw(seed, count), 1):
+        for number, mutant in enumerate(draw(seed, count, core_files()), 1):
             if (seed, *mutant.key) in stored:
                 continue
             found = run_mutant(copied, mutant, contexts)
@@ -568,7 +569,7 @@ def run(contexts_path: Path, seed: int, count: int) -> int:
 
 def _fails_unmutated(copied: Path, words: list[str], tests: list[str]) -> bool:
     """Whether one of these tests fails on the original source, so that it proves nothing about a mutant."""
-    by = caught_by(copied, words, tests, 1800)
+    by = caught_by(copied, words, tests, limit=3600)
     if by is not None:
         print(f"This also fails without a mutant: {by}")
     return by is not None
@@ -588,7 +589,7 @@ def again(files: list[str]) -> int:
                 print(f"No such place any more: {_line(row)}")
                 continue
             with planted(copied, mutants[0]):
-                row["closed_by"] = caught_by(copied, files, [], 1800)
+                row["closed_by"] = caught_by(copied, files, [], limit=3600)
             print(_line(row), flush=True)
     STORED.write_text("".join(json.dumps(row) + "\n" for row in rows))
     print(summary(rows))
@@ -599,7 +600,7 @@ def again(files: list[str]) -> int:
 
 
 def _place(mutant: Mutant) -> dict[str, Any]:
-    row = asdict(mutant)
+    row = mutant._asdict()
     return {
         name: row[name] for name in ("operator", "file", "function", "line", "before", "after", "occurrence")
     }
@@ -685,7 +686,7 @@ def main() -> int:
             command.add_argument("tests", nargs="*")
     words = parser.parse_args()
     if words.command == "list":
-        for number, mutant in enumerate(draw(words.seed, words.count), 1):
+        for number, mutant in enumerate(draw(words.seed, words.count, core_files()), 1):
             print(_line({"number": number} | _place(mutant)).rpartition("\n")[0])
     elif words.command == "measure":
         measure(words.contexts, words.tests)
