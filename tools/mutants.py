@@ -40,7 +40,8 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 PACKAGE = Path("src/guardband")
 STORED = ROOT / "results/data/mutants.jsonl"
-TIER = "not slow and not long"
+TIER = ["-m", "not slow and not long", "--ignore=tests/laws"]
+"""The tests of `.ci/run`."""
 
 CORE = (
     "arrays calibration checks choosing conformal crossing evaluation extrapolation fields files frames "
@@ -466,7 +467,7 @@ def _pytest(
     paths = [str(copied / "src"), str(Path(__file__).parent), os.environ.get("PYTHONPATH", "")]
     settings = {"MPLBACKEND": "Agg", "OMP_NUM_THREADS": "1", "MUTANTS_OUTCOMES": str(outcomes)}
     environment = os.environ | settings | extra | {"PYTHONPATH": os.pathsep.join(filter(None, paths))}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "mutants", "-p", "no:cacheprovider", "-m", TIER]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "mutants", "-p", "no:cacheprovider", *TIER]
     command += [f"--basetemp={copied.parent / 'tmp'}", *words]
     with (copied.parent / "log.txt").open("w") as log:
         process = subprocess.Popen(
