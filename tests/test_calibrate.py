@@ -232,6 +232,15 @@ def test_mistakes_are_errors_that_teach(call: Any, error: type[Exception], text:
         call(*data(20))
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_both_doors_refuse_targets_that_are_not_finite(value: float) -> None:
+    x, y = data(20)
+    y[17] = value
+    for calibrate in (lambda: gb.calibrate(zero, x, y), lambda: gb.calibrate_arrays(zero(x), y)):
+        with pytest.raises(ValueError, match="`y_cal` should be finite, but row 17"):
+            calibrate()
+
+
 def test_training_rows_are_found_among_others_and_across_dtypes() -> None:
     x, y = data(40)
     train = gb.Observations(torch.tensor(x[:10]).float(), torch.tensor(y[:10]).float())

@@ -1,6 +1,7 @@
 """Choosing: the chosen band keeps its promise, on rows of their own exactly, on the same rows at a price."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,15 @@ def test_a_confidence_is_shared_too() -> None:
     x, _ = readings(50, 2)
     assert np.array_equal(chosen(x, 0.9).upper, one(x, 0.9).upper)
     assert "kept with confidence 0.85 whichever is chosen" in chosen.promise
+
+
+@pytest.mark.parametrize(
+    "trait",
+    "prediction y columns joint about field_names used answers_shift guarded".split(),
+)
+def test_traits_are_those_of_the_chosen_calibration(trait: str) -> None:
+    one: Any = SimpleNamespace(**{trait: object()})
+    assert getattr(Chosen(one, 3), trait) is getattr(one, trait)
 
 
 def test_too_few_rows_and_shared_rows_are_refused_with_the_number_needed() -> None:

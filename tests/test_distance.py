@@ -24,6 +24,18 @@ def test_the_distance_is_a_root_mean_square() -> None:
     assert scale(Distance(lambda x: x[:, :1], X, n_neighbors=5), NEW)[:, 0] == pytest.approx(brute(X, NEW, 5))
 
 
+@pytest.mark.parametrize("unit", [1e-3, 1e3])
+def test_units_of_the_targets_change_the_scale_only_between_outputs(unit: float) -> None:
+    def model(x: Any) -> Any:
+        return unit * x
+
+    one = Distance(lambda x: model(x)[:, :1], gb.Observations(X, model(X[:, :1])), n_neighbors=5)
+    assert scale(one, NEW)[:, 0] == pytest.approx(brute(X, NEW, 5))
+    two = Distance(model, gb.Observations(X, model(X) * [1, 4]), n_neighbors=5)
+    spread = model(X).std(axis=0) * [1, 4]
+    assert scale(two, NEW) == pytest.approx(brute(X, NEW, 5)[:, None] * spread)
+
+
 def test_a_training_point_is_not_its_own_neighbor() -> None:
     predictor = Distance(lambda x: x[:, :1], X, n_neighbors=5)
     left_out = np.asarray(predictor.at_training(X).scale)[:, 0]

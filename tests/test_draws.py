@@ -282,9 +282,12 @@ def test_an_ensemble_is_mean_and_spread() -> None:
         Ensemble(members[:1])
 
 
-def test_members_that_start_alike_are_refused() -> None:
+@pytest.mark.parametrize("distinct", [1, 2, 4])
+def test_members_that_start_alike_are_refused(distinct: int) -> None:
     with pytest.raises(ValueError, match="the same starting weights twice"):
-        Ensemble.train(gb.problems.Poisson1D(), lambda seed: gb.mlp(1, [4]), progress=False)
+        Ensemble.train(
+            gb.problems.Poisson1D(), lambda seed: gb.mlp(1, [4], seed=seed % distinct), progress=False
+        )
 
 
 def make_net(seed: int) -> nn.Module:

@@ -25,7 +25,7 @@ import pytest
 import guardband as gb
 from guardband.fields import verify
 from guardband.files import UnsafeFile, read_bytes
-from guardband.limits import shown
+from guardband.limits import printable, shown
 from guardband.store import MANIFEST, versions
 from guardband.studies import records
 from guardband.studies.base import key_of
@@ -477,6 +477,12 @@ def test_names_are_shown_escaped_and_cut(tmp_path: Path) -> None:
     assert r"`\x1b[2Jx`" in str(caught.value)
     assert shown("\x1b[2Jname") == r"'\x1b[2Jname'"
     assert len(shown("x" * 100_000)) < 100 and "digits" in shown(10**10_000)
+
+
+def test_only_characters_that_are_not_shown_are_escaped() -> None:
+    shown_as_they_are = "a\nb\u00a0c\\d 'µm²'"
+    assert printable(shown_as_they_are) == shown_as_they_are
+    assert printable(shown_as_they_are + "\x1b[2J") == shown_as_they_are + r"\x1b[2J"
 
 
 def test_a_folder_is_not_written_over_unless_asked(tmp_path: Path) -> None:

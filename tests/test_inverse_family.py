@@ -13,6 +13,7 @@ from torch import Tensor
 import guardband as gb
 from guardband.inverse.checking import _path, misses_of
 from guardband.inverse.ranged import Ranged
+from guardband.inverse.solved import CHUNK, ByNetwork
 from guardband.problems import Field
 from guardband.problems.unknown import with_values
 
@@ -107,6 +108,18 @@ def test_all_solvers_agree() -> None:
     assert torch.allclose(exact, mine, rtol=1e-12)
     single = torch.stack([gb.problems.Heat1D(diffusivity=c).solution(x) for c in theta])
     assert torch.allclose(exact, single, rtol=1e-12)
+
+
+@pytest.mark.parametrize(("n", "values"), [(5, 4), (CHUNK // 4 + 1, 9), (CHUNK + 1, 2)])
+def test_a_network_is_evaluated_in_batches_of_bounded_size(n: int, values: int) -> None:
+    """At most CHUNK rows at once, or all points of one value of the coefficients."""
+    net, sizes = torch.nn.Linear(3, 1), []
+    net.register_forward_hook(lambda net, inputs, output: sizes.append(len(output)))
+    x, theta = np.random.default_rng(0).uniform(size=(n, 2)), np.linspace(0.02, 0.2, values)[:, None]
+    found = ByNetwork(net)(HEAT, x, theta)
+    assert found.shape == (values, n, 1) and max(sizes) <= max(CHUNK, n)
+    weight, bias = (part.detach().double().numpy() for part in (net.weight[0], net.bias))
+    assert np.allclose(found[..., 0], theta * weight[0] + x @ weight[1:] + bias, atol=1e-5)
 
 
 def test_a_solution_that_takes_no_columns_is_asked_value_by_value() -> None:

@@ -204,6 +204,12 @@ def test_honest_rows_are_let_pass() -> None:
     assert found["refuse"] == 0 and found["warn"] <= 17
 
 
+@pytest.mark.parametrize("kind", ["between a grid, noise-free", "every other row of a table"])
+def test_fresh_points_between_those_of_a_regular_grid_are_let_pass(kind: str) -> None:
+    """They lie nearer to known points than those lie to each other, which is no sign of a copy."""
+    assert verdicts([honest(kind, 1, trial, 50) for trial in range(8)]) == {"fine": 8}
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("kind", HONEST)
 @pytest.mark.parametrize("d", [1, 2, 3, 6])

@@ -212,6 +212,15 @@ def test_snapshots_restore_bit_for_bit(name: str, tmp_path: Path) -> None:
     assert stream.snapshot() == whole.snapshot() and repr(stream) == repr(whole)
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_starts_without_scores_and_with_scores_of_zero(name: str) -> None:
+    for scores in (np.zeros(0), np.zeros(30)):
+        tracker = METHODS[name].start(scores, 0.9)
+        for score in np.random.default_rng(0).normal(size=500):
+            tracker.update(abs(score))
+        assert 0 < tracker.threshold < np.inf
+
+
 def test_a_snapshot_of_another_stream_or_a_damaged_one_is_refused() -> None:
     snapshot = gb.Stream(calibrated(), 0.9).snapshot()
     with pytest.raises(ValueError, match="its level is"):

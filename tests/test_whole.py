@@ -239,6 +239,14 @@ def test_a_band_of_fields_is_drawn_and_written_by_name() -> None:
 # What is written wrongly is refused where it is written, with the cure.
 
 
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+def test_residuals_that_are_not_finite_are_refused_by_name(value: float) -> None:
+    residuals = np.ones((6, 4, 1))
+    residuals[3, 2] = value
+    with pytest.raises(ValueError, match="`residuals` should be finite, but row 3"):
+        gb.Simultaneous.fitted(residuals)
+
+
 def test_errors_teach() -> None:
     bare = np.zeros((9, 4, 5, 1))
     with pytest.raises(ValueError, match=r"Which axes of the fields \(9, 4, 5, 1\)"):
