@@ -64,8 +64,8 @@ FAULTS = [
     Fault(
         "import that points up",
         "src/guardband/arrays.py",
-        "",
-        "\nimport guardband.cli  # noqa\n",
+        "import torch\n",
+        "import torch\n\nimport guardband.cli  # noqa: F401\n",
         gate("lint"),
     ),
     Fault("type error", "src/guardband/arrays.py", "", '\nwrong: int = "word"\n', gate("types")),
