@@ -5,14 +5,15 @@ import importlib.util
 import re
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 
 import pytest
-import torch
 from _pytest.doctest import MultipleDoctestFailures
 
-from guardband.kept import _KINDS
+from guardband.base.kept import _KINDS
+from guardband.store import ArtifactError
 from helpers import forget_foreign_kinds
+from wings import Absent, torch
 
 HEAVY = """
     arviz dask deepxde distributed h5py jax lightgbm mlflow nbclient neuralop onnx onnxruntime onnxscript pina
@@ -23,13 +24,16 @@ HEAVY = """
 COLLECTING = 8.0
 """CPU seconds that collecting one file may take on a busy machine: time to import torch, not to train."""
 
-ONLY_IN_FULL = ("arviz", "lightgbm", "mlflow", "onnxscript", "polars", "pyvista", "skl2onnx")
-"""Packages that .ci/full installs and .ci/run does not."""
+MAY_LACK = ("arviz", "lightgbm", "mlflow", "onnxscript", "polars", "pyro", "pyvista", "skl2onnx", "torch")
+"""Packages that .ci/run does not install, or not in the environment of its core tests."""
+
+WITHOUT_TORCH = re.compile(r"ImportError: This needs torch|No module named '(torch|sympy)\b")
+"""Why a file that cannot do without torch cannot be imported; only tests of equations use sympy."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    """Fail a file that imports a heavy package, or computes for long, before any test runs."""
+    """Fail a file that imports a heavy package or computes for long; skip one that needs torch."""
     before, start = set(sys.modules), time.process_time()
     report = yield
     spent = time.process_time() - start
@@ -41,18 +45,32 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
             f"{collector.nodeid} {' and '.join(wrong)} when it is collected. Import heavy packages inside "
             "tests or through helpers.Later, and train in a cached function or a session fixture."
         )
+    elif report.failed and isinstance(torch, Absent) and WITHOUT_TORCH.search(str(report.longrepr)):
+        report.outcome = "skipped"
+        report.longrepr = (str(collector.path), 0, "Skipped: needs torch")
     return report
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
-    """Skip a test, a doctest or a page that needs a package which only .ci/full installs."""
+def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
+    """Skip a test whose fixture needs a package which need not be installed."""
+    return (yield from _skipped_if_it_lacks())
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
+    """Skip a test, a doctest or a page that needs a package which need not be installed."""
+    return (yield from _skipped_if_it_lacks())
+
+
+def _skipped_if_it_lacks() -> Generator[None, None, None]:
+    """Continue, and skip the test where a package was missing."""
     try:
         return (yield)
-    except (ImportError, doctest.UnexpectedException, MultipleDoctestFailures) as error:
+    except (ArtifactError, ImportError, doctest.UnexpectedException, MultipleDoctestFailures) as error:
         failures = getattr(error, "failures", [error])
         errors = [one.exc_info[1] if hasattr(one, "exc_info") else one for one in failures]
-        missing = {name for one in errors for name in ONLY_IN_FULL if _lacks(one, name)}
+        missing = {name for one in errors for name in MAY_LACK if _lacks(one, name)}
         if missing:
             pytest.skip(f"needs {', '.join(sorted(missing))}")
         raise
@@ -60,7 +78,7 @@ def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
 
 def _lacks(error: object, package: str) -> bool:
     """Whether an error says that a package is not installed, and it is not."""
-    said = isinstance(error, ImportError) and re.search(rf"\b{package}\b", str(error))
+    said = isinstance(error, ArtifactError | ImportError) and re.search(rf"\b{package}\b", str(error))
     return bool(said) and importlib.util.find_spec(package) is None
 
 
@@ -73,10 +91,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         marks[:] = [mark for mark in marks if mark.name != "slow" or not mark.args or case in mark.args]
 
 
+def pytest_collection_finish() -> None:
+    """Whatever uses torch from here on is a test."""
+    Absent.collecting = False
+
+
 @pytest.fixture(autouse=True)
 def _alike_whatever_ran_before() -> None:
     """Layers of torch draw their weights from its global generator: every test finds it as it was."""
-    torch.manual_seed(0)
+    if not isinstance(torch, Absent):
+        torch.manual_seed(0)
 
 
 @pytest.fixture

@@ -33,6 +33,27 @@ lint() { # imports are read, not run, so neither torch nor guardband is installe
     PYTHONPATH=src "$work/lint/bin/lint-imports"
 }
 
+core_packages() { # no torch, and nothing that brings it
+    python3 -m venv "$work/core"
+    install core -c .ci/constraints.txt -e ".[test-core]"
+}
+
+core() { # the default tier of all tests but those of pinn, lab and of the repository itself, without torch
+    export PATH="$work/core/bin:$PATH"
+    if python -c "import torch" 2>/dev/null; then
+        echo "== torch can be imported here, so these tests show nothing"
+        return 1
+    fi
+    python -m pytest -q -p no:cacheprovider --ignore=src/guardband/{pinn,lab} --ignore=tests/laws --durations=10 \
+        --ignore=tests/test_{claims,coming_from,gallery,messages,migrating,mutants,regenerate,release,site,workflows}.py |
+        tee "$work/core.txt"
+    # A test that needs torch is skipped, so a core that needs it would otherwise pass.
+    [ "$(grep -oE '[0-9]+ passed' "$work/core.txt" | grep -oE '[0-9]+')" -ge 3000 ] || {
+        echo "== fewer than 3000 tests passed without torch"
+        return 1
+    }
+}
+
 types() {
     pyright
     pyright --verifytypes guardband --ignoreexternal

@@ -21,8 +21,9 @@ import torch
 from ledger import Ledger
 
 import guardband as gb
-from guardband import files
-from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
+from guardband import lab, pinn
+from guardband.base import files
+from guardband.pinn.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
 
 torch.set_num_threads(1)
 LEDGER = Ledger("training")
@@ -56,18 +57,18 @@ def main() -> None:
 def run(name: str, recipe: str, seed: int) -> dict[str, object]:
     """One training and its error."""
     problem = PROBLEMS[name]
-    settings = gb.paper.settings(problem)
+    settings = lab.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1000 + seed)
-    net = gb.mlp(problem.domain.d, settings.widths, seed=seed)
-    likelihood, steps = gb.Likelihood(data=settings.noise), gb.Recipe()
+    net = pinn.mlp(problem.domain.d, settings.widths, seed=seed)
+    likelihood, steps = pinn.Likelihood(data=settings.noise), pinn.Recipe()
     if recipe == "paper":
-        likelihood, steps = gb.paper.likelihood(problem), gb.paper.recipe(problem)
+        likelihood, steps = lab.paper.likelihood(problem), lab.paper.recipe(problem)
     elif recipe != "ours":
-        net = gb.mlp(problem, seed=seed)
+        net = pinn.mlp(problem, seed=seed)
         budget = seconds_of(name) / 3 if recipe == "third" else None
-        steps = gb.Recipe.automatic(problem, data=True, seconds=budget)
+        steps = pinn.Recipe.automatic(problem, data=True, seconds=budget)
     start = time.process_time()
-    fitted = gb.fit(problem, net, data, likelihood=likelihood, recipe=steps, seed=seed, progress=False)
+    fitted = pinn.fit(problem, net, data, likelihood=likelihood, recipe=steps, seed=seed, progress=False)
     seconds = time.process_time() - start
     x = problem.domain.uniform(10_000, torch.Generator().manual_seed(seed))
     return {
@@ -133,8 +134,10 @@ def table() -> str:
         "",
         "Made by `python benchmarks/accuracy.py`: one core, CPU seconds, the paper's networks and sizes.",
         "Median and range over training seeds, each with fresh data; the error is relative L2 in percent.",
-        "`automatic` is what `gb.fit` does by itself, on the network of `gb.mlp(problem)`, and `third` the",
-        "same in a third of the time of `ours`, which is the recipe of 0.1, `gb.Recipe()`, Adam and L-BFGS.",
+        "`automatic` is what `pinn.fit` does by itself, on the network of `pinn.mlp(problem)`, and `third` "
+        "the",
+        "same in a third of the time of `ours`, which is the recipe of 0.1, `pinn.Recipe()`, Adam and "
+        "L-BFGS.",
         "`ratio` is that of median errors to `ours`, with the same data.",
         "",
         "| problem | setting | seeds | error, % | range | ratio | CPU s | range | bound |",

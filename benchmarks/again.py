@@ -32,11 +32,12 @@ import torch
 from ledger import RESULTS, Ledger
 
 import guardband as gb
-from guardband import files
+from guardband import lab
+from guardband.base import files
 from guardband.conformal import CoverageLaw, rank
+from guardband.lab.studies import Cell, Factory
+from guardband.lab.studies.runner import Pool, learn, recalibrated
 from guardband.metrics import relative_l2
-from guardband.studies import Cell, Factory
-from guardband.studies.runner import Pool, learn, recalibrated
 
 CHEAP = ("oscillator", "A", "B", "C", "allen-cahn")
 ALARM = 1e-3
@@ -54,7 +55,7 @@ def main() -> None:
     parser.add_argument("--cells", type=int, default=20, help="how many cells are made again")
     torch.set_num_threads(1)
     wanted = chosen(parser.parse_args().cells)
-    packed = {result["key"]: result for result in gb.campaign.results(RESULTS / "paper")}
+    packed = {result["key"]: result for result in lab.campaign.results(RESULTS / "paper")}
     for cell in wanted:
         if not LEDGER.rows(**named(cell)):
             LEDGER.add([compared(cell, packed[cell.key])])
@@ -69,7 +70,7 @@ def chosen(n: int) -> list[Cell]:
     """Local cells of cheap experiments, drawn at random; those of one training stand together."""
     local = [
         cell
-        for cell in gb.paper.study(only=CHEAP, presets=["ours"]).cells
+        for cell in lab.paper.study(only=CHEAP, presets=["ours"]).cells
         if isinstance(cell.calibrator, Factory) and cell.calibrator.make is gb.Local
     ]
     some = random.Random(0).sample(local, n)

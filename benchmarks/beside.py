@@ -125,6 +125,7 @@ def made_tasks(quick: bool) -> dict[str, Callable[[], object]]:
     import numpy as np
 
     import guardband as gb
+    from guardband import pinn
 
     mean_only = getattr(gb.predictors, "MeanOnly", None) or gb.predictors.Constant  # type: ignore
     generator = np.random.default_rng(0)
@@ -136,7 +137,7 @@ def made_tasks(quick: bool) -> dict[str, Callable[[], object]]:
     def bands() -> None:
         calibrated = gb.calibrate_arrays(mean_cal, y_cal, scale_cal)
         prediction = gb.Prediction(None, mean, scale)
-        for level in gb.LEVELS:
+        for level in gb.conformal.LEVELS:
             calibrated.band(prediction, level)
 
     x, y = generator.uniform(size=(200, 1)), generator.normal(size=200)
@@ -172,7 +173,7 @@ def made_tasks(quick: bool) -> dict[str, Callable[[], object]]:
         return seen
 
     tasks = {"bands": bands, "evaluate": evaluate, "local": local, "calls": calls}
-    allen_cahn, helmholtz = gb.problems.AllenCahn2D(), gb.problems.Helmholtz3D()
+    allen_cahn, helmholtz = pinn.problems.AllenCahn2D(), pinn.problems.Helmholtz3D()
     tasks["allen_cahn"] = training(
         allen_cahn, [16, 32, 64, 64, 64, 32, 16], 300, (1024, 800), steps=2 if quick else 60
     )
@@ -186,13 +187,13 @@ def training(
     problem: Any, widths: list[int], measured: int, points: tuple[int, int], steps: int
 ) -> Callable[[], object]:
     """Some steps of training on all points at once, in the words of either release."""
-    import guardband as gb
+    from guardband import pinn
 
-    renamed = "n_interior" in gb.Recipe.__dataclass_fields__
+    renamed = "n_interior" in pinn.Recipe.__dataclass_fields__
     words = ("n_interior", "n_boundary") if renamed else ("inside", "faces")
     recipe: Any = dict(zip(words, points, strict=True)) | {"steps": steps, "finish": 0, "batch": None}
-    data, net = problem.observe(measured, noise=0.05, seed=0), gb.mlp(problem.domain.d, widths)
-    return lambda: gb.fit(problem, net, data, recipe=gb.Recipe(**recipe), progress=False)
+    data, net = problem.observe(measured, noise=0.05, seed=0), pinn.mlp(problem.domain.d, widths)
+    return lambda: pinn.fit(problem, net, data, recipe=pinn.Recipe(**recipe), progress=False)
 
 
 if __name__ == "__main__":

@@ -26,9 +26,10 @@ os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
 import torch
 
 import guardband as gb
-from guardband import engine
-from guardband.studies import Cell, Factory, Study, Training
-from guardband.studies.runner import CellRunner
+from guardband import lab, pinn
+from guardband.base import engine
+from guardband.lab.studies import Cell, Factory, Study, Training
+from guardband.lab.studies.runner import CellRunner
 
 Contender = Callable[[Sequence[Cell]], object]
 
@@ -70,9 +71,9 @@ def median_ratio(times: Sequence[float], others: Sequence[float]) -> float:
 
 
 def equal_cells(n: int, steps: int) -> list[Cell]:
-    problem = gb.problems.AllenCahn2D()
-    widths = gb.paper.settings(problem).widths
-    recipe = gb.Recipe(steps=steps, finish=0)
+    problem = pinn.problems.AllenCahn2D()
+    widths = lab.paper.settings(problem).widths
+    recipe = pinn.Recipe(steps=steps, finish=0)
     trainings = [Training(problem, widths, 300, seed=seed, recipe=recipe) for seed in range(n)]
     return [Cell("bench", "constant", t, Factory(gb.predictors.MeanOnly), draws=5) for t in trainings]
 
@@ -81,8 +82,8 @@ def equal_cells(n: int, steps: int) -> list[Cell]:
 def on_dask(workers: int) -> Iterator[Contender]:
     with tempfile.TemporaryDirectory() as folder, engine.connect(workers) as client:
         client.run(warm)
-        yield lambda cells: gb.campaign.run(
-            Study("bench", cells, lambda *_: None), folder, client=client, progress=False
+        yield lambda cells: lab.campaign.run(
+            Study("bench", cells, lambda *_: None), folder, on=client, progress=False
         )
 
 

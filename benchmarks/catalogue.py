@@ -23,9 +23,10 @@ import torch
 from ledger import Ledger
 
 import guardband as gb
-from guardband import files
-from guardband.pinn.likelihood import PHYSICS_SHARE, typical_residual
-from guardband.problems import Problem, catalogue
+from guardband import pinn
+from guardband.base import files
+from guardband.pinn.misses.likelihood import PHYSICS_SHARE, typical_residual
+from guardband.pinn.problems import Problem, catalogue
 
 torch.set_num_threads(1)
 LEDGER = Ledger("catalogue")
@@ -50,18 +51,18 @@ def main() -> None:
     files.write_text(LEDGER.page, table())
 
 
-def network(problem: gb.Problem, seed: int) -> gb.pinn.MLP:
+def network(problem: pinn.Problem, seed: int) -> pinn.MLP:
     """The network that 0.1 would have made: layers 16 times as wide as there are inputs and outputs."""
     names = problem.names
     width = min(64, max(32, 16 * (len(names.axes) + len(names.outputs))))
-    return gb.mlp(problem, [width] * 3, seed=seed)
+    return pinn.mlp(problem, [width] * 3, seed=seed)
 
 
-def scales(problem: gb.Problem, size: float, noise: float) -> gb.Likelihood:
+def scales(problem: pinn.Problem, size: float, noise: float) -> pinn.Likelihood:
     """The noise scales of 0.1: one for all equations, one for all conditions."""
     sizes = torch.full((len(problem.names.outputs),), size)
     typical = typical_residual(problem, problem.misses, None, sizes).square().sum().sqrt()
-    return gb.Likelihood(data=noise, physics=PHYSICS_SHARE * float(typical), boundary=noise)
+    return pinn.Likelihood(data=noise, physics=PHYSICS_SHARE * float(typical), boundary=noise)
 
 
 def run(name: str, readings: int, seed: int) -> dict[str, object]:
@@ -81,12 +82,12 @@ def run(name: str, readings: int, seed: int) -> dict[str, object]:
     start = time.process_time()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        fitted = gb.fit(
+        fitted = pinn.fit(
             problem,
             network(problem, seed),
             data,
             likelihood=likelihood,
-            recipe=gb.Recipe(),
+            recipe=pinn.Recipe(),
             seed=seed,
             progress=False,
         )
@@ -111,7 +112,7 @@ def table() -> str:
         "# The catalogue, by Adam and L-BFGS",
         "",
         "Made by `python benchmarks/catalogue.py`: one core, CPU seconds, the network of 0.1 trained by",
-        "`gb.Recipe()` with one noise scale for all equations and one for all conditions, as 0.1 had them,",
+        "`pinn.Recipe()` with one noise scale for all equations and one for all conditions, as 0.1 had them,",
         f"on the equation alone and with {READINGS} readings that are off by a hundredth of the",
         "spread of each output. Relative L2 of each output, in percent, median over the seeds. No setting",
         "was chosen on these problems, and there is no bound: the page says where training stands.",

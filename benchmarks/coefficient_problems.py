@@ -9,18 +9,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import guardband as gb
-from guardband.arrays import to_numpy
-from guardband.inverse.design import Design
-from guardband.inverse.solved import Solver
-from guardband.problems import Field
+from guardband import pinn
+from guardband.base.arrays import to_numpy
+from guardband.pinn.inverse.design import Design
+from guardband.pinn.inverse.solved import Solver
+from guardband.pinn.problems import Field
 
 
 @dataclass(frozen=True, eq=False)
 class Told:
     """A family, the noise of its readings, and how its reference is computed."""
 
-    family: gb.Family
+    family: pinn.Family
     noise: float
     outputs: tuple[str, ...] | None = None
     solver: Solver | None = None
@@ -30,9 +30,9 @@ class Told:
     """The one number of readings, and the noises, that are asked of it."""
 
     @cached_property
-    def reference(self) -> gb.SolvedFamily:
+    def reference(self) -> pinn.SolvedFamily:
         """Solved by the reference."""
-        return self.family.exact() if self.solver is None else gb.SolvedFamily(self.family, self.solver)
+        return self.family.exact() if self.solver is None else pinn.SolvedFamily(self.family, self.solver)
 
     def places(self, n: int, rng: np.random.Generator) -> np.ndarray:
         """Random places of n readings."""
@@ -44,17 +44,17 @@ class Told:
 
 
 @dataclass(frozen=True)
-class Resonator(gb.Problem):
+class Resonator(pinn.Problem):
     """laplacian(u) + k^2 u = f in [0, 1]^2, u = 0 on all sides; f is that of k = pi, whatever k."""
 
     wavenumber: float = torch.pi
-    domain = gb.Rectangle((0, 0), (1, 1))
+    domain = pinn.Rectangle((0, 0), (1, 1))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.laplacian + self.wavenumber**2 * u.value + torch.pi**2 * self._sines(x)
 
-    def conditions(self) -> list[gb.Dirichlet]:
-        return [gb.Dirichlet(0.0)]
+    def conditions(self) -> list[pinn.Dirichlet]:
+        return [pinn.Dirichlet(0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
         return torch.pi**2 / (2 * torch.pi**2 - self.wavenumber**2) * self._sines(x)
@@ -69,7 +69,7 @@ class Integrated(Solver):
     certain = True
     STEPS, END, SOME = 2500, 25.0, 500
 
-    def __call__(self, family: gb.Family, x: Any, theta: np.ndarray) -> np.ndarray:
+    def __call__(self, family: pinn.Family, x: Any, theta: np.ndarray) -> np.ndarray:
         times = to_numpy(x)[:, 0]
         parts = [self._some(times, theta[i : i + self.SOME]) for i in range(0, len(theta), self.SOME)]
         return np.concatenate(parts)
@@ -98,7 +98,7 @@ class Integrated(Solver):
 
 
 @dataclass(frozen=True)
-class Product(gb.problems.Heat1D):
+class Product(pinn.problems.Heat1D):
     """Only the product of two coefficients is in the solution."""
 
     width: float = 1.0
@@ -109,11 +109,11 @@ class Product(gb.problems.Heat1D):
 
 
 @dataclass(frozen=True)
-class Late(gb.Problem):
+class Late(pinn.Problem):
     """A coefficient that acts only after t = 1."""
 
     rate: float = 1.0
-    domain = gb.Time(0, 2)
+    domain = pinn.Time(0, 2)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("t") + self.rate * (x - 1).clamp(min=0)
@@ -123,7 +123,7 @@ class Late(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Rod(gb.problems.ReactionDiffusion1D):
+class Rod(pinn.problems.ReactionDiffusion1D):
     """The start of a front with D = .05 and r = 2, which only diffuses: the heat equation, far from ends."""
 
     def solution(self, x: Tensor) -> Tensor:
@@ -134,10 +134,10 @@ class Rod(gb.problems.ReactionDiffusion1D):
 
 
 @dataclass(frozen=True)
-class Conductor(gb.Problem):
+class Conductor(pinn.Problem):
     """(k u')' + f = 0 on a rod whose ends are at 0 and 1; k(x) is sought, and known at the left end only."""
 
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
     outputs = ("u", "k")
 
     def residual(self, x: Tensor, w: Field) -> Tensor:
@@ -146,25 +146,25 @@ class Conductor(gb.Problem):
         source = -torch.pi * torch.cos(2 * turn) * slope - (1 + 0.5 * torch.sin(2 * turn)) * bend
         return k.d("x") * u.d("x") + k.value * u.d("x", "x") + source
 
-    def conditions(self) -> list[gb.Dirichlet]:
-        return [gb.Dirichlet(lambda x: x, output="u"), gb.Dirichlet(1.0, on="left", output="k")]
+    def conditions(self) -> list[pinn.Dirichlet]:
+        return [pinn.Dirichlet(lambda x: x, output="u"), pinn.Dirichlet(1.0, on="left", output="k")]
 
     def solution(self, x: Tensor) -> Tensor:
         return torch.cat([x + 0.1 * torch.sin(torch.pi * x), 1 + 0.5 * torch.sin(2 * torch.pi * x)], dim=1)
 
 
-P = gb.problems
+P = pinn.problems
 FAMILIES: dict[str, Told] = {
-    "oscillator": Told(gb.Family(P.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)), 0.15),
-    "heat": Told(gb.Family(P.Heat1D, diffusivity=(0.02, 0.2)), 0.05),
-    "burgers": Told(gb.Family(P.Burgers1D, viscosity=(0.02, 0.1)), 0.05),
+    "oscillator": Told(pinn.Family(P.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)), 0.15),
+    "heat": Told(pinn.Family(P.Heat1D, diffusivity=(0.02, 0.2)), 0.05),
+    "burgers": Told(pinn.Family(P.Burgers1D, viscosity=(0.02, 0.1)), 0.05),
     "reaction-diffusion": Told(
-        gb.Family(P.ReactionDiffusion1D, diffusion=(0.01, 0.1), growth=(1.0, 4.0)), 0.05
+        pinn.Family(P.ReactionDiffusion1D, diffusion=(0.01, 0.1), growth=(1.0, 4.0)), 0.05
     ),
-    "helmholtz": Told(gb.Family(Resonator, wavenumber=(2.0, 4.0)), 0.05),
-    "kovasznay": Told(gb.Family(P.Kovasznay, reynolds=(20.0, 60.0)), 0.05, outputs=("u", "v")),
+    "helmholtz": Told(pinn.Family(Resonator, wavenumber=(2.0, 4.0)), 0.05),
+    "kovasznay": Told(pinn.Family(P.Kovasznay, reynolds=(20.0, 60.0)), 0.05, outputs=("u", "v")),
     "lotka-volterra": Told(
-        gb.Family(
+        pinn.Family(
             P.LotkaVolterra, birth=(0.5, 0.8), hunting=(1.1, 1.6), feeding=(0.8, 1.2), death=(0.8, 1.2)
         ),
         0.05,

@@ -32,11 +32,12 @@ from ledger import Ledger
 from scipy.stats import f
 
 import guardband as gb
-from guardband import files
-from guardband.inverse.chance import Chance, Permutations, Signs, ranks
-from guardband.inverse.design import Design
-from guardband.inverse.doubt import p_values
-from guardband.inverse.least_squares import STARTS, descent
+from guardband import pinn
+from guardband.base import files
+from guardband.pinn.inverse.chance import Chance, Permutations, Signs, ranks
+from guardband.pinn.inverse.design import Design
+from guardband.pinn.inverse.doubt import p_values
+from guardband.pinn.inverse.least_squares import STARTS, descent
 
 torch.set_num_threads(1)
 LEDGER = Ledger("coefficients")
@@ -112,10 +113,10 @@ def planned(options: argparse.Namespace) -> Iterator[Work]:
 
 
 @cache
-def network(name: str, solver: str = "network") -> tuple[gb.SolvedFamily, float]:
+def network(name: str, solver: str = "network") -> tuple[pinn.SolvedFamily, float]:
     """The network of a family, fully trained or stopped early, and the CPU seconds it took."""
     start = time.process_time()
-    recipe = gb.Recipe.by_newton(EARLY, n_interior=1024) if solver == "early" else None
+    recipe = pinn.Recipe.by_newton(EARLY, n_interior=1024) if solver == "early" else None
     return FAMILIES[name].family.fit(recipe=recipe, seed=SEED, progress=False), time.process_time() - start
 
 
@@ -205,14 +206,14 @@ def estimates(design: Design, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measured(
-    solved: gb.SolvedFamily, x: Any, y: np.ndarray, outputs: Any, delta: float
+    solved: pinn.SolvedFamily, x: Any, y: np.ndarray, outputs: Any, delta: float
 ) -> dict[str, list[float]]:
     """The length of each interval, as a share of its range."""
     data = gb.Observations(x, y.reshape(len(x), -1), outputs=outputs)
     regions = {
-        "profile": gb.inverse.profile(solved, data),
-        "signs": gb.inverse.sign_perturbed(solved, data, delta=delta),
-        "permutations": gb.inverse.permuted(solved, data, delta=delta),
+        "profile": pinn.inverse.profile(solved, data),
+        "signs": pinn.inverse.sign_perturbed(solved, data, delta=delta),
+        "permutations": pinn.inverse.permuted(solved, data, delta=delta),
     }
     wide = solved.family.upper - solved.family.lower
     return {
@@ -227,16 +228,16 @@ def wide(sets: int) -> dict[str, Any]:
     Where the damping is strong, hardly any reading sees the swing, and no method can say much.
     """
     ranges = {"damping": (0.02, 0.3), "frequency": (2.0, 12.0)}
-    solved = gb.Family(gb.problems.DampedOscillator, **ranges).exact()
+    solved = pinn.Family(pinn.problems.DampedOscillator, **ranges).exact()
     said: dict[str, Any] = {}
     for where, family in (("anywhere", solved.family), ("weak damping", FAMILIES["oscillator"].family)):
         shares: dict[str, list[float]] = {"signs": [], "permutations": [], "profile": []}
         for seed, (damping, frequency) in enumerate(family.drawn(min(sets, 100), 7)):
-            problem = gb.problems.DampedOscillator(damping=damping, frequency=frequency)
+            problem = pinn.problems.DampedOscillator(damping=damping, frequency=frequency)
             data = problem.observe(40, noise=0.15, seed=seed, dtype=torch.float64)
-            shares["signs"].append(gb.inverse.sign_perturbed(solved, data, seed=seed).share)
-            shares["permutations"].append(gb.inverse.permuted(solved, data, seed=seed).share)
-            shares["profile"].append(gb.inverse.profile(solved, data).share)
+            shares["signs"].append(pinn.inverse.sign_perturbed(solved, data, seed=seed).share)
+            shares["permutations"].append(pinn.inverse.permuted(solved, data, seed=seed).share)
+            shares["profile"].append(pinn.inverse.profile(solved, data).share)
         said[where] = {name: float(np.mean(part)) for name, part in shares.items()}
     return said
 
@@ -244,31 +245,33 @@ def wide(sets: int) -> dict[str, Any]:
 def words(sets: int) -> dict[str, Any]:
     """In how many of 100 data sets what cannot be known is said: a product, nothing seen, a truth outside."""
     count = min(sets, 100)
-    product = gb.Family(Product, width=(0.5, 2.0), rate=(0.5, 2.0)).exact()
-    late, heat = gb.Family(Late, rate=(0.5, 2.0)).exact(), FAMILIES["heat"].reference
+    product = pinn.Family(Product, width=(0.5, 2.0), rate=(0.5, 2.0)).exact()
+    late, heat = pinn.Family(Late, rate=(0.5, 2.0)).exact(), FAMILIES["heat"].reference
     found = dict.fromkeys(("product", "not_seen", "outside"), 0)
     shortest = 1.0
     for seed in range(count):
         data = Product(width=1.2, rate=0.9).observe(40, noise=0.05, seed=seed, dtype=torch.float64)
-        said = gb.coefficients(product, data, seed=seed)
+        said = pinn.coefficients(product, data, seed=seed)
         found["product"] += "NOT INFORMED: width and rate" in str(said)
         low, high = said.region.interval("width")
         shortest = min(shortest, np.nan_to_num(high - low, nan=1.5) / 1.5)
         rng = np.random.default_rng(seed)
         data = gb.Observations(rng.uniform(0, 1, (40, 1)), 1 + 0.05 * rng.normal(size=40))
-        found["not_seen"] += "NOT INFORMED: rate" in str(gb.coefficients(late, data, seed=seed))
-        data = gb.problems.Heat1D(diffusivity=0.4).observe(40, noise=0.05, seed=seed, dtype=torch.float64)
-        found["outside"] += "may lie outside" in str(gb.coefficients(heat, data, seed=seed))
+        found["not_seen"] += "NOT INFORMED: rate" in str(pinn.coefficients(late, data, seed=seed))
+        data = pinn.problems.Heat1D(diffusivity=0.4).observe(40, noise=0.05, seed=seed, dtype=torch.float64)
+        found["outside"] += "may lie outside" in str(pinn.coefficients(heat, data, seed=seed))
     return {**found, "of": count, "shortest_product": float(shortest)}
 
 
 def doubts(sets: int) -> dict[str, Any]:
     """Alarms of 100 data sets with a reaction fitted without one, and of many valid ones."""
     alarms, count = 0, min(sets, 100)
-    rod = gb.Family(Rod, diffusion=(0.01, 0.1)).exact()
+    rod = pinn.Family(Rod, diffusion=(0.01, 0.1)).exact()
     for seed in range(count):
-        front = gb.problems.ReactionDiffusion1D(diffusion=0.05, growth=2.0)
-        alarms += gb.inverse.doubt(rod, front.observe(100, noise=0.05, seed=seed, dtype=torch.float64)).alarm
+        front = pinn.problems.ReactionDiffusion1D(diffusion=0.05, growth=2.0)
+        alarms += pinn.inverse.doubt(
+            rod, front.observe(100, noise=0.05, seed=seed, dtype=torch.float64)
+        ).alarm
     valid, told = 0, FAMILIES["reaction-diffusion"]
     for place in range(PLACES):
         rng = np.random.default_rng([place, 3])
@@ -288,9 +291,9 @@ def designs(sets: int) -> dict[str, Any]:
             problem = told.family.at(**dict(zip(told.family.ranges, theta, strict=True)))
             x, more, candidates = told.places(20, rng), told.places(10, rng), told.places(200, rng)
             first = read(problem, x, told.noise, rng)
-            chosen = np.asarray(gb.next_points(told.reference, candidates, 10, data=first).x)
+            chosen = np.asarray(pinn.next_points(told.reference, candidates, 10, data=first).x)
             both = [read(problem, at, told.noise, rng, first) for at in (more, chosen)]
-            regions = [gb.inverse.profile(told.reference, data) for data in both]
+            regions = [pinn.inverse.profile(told.reference, data) for data in both]
             ends = np.array([[np.diff(r.interval(one))[0] for one in r.names] for r in regions])
             ratios.append(float(np.prod(ends[0] / ends[1]) ** (1 / len(theta))))
             held += bool(regions[1].contains(theta[None])[0])  # type: ignore[index]
@@ -299,7 +302,7 @@ def designs(sets: int) -> dict[str, Any]:
 
 
 def read(
-    problem: gb.Problem, x: np.ndarray, noise: float, rng: np.random.Generator, before: Any = None
+    problem: pinn.Problem, x: np.ndarray, noise: float, rng: np.random.Generator, before: Any = None
 ) -> gb.Observations:
     """Readings at places, added to those before."""
     y = problem.solution(torch.from_numpy(x)).numpy()
@@ -321,9 +324,9 @@ def fields(sets: int) -> dict[str, Any]:
         data = problem.observe(40, noise=noise, seed=seed, dtype=torch.float64)
         data = gb.Observations(data.x, data.y[:, :1], outputs="u")
         start = time.process_time()
-        net = gb.mlp(problem, seed=SEED + seed)
-        settings: Any = {"likelihood": gb.Likelihood(data=noise), "recipe": gb.Recipe.by_newton(30)}
-        fitted = gb.fit(problem, net, data, seed=seed, progress=False, **settings)
+        net = pinn.mlp(problem, seed=SEED + seed)
+        settings: Any = {"likelihood": pinn.Likelihood(data=noise), "recipe": pinn.Recipe.by_newton(30)}
+        fitted = pinn.fit(problem, net, data, seed=seed, progress=False, **settings)
         seconds.append(time.process_time() - start)
         miss, truth = torch.as_tensor(fitted(x)) - problem.solution(x), problem.solution(x)
         off.append((miss.norm(dim=0) / truth.norm(dim=0)).tolist())

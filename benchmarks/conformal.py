@@ -48,7 +48,7 @@ def main() -> None:
     def ours() -> Iterator[gb.Band]:
         calibrated = gb.calibrate_arrays(mean_cal, y_cal, scale_cal)
         prediction = gb.Prediction(None, mean, scale)
-        for level in gb.LEVELS:
+        for level in gb.conformal.LEVELS:
             yield calibrated.band(prediction, level)
 
     def bare() -> Iterator[tuple[np.ndarray, np.ndarray]]:
@@ -56,7 +56,7 @@ def main() -> None:
         eps = np.finfo(float).eps
         slack = 4 * eps * abs(mean) + np.finfo(float).tiny
         low, high = mean - slack, mean + slack
-        for level in gb.LEVELS:
+        for level in gb.conformal.LEVELS:
             q = scores[math.ceil((n + 1) * Fraction(level)) - 1] * (1 + 4 * eps)
             half = q * scale
             yield low - half, high + half
@@ -114,7 +114,7 @@ def peers(
         def predict(self, x: np.ndarray) -> np.ndarray:
             return x[:, self.column]
 
-    levels = [float(level) for level in gb.LEVELS]
+    levels = [float(level) for level in gb.conformal.LEVELS]
     x_cal, x = np.c_[mean_cal, scale_cal], np.c_[mean, scale]
     calibrated = gb.calibrate_arrays(mean_cal, y_cal, scale_cal)
     crepes = ConformalRegressor().fit(y_cal - mean_cal, sigmas=scale_cal)

@@ -23,12 +23,13 @@ from ledger import RESULTS
 from scipy import stats
 
 import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 
 torch.set_num_threads(1)
 LEVELS = (0.5, 0.8, 0.9, 0.95)
 NOISE, TRAIN, CAL, TEST = 0.01, 150, 50, 400
-PROBLEM = gb.problems.Cylinder()
+PROBLEM = pinn.problems.Cylinder()
 
 
 def velocity(n: int, seed: int) -> gb.Observations:
@@ -43,11 +44,11 @@ def main() -> None:
     parser.add_argument("--out", default=str(RESULTS / "cylinder.md"))
     options = parser.parse_args()
     start = time.process_time()
-    fitted = gb.fit(
+    fitted = pinn.fit(
         PROBLEM,
-        gb.mlp(PROBLEM, seed=10),
+        pinn.mlp(PROBLEM, seed=10),
         velocity(TRAIN, seed=10),
-        likelihood=gb.Likelihood(data=NOISE),
+        likelihood=pinn.Likelihood(data=NOISE),
         seed=10,
     )
     seconds = time.process_time() - start

@@ -33,19 +33,20 @@ from ledger import Ledger
 from scipy.stats import norm
 
 import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 
 LEVEL, SD, SIZES, REPETITIONS, QUERIES, FOLDS = 0.9, 0.05, (20, 40, 60), 300, 150, 10
 BEST = 2 * SD * float(norm.ppf((1 + LEVEL) / 2))
 LEDGER = Ledger("few_points")
 
-OSCILLATOR, HEAT = gb.problems.DampedOscillator(), gb.problems.Heat1D()
-WRONG_OSCILLATOR = gb.problems.DampedOscillator(damping=0.08, frequency=1.02 * 2 * torch.pi)
+OSCILLATOR, HEAT = pinn.problems.DampedOscillator(), pinn.problems.Heat1D()
+WRONG_OSCILLATOR = pinn.problems.DampedOscillator(damping=0.08, frequency=1.02 * 2 * torch.pi)
 CASES = {
     "oscillator": (OSCILLATOR, OSCILLATOR),
     "oscillator, wrong": (OSCILLATOR, WRONG_OSCILLATOR),
     "heat": (HEAT, HEAT),
-    "heat, wrong": (HEAT, gb.problems.Heat1D(diffusivity=1.6 * 0.4)),
+    "heat, wrong": (HEAT, pinn.problems.Heat1D(diffusivity=1.6 * 0.4)),
 }
 """The equation that readings obey, and the one that is believed."""
 
@@ -64,12 +65,12 @@ METHODS = (
 
 
 @cache
-def trained(case: str) -> gb.Fitted:
+def trained(case: str) -> pinn.Fitted:
     """A network that knows the equation alone; five swings take waves as features."""
     problem = CASES[case][1]
     waves = (8, 6.0) if problem.domain.d == 1 else None
-    net, recipe = gb.mlp(problem, [24, 24], fourier=waves), gb.Recipe.by_newton(60)
-    return gb.fit(problem, net, likelihood=gb.Likelihood(data=SD), recipe=recipe, progress=False)
+    net, recipe = pinn.mlp(problem, [24, 24], fourier=waves), pinn.Recipe.by_newton(60)
+    return pinn.fit(problem, net, likelihood=pinn.Likelihood(data=SD), recipe=recipe, progress=False)
 
 
 def readings(case: str, noise: str, n: int, generator: np.random.Generator) -> gb.Observations:
@@ -88,7 +89,7 @@ def bands(case: str, data: gb.Observations, x: np.ndarray) -> dict[str, tuple[gb
         gb.Observations(data.x[rows], data.y[rows]) for rows in (slice(n // 2), slice(n // 2, n))
     )
 
-    def split(of: gb.Tangent) -> gb.Band:
+    def split(of: pinn.Tangent) -> gb.Band:
         moved = of.calibrate(*first)
         return gb.calibrate(lambda x: moved.predict(x).mean, *second, score=gb.Absolute())(x, LEVEL)
 
@@ -114,9 +115,9 @@ def bands(case: str, data: gb.Observations, x: np.ndarray) -> dict[str, tuple[gb
 
 
 @cache
-def tangent_of(case: str, n: int) -> gb.Tangent:
+def tangent_of(case: str, n: int) -> pinn.Tangent:
     """The tangent space in which the equation counts as n readings, its curvature known."""
-    made = gb.Tangent(trained(case), noise=SD, counts=n)
+    made = pinn.Tangent(trained(case), noise=SD, counts=n)
     made.modes(n)
     return made
 
@@ -151,14 +152,14 @@ def refitted(case: str, noise: str, seed: int) -> dict[str, Any]:
     data, new = (readings(case, noise, count, generator) for count in (n, QUERIES))
     start = time.process_time()
 
-    def fit(observations: gb.Observations) -> gb.Fitted:
-        likelihood, recipe = gb.Likelihood(data=SD), gb.Recipe.by_newton(5)
+    def fit(observations: gb.Observations) -> pinn.Fitted:
+        likelihood, recipe = pinn.Likelihood(data=SD), pinn.Recipe.by_newton(5)
         first = trained(case)
-        return gb.fit(
+        return pinn.fit(
             first.problem, first, observations, likelihood=likelihood, recipe=recipe, progress=False
         )
 
-    band = gb.calibrate_cross(fit, data, folds=FOLDS)(new.x, LEVEL)
+    band = gb.calibration.calibrate_cross(fit, data, folds=FOLDS)(new.x, LEVEL)
     return {
         "case": case,
         "noise": noise,

@@ -33,7 +33,8 @@ import zarr
 from tqdm import tqdm
 
 import guardband as gb
-from guardband import engine
+from guardband import lab, pinn
+from guardband.base import engine
 from guardband.fields import store
 from guardband.pinn import MLP
 
@@ -112,12 +113,12 @@ def on_a_cluster(
 
 
 def helmholtz() -> gb.Calibrated:
-    problem = gb.problems.Helmholtz3D()
+    problem = pinn.problems.Helmholtz3D()
     train, cal = problem.observe(600, noise=0.05, seed=0), problem.observe(200, noise=0.05, seed=1)
-    recipe = gb.Recipe(steps=100, finish=50)
-    net = gb.mlp(3, gb.paper.settings(problem).widths)
-    fitted = gb.fit(problem, net, train, recipe=recipe, progress=False)
-    return gb.calibrate(gb.predictors.LastLayerLaplace(fitted, layers=1), cal.x, cal.y)
+    recipe = pinn.Recipe(steps=100, finish=50)
+    net = pinn.mlp(3, lab.paper.settings(problem).widths)
+    fitted = pinn.fit(problem, net, train, recipe=recipe, progress=False)
+    return gb.calibrate(pinn.predictors.LastLayerLaplace(fitted, layers=1), cal.x, cal.y)
 
 
 def trained_elsewhere() -> gb.Calibrated:
@@ -127,13 +128,13 @@ def trained_elsewhere() -> gb.Calibrated:
         return gb.load(f"{folder}/model")
 
 
-def cube(calibrated: gb.Calibrated, side: int, slabs: int | None = None) -> gb.FieldBand:
+def cube(calibrated: gb.Calibrated, side: int, slabs: int | None = None) -> gb.fields.FieldBand:
     """So many points along each axis; only the first slabs of them if asked for."""
     axis = np.linspace(0, 1, side)
     return gb.band_over(calibrated, {"x": axis[:slabs], "y": axis, "z": axis}, levels=LEVELS)
 
 
-def race(band: gb.FieldBand, folder: Path, batch: int) -> tuple[float, float]:
+def race(band: gb.fields.FieldBand, folder: Path, batch: int) -> tuple[float, float]:
     """Seconds for all chunks, ours and the bare loop's, eight chunks each in turn."""
     net = plain(band.calibrated.predictor.fitted.net)  # type: ignore[union-attr]
     group = zarr.open_group(folder / "bare.zarr", mode="w")
@@ -169,7 +170,7 @@ def plain(net: MLP) -> torch.nn.Sequential:
     return made
 
 
-def sampled_hours(band: gb.FieldBand, batch: int, count: int) -> float:
+def sampled_hours(band: gb.fields.FieldBand, batch: int, count: int) -> float:
     """How long all chunks would take, by some of them from everywhere."""
     numbered = list(enumerate(band.regions()))
     some = numbered[:: len(numbered) // count]
@@ -180,7 +181,7 @@ def sampled_hours(band: gb.FieldBand, batch: int, count: int) -> float:
     return (time.perf_counter() - start) / points * len(band) / 3600
 
 
-def on_workers(band: gb.FieldBand, batch: int, client: Any) -> float:
+def on_workers(band: gb.fields.FieldBand, batch: int, client: Any) -> float:
     """Seconds on a cluster whose workers have started."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "f.zarr"

@@ -4,7 +4,7 @@
 
 Lorenz and a system of diffusion and reaction, with the parameters that DeepXDE documents and noise-free
 readings integrated here. DeepXDE runs by `--engines` with the networks, points, optimizer and iterations of
-its documentation; guardband by the defaults of `gb.fit`, which reads nothing of the truth but a range. CPU
+its documentation; guardband by the defaults of `pinn.fit`, which reads nothing of the truth but a range. CPU
 seconds of the training call, one thread. Each run adds a line, and runs that are there are not repeated.
 """
 
@@ -27,7 +27,8 @@ from ledger import Ledger
 from peers.inverse_problems import PROBLEMS
 
 import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 
 torch.set_num_threads(1)
 HERE = Path(__file__).parent
@@ -37,16 +38,16 @@ ITERATIONS = {"Lorenz": 60_000, "diffusion-reaction": 80_000}
 
 
 @dataclass(frozen=True)
-class Lorenz(gb.Problem):
+class Lorenz(pinn.Problem):
     """x' = C1 (y - x), y' = x (C2 - z) - y, z' = x y - C3 z, for three units of time."""
 
-    C1: float | gb.Unknown
-    C2: float | gb.Unknown
-    C3: float | gb.Unknown
-    domain = gb.Time(0, 3)
+    C1: float | pinn.Unknown
+    C2: float | pinn.Unknown
+    C3: float | pinn.Unknown
+    domain = pinn.Time(0, 3)
     outputs = ("x", "y", "z")
 
-    def residual(self, at: torch.Tensor, w: gb.problems.Field) -> dict[str, torch.Tensor]:
+    def residual(self, at: torch.Tensor, w: pinn.problems.Field) -> dict[str, torch.Tensor]:
         x, y, z = (w[name] for name in ("x", "y", "z"))
         return {
             "x": x.d("t") - self.C1 * (y.value - x.value),
@@ -54,21 +55,21 @@ class Lorenz(gb.Problem):
             "z": z.d("t") - x.value * y.value + self.C3 * z.value,
         }
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         starts = {"x": -8.0, "y": 7.0, "z": 27.0}
-        return [gb.Initial(value, output=name) for name, value in starts.items()]
+        return [pinn.Initial(value, output=name) for name, value in starts.items()]
 
 
 @dataclass(frozen=True)
-class DiffusionReaction(gb.Problem):
+class DiffusionReaction(pinn.Problem):
     """a_t = D a_xx - k a b^2, b_t = D b_xx - 2 k a b^2, with D in thousandths."""
 
-    rate: float | gb.Unknown
-    diffusivity: float | gb.Unknown
-    domain = gb.Segment(0, 1) * gb.Time(0, 10)
+    rate: float | pinn.Unknown
+    diffusivity: float | pinn.Unknown
+    domain = pinn.Segment(0, 1) * pinn.Time(0, 10)
     outputs = ("a", "b")
 
-    def residual(self, at: torch.Tensor, w: gb.problems.Field) -> dict[str, torch.Tensor]:
+    def residual(self, at: torch.Tensor, w: pinn.problems.Field) -> dict[str, torch.Tensor]:
         a, b = w["a"], w["b"]
         used = self.rate * a.value * b.value**2
         spread = 1e-3 * self.diffusivity
@@ -77,10 +78,10 @@ class DiffusionReaction(gb.Problem):
             "b": b.d("t") - spread * b.d("x", "x") + 2 * used,
         }
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         return [
-            gb.Dirichlet(lambda x: 1 - x[:, :1]),
-            gb.Initial(lambda x: torch.exp(-20 * x[:, :1])),
+            pinn.Dirichlet(lambda x: 1 - x[:, :1]),
+            pinn.Initial(lambda x: torch.exp(-20 * x[:, :1])),
         ]
 
 
@@ -114,14 +115,14 @@ def arguments() -> argparse.Namespace:
 
 
 def ours(name: str, seed: int) -> list[dict[str, Any]]:
-    """By `gb.fit`, with its defaults."""
+    """By `pinn.fit`, with its defaults."""
     stated = PROBLEMS[name]
-    unknown = {key: gb.Unknown(0.0, stated.high[key], start=stated.start[key]) for key in stated.truth}
+    unknown = {key: pinn.Unknown(0.0, stated.high[key], start=stated.start[key]) for key in stated.truth}
     problem = KINDS[name](**unknown)
     data = gb.Observations(*stated.readings())
-    net = gb.mlp(problem, seed=seed)
+    net = pinn.mlp(problem, seed=seed)
     start = time.process_time()
-    fitted = gb.fit(problem, net, data, seed=seed, progress=False)
+    fitted = pinn.fit(problem, net, data, seed=seed, progress=False)
     seconds = round(time.process_time() - start, 1)
     values = {key: fitted.estimates[key] for key in stated.truth}
     return [{"seconds": seconds, "values": values, "verdict": fitted.verdict.word}]
@@ -154,7 +155,7 @@ def page() -> str:
         "Made by `python benchmarks/inverse.py`: the largest relative error of a coefficient and CPU seconds",
         "of the training call, one thread, noise-free readings. DeepXDE has the networks, points, optimizer",
         "and iterations of its documentation, and is looked at ten times on the way: the last column is when",
-        "its largest error first came below 1 % and stayed there. guardband has the defaults of `gb.fit`.",
+        "its largest error first came below 1 % and stayed there. guardband has the defaults of `pinn.fit`.",
         "",
         "| problem | engine | seeds | error, median | worst | CPU s | below 1 % after |",
         "|---|---|---|---|---|---|---|",

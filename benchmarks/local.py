@@ -28,11 +28,12 @@ import torch
 from ledger import Ledger
 
 import guardband as gb
-from guardband import files
+from guardband import lab, pinn
+from guardband.base import files
 from guardband.conformal.local.shape import at_level, best_shape
 from guardband.conformal.rank import rank
 from guardband.metrics import acd, acd_floor
-from guardband.problems import AllenCahn2D, DampedOscillator, Problem, noise
+from guardband.pinn.problems import AllenCahn2D, DampedOscillator, Problem, noise
 
 torch.set_num_threads(1)
 LEDGER = Ledger("local")
@@ -53,17 +54,17 @@ class Bench:
 
     def __init__(self, name: str, seed: int) -> None:
         self.problem, self.noise, self.test, _ = FIELDS[name]
-        settings = gb.paper.settings(self.problem)
+        settings = lab.paper.settings(self.problem)
         self.name, self.seed, self.cal = name, seed, settings.cal
         self.train = self.problem.observe(settings.train, noise=self.noise, seed=1000 + seed)
-        net = gb.mlp(self.problem.domain.d, settings.widths, seed=seed)
-        likelihood = gb.Likelihood(data=settings.noise)
-        self.fitted = gb.fit(
+        net = pinn.mlp(self.problem.domain.d, settings.widths, seed=seed)
+        likelihood = pinn.Likelihood(data=settings.noise)
+        self.fitted = pinn.fit(
             self.problem,
             net,
             self.train,
             likelihood=likelihood,
-            recipe=gb.Recipe(),
+            recipe=pinn.Recipe(),
             seed=seed,
             progress=False,
         )
@@ -101,9 +102,9 @@ def distance(bench: Bench) -> Callable[[str], np.ndarray]:
 METHODS: dict[str, Callable[[Bench], Callable[[str], np.ndarray]]] = {
     "constant width": constant,
     "CP on the distance": distance,
-    "Local, log-scale (default)": lambda bench: bench.learn(gb.LogScale()),
-    "Local, pinball network": lambda bench: bench.learn(gb.PinballNetwork()),
-    "Local, pinball, a shape per level": lambda bench: bench.learn(gb.PinballNetwork(per_level=True)),
+    "Local, log-scale (default)": lambda bench: bench.learn(gb.conformal.LogScale()),
+    "Local, pinball network": lambda bench: bench.learn(pinn.PinballNetwork()),
+    "Local, pinball, a shape per level": lambda bench: bench.learn(pinn.PinballNetwork(per_level=True)),
     "the oracle that knows the noise": oracle,
 }
 COSTLY = ("Local, pinball, a shape per level",)
@@ -143,7 +144,7 @@ def measure(bench: Bench, missing: set[str]) -> Iterator[dict[str, Any]]:
             continue
         start = time.process_time()
         shape_at = make(bench)
-        shapes = {level: shape_at(level) for level in gb.LEVELS}
+        shapes = {level: shape_at(level) for level in gb.conformal.LEVELS}
         seconds = time.process_time() - start
         yield {"field": bench.name, "method": method, "seed": bench.seed, **recalibrated(bench, shapes)} | {
             "seconds": round(seconds, 2),
@@ -157,7 +158,7 @@ def recalibrated(bench: Bench, shapes: dict[str, np.ndarray]) -> dict[str, float
     """Coverage everywhere and in both regions, width and ACD, over many calibration and test sets."""
     generator = np.random.default_rng(bench.seed)
     n, m = bench.cal, bench.test
-    sums = {place: np.zeros((2, len(gb.LEVELS))) for place in ("all", "mask", "region")}
+    sums = {place: np.zeros((2, len(gb.conformal.LEVELS))) for place in ("all", "mask", "region")}
     deviations = {"all": 0.0, "mask": 0.0}
     width = 0.0
     for _ in range(DRAWS):
@@ -165,8 +166,8 @@ def recalibrated(bench: Bench, shapes: dict[str, np.ndarray]) -> dict[str, float
         y = bench.truth[rows] + bench.sd[rows] * generator.normal(size=n + m)
         miss = np.abs(y - bench.mean[rows])
         test = rows[n:]
-        inside = np.empty((len(gb.LEVELS), m), bool)
-        for i, level in enumerate(gb.LEVELS):
+        inside = np.empty((len(gb.conformal.LEVELS), m), bool)
+        for i, level in enumerate(gb.conformal.LEVELS):
             scores = miss / shapes[level][rows]
             q = np.sort(scores[:n])[rank(n, level) - 1]
             inside[i] = scores[n:] <= q
@@ -174,11 +175,11 @@ def recalibrated(bench: Bench, shapes: dict[str, np.ndarray]) -> dict[str, float
                 width += 2 * q * float(shapes[level][test].mean())
         places = {"all": np.ones(m, bool), "mask": bench.authors_region[test], "region": bench.region[test]}
         for place, chosen in places.items():
-            sums[place] += [inside[:, chosen].sum(axis=1), np.full(len(gb.LEVELS), chosen.sum())]
+            sums[place] += [inside[:, chosen].sum(axis=1), np.full(len(gb.conformal.LEVELS), chosen.sum())]
             if place in deviations and chosen.any():
-                deviations[place] += acd(tuple(inside[:, chosen].mean(axis=1)), gb.LEVELS)
+                deviations[place] += acd(tuple(inside[:, chosen].mean(axis=1)), gb.conformal.LEVELS)
     curves = {place: total[0] / total[1] for place, total in sums.items()}
-    at = gb.LEVELS.index(LEVEL)
+    at = gb.conformal.LEVELS.index(LEVEL)
     below, above = tails(int(sums["all"][0, at]), n, m)
     return {
         "coverage": curves["all"][at],
@@ -203,7 +204,7 @@ def tails(covered: int, n: int, m: int) -> tuple[float, float]:
 def localized(bench: Bench) -> dict[str, float]:
     """Randomly localized conformal prediction at 95 %, over 100 draws."""
     generator = np.random.default_rng(bench.seed)
-    calibrator = gb.RandomlyLocalized(inputs=bench.points)
+    calibrator = gb.conformal.RandomlyLocalized(inputs=bench.points)
     counts, infinite, width, finite = np.zeros((3, 2)), 0, 0.0, 0
     n, m = bench.cal, bench.test
     for _ in range(100):
@@ -211,7 +212,7 @@ def localized(bench: Bench) -> dict[str, float]:
         y = bench.truth[rows] + bench.sd[rows] * generator.normal(size=n + m)
         x, mean = bench.x[rows], bench.mean[rows]
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+            warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
             calibrated = gb.calibrate_arrays(mean[:n], y[:n], x_cal=x[:n], calibrator=calibrator)
             band = calibrated.band(gb.Prediction(x[n:], mean[n:]), LEVEL)
         inside = band.contains(y[n:])
@@ -274,7 +275,7 @@ def draw(bench: Bench) -> None:
         evaluation = gb.evaluate(calibrated, test.x, test.y, regions={"noisy": inside})
         for ax, row in zip(axes, evaluation.rows[:2][::-1], strict=True):
             ax.plot(
-                [float(level) for level in gb.LEVELS],
+                [float(level) for level in gb.conformal.LEVELS],
                 row.coverages,
                 "o-",
                 ms=3,
@@ -307,7 +308,7 @@ def page() -> str:
     for name, (problem, _, test, _) in FIELDS.items():
         mine = LEDGER.rows(field=name)
         if mine:
-            floor = acd_floor(gb.paper.settings(problem).cal, test)
+            floor = acd_floor(lab.paper.settings(problem).cal, test)
             lines += ["", f"## {name}", "", *table(mine, floor.mean)]
     return "\n".join(lines) + "\n"
 

@@ -28,15 +28,15 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, jvp, vmap
 from training import interleave, ratio
 
-import guardband as gb
-from guardband import files
-from guardband.pinn import gauss_newton as solver
-from guardband.pinn import newton as stage
-from guardband.pinn.gradients import Gradients
-from guardband.pinn.jacobian import jacobian
-from guardband.pinn.loss import Loss
-from guardband.problems import Field
-from guardband.problems.field import Columns, pick
+from guardband import pinn
+from guardband.base import files
+from guardband.pinn.misses import gauss_newton as solver
+from guardband.pinn.misses.gradients import Gradients
+from guardband.pinn.misses.jacobian import jacobian
+from guardband.pinn.problems import Field
+from guardband.pinn.problems.field import Columns, pick
+from guardband.pinn.training import newton as stage
+from guardband.pinn.training.loss import Loss
 
 torch.set_num_threads(1)
 LEDGER = Ledger("newton")
@@ -63,7 +63,7 @@ def main() -> None:
         files.write_text(LEDGER.page, page(LEDGER.rows()))
         return
     claims, rows = [], list[dict[str, Any]]()
-    for problem in (gb.problems.Burgers1D(), gb.problems.Kovasznay()):
+    for problem in (pinn.problems.Burgers1D(), pinn.problems.Kovasznay()):
         name = type(problem).__name__
         found = rows_against_torch(problem, n=64 if options.quick else 256)
         rows.append({"kind": "rows", "problem": name, "ratio": round(found, 2)})
@@ -89,7 +89,7 @@ def main() -> None:
 class ForwardField(Field):
     """A field by nested forward derivatives of torch.func, which `vmap` and `jacrev` can go through."""
 
-    def __init__(self, function: Callable[[Tensor], Tensor], x: Tensor, names: gb.problems.Names) -> None:
+    def __init__(self, function: Callable[[Tensor], Tensor], x: Tensor, names: pinn.problems.Names) -> None:
         super().__init__(x, names)
         self._function = function
 
@@ -111,9 +111,9 @@ def along(function: Callable[[Tensor], Tensor], axis: int) -> Callable[[Tensor],
     return derivative
 
 
-def rows_against_torch(problem: gb.Problem, n: int) -> float:
+def rows_against_torch(problem: pinn.Problem, n: int) -> float:
     """How many times faster the rows of a residual come than by `vmap(jacrev)`; they are the same."""
-    net = gb.mlp(problem).double()
+    net = pinn.mlp(problem).double()
     x = problem.domain.quasi(n, dtype=torch.float64)
     weights = {name: weight.detach() for name, weight in net.named_parameters()}
 
@@ -171,12 +171,12 @@ def begun(width: int, way: str, n: int = POINTS) -> stage.Newton:
     """A Gauss-Newton stage at its first step; `way` says how it is solved."""
     by_products = way == "products"
     stage.MOST_NUMBERS, stage.MOST_DENSE = (0, 0) if by_products else (2**62, 2**62)
-    problem = gb.problems.Burgers1D()
-    net = gb.mlp(problem, [width] * 3).double()
-    loss = Loss(problem, net, None, gb.Likelihood(), gb.Recipe.by_newton(1), 0, False)
-    data = tuple(part.double() for part in loss.data)
+    problem = pinn.problems.Burgers1D()
+    net = pinn.mlp(problem, [width] * 3).double()
+    loss = Loss(problem, net, None, pinn.Likelihood(), pinn.Recipe.by_newton(1), 0, False)
+    data = tuple(part.double() for part in loss.full[:2])
     made = stage.Newton(problem, net, (data[0], data[1]), loss.scales, loss.sizes, most=n, seed=0)
-    made.rows.points = made._uniform(n)
+    made.rows.points = made._uniform(n, made.points[:2])
     return made
 
 
@@ -216,7 +216,7 @@ def step_off() -> float:
 def adam(width: int, steps: int = 20) -> dict[str, Any]:
     """Seconds of a step of Adam on the same points."""
     made = begun(width, "dense")
-    net, points = made.net.float(), made.points
+    net, points = made.rows.net.float(), made.points
     single = points._replace(
         x=points.x.float(),
         y=points.y.float(),
@@ -245,19 +245,19 @@ def run(width: int, way: str) -> dict[str, Any]:
     """
     stage.MOST_NUMBERS, stage.MOST_DENSE = (0, 0) if way == "products" else DEFAULTS
     solved.clear()
-    problem = gb.problems.Burgers1D()
-    net = gb.mlp(problem, [width] * 3, seed=0)
+    problem = pinn.problems.Burgers1D()
+    net = pinn.mlp(problem, [width] * 3, seed=0)
     if way != "adam":
-        recipe = gb.Recipe.by_newton(100_000, seconds=SECONDS, n_interior=1024)
+        recipe = pinn.Recipe.by_newton(100_000, seconds=SECONDS, n_interior=1024)
     else:
-        pilot = gb.Recipe(steps=50, finish=0)
-        gb.fit(problem, net, recipe=gb.Recipe(steps=2, finish=0), progress=False)
+        pilot = pinn.Recipe(steps=50, finish=0)
+        pinn.fit(problem, net, recipe=pinn.Recipe(steps=2, finish=0), progress=False)
         start = time.process_time()
-        gb.fit(problem, net, recipe=pilot, progress=False)
+        pinn.fit(problem, net, recipe=pilot, progress=False)
         steps = int(SECONDS / 2 / ((time.process_time() - start) / 50))
-        recipe = gb.Recipe(steps=steps, finish=10**7, min_improvement=0.0, seconds=SECONDS)
+        recipe = pinn.Recipe(steps=steps, finish=10**7, min_improvement=0.0, seconds=SECONDS)
     start = time.process_time()
-    made = gb.fit(problem, net, recipe=recipe, progress=False)
+    made = pinn.fit(problem, net, recipe=recipe, progress=False)
     row = {"kind": "run", "weights": WIDTHS[width], "way": way, "steps": int(made.history[-1]["step"])}
     row |= {"error": errors(problem, lambda x: torch.as_tensor(made(x)), 0)["u"]}
     row |= {"dense": solved["dense"], "by_products": solved["products"]}
@@ -298,7 +298,7 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Rows",
         "",
-        "Derivatives of the residual in all weights of `gb.mlp(problem)` at 256 points: how many times",
+        "Derivatives of the residual in all weights of `pinn.mlp(problem)` at 256 points: how many times",
         "faster they come than by `torch.func.vmap(jacrev)` of the same residual, whose own derivatives are",
         "nested `jvp`.",
         "",

@@ -3,10 +3,10 @@
     python benchmarks/optimizers.py [--problems Heat1D ...] [--seeds 10 11 12] [--seconds 10] [--page]
 
 One thread, CPU seconds, float64, the equation and its conditions alone, one window of time, the network of
-`gb.mlp(problem)`. Points are renewed twenty times in a run. Each run adds a line to
+`pinn.mlp(problem)`. Points are renewed twenty times in a run. Each run adds a line to
 `results/data/optimizers.jsonl`, and runs that are there are not repeated. Contenders:
 
-- gauss-newton: what `gb.fit` does by itself;
+- gauss-newton: what `pinn.fit` does by itself;
 - ssbroyden: the self-scaled Broyden method of Al-Baali, with a dense inverse and strong Wolfe steps;
 - lbfgs: torch's L-BFGS with a memory of 50 and strong Wolfe steps;
 - soap: Adam in the eigenbasis of Shampoo's preconditioner (Vyas et al.), renewed every ten steps.
@@ -32,10 +32,10 @@ from scipy.optimize import line_search
 from torch import Tensor
 from torch.nn.utils import parameters_to_vector, vector_to_parameters
 
-import guardband as gb
-from guardband import files
-from guardband.pinn.loss import Loss
-from guardband.pinn.points import fixed_points
+from guardband import pinn
+from guardband.base import files
+from guardband.pinn.misses.points import fixed_points
+from guardband.pinn.training.loss import Loss
 
 torch.set_num_threads(1)
 LEDGER = Ledger("optimizers")
@@ -46,12 +46,12 @@ RENEWALS = 20
 class Objective:
     """The loss of a network as a function of its weights, on points that are renewed now and then."""
 
-    def __init__(self, problem: gb.Problem, seed: int, seconds: float) -> None:
+    def __init__(self, problem: pinn.Problem, seed: int, seconds: float) -> None:
         self.problem, self.seconds = problem, seconds
-        self.net = gb.mlp(problem, seed=seed).double()
+        self.net = pinn.mlp(problem, seed=seed).double()
         self.net.set_domain(problem.domain)
-        recipe = gb.Recipe(n_interior=512 if problem.domain.d == 1 else 1024, n_boundary=256)
-        self.loss = Loss(problem, self.net, None, gb.Likelihood(), recipe, seed, compile=False)
+        recipe = pinn.Recipe(n_interior=512 if problem.domain.d == 1 else 1024, n_boundary=256)
+        self.loss = Loss(problem, self.net, None, pinn.Likelihood(), recipe, seed, compile=False)
         self.weights, self.points, self.seed = self.loss.weights(1.0), self.loss.full, seed
         self.start, self.renewed = time.process_time(), 0
 
@@ -67,7 +67,7 @@ class Objective:
         self.renewed += 1
         generator = torch.Generator().manual_seed(1000 * self.seed + self.renewed)
         counts = len(self.points.inside), 256
-        self.points = fixed_points(self.problem, self.net, self.loss.data, *counts, generator)
+        self.points = fixed_points(self.problem, self.net, self.loss.full[:2], *counts, generator)
         return True
 
     def value(self) -> Tensor:
@@ -219,9 +219,9 @@ def run(name: str, contender: str, seed: int, seconds: float) -> dict[str, objec
     """One training and its error."""
     problem, method = PROBLEMS[name], CONTENDERS[contender]
     if method is None:
-        recipe = gb.Recipe.automatic(problem, seconds=seconds, windows=1)
+        recipe = pinn.Recipe.automatic(problem, seconds=seconds, windows=1)
         start = time.process_time()
-        fitted = gb.fit(problem, gb.mlp(problem, seed=seed), recipe=recipe, seed=seed, progress=False)
+        fitted = pinn.fit(problem, pinn.mlp(problem, seed=seed), recipe=recipe, seed=seed, progress=False)
         spent, iterations = time.process_time() - start, int(fitted.history[-1]["step"])
         found = errors(problem, lambda x: torch.as_tensor(fitted(x)), seed)
     else:
@@ -238,7 +238,7 @@ def page() -> str:
     lines = [
         "# Gauss-Newton beside other optimizers",
         "",
-        "Made by `python benchmarks/optimizers.py`: the network of `gb.mlp(problem)`, the equation and its",
+        "Made by `python benchmarks/optimizers.py`: the network of `pinn.mlp(problem)`, the equation and its",
         "conditions alone, one window of time, float64, one thread. Relative L2, the largest of the outputs:",
         "median over the seeds, and the worst in brackets. Points are renewed twenty times in a run.",
     ]
@@ -264,7 +264,9 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=10.0)
     parser.add_argument("--page", action="store_true", help="only make the page anew")
     options = parser.parse_args()
-    gb.fit(PROBLEMS["Poisson1D"], gb.mlp(1, [4]), recipe=gb.Recipe.by_newton(2), progress=False)  # imports
+    pinn.fit(
+        PROBLEMS["Poisson1D"], pinn.mlp(1, [4]), recipe=pinn.Recipe.by_newton(2), progress=False
+    )  # imports
     for seed in [] if options.page else options.seeds:
         for name in options.problems:
             for contender in options.contenders:

@@ -32,7 +32,7 @@ from field import forget_peak, interpreter, memory
 from tqdm import tqdm
 
 import guardband as gb
-from guardband import engine
+from guardband.base import engine
 from guardband.fields import store
 from guardband.fields.stored import StoredScores, numbered
 
@@ -81,8 +81,8 @@ def speed(folder: Path, n: int, quick: bool) -> Found:
     forget_peak()
     ours, bare = race(work, folder / "scores.zarr", net, folder / "fields.zarr")
     peak = (memory("VmHWM") - interpreter()) / 2**20
-    calibrated = gb.calibrate_stored(
-        predictor(net), fields, folder / "scores.zarr", chunk=CHUNK, batch=BATCH, progress=False
+    calibrated = gb.calibrate(
+        predictor(net), fields, scores=folder / "scores.zarr", chunk=CHUNK, batch=BATCH, progress=False
     )
     few = min(n, 1000)
     same = np.array_equal(in_memory(net, fields[:few]), zarr.open_array(folder / "scores.zarr/score")[:few])
@@ -133,9 +133,7 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
         def calibrate() -> None:
             options: dict[str, Any] = {"chunk": 16, "batch": BATCH, "progress": False}
             try:
-                gb.calibrate_stored(
-                    predictor(net), fields, path, scheduler=client.scheduler.address, **options
-                )
+                gb.calibrate(predictor(net), fields, scores=path, on=client, **options)
             except BaseException as error:
                 failed.append(error)
 
@@ -153,8 +151,8 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
                 print(f"{killed} killed, {finished} chunks are there", flush=True)
                 time.sleep(1)
         running.join()
-    whole = gb.calibrate_stored(
-        predictor(net), fields, folder / "whole.zarr", chunk=16, batch=BATCH, progress=False
+    whole = gb.calibrate(
+        predictor(net), fields, scores=folder / "whole.zarr", chunk=16, batch=BATCH, progress=False
     )
     found = np.sort(np.asarray(zarr.open_array(path / "score")[:], dtype=float))  # what is missing is NaN
     lost = int(np.isnan(found).sum())
@@ -172,7 +170,7 @@ def large(folder: Path, n: int, quick: bool) -> Found:
     side = 128 if quick else LARGE
     fields, net = made(folder / "large.zarr", 8, side, chunk=1), operator()
     forget_peak()
-    gb.calibrate_stored(predictor(net), fields, folder / "large_scores.zarr", progress=False)
+    gb.calibrate(predictor(net), fields, scores=folder / "large_scores.zarr", progress=False)
     peak = (memory("VmHWM") - interpreter()) / 2**20
     print(f"fields of {side} x {side}: peak of memory {peak:.2f} GiB")
     return [claim("peak_gib_of_million_nodes", peak, "< 2")], {"large_nodes": side**2}

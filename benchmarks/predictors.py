@@ -6,7 +6,7 @@ Each method on each training seed adds a line to `results/data/predictors.jsonl`
 computed again. The tables of `results/predictors.md` are made from all of them. `--pictures` also draws
 error and calibrated band of the first seed's methods into `docs/images`.
 
-Trainings use Adam and L-BFGS (`gb.Recipe()`) on fresh data. Every method predicts once at POOL uniform
+Trainings use Adam and L-BFGS (`pinn.Recipe()`) on fresh data. Every method predicts once at POOL uniform
 points; calibration and test sets of the paper's size are then drawn from them, with replacement and with
 fresh noise, DRAWS times over: independent experiments, whose summed coverage has an exact law. One core, CPU
 seconds.
@@ -29,10 +29,11 @@ from ledger import Ledger
 from scipy.stats import spearmanr
 
 import guardband as gb
-from guardband import files
+from guardband import lab, pinn
+from guardband.base import files
 from guardband.conformal.laws import tails, total_counts
 from guardband.pinn import Fitted
-from guardband.problems import AllenCahn2D, Helmholtz3D, Problem
+from guardband.pinn.problems import AllenCahn2D, Helmholtz3D, Problem
 
 torch.set_num_threads(1)
 LEDGER = Ledger("predictors")
@@ -45,10 +46,10 @@ HEAD = f"""\
 Made by `python benchmarks/predictors.py` and `python benchmarks/predictors.py --problem helmholtz`: medians
 over training seeds at 95 %, the paper's networks and sizes, {DRAWS} recalibrations per seed. *Raw* is
 mean +- 1.96 scale, before calibration. *Width* is the mean width after calibration: for noisy targets with
-the scale alone, for noisy targets with the noise added to the scale (`gb.Total`), and for the noise-free
-truth when calibrated on it. *The law* says whether the summed coverage of each seed lies within its exact
-Beta-binomial law (total false-alarm rate 0.1 % per table). *Cost* is in units of one default training, that
-training included; *us/point* is what a prediction costs."""
+the scale alone, for noisy targets with the noise added to the scale (`gb.conformal.Total`), and for the
+noise-free truth when calibrated on it. *The law* says whether the summed coverage of each seed lies within
+its exact Beta-binomial law (total false-alarm rate 0.1 % per table). *Cost* is in units of one default
+training, that training included; *us/point* is what a prediction costs."""
 
 
 class Bench:
@@ -56,21 +57,21 @@ class Bench:
 
     def __init__(self, name: str, seed: int) -> None:
         self.problem, self.seed = PROBLEMS[name], seed
-        self.settings = settings = gb.paper.settings(self.problem)
+        self.settings = settings = lab.paper.settings(self.problem)
         self.noise = float(settings.noise)
         self.train = self.problem.observe(settings.train, noise=self.noise, seed=1000 + seed)
         self.seconds: dict[int, float] = {}
         self._nets: dict[int, Fitted] = {}
 
     def fit(self, seed: int, **options: Any) -> Fitted:
-        net = gb.mlp(self.problem.domain.d, self.settings.widths, seed=seed, **options)
-        likelihood = gb.Likelihood(data=self.noise)
-        return gb.fit(
+        net = pinn.mlp(self.problem.domain.d, self.settings.widths, seed=seed, **options)
+        likelihood = pinn.Likelihood(data=self.noise)
+        return pinn.fit(
             self.problem,
             net,
             self.train,
             likelihood=likelihood,
-            recipe=gb.Recipe(),
+            recipe=pinn.Recipe(),
             seed=seed,
             progress=False,
         )
@@ -103,20 +104,20 @@ METHODS: dict[str, Method] = {
     "distance": lambda b: gb.predictors.Distance(
         b.fitted, n_neighbors=NEIGHBORS[type(b.problem).__name__][0]
     ),
-    "latent distance": lambda b: gb.predictors.LatentDistance(
+    "latent distance": lambda b: pinn.predictors.LatentDistance(
         b.fitted, n_neighbors=NEIGHBORS[type(b.problem).__name__][1]
     ),
-    "dropout": lambda b: gb.predictors.Dropout(b.fit(b.seed, dropout=0.05)),
-    "dropout, the paper's": lambda b: gb.predictors.Dropout(b.fit(b.seed, dropout=0.1, where="all")),
+    "dropout": lambda b: pinn.predictors.Dropout(b.fit(b.seed, dropout=0.05)),
+    "dropout, the paper's": lambda b: pinn.predictors.Dropout(b.fit(b.seed, dropout=0.1, where="all")),
     "ensemble of 5": lambda b: gb.predictors.Ensemble([b.member(i) for i in range(5)]),
-    "last-layer Laplace": lambda b: gb.predictors.LastLayerLaplace(b.fitted),
-    "last-layer Laplace, one layer": lambda b: gb.predictors.LastLayerLaplace(b.fitted, layers=1),
-    "last-layer Laplace, data only": lambda b: gb.predictors.LastLayerLaplace(b.fitted, physics=False),
-    "Laplace": lambda b: gb.predictors.Laplace(b.fitted),
-    "Laplace, data only": lambda b: gb.predictors.Laplace(b.fitted, physics=False),
-    "VI, tempered": lambda b: gb.predictors.MeanFieldVI(b.fitted, progress=False),
-    "VI, untempered": lambda b: gb.predictors.MeanFieldVI(b.fitted, kl=1.0, progress=False),
-    "HMC": lambda b: gb.predictors.HMC(b.fitted, progress=False),
+    "last-layer Laplace": lambda b: pinn.predictors.LastLayerLaplace(b.fitted),
+    "last-layer Laplace, one layer": lambda b: pinn.predictors.LastLayerLaplace(b.fitted, layers=1),
+    "last-layer Laplace, data only": lambda b: pinn.predictors.LastLayerLaplace(b.fitted, physics=False),
+    "Laplace": lambda b: pinn.predictors.Laplace(b.fitted),
+    "Laplace, data only": lambda b: pinn.predictors.Laplace(b.fitted, physics=False),
+    "VI, tempered": lambda b: pinn.predictors.MeanFieldVI(b.fitted, progress=False),
+    "VI, untempered": lambda b: pinn.predictors.MeanFieldVI(b.fitted, kl=1.0, progress=False),
+    "HMC": lambda b: pinn.predictors.HMC(b.fitted, progress=False),
 }
 NEIGHBORS = {"AllenCahn2D": (20, 20), "Helmholtz3D": (15, 10)}
 
@@ -175,13 +176,13 @@ def measure(bench: Bench, predictor: Any, seconds: float) -> dict[str, float | s
     generator = np.random.default_rng(bench.seed)
     if prediction.scale is not None:
         noisy = truth + bench.noise * generator.normal(size=truth.shape)
-        raw = gb.raw_band(prediction, LEVEL)
+        raw = gb.conformal.raw_band(prediction, LEVEL)
         row["spearman"] = float(spearmanr(prediction.scale[:, 0], error).statistic)  # type: ignore
         row["raw_noisy"] = float(raw.contains(noisy).mean())
         row["raw_truth"] = float(raw.contains(truth).mean())
     for name, score, noise in (
         ("noisy", gb.Scaled(), bench.noise),
-        ("total", gb.Total(noise=bench.noise), bench.noise),
+        ("total", gb.conformal.Total(noise=bench.noise), bench.noise),
         ("truth", gb.Scaled(), 0.0),
     ):
         covered, width, (below, above) = recalibrated(bench, prediction, score, noise, generator)

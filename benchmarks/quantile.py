@@ -39,7 +39,7 @@ def main() -> None:
     n = 4_000_000 if quick else 100_000_000
     with tempfile.TemporaryDirectory() as folder:
         shards = [write(Path(folder), i, n // 16) for i in range(16)]
-        ranks = [rank(n, level) for level in gb.LEVELS]
+        ranks = [rank(n, level) for level in gb.conformal.LEVELS]
         before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
         ours, found = timed(lambda: gb.conformal.order_statistics(shards, ranks))
         peak = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
@@ -99,7 +99,7 @@ def sketched(make: Callable[[], Any], shards: list[Path]) -> np.ndarray:
         part = make()
         part.update(np.load(shard))
         whole.merge(part)
-    return np.array([whole.get_quantile(float(level)) for level in gb.LEVELS])
+    return np.array([whole.get_quantile(float(level)) for level in gb.conformal.LEVELS])
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ HalfWidth = Callable[[int, float], float]
 
 def main() -> None:
     warnings.simplefilter("ignore")
-    wanted = {(n, p): math.ceil((n + 1) * Fraction(p)) for n in SIZES for p in gb.LEVELS}
+    wanted = {(n, p): math.ceil((n + 1) * Fraction(p)) for n in SIZES for p in gb.conformal.LEVELS}
     found = {"cases": len(wanted), "beyond_the_last_score": sum(k > n for (n, _), k in wanted.items())}
     measured = {}
     for name, half_width in {"guardband": ours, "mapie": mapie, "crepes": crepes, "puncc": puncc}.items():

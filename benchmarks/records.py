@@ -6,7 +6,7 @@
 One thread, CPU seconds of the training call alone, the equation and its conditions, no data and no noise. The
 error is relative L2 of each output at 10 000 uniform points, a pressure up to its mean. Contenders:
 
-- guardband: `gb.mlp(problem)` by `gb.Recipe.automatic(problem, seconds=...)`, and its verdict;
+- guardband: `pinn.mlp(problem)` by `pinn.Recipe.automatic(problem, seconds=...)`, and its verdict;
 - readings: the same with 20 readings without noise, where the equation has several solutions;
 - adam: what 0.1.0 did, Adam and then L-BFGS, each with half of the time;
 - deepxde: DeepXDE on PyTorch, as the nearest example of its documentation does it (`peers/by_deepxde.py`);
@@ -40,7 +40,8 @@ from ledger import Ledger
 from peers.scoring import PROBLEMS, errors
 
 import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 
 torch.set_num_threads(1)
 HERE = Path(__file__).parent
@@ -178,7 +179,7 @@ def ours(run: Run) -> dict[str, Any]:
     start = time.process_time()
     fitted = trained(problem, net, seed=run.seed, **asked)
     seconds = time.process_time() - start
-    said = {} if run.contender == "adam" else {"verdict": gb.verdict(problem, fitted).word}
+    said = {} if run.contender == "adam" else {"verdict": pinn.verdict(problem, fitted).word}
     return {
         "error": errors(problem, lambda x: torch.as_tensor(fitted(x)), run.seed),
         "cpu_seconds": round(seconds, 2),
@@ -188,13 +189,13 @@ def ours(run: Run) -> dict[str, Any]:
     }
 
 
-def trained(problem: gb.Problem, net: torch.nn.Module, **asked: Any) -> gb.Fitted:
+def trained(problem: pinn.Problem, net: torch.nn.Module, **asked: Any) -> pinn.Fitted:
     """A fit without a word; of one that ran away the last good network."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return gb.fit(problem, net, progress=False, **asked)
-        except gb.TrainingDiverged as error:
+            return pinn.fit(problem, net, progress=False, **asked)
+        except pinn.TrainingDiverged as error:
             return error.fitted
 
 
@@ -202,33 +203,33 @@ def trained(problem: gb.Problem, net: torch.nn.Module, **asked: Any) -> gb.Fitte
 def warm_up() -> None:
     """What is imported by the first step of all is no part of any training."""
     problem = PROBLEMS["Poisson1D"]
-    for recipe in (gb.Recipe(steps=2, finish=2), gb.Recipe.by_newton(2)):
-        trained(problem, gb.mlp(problem), recipe=recipe)
+    for recipe in (pinn.Recipe(steps=2, finish=2), pinn.Recipe.by_newton(2)):
+        trained(problem, pinn.mlp(problem), recipe=recipe)
 
 
-def automatic(problem: gb.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
+def automatic(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The network and the recipe that the library chooses itself."""
     data = problem.observe(20, seed=1000 + run.seed) if run.contender == "readings" else None
-    recipe = gb.Recipe.automatic(problem, data=data is not None, seconds=run.seconds)
-    return gb.mlp(problem, seed=run.seed), {"training_data": data, "recipe": recipe}
+    recipe = pinn.Recipe.automatic(problem, data=data is not None, seconds=run.seconds)
+    return pinn.mlp(problem, seed=run.seed), {"training_data": data, "recipe": recipe}
 
 
-def as_before(problem: gb.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
+def as_before(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
     """The network, the scales and the steps of 0.1.0, with as many steps as half of the time allows."""
     d, m = problem.domain.d, len(problem.names.outputs)
-    net = gb.mlp(problem, [min(64, max(32, 16 * (d + m)))] * 3, seed=run.seed)
+    net = pinn.mlp(problem, [min(64, max(32, 16 * (d + m)))] * 3, seed=run.seed)
     asked = {"likelihood": scales(problem, 1.0, 0.05)}
     steps = max(1, int(run.seconds / 2 / adam_step(problem, net, asked)))
-    recipe = gb.Recipe(steps=steps, finish=10**7, min_improvement=0.0, seconds=run.seconds)
+    recipe = pinn.Recipe(steps=steps, finish=10**7, min_improvement=0.0, seconds=run.seconds)
     return net, asked | {"recipe": recipe}
 
 
-def adam_step(problem: gb.Problem, net: torch.nn.Module, asked: dict[str, Any]) -> float:
+def adam_step(problem: pinn.Problem, net: torch.nn.Module, asked: dict[str, Any]) -> float:
     """CPU seconds of one step of Adam."""
     times = []
     for steps in (1, 1 + PILOT):
         start = time.process_time()
-        trained(problem, net, recipe=gb.Recipe(steps=steps, finish=0), **asked)
+        trained(problem, net, recipe=pinn.Recipe(steps=steps, finish=0), **asked)
         times.append(time.process_time() - start)
     return max(1e-4, (times[1] - times[0]) / PILOT)
 

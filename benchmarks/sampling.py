@@ -2,7 +2,7 @@
 
     python benchmarks/sampling.py [--quick]
 
-The potential is that of 2D Allen-Cahn with the paper's network and 300 measurements, as `gb.predictors.HMC`
+The potential is that of 2D Allen-Cahn with the paper's network and 300 measurements, as `pinn.predictors.HMC`
 uses it. One process, one thread, CPU time; the two are interleaved, and the ratio is the median over rounds.
 The last line is one JSON object of claims.
 """
@@ -22,8 +22,8 @@ import torch
 from pyro.infer.mcmc import HMC, MCMC
 from torch import Tensor
 
-import guardband as gb
-from guardband.pinn.potential import Potential
+from guardband import lab, pinn
+from guardband.pinn.predictors.potential import Potential
 
 torch.set_num_threads(1)
 STEP, LEAPFROG = 1e-4, 10
@@ -33,11 +33,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="fewer rounds")
     options = parser.parse_args()
-    problem = gb.problems.AllenCahn2D()
-    settings = gb.paper.settings(problem)
+    problem = pinn.problems.AllenCahn2D()
+    settings = lab.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1010)
-    recipe = gb.Recipe(steps=100, finish=0)
-    fitted = gb.fit(problem, gb.mlp(2, settings.widths, seed=10), data, recipe=recipe, progress=False)
+    recipe = pinn.Recipe(steps=100, finish=0)
+    fitted = pinn.fit(problem, pinn.mlp(2, settings.widths, seed=10), data, recipe=recipe, progress=False)
     potential = Counted(Potential(fitted, n_interior=512, n_boundary=256))
     draws = 4
     bare, pyro = bare_loop(potential, draws), with_pyro(potential, draws)

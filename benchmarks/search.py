@@ -25,7 +25,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.tree import ExtraTreeRegressor
 
-from guardband import files
+from guardband.base import files
 from guardband.conformal import CoverageLaw, rank
 from guardband.conformal.laws import tails, total_counts
 from guardband.integrations.sklearn import ConformalRegressor

@@ -19,7 +19,8 @@ import numpy as np
 import torch
 
 import guardband as gb
-from guardband.problems import noise
+from guardband import pinn
+from guardband.pinn.problems import noise
 
 torch.set_num_threads(1)
 
@@ -35,10 +36,10 @@ def main() -> None:
     points = x.numpy()
     grid = np.linspace(0, 5, 1000)[:, None]
     fits = {
-        "network, 19 levels": gb.PinballNetwork(steps=steps),
-        "network, 19 levels, a shape each": gb.PinballNetwork(steps=steps, per_level=True),
-        "network, one level": gb.PinballNetwork(steps=steps, levels=("0.95",)),
-        "log-scale": gb.LogScale(draws=20 if options.quick else 100),
+        "network, 19 levels": pinn.PinballNetwork(steps=steps),
+        "network, 19 levels, a shape each": pinn.PinballNetwork(steps=steps, per_level=True),
+        "network, one level": pinn.PinballNetwork(steps=steps, levels=("0.95",)),
+        "log-scale": gb.conformal.LogScale(draws=20 if options.quick else 100),
     }
     times: dict[str, list[float]] = {name: [] for name in (*fits, "log-scale, 19 levels")}
     for _ in range(3 if options.quick else 5):

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import binom
 
 import guardband as gb
-from guardband import files
+from guardband.base import files
 
 DRAWS, N, LEVEL = 2000, 100, 0.95
 ZERO = gb.predictors.MeanOnly(lambda x: 0 * x[:, :1])
@@ -39,13 +39,13 @@ def main() -> None:
     calibrators = {
         "plain": gb.Split(),
         "true ratio": gb.Weighted(true_ratio),
-        "estimated ratio, logistic": gb.Weighted(gb.density_ratio(sensors, queries)),
-        "estimated ratio, kernel": gb.Weighted(gb.density_ratio(sensors, queries, method="kernel")),
+        "estimated ratio, logistic": gb.Weighted(gb.conformal.density_ratio(sensors, queries)),
+        "estimated ratio, kernel": gb.Weighted(gb.conformal.density_ratio(sensors, queries, method="kernel")),
     }
     covered = dict.fromkeys(calibrators, 0)
     infinite = dict.fromkeys(calibrators, 0)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+        warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
         for _ in range(DRAWS):
             x, new = crowded(generator, N), generator.uniform(size=(1, 2))
             y, y_new = measure(generator, x), measure(generator, new)

@@ -21,11 +21,12 @@ import torch
 from torch import Tensor
 
 import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 
 torch.set_num_threads(1)
 ROOT = Path(__file__).parents[1]
-PROBLEM = gb.problems.AllenCahn2D()
+PROBLEM = pinn.problems.AllenCahn2D()
 WAVES, STARTS = 16, 60
 NOISES = (0.02, 0.002)
 """Of 30 readings of the known solution: as large as the difference, and far below it."""
@@ -95,16 +96,16 @@ def sum_of(c: np.ndarray, x: Tensor) -> Tensor:
     return PROBLEM.solution(x) + torch.from_numpy(Sines.at(x) @ c)[:, None]
 
 
-def judged(values: Tensor, x: Tensor) -> tuple[gb.Fitted, list[str]]:
+def judged(values: Tensor, x: Tensor) -> tuple[pinn.Fitted, list[str]]:
     """A network that was led to a solution and then trained by the equation alone, and what is said of it."""
-    net, recipe = gb.mlp(PROBLEM), gb.Recipe.by_newton(150, n_interior=1024)
-    exact = gb.Likelihood(data=0.001)
-    led = gb.fit(PROBLEM, net, gb.Observations(x, values), likelihood=exact, recipe=recipe, progress=False)
-    alone = gb.fit(PROBLEM, led.net, recipe=recipe, progress=False)
+    net, recipe = pinn.mlp(PROBLEM), pinn.Recipe.by_newton(150, n_interior=1024)
+    exact = pinn.Likelihood(data=0.001)
+    led = pinn.fit(PROBLEM, net, gb.Observations(x, values), likelihood=exact, recipe=recipe, progress=False)
+    alone = pinn.fit(PROBLEM, led.net, recipe=recipe, progress=False)
     words = [alone.verdict.word]
     for noise in NOISES:
         readings = PROBLEM.observe(30, noise=noise, seed=3, dtype=torch.float64)
-        words.append(gb.verdict(PROBLEM, alone, readings, noise=noise).word)
+        words.append(pinn.verdict(PROBLEM, alone, readings, noise=noise).word)
     return alone, words
 
 
@@ -117,7 +118,7 @@ def main() -> None:
     lines = [
         "# Several solutions of one equation",
         "",
-        "Made by `python benchmarks/solutions.py`: solutions of `gb.problems.AllenCahn2D` with the same",
+        "Made by `python benchmarks/solutions.py`: solutions of `pinn.problems.AllenCahn2D` with the same",
         f"forcing and boundary, found by Newton's method on {WAVES} x {WAVES} sines from {STARTS} random",
         "starts. A network was led to each by 40 readings of it and then trained by the equation alone.",
         "Distances are relative L2. The verdict is given without readings, and with 30 readings of the known",
@@ -127,7 +128,7 @@ def main() -> None:
         f"{' | '.join(f'with noise of {noise}' for noise in NOISES)} |",
         "|---|---|---|---|---|---|",
     ]
-    fields = list[gb.Fitted]()
+    fields = list[pinn.Fitted]()
     for c in found[:3]:
         here, there = (sum_of(c, part) for part in (x, fresh))
         fitted, words = judged(here, x)
@@ -141,7 +142,7 @@ def main() -> None:
     draw(sines, fields[:2])
 
 
-def draw(sines: Sines, fields: list[gb.Fitted]) -> None:
+def draw(sines: Sines, fields: list[pinn.Fitted]) -> None:
     """Two solutions, and how they differ."""
     side = int(len(sines.x) ** 0.5)
     first, second = (fitted(sines.x).numpy().reshape(side, side) for fitted in fields)

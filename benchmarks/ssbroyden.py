@@ -23,12 +23,12 @@ from optimizers import ssbroyden
 from torch import Tensor, nn
 from torch.nn.utils import vector_to_parameters
 
-import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 
 torch.set_num_threads(1)
 LEDGER = Ledger("ssbroyden")
-PROBLEM = gb.problems.Burgers1D()
+PROBLEM = pinn.problems.Burgers1D()
 POINTS, POOL, EVERY = 10_000, 50_000, 500
 PUBLISHED = 8e-9
 """Relative L2, with 2 011 weights, as another paper quotes it."""

@@ -21,7 +21,7 @@ from scipy.stats import norm
 from scipy.stats import t as student
 
 import guardband as gb
-from guardband import files
+from guardband.base import files
 
 LEVEL, STEPS, WINDOW, CALIBRATION = 0.9, 100_000, 1000, 500
 Drift = Callable[[np.random.Generator], tuple[np.ndarray, np.ndarray]]

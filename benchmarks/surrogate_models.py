@@ -19,6 +19,7 @@ import torch
 from torch import nn
 
 import guardband as gb
+from guardband import pinn
 from guardband.adapters import from_neuralop
 from guardband.datasets.base import usual_folder
 
@@ -209,7 +210,7 @@ def deeponet() -> Surrogate:
 
 def heat() -> Surrogate:
     """A family of heat equations solved by one network, trained on the equation alone."""
-    family = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2))
+    family = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2))
     places = {"t": np.linspace(0, 1, 16), "x": np.linspace(0, 1, 16)}
     t, x = (part.ravel() for part in np.meshgrid(*places.values(), indexing="ij"))
     points, exact = np.stack([x, t], axis=1), family.exact()
@@ -222,7 +223,7 @@ def heat() -> Surrogate:
     shaping, pool = drawn(200, 2), drawn(1000, 3)
 
     def answers() -> Arrays:
-        recipe = gb.Recipe.by_newton(60, n_interior=512)
+        recipe = pinn.Recipe.by_newton(60, n_interior=512)
         solved = family.fit(recipe=recipe, progress=False)
         some = {"shaping": shaping, "pool": pool}
         return {k: solved(points, v[0]).reshape(len(v[0]), 16, 16, 1) for k, v in some.items()}

@@ -32,7 +32,8 @@ from surrogate_page import page
 from surrogate_rivals import beside_uqno, by_steps, largest_by_step
 
 import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 from guardband.conformal import CoverageLaw, quantile, rank
 from guardband.conformal.laws import tails, total_counts
 from guardband.surrogates.growth import sizes
@@ -71,12 +72,12 @@ def shapes(model: Surrogate) -> Iterator[Shape]:
         return
 
     def default() -> tuple[gb.Predictor, str]:
-        made = gb.surrogates.adapted(inner, x, y, steps=model.steps)
+        made = pinn.surrogates.adapted(inner, x, y, steps=model.steps)
         return made, repr(made)
 
     yield "default: adapted", default
     yield "size", lambda: (gb.surrogates.SizeScale.fitted(inner, x, y), "")
-    yield "network", lambda: (gb.surrogates.NetworkScale.fitted(inner, x, y, steps=model.steps), "")
+    yield "network", lambda: (pinn.surrogates.NetworkScale.fitted(inner, x, y, steps=model.steps), "")
 
 
 def dear_shapes(model: Surrogate) -> Iterator[Shape]:
@@ -91,7 +92,7 @@ def dear_shapes(model: Surrogate) -> Iterator[Shape]:
 
     def crossed() -> tuple[gb.Predictor, str]:
         found = gb.surrogates.cross_fitted(refit, at, known)
-        scale = gb.surrogates.NetworkScale.fitted(inner, at, known, prediction=found, steps=model.steps)
+        scale = pinn.surrogates.NetworkScale.fitted(inner, at, known, prediction=found, steps=model.steps)
         return scale, ""
 
     yield "ensemble of 3, smoothed", lambda: (gb.surrogates.SmoothedScale(ensemble()), "")
@@ -201,7 +202,7 @@ def promised(pool: Pool, name: str, table: np.ndarray, places: np.ndarray) -> It
 def spans(score: gb.conformal.Score, pool: Pool) -> np.ndarray:
     """Width or radius of each field's set at a threshold of 1, over the size of the solutions."""
     made, y = score.band(pool.prediction, 1.0, 0.5), pool.y.values  # type: ignore[attr-defined]
-    if isinstance(made, gb.NormBand):
+    if isinstance(made, gb.values.NormBand):
         return made.radius / np.sqrt(np.mean(score(gb.Prediction(None, 0 * y), y) ** 2))
     derived = score.derived(y)
     return np.asarray(made.width).reshape(len(y), -1).mean(axis=1) / np.sqrt(np.mean(derived**2))
@@ -327,7 +328,7 @@ def main() -> None:
     parser.add_argument("--page", action="store_true", help="the page alone, from the rows that there are")
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+    warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
     ledger = Ledger("surrogates")
     names = [] if asked.page else asked.models or list(SURROGATES)
     for name in names:

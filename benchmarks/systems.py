@@ -23,9 +23,9 @@ from training import Step, interleave, ratio
 
 from equations import Beam, Burgers, Kovasznay, TwoSpecies
 from guardband.pinn import mlp
-from guardband.pinn.mean_squares import MeanSquares
-from guardband.pinn.points import fixed_points
-from guardband.problems import Problem
+from guardband.pinn.misses.mean_squares import MeanSquares
+from guardband.pinn.misses.points import fixed_points
+from guardband.pinn.problems import Problem
 
 torch.set_num_threads(1)
 WORK: dict[str, tuple[Problem, str | None]] = {

@@ -24,11 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from guardband import paper
+from guardband.lab import paper
 from guardband.pinn import mlp
-from guardband.pinn.gradients import Gradients
-from guardband.pinn.points import Points
-from guardband.problems import AllenCahn2D, AutogradField, Helmholtz3D, Problem
+from guardband.pinn.misses.gradients import Gradients
+from guardband.pinn.misses.points import Points
+from guardband.pinn.problems import AllenCahn2D, AutogradField, Helmholtz3D, Problem
 
 torch.set_num_threads(1)
 Step = Callable[[], object]

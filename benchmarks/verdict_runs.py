@@ -15,22 +15,22 @@ import torch
 from scipy.integrate import solve_bvp
 from torch import Tensor
 
-import guardband as gb
-from guardband.problems import Condition, Field, catalogue
-from guardband.problems.field import Columns
+from guardband import pinn
+from guardband.pinn.problems import Condition, Field, catalogue
+from guardband.pinn.problems.field import Columns
 
 
 @dataclass(frozen=True)
-class Bistable(gb.Problem):
+class Bistable(pinn.Problem):
     """0.05 u'' + u (u^2 - 1) = f on [-1, 1], u = 0 at both ends; one solution is sin(pi x)."""
 
-    domain = gb.Segment(-1, 1)
+    domain = pinn.Segment(-1, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return 0.05 * u.d("x", "x") + u.value * (u.value**2 - 1) - self.forcing(x)
 
     def conditions(self) -> list[Condition]:
-        return [gb.Dirichlet(0.0)]
+        return [pinn.Dirichlet(0.0)]
 
     def forcing(self, x: Tensor) -> Tensor:
         u = self.solution(x)
@@ -55,16 +55,16 @@ class Bistable(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Bratu(gb.Problem):
+class Bratu(pinn.Problem):
     """u'' + exp(u) = 0 on [0, 1], u = 0 at both ends: two solutions, one with a maximum of .14, one of 4."""
 
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("x", "x") + torch.exp(u.value)
 
     def conditions(self) -> list[Condition]:
-        return [gb.Dirichlet(0.0)]
+        return [pinn.Dirichlet(0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
         return self._branch(x, 1.517164599)
@@ -78,10 +78,10 @@ class Bratu(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Changed(gb.Problem):
+class Changed(pinn.Problem):
     """A problem whose equation has some derivatives of the field times a factor: a slip of the pen."""
 
-    true: gb.Problem
+    true: pinn.Problem
     derivatives: tuple[tuple[int, ...], ...]
     factor: float
 
@@ -108,10 +108,10 @@ class _Times(Field):
 
 
 @dataclass(frozen=True)
-class Without(gb.Problem):
+class Without(pinn.Problem):
     """A problem of which one condition was forgotten."""
 
-    true: gb.Problem
+    true: pinn.Problem
     number: int
 
     def __post_init__(self) -> None:
@@ -124,7 +124,7 @@ class Without(gb.Problem):
         return [c for i, c in enumerate(self.true.conditions()) if i != self.number]
 
 
-PROBLEMS: dict[str, dict[str, gb.Problem]] = {
+PROBLEMS: dict[str, dict[str, pinn.Problem]] = {
     "first": {
         "Poisson1D": catalogue.Poisson1D(),
         "DampedOscillator": catalogue.DampedOscillator(),
@@ -160,12 +160,12 @@ PROBLEMS: dict[str, dict[str, gb.Problem]] = {
 """The problems that thresholds are chosen on, and those that figures are reported from."""
 
 RECIPES = {
-    "newton": gb.Recipe.by_newton(300, seconds=4, n_interior=1024),
-    "3 steps": gb.Recipe.by_newton(3),
-    "8 steps": gb.Recipe.by_newton(8),
-    "16 steps": gb.Recipe.by_newton(16),
-    "few points": gb.Recipe.by_newton(300, seconds=4, n_interior=100),
-    "adam": gb.Recipe(steps=300, finish=600, seconds=4),
+    "newton": pinn.Recipe.by_newton(300, seconds=4, n_interior=1024),
+    "3 steps": pinn.Recipe.by_newton(3),
+    "8 steps": pinn.Recipe.by_newton(8),
+    "16 steps": pinn.Recipe.by_newton(16),
+    "few points": pinn.Recipe.by_newton(300, seconds=4, n_interior=100),
+    "adam": pinn.Recipe(steps=300, finish=600, seconds=4),
 }
 
 KINDS = (
@@ -230,12 +230,12 @@ class Run(NamedTuple):
     recipe: str
 
     @property
-    def true(self) -> gb.Problem:
+    def true(self) -> pinn.Problem:
         """The problem whose solution is meant."""
         return PROBLEMS["first" if self.half == "first" else "second"][self.problem]
 
     @property
-    def given(self) -> gb.Problem:
+    def given(self) -> pinn.Problem:
         """The problem that is solved and judged."""
         if self.kind == "wrong sign":
             return Changed(self.true, SIGNS[self.problem], -1.0)

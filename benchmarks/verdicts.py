@@ -28,9 +28,10 @@ from torch import Tensor, nn
 from verdict_runs import KINDS, RECIPES, WRONG, Run, runs
 
 import guardband as gb
-from guardband import files
-from guardband.pinn.judging import HeldOut, judged
-from guardband.pinn.likelihood import PHYSICS_SHARE, typical_residual
+from guardband import pinn
+from guardband.base import files
+from guardband.pinn.convergence.judging import HeldOut, judged
+from guardband.pinn.misses.likelihood import PHYSICS_SHARE, typical_residual
 
 torch.set_num_threads(1)
 HALVES = ("first", "second", "fresh")
@@ -67,7 +68,7 @@ def looked_at(run: Run, net: nn.Module, seconds: float) -> dict[str, Any]:
     noises = dict(zip(run.true.names.outputs, noise.tolist(), strict=True))
     held_out = readings(run.true, READINGS, noise, 5000 + run.seed) if run.kind in WITH_READINGS else None
     start = time.process_time()
-    found = gb.verdict(run.given, net, held_out, noise=noises)
+    found = pinn.verdict(run.given, net, held_out, noise=noises)
     return {
         **run._asdict(),
         "error": error(run, net),
@@ -105,7 +106,7 @@ def word(row: dict[str, Any], *, with_readings: bool = True, noise: bool = True,
         name: HeldOut(miss, known if noise else None, size, n)
         for name, (miss, known, size, n) in row["held_out"].items()
     }
-    evidence = gb.Verdict(
+    evidence = pinn.Verdict(
         "converged",
         (),
         row["equations"],
@@ -144,6 +145,7 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     both = [*second, *fresh]
     kinds = {kind: [row for row in both if row["kind"] == kind] for kind in KINDS}
     known = [row for row in both if row["kind"] not in UNSEEN and 0.001 < worst(row) < 10]
+    known = [row for row in known if not np.isnan(worst(row, "estimate"))]
     ratios = [worst(row, "estimate") / worst(row) for row in known]
     near = sum(1 / 2 < ratio < 2 for ratio in ratios)
     seconds = [row["verdict_seconds"] for row in rows]
@@ -242,16 +244,16 @@ def trained(run: Run, folder: Path) -> tuple[nn.Module, float]:
         seconds = time.process_time() - start
         gb.save(fitted, path, overwrite=True)
         files.write_text(took, str(seconds))
-    return gb.load(path, gb.Fitted).net, float(took.read_text())
+    return gb.load(path, pinn.Fitted).net, float(took.read_text())
 
 
-def train(run: Run) -> gb.Fitted:
+def train(run: Run) -> pinn.Fitted:
     """One training, as its kind wants it."""
     problem, options = run.given, dict[str, Any]()
     if run.kind == "noisy data":
         noise = spread(run.true) * TRAINING_NOISE
         options["training_data"] = readings(run.true, TRAINING, noise, run.seed)
-        options["likelihood"] = gb.Likelihood(
+        options["likelihood"] = pinn.Likelihood(
             data=dict(zip(problem.names.outputs, noise.tolist(), strict=True))
         )
     elif run.kind == "good" and run.problem == "AllenCahn2D":  # which only readings make unique
@@ -265,16 +267,16 @@ def train(run: Run) -> gb.Fitted:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            net = gb.mlp(problem, widths, seed=run.seed)
-            fitted = gb.fit(
+            net = pinn.mlp(problem, widths, seed=run.seed)
+            fitted = pinn.fit(
                 problem, net, recipe=RECIPES[run.recipe], seed=run.seed, progress=False, **options
             )
-        except gb.TrainingDiverged as error:
+        except pinn.TrainingDiverged as error:
             fitted = error.fitted
     return fitted
 
 
-def badly_scaled(run: Run) -> gb.Likelihood:
+def badly_scaled(run: Run) -> pinn.Likelihood:
     """Scales for fields of size 1: equation or conditions a thousand times too loose, or the units wrong."""
     ones = torch.ones(len(run.true.names.outputs))
     physics = PHYSICS_SHARE * float(
@@ -282,17 +284,17 @@ def badly_scaled(run: Run) -> gb.Likelihood:
     )
     loose = 1.0 if "1000" in run.problem else 1000.0
     first = run.seed % 2 == 0
-    return gb.Likelihood(
+    return pinn.Likelihood(
         data=0.05, physics=physics * (loose if first else 1.0), boundary=0.05 * (1.0 if first else loose)
     )
 
 
-def spread(problem: gb.Problem) -> Tensor:
+def spread(problem: pinn.Problem) -> Tensor:
     """How much each output of the solution varies over the domain, (m,)."""
     return problem.solution(problem.domain.quasi(2000, dtype=torch.float64)).std(dim=0)
 
 
-def readings(problem: gb.Problem, n: int, noise: Tensor, seed: int) -> gb.Observations:
+def readings(problem: pinn.Problem, n: int, noise: Tensor, seed: int) -> gb.Observations:
     """n readings of the solution with noise of its own for each output."""
     exact = problem.observe(n, seed=seed, dtype=torch.float64)
     draw = torch.randn(exact.y.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)

@@ -9,7 +9,7 @@ an equation that is right or has a wrong coefficient. Settings were fixed before
   is told the noise, and its own standard deviation is the scale of its band.
 - PINN, split: a network trained on the equation and one half, the other half calibrates.
 - equation only: a network trained on the equation alone, all n calibrate.
-- tangent full: all n move that network in its tangent space and calibrate it (`gb.Tangent`).
+- tangent full: all n move that network in its tangent space and calibrate it (`pinn.Tangent`).
 
 A network that knows the equation alone serves all n of a seed, and its training counts in the CPU seconds of
 each. Goes on where it was stopped: results/data/worth.jsonl has a line for each problem, equation and seed.
@@ -34,14 +34,15 @@ from sklearn.gaussian_process import GaussianProcessRegressor
 from sklearn.gaussian_process.kernels import RBF, ConstantKernel
 
 import guardband as gb
-from guardband import files
+from guardband import pinn
+from guardband.base import files
 
 LEVEL, SD, SIZES, NEW, SEEDS = 0.9, 0.05, (30, 100, 300), 2000, 20
 FLOOR = 2 * SD * float(norm.ppf((1 + LEVEL) / 2))
 """The width that somebody needs who knows the solution and that noise is Gaussian."""
 LEDGER = Ledger("worth")
 
-catalogue = gb.problems
+catalogue = pinn.problems
 PROBLEMS = {
     "oscillator": (
         catalogue.DampedOscillator(),
@@ -122,27 +123,27 @@ def _split(
     return calibrated(x, LEVEL), np.asarray(model(x)).reshape(-1, 1)
 
 
-def informed(equation: gb.Problem, seed: int) -> tuple[dict[str, Method], dict[str, float]]:
+def informed(equation: pinn.Problem, seed: int) -> tuple[dict[str, Method], dict[str, float]]:
     """Methods that know an equation, and the CPU seconds that each has spent before it sees a reading."""
-    likelihood, recipe = gb.Likelihood(data=SD), gb.Recipe.by_newton(60, n_interior=400)
+    likelihood, recipe = pinn.Likelihood(data=SD), pinn.Recipe.by_newton(60, n_interior=400)
     waves = (8, 6.0) if equation.domain.d == 1 else None
 
-    def trained(data: gb.Observations | None = None) -> gb.Fitted:
-        net = gb.mlp(equation, [24, 24], fourier=waves, seed=seed)
-        return gb.fit(equation, net, data, likelihood=likelihood, recipe=recipe, seed=seed, progress=False)
+    def trained(data: gb.Observations | None = None) -> pinn.Fitted:
+        net = pinn.mlp(equation, [24, 24], fourier=waves, seed=seed)
+        return pinn.fit(equation, net, data, likelihood=likelihood, recipe=recipe, seed=seed, progress=False)
 
-    def pinn(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
+    def network(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
         first, second = halves(data)
         return _split(trained(first), second, x)
 
     def tangent(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
-        calibrated = gb.Tangent(alone, noise=SD).calibrate(*data)
+        calibrated = pinn.Tangent(alone, noise=SD).calibrate(*data)
         return calibrated(x, LEVEL), np.asarray(calibrated.predict(x).mean)
 
     start = time.process_time()
     alone = trained()
     spent = time.process_time() - start
-    methods: list[Method] = [pinn, lambda data, x: _split(alone, data, x), tangent]
+    methods: list[Method] = [network, lambda data, x: _split(alone, data, x), tangent]
     return dict(zip(INFORMED, methods, strict=True)), dict(zip(INFORMED, (0.0, spent, spent), strict=True))
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 import guardband as gb
+from guardband import pinn
 from guardband.adapters import from_deepxde
 
 
@@ -32,18 +33,18 @@ def trained(steps: int = 1000) -> dde.Model:
 
 
 @dataclass(frozen=True)
-class Line(gb.Problem):
+class Line(pinn.Problem):
     """The same equation, for the verdict on a network."""
 
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
 
-    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+    def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
         """u'' + pi^2 sin(pi x)."""
         return u.laplacian + torch.pi**2 * torch.sin(torch.pi * x)
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         """u is 0 at both ends."""
-        return [gb.Dirichlet(0.0)]
+        return [pinn.Dirichlet(0.0)]
 
 
 def truth(x: np.ndarray) -> np.ndarray:
@@ -60,6 +61,6 @@ def measured(n: int, seed: int) -> gb.Observations:
 
 if __name__ == "__main__":
     for steps in (1000, 50):
-        print(f"after {steps} steps: {gb.verdict(Line(), trained(steps).net)}")
+        print(f"after {steps} steps: {pinn.verdict(Line(), trained(steps).net)}")
     calibrated = gb.calibrate(from_deepxde(trained()), *measured(100, seed=1))
     print(gb.evaluate(calibrated, *measured(1000, seed=2)))

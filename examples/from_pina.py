@@ -14,6 +14,7 @@ from pina.solver import PhysicsInformedSingleModelSolver
 from pina.weighting import ScalarWeighting
 
 import guardband as gb
+from guardband import pinn
 from guardband.adapters import from_pina
 
 
@@ -41,20 +42,20 @@ def trained(steps: int = 1000) -> PhysicsInformedSingleModelSolver:
 
 
 @dataclass(frozen=True)
-class Square(gb.Problem):
+class Square(pinn.Problem):
     """The same equation, for the verdict on a network."""
 
-    domain = gb.Rectangle((0, 0), (1, 1))
+    domain = pinn.Rectangle((0, 0), (1, 1))
 
-    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+    def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
         """The Laplacian of u less its forcing."""
         return u.laplacian - 2 * torch.pi**2 * torch.sin(torch.pi * x).prod(
             dim=1, keepdim=True
         )
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         """u is 0 on all sides."""
-        return [gb.Dirichlet(0.0)]
+        return [pinn.Dirichlet(0.0)]
 
 
 def truth(x: np.ndarray) -> np.ndarray:
@@ -71,6 +72,6 @@ def measured(n: int, seed: int) -> gb.Observations:
 
 if __name__ == "__main__":
     for steps in (1000, 50):
-        print(f"after {steps} steps: {gb.verdict(Square(), trained(steps).model)}")
+        print(f"after {steps} steps: {pinn.verdict(Square(), trained(steps).model)}")
     calibrated = gb.calibrate(from_pina(trained()), *measured(100, seed=1))
     print(gb.evaluate(calibrated, *measured(1000, seed=2)))

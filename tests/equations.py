@@ -7,26 +7,28 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+from wings import pinn, torch
 
-import guardband as gb
-from guardband.problems import Condition, Field
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from guardband.pinn.problems import Condition, Field
 
 
 @dataclass(frozen=True)
-class Heat(gb.Problem):
+class Heat(pinn.Problem):
     """u_t - diffusivity * u_xx = 0"""
 
     diffusivity: float = 0.1
-    domain = gb.Segment(0, 1, names=("x",)) * gb.Time(0, 2)
+    domain = pinn.Segment(0, 1, names=("x",)) * pinn.Time(0, 2)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("t") - self.diffusivity * u.laplacian
 
     def conditions(self) -> list[Condition]:
-        return [gb.Dirichlet(0.0), gb.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))]
+        return [pinn.Dirichlet(0.0), pinn.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))]
 
     def solution(self, x: Tensor) -> Tensor:
         decay = torch.exp(-self.diffusivity * torch.pi**2 * x[:, 1:])
@@ -34,17 +36,17 @@ class Heat(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Wave(gb.Problem):
+class Wave(pinn.Problem):
     """u_tt - speed**2 * (u_xx + u_yy) = 0"""
 
     speed: float = 1.5
-    domain = gb.Rectangle((0, 0), (1, 1)) * gb.Time(0, 1)
+    domain = pinn.Rectangle((0, 0), (1, 1)) * pinn.Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("t", "t") - self.speed**2 * u.laplacian
 
     def conditions(self) -> list[Condition]:
-        return [gb.Dirichlet(0.0), gb.Initial(self.solution, velocity=0.0)]
+        return [pinn.Dirichlet(0.0), pinn.Initial(self.solution, velocity=0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
         shape = torch.sin(torch.pi * x[:, :2]).prod(1, keepdim=True)
@@ -52,17 +54,17 @@ class Wave(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Burgers(gb.Problem):
+class Burgers(pinn.Problem):
     """u_t + u * u_x - viscosity * u_xx = 0"""
 
     viscosity: float = 0.05
-    domain = gb.Segment(-1, 1) * gb.Time(0, 1)
+    domain = pinn.Segment(-1, 1) * pinn.Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("t") + u.value * u.d("x") - self.viscosity * u.d("x", "x")
 
     def conditions(self) -> list[Condition]:
-        return [gb.Dirichlet(self.solution), gb.Initial(self.solution)]
+        return [pinn.Dirichlet(self.solution), pinn.Initial(self.solution)]
 
     def solution(self, x: Tensor) -> Tensor:
         """A front that travels at the speed 1/2."""
@@ -70,14 +72,14 @@ class Burgers(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Kovasznay(gb.Problem):
+class Kovasznay(pinn.Problem):
     """u * u_x + v * u_y + p_x - (u_xx + u_yy) / reynolds = 0
     u * v_x + v * v_y + p_y - (v_xx + v_yy) / reynolds = 0
     u_x + v_y = 0
     """
 
     reynolds: float = 20.0
-    domain = gb.Rectangle((-0.5, -0.5), (1.0, 1.5))
+    domain = pinn.Rectangle((-0.5, -0.5), (1.0, 1.5))
     outputs = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
@@ -90,8 +92,8 @@ class Kovasznay(gb.Problem):
 
     def conditions(self) -> list[Condition]:
         return [
-            gb.Dirichlet(lambda x: self.solution(x)[:, :2], output=("u", "v")),
-            gb.PointValue((0.0, 0.0), 0.0, output="p"),
+            pinn.Dirichlet(lambda x: self.solution(x)[:, :2], output=("u", "v")),
+            pinn.PointValue((0.0, 0.0), 0.0, output="p"),
         ]
 
     def solution(self, x: Tensor) -> Tensor:
@@ -103,17 +105,17 @@ class Kovasznay(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Beam(gb.Problem):
+class Beam(pinn.Problem):
     """u_tt + stiffness * u_xxxx = 0"""
 
     stiffness: float = 0.1
-    domain = gb.Segment(0, 1) * gb.Time(0, 1)
+    domain = pinn.Segment(0, 1) * pinn.Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("t", "t") + self.stiffness * u.d("x", "x", "x", "x")
 
     def conditions(self) -> list[Condition]:
-        return [gb.Dirichlet(0.0), gb.Initial(self.solution, velocity=0.0)]
+        return [pinn.Dirichlet(0.0), pinn.Initial(self.solution, velocity=0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
         rate = math.pi**2 * math.sqrt(self.stiffness)
@@ -121,13 +123,13 @@ class Beam(gb.Problem):
 
 
 @dataclass(frozen=True)
-class TwoSpecies(gb.Problem):
+class TwoSpecies(pinn.Problem):
     """prey_t - 0.02 * prey_xx - prey * (1 - prey) + feeding * prey * hunter = 0
     hunter_t - 0.01 * hunter_xx - feeding * prey * hunter + 0.3 * hunter = 0
     """
 
     feeding: float = 1.2
-    domain = gb.Segment(0, 2) * gb.Time(0, 3)
+    domain = pinn.Segment(0, 2) * pinn.Time(0, 3)
     outputs = ("prey", "hunter")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
@@ -140,21 +142,23 @@ class TwoSpecies(gb.Problem):
 
     def conditions(self) -> list[Condition]:
         return [
-            gb.Periodic("x"),
-            gb.Initial(lambda x: 0.5 + 0.3 * torch.cos(torch.pi * x[:, :1]), output="prey"),
-            gb.Initial(0.2, output="hunter"),
+            pinn.Periodic("x"),
+            pinn.Initial(lambda x: 0.5 + 0.3 * torch.cos(torch.pi * x[:, :1]), output="prey"),
+            pinn.Initial(0.2, output="hunter"),
         ]
 
 
 @dataclass(frozen=True)
-class Cylinder(gb.Problem):
+class Cylinder(pinn.Problem):
     """u * u_x + v * u_y + p_x - viscosity * (u_xx + u_yy) = 0
     u * v_x + v * v_y + p_y - viscosity * (v_xx + v_yy) = 0
     u_x + v_y = 0
     """
 
     viscosity: float = 0.001
-    domain = gb.Rectangle((0, 0), (2.2, 0.41), names=("x", "y")) - gb.Disk((0.2, 0.2), 0.05, name="cylinder")
+    domain = pinn.Rectangle((0, 0), (2.2, 0.41), names=("x", "y")) - pinn.Disk(
+        (0.2, 0.2), 0.05, name="cylinder"
+    )
     outputs = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
@@ -171,9 +175,9 @@ class Cylinder(gb.Problem):
 
     def conditions(self) -> list[Condition]:
         return [
-            gb.Dirichlet(self.inflow, on="left", output=("u", "v")),
-            gb.Dirichlet(0.0, on=("top", "bottom", "cylinder"), output=("u", "v")),
-            gb.Dirichlet(0.0, on="right", output="p"),
+            pinn.Dirichlet(self.inflow, on="left", output=("u", "v")),
+            pinn.Dirichlet(0.0, on=("top", "bottom", "cylinder"), output=("u", "v")),
+            pinn.Dirichlet(0.0, on="right", output="p"),
         ]
 
 

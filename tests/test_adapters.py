@@ -3,22 +3,26 @@
 Each engine trains the model of its example. The false-alarm rate of each test of the law is 2e-4.
 """
 
+import os
 import runpy
+import shutil
 import sys
+import tracemalloc
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.adapters import from_deepxde, from_jax, from_neuralop, from_onnx, from_pina, nodes
+from guardband.adapters.onnx import whole_graph
 from guardband.conformal.laws import CoverageLaw, tails, total_counts
 from guardband.conformal.rank import rank
 from guardband.conformal.scores import Score
 from guardband.testing import check_predictor
+from wings import pinn, torch
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 DRAWS, N, M = 200, 30, 20
@@ -71,7 +75,7 @@ def test_the_verdict_on_networks_of_other_engines(engine: str, same: str) -> Non
     for steps, word in ((1000, "converged"), (50, "not converged")):
         model = made.trained(steps)
         net = getattr(model, "net", None) or model.model
-        found = gb.verdict(problem, net)
+        found = pinn.verdict(problem, net)
         with torch.no_grad():
             off = gb.metrics.relative_l2(net(torch.tensor(x, dtype=torch.float32)).numpy(), made.truth(x))
         print(f"off by {off:.4f}: {found}")
@@ -254,10 +258,130 @@ def test_onnx_refuses_what_it_cannot_answer() -> None:
         from_onnx(graph(rows=1))
     with pytest.raises(TypeError, match=r"floating-point numbers, `x0` is a tensor\(int64\)"):
         from_onnx(graph(kind="INT64"))
-    with pytest.raises(ValueError, match="These bytes are no ONNX graph"):
+    with pytest.raises(ValueError, match="This cannot be read as ONNX: DecodeError"):
         from_onnx(b"not a graph")
-    with pytest.raises(ValueError, match=r"nowhere\.onnx is no ONNX graph that onnxruntime can run: "):
+    with pytest.raises(ValueError, match=r"There is no file nowhere\.onnx"):
         from_onnx("nowhere.onnx")
+
+
+def in_two_files(folder: Path, **entries: str | None) -> Path:
+    """A graph x + [1, 2] whose weights are in `w.bin`; `entries` change where it looks for them."""
+    from onnx import TensorProto, helper, numpy_helper
+
+    folder.mkdir(exist_ok=True)
+    ends = [helper.make_tensor_value_info(name, TensorProto.DOUBLE, ["n", 2]) for name in "xy"]
+    weights = numpy_helper.from_array(np.array([1.0, 2.0]), "w")
+    (folder / "w.bin").write_bytes(bytes(8) + weights.raw_data)
+    weights.ClearField("raw_data")
+    weights.data_location = TensorProto.EXTERNAL
+    for key, value in ({"location": "w.bin", "offset": "8", "length": "16"} | entries).items():
+        if value is not None:
+            weights.external_data.add(key=key, value=value)
+    add = helper.make_graph(
+        [helper.make_node("Add", ["x", "w"], ["y"])], "add", ends[:1], ends[1:], [weights]
+    )
+    model = helper.make_model(add, ir_version=8, opset_imports=[helper.make_opsetid("", 13)])
+    (folder / "model.onnx").write_bytes(model.SerializeToString())
+    return folder / "model.onnx"
+
+
+@quiet
+@pytest.mark.parametrize("length", ["16", None])
+def test_onnx_takes_weights_from_files_in_the_folder_of_the_model(length: str | None, tmp_path: Path) -> None:
+    for package in ("onnxruntime", "onnx"):
+        pytest.importorskip(package)
+    path, x = in_two_files(tmp_path, length=length), np.zeros((3, 2))
+    assert np.array_equal(from_onnx(path)(x).mean, np.tile([1.0, 2.0], (3, 1)))
+    whole = whole_graph(path)
+    (tmp_path / "w.bin").unlink()
+    assert np.array_equal(from_onnx(whole)(x).mean, np.tile([1.0, 2.0], (3, 1)))
+    with pytest.raises(ValueError, match="keeps weights in another file, and bytes have no folder"):
+        from_onnx(path.read_bytes())
+
+
+ELSEWHERE: dict[str, tuple[dict[str, str | None], str]] = {
+    "a folder above": ({"location": "../w.bin"}, "should be a file in the same folder"),
+    "a folder below": ({"location": "deep/w.bin"}, "should be a file in the same folder"),
+    "an absolute path": ({"location": "/etc/hostname"}, "should be a file in the same folder"),
+    "nowhere": ({"location": None}, "should be a file in the same folder"),
+    "memory": ({"location": "*/_ORT_MEM_ADDR_/*"}, "should be a file in the same folder"),
+    "a link": ({"location": "link"}, "is no regular file"),
+    "a pipe": ({"location": "pipe"}, "is no regular file"),
+    "a hole": ({"location": "hole"}, "at most 2147483648 are read"),
+    "a file that is gone": ({"location": "gone"}, "cannot be read: No such file"),
+    "more than there is": ({"length": "17"}, "too short"),
+    "beyond the end": ({"offset": "1" + 18 * "0", "length": None}, "too short"),
+    "before the start": ({"offset": "-8"}, "a place that is no number"),
+}
+
+
+@quiet
+@pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_onnx_refuses_weights_from_elsewhere(name: str, tmp_path: Path) -> None:
+    for package in ("onnxruntime", "onnx"):
+        pytest.importorskip(package)
+    entries, said = ELSEWHERE[name]
+    path = in_two_files(tmp_path / "model", **entries)
+    shutil.copytree(path.parent, path.parent / "deep")
+    shutil.copy(path.parent / "w.bin", tmp_path)
+    (path.parent / "link").symlink_to(path.parent / "w.bin")
+    os.mkfifo(path.parent / "pipe")
+    (path.parent / "hole").touch()
+    os.truncate(path.parent / "hole", 2**40)
+    with pytest.raises(ValueError, match=said):
+        from_onnx(path)
+
+
+@quiet
+def test_onnx_finds_weights_in_every_part_of_a_graph(tmp_path: Path) -> None:
+    """In the branch of a node, where a walk over the initializers alone would not look."""
+    onnx = pytest.importorskip("onnx")
+    model = onnx.load(in_two_files(tmp_path), load_external_data=False)
+    outer = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [onnx.helper.make_node("If", ["c"], ["y"], then_branch=model.graph)], "o", [], []
+        )
+    )
+    with pytest.raises(ValueError, match="keeps weights in another file"):
+        whole_graph(outer.SerializeToString())
+
+
+@quiet
+def test_onnx_weights_that_are_named_often_count_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("onnx")
+    path = in_two_files(tmp_path)
+    monkeypatch.setattr("guardband.adapters.onnx.MODEL", path.stat().st_size + 15)
+    with pytest.raises(ValueError, match=r"at most .* bytes, together with its weights"):
+        from_onnx(path)
+
+
+@quiet
+@pytest.mark.skipif(sys.platform == "win32", reason="holes are those of POSIX")
+def test_onnx_weights_that_are_holes_count_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hole is read as zeros: memory is bounded by the bytes on the disk."""
+    pytest.importorskip("onnx")
+    path = in_two_files(tmp_path, offset="0", length=str(2**20))
+    (tmp_path / "w.bin").write_bytes(b"")
+    os.truncate(tmp_path / "w.bin", 2**20)
+    monkeypatch.setattr("guardband.adapters.onnx.ROOM", 2**20 - 1)
+    with pytest.raises(ValueError, match="mostly holes, or named again and again"):
+        whole_graph(path)
+
+
+@quiet
+def test_onnx_reads_no_more_of_weights_than_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The part that a tensor names, not the file that it is in."""
+    pytest.importorskip("onnx")
+    path = in_two_files(tmp_path)
+    with (tmp_path / "w.bin").open("ab") as file:
+        file.write(bytes(2**25))
+    tracemalloc.start()
+    assert len(whole_graph(path)) < 1000
+    assert tracemalloc.get_traced_memory()[1] < 2**22
+    tracemalloc.stop()
 
 
 @quiet
@@ -275,8 +399,10 @@ def test_jax() -> None:
 
 @pytest.mark.parametrize("name", ["deepxde", "pina", "onnx", "jax"])
 def test_a_missing_package_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if name == "pina":
+        pytest.importorskip("torch")
     package = {"onnx": "onnxruntime", "jax": "jax.numpy"}.get(name, name)
-    install = {"onnx": r'"guardband\[export\]"', "pina": "pina-mathlab"}.get(name, name)
+    install = {"onnx": r'"guardband\[onnx\]"', "pina": "pina-mathlab"}.get(name, name)
     monkeypatch.setitem(sys.modules, package, None)
     adapter = {"deepxde": from_deepxde, "pina": from_pina, "onnx": from_onnx, "jax": from_jax}[name]
     with pytest.raises(ImportError, match=rf"^This needs {name}.*: pip install {install}$"):

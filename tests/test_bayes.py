@@ -13,12 +13,13 @@ import pytest
 import torch
 from scipy.stats import chisquare
 
-import guardband as gb
+from guardband import pinn
 from guardband.pinn import Prior
-from guardband.predictors import HMC, MeanFieldVI
-from guardband.predictors.diagnostics import Diagnostics
+from guardband.pinn.predictors import HMC, MeanFieldVI
+from guardband.pinn.predictors.diagnostics import Diagnostics
 from guardband.testing import untouched
-from helpers import posterior, scale, simulate
+from helpers import scale
+from line import posterior, simulate
 
 THETA = torch.tensor([0.7, -0.4], dtype=torch.float64)
 LINE: dict[str, Any] = dict(n_interior=8, progress=False)
@@ -97,6 +98,21 @@ def test_a_tempered_posterior_says_so() -> None:
         MeanFieldVI(fitted, kl=0.0)
 
 
+@pytest.mark.parametrize("progress", [True, False])
+def test_a_mean_field_shows_its_progress_where_it_may(
+    progress: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fitted, _ = simulate(THETA, torch.Generator().manual_seed(0))
+    MeanFieldVI(fitted, steps=2, draws=2, n_interior=8, progress=progress)
+    assert ("variational" in capsys.readouterr().err) is progress
+
+
+def test_energies_are_those_of_the_draws_that_are_kept() -> None:
+    fitted, _ = simulate(THETA, torch.Generator().manual_seed(0))
+    found = HMC(fitted, draws=4, warmup=3, **LINE).diagnostics
+    assert found.energy.shape == found.potential.shape == found.norm.shape == (1, 4)
+
+
 def diagnostics(**changed: Any) -> Diagnostics:
     noise = np.random.default_rng(0).normal(size=(6, 2, 400))
     settings: dict[str, Any] = dict(
@@ -130,17 +146,17 @@ def test_verdicts_are_plain() -> None:
 
 def test_chains_of_different_networks_are_refused() -> None:
     fitted, _ = simulate(THETA, torch.Generator().manual_seed(0))
-    other = replace(fitted, net=gb.mlp(1, [3]).double())
+    other = replace(fitted, net=pinn.mlp(1, [3]).double())
     with pytest.raises(ValueError, match="the same layers"):
         HMC(fitted, other, **LINE)
 
 
 def test_chains_are_drawn() -> None:
     for of, label in (("U", "U"), ("|theta|", "|theta|"), (2, "prediction at probe 2")):
-        ax = gb.plot.trace(diagnostics(), of)
+        ax = pinn.plot.trace(diagnostics(), of)
         assert ax.get_ylabel() == label and len(ax.lines) == 2
     with pytest.raises(ValueError, match="number of a probe"):
-        gb.plot.trace(diagnostics(), "theta")
+        pinn.plot.trace(diagnostics(), "theta")
 
 
 @pytest.mark.parametrize("kind", [HMC, MeanFieldVI])

@@ -13,10 +13,10 @@ import torch
 import triangles
 from torch import Tensor
 
-import guardband as gb
-from guardband.problems import Problem, Reference, catalogue
+from guardband import pinn
+from guardband.pinn.problems import Problem, Reference, catalogue
 
-EVERY: list[Any] = [*(getattr(catalogue, name)() for name in catalogue.__all__), gb.problems.Cavity(400)]
+EVERY: list[Any] = [*(getattr(catalogue, name)() for name in catalogue.__all__), pinn.problems.Cavity(400)]
 COMPUTED = [one for one in EVERY if hasattr(one, "reference")]
 CLOSED = [one for one in EVERY if one not in COMPUTED]
 ROUGH = {"Cavity", "Cylinder", "PoissonLShape"}
@@ -40,7 +40,7 @@ def test_a_solution_in_closed_form_solves_its_equation_and_meets_its_conditions(
         edge = condition.points(problem.domain, 100)
         u = problem.field(problem.solution, edge.points, edge.normals)
         assert condition.residual(edge.points, u).abs().max() < 1e-8 * size
-    gb.testing.check_problem(problem)
+    pinn.testing.check_problem(problem)
 
 
 @of_each([one for one in COMPUTED if type(one).__name__ not in ROUGH])
@@ -85,17 +85,17 @@ def test_the_error_of_a_reference_is_small_stated_and_in_a_small_file(problem: A
     bound = 1e-3 if type(problem).__name__ in ("Cavity", "Cylinder") else 1e-4
     assert all(0 < error < bound for error in reference.error.values()), reference.error
     assert all(0 < error < 2 * bound for error in reference.largest.values()), reference.largest
-    kept = files("guardband.problems.catalogue").joinpath("data", f"{reference.name}.npz")
+    kept = files("guardband.pinn.problems.catalogue").joinpath("data", f"{reference.name}.npz")
     assert len(kept.read_bytes()) <= 200_000
 
 
 def test_what_is_known_beside_the_equations_holds() -> None:
-    cylinder = gb.problems.Cylinder.reference.checks
+    cylinder = pinn.problems.Cylinder.reference.checks
     assert 5.57 < cylinder["drag"] < 5.59 and 0.0104 < cylinder["lift"] < 0.0110
-    assert gb.problems.AllenCahn1D.reference.checks["balance"] < 1e-5
-    assert gb.problems.KortewegDeVries.reference.checks["balance"] < 1e-10
-    assert gb.problems.KuramotoSivashinsky.reference.checks["balance"] < 1e-8
-    assert gb.problems.LotkaVolterra.reference.checks["drift of the invariant"] < 1e-11
+    assert pinn.problems.AllenCahn1D.reference.checks["balance"] < 1e-5
+    assert pinn.problems.KortewegDeVries.reference.checks["balance"] < 1e-10
+    assert pinn.problems.KuramotoSivashinsky.reference.checks["balance"] < 1e-8
+    assert pinn.problems.LotkaVolterra.reference.checks["drift of the invariant"] < 1e-11
 
 
 @pytest.mark.parametrize("name", ["allen_cahn", "korteweg_de_vries", "kuramoto_sivashinsky"])
@@ -138,7 +138,7 @@ def test_triangles_are_read_as_they_were_written(problem: Any) -> None:
 
 
 def test_threads_read_a_reference_as_one() -> None:
-    x = points(gb.problems.KortewegDeVries(), 500)
+    x = points(pinn.problems.KortewegDeVries(), 500)
     wanted = Reference("korteweg_de_vries")(x)
     with ThreadPoolExecutor(8) as pool:
         found = list(pool.map(lambda _: Reference("korteweg_de_vries")(x), range(16)))
@@ -147,7 +147,7 @@ def test_threads_read_a_reference_as_one() -> None:
 
 def test_a_reference_can_be_differentiated() -> None:
     t = torch.tensor([[3.0]], dtype=torch.float64)
-    w = gb.problems.LotkaVolterra().field(gb.problems.LotkaVolterra().solution, t)
+    w = pinn.problems.LotkaVolterra().field(pinn.problems.LotkaVolterra().solution, t)
     prey, hunter = w.value.detach()[0].tolist()
     rates = w.d("t").detach()[0].tolist()
     assert rates == pytest.approx([2 / 3 * prey - 4 / 3 * prey * hunter, prey * hunter - hunter], rel=1e-5)
@@ -156,10 +156,10 @@ def test_a_reference_can_be_differentiated() -> None:
 @pytest.mark.parametrize(
     "problem",
     [
-        gb.problems.AllenCahn1D(diffusion=1e-3),
-        gb.problems.Cylinder(viscosity=0.01),
-        gb.problems.Cavity(reynolds=1000),
-        gb.problems.LotkaVolterra(birth=1.0),
+        pinn.problems.AllenCahn1D(diffusion=1e-3),
+        pinn.problems.Cylinder(viscosity=0.01),
+        pinn.problems.Cavity(reynolds=1000),
+        pinn.problems.LotkaVolterra(birth=1.0),
     ],
 )
 def test_other_coefficients_have_no_reference(problem: Problem) -> None:
@@ -177,7 +177,7 @@ def test_outside_of_its_domain_a_reference_is_not_a_number(problem: Any) -> None
 
 
 def test_nothing_is_known_inside_the_cylinder_and_in_the_notch() -> None:
-    holes = {gb.problems.Cylinder(): (0.2, 0.2), gb.problems.PoissonLShape(): (0.5, -0.5)}
+    holes = {pinn.problems.Cylinder(): (0.2, 0.2), pinn.problems.PoissonLShape(): (0.5, -0.5)}
     for problem, place in holes.items():
         assert bool(torch.isnan(problem.solution(torch.tensor([place]))).all())
         rim = problem.domain.boundary(2000).points
@@ -185,7 +185,7 @@ def test_nothing_is_known_inside_the_cylinder_and_in_the_notch() -> None:
 
 
 def test_stress_at_the_hole_is_three_times_the_tension() -> None:
-    plate = gb.problems.PlateWithHole(tension=2.0, young=7.0)
+    plate = pinn.problems.PlateWithHole(tension=2.0, young=7.0)
     edge = torch.tensor([[0.0, 0.2], [0.2, 0.0]], dtype=torch.float64)
     stress = plate.stress(plate.field(plate.solution, edge))
     assert stress["xx"].detach()[0].item() == pytest.approx(6.0)

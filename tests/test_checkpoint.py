@@ -14,10 +14,10 @@ from torch import Tensor, nn
 
 from guardband import Observations
 from guardband.pinn import Constrained, Fitted, Likelihood, Moment, Recipe, fit, mlp
-from guardband.pinn import checkpoint as checkpoints
-from guardband.pinn import identity as identities
-from guardband.problems import AutogradField, Box, Condition, Dirichlet, Field, Poisson1D, Problem
-from guardband.problems.conditions import Function
+from guardband.pinn.problems import AutogradField, Box, Condition, Dirichlet, Field, Poisson1D, Problem
+from guardband.pinn.problems.conditions import Function
+from guardband.pinn.training import checkpoint as checkpoints
+from guardband.pinn.training import identity as identities
 
 RECIPE = Recipe(steps=60, warmup=10, batch=16, n_interior=32, n_boundary=4, finish=0)
 DATA = Poisson1D().observe(40, noise=0.05, seed=1)
@@ -125,7 +125,7 @@ def test_a_problem_of_lambdas_and_of_a_notebook_is_known_again(tmp_path: Path) -
 
 NOTEBOOK = """
 import torch
-from guardband.problems import AutogradField, Box, Dirichlet, Problem
+from guardband.pinn.problems import AutogradField, Box, Dirichlet, Problem
 
 class Heat(Problem):
     domain = Box((0,), (1,))

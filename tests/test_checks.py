@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import guardband as gb
-from guardband.extrapolation import energy_test
+from guardband.checks.extrapolation import energy_test
+from wings import pinn
 
 ZERO = gb.predictors.MeanOnly(np.zeros_like)
 
@@ -63,7 +64,7 @@ def test_few_sensors_are_named() -> None:
     found = gb.check(calibrated(places), places)
     assert found["sensors"].alarm and "150 calibration readings come from 5 places only" in str(found)
     sensors = np.repeat(np.arange(5), 30)
-    with pytest.warns(gb.InfiniteBandWarning, match="needs 19 groups"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 groups"):
         assert np.isinf(calibrated(places, calibrator=gb.Clustered(), groups=sensors)(places).upper).all()
     assert not gb.check(calibrated(places, calibrator=gb.Clustered(), groups=sensors), places)[
         "sensors"
@@ -86,7 +87,7 @@ def test_what_cannot_be_seen_is_said() -> None:
     found = gb.check(gb.calibrate_arrays(y, y + 1), np.zeros((3, 1)))
     assert "were not given" in found["places"].text and found.ok
     x = np.random.default_rng(0).uniform(size=(40, 1))
-    local = gb.Local(gb.Observations(x + 2, x), gb.LogScale(draws=2))
+    local = gb.Local(gb.Observations(x + 2, x), gb.conformal.LogScale(draws=2))
     made = gb.calibrate(ZERO, x, np.ones(40) + x[:, 0], calibrator=local)
     assert "Give `held_out` or `refit`" in gb.check(made, x)["guard"].text
     with pytest.raises(ValueError, match="should have 1 coordinates like the calibration points, got 2"):
@@ -103,7 +104,7 @@ def test_findings_that_are_not_there_are_named() -> None:
 def test_training_points_are_known_through_the_calibrator() -> None:
     x = np.linspace(0, 1, 60)
     train = gb.Observations(x, np.sin(9 * x))
-    local = gb.Local(train, gb.LogScale(draws=2))
+    local = gb.Local(train, gb.conformal.LogScale(draws=2))
     calibrated = gb.calibrate(
         gb.predictors.MeanOnly(np.zeros_like), x + 0.001, np.cos(9 * x), calibrator=local
     )
@@ -139,7 +140,7 @@ def test_weights_that_just_suffice_raise_no_alarm() -> None:
 def test_a_guarded_shape_is_called_guarded() -> None:
     x = np.linspace(0, 1, 50)
     train, fresh = (gb.Observations(x + shift, np.cos(90 * x + shift)) for shift in (1.5, 3.0))
-    local = gb.Local(train, gb.LogScale(draws=2), held_out=fresh)
+    local = gb.Local(train, gb.conformal.LogScale(draws=2), held_out=fresh)
     text = gb.check(gb.calibrate(ZERO, x, np.cos(90 * x), calibrator=local), x)["guard"].text
     assert text == "An overfitted network would have been noticed by the guard."
 
@@ -190,13 +191,13 @@ def test_a_calibration_that_says_little_is_checked_as_far_as_it_goes() -> None:
 
 
 def test_where_there_are_no_training_rows_to_leak() -> None:
-    problem, recipe = gb.problems.Poisson1D(), gb.Recipe.by_newton(3)
+    problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe.by_newton(3)
     x, y = problem.observe(30, noise=0.1)
-    alone = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, progress=False)
-    saw = gb.fit(problem, gb.mlp(1, [8]), (x, y), recipe=recipe, progress=False)
-    went_on = gb.fit(problem, saw, recipe=recipe, progress=False)
-    crossed = gb.calibrate_cross(lambda data: np.zeros_like, (x, y), folds=5)
-    tangent = gb.Tangent(alone, noise=0.1).calibrate(x, y)
+    alone = pinn.fit(problem, pinn.mlp(1, [8]), recipe=recipe, progress=False)
+    saw = pinn.fit(problem, pinn.mlp(1, [8]), (x, y), recipe=recipe, progress=False)
+    went_on = pinn.fit(problem, saw, recipe=recipe, progress=False)
+    crossed = gb.calibration.calibrate_cross(lambda data: np.zeros_like, (x, y), folds=5)
+    tangent = pinn.Tangent(alone, noise=0.1).calibrate(x, y)
     fresh = problem.observe(30, noise=0.1, seed=5)
     said = {
         "left out": [crossed, tangent],
@@ -216,7 +217,7 @@ def test_a_model_worse_than_one_number_raises_an_alarm(m: int) -> None:
     x, noise = draw.uniform(size=(300, 1)), draw.normal(size=(300, m))
     y = np.sin(6 * x) + 0.1 * noise
 
-    def found(model: object, y: np.ndarray = y, n: int = 100) -> gb.Findings:
+    def found(model: object, y: np.ndarray = y, n: int = 100) -> gb.checks.Findings:
         return gb.check(gb.calibrate(model, x[:n], y[:n]), x[100:])
 
     def right(x: np.ndarray) -> np.ndarray:
@@ -245,7 +246,7 @@ def test_a_shape_that_was_learned_before_is_not_denied() -> None:
     x = size * draw.normal(size=(150, 16, 1))
     y = x + 0.1 * size * draw.normal(size=x.shape)
     inner = gb.predictors.MeanOnly(lambda x: x)
-    shaped = gb.surrogates.adapted(inner, x[:60], y[:60], steps=20)
+    shaped = pinn.surrogates.adapted(inner, x[:60], y[:60], steps=20)
     guard = gb.check(gb.calibrate(shaped, x[60:100], y[60:100], score=gb.Simultaneous()), x[100:])["guard"]
     assert guard.text.startswith(
         f"The shape ({shaped.chosen}) was learned and chosen before calibration, on 60"

@@ -110,7 +110,7 @@ def test_a_confidence_is_shared_too() -> None:
 
 @pytest.mark.parametrize(
     "trait",
-    "prediction y columns joint about field_names used answers_shift guarded".split(),
+    "prediction y columns traits field_names used".split(),
 )
 def test_traits_are_those_of_the_chosen_calibration(trait: str) -> None:
     one: Any = SimpleNamespace(**{trait: object()})
@@ -133,3 +133,11 @@ def test_too_few_rows_and_shared_rows_are_refused_with_the_number_needed() -> No
         gb.choose({"a": (model, None, None, None)}, calibrate=readings(59, 1))
     with pytest.raises(ValueError, match="at least 5 rows, got 3"):
         gb.choose(USEFUL, choose=readings(3, 0), calibrate=readings(59, 1))
+
+
+def test_a_candidate_keeps_its_own_score_and_calibrator() -> None:
+    generator = np.random.default_rng(0)
+    rows, seen = world(generator, 30), world(generator, 30)
+    weighted = gb.Weighted(lambda x: np.ones(len(x)))
+    choice = gb.choose({"sine": (np.sin, gb.Absolute(), weighted)}, choose=seen, calibrate=rows, level=0.5)
+    assert "Weighted" in repr(choice.calibrated)

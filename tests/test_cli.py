@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-import tomllib
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -18,10 +18,11 @@ from typer.testing import CliRunner
 
 import guardband as gb
 from guardband import tables
+from guardband.base.files import sha256
 from guardband.cli import app
 from guardband.cli import run as whole_command
-from guardband.files import sha256
 from helpers import forget_foreign_kinds, needs
+from wings import lab
 
 pytestmark = needs("onnx", "onnxruntime")
 EXAMPLE = Path(__file__).parent.parent / "examples" / "bring_your_model"
@@ -66,15 +67,48 @@ def test_from_a_model_and_measurements_to_a_report(folder: Path, tmp_path: Path)
     assert "written as .html or .md" in run("report", folder, "--data", QUERY, "--out", "page.pdf", code=2)
 
 
-def test_axes_carry_the_names_of_columns_of_files(
-    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[Any] = []
-    monkeypatch.setattr(
-        "guardband.cli.work.sections", lambda *_, **options: seen.append(options["names"]) or []
-    )
-    run("report", folder, "--data", FRESH, "--out", tmp_path / "report.html")
-    assert seen[0].axes == ("x", "y") and seen[0].outputs == ("u",)
+EXPORT = """
+import sys, torch
+net = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 2)).eval()
+shapes = ({0: torch.export.Dim("n")},)
+torch.onnx.export(net, (torch.rand(3, 2),), sys.argv[1], dynamic_shapes=shapes)
+"""
+
+
+@pytest.mark.slow
+def test_a_network_of_torch_is_reported_with_names_of_columns_in_every_table(tmp_path: Path) -> None:
+    """From the default of `torch.onnx.export`, with its file of weights, to a page on two outputs."""
+    subprocess.run([sys.executable, "-W", "ignore", "-c", EXPORT, tmp_path / "net.onnx"], check=True)
+    assert (tmp_path / "net.onnx.data").exists()
+    places, page, _ = named_page(tmp_path, tmp_path / "net.onnx", ["load", "heat"])
+    assert "its load alone" in page and "predicted heat" in places
+
+
+def test_names_of_columns_are_in_every_table_of_a_report(tmp_path: Path) -> None:
+    named_page(tmp_path, MODEL, ["load"])
+
+
+def named_page(tmp_path: Path, model: str | Path, outputs: list[str]) -> tuple[str, str, str]:
+    """The part of a report with ranges, all of it, and what `verify` says; the noise grows with the depth."""
+    net, generator = gb.adapters.from_onnx(model).model, np.random.default_rng(8)
+    for name in ("calibration", "fresh"):
+        x = generator.uniform(size=(400, 2))
+        y = net(x)
+        y = y + (0.01 + x[:, :1]) * generator.normal(size=y.shape)
+        head = ",".join(["depth", "hour", *outputs])
+        np.savetxt(tmp_path / f"{name}.csv", np.c_[x, y], header=head, comments="", delimiter=",")
+    out, page = tmp_path / "band", tmp_path / "page.md"
+    targets = ",".join(outputs)
+    run("calibrate", model, "--data", tmp_path / "calibration.csv", "--targets", targets, "--out", out)
+    said = run("verify", out, "--data", tmp_path / "fresh.csv")
+    run("report", out, "--data", tmp_path / "fresh.csv", "--out", page)
+    text = page.read_text()
+    places = text[text.index("## Where it covers") :]
+    for name in ("depth", "hour", *(f"predicted {output}" for output in outputs)):
+        assert f"| {name}, " in places and f"size of misses along {name}" in places
+    assert "Coverage is not the same everywhere" in said
+    assert not re.search(r"\b[xy][01]\b", re.sub(r"base64,\S+", "", text) + said)
+    return places, text, said
 
 
 def test_a_folder_of_python_is_called_what_it_is(tmp_path: Path) -> None:
@@ -133,6 +167,7 @@ def test_groups_come_from_a_column(tmp_path: Path) -> None:
         run("verify", out, "--data", tmp_path / "fresh.csv", "--level", "0.5")
 
 
+@needs("torch")
 def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", [*sys.path])
@@ -154,7 +189,7 @@ def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "has no 'nothing'" in run("calibrate", "surrogate:nothing", *words, code=2)
     assert "No module named" in run("calibrate", "nowhere:x", *words, code=2)
     for scale, said in (
-        ("laplace", "it needs the result of `gb.fit`"),
+        ("laplace", "it needs the result of `pinn.fit`"),
         ("distance", "--training-data FILE"),
         ("wide", "--scale should be one of"),
     ):
@@ -214,6 +249,7 @@ def test_an_input_is_not_overwritten_by_a_result(tmp_path: Path) -> None:
     assert not (tmp_path / "bands.csv").exists()
 
 
+@needs("torch")
 def test_training_rows_are_refused_whatever_the_scale(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -394,22 +430,50 @@ def test_doctor_says_what_is_here() -> None:
     assert found["exact law"] == "holds" and found["guardband"] == gb.__version__ and "threads" in found
 
 
-def test_doctor_knows_every_extra() -> None:
-    from guardband.cli.doctor import EXTRAS
+METADATA = """Metadata-Version: 2.4
+Name: guardband
+Version: 9.9
+Provides-Extra: lab
+Provides-Extra: pinn
+Provides-Extra: scale
+Requires-Dist: numpy>=2.0
+Requires-Dist: guardband[pinn]; extra == 'lab'
+Requires-Dist: no-such-package>=4; extra == 'lab'
+Requires-Dist: torch>=2.6; extra == 'pinn'
+Requires-Dist: dask[distributed]>=2025.1; extra == 'scale'
+"""
 
-    declared = tomllib.loads(Path("pyproject.toml").read_text())["project"]["optional-dependencies"]
-    for extra, packages in EXTRAS.items():
-        names = [re.split(r"[^\w-]", line)[0] for line in declared[extra]]
-        assert {*names} | ({"distributed"} if "dask" in names else set()) == {*packages}
 
-
-def test_doctor_says_what_is_missing_or_broken(monkeypatch: pytest.MonkeyPatch) -> None:
+@needs("torch")
+def test_doctor_reads_every_extra_from_the_installed_package(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     from guardband.cli import doctor
 
-    monkeypatch.setitem(doctor.EXTRAS, "bayes", ("no-such-package",))
+    (tmp_path / "guardband-9.9.dist-info").mkdir()
+    (tmp_path / "guardband-9.9.dist-info/METADATA").write_text(METADATA)
+    monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(doctor, "check_calibrator", lambda _: (_ for _ in ()).throw(AssertionError("k - 1")))
-    said = run("doctor", code=1)
-    assert 'missing no-such-package: pip install "guardband[bayes]"' in said and "BROKEN: k - 1" in said
+    found = json.loads(run("doctor", "--json", code=1))
+    assert [name for name in found if name.startswith("extra ")] == ["extra lab", "extra pinn", "extra scale"]
+    assert found["extra lab"] == 'missing no-such-package: pip install "guardband[lab]"'
+    assert found["extra pinn"] == f"torch {version('torch')}" and found["exact law"] == "BROKEN: k - 1"
+    assert found["extra scale"] == f"dask {version('dask')}, distributed {version('distributed')}"
+
+
+@needs("torch")
+def test_doctor_needs_no_torch(monkeypatch: pytest.MonkeyPatch) -> None:
+    from guardband.cli import doctor
+
+    monkeypatch.setattr(doctor, "check_calibrator", lambda _: None)
+    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+    assert json.loads(run("doctor", "--json"))["device"].startswith(
+        "torch cannot be imported: This needs torch"
+    )
+    known = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda name: None if name == "torch" else known(name))
+    found = json.loads(run("doctor", "--json"))
+    assert "torch" not in found and "device" not in found and found["threads"].endswith(" cores")
 
 
 HOSTILE = ["<script>alert(1)</script>", "../x", '"quoted"', "a\nb", "=cmd()", "x|y", "[link](javascript:1)"]
@@ -479,13 +543,13 @@ def survive(tmp_path: Path, cases: int) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::guardband.conformal.InfiniteBandWarning", "ignore::UserWarning")
 def test_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
     survive(tmp_path, 200)
 
 
 @pytest.mark.long
-@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning", "ignore::UserWarning")
+@pytest.mark.filterwarnings("ignore::guardband.conformal.InfiniteBandWarning", "ignore::UserWarning")
 def test_many_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
     survive(tmp_path, 10_000)
 
@@ -568,6 +632,7 @@ def test_nobody_hears_of_a_closed_pipe(folder: Path) -> None:
     assert done.returncode == 0 and done.stderr == b""
 
 
+@needs("torch")
 def test_stores_and_studies_are_verified(tmp_path: Path) -> None:
     pytest.importorskip("zarr")
     made = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
@@ -587,17 +652,65 @@ def test_stores_and_studies_are_verified(tmp_path: Path) -> None:
     assert "damaged results: cells.jsonl line 1 (" in run("verify", tmp_path / "study", code=2)
     pack.write_text("{\n" * 1000)
     assert "line 20 (not JSON) and 980 more" in run("verify", tmp_path / "study", code=2)
-    assert str(gb.campaign.status(tmp_path / "study")).endswith("980 more failed or are damaged.")
+    assert str(lab.campaign.status(tmp_path / "study")).endswith("980 more failed, are damaged or differ.")
 
 
-def test_a_model_in_two_files_is_refused(tmp_path: Path) -> None:
-    """The second one could be any file of the reader's."""
+def test_a_model_in_two_files_is_kept_as_one(tmp_path: Path) -> None:
+    """Both are hashed with the calibration, which needs neither of them any more."""
     onnx = pytest.importorskip("onnx")
-    model, options = tmp_path / "model.onnx", {"save_as_external_data": True, "size_threshold": 0}
-    onnx.save(onnx.load(MODEL), model, **options)
+    model, band = tmp_path / "model.onnx", tmp_path / "band"
+    onnx.save(
+        onnx.load(MODEL), model, save_as_external_data=True, size_threshold=0, location="model.onnx.data"
+    )
+    assert (tmp_path / "model.onnx.data").stat().st_size
+    run("calibrate", model, "--data", CAL, "--targets", "u", "--out", band)
+    run("calibrate", MODEL, "--data", CAL, "--targets", "u", "--out", tmp_path / "one")
+    for file in (model, tmp_path / "model.onnx.data"):
+        file.unlink()
+    for name in ("band", "one"):
+        run("predict", tmp_path / name, "--data", QUERY, "--out", tmp_path / f"{name}.csv")
+    assert (tmp_path / "band.csv").read_bytes() == (tmp_path / "one.csv").read_bytes()
+    kept = next(band.glob("model-*.onnx"))
+    kept.write_bytes(kept.read_bytes()[:-1] + b"!")
+    assert "SHA-256" in run("verify", band, code=2)
+
+
+def test_weights_outside_of_the_folder_of_a_model_are_refused(tmp_path: Path) -> None:
+    """They could be any file of the reader's."""
+    onnx = pytest.importorskip("onnx")
+    (tmp_path / "deep").mkdir()
+    onnx.save(
+        onnx.load(MODEL), tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="w"
+    )
+    shutil.move(tmp_path / "m.onnx", tmp_path / "deep" / "m.onnx")
+    (tmp_path / "deep" / "w").symlink_to(tmp_path / "w")
     words = ["--data", CAL, "--targets", "u", "--out", tmp_path / "band"]
-    said = " ".join(run("calibrate", model, *words, code=2).split())
-    assert "keeps weights in another file, which is not read. Make one file of both" in said
+    said = " ".join(run("calibrate", tmp_path / "deep" / "m.onnx", *words, code=2).split())
+    assert "keeps weights in 'w', which cannot be read" in said and not (tmp_path / "band").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_the_default_export_of_torch_is_read(tmp_path: Path) -> None:
+    """It writes weights to `model.onnx.data`."""
+    pytest.importorskip("onnxscript")
+    import torch
+
+    torch.manual_seed(0)
+    linear = torch.nn.Linear
+    net = torch.nn.Sequential(linear(2, 64), torch.nn.Tanh(), linear(64, 64), torch.nn.Tanh(), linear(64, 1))
+    model, x = tmp_path / "model.onnx", torch.rand(5, 2)
+    torch.onnx.export(net.eval(), (x,), str(model), dynamic_shapes=({0: torch.export.Dim.DYNAMIC},))
+    assert (tmp_path / "model.onnx.data").stat().st_size
+    made = gb.adapters.from_onnx(model)
+    assert np.allclose(made(x.numpy()).mean, net(x).detach(), atol=1e-6)
+    for seed, name in enumerate(("cal", "fresh")):
+        rows = np.random.default_rng(seed).random((60, 3))
+        tables.write(tmp_path / f"{name}.csv", tables.Table(dict(zip("abu", rows.T, strict=True))))
+    run("calibrate", model, "--data", tmp_path / "cal.csv", "--targets", "u", "--out", tmp_path / "band")
+    run("verify", tmp_path / "band", "--data", tmp_path / "fresh.csv")
+    run("report", tmp_path / "band", "--data", tmp_path / "fresh.csv", "--out", tmp_path / "page.html")
+    assert "<html" in (tmp_path / "page.html").read_text()
 
 
 def test_the_command_is_a_function_too(
@@ -617,3 +730,72 @@ def test_the_command_is_a_function_too(
         assert ended.value.code == 128 + signal.SIGTERM
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def ask(*words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
+    """The command in a process of its own."""
+    place = {**os.environ, "PYTHONPATH": str(Path(gb.__file__ or "").parents[1])}
+    code = [sys.executable, "-c", "from guardband.cli import run; run()", *words]
+    return subprocess.run(code, env=place, text=True, check=False, **streams)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("study", "--help")])
+def test_output_that_cannot_be_written_is_no_verdict(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        done = ask(*words, stdout=full, stderr=subprocess.PIPE)
+    assert done.returncode == 3 and done.stderr.count("\n") == 1, done.stderr
+    assert "Standard output cannot be written: No space left" in done.stderr
+    reader, writer = os.pipe()
+    os.close(reader)
+    with open(writer, "w") as closed:
+        done = ask(*words, stdout=closed, stderr=subprocess.PIPE)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no device that is always full")
+def test_verify_with_a_full_output_or_a_full_standard_error_is_no_verdict(folder: Path) -> None:
+    with open("/dev/full", "w") as full:
+        done = ask("verify", str(folder), stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 3 and "Traceback" not in done.stderr
+        assert ask("verify", "nowhere", stdout=full, stderr=full).returncode == 2
+
+
+ENDS = """
+import sys
+
+
+def exits(x):
+    sys.exit(1)
+
+
+def stopped(x):
+    raise KeyboardInterrupt
+
+
+class Own(BaseException):
+    pass
+
+
+def own(x):
+    raise Own("odd")
+
+
+def pipe(x):
+    raise BrokenPipeError(32, "Broken pipe")
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "code", "said"),
+    [("exits", 3, "SystemExit: 1"), ("stopped", 130, "stopped"), ("own", 3, "Own: odd"), ("pipe", 2, "pipe")],
+)
+def test_a_model_that_ends_the_program_is_no_verdict(
+    name: str, code: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ends.py").write_text(ENDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "ends", raising=False)
+    words = ["calibrate", f"ends:{name}", "--data", CAL, "--targets", "u", "--out", tmp_path / "band"]
+    assert said in run(*words, code=code)

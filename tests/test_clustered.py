@@ -30,7 +30,7 @@ def test_the_threshold_is_the_exact_weighted_quantile() -> None:
         level = str(generator.choice(["0.5", "0.75", "0.9", "0.95"]))
         expected = reference(abs(y), groups, level)
         if np.isinf(expected):
-            with pytest.warns(gb.InfiniteBandWarning):
+            with pytest.warns(gb.conformal.InfiniteBandWarning):
                 assert np.isinf(calibrated([0.0], level).upper).all()
         else:
             assert np.isclose(calibrated([0.0], level).upper.item(), expected, rtol=1e-14)
@@ -39,7 +39,7 @@ def test_the_threshold_is_the_exact_weighted_quantile() -> None:
 def test_one_reading_per_sensor_is_split_bit_for_bit() -> None:
     y = np.random.default_rng(1).normal(size=50)
     clustered = gb.calibrate(ZERO, y, y, calibrator=gb.Clustered(), groups=np.arange(50))
-    for level in gb.LEVELS:
+    for level in gb.conformal.LEVELS:
         assert np.array_equal(clustered(y, level).upper, gb.calibrate(ZERO, y, y)(y, level).upper)
 
 
@@ -55,7 +55,7 @@ def test_sums_stay_exact_where_64_bits_are_too_few() -> None:
 def test_five_sensors_at_95_percent_are_infinite_and_19_are_needed() -> None:
     y = np.random.default_rng(3).normal(size=150)
     calibrated = gb.calibrate(ZERO, y, y, calibrator=gb.Clustered(), groups=np.repeat(list("abcde"), 30))
-    with pytest.warns(gb.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 5"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 5"):
         assert np.isinf(calibrated(y, 0.95).upper).all()
     assert np.isfinite(calibrated(y, 0.8).upper).all()
 

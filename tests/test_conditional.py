@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import guardband as gb
+from guardband.conformal.hashed import uniform
 from guardband.conformal.rank import infinite_unsaid
 
 
@@ -86,14 +87,12 @@ def test_the_regression_with_the_new_point_agrees_with_brute_force() -> None:
     """A score is in the set exactly if its dual variable, in a regression on n + 1 points, is below u."""
     from scipy.optimize import linprog
 
-    from guardband.conformal.conditional import _chance
-
     x, alpha = np.random.default_rng(3).uniform(size=40), 0.2
     made = calibrated(x, overlapping)
     for place in draws(12):
         prediction = gb.Prediction(place[None], [0.0])
         q = float(made.threshold(prediction, 0.8)[0])  # type: ignore[attr-defined]
-        u = _chance(place, 0) - alpha
+        u = float(uniform(made.threshold._key, place)[0]) - alpha  # type: ignore[attr-defined]
         columns = np.hstack([np.ones((41, 1)), overlapping(np.r_[x, place][:, None])])
         for score in (q - 0.05, q + 0.05):
             scores = np.r_[made.fingerprint()["scores"], score]
@@ -104,7 +103,9 @@ def test_the_regression_with_the_new_point_agrees_with_brute_force() -> None:
 def test_new_features_of_their_own_are_infinite_or_empty_and_said() -> None:
     x = np.random.default_rng(0).uniform(0, 0.5, size=50)
     made = calibrated(x, lambda x: x > 0.9)
-    with pytest.warns(gb.InfiniteBandWarning, match="too few calibration points with such features"):
+    with pytest.warns(
+        gb.conformal.InfiniteBandWarning, match="too few calibration points with such features"
+    ):
         q = made.threshold(gb.Prediction(np.full((20, 1), 0.95) + 1e-3 * draws(20), np.zeros(20)), 0.9)  # type: ignore[attr-defined]
     assert np.isinf(q).all() and (q > 0).any()
 
@@ -154,3 +155,79 @@ def test_features_that_change_their_number_are_refused() -> None:
     wide[0] = 2
     with pytest.raises(ValueError, match="should give 1 numbers per point, as at calibration, got 2"):
         made.band(gb.Prediction([[0.5]], [[0.0]]), 0.9)
+
+
+def covered_at(
+    places: int, n: int, seed: int, sets: int, *, level: float = 0.9, fresh: bool = True
+) -> np.ndarray:
+    """Which of `sets` new readings at fixed places are covered, each by a calibration set of its own.
+
+    With one place there are no features beyond the constant; with two, the second is a feature.
+    """
+    draw, inside = np.random.default_rng((places, n, seed)), []
+    features = (lambda x: np.zeros((len(x), 0))) if places == 1 else (lambda x: x > 0.5)
+    calibrator = gb.Conditional(features, seed=seed, fresh=fresh)
+    for _ in range(sets):
+        x = draw.integers(places, size=(n + 1, 1)).astype(float)
+        y = (1 + 2 * x) * draw.normal(size=(n + 1, 1))
+        made = gb.calibrate_arrays(0 * y[:n], y[:n], x_cal=x[:n], calibrator=calibrator)
+        with infinite_unsaid():
+            inside.append(made.contains(gb.Prediction(x[n:], 0 * y[n:]), y[n:], level)[0])
+    return np.array(inside)
+
+
+def test_fixed_places_are_covered_at_a_fixed_seed() -> None:
+    """Exact on both sides at 1e-3; the draws of 0.2 are rejected: at seed 1 they cover 4/6, not .8."""
+    from scipy.stats import binomtest
+
+    fresh, frozen = (covered_at(1, 5, 1, 400, level=0.8, fresh=fresh) for fresh in (True, False))
+    assert binomtest(int(fresh.sum()), 400, 0.8).pvalue > 1e-3
+    assert binomtest(int(frozen.sum()), 400, 0.8, alternative="less").pvalue < 1e-3
+
+
+@pytest.mark.parametrize(
+    "calibrator", [gb.Conditional(lambda x: x > 0.5), gb.conformal.RandomlyLocalized(0.5)]
+)
+def test_the_draw_is_of_the_scores_in_any_order_and_the_promise_says_so(calibrator: Any) -> None:
+    draw = np.random.default_rng(2)
+    x, y, at = draw.uniform(size=(40, 1)), draw.normal(size=40), gb.Prediction([[0.3], [0.7]], [0.0, 0.0])
+
+    def ends(order: Any, y: np.ndarray) -> np.ndarray:
+        given = {"x_cal": x[order], "calibrator": calibrator}
+        return gb.calibrate_arrays(np.zeros(40), y[order], **given).band(at, 0.5).upper
+
+    order = draw.permutation(40)
+    assert np.allclose(ends(order, y), ends(slice(None), y))
+    assert np.allclose(ends(slice(None), y * (1 + 1e-15)), ends(slice(None), y)), "but for rounding"
+    made = gb.calibrate_arrays(np.zeros(40), y, x_cal=x, calibrator=calibrator)
+    assert "the seed, the calibration scores and the place determine" in made.promise
+    assert "on average over seeds" in type(calibrator)(**{**vars(calibrator), "fresh": False}).promise
+
+
+@pytest.mark.parametrize("digit", [b"\x00", b"\xff"])
+def test_draws_lie_strictly_between_0_and_1(digit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The largest 64 bits were rounded to 1, which no uniform draw is."""
+
+    class Extreme:
+        def __init__(self, _: bytes) -> None: ...
+
+        def digest(self, count: int) -> bytes:
+            return digit * count
+
+    monkeypatch.setattr("guardband.conformal.hashed.hashlib.shake_128", Extreme)
+    (draw,) = uniform(b"", np.zeros(2))
+    assert 0 < draw < 1
+
+
+@pytest.mark.parametrize(
+    ("promise", "said"),
+    [
+        (gb.Conditional(np.sign).promise, "by a nonnegative combination of the features and a constant"),
+        (gb.Conditional(np.sign).promise, "if scores tie, it is over seeds too"),
+        (gb.Weighted(np.ones_like).promise, "the calibration points and a new point are drawn independently"),
+        (gb.Weighted(np.ones_like).promise, "the true density ratio up to a constant factor"),
+        (gb.RiskControl().promise, "right-continuous in the threshold, lies between 0 and 1 at every point"),
+    ],
+)
+def test_promises_name_what_their_theorems_assume(promise: str, said: str) -> None:
+    assert said in promise

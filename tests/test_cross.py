@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import binom
 
 import cross
 import guardband as gb
+from guardband.calibration.cross import dealt
 from guardband.conformal.cross import Shares
-from guardband.crossing import dealt
+from wings import pinn, torch
 
 FALSE_ALARM = 1e-3 / 8
 """The false-alarm rate of each of at most 8 comparisons in this file."""
@@ -49,7 +49,7 @@ class Wiggly:
 @pytest.mark.parametrize("folds", [None, 8, 20])
 def test_it_is_what_an_outsider_wrote(folds: int | None) -> None:
     x, y = readings(40)
-    ours = gb.calibrate_cross(line, (x, y), folds=folds, seed=3)
+    ours = gb.calibration.calibrate_cross(line, (x, y), folds=folds, seed=3)
     theirs = cross.cross_calibrate(cross.Line.fit, x, y, folds=folds or 40, seed=3)
     assert (ours.fold == theirs.fold).all()
     new = np.linspace(0, 1, 9)[:, None]
@@ -61,8 +61,8 @@ def test_it_is_what_an_outsider_wrote(folds: int | None) -> None:
 
 def test_groups_of_one_reading_are_readings() -> None:
     x, y = readings(30)
-    plain = gb.calibrate_cross(line, (x, y), folds=6)
-    grouped = gb.calibrate_cross(line, (x, y), folds=6, groups=np.arange(30))
+    plain = gb.calibration.calibrate_cross(line, (x, y), folds=6)
+    grouped = gb.calibration.calibrate_cross(line, (x, y), folds=6, groups=np.arange(30))
     for level in (0.5, 0.8, 0.9):
         assert np.array_equal(plain([0.1, 0.7], level).upper, grouped([0.1, 0.7], level).upper)
         assert np.array_equal(plain([0.1, 0.7], level).lower, grouped([0.1, 0.7], level).lower)
@@ -80,7 +80,7 @@ def test_groups_are_kept_whole_and_count_as_one() -> None:
         seen.append({g for g, row in zip(groups, x, strict=True) if tuple(row) not in known})
         return line(data)
 
-    made = gb.calibrate_cross(fit, (x, y), groups=groups)
+    made = gb.calibration.calibrate_cross(fit, (x, y), groups=groups)
     assert sorted(map(len, seen)) == [1] * 10 and made.name == "Jackknife+"
     assert made.size(0.9) == gb.conformal.Size(10, 9, "groups (sensors)")
     ends = made.predict([0.4]).each[0, made.fold] + made.residuals
@@ -91,7 +91,7 @@ def test_groups_are_kept_whole_and_count_as_one() -> None:
         if sum(share[g] for g, e in zip(groups, ends, strict=True) if e <= end) >= Fraction(99, 10)
     ]
     assert made([0.4], "0.9").upper[0, 0] == pytest.approx(min(enough))
-    with pytest.warns(gb.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 10"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 10"):
         assert np.isinf(made([0.4], 0.95).lower).all()
     many = Shares.of(np.repeat(np.arange(60), np.arange(1, 61)))  # beyond 64 bits
     assert sum(many.weights) == 60 * many.whole
@@ -105,13 +105,13 @@ def test_tensors_stay_tensors(dtype: torch.dtype) -> None:
         slope = float((data.x * data.y).sum() / (data.x**2).sum())
         return lambda x: slope * x
 
-    band = gb.calibrate_cross(fit, (x, y[:, 0]), folds=5)(x[:3], 0.8)
+    band = gb.calibration.calibrate_cross(fit, (x, y[:, 0]), folds=5)(x[:3], 0.8)
     assert isinstance(band.upper, torch.Tensor) and band.upper.dtype == dtype and band.upper.shape == (3, 1)
 
 
 def test_too_few_readings_give_an_infinite_band() -> None:
-    made = gb.calibrate_cross(line, readings(8))
-    with pytest.warns(gb.InfiniteBandWarning, match="level 0.9 needs 9 readings, there are 8"):
+    made = gb.calibration.calibrate_cross(line, readings(8))
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.9 needs 9 readings, there are 8"):
         assert np.isinf(made([0.5], 0.9).upper).all()
 
 
@@ -129,9 +129,10 @@ def test_too_few_readings_give_an_infinite_band() -> None:
 )
 def test_the_promise_is_a_number(n: int, folds: int | None, promised: Fraction) -> None:
     """Of unequal folds what a mean of p-values proves, with folds counted by their size."""
-    made = gb.calibrate_cross(line, readings(n), folds=folds)
+    made = gb.calibration.calibrate_cross(line, readings(n), folds=folds)
     assert made.promised("0.9") == promised
     assert f"{float(promised):.4g} at level 0.9" in made.promise and "Usually" in made.promise
+    assert "settings were fixed without them or are chosen inside `fit`" in made.promise
     assert made.promised(0.5) == max(0, promised - Fraction(4, 5))
 
 
@@ -140,7 +141,7 @@ def covered(fit: Any, draws: int, n: int, folds: int | None) -> int:
     count = 0
     for seed in range(draws):
         x, y = readings(n + 1, seed)
-        made = gb.calibrate_cross(fit, (x[:n], y[:n]), folds=folds, seed=seed)
+        made = gb.calibration.calibrate_cross(fit, (x[:n], y[:n]), folds=folds, seed=seed)
         count += int(made.contains(x[n:], y[n:], 0.9)[0])
     return count
 
@@ -149,7 +150,7 @@ def covered(fit: Any, draws: int, n: int, folds: int | None) -> int:
 @pytest.mark.parametrize(("n", "folds"), [(12, None), (20, 5)])
 def test_coverage_keeps_the_promise(n: int, folds: int | None, draws: int) -> None:
     """One-sided: of an overfitted model, whose left-out residuals say so."""
-    promised = float(gb.calibrate_cross(line, readings(n), folds=folds).promised(0.9))
+    promised = float(gb.calibration.calibrate_cross(line, readings(n), folds=folds).promised(0.9))
     assert covered(Wiggly, draws, n, folds) >= binom.ppf(FALSE_ALARM, draws, promised)
 
 
@@ -163,7 +164,7 @@ def test_coverage_of_a_new_group_keeps_the_promise() -> None:
         x = rng.uniform(size=(len(sensor), 1))
         y = x + 0.5 * rng.normal(size=11)[sensor][:, None] + 0.05 * rng.normal(size=x.shape)
         old = sensor < 10
-        made = gb.calibrate_cross(line, (x[old], y[old]), groups=sensor[old], seed=seed)
+        made = gb.calibration.calibrate_cross(line, (x[old], y[old]), groups=sensor[old], seed=seed)
         count += int(made.contains(x[~old][:1], y[~old][:1], 0.9)[0])
     assert count >= binom.ppf(FALSE_ALARM, draws, 0.8)
 
@@ -174,23 +175,23 @@ def test_folds_that_leak_are_caught_by_the_law() -> None:
     def leaking(seed: int) -> int:
         x, y = readings(13, seed)
         whole = gb.Observations(x[:12], y[:12])
-        made = gb.calibrate_cross(lambda data: Wiggly(whole), (x[:12], y[:12]), seed=seed)
+        made = gb.calibration.calibrate_cross(lambda data: Wiggly(whole), (x[:12], y[:12]), seed=seed)
         return int(made.contains(x[12:], y[12:], 0.9)[0])
 
     assert sum(map(leaking, range(400))) < binom.ppf(FALSE_ALARM, 400, 0.8)
 
 
 def test_folds_that_leak_are_refused_where_a_model_knows_its_readings() -> None:
-    problem = gb.problems.Poisson1D()
+    problem = pinn.problems.Poisson1D()
     data = problem.observe(20, noise=0.05)
-    recipe = gb.Recipe(steps=2, finish=0)
+    recipe = pinn.Recipe(steps=2, finish=0)
 
-    def train(observations: gb.Observations) -> gb.Fitted:
-        return gb.fit(problem, gb.mlp(1, [4]), observations, recipe=recipe, progress=False)
+    def train(observations: gb.Observations) -> pinn.Fitted:
+        return pinn.fit(problem, pinn.mlp(1, [4]), observations, recipe=recipe, progress=False)
 
     with pytest.raises(ValueError, match="`fit` should train on the observations that it is given"):
-        gb.calibrate_cross(lambda _: train(data), data, folds=4)
-    made = gb.calibrate_cross(train, data, folds=4)
+        gb.calibration.calibrate_cross(lambda _: train(data), data, folds=4)
+    made = gb.calibration.calibrate_cross(train, data, folds=4)
     assert made.field_names is not None and len(made.models) == 4
 
 
@@ -202,7 +203,7 @@ def test_rows_reach_training_in_random_order() -> None:
         orders.append(np.asarray(data.x)[:, 0].tolist())
         return line(data)
 
-    gb.calibrate_cross(fit, (x, x), folds=4)
+    gb.calibration.calibrate_cross(fit, (x, x), folds=4)
     assert all(order != sorted(order) for order in orders) and len({tuple(o) for o in orders}) == 4
 
 
@@ -219,17 +220,19 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
         return line(observations)
 
     with pytest.raises(KeyboardInterrupt):
-        gb.calibrate_cross(fit, data, folds=4, out=tmp_path / "run")
-    again = gb.calibrate_cross(fit, data, folds=4, out=tmp_path / "run")
+        gb.calibration.calibrate_cross(fit, data, folds=4, out=tmp_path / "run")
+    again = gb.calibration.calibrate_cross(fit, data, folds=4, out=tmp_path / "run")
     assert len(calls) == 3 + 2
-    assert np.array_equal(again([0.3], 0.5).upper, gb.calibrate_cross(line, data, folds=4)([0.3], 0.5).upper)
-    gb.calibrate_cross(fit, data, folds=4, out=tmp_path / "run")
+    assert np.array_equal(
+        again([0.3], 0.5).upper, gb.calibration.calibrate_cross(line, data, folds=4)([0.3], 0.5).upper
+    )
+    gb.calibration.calibrate_cross(fit, data, folds=4, out=tmp_path / "run")
     assert len(calls) == 5, "all of them are kept"
     for folds, seed in ((4, 1), (3, 0)):
         with pytest.raises(ValueError, match=r"models of another run: its .*folds.* differ"):
-            gb.calibrate_cross(line, data, folds=folds, seed=seed, out=tmp_path / "run")
+            gb.calibration.calibrate_cross(line, data, folds=folds, seed=seed, out=tmp_path / "run")
     with pytest.raises(ValueError, match="its readings differ"):
-        gb.calibrate_cross(line, readings(12, 1), folds=4, out=tmp_path / "run")
+        gb.calibration.calibrate_cross(line, readings(12, 1), folds=4, out=tmp_path / "run")
 
 
 KILLED = """
@@ -244,7 +247,7 @@ def fit(data):
     if len(calls) == int(sys.argv[2]):
         os.kill(os.getpid(), 9)
     return cross.Line.fit(data.x, data.y)
-made = gb.calibrate_cross(fit, (x, 2 * x + rng.normal(size=x.shape)), folds=4, out=sys.argv[1])
+made = gb.calibration.calibrate_cross(fit, (x, 2 * x + rng.normal(size=x.shape)), folds=4, out=sys.argv[1])
 print(len(calls), made([0.5], 0.5).upper[0, 0])
 """
 
@@ -273,12 +276,12 @@ def test_processes_give_the_same_band(tmp_path: Path) -> None:
         slope = float((observations.x * observations.y).sum() / (observations.x**2).sum())
         return lambda x: slope * x
 
-    here, there = (gb.calibrate_cross(fit, data, folds=4, workers=workers) for workers in (None, 1))
+    here, there = (gb.calibration.calibrate_cross(fit, data, folds=4, on=on) for on in (None, 1))
     assert np.array_equal(here([0.3], 0.5).upper, there([0.3], 0.5).upper)
 
 
 def test_it_is_saved_evaluated_and_checked(tmp_path: Path) -> None:
-    made = gb.calibrate_cross(line, readings(40), folds=10)
+    made = gb.calibration.calibrate_cross(line, readings(40), folds=10)
     x, y = readings(200, 9)
     again = gb.load(gb.save(made, tmp_path / "band"))
     assert np.array_equal(again(x, 0.9).lower, made(x, 0.9).lower) and repr(again) == "CV+(10 models, n=40)"
@@ -311,11 +314,11 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(
 ) -> None:
     asked: dict[str, Any] = {"fit": line, "data": readings(12), **options}
     with pytest.raises(error, match=match):
-        gb.calibrate_cross(asked.pop("fit"), asked.pop("data"), **asked)
+        gb.calibration.calibrate_cross(asked.pop("fit"), asked.pop("data"), **asked)
 
 
 def test_a_band_needs_what_each_model_says() -> None:
-    made = gb.calibrate_cross(line, readings(12), folds=4)
+    made = gb.calibration.calibrate_cross(line, readings(12), folds=4)
     with pytest.raises(TypeError, match=r"calibrated.predict\(x\), got Prediction"):
         made.band(gb.Prediction(None, [0.0]))
     with pytest.raises(ValueError, match="`groups` should not be given"):
@@ -326,11 +329,11 @@ def test_a_band_needs_what_each_model_says() -> None:
 
 def test_a_model_that_cannot_be_kept_is_refused_with_out(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"this one cannot be.*Or leave `out` away"):
-        gb.calibrate_cross(lambda data: np.sin, readings(12), folds=3, out=tmp_path / "run")
+        gb.calibration.calibrate_cross(lambda data: np.sin, readings(12), folds=3, out=tmp_path / "run")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(FileExistsError, match="holds something else"):
-        gb.calibrate_cross(line, readings(12), folds=3, out=tmp_path / "mine")
+        gb.calibration.calibrate_cross(line, readings(12), folds=3, out=tmp_path / "mine")
 
 
 def test_folds_are_as_equal_as_can_be() -> None:

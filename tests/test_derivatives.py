@@ -8,15 +8,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from guardband.geometry import Segment
-from guardband.pinn import derivatives, jets
-from guardband.pinn.activations import ACTIVATIONS
-from guardband.pinn.derivatives import JetField, Needs, differentiate, needs_of
-from guardband.pinn.jets import Jet, Memory
-from guardband.pinn.mean_squares import MeanSquares
-from guardband.pinn.networks import MLP, Constrained, mlp
-from guardband.pinn.points import fixed_points
-from guardband.problems import (
+from guardband.pinn.geometry import Segment
+from guardband.pinn.misses.mean_squares import MeanSquares
+from guardband.pinn.misses.points import fixed_points
+from guardband.pinn.networks import derivatives, jets
+from guardband.pinn.networks.activations import ACTIVATIONS
+from guardband.pinn.networks.derivatives import JetField, Needs, differentiate, needs_of
+from guardband.pinn.networks.jets import Jet, Memory
+from guardband.pinn.networks.networks import MLP, Constrained, mlp
+from guardband.pinn.problems import (
     AllenCahn2D,
     AutogradField,
     Box,
@@ -94,7 +94,7 @@ def test_jets_equal_autograd(d: int, activation: Any, dropout: Any) -> None:
 def test_jets_equal_autograd_whatever_the_depth_and_width(
     widths: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("guardband.pinn.jets.function.TILE", 1)  # the least tiles, of 256 points
+    monkeypatch.setattr("guardband.pinn.networks.jets.function.TILE", 1)  # the least tiles, of 256 points
     for n in (1, 5, 256, 257, 519):
         net = mlp(2, widths).double()
         assert gap(net, points(n, 2), LAPLACIAN, lambda u: [u.value, u.laplacian]) < 1e-10
@@ -170,7 +170,7 @@ def test_mixed_third_and_fourth_derivatives_go_by_jets(
     if kind == "hard":
         bubble = lambda x: torch.cat([torch.sin(x[:, :1] * x[:, 1:]), x.prod(1, keepdim=True), x[:, :1]], 1)  # noqa: E731
         whole = Constrained(net, lambda x: torch.exp(x[:, :1]).expand(-1, 3) * x[:, 1:], bubble)
-    monkeypatch.setattr("guardband.pinn.jets.function.TILE", 1)  # the least tiles, of 256 points
+    monkeypatch.setattr("guardband.pinn.networks.jets.function.TILE", 1)  # the least tiles, of 256 points
     for n in (3, 261) if kind == "both" else (20,):
         assert gap(whole, points(n, 2), FOUR, four) < 1e-9
 

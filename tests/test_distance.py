@@ -4,12 +4,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import guardband as gb
-from guardband.predictors import Distance, LatentDistance
+from guardband.predictors import Distance
 from helpers import scale
+from wings import nn, pinn, torch
 
 X = np.random.default_rng(0).uniform(size=(50, 2))
 NEW = np.random.default_rng(1).uniform(size=(8, 2))
@@ -51,31 +50,31 @@ def test_one_of_two_equal_training_points_stays() -> None:
 
 
 @pytest.mark.parametrize(
-    "net", [gb.mlp(2, [6, 5]), nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 1))]
+    "net", [pinn.mlp(2, [6, 5]), nn.Sequential(nn.Linear(2, 5), nn.Tanh(), nn.Linear(5, 1))]
 )
 def test_latent_distance_is_in_the_penultimate_layer(net: nn.Module) -> None:
     features: Any = net[:-1] if isinstance(net, nn.Sequential) else net.features
     with torch.no_grad():
         hidden, new = (features(torch.tensor(x).float()).numpy() for x in (X, NEW))
-    latent = scale(LatentDistance(net, X, 5, search="latent"), NEW)
+    latent = scale(pinn.predictors.LatentDistance(net, X, 5, search="latent"), NEW)
     assert latent[:, 0] == pytest.approx(brute(hidden, new, 5), rel=1e-5)
     nearest = np.argsort(np.linalg.norm(X[None] - NEW[:, None], axis=-1), axis=1)[:, :5]
     by_input = np.sqrt(((hidden[nearest] - new[:, None]) ** 2).sum(-1).mean(1))
-    assert scale(LatentDistance(net, X, 5), NEW)[:, 0] == pytest.approx(by_input, rel=1e-5)
+    assert scale(pinn.predictors.LatentDistance(net, X, 5), NEW)[:, 0] == pytest.approx(by_input, rel=1e-5)
 
 
 def test_features_may_be_given() -> None:
-    own = LatentDistance(np.sin, X, 5, features=lambda x: x)
+    own = pinn.predictors.LatentDistance(np.sin, X, 5, features=lambda x: x)
     assert scale(own, NEW) == pytest.approx(scale(Distance(np.sin, X, 5), NEW))
     with pytest.raises(ValueError, match="Give it as `features="):
-        LatentDistance(np.sin, X)
+        pinn.predictors.LatentDistance(np.sin, X)
 
 
 def test_training_points_come_from_fit() -> None:
-    problem = gb.problems.Poisson1D()
+    problem = pinn.problems.Poisson1D()
     data = problem.observe(30, noise=0.1)
-    fitted = gb.fit(problem, gb.mlp(1, [4]), data, recipe=gb.Recipe(steps=2, finish=0), progress=False)
-    for kind in (Distance, LatentDistance):
+    fitted = pinn.fit(problem, pinn.mlp(1, [4]), data, recipe=pinn.Recipe(steps=2, finish=0), progress=False)
+    for kind in (Distance, pinn.predictors.LatentDistance):
         assert kind(fitted).training_data is data
         with pytest.raises(ValueError, match="30 of 30 calibration points are training points"):
             gb.calibrate(kind(fitted), data.x, data.y)
@@ -87,7 +86,7 @@ def test_errors_teach() -> None:
     with pytest.raises(ValueError, match=r"below the number of training points \(50\)"):
         Distance(np.sin, X, n_neighbors=50)
     with pytest.raises(ValueError, match="'input' or 'latent'"):
-        LatentDistance(gb.mlp(2, [3]), X, search="output")  # type: ignore[arg-type]
+        pinn.predictors.LatentDistance(pinn.mlp(2, [3]), X, search="output")  # type: ignore[arg-type]
 
 
 def test_observations_bring_points_and_training_data() -> None:

@@ -8,6 +8,7 @@ import pytest
 
 import guardband as gb
 from helpers import Later, needs, script
+from wings import pinn
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
@@ -57,10 +58,10 @@ def test_every_block_runs_and_prints_what_is_shown(
 @pytest.mark.parametrize("name", SLOW)
 def test_every_block_of_a_slow_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After three steps of training its output differs, but no block raises."""
-    whole = gb.fit
+    whole = pinn.fit
 
-    def brief(*arguments: Any, **options: Any) -> gb.Fitted:
-        recipe = gb.Recipe(steps=3, finish=0, n_interior=32, n_boundary=8)
+    def brief(*arguments: Any, **options: Any) -> pinn.Fitted:
+        recipe = pinn.Recipe(steps=3, finish=0, n_interior=32, n_boundary=8)
         return whole(*arguments, **options | {"recipe": recipe, "progress": False})
 
     monkeypatch.setattr(gb, "fit", brief)

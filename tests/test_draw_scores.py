@@ -8,6 +8,7 @@ from scipy.stats import binom, kstest
 
 import guardband as gb
 from guardband.metrics import Average, crps, energy_score, interval_score, pit, quantile_loss
+from wings import pinn
 
 RNG = np.random.default_rng
 Y, DRAWS = RNG(0).normal(size=(40, 3)), RNG(1).normal(size=(15, 40, 3))
@@ -75,7 +76,7 @@ def test_draws_of_a_predictor_go_in_as_they_are() -> None:
     import torch
 
     net = torch.nn.Linear(1, 1)
-    predictor = gb.predictors.Draws(net, {"bias": torch.randn(7, 1, generator=torch.Generator())})
+    predictor = pinn.predictors.Draws(net, {"bias": torch.randn(7, 1, generator=torch.Generator())})
     found = crps(predictor.outputs(torch.zeros(4, 1)), [0.0] * 4)
     assert isinstance(found, Average) and found.n == 4 and found.standard_error == pytest.approx(0, abs=1e-9)
 

@@ -14,16 +14,18 @@ from scipy.stats import norm
 from torch import nn
 
 import guardband as gb
-from guardband.predictors import Draws, Dropout, Ensemble
-from guardband.predictors import draws as module
+from guardband import pinn
+from guardband.pinn.predictors import Draws, Dropout
+from guardband.pinn.predictors import draws as module
+from guardband.predictors import Ensemble
 from helpers import scale
 
 X = torch.rand(30, 2, generator=torch.Generator().manual_seed(0))
-QUICK = gb.Recipe(steps=10, finish=0, n_interior=16, n_boundary=8)
+QUICK = pinn.Recipe(steps=10, finish=0, n_interior=16, n_boundary=8)
 
 
 def test_each_draw_is_the_network_with_those_weights(monkeypatch: pytest.MonkeyPatch) -> None:
-    nets = [gb.mlp(2, [5, 4], seed=seed) for seed in range(3)]
+    nets = [pinn.mlp(2, [5, 4], seed=seed) for seed in range(3)]
     stacked = {
         name: torch.stack([dict(net.named_parameters())[name].detach() for net in nets])
         for name, _ in nets[0].named_parameters()
@@ -41,7 +43,7 @@ def test_each_draw_is_the_network_with_those_weights(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("where", ["last", "all"])
 def test_a_dropout_draw_is_a_network_with_silent_neurons(where: str) -> None:
-    net = gb.mlp(2, [50, 40], dropout=0.25, where=where)  # type: ignore[arg-type]
+    net = pinn.mlp(2, [50, 40], dropout=0.25, where=where)  # type: ignore[arg-type]
     predictor = Dropout(net, draws=200, seed=1)
     assert list(predictor.stacked) == [f"layers.{i}.weight" for i in ((1, 2) if where == "all" else (2,))]
     silent = predictor.stacked["layers.2.weight"] == 0
@@ -54,7 +56,7 @@ def test_a_dropout_draw_is_a_network_with_silent_neurons(where: str) -> None:
 
 
 def test_many_dropout_draws_have_the_mean_of_the_whole_network() -> None:
-    net = gb.mlp(2, [50, 40], dropout=0.1)
+    net = pinn.mlp(2, [50, 40], dropout=0.1)
     predictor = Dropout(net, draws=4000)
     with torch.no_grad():
         whole = net.eval()(X)
@@ -64,14 +66,14 @@ def test_many_dropout_draws_have_the_mean_of_the_whole_network() -> None:
 def test_dropout_in_other_networks() -> None:
     plain = nn.Sequential(nn.Linear(2, 8), nn.Tanh(), nn.Dropout(0.5), nn.Linear(8, 1))
     assert list(Dropout(plain).stacked) == ["3.weight"]
-    inside = gb.Constrained(gb.mlp(2, [4], dropout=0.1), torch.sin, lambda x: x[:, :1])
+    inside = pinn.Constrained(pinn.mlp(2, [4], dropout=0.1), torch.sin, lambda x: x[:, :1])
     assert list(Dropout(inside).stacked) == ["net.layers.1.weight"]
     named = OrderedDict[str, nn.Module](drop=nn.Dropout(0.5), last=nn.Linear(2, 1))
     assert list(Dropout(nn.Sequential(named)).stacked) == ["last.weight"]
     drop = nn.Dropout(0.5)  # the same layer twice
     twice = nn.Sequential(nn.Linear(2, 2), drop, nn.Linear(2, 2), drop, nn.Linear(2, 1))
     assert list(Dropout(twice).stacked) == ["2.weight", "4.weight"]
-    for net in (gb.mlp(2, [4]), nn.Sequential(nn.Linear(2, 1)), nn.Linear(2, 1)):
+    for net in (pinn.mlp(2, [4]), nn.Sequential(nn.Linear(2, 1)), nn.Linear(2, 1)):
         with pytest.raises(ValueError, match=f"This {type(net).__name__} has no layer torch.nn.Dropout"):
             Dropout(net)
     with pytest.raises(TypeError, match="result of `fit`"):
@@ -85,8 +87,8 @@ class Own(nn.Module):
 
     def __init__(self, p: float = 0.25, inplace: bool = False) -> None:
         super().__init__()
-        self.first, self.last = gb.mlp(2, [8], outputs=12, seed=1), gb.mlp(12, [9], outputs=2, seed=2)
-        self.middle, self.drop = gb.mlp(12, [], outputs=12, seed=3), nn.Dropout(p, inplace)
+        self.first, self.last = pinn.mlp(2, [8], outputs=12, seed=1), pinn.mlp(12, [9], outputs=2, seed=2)
+        self.middle, self.drop = pinn.mlp(12, [], outputs=12, seed=3), nn.Dropout(p, inplace)
         self.size, self.mean = nn.Parameter(torch.tensor(2.0)), nn.BatchNorm1d(12)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -128,7 +130,7 @@ OWN: dict[str, Callable[[], nn.Module]] = {
     "at the end": lambda: nn.Sequential(nn.Linear(2, 9), nn.Tanh(), nn.Linear(9, 2), nn.Dropout(0.5)),
     "nested": lambda: nn.Sequential(nn.Sequential(nn.Linear(2, 9), nn.Dropout(0.1)), nn.Linear(9, 1)),
     "tied": lambda: tied(nn.Linear(2, 2), nn.Dropout(0.5)),
-    "constrained": lambda: gb.Constrained(Own(), torch.sin, lambda x: x[:, :1]),
+    "constrained": lambda: pinn.Constrained(Own(), torch.sin, lambda x: x[:, :1]),
     "without weights": lambda: nn.Sequential(nn.Tanh(), nn.Dropout(0.5)),
 }
 
@@ -178,6 +180,18 @@ def test_masks_and_stacked_weights_are_the_same_thing() -> None:
     assert torch.allclose(masked.outputs(X), stacked.outputs(X), atol=1e-6)
 
 
+def test_masks_take_a_few_points_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide, narrow = nn.Linear(2, 30, bias=False), nn.Linear(30, 2, bias=False)
+    net = nn.Sequential(nn.Sequential(wide, nn.Dropout(0.25), narrow))
+    predictor = Dropout(seeded(lambda: net), draws=8)
+    assert predictor.masks is not None
+    at_once = predictor.outputs(X)
+    for most in (1, 7):
+        monkeypatch.setattr("guardband.pinn.predictors.draws.AT_ONCE", 8 * 30 * most)
+        assert [part.shape[1] for part in predictor._parts(X)] == [len(p) for p in X.split(most)]
+        assert torch.allclose(predictor.outputs(X), at_once, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["own", "attention", "before tanh", "nested"])
 def test_mean_and_scale_are_those_of_dropout_itself(name: str) -> None:
     """Against 4000 passes in training mode; a right one fails at one seed in a thousand."""
@@ -225,7 +239,7 @@ def test_a_band_with_dropout_in_ones_own_network_is_saved(tmp_path: Path) -> Non
     assert torch.equal(again(X, 0.8).upper, made(X, 0.8).upper)
     assert all(part.training and not part._forward_hooks for part in net.modules())
     nn.init.ones_(net.size)
-    with pytest.raises(gb.ArtifactError, match="is not the one that was saved"):
+    with pytest.raises(gb.store.ArtifactError, match="is not the one that was saved"):
         gb.load(tmp_path, net=net)
 
 
@@ -245,9 +259,9 @@ def test_what_cannot_be_silenced_is_refused() -> None:
         (Own(1.0), "A Dropout of this Own has p = 1: no neuron is left"),
         (nn.Sequential(nn.Dropout(1.0), nn.Linear(2, 1)), "p = 1"),
         (nn.Sequential(nn.Dropout(0.5), nn.AlphaDropout(0.5)), "`1` of this Sequential, a AlphaDropout, has"),
-        (nn.Sequential(gb.mlp(2, [4], dropout=0.1), nn.Dropout(0.5)), "`0` of this Sequential, a MLP, has"),
+        (nn.Sequential(pinn.mlp(2, [4], dropout=0.1), nn.Dropout(0.5)), "`0` of this Sequential, a MLP, has"),
         (
-            nn.Sequential(gb.mlp(2, [4], dropout=0.1)),
+            nn.Sequential(pinn.mlp(2, [4], dropout=0.1)),
             "`0` of this Sequential, a MLP, has dropout that is not",
         ),
         (nn.Sequential(nn.Dropout2d(0.5), nn.Linear(2, 1)), "a Dropout2d, has dropout that is not known"),
@@ -285,25 +299,25 @@ def test_an_ensemble_is_mean_and_spread() -> None:
 @pytest.mark.parametrize("distinct", [1, 2, 4])
 def test_members_that_start_alike_are_refused(distinct: int) -> None:
     with pytest.raises(ValueError, match="the same starting weights twice"):
-        Ensemble.train(
-            gb.problems.Poisson1D(), lambda seed: gb.mlp(1, [4], seed=seed % distinct), progress=False
+        pinn.predictors.train_ensemble(
+            pinn.problems.Poisson1D(), lambda seed: pinn.mlp(1, [4], seed=seed % distinct), progress=False
         )
 
 
 def make_net(seed: int) -> nn.Module:
-    return gb.mlp(1, [6], seed=seed, dropout=0.1)
+    return pinn.mlp(1, [6], seed=seed, dropout=0.1)
 
 
 @pytest.mark.slow("2")
-@pytest.mark.parametrize("workers", [1, 2])
-def test_an_ensemble_is_trained_alike_in_any_number_of_processes(workers: int) -> None:
-    problem = gb.problems.Poisson1D()
+@pytest.mark.parametrize("on", [1, 2])
+def test_an_ensemble_is_trained_alike_in_any_number_of_processes(on: int) -> None:
+    problem = pinn.problems.Poisson1D()
     data = problem.observe(30, noise=0.1)
-    ensemble = Ensemble.train(
-        problem, make_net, data, seeds=[3, 4], workers=workers, recipe=QUICK, progress=False
+    ensemble = pinn.predictors.train_ensemble(
+        problem, make_net, data, seeds=[3, 4], on=on, recipe=QUICK, progress=False
     )
     alone = [
-        gb.fit(problem, make_net(seed), data, seed=seed, recipe=QUICK, progress=False) for seed in (3, 4)
+        pinn.fit(problem, make_net(seed), data, seed=seed, recipe=QUICK, progress=False) for seed in (3, 4)
     ]
     x = torch.linspace(-1, 1, 9)[:, None]
     for member, same in zip(ensemble.members, alone, strict=True):
@@ -312,3 +326,15 @@ def test_an_ensemble_is_trained_alike_in_any_number_of_processes(workers: int) -
         ensemble.training_data.y, data.y
     )
     assert repr(ensemble) == "Ensemble(2 members)"
+
+
+def test_processes_refuse_what_they_cannot_import() -> None:
+    class Mine(pinn.problems.Poisson1D):
+        pass
+
+    with pytest.raises(RuntimeError, match="keep functions and classes in a module rather than in a lambda"):
+        pinn.predictors.train_ensemble(Mine(), make_net, seeds=[3, 4], on=2, progress=False)
+    with pytest.raises(TypeError, match="`on` should be a number of processes on this machine, or None"):
+        pinn.predictors.train_ensemble(
+            pinn.problems.Poisson1D(), make_net, seeds=[3, 4], on=0, progress=False
+        )

@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
@@ -17,17 +18,20 @@ from torch import Tensor, nn
 from torch.nn.functional import gelu
 
 import guardband as gb
+from guardband import pinn
 from guardband.conformal.local.shape import Flat
 from guardband.export import export_onnx
-from guardband.predictors import Dropout, Ensemble, Given, LastLayerLaplace, MeanOnly
-from guardband.problems import Box, Condition, Field, Problem
+from guardband.export.modules import module_of
+from guardband.pinn.predictors import Dropout, LastLayerLaplace
+from guardband.pinn.problems import Box, Condition, Field, Problem
+from guardband.predictors import Ensemble, Given, MeanOnly
 from helpers import Later, Shaped, needs
 
 onnx, onnxruntime = Later("onnx"), Later("onnxruntime")
 pytestmark = needs("onnx", "onnxruntime", "onnxscript")
 
 Make = Callable[[int, int], gb.Predictor]
-RECIPE = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=8)
+RECIPE = pinn.Recipe(steps=20, finish=0, n_interior=32, n_boundary=8)
 
 
 @dataclass(frozen=True)
@@ -52,24 +56,24 @@ def measured(n: int, d: int, m: int, seed: int) -> gb.Observations:
 
 
 @cache
-def fitted(d: int, m: int, widths: tuple[int, ...] = (12, 4), **options: Any) -> gb.Fitted:
-    net: nn.Module = gb.mlp(d, widths, outputs=m, activation=options.get("activation", torch.tanh))
+def fitted(d: int, m: int, widths: tuple[int, ...] = (12, 4), **options: Any) -> pinn.Fitted:
+    net: nn.Module = pinn.mlp(d, widths, outputs=m, activation=options.get("activation", torch.tanh))
     if options.get("hard"):
-        net = gb.Constrained(net, lambda x: torch.ones_like(x[:, :1]), lambda x: x[:, :1])
+        net = pinn.Constrained(net, lambda x: torch.ones_like(x[:, :1]), lambda x: x[:, :1])
     problem = Decay(Box((0,) * d, (1,) * d), m)
-    return gb.fit(problem, net, measured(40, d, m, 0), recipe=RECIPE, progress=False)
+    return pinn.fit(problem, net, measured(40, d, m, 0), recipe=RECIPE, progress=False)
 
 
 @cache
 def bumpy(d: int) -> Any:
     """The shape that LogScale learns where noise grows along the first axis."""
     x, y = measured(60, d, 1, 1)
-    return gb.LogScale(draws=20).fit(x, abs(y[:, 0] - np.exp(-x.sum(1))))
+    return gb.conformal.LogScale(draws=20).fit(x, abs(y[:, 0] - np.exp(-x.sum(1))))
 
 
 def quantiles(per_level: bool) -> Any:
     x, y = measured(60, 2, 1, 1)
-    learner = gb.PinballNetwork(steps=40, per_level=per_level)
+    learner = pinn.PinballNetwork(steps=40, per_level=per_level)
     return learner.fit(x, abs(y[:, 0] - np.exp(-x.sum(1))))
 
 
@@ -101,14 +105,14 @@ def assert_same(
 
 
 PREDICTORS: dict[str, Make] = {
-    "constant": lambda d, m: MeanOnly(gb.mlp(d, [16, 16], outputs=m)),
-    "ensemble": lambda d, m: Ensemble([fitted(d, m), *(gb.mlp(d, [8], outputs=m, seed=s) for s in (1, 2))]),
-    "dropout": lambda d, m: Dropout(gb.mlp(d, [16, 16], outputs=m, dropout=0.1)),
+    "constant": lambda d, m: MeanOnly(pinn.mlp(d, [16, 16], outputs=m)),
+    "ensemble": lambda d, m: Ensemble([fitted(d, m), *(pinn.mlp(d, [8], outputs=m, seed=s) for s in (1, 2))]),
+    "dropout": lambda d, m: Dropout(pinn.mlp(d, [16, 16], outputs=m, dropout=0.1)),
     "dropout everywhere": lambda d, m: Dropout(
-        gb.mlp(d, [8, 8], outputs=m, dropout=0.1, where="all"), draws=30
+        pinn.mlp(d, [8, 8], outputs=m, dropout=0.1, where="all"), draws=30
     ),
     "dropout in between": lambda d, m: Dropout(
-        nn.Sequential(gb.mlp(d, [8], outputs=8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, m)), draws=20
+        nn.Sequential(pinn.mlp(d, [8], outputs=8), nn.Dropout(0.2), nn.Tanh(), nn.Linear(8, m)), draws=20
     ),
     "one layer": lambda d, m: LastLayerLaplace(fitted(d, m, activation=gelu), layers=1),
     "two layers": lambda d, m: LastLayerLaplace(fitted(d, m, (12, 4 if d == 1 else 12), hard=True)),
@@ -142,14 +146,14 @@ def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path:
 @pytest.mark.parametrize(
     ("per_level", "score"),
     [
-        (False, gb.Total(noise=0.1)),
-        (True, gb.Total(noise=(0.1, 0.2))),
+        (False, gb.conformal.Total(noise=0.1)),
+        (True, gb.conformal.Total(noise=(0.1, 0.2))),
     ],
     ids=["one shape", "a shape per level"],
 )
 def test_every_shape_and_score_can_leave(per_level: bool, score: gb.conformal.Score, tmp_path: Path) -> None:
     shape = quantiles(per_level)
-    predictor = Dropout(gb.mlp(2, [8], outputs=2, dropout=0.2), draws=10)
+    predictor = Dropout(pinn.mlp(2, [8], outputs=2, dropout=0.2), draws=10)
     there = calibrated(predictor, 2, 2, calibrator=Shaped(shape), score=score)
     assert_same(
         there, export_onnx(there, tmp_path / "band.onnx", level=0.83, dtype=torch.float64), 2, level=0.83
@@ -160,7 +164,7 @@ def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
     net = nn.Sequential(
         nn.Linear(2, 8), nn.GELU(), nn.Dropout(0.1), nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 1)
     )
-    there = calibrated(Dropout(net.double(), draws=10), 2, 1, score=gb.Total(noise=0.1))
+    there = calibrated(Dropout(net.double(), draws=10), 2, 1, score=gb.conformal.Total(noise=0.1))
     path = export_onnx(there, tmp_path / "band.onnx", dtype=torch.float32)
     assert_same(there, path, 2, kind=np.float32)
 
@@ -168,7 +172,7 @@ def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
 @pytest.mark.slow("float32-dtype0")
 @pytest.mark.parametrize(("kind", "dtype"), [(np.float32, torch.float32), (np.float64, torch.float64)])
 def test_the_input_has_the_dtype_of_the_network(kind: Any, dtype: torch.dtype, tmp_path: Path) -> None:
-    there = calibrated(MeanOnly(gb.mlp(2, [8]).to(dtype)), 2, 1)
+    there = calibrated(MeanOnly(pinn.mlp(2, [8]).to(dtype)), 2, 1)
     assert_same(there, export_onnx(there, tmp_path / "band.onnx"), 2, kind=kind)
     plain = calibrated(MeanOnly(nn.Identity()), 1, 1)  # no weights, so x decides
     assert_same(plain, export_onnx(plain, tmp_path / "plain.onnx"), 1)
@@ -177,7 +181,7 @@ def test_the_input_has_the_dtype_of_the_network(kind: Any, dtype: torch.dtype, t
 @pytest.mark.slow
 def test_the_file_says_what_it_is_of(tmp_path: Path) -> None:
     def said(seed: int) -> dict[str, str]:
-        there = gb.calibrate(MeanOnly(gb.mlp(1, [4])), *measured(100, 1, 1, seed))
+        there = gb.calibrate(MeanOnly(pinn.mlp(1, [4])), *measured(100, 1, 1, seed))
         found = onnx.load(export_onnx(there, tmp_path / "band.onnx", level=0.9)).metadata_props
         assert {prop.key: prop.value for prop in found}["promise"] == there.promise
         return {prop.key: prop.value for prop in found}
@@ -189,7 +193,7 @@ def test_the_file_says_what_it_is_of(tmp_path: Path) -> None:
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 @pytest.mark.parametrize(
     "score",
-    [gb.Absolute(), gb.Absolute(units=(1, 3)), gb.Scaled(units=7), gb.Total(noise=(0.1, 0.3))],
+    [gb.Absolute(), gb.Absolute(units=(1, 3)), gb.Scaled(units=7), gb.conformal.Total(noise=(0.1, 0.3))],
     ids=["absolute", "units", "one unit", "total"],
 )
 def test_the_ends_are_rounded_outwards_as_in_the_library(
@@ -206,7 +210,7 @@ def test_the_ends_are_rounded_outwards_as_in_the_library(
 def test_a_file_says_what_it_is_and_export_leaves_no_trace(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    net = gb.mlp(1, [8], dropout=0.1).train()
+    net = pinn.mlp(1, [8], dropout=0.1).train()
     there = calibrated(MeanOnly(net), 1, 1, confidence="0.9")
     path = export_onnx(there, tmp_path / "new" / "band.onnx", level="0.85")
     assert capfd.readouterr() == ("", "")
@@ -232,14 +236,14 @@ def test_a_score_and_a_threshold_of_your_own_can_leave(tmp_path: Path) -> None:
         def as_module(self) -> nn.Module:
             return Doubled()
 
-    there = calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1, score=Own())
+    there = calibrated(MeanOnly(pinn.mlp(1, [4])), 1, 1, score=Own())
     assert_same(there, export_onnx(there, tmp_path / "band.onnx", dtype=torch.float64), 1)
 
 
 def test_a_calibration_on_a_frame_can_leave(tmp_path: Path) -> None:
     pandas = pytest.importorskip("pandas")
     x, y = measured(100, 2, 1, 2)
-    there = gb.calibrate(gb.mlp(2, [8]), pandas.DataFrame(x, columns=["t", "z"]), y)
+    there = gb.calibrate(pinn.mlp(2, [8]), pandas.DataFrame(x, columns=["t", "z"]), y)
     assert_same(there, export_onnx(there, tmp_path / "band.onnx", dtype=torch.float64), 2)
 
 
@@ -270,7 +274,7 @@ def kinked() -> gb.Predictor:
 def unlike_mlp() -> gb.Predictor:
     net = nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1))
     problem = Decay(Box((0,), (1,)), 1)
-    return LastLayerLaplace(gb.fit(problem, net, measured(40, 1, 1, 0), recipe=RECIPE, progress=False))
+    return LastLayerLaplace(pinn.fit(problem, net, measured(40, 1, 1, 0), recipe=RECIPE, progress=False))
 
 
 @pytest.mark.parametrize(
@@ -280,13 +284,13 @@ def unlike_mlp() -> gb.Predictor:
         (lambda: lambda x: gb.Prediction(x, x), "PredictionFunction cannot be exported"),
         (
             lambda: MeanOnly(np.sin),
-            "model should be a torch module or the result of `gb.fit`, got <ufunc 'sin'>",
+            "model should be a torch module or the result of `pinn.fit`, got <ufunc 'sin'>",
         ),
         (lambda: Ensemble([np.sin, np.cos]), "model should be a torch module"),
         (lambda: MeanOnly(Branching()), "The network could not be traced"),
         (mixing, "would differ from the library's band"),
         (kinked, "one of tanh, sin, sigmoid, softplus, silu, gelu, got"),
-        (unlike_mlp, re.escape("should be made by gb.mlp(...), got Sequential")),
+        (unlike_mlp, re.escape("should be made by pinn.mlp(...), got Sequential")),
     ],
 )
 def test_what_cannot_be_a_graph_is_refused(make: Callable[[], Any], message: str, tmp_path: Path) -> None:
@@ -311,7 +315,7 @@ def test_what_cannot_be_a_graph_is_refused(make: Callable[[], Any], message: str
 def test_other_scores_and_calibrators_are_refused(
     options: dict[str, Any], message: str, tmp_path: Path
 ) -> None:
-    there = calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1, **options)
+    there = calibrated(MeanOnly(pinn.mlp(1, [4])), 1, 1, **options)
     with pytest.raises(TypeError, match=message):
         export_onnx(there, tmp_path / "band.onnx")
 
@@ -327,11 +331,11 @@ def test_whole_fields_are_refused(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"fields \(50, 3, 2\)"):
         export_onnx(gb.calibrate(MeanOnly(net), x, y), tmp_path / "band.onnx")
     with pytest.raises(TypeError, match=r"Simultaneous\(\) cannot be exported"):
-        gb.Simultaneous().as_module()
+        module_of(gb.Simultaneous())
 
 
 def test_an_infinite_band_is_refused_and_the_points_needed_are_named(tmp_path: Path) -> None:
-    net = gb.mlp(1, [4])
+    net = pinn.mlp(1, [4])
     with pytest.raises(ValueError, match=r"level 0.995 needs 199 calibration points, there are 100"):
         export_onnx(calibrated(MeanOnly(net), 1, 1), tmp_path / "band.onnx", level=0.995)
     with pytest.raises(ValueError, match=r"with confidence 0.9 needs 230 calibration points, there are 100"):
@@ -343,13 +347,15 @@ def test_an_infinite_band_is_refused_and_the_points_needed_are_named(tmp_path: P
 
 def test_half_precision_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"should be torch.float64 or torch.float32, got torch.float16"):
-        export_onnx(calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx", dtype=torch.float16)
+        export_onnx(calibrated(MeanOnly(pinn.mlp(1, [4])), 1, 1), tmp_path / "band.onnx", dtype=torch.float16)
 
 
-def test_a_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnxscript", None)
-    with pytest.raises(ImportError, match=r'needs onnxscript: pip install "guardband\[export\]"'):
-        export_onnx(calibrated(MeanOnly(gb.mlp(1, [4])), 1, 1), tmp_path / "band.onnx")
+@pytest.mark.parametrize("package", ["torch", "onnxscript"])
+def test_a_missing_package_is_named(package: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    there = calibrated(MeanOnly(np.sin), 1, 1)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf'needs {package}: pip install "guardband\[export\]"'):
+        export_onnx(there, tmp_path / "band.onnx")
 
 
 @pytest.mark.slow("1-float32")
@@ -394,7 +400,7 @@ def test_a_caller_in_javascript_gets_the_same_band(tmp_path: Path) -> None:
     example = Path(__file__).parent.parent / "examples" / "onnx_in_javascript"
     if shutil.which("node") is None or not (example / "node_modules").exists():
         pytest.skip("needs node, and `npm install` in examples/onnx_in_javascript")
-    there = calibrated(MeanOnly(gb.mlp(2, [8], outputs=2)), 2, 2)
+    there = calibrated(MeanOnly(pinn.mlp(2, [8], outputs=2)), 2, 2)
     x = np.random.default_rng(0).uniform(size=(3, 2)).astype("float32")
     path = export_onnx(there, tmp_path / "band.onnx", level=0.9)
     words = ["node", "band.mjs", str(path), *(str(number) for number in x.ravel())]

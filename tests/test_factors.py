@@ -6,27 +6,27 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-import guardband as gb
-from guardband.pinn import gauss_newton
-from guardband.pinn import newton as stage
-from guardband.pinn.factors import Products
-from guardband.pinn.gauss_newton import GaussNewton
-from guardband.pinn.newton import Newton
-from guardband.pinn.points import conditions_of, fixed_points
-from guardband.pinn.rows import Rows
-from guardband.pinn.scales import Scales
-from guardband.problems import Problem
+from guardband import pinn
+from guardband.pinn.misses import gauss_newton
+from guardband.pinn.misses.factors import Products
+from guardband.pinn.misses.gauss_newton import GaussNewton
+from guardband.pinn.misses.points import conditions_of, fixed_points
+from guardband.pinn.misses.rows import Rows
+from guardband.pinn.misses.scales import Scales
+from guardband.pinn.problems import Problem
+from guardband.pinn.training import newton as stage
+from guardband.pinn.training.newton import Newton
 
-P = gb.problems
+P = pinn.problems
 NETS: dict[str, Any] = {
-    "two conditions": (P.Burgers1D(), lambda problem: gb.mlp(problem, [8, 8])),
-    "a system": (P.Kovasznay(), lambda problem: gb.mlp(problem, [8, 8])),
-    "a condition that compares points": (P.AllenCahn1D(), lambda problem: gb.mlp(problem, [8, 8])),
-    "third derivatives and waves": (P.KortewegDeVries(), lambda problem: gb.mlp(problem, periodic="x")),
-    "four derivatives": (P.Beam(), lambda problem: gb.mlp(problem, [8, 8])),
+    "two conditions": (P.Burgers1D(), lambda problem: pinn.mlp(problem, [8, 8])),
+    "a system": (P.Kovasznay(), lambda problem: pinn.mlp(problem, [8, 8])),
+    "a condition that compares points": (P.AllenCahn1D(), lambda problem: pinn.mlp(problem, [8, 8])),
+    "third derivatives and waves": (P.KortewegDeVries(), lambda problem: pinn.mlp(problem, periodic="x")),
+    "four derivatives": (P.Beam(), lambda problem: pinn.mlp(problem, [8, 8])),
     "a hard constraint": (
         P.Helmholtz3D(),
-        lambda problem: gb.Constrained.of(problem, gb.mlp(problem, [8, 8])),
+        lambda problem: pinn.Constrained.of(problem, pinn.mlp(problem, [8, 8])),
     ),
 }
 
@@ -69,13 +69,13 @@ def test_a_network_of_ones_own_has_no_factors() -> None:
 
 
 def begun(problem: Problem, widths: list[int], n: int) -> Newton:
-    net = gb.mlp(problem, widths).double()
+    net = pinn.mlp(problem, widths).double()
     net.linears[0].bias.requires_grad_(False)
     empty = torch.zeros(0, problem.domain.d, dtype=torch.float64), torch.zeros(0, 1, dtype=torch.float64)
     ones = torch.ones(1, dtype=torch.float64)
     scales = Scales(ones, ones, tuple(ones for _ in conditions_of(problem, net)))
     made = Newton(problem, net, empty, scales, ones, most=n, seed=0)
-    made.rows.points = made._uniform(n)
+    made.rows.points = made._uniform(n, made.points[:2])
     return made
 
 

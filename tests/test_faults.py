@@ -132,17 +132,18 @@ import numpy as np
 import torch
 from typer.testing import CliRunner
 import guardband as gb
+from guardband import pinn
 from guardband import fields
 from guardband.cli import app
-from guardband.pinn import checkpoint
-from guardband.studies import records
+from guardband.pinn.training import checkpoint
+from guardband.lab.studies import records
 
 warnings.simplefilter("ignore")
 torch.set_num_threads(1)
 library, home, name = ctypes.CDLL(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 library.fault_seen.restype = ctypes.c_long
 arrays = [gb.calibrate_arrays(np.zeros(20 + k), np.arange(20.0 + k)) for k in range(2)]
-nets = [gb.calibrate(gb.mlp(1, [4], seed=k), np.arange(20.0), np.arange(20.0)) for k in range(2)]
+nets = [gb.calibrate(pinn.mlp(1, [4], seed=k), np.arange(20.0), np.arange(20.0)) for k in range(2)]
 waves = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
 example = Path(sys.argv[4])
 stored_cells = [json.loads(line) for line in Path(sys.argv[5]).read_text().splitlines()[:2]]
@@ -181,8 +182,9 @@ def watching():  # a file that grows outside; lines are those of an undisturbed 
 
 
 def publish(k):
-    if k:
-        records.publish(home, keys[1], records.sealed(stored_cells[1]))
+    if k:  # the first makes the file of this process, the second is appended
+        for cell in stored_cells:
+            records.publish(home, cell["key"], records.sealed(cell))
     else:
         (home / "cells").mkdir()
 
@@ -196,8 +198,9 @@ def pack(k):
 
 
 def packed():
-    assert not records.damaged(home) and records.keys(home) == set(keys)
-    return int((home / "cells.jsonl").exists() and not list((home / "cells").glob("*.json")))
+    found = records.look(home)
+    assert not found.damaged and found.lines.keys() == set(keys)
+    return int((home / "cells.jsonl").exists() and not list((home / "cells").glob("*.jsonl")))
 
 
 def write_store(k):
@@ -370,5 +373,5 @@ def test_old_or_new_and_never_neither(operation: str, library: Path, tmp_path: P
     assert done.returncode == 0, done.stderr
     points, names, early = json.loads(done.stdout.splitlines()[-1])
     print(f"{operation}: {points}, {names} names")
-    assert min(points["failed"], points["killed"]) >= 3 and names > 0
+    assert min(points["failed"], points["killed"]) >= 3 and (names > 0 or operation == "cell")
     assert not early, "named before it was on the disk"

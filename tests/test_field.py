@@ -3,7 +3,7 @@
 import torch
 from torch import Tensor
 
-from guardband.problems import AutogradField
+from guardband.pinn.problems import AutogradField
 
 X = torch.rand(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 

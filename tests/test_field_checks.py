@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import guardband as gb
+from guardband.checks.extrapolation import energy_test, leading
 from guardband.conformal import CoverageLaw, rank
 from guardband.conformal.laws import tails, total_counts
-from guardband.extrapolation import energy_test, leading
 from guardband.leaks import shared_states, states_of
 
 NODES, STEPS = 24, 4

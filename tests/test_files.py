@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from guardband import files
+from guardband.base import files
 
 
 def test_a_write_replaces_the_whole_file_and_leaves_nothing_else(tmp_path: Path) -> None:
@@ -42,3 +42,19 @@ def test_a_failed_write_keeps_the_old_file(
         files.write_text(path, "new")
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="a file that is open cannot be changed there")
+def test_what_grows_while_it_is_read_ends_where_it_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = files.write_bytes(tmp_path / "log", b"known")
+    read = os.read
+
+    def grown(descriptor: int, size: int) -> bytes:
+        with path.open("ab") as file:
+            file.write(b", and more")
+        return read(descriptor, size)
+
+    monkeypatch.setattr(os, "read", grown)
+    assert files.read_bytes(path, at_most=100) == b"known"

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
-from guardband.frames import Columns
+from guardband.values.frames import Columns
+from wings import torch
 
 pandas = pytest.importorskip("pandas")
 
@@ -136,13 +136,12 @@ def test_names_are_saved_and_the_model_is_checked(tmp_path: Path) -> None:
     gb.save(calibrated, tmp_path)
     again = gb.load(tmp_path, model=of_names)
     assert np.array_equal(again(NUMBERS[["depth", "t"]]).upper, calibrated(NUMBERS).upper)
-    with pytest.raises(gb.ArtifactError, match="not the one that was saved"):
+    with pytest.raises(gb.store.ArtifactError, match="not the one that was saved"):
         gb.load(tmp_path, model=lambda frame: frame["t"])
 
 
 def test_a_model_of_words_is_asked_again_at_load(tmp_path: Path) -> None:
     frame = FRAME.assign(soil=pandas.Categorical(FRAME["site"].map({"a": "sand", "b": None})))
-    when = frame.assign(when=pandas.date_range("2026-01-01", periods=len(frame)))
 
     def of_words(factor: float) -> Any:
         return lambda x: factor * x["t"] + (x["site"] == "a") + (x["soil"] == "sand")
@@ -151,11 +150,8 @@ def test_a_model_of_words_is_asked_again_at_load(tmp_path: Path) -> None:
         gb.save(gb.calibrate(of_words(1.0), seen, Y), tmp_path / str(len(seen.columns)))
         again = gb.load(tmp_path / str(len(seen.columns)), model=of_words(1.0))
         assert again.columns is not None and again.columns.others[-1].categories in (None, ("sand",))
-        with pytest.raises(gb.ArtifactError, match="its mean differs at stored points"):
+        with pytest.raises(gb.store.ArtifactError, match="its mean differs at stored points"):
             gb.load(tmp_path / str(len(seen.columns)), model=of_words(2.0))
-    gb.save(gb.calibrate(of_words(1.0), when, Y), tmp_path / "dated")
-    with pytest.raises(gb.ArtifactError, match="its mean differs at stored points"):
-        gb.load(tmp_path / "dated", model=of_words(2.0))
 
 
 def test_training_rows_have_the_columns_of_the_calibration_rows() -> None:
@@ -171,10 +167,9 @@ def test_training_rows_have_the_columns_of_the_calibration_rows() -> None:
         gb.Observations(FRAME, Y)
 
 
-@pytest.mark.parametrize("kind", ["datetime64[ns]", "datetime64[us, UTC]", "timedelta64[s]", "int", "float"])
-def test_dates_and_numbered_categories_come_back(kind: str) -> None:
-    numbers = pandas.Series(np.arange(20) * 10**9)
-    column = numbers.astype(kind) if "64" in kind else numbers.astype(kind).astype("category")
+@pytest.mark.parametrize("kind", ["int", "float"])
+def test_numbered_categories_come_back(kind: str) -> None:
+    column = pandas.Series(np.arange(20) * 10**9).astype(kind).astype("category")
     frame = pandas.DataFrame({"t": np.arange(20.0), 7: column})
     again = Columns.of(frame).first(frame[["t"]].to_numpy()[:16])
     assert (
@@ -183,11 +178,9 @@ def test_dates_and_numbered_categories_come_back(kind: str) -> None:
 
 
 def test_what_cannot_be_kept_is_not_asked_again() -> None:
-    frame = pandas.DataFrame(
-        {"t": [1.0, 2.0], "odd": [object(), 2], "when": pandas.to_datetime(["2026", None])}
-    )
+    frame = pandas.DataFrame({"t": [1.0, 2.0], "odd": [object(), 2]})
     assert Columns.of(frame).first(frame[["t"]].to_numpy()) is None
-    assert [other.values for other in Columns.of(frame).others] == [(), ()]
+    assert [other.values for other in Columns.of(frame).others] == [()]
 
 
 def test_categories_keep_their_numbers() -> None:
@@ -258,7 +251,7 @@ def test_frames_of_polars_are_frames(kind: str, tmp_path: Path) -> None:
     gb.save(made, tmp_path)
     assert np.array_equal(gb.load(tmp_path, model=model)(frame, 0.9).upper, made(frame, 0.9).upper)
     heights["b"] = 7.0
-    with pytest.raises(gb.ArtifactError, match="is not the one that was saved"):
+    with pytest.raises(gb.store.ArtifactError, match="is not the one that was saved"):
         gb.load(tmp_path, model=model)
 
 

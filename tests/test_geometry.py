@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 import torch
 
-import guardband as gb
-from guardband.geometry import (
+from guardband import pinn
+from guardband.pinn.geometry import (
     Box,
     Disk,
     Domain,
@@ -26,7 +26,7 @@ from guardband.geometry import (
     Time,
     edge,
 )
-from guardband.testing import check_domain
+from guardband.pinn.testing import check_domain
 
 PLATE = Rectangle((0, 0), (2, 1)) - Disk((0.5, 0.5), 0.2, name="hole")
 CORNERS = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
@@ -257,9 +257,12 @@ RIM = np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, 0.0]])
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Time(0, 1) * LINE, r"shape in space, gb\.Segment\(0, 1\) \* gb\.Time.* got Time \* Segment"),
+        (
+            lambda: Time(0, 1) * LINE,
+            r"shape in space, pinn\.Segment\(0, 1\) \* pinn\.Time.* got Time \* Segment",
+        ),
         (lambda: LINE * Time(0, 1) * Time(0, 2), r"should be a shape in space.* got TimeSpan \* Time"),
-        (lambda: LINE * LINE, r"with time alone.* got Segment \* Segment.* gb\.Rectangle"),
+        (lambda: LINE * LINE, r"with time alone.* got Segment \* Segment.* pinn\.Rectangle"),
         (lambda: LINE * 2, r"with time alone.* got Segment \* int.* other ends"),
         (lambda: PointCloud(RIM, {"rim": (RIM, RIM)}) * Time(0, 1), "points, and no surface between them"),
     ],
@@ -340,7 +343,7 @@ def test_a_cloud_is_said_in_a_line() -> None:
 
 
 def test_the_room_is_there() -> None:
-    assert gb.geometry.Disk is Disk and gb.testing.check_domain is check_domain
+    assert pinn.geometry.Disk is Disk and pinn.testing.check_domain is check_domain
 
 
 def test_shapes_can_be_copied_and_sent() -> None:

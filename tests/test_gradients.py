@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-import guardband as gb
-from guardband import problems as P
-from guardband.pinn import gradients
-from guardband.pinn.gradients import Gradients
-from guardband.pinn.jets import FUSED
-from guardband.pinn.points import Points, fixed_points
-from guardband.problems import Field, Problem
+from guardband import pinn
+from guardband.pinn import problems as P
+from guardband.pinn.misses import gradients
+from guardband.pinn.misses.gradients import Gradients
+from guardband.pinn.misses.points import Points, fixed_points
+from guardband.pinn.networks.jets import FUSED
+from guardband.pinn.problems import Field, Problem
 
 WEIGHTS = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
 
@@ -52,21 +52,21 @@ def assert_same(graph: Gradients, eager: Gradients, points: Points) -> None:
 
 
 NETS: dict[str, Any] = {
-    "Allen-Cahn": (P.AllenCahn2D(), lambda problem: gb.mlp(problem, [8, 8])),
-    "ends that ride with the inside": (P.DampedOscillator(), lambda problem: gb.mlp(problem, [8, 8])),
-    "a system": (P.Kovasznay(), lambda problem: gb.mlp(problem, [8, 8])),
-    "four derivatives": (P.Beam(), lambda problem: gb.mlp(problem, [8, 8])),
-    "third derivatives and waves": (P.KortewegDeVries(), gb.mlp),
-    "a condition that compares points": (P.AllenCahn1D(), lambda problem: gb.mlp(problem, [8, 8])),
+    "Allen-Cahn": (P.AllenCahn2D(), lambda problem: pinn.mlp(problem, [8, 8])),
+    "ends that ride with the inside": (P.DampedOscillator(), lambda problem: pinn.mlp(problem, [8, 8])),
+    "a system": (P.Kovasznay(), lambda problem: pinn.mlp(problem, [8, 8])),
+    "four derivatives": (P.Beam(), lambda problem: pinn.mlp(problem, [8, 8])),
+    "third derivatives and waves": (P.KortewegDeVries(), pinn.mlp),
+    "a condition that compares points": (P.AllenCahn1D(), lambda problem: pinn.mlp(problem, [8, 8])),
     "a hard constraint": (
         P.Helmholtz3D(),
-        lambda problem: gb.Constrained.of(problem, gb.mlp(problem, [8, 8])),
+        lambda problem: pinn.Constrained.of(problem, pinn.mlp(problem, [8, 8])),
     ),
     "a sequence": (
         P.Heat1D(),
         lambda problem: torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)),
     ),
-    "another activation": (P.Heat1D(), lambda problem: gb.mlp(problem, [8, 8], activation=torch.sin)),
+    "another activation": (P.Heat1D(), lambda problem: pinn.mlp(problem, [8, 8], activation=torch.sin)),
 }
 
 
@@ -87,9 +87,11 @@ def test_a_graph_gives_squares_gradients_and_misses_of_eager_torch(name: str, as
 def test_a_compiled_graph_trains_like_eager_torch() -> None:
     problem = P.AllenCahn2D()
     data = problem.observe(50, noise=0.05)
-    recipe = gb.Recipe(steps=50, warmup=10, batch=32, n_interior=64, n_boundary=16, finish=50)
+    recipe = pinn.Recipe(steps=50, warmup=10, batch=32, n_interior=64, n_boundary=16, finish=50)
     fast, slow = (
-        gb.fit(problem, gb.mlp(2, [8, 8]), data, recipe=recipe, dtype="float64", compile=c, progress=False)
+        pinn.fit(
+            problem, pinn.mlp(2, [8, 8]), data, recipe=recipe, dtype="float64", compile=c, progress=False
+        )
         for c in (True, False)
     )
     for mine, theirs in zip(fast.history, slow.history, strict=True):
@@ -99,12 +101,12 @@ def test_a_compiled_graph_trains_like_eager_torch() -> None:
 @pytest.mark.slow
 def test_a_compiled_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Path) -> None:
     problem = P.Poisson1D()
-    recipe = gb.Recipe(steps=100, batch=16, n_interior=16, n_boundary=2, finish=0)
+    recipe = pinn.Recipe(steps=100, batch=16, n_interior=16, n_boundary=2, finish=0)
 
-    def run(**options: Any) -> gb.Fitted:
-        return gb.fit(problem, gb.mlp(1, [6]), recipe=recipe, compile=True, progress=False, **options)
+    def run(**options: Any) -> pinn.Fitted:
+        return pinn.fit(problem, pinn.mlp(1, [6]), recipe=recipe, compile=True, progress=False, **options)
 
-    def interrupt(now: gb.pinn.Moment) -> None:
+    def interrupt(now: pinn.Moment) -> None:
         raise KeyboardInterrupt
 
     whole, path = run(), tmp_path / "run.pt"
@@ -115,7 +117,7 @@ def test_a_compiled_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Path) -> 
 
 def test_frozen_weights_have_no_gradient(as_traced: None) -> None:
     problem = P.Heat1D()
-    net = gb.mlp(problem, [8, 8]).double()
+    net = pinn.mlp(problem, [8, 8]).double()
     net.linears[0].requires_grad_(False)
     graph, eager, points = both(problem, net)
     assert_same(graph, eager, points)
@@ -128,7 +130,7 @@ class Odd(Problem):
 
     kind: str
     state: dict[str, float] = field(default_factory=lambda: {"factor": 1.0})
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         off = u.d("x", "x") + self.state["factor"] * u.value
@@ -144,7 +146,7 @@ class Odd(Problem):
 @pytest.mark.parametrize("kind", ["looks at values", "goes by numpy", "draws"])
 def test_what_a_graph_cannot_follow_has_none(kind: str, as_traced: None) -> None:
     problem = Odd(kind)
-    graph, eager, points = both(problem, gb.mlp(1, [8, 8]).double())
+    graph, eager, points = both(problem, pinn.mlp(1, [8, 8]).double())
     assert_same(graph, eager, points)
     assert not graph._graphs
 
@@ -152,7 +154,7 @@ def test_what_a_graph_cannot_follow_has_none(kind: str, as_traced: None) -> None
 def test_an_equation_that_changes_loses_its_graph(as_traced: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "CHECKED", 3)
     problem = Odd("changes")
-    graph, eager, points = both(problem, gb.mlp(1, [8, 8]).double())
+    graph, eager, points = both(problem, pinn.mlp(1, [8, 8]).double())
     assert_same(graph, eager, points)
     problem.state["factor"] = 50.0
     for _ in range(3):
@@ -163,7 +165,7 @@ def test_an_equation_that_changes_loses_its_graph(as_traced: None, monkeypatch: 
 @pytest.mark.slow
 def test_ever_new_shapes_go_without(as_traced: None) -> None:
     problem = P.Heat1D()
-    net = gb.mlp(problem, [8]).double()
+    net = pinn.mlp(problem, [8]).double()
     graph, eager, points = both(problem, net)
     for n in range(gradients.SHAPES + 2):
         assert_same(graph, eager, points._replace(inside=points.inside[: 5 + n]))
@@ -174,9 +176,9 @@ def test_ever_new_shapes_go_without(as_traced: None) -> None:
 def test_dropout_and_many_points_go_by_passes_alone(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gradients, "compiled_passes", lambda: FUSED)
     if why == "many points":
-        monkeypatch.setattr("guardband.pinn.jets.function.TILE", 1)
+        monkeypatch.setattr("guardband.pinn.networks.jets.function.TILE", 1)
     problem, dropout = P.Heat1D(), 0.2 if why == "dropout" else 0.0
-    net = gb.mlp(problem, [8, 8], dropout=dropout, where="all").double()
+    net = pinn.mlp(problem, [8, 8], dropout=dropout, where="all").double()
     points = setting(problem, net, 400)
     passes, eager = (Gradients(problem, net, points, compile=compile) for compile in (True, False))
     both_found = []

@@ -3,10 +3,10 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-import torch
 
 import guardband as gb
 from guardband.conformal import quantile
+from wings import torch
 
 ZERO = gb.predictors.MeanOnly(lambda x: 0 * x)
 LABELS = np.array(["wet", "dry"])[np.arange(60) % 2]
@@ -24,7 +24,7 @@ def test_each_group_has_its_own_quantile() -> None:
 def test_one_group_is_split() -> None:
     split = gb.calibrate(ZERO, X, Y)
     grouped = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=[7] * 60)
-    for level in gb.LEVELS:
+    for level in gb.conformal.LEVELS:
         assert np.array_equal(grouped(X, level, groups=[7] * 60).upper, split(X, level).upper)
 
 
@@ -50,7 +50,7 @@ def test_a_small_group_is_infinite_and_named() -> None:
     groups = np.r_[["small"] * 5, ["large"] * 55]
     calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=groups)
     with pytest.warns(
-        gb.InfiniteBandWarning, match=r"needs 9 calibration points in each group; .*small \(5\)"
+        gb.conformal.InfiniteBandWarning, match=r"needs 9 calibration points in each group; .*small \(5\)"
     ):
         band = calibrated(X, 0.9, groups=groups)
     assert np.isinf(band.upper[:5]).all() and np.isfinite(band.upper[5:]).all()
@@ -59,7 +59,7 @@ def test_a_small_group_is_infinite_and_named() -> None:
 
 def test_a_confidence_holds_in_each_group() -> None:
     calibrated = gb.calibrate(ZERO, X, Y, calibrator=gb.Grouped(), groups=LABELS, confidence=0.9)
-    with pytest.warns(gb.InfiniteBandWarning, match="with confidence 0.9 needs 45"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="with confidence 0.9 needs 45"):
         assert np.isinf(calibrated([0.5], 0.95, groups=["wet"]).upper).all()
     assert np.isfinite(calibrated([0.5], 0.8, groups=["wet"]).upper).all()
 

@@ -1,7 +1,9 @@
 """MLflow: what is logged is loaded elsewhere, without a pickle, and answers with the same bits."""
 
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,10 +13,11 @@ from typing import Any
 import numpy as np
 import pandas
 import pytest
-import torch
 
 import guardband as gb
-from helpers import Later, needs
+from guardband.integrations import mlflow as integration
+from helpers import ROOT, Later, needs
+from wings import pinn, torch
 
 mlflow = Later("mlflow")
 pytestmark = [
@@ -66,7 +69,7 @@ def columns(band: gb.Band) -> np.ndarray:
 def test_a_network_is_logged_and_answers_elsewhere_with_the_same_bits(store: str, tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x, y = rng.uniform(size=(90, 2)).astype("float32"), rng.normal(size=(90, 2)).astype("float32")
-    calibrated = gb.calibrate(gb.mlp(2, [8], outputs=2), x[:40], y[:40])
+    calibrated = gb.calibrate(pinn.mlp(2, [8], outputs=2), x[:40], y[:40])
     with mlflow.start_run() as run:
         info = gb.integrations.mlflow.log_model(
             calibrated, level=0.9, inputs=["x", "t"], outputs=["u", "p"], fresh=(x[40:], y[40:])
@@ -88,7 +91,7 @@ def test_a_network_is_logged_and_answers_elsewhere_with_the_same_bits(store: str
 
 
 def test_nothing_is_pickled(store: str, tmp_path: Path) -> None:
-    calibrated = gb.calibrate(gb.mlp(1, [4]), np.linspace(0, 1, 30), np.linspace(0, 1, 30))
+    calibrated = gb.calibrate(pinn.mlp(1, [4]), np.linspace(0, 1, 30), np.linspace(0, 1, 30))
     with mlflow.start_run():
         gb.integrations.mlflow.log_model(calibrated)
     files = [path for path in (tmp_path / "runs").rglob("*") if path.is_file()]
@@ -130,8 +133,57 @@ def test_what_has_no_columns_is_refused(store: str) -> None:
     with pytest.raises(TypeError, match="calibrate on points x"):
         log_model(gb.calibrate_arrays([0.0] * 9, [1.0] * 9))
     x = np.linspace(0, 1, 40)
-    grouped = gb.calibrate(gb.mlp(1, [4]), x, x, calibrator=gb.Grouped(), groups=np.arange(40) % 2)
+    grouped = gb.calibrate(pinn.mlp(1, [4]), x, x, calibrator=gb.Grouped(), groups=np.arange(40) % 2)
     with pytest.raises(TypeError, match="wants the group of every row"):
         log_model(grouped)
     with pytest.raises(ValueError, match="`inputs` should name the 1 columns of x, got 2"):
-        log_model(gb.calibrate(gb.mlp(1, [4]), x, x), inputs=["a", "b"])
+        log_model(gb.calibrate(pinn.mlp(1, [4]), x, x), inputs=["a", "b"])
+
+
+OLD = ROOT / "tests/data/saved_by_0.2.0/mlflow"
+
+
+def logged(folder: Path) -> Path:
+    """The files of a model as MLflow keeps them, without a run."""
+    x = np.linspace(0, 1, 30)
+    calibrated = gb.calibrate(pinn.mlp(2, [4]), np.stack([x, x**2], 1), x)
+    about = {"level": "0.9", "inputs": ["x", "t"], "outputs": ["u"], "dtype": "float64"}
+    data = folder / "data/band"
+    integration._write(data, calibrated, about, None)
+    manifest = (data / "calibration/manifest.json").read_bytes()
+    (folder / "MLmodel").write_text(
+        "flavors: {}\nmetadata:\n  guardband_sha256: " + hashlib.sha256(manifest).hexdigest() + "\n"
+    )
+    return data
+
+
+def test_names_of_columns_that_were_swapped_are_noticed(tmp_path: Path) -> None:
+    data = logged(tmp_path)
+    assert integration._load_pyfunc(str(data)).about["inputs"] == ["x", "t"]
+    manifest = data / "calibration/manifest.json"
+    changed = json.loads(manifest.read_text())
+    changed["settings"]["inputs"] = ["t", "x"]
+    manifest.write_text(json.dumps(changed))
+    with pytest.raises(gb.store.ArtifactError, match="is not the calibration that was logged"):
+        integration._load_pyfunc(str(data))
+    (tmp_path / "MLmodel").unlink()
+    with pytest.raises(gb.store.ArtifactError, match="its SHA-256 differs"):
+        integration._load_pyfunc(str(data))
+
+
+def test_another_calibration_in_the_place_of_the_logged_one_is_noticed(tmp_path: Path) -> None:
+    data = logged(tmp_path)
+    x = np.linspace(0, 1, 50)
+    gb.save(gb.calibrate(pinn.mlp(2, [4]), np.stack([x, x**2], 1), x), data / "calibration", overwrite=True)
+    with pytest.raises(gb.store.ArtifactError, match="is not the calibration that was logged"):
+        integration._load_pyfunc(str(data))
+
+
+def test_a_model_of_0_2_0_is_loaded_with_a_warning(tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(OLD, tmp_path / "old"))
+    with pytest.warns(UserWarning, match=r"0\.2\.0, which kept no hash of band\.json"):
+        assert integration._load_pyfunc(str(folder / "data/band")).about["inputs"] == ["x", "t"]
+    about = folder / "MLmodel"
+    about.write_text(about.read_text().replace("guardband_sha256: 57e0", "guardband_sha256: 0000"))
+    with pytest.raises(gb.store.ArtifactError, match="is not the calibration that was logged"):
+        integration._load_pyfunc(str(folder / "data/band"))

@@ -238,7 +238,7 @@ def test_what_cannot_be_is_refused() -> None:
     norm = ConformalRegressor(Ridge(), conformal_score=Largest()).fit(x, y)
     with pytest.raises(TypeError, match="are no intervals"):
         norm.predict_interval(x)
-    with pytest.warns(gb.InfiniteBandWarning, match="needs 19 calibration points, there are 5"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 calibration points, there are 5"):
         ends = ConformalRegressor(Ridge()).fit(x[:20], y[:20]).predict_interval(x[:2])
     assert np.isinf(ends[["lower", "upper"]]).all(axis=None)
 
@@ -249,8 +249,8 @@ class Largest(gb.conformal.Score):
     def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
         return abs(y - prediction.mean).max(axis=1)
 
-    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
-        return gb.NormBand(prediction.x, prediction.mean, q, lambda d: abs(d).max(axis=1), level)
+    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.values.NormBand:
+        return gb.values.NormBand(prediction.x, prediction.mean, q, lambda d: abs(d).max(axis=1), level)
 
 
 def test_rows_that_were_copied_before_the_split_are_noticed() -> None:

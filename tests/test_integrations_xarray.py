@@ -9,7 +9,7 @@ import xarray
 
 import guardband as gb
 import guardband.integrations.xarray
-from guardband import cf
+from guardband.values import cf
 
 X, Y, Z, T = np.linspace(0, 1, 6), np.linspace(0, 2, 5), np.linspace(0, 3, 4), np.linspace(0, 1, 3)
 AXES = {"x": X, "y": Y, "z": Z, "t": T}
@@ -97,7 +97,7 @@ def test_rows_and_inputs_by_name() -> None:
     inside = (band["wear_lower"] <= data["wear"]) & (data["wear"] <= band["wear_upper"])
     assert int(inside.sum()) == 37  # rank 37 of 40 at 0.9
     found = data.guardband.check(calibrated, inputs=["load", "speed"])
-    assert isinstance(found, gb.Findings)
+    assert isinstance(found, gb.checks.Findings)
     with pytest.raises(
         ValueError, match="`inputs` should name variables or coordinates of the dataset, got lode"
     ):
@@ -109,3 +109,30 @@ def test_rows_and_inputs_by_name() -> None:
 def test_units_that_belong_to_nothing_are_refused() -> None:
     with pytest.raises(ValueError, match="there is no temperature"):
         gb.Band([0.5], [1.0], [0.0], [3.0], level=0.9).to_xarray({"temperature": "K"})
+
+
+def test_variables_and_dimensions_go_by_their_names() -> None:
+    x, t = np.linspace(0, 1, 6), np.linspace(0, 2, 5)
+    u = np.sin(x)[:, None] * np.exp(-t)
+    dims, coords = ("x", "t"), {"x": ("x", x, {"units": "m"}), "t": ("t", t, {"units": "s"})}
+    data = xarray.Dataset({"u": (dims, u, {"units": "K"}), "v": (dims, 2 * u, {"units": "K"})}, coords=coords)
+
+    def model(points: Any) -> Any:
+        u = np.sin(points[:, :1]) * np.exp(-points[:, 1:])
+        return np.concatenate([u, 2 * u], axis=1) + 0.01 * points[:, :1]
+
+    calibrated = data.guardband.calibrate(model, ["u", "v"])
+    right = data.guardband.band(calibrated, ["u", "v"], level=0.8)
+    turned = data[["v", "u"]].transpose("t", "x")[["t", "x", "v", "u"]]
+    found = turned.guardband.band(calibrated, ["v", "u"], inputs=["t", "x"], level=0.8)
+    for name in ("u_upper", "v_upper", "u_mean"):
+        assert np.array_equal(found[name].transpose("x", "t"), right[name])
+    assert str(turned.guardband.check(calibrated)["size"]) == str(data.guardband.check(calibrated)["size"])
+    with pytest.raises(ValueError, match="`outputs` should name what was calibrated, u, v, got u, w"):
+        data.guardband.band(calibrated, ["u", "w"])
+    feet = data.assign_coords(x=("x", x, {"units": "feet"}))
+    with pytest.raises(ValueError, match="`x` is in feet, s; at calibration it was in m, s"):
+        feet.guardband.band(calibrated, ["u", "v"])
+    celsius = data.assign(u=data["u"].assign_attrs(units="degC"))
+    with pytest.raises(ValueError, match="`outputs` is in degC, K; at calibration it was in K, K"):
+        celsius.guardband.band(calibrated, ["u", "v"])

@@ -11,37 +11,38 @@ import torch
 from torch import Tensor
 
 import guardband as gb
-from guardband.inverse.checking import _path, misses_of
-from guardband.inverse.ranged import Ranged
-from guardband.inverse.solved import CHUNK, ByNetwork
-from guardband.problems import Field
-from guardband.problems.unknown import with_values
+from guardband import pinn
+from guardband.pinn.inverse.checking import _path, misses_of
+from guardband.pinn.inverse.ranged import Ranged
+from guardband.pinn.inverse.solved import CHUNK, ByNetwork
+from guardband.pinn.problems import Field
+from guardband.pinn.problems.unknown import with_values
 
-HEAT = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2))
-RANGED: list[tuple[type[gb.Problem], dict[str, Any]]] = [
-    (gb.problems.Heat1D, {"diffusivity": (0.02, 0.2)}),
-    (gb.problems.DampedOscillator, {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}),
-    (gb.problems.DampedOscillator, {"start": (0.5, 2.0), "velocity": (-1.0, 1.0), "damping": (0.02, 0.12)}),
-    (gb.problems.ReactionDiffusion1D, {"diffusion": (0.01, 0.1), "growth": (1.0, 4.0)}),
-    (gb.problems.Kovasznay, {"reynolds": (20.0, 60.0)}),
-    (gb.problems.Burgers1D, {"viscosity": (0.05, 0.1)}),
-    (gb.problems.Wave1D, {"speed": (0.5, 1.0)}),
+HEAT = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2))
+RANGED: list[tuple[type[pinn.Problem], dict[str, Any]]] = [
+    (pinn.problems.Heat1D, {"diffusivity": (0.02, 0.2)}),
+    (pinn.problems.DampedOscillator, {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}),
+    (pinn.problems.DampedOscillator, {"start": (0.5, 2.0), "velocity": (-1.0, 1.0), "damping": (0.02, 0.12)}),
+    (pinn.problems.ReactionDiffusion1D, {"diffusion": (0.01, 0.1), "growth": (1.0, 4.0)}),
+    (pinn.problems.Kovasznay, {"reynolds": (20.0, 60.0)}),
+    (pinn.problems.Burgers1D, {"viscosity": (0.05, 0.1)}),
+    (pinn.problems.Wave1D, {"speed": (0.5, 1.0)}),
 ]
 
 
 @dataclass(frozen=True)
-class Decay(gb.Problem):
+class Decay(pinn.Problem):
     """u' = -rate u, which has no solution of its own."""
 
     rate: float = 1.0
     start: float = 1.0
-    domain = gb.Time(0, 2)
+    domain = pinn.Time(0, 2)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("t") + self.rate * u.value
 
-    def conditions(self) -> list[gb.Initial]:
-        return [gb.Initial(self.start)]
+    def conditions(self) -> list[pinn.Initial]:
+        return [pinn.Initial(self.start)]
 
 
 def solve(x: Any, rate: float) -> Any:
@@ -50,9 +51,9 @@ def solve(x: Any, rate: float) -> Any:
 
 @pytest.mark.parametrize(("problem", "ranges"), RANGED)
 def test_the_exact_solution_solves_the_problem_over_all_coefficients(
-    problem: type[gb.Problem], ranges: dict[str, Any]
+    problem: type[pinn.Problem], ranges: dict[str, Any]
 ) -> None:
-    family = gb.Family(problem, **ranges)
+    family = pinn.Family(problem, **ranges)
     ranged, p = family.ranged, len(ranges)
 
     def solution(x: Tensor) -> Tensor:
@@ -65,13 +66,13 @@ def test_the_exact_solution_solves_the_problem_over_all_coefficients(
     for condition in ranged.conditions():
         for generator in (None, torch.Generator().manual_seed(0)):
             edge = condition.points(ranged.domain, 40, generator)
-            assert len(edge) >= 40 or problem is gb.problems.Kovasznay
+            assert len(edge) >= 40 or problem is pinn.problems.Kovasznay
             off = condition.residual(edge.points, ranged.field(solution, edge.points, edge.normals))
             assert float(off.detach().abs().max()) < 1e-9 * max(1, size)
 
 
 def test_the_laplacian_is_over_space_and_time_is_the_last_axis() -> None:
-    ranged = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).ranged
+    ranged = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).ranged
     assert ranged.names.axes == ("diffusivity", "x", "t") and ranged.names.space == (0, 1)
     x = ranged.domain.quasi(5, dtype=torch.float64)
     u = ranged.seen(ranged.field(lambda x: x[:, :1] ** 3 + x[:, 1:2] ** 2 + x[:, 2:] ** 3, x))
@@ -81,7 +82,7 @@ def test_the_laplacian_is_over_space_and_time_is_the_last_axis() -> None:
 
 
 def test_boundaries_of_the_domain_are_those_of_the_shape() -> None:
-    domain = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).ranged.domain
+    domain = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).ranged.domain
     assert domain.parts == ("left", "right", "start", "end") and domain.walls == ("left", "right")
     edge = domain.boundary(50, "left")
     assert bool((edge.points[:, 1] == 0).all()) and bool((edge.normals[:, 0] == 0).all())
@@ -89,15 +90,15 @@ def test_boundaries_of_the_domain_are_those_of_the_shape() -> None:
 
 
 def test_pairs_of_periodic_points_share_their_coefficients() -> None:
-    ranged = gb.Family(gb.problems.Advection1D, speed=(1.0, 3.0)).ranged
+    ranged = pinn.Family(pinn.problems.Advection1D, speed=(1.0, 3.0)).ranged
     (periodic,) = [c for c in ranged.conditions() if c.together == 2]
     edge = periodic.points(ranged.domain, 20, torch.Generator().manual_seed(0))
     assert bool((edge.points[::2, 0] == edge.points[1::2, 0]).all())
-    assert gb.mlp(ranged).periodic == (1,)
+    assert pinn.mlp(ranged).periodic == (1,)
 
 
 def test_all_solvers_agree() -> None:
-    x, theta = gb.problems.Heat1D().observe(9, dtype=torch.float64).x, [0.05, 0.1]
+    x, theta = pinn.problems.Heat1D().observe(9, dtype=torch.float64).x, [0.05, 0.1]
 
     def by_numpy(x: Any, diffusivity: float) -> np.ndarray:
         x = np.asarray(x)
@@ -106,7 +107,7 @@ def test_all_solvers_agree() -> None:
     exact, mine = HEAT.exact()(x, theta), HEAT.solved_by(by_numpy)(x, theta)
     assert isinstance(exact, Tensor) and exact.shape == (2, 9, 1)
     assert torch.allclose(exact, mine, rtol=1e-12)
-    single = torch.stack([gb.problems.Heat1D(diffusivity=c).solution(x) for c in theta])
+    single = torch.stack([pinn.problems.Heat1D(diffusivity=c).solution(x) for c in theta])
     assert torch.allclose(exact, single, rtol=1e-12)
 
 
@@ -124,18 +125,34 @@ def test_a_network_is_evaluated_in_batches_of_bounded_size(n: int, values: int) 
 
 def test_a_solution_that_takes_no_columns_is_asked_value_by_value() -> None:
     @dataclass(frozen=True)
-    class Picky(gb.problems.Heat1D):
+    class Picky(pinn.problems.Heat1D):
         def solution(self, x: Tensor) -> Tensor:
             return float(self.diffusivity) * x[:, :1]
 
-    found = gb.Family(Picky, diffusivity=(0.0, 1.0)).exact()([[2.0, 0.0]], [0.5, 0.25])
+    found = pinn.Family(Picky, diffusivity=(0.0, 1.0)).exact()([[2.0, 0.0]], [0.5, 0.25])
     assert found.ravel().tolist() == [1.0, 0.5]
+
+
+def test_a_solution_that_takes_columns_is_asked_once() -> None:
+    asked = []
+
+    @dataclass(frozen=True)
+    class Counted(pinn.problems.Heat1D):
+        def solution(self, x: Tensor) -> Tensor:
+            asked.append(len(x))
+            return self.diffusivity * x[:, :1]
+
+    solved = pinn.Family(Counted, diffusivity=(0.0, 1.0)).exact()
+    solved([[2.0, 0.0]], [0.5])
+    asked.clear()
+    found = solved([[2.0, 0.0]], np.linspace(0, 1, 50))
+    assert np.allclose(found.ravel(), np.linspace(0, 2, 50)) and asked == [50]
 
 
 @pytest.mark.slow
 def test_a_network_learns_the_whole_range_and_is_saved() -> None:
-    solved = HEAT.fit(recipe=gb.Recipe.by_newton(60), progress=False)
-    x = gb.problems.Heat1D().observe(30, seed=1, dtype=torch.float64).x
+    solved = HEAT.fit(recipe=pinn.Recipe.by_newton(60), progress=False)
+    x = pinn.problems.Heat1D().observe(30, seed=1, dtype=torch.float64).x
     theta = HEAT.drawn(20, seed=5)
     truth = HEAT.exact()(x, theta)
     assert float((solved(x, theta) - truth).norm() / truth.norm()) < 5e-3
@@ -146,23 +163,23 @@ def test_a_network_learns_the_whole_range_and_is_saved() -> None:
             for c in np.concatenate([HEAT.drawn(32), HEAT.corners])
         )
     )
-    again = gb.load(gb.save(solved, tempfile.mkdtemp() + "/heat"), gb.SolvedFamily)
+    again = gb.load(gb.save(solved, tempfile.mkdtemp() + "/heat"), pinn.SolvedFamily)
     assert bool((again(x, theta) == solved(x, theta)).all()) and again.ranges == solved.ranges
-    assert again.family.at(diffusivity=0.1) == gb.problems.Heat1D(diffusivity=0.1)
+    assert again.family.at(diffusivity=0.1) == pinn.problems.Heat1D(diffusivity=0.1)
     assert max(misses_of(solved).values()) < 0.02
 
 
 def test_a_family_of_a_problem_of_ones_own_is_saved_without_it(tmp_path: Path) -> None:
-    family = gb.Family(Decay, rate=(0.5, 2.0), start=2.0)
-    solved = family.fit(recipe=gb.Recipe.by_newton(30), progress=False)
+    family = pinn.Family(Decay, rate=(0.5, 2.0), start=2.0)
+    solved = family.fit(recipe=pinn.Recipe.by_newton(30), progress=False)
     gb.save(solved, tmp_path / "decay")
-    again = gb.load(tmp_path / "decay", gb.SolvedFamily)
+    again = gb.load(tmp_path / "decay", pinn.SolvedFamily)
     x = np.linspace(0, 2, 5)
     assert (again(x, [1.0]) == solved(x, [1.0])).all()
     assert repr(again.family) == "Family(a problem of yours, rate from 0.5 to 2)"
     with pytest.raises(ValueError, match="loaded without its problem"):
         again.family.at(rate=1.0)
-    whole = gb.load(tmp_path / "decay", gb.SolvedFamily, problem=Decay(start=2.0))
+    whole = gb.load(tmp_path / "decay", pinn.SolvedFamily, problem=Decay(start=2.0))
     assert whole.family.at(rate=1.0) == Decay(rate=1.0, start=2.0)
     with pytest.raises(TypeError, match="its function cannot be"):
         gb.save(family.solved_by(solve), tmp_path / "function")
@@ -171,19 +188,20 @@ def test_a_family_of_a_problem_of_ones_own_is_saved_without_it(tmp_path: Path) -
 def test_delta_is_told_by_a_solver_by_trainings_and_never_by_residuals(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    family, x = gb.Family(Decay, rate=(0.5, 1.0)), np.linspace(0, 2, 9)
+    family, x = pinn.Family(Decay, rate=(0.5, 1.0)), np.linspace(0, 2, 9)
     off = family.solved_by(lambda x, rate: solve(x, rate) + 0.1)
     assert off.check(x, solve) == pytest.approx(1.5 * 0.1 * 3)
-    monkeypatch.setattr("guardband.inverse.checking.DRAWN", 1)
-    recipe = gb.Recipe.by_newton(15)
+    monkeypatch.setattr("guardband.pinn.inverse.checking.DRAWN", 1)
+    recipe = pinn.Recipe.by_newton(15)
     assert off.check(x, recipe=recipe) == pytest.approx(1.5 * 0.1 * 3, rel=0.02)
-    early = family.fit(recipe=gb.Recipe.by_newton(1), progress=False)
+    early = family.fit(recipe=pinn.Recipe.by_newton(1), progress=False)
+    assert list(misses_of(early)) == ["equation", "Initial"]
     with pytest.warns(UserWarning, match="the network misses"):
         assert early.check(x, lambda x, rate: early(x, [rate])[0]) == 0.0
 
 
 def test_columns_leave_the_problem_as_it_was() -> None:
-    problem = gb.problems.Heat1D()
+    problem = pinn.problems.Heat1D()
     column = torch.ones(3, 1)
     assert with_values(problem, {"diffusivity": column}).diffusivity is column  # type: ignore[attr-defined]
     assert problem.diffusivity == 0.4
@@ -192,21 +210,21 @@ def test_columns_leave_the_problem_as_it_was() -> None:
 def test_values_of_conditions_may_be_columns() -> None:
     column = torch.tensor([[1.0], [2.0]])
     x = torch.zeros(2, 1)
-    assert gb.Dirichlet(column).exact(gb.Segment(0, 1))[0](x).tolist() == column.tolist()  # type: ignore[index]
-    both = gb.Dirichlet((column, 3.0)).exact(gb.Segment(0, 1))  # type: ignore[arg-type]
+    assert pinn.Dirichlet(column).exact(pinn.Segment(0, 1))[0](x).tolist() == column.tolist()  # type: ignore[index]
+    both = pinn.Dirichlet((column, 3.0)).exact(pinn.Segment(0, 1))  # type: ignore[arg-type]
     assert both is not None and both[0](x).tolist() == [[1.0, 3.0], [2.0, 3.0]]
 
 
 def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
-    heat = gb.problems.Heat1D
+    heat = pinn.problems.Heat1D
     with pytest.raises(TypeError, match="made of a class of problems"):
-        gb.Family(heat(), diffusivity=(0.1, 0.2))  # type: ignore[arg-type]
+        pinn.Family(heat(), diffusivity=(0.1, 0.2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no coefficient 'conductivity'; it has diffusivity"):
-        gb.Family(heat, conductivity=(0.1, 0.2))
+        pinn.Family(heat, conductivity=(0.1, 0.2))
     with pytest.raises(ValueError, match="the lower one first"):
-        gb.Family(heat, diffusivity=(0.2, 0.1))
+        pinn.Family(heat, diffusivity=(0.2, 0.1))
     with pytest.raises(ValueError, match="should have a range"):
-        gb.Family(heat, diffusivity=0.1)
+        pinn.Family(heat, diffusivity=0.1)
     with pytest.raises(ValueError, match=r"one value: at\(diffusivity=...\)"):
         HEAT.at()
     with pytest.raises(ValueError, match=r"should lie in its range, 0\.02 to 0\.2"):
@@ -227,13 +245,13 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         t: float = 1.0
 
     with pytest.raises(ValueError, match="'t' is an axis already"):
-        gb.Family(Axis, t=(0.5, 1.0))
+        pinn.Family(Axis, t=(0.5, 1.0))
 
 
 def test_ranged_is_a_problem_with_names() -> None:
     ranged = HEAT.ranged
     assert isinstance(ranged, Ranged) and ranged.outputs == ("u",)
-    fitted = gb.fit(ranged, gb.mlp(ranged, [4]), recipe=gb.Recipe(steps=2, finish=0), progress=False)
+    fitted = pinn.fit(ranged, pinn.mlp(ranged, [4]), recipe=pinn.Recipe(steps=2, finish=0), progress=False)
     assert list(fitted.terms[-1]) == ["step", "equation", "Dirichlet", "Initial"]
 
 

@@ -8,40 +8,43 @@ import pytest
 import torch
 
 import guardband as gb
-from guardband.inverse.curvature import Curvature
+from guardband import pinn
+from guardband.pinn.inverse.curvature import Curvature
 
-DATA = gb.problems.Heat1D(diffusivity=0.12).observe(30, noise=0.02)
+DATA = pinn.problems.Heat1D(diffusivity=0.12).observe(30, noise=0.02)
 PLACES = np.random.default_rng(0).uniform(size=(25, 2))
 
 
 @cache
-def found(physics: float = 0.05, known: bool = False) -> gb.Fitted:
-    problem = gb.problems.Heat1D(diffusivity=0.12 if known else gb.Unknown(0.02, 0.2))
-    likelihood, recipe = gb.Likelihood(data=0.02, physics=physics), gb.Recipe.by_newton(30)
-    net = gb.mlp(problem, [8, 8])
-    return gb.fit(problem, net, DATA, likelihood=likelihood, recipe=recipe, progress=False)
+def found(physics: float = 0.05, known: bool = False) -> pinn.Fitted:
+    problem = pinn.problems.Heat1D(diffusivity=0.12 if known else pinn.Unknown(0.02, 0.2))
+    likelihood, recipe = pinn.Likelihood(data=0.02, physics=physics), pinn.Recipe.by_newton(30)
+    net = pinn.mlp(problem, [8, 8])
+    return pinn.fit(problem, net, DATA, likelihood=likelihood, recipe=recipe, progress=False)
 
 
 @pytest.mark.slow
 def test_the_length_is_set_by_the_scale_of_the_physics_and_that_is_said() -> None:
-    lengths = [np.diff(gb.inverse.laplace_intervals(found(p))["diffusivity"])[0] for p in (0.002, 0.05, 0.5)]
+    lengths = [
+        np.diff(pinn.inverse.laplace_intervals(found(p))["diffusivity"])[0] for p in (0.002, 0.05, 0.5)
+    ]
     assert 0 < lengths[0] < 0.7 * lengths[1] < 0.7 * 0.7 * lengths[2] < 0.18
-    said = repr(gb.inverse.laplace_intervals(found()))
+    said = repr(pinn.inverse.laplace_intervals(found()))
     assert "No coverage is stated" in said and "scale of the physics" in said
 
 
 def test_the_interval_lies_around_the_estimate_within_the_range_and_grows_with_the_level() -> None:
-    ends = [gb.inverse.laplace_intervals(found(), level)["diffusivity"] for level in (0.5, 0.95, 1 - 1e-12)]
+    ends = [pinn.inverse.laplace_intervals(found(), level)["diffusivity"] for level in (0.5, 0.95, 1 - 1e-12)]
     value = found().estimates["diffusivity"]
     assert 0.02 <= ends[2][0] < ends[1][0] < ends[0][0] < value < ends[0][1] < ends[1][1] < ends[2][1] <= 0.2
 
 
 @pytest.mark.parametrize("made", [lambda: found(known=True), lambda: found().net])
 def test_a_training_without_unknowns_is_refused(made: Any) -> None:
-    with pytest.raises(ValueError, match=r"put gb.Unknown\(low, high\) in place of a number"):
-        gb.inverse.laplace_intervals(made())
+    with pytest.raises(ValueError, match=r"put pinn.Unknown\(low, high\) in place of a number"):
+        pinn.inverse.laplace_intervals(made())
     with pytest.raises(ValueError, match="`level` should lie between 0 and 1"):
-        gb.inverse.laplace_intervals(found(), 1.0)
+        pinn.inverse.laplace_intervals(found(), 1.0)
 
 
 def covariance(curvature: Curvature, targets: torch.Tensor, readings: torch.Tensor) -> torch.Tensor:
@@ -62,32 +65,32 @@ def test_each_next_point_is_the_best_one_by_brute_force(goal: Any) -> None:
         after = [covariance(curvature, targets, slopes[[*chosen, i]]) for i in left]
         worth = [-(a.trace() if goal == "field" else a.logdet()).item() for a in after]
         chosen.append(left[int(np.argmax(worth))])
-    assert gb.next_points(found(), PLACES, 3, goal=goal).numbers == tuple(chosen)
+    assert pinn.next_points(found(), PLACES, 3, goal=goal).numbers == tuple(chosen)
 
 
 def test_the_same_in_float32_with_costs_and_without_unknowns() -> None:
     places = torch.tensor(PLACES).float()
-    free = gb.next_points(found(known=True), places, 1, goal="field")
+    free = pinn.next_points(found(known=True), places, 1, goal="field")
     assert isinstance(free.x, torch.Tensor) and free.x.dtype == torch.float32
     costs = np.where(np.arange(25) == free.numbers[0], 1e4, 1.0)
-    assert gb.next_points(found(known=True), places, 1, goal="field", costs=costs).numbers != free.numbers
+    assert pinn.next_points(found(known=True), places, 1, goal="field", costs=costs).numbers != free.numbers
 
 
 def test_what_cannot_be_asked_is_refused_in_a_sentence() -> None:
     with pytest.raises(ValueError, match='Say goal="field"'):
-        gb.next_points(found(known=True), PLACES, 1)
+        pinn.next_points(found(known=True), PLACES, 1)
     with pytest.raises(ValueError, match="leave `data` and `theta` out"):
-        gb.next_points(found(), PLACES, 1, data=DATA)
+        pinn.next_points(found(), PLACES, 1, data=DATA)
     with pytest.raises(ValueError, match=r"should be \(k, 2\), a row for each place, got \(25, 1\)"):
-        gb.next_points(found(), PLACES[:, :1], 1)
+        pinn.next_points(found(), PLACES[:, :1], 1)
 
 
 def test_only_outputs_that_were_read_are_read_again() -> None:
-    problem = gb.problems.LotkaVolterra()
+    problem = pinn.problems.LotkaVolterra()
     times = problem.domain.uniform(20, seed=0)
     prey = gb.Observations(times, problem.solution(times)[:, :1], outputs="prey")
-    recipe = gb.Recipe.by_newton(5)
-    fitted = gb.fit(problem, gb.mlp(problem, [6]), prey, recipe=recipe, progress=False)
+    recipe = pinn.Recipe.by_newton(5)
+    fitted = pinn.fit(problem, pinn.mlp(problem, [6]), prey, recipe=recipe, progress=False)
     curvature = Curvature(fitted)
     assert curvature.measured.tolist() == [True, False]
-    assert len(gb.next_points(fitted, times, 4, goal="field")) == 4
+    assert len(pinn.next_points(fitted, times, 4, goal="field")) == 4

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import guardband as gb
-from guardband.kept import attributes, classes_of, kind_named, kind_of
+from guardband.base.kept import attributes, classes_of, kind_named, kind_of
 
 
 @gb.kept
@@ -64,13 +64,13 @@ def test_what_is_not_kept_is_passed_again(tmp_path: Path) -> None:
     made = gb.calibrate(StraightLine(3.0, np.sin), X, np.cos(9 * X), score=Unspeakable())
     gb.save(made, tmp_path)
     assert gb.store.manifest(tmp_path)["passed_at_load"] == ["model", "score"]
-    with pytest.raises(gb.ArtifactError, match=r"without score: gb.load\(folder, score=...\)"):
+    with pytest.raises(gb.store.ArtifactError, match=r"without score: gb.load\(folder, score=...\)"):
         gb.load(tmp_path, model=np.sin)
     again = gb.load(tmp_path, model=np.sin, score=Unspeakable())
     assert np.array_equal(again(X).upper, made(X).upper)
-    with pytest.raises(gb.ArtifactError, match="The `model` passed is not the one"):
+    with pytest.raises(gb.store.ArtifactError, match="The `model` passed is not the one"):
         gb.load(tmp_path, model=np.cos, score=Unspeakable())
-    with pytest.raises(gb.ArtifactError, match="The calibration is not the one that was saved"):
+    with pytest.raises(gb.store.ArtifactError, match="The calibration is not the one that was saved"):
         gb.load(tmp_path, model=np.sin, score=gb.Absolute())
 
 
@@ -82,7 +82,7 @@ def test_a_subclass_is_not_kept_unless_it_says_so(tmp_path: Path) -> None:
     gb.save(gb.calibrate(Steeper(1.0), X, np.cos(9 * X)), tmp_path)
     assert gb.store.manifest(tmp_path)["passed_at_load"] == ["predictor"]
     assert gb.load(tmp_path, predictor=Steeper(1.0))
-    with pytest.raises(gb.ArtifactError, match="predictor"):
+    with pytest.raises(gb.store.ArtifactError, match="predictor"):
         gb.load(tmp_path, predictor=Steeper(2.0))
 
 

@@ -11,34 +11,34 @@ import numpy as np
 import pytest
 import torch
 
-import guardband as gb
+from guardband import pinn
 
 SMALL: dict[str, Any] = {"warmup": 10, "batch": 64, "n_interior": 128, "n_boundary": 64}
 ROWS = {"Adam": 50, "Gauss-Newton": 5, "windows": 5, "L-BFGS": 50}
 """Steps between two checkpoints."""
 
 
-def recipe(stage: str, rows: int) -> gb.Recipe:
+def recipe(stage: str, rows: int) -> pinn.Recipe:
     """A stage of so many rows of the history, or the stages before it that it needs."""
     steps = ROWS[stage] * rows
     if stage == "Adam":
-        return gb.Recipe(steps=steps, finish=0, **SMALL)
+        return pinn.Recipe(steps=steps, finish=0, **SMALL)
     if stage == "L-BFGS":
-        return gb.Recipe(steps=50, finish=steps, min_improvement=0.0, **SMALL)
+        return pinn.Recipe(steps=50, finish=steps, min_improvement=0.0, **SMALL)
     windows = 3 if stage == "windows" else 1
     counts = ((0, steps // windows, 0),) * windows  # made in any case, whether they gain anything or not
-    return gb.Recipe(steps=0, finish=0, newton=steps, windows=windows, counts=counts, n_interior=64)
+    return pinn.Recipe(steps=0, finish=0, newton=steps, windows=windows, counts=counts, n_interior=64)
 
 
 def train(stage: str, rows: int, checkpoint: Path | None, result: Path) -> None:
     """One training, to a file of weights."""
     torch.set_num_threads(1)
     heat = stage == "windows"
-    problem: gb.Problem = gb.problems.Heat1D() if heat else gb.problems.AllenCahn2D()
+    problem: pinn.Problem = pinn.problems.Heat1D() if heat else pinn.problems.AllenCahn2D()
     dropout = 0.05 if stage == "Adam" else 0.0
-    net = gb.mlp(2, [8, 8], dropout=dropout)
+    net = pinn.mlp(2, [8, 8], dropout=dropout)
     data = None if heat else problem.observe(40, noise=0.05)
-    fitted = gb.fit(problem, net, data, recipe=recipe(stage, rows), checkpoint=checkpoint, progress=False)
+    fitted = pinn.fit(problem, net, data, recipe=recipe(stage, rows), checkpoint=checkpoint, progress=False)
     part = result.with_suffix(".part")
     torch.save(fitted.net.state_dict(), part)
     part.rename(result)
@@ -48,7 +48,7 @@ def killed(stage: str, rows: int, times: int, folder: Path) -> int:
     """A training that is killed so many times, each at a random moment after its next checkpoint."""
     draw = np.random.default_rng(times)
     processes = multiprocessing.get_context("forkserver")
-    processes.set_forkserver_preload(["guardband.pinn", "guardband.problems"])
+    processes.set_forkserver_preload(["guardband.pinn", "guardband.pinn.problems"])
     checkpoint, result = folder / "run.ckpt", folder / "killed.pt"
     kills = 0
     while not result.exists():

@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-import guardband as gb
-from guardband.predictors import Laplace, LastLayerLaplace
-from guardband.predictors.laplace import Posterior
-from guardband.problems import AllenCahn2D
-from helpers import posterior, scale, simulate
+from guardband import pinn
+from guardband.pinn.predictors import Laplace, LastLayerLaplace
+from guardband.pinn.predictors.laplace import Posterior
+from guardband.pinn.problems import AllenCahn2D
+from helpers import scale
+from line import posterior, simulate
 
 THETA = torch.tensor([0.7, -0.4], dtype=torch.float64)
 
@@ -49,9 +50,9 @@ def test_the_prior_of_largest_evidence_is_found() -> None:
 
 def test_equation_and_conditions_add_knowledge() -> None:
     problem = AllenCahn2D()
-    recipe = gb.Recipe(steps=50, finish=0, n_interior=64, n_boundary=32)
-    net = gb.mlp(2, [10, 8], seed=0)
-    fitted = gb.fit(problem, net, problem.observe(20, noise=0.05), recipe=recipe, progress=False)
+    recipe = pinn.Recipe(steps=50, finish=0, n_interior=64, n_boundary=32)
+    net = pinn.mlp(2, [10, 8], seed=0)
+    fitted = pinn.fit(problem, net, problem.observe(20, noise=0.05), recipe=recipe, progress=False)
     x = problem.domain.uniform(50, torch.Generator().manual_seed(0))
     for kind in (Laplace, LastLayerLaplace):
         with_physics, without = kind(fitted, 1.0), kind(fitted, 1.0, physics=False)

@@ -1,8 +1,10 @@
 """Names are imported when they are first used: the package, the version and every help page without torch."""
 
-import ast
+import importlib
 import os
 import pickle
+import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +12,12 @@ from pathlib import Path
 import pytest
 
 import guardband as gb
-from guardband.lazy import names
+from guardband.base.kept import _HOMES, _KINDS
+from guardband.base.old_names import OLD_MODULES, OLD_NAMES, SAID
+from helpers import needs
 
 HEAVY = {"torch", "numpy", "scipy", "matplotlib"}
-SOURCE = Path(gb.__file__ or "").read_text()
+ATTACHED = ("calibration", "integrations", "lab", "pinn", "plot", "predictors", "testing")
 
 HELP = """
 import typer.main
@@ -51,30 +55,35 @@ def test_the_version_and_every_help_page_come_without_torch() -> None:
     assert "--targets" in said and "--smoke" in said
 
 
-def test_the_table_is_what_type_checkers_see() -> None:
-    block = next(node for node in ast.parse(SOURCE).body if isinstance(node, ast.If))
-    seen = {
-        (node.module, alias.name, alias.asname or alias.name)
-        for node in block.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    }
-    listed = [(home, name) for home, words in gb._HOME.items() for name in words.split()]
-    assert seen == {(home, name, name) for home, name in listed} and len(seen) == len(listed)
+@pytest.mark.parametrize(
+    ("words", "extra"),
+    [("identify rod.py --data readings.csv", "pinn"), ("study paper", "lab"), ("study status .", "lab")],
+)
+def test_a_command_that_needs_torch_names_its_extra(words: str, extra: str) -> None:
+    code = f"import sys\nsys.modules['torch'] = None\nfrom guardband.cli import app\napp({words.split()})"
+    with pytest.raises(subprocess.CalledProcessError) as ended:
+        fresh(code)
+    assert ended.value.returncode == 2
+    assert ended.value.stderr == f'guardband: This needs torch: pip install "guardband[{extra}]"\n'
 
 
-def test_the_table_holds_all_public_names() -> None:
-    listed = {name for words in gb._HOME.values() for name in words.split()}
-    assert set(gb.__all__) <= listed <= set(dir(gb))
-    assert listed - set(gb.__all__) == {"evaluation", "store", "tables"}, "modules of the reference"
+@pytest.mark.parametrize("package", ["guardband", *(f"guardband.{name}" for name in ATTACHED)])
+def test_every_name_of_a_stub_is_there(package: str) -> None:
+    module = importlib.import_module(package)
+    names = re.findall(r" as (\w+)", Path(str(module.__file__)).with_suffix(".pyi").read_text())
+    assert names and {*module.__all__} <= {*names} <= {*dir(module)}
+    assert [name for name in names if not hasattr(module, name)] == []
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("first", ["import guardband.report", "from guardband.report import Path"])
-def test_a_name_called_like_its_module_is_the_name(first: str) -> None:
-    """Python puts a module that is imported into its package, over a function that is called alike."""
-    said = fresh(f"{first}\nimport guardband as gb\nprint(type(gb.report).__name__)")
-    assert said.strip() == "function"
+@pytest.mark.parametrize(
+    ("package", "name"), [(package, name) for package, names in OLD_NAMES.items() for name in names]
+)
+def test_an_old_name_warns_and_is_the_new_one(package: str, name: str) -> None:
+    now = OLD_NAMES[package][name]
+    home, _, last = now.rpartition(".")
+    with pytest.warns(DeprecationWarning, match=re.escape(f"{package}.{name} is now {SAID.get(now, now)}.")):
+        found = getattr(importlib.import_module(package), name)
+    assert found is getattr(importlib.import_module(home), last)
 
 
 @pytest.mark.slow
@@ -82,6 +91,7 @@ def test_names_work_in_any_order_and_in_threads() -> None:
     code = """
 import pickle, random, threading
 import guardband as gb
+from guardband import pinn
 
 def look(seed):
     order = random.Random(seed).sample(gb.__all__, len(gb.__all__))
@@ -92,7 +102,8 @@ threads = [threading.Thread(target=look, args=(seed,)) for seed in range(8)]
 for thread in threads: thread.start()
 for thread in threads: thread.join()
 assert len(found) == 8 and all(other == found[0] for other in found.values())
-assert pickle.loads(pickle.dumps(gb.fit)) is gb.fit and pickle.loads(pickle.dumps(gb.Split())) == gb.Split()
+assert pickle.loads(pickle.dumps(pinn.fit)) is pinn.fit
+assert pickle.loads(pickle.dumps(gb.Split())) == gb.Split()
 from guardband import *
 assert all(globals()[name] is getattr(gb, name) for name in gb.__all__)
 print(gb.predictors.MeanOnly.__name__, gb.conformal.__name__, gb.tables.read.__name__)
@@ -106,20 +117,30 @@ def test_what_was_pickled_is_found_by_a_python_that_has_imported_nothing() -> No
     assert fresh(f"import pickle\nprint(pickle.loads({data!r}))").strip() == repr(gb.Split())
 
 
-@pytest.mark.slow
-def test_a_python_that_only_loads_knows_all_that_can_be_saved() -> None:
+@needs("torch")
+def test_an_old_module_can_still_be_imported() -> None:
     code = """
-import pkgutil
-import guardband as gb
-gb.load
-from guardband.kept import _KINDS
-known = {*_KINDS}
-for module in pkgutil.walk_packages(gb.__path__, "guardband."):
-    __import__(module.name)
-assert len(known) > 40
-print({*_KINDS} - known)
+import importlib, sys, warnings
+for old, now in {}.items():
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        assert importlib.import_module(old) is importlib.import_module(now)
+    assert [str(one.message) for one in caught] == [f"The module {{old}} is now {{now}}."]
+    assert sys.modules[now].__spec__.name == now
+from guardband.problems import Poisson1D
 """
-    assert fresh(code).strip() == "set()"
+    assert fresh(code.format(OLD_MODULES)) == ""
+
+
+def test_every_kind_of_ours_has_a_home() -> None:
+    homes = {kind: home for home, kinds in _HOMES.items() for kind in kinds.split()}
+    for module in pkgutil.walk_packages(gb.__path__, "guardband."):
+        importlib.import_module(module.name)
+    kinds = {name: kind.cls for name, kind in _KINDS.items() if kind.cls.__module__.startswith("guardband.")}
+    ours = {name for name, cls in kinds.items() if hasattr(sys.modules[cls.__module__], cls.__name__)}
+    assert ours == {*homes}, "but for classes of doctests"
+    code = "from guardband.base.kept import kind_named\nfor name in {}: kind_named(name)"
+    assert fresh(code.format([*homes])) == ""
 
 
 def test_a_name_that_is_none_is_an_attribute_error() -> None:
@@ -127,10 +148,3 @@ def test_a_name_that_is_none_is_an_attribute_error() -> None:
         _ = gb.lavels  # type: ignore[attr-defined]
     with pytest.raises(ImportError, match="cannot import name 'lavels'"):
         exec("from guardband import lavels")
-
-
-def test_dir_lists_what_is_not_imported_yet() -> None:
-    get, listed = names("json", {"json.nowhere": "Nothing"})
-    assert {"Nothing", "loads"} <= {*listed()}
-    with pytest.raises(ModuleNotFoundError):
-        get("Nothing")

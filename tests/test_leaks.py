@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from guardband.leaks import Copies, find_copies
+from wings import torch
 
 Arrays = tuple[Any, Any, Any, Any]
 """Known x and y, new x and y."""
@@ -426,3 +426,16 @@ def test_many_rows_take_about_a_second() -> None:
     start = process_time()
     assert find_copies(x, y, x_new, y_new).verdict == "fine"
     assert process_time() - start < 5
+
+
+def test_known_places_in_small_tables_are_counted() -> None:
+    x, y = data()
+    assert find_copies(x, y, x, y[::-1]).places == len(x)
+
+
+def test_numbers_rounded_to_three_decimals_are_found_in_small_tables() -> None:
+    """Rounding moves them by more than what counts as near."""
+    g = np.random.default_rng(0)
+    x, y = 1 + 0.1 * g.uniform(size=(100, 4)), 2 + 0.1 * g.normal(size=(100, 1))
+    found = find_copies(x, y, x[:6].round(3), y[:6].round(3))
+    assert (found.verdict, found.near) == ("refuse", 6)

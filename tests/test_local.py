@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import norm
 
 import guardband as gb
-from guardband.conformal import Local, LogScale, OverfittedWarning, PinballNetwork
+from guardband.conformal import Local, LogScale, OverfittedWarning
 from guardband.conformal.local.crowd import MEAN, SIZE, Crowd
 from guardband.conformal.local.shape import Flat, LocalShape, LocalThreshold, best_shape, log_score
 from guardband.testing import HETEROSKEDASTIC, check_calibrator
 from helpers import Shaped
+from wings import pinn, torch
 
 QUICK = LogScale(draws=10)
 
@@ -41,7 +41,7 @@ def test_any_shape_obeys_the_exact_law(confidence: float | None) -> None:
 
 @pytest.mark.slow
 def test_a_shape_per_level_obeys_the_exact_law() -> None:
-    shape = PinballNetwork(per_level=True, steps=40).fit(*learned())
+    shape = pinn.PinballNetwork(per_level=True, steps=40).fit(*learned())
     check_calibrator(Shaped(shape), worlds=[HETEROSKEDASTIC], sizes=(19, 100), draws=200)
 
 
@@ -85,7 +85,7 @@ def test_a_shape_fitted_on_the_calibration_set_is_caught() -> None:
 
 
 @pytest.mark.slow("learner1")
-@pytest.mark.parametrize("learner", [LogScale(), PinballNetwork()])
+@pytest.mark.parametrize("learner", [LogScale(), pinn.PinballNetwork()])
 def test_the_shape_is_large_where_the_noise_is(learner: Any) -> None:
     shape = learner.fit(*learned())
     inside, outside = shape(np.array([[0.0]])), shape(np.array([[0.7], [-0.7]]))
@@ -144,7 +144,7 @@ def test_many_rows_are_carried_by_inducing_points() -> None:
 
 
 @pytest.mark.slow("0.0-learner0", "0.5-learner0", "0.9-learner0")
-@pytest.mark.parametrize("learner", [QUICK, PinballNetwork(steps=40)])
+@pytest.mark.parametrize("learner", [QUICK, pinn.PinballNetwork(steps=40)])
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 0.7, 0.9, 0.99, 1.0])
 def test_residuals_that_are_zero_are_small_ones(learner: Any, zeros: float) -> None:
     """A model that interpolates, or readings in whole units: most residuals are 0 to the last digit."""
@@ -189,7 +189,7 @@ def test_an_overfitted_network_falls_back_to_plain_conformal_prediction(way: str
 @pytest.mark.slow
 def test_a_network_trained_too_long_is_no_wider_than_plain_conformal_prediction() -> None:
     x, y = (torch.tensor(part).float() for part in noisy(40, 11))
-    net = gb.mlp(1, [64, 64], activation=lambda z: torch.sin(12 * z))
+    net = pinn.mlp(1, [64, 64], activation=lambda z: torch.sin(12 * z))
     optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
     for _ in range(1500):
         optimiser.zero_grad()
@@ -251,7 +251,7 @@ def test_errors_teach() -> None:
         Local(TRAIN).threshold(np.ones(3), gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
     with pytest.raises(ValueError, match="treats all points alike"):
         gb.calibrate(ZERO, *noisy(20, 1), calibrator=Shaped(steep), groups=np.zeros(20, int))
-    with pytest.warns(gb.InfiniteBandWarning):
+    with pytest.warns(gb.conformal.InfiniteBandWarning):
         band = gb.calibrate(ZERO, *noisy(9, 1), calibrator=Shaped(steep))(np.zeros((1, 1)), 0.95)
     assert np.isinf(band.upper).all()
 
@@ -259,17 +259,17 @@ def test_errors_teach() -> None:
 @pytest.mark.slow
 def test_a_pinball_network_is_monotone_in_the_level() -> None:
     for per_level in (False, True):
-        shape = PinballNetwork(per_level=per_level, steps=60).fit(*learned())
+        shape = pinn.PinballNetwork(per_level=per_level, steps=60).fit(*learned())
         x = np.linspace(-1, 1, 50)[:, None]
         levels = [shape(x, level) for level in (0.01, 0.05, 0.33, 0.5, 0.95, 0.99)]
         assert all((a <= b).all() for a, b in pairwise(levels)) and (levels[0] > 0).all()
-    alone = PinballNetwork(levels=(0.9,), steps=20).fit(*learned())
+    alone = pinn.PinballNetwork(levels=(0.9,), steps=20).fit(*learned())
     assert np.array_equal(alone(x, 0.9), alone(x, 0.5))
-    calibrated = gb.calibrate(ZERO, *noisy(100, 1), calibrator=Local(TRAIN, PinballNetwork(steps=40)))
+    calibrated = gb.calibrate(ZERO, *noisy(100, 1), calibrator=Local(TRAIN, pinn.PinballNetwork(steps=40)))
     assert calibrated([0.1], 0.9).width > 0
 
 
-@pytest.mark.filterwarnings("ignore::guardband.OverfittedWarning")
+@pytest.mark.filterwarnings("ignore::guardband.conformal.OverfittedWarning")
 @pytest.mark.parametrize("m", [20, 50])
 def test_a_network_that_learned_nothing_is_not_called_overfitted(m: int) -> None:
     """Noise of two sizes: medians of few points jump between them, ranks do not."""

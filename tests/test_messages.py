@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from guardband import extras
+from guardband.base import extras
 from helpers import script
 
 ROOT = Path(__file__).parent.parent

@@ -2,10 +2,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.metrics import acd, coverage, interval_score, relative_l2, sharpness
+from wings import torch
 
 BAND = gb.Band([0.0, 1.0, 2.0, 3.0], [0.0] * 4, [-1.0] * 4, [1.0, 1.0, 1.0, 3.0], 0.9)
 Y = [0.0, 2.0, 0.5, 4.0]
@@ -178,7 +178,7 @@ def test_before_calibration_the_noise_is_added_where_the_score_knows_it() -> Non
     generator = np.random.default_rng(0)
     x, y = generator.uniform(size=300), 0.5 * generator.normal(size=300)
     sure = gb.predictors.Given(np.zeros_like, lambda x: 0 * x + 1e-3)
-    made = gb.calibrate(sure, x[:100], y[:100], score=gb.Total(0.5))
+    made = gb.calibrate(sure, x[:100], y[:100], score=gb.conformal.Total(0.5))
     assert gb.evaluate(made, x[100:], y[100:]).rows[-1].coverage == pytest.approx(0.95, abs=0.05)
     with pytest.raises(TypeError, match=r"what `gb\.calibrate` returned, got Given"):
         gb.evaluate(sure, x, y)  # type: ignore[arg-type]
@@ -225,7 +225,7 @@ def test_nothing_to_evaluate_is_refused() -> None:
     with pytest.raises(ValueError, match="at least one test point"):
         gb.evaluate(calibrated, np.empty((0, 1)), np.empty((0, 1)))
     sharded = gb.conformal.calibrate_shards(zero, [np.arange(20.0)], [0.9], x=[0.5])
-    with pytest.raises(ValueError, match="for scores from shards use"):
+    with pytest.raises(ValueError, match="one of those the shards were read for"):
         gb.evaluate(sharded, [0.5], [0.5])
     with pytest.raises(ValueError, match="`n_test` should be at least 1"):
         gb.metrics.acd_floor(10, 0)

@@ -29,11 +29,12 @@ from typer.testing import CliRunner
 import guardband as gb
 from guardband import cli, fields, store
 from guardband.cli.models import own_model
-from guardband.pinn import checkpoint
 from guardband.store import versions
-from guardband.studies import records
 from guardband.tables import READERS, Table, TableError
-from helpers import ROOT
+from helpers import ROOT, Later
+from wings import pinn
+
+records, checkpoint = Later("guardband.lab.studies.records"), Later("guardband.pinn.training.checkpoint")
 
 SILENT = 100.0
 """Seconds of silence after which a case is said to hang."""
@@ -184,16 +185,16 @@ def resummed(_: Path, path: Path) -> None:
 
 @cache
 def calibration() -> gb.Calibrated:
-    problem = gb.problems.Poisson1D()
-    fitted = gb.fit(problem, gb.mlp(1, [6, 6]), problem.observe(20, seed=0), recipe=QUICK, progress=False)
+    problem = pinn.problems.Poisson1D()
+    fitted = pinn.fit(problem, pinn.mlp(1, [6, 6]), problem.observe(20, seed=0), recipe=QUICK, progress=False)
     seen = problem.observe(40, noise=0.1, seed=1)
-    made = gb.predictors.LastLayerLaplace(fitted)
+    made = pinn.predictors.LastLayerLaplace(fitted)
     return gb.calibrate(
         made, seen.x, seen.y, confidence="0.9", calibrator=gb.Grouped(), groups=np.arange(40) % 2
     )
 
 
-QUICK = gb.Recipe(steps=4, finish=0, n_interior=8, n_boundary=2)
+QUICK = pinn.Recipe(steps=4, finish=0, n_interior=8, n_boundary=2)
 
 
 def loaded(folder: Path) -> None:
@@ -231,16 +232,16 @@ def a_run(folder: Path) -> None:
 
 
 def resumed(folder: Path, stop: bool = False) -> None:
-    problem = gb.problems.Poisson1D()
+    problem = pinn.problems.Poisson1D()
 
-    def interrupt(now: gb.pinn.Moment) -> None:
+    def interrupt(now: pinn.Moment) -> None:
         if stop and now.step > 150:
             raise KeyboardInterrupt
 
-    recipe = gb.Recipe(steps=300, finish=0, n_interior=4, n_boundary=2)
-    gb.fit(
+    recipe = pinn.Recipe(steps=300, finish=0, n_interior=4, n_boundary=2)
+    pinn.fit(
         problem,
-        gb.mlp(1, [3]),
+        pinn.mlp(1, [3]),
         problem.observe(5, seed=0),
         recipe=recipe,
         checkpoint=folder / "run.checkpoint",
@@ -302,7 +303,7 @@ FORMATS = {
     "manifest": Format(
         lambda folder: gb.save(calibration(), folder),
         loaded,
-        (gb.ArtifactError,),
+        (gb.store.ArtifactError,),
         store.MANIFEST,
         either,
         rehashed,
@@ -311,7 +312,7 @@ FORMATS = {
     "arrays": Format(
         lambda folder: gb.save(calibration(), folder),
         loaded,
-        (gb.ArtifactError,),
+        (gb.store.ArtifactError,),
         "arrays-*",
         in_bytes,
         rehashed,
@@ -321,7 +322,7 @@ FORMATS = {
     "cell": Format(a_study, tabulated, (), "cells/*.json", either, resealed, 0.03),
     "pack": Format(a_study, tabulated, (), "cells.jsonl", either, resealed, 0.03),
     "checkpoint": Format(
-        a_run, resumed, (ValueError, gb.TrainingDiverged), "*.checkpoint", in_bytes, resummed, 0.05
+        a_run, resumed, (ValueError, pinn.TrainingDiverged), "*.checkpoint", in_bytes, resummed, 0.05
     ),
     "store": Format(a_store, looked_at, (ValueError, OSError), "field.zarr/zarr.json", either, share=0.03),
     "notes": Format(a_store, looked_at, (ValueError, OSError), "**/*.json", either, share=0.03),

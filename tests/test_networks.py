@@ -3,8 +3,8 @@ from typing import Any
 import pytest
 import torch
 
-from guardband.pinn.networks import Constrained, mlp
-from guardband.problems import AllenCahn2D, Box
+from guardband.pinn.networks.networks import Constrained, mlp
+from guardband.pinn.problems import AllenCahn2D, Box
 
 
 def test_a_seed_makes_a_network_and_no_global_state_changes() -> None:

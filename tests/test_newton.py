@@ -13,18 +13,19 @@ from torch import Tensor
 from torch.func import functional_call, jacrev, vmap
 
 import guardband as gb
-from guardband.pinn.gauss_newton import GaussNewton, Normal, Step
-from guardband.pinn.jacobian import Slopes, jacobian, value
-from guardband.pinn.newton import STALLED, Newton
-from guardband.pinn.points import conditions_of, fixed_points
-from guardband.pinn.rows import Rows
-from guardband.pinn.scales import Scales, scales_of, sizes_of
-from guardband.pinn.sizes import crude_sizes
-from guardband.pinn.titles import titles_of
-from guardband.pinn.train import _automatic
-from guardband.problems import AutogradField, Field, Problem, catalogue
+from guardband import pinn
+from guardband.pinn.misses.gauss_newton import GaussNewton, Normal, Step
+from guardband.pinn.misses.jacobian import Slopes, jacobian, value
+from guardband.pinn.misses.points import conditions_of, fixed_points
+from guardband.pinn.misses.rows import Rows
+from guardband.pinn.misses.scales import Scales, scales_of, sizes_of
+from guardband.pinn.misses.sizes import crude_sizes
+from guardband.pinn.misses.titles import titles_of
+from guardband.pinn.problems import AutogradField, Field, Problem, catalogue
+from guardband.pinn.training.newton import STALLED, Look, Newton
+from guardband.pinn.training.train import _automatic
 
-P = gb.problems
+P = pinn.problems
 MANY = [
     P.Poisson1D(),
     P.Beam(),
@@ -36,16 +37,16 @@ MANY = [
 ]
 
 
-def relative_error(problem: Problem, fitted: gb.Fitted) -> float:
+def relative_error(problem: Problem, fitted: pinn.Fitted) -> float:
     x = problem.domain.quasi(2000, seed=9, dtype=torch.float64)
     truth = problem.solution(x)
     return float((fitted(x) - truth).norm() / truth.norm())
 
 
-def by_newton(problem: Problem, steps: int, seed: int = 0, **options: Any) -> gb.Fitted:
-    recipe = gb.Recipe.by_newton(steps)
-    net = gb.mlp(problem, [16, 16], seed=seed)
-    return gb.fit(problem, net, recipe=recipe, seed=seed, progress=False, **options)
+def by_newton(problem: Problem, steps: int, seed: int = 0, **options: Any) -> pinn.Fitted:
+    recipe = pinn.Recipe.by_newton(steps)
+    net = pinn.mlp(problem, [16, 16], seed=seed)
+    return pinn.fit(problem, net, recipe=recipe, seed=seed, progress=False, **options)
 
 
 # Rows
@@ -55,7 +56,7 @@ def by_newton(problem: Problem, steps: int, seed: int = 0, **options: Any) -> gb
 @pytest.mark.parametrize("waves", [False, True])
 def test_rows_by_jets_are_those_of_autograd(problem: Problem, waves: bool) -> None:
     more = {"periodic": problem.names.axes[0], "fourier": (3, 1.0)} if waves else {}
-    net = gb.mlp(problem, [7, 6], **more).double()
+    net = pinn.mlp(problem, [7, 6], **more).double()
     net.set_domain(problem.domain)
     x = problem.domain.quasi(5, dtype=torch.float64)
     weights: dict[str, Tensor] = {**dict(net.named_parameters())}
@@ -78,7 +79,7 @@ def test_rows_by_jets_are_those_of_autograd(problem: Problem, waves: bool) -> No
 
 def test_rows_of_a_hard_constraint_and_of_values_are_those_of_vmap() -> None:
     problem = P.Helmholtz3D()
-    net = gb.Constrained.of(problem, gb.mlp(problem, [6, 6])).double()
+    net = pinn.Constrained.of(problem, pinn.mlp(problem, [6, 6])).double()
     x = problem.domain.quasi(9, dtype=torch.float64)
     weights = dict(net.named_parameters())
     whole = vmap(jacrev(lambda w, x: functional_call(net, w, (x[None],))[0]), (None, 0))(weights, x)
@@ -89,8 +90,8 @@ def test_rows_of_a_hard_constraint_and_of_values_are_those_of_vmap() -> None:
 
 def test_rows_of_a_periodic_condition_see_both_ends() -> None:
     problem = P.AllenCahn1D()
-    net = gb.mlp(problem, [6, 6]).double()
-    condition = next(c for c in problem.conditions() if isinstance(c, gb.Periodic))
+    net = pinn.mlp(problem, [6, 6]).double()
+    condition = next(c for c in problem.conditions() if isinstance(c, pinn.Periodic))
     edge = condition.points(problem.domain, 6)
     weight = net.linears[0].weight
 
@@ -115,7 +116,7 @@ def test_a_residual_that_asks_for_more_later_is_differentiated_all_the_same() ->
         asked.append(len(x))
         return u.d("x", "x") if len(x) > 2 else u.d("x")
 
-    net = gb.mlp(1, [5, 5]).double()
+    net = pinn.mlp(1, [5, 5]).double()
     x = torch.linspace(-1, 1, 7, dtype=torch.float64)[:, None]
     slow = torch.nn.Sequential(net)
     assert torch.allclose(jacobian(residual, net, x)[1], jacobian(residual, slow, x)[1], rtol=1e-12)
@@ -126,10 +127,10 @@ def test_rows_sum_to_the_loss_and_leave_out_what_was_not_measured() -> None:
     data = problem.observe(7, dtype=torch.float64)
     y = data.y.clone()
     y[2:, 2] = math.nan
-    net = gb.mlp(problem, [5]).double()
+    net = pinn.mlp(problem, [5]).double()
     points = fixed_points(problem, net, (data.x, y), 20, 12, torch.Generator().manual_seed(0))
     titles = titles_of(problem, net, points.inside)
-    likelihood = gb.Likelihood().completed(problem, titles, sizes_of(problem, y))
+    likelihood = pinn.Likelihood().completed(problem, titles, sizes_of(problem, y))
     rows = Rows(problem, net, points, scales_of(likelihood, problem, titles))
     misses, slopes = rows()
     assert torch.equal(misses, rows.misses())
@@ -222,14 +223,14 @@ def test_crude_sizes_are_those_of_the_solution_to_an_order(name: str) -> None:
 def test_an_output_that_nothing_sets_has_the_size_of_the_others() -> None:
     @dataclass(frozen=True)
     class Half(Problem):
-        domain = gb.Segment(0, 1)
+        domain = pinn.Segment(0, 1)
         outputs = ("u", "idle")
 
         def residual(self, x: Tensor, w: Field) -> Tensor:
             return w["u"].d("x") - 2.0
 
-        def conditions(self) -> list[gb.problems.Condition]:
-            return [gb.Dirichlet(0.0, on="left", output="u")]
+        def conditions(self) -> list[pinn.problems.Condition]:
+            return [pinn.Dirichlet(0.0, on="left", output="u")]
 
     sizes = crude_sizes(Half())
     assert sizes.tolist() == pytest.approx([2 / math.sqrt(3)] * 2, rel=0.02)
@@ -240,7 +241,7 @@ def test_an_output_that_nothing_sets_has_the_size_of_the_others() -> None:
 def test_an_equation_that_is_not_finite_at_zero_has_size_one() -> None:
     @dataclass(frozen=True)
     class Root(Problem):
-        domain = gb.Segment(0, 1)
+        domain = pinn.Segment(0, 1)
 
         def residual(self, x: Tensor, u: Field) -> Tensor:
             return u.d("x") / u.value
@@ -253,9 +254,9 @@ def test_an_equation_that_is_not_finite_at_zero_has_size_one() -> None:
 
 def test_scales_by_name_weigh_each_by_itself() -> None:
     problem = P.Kovasznay()
-    net = gb.mlp(problem, [4])
+    net = pinn.mlp(problem, [4])
     titles = titles_of(problem, net, problem.domain.quasi(3))
-    given = gb.Likelihood(data={"u": 1.0, "v": 2.0, "p": 3.0}, physics=0.5)
+    given = pinn.Likelihood(data={"u": 1.0, "v": 2.0, "p": 3.0}, physics=0.5)
     scales = scales_of(given.completed(problem, titles, torch.ones(3)), problem, titles)
     assert scales.data.tolist() == [1, 2, 3] and scales.physics.tolist() == [0.5] * 3
     assert [*scales_of(given, problem, titles, only_names=True).physics.tolist()] == [1.0] * 3
@@ -264,9 +265,9 @@ def test_scales_by_name_weigh_each_by_itself() -> None:
 def test_scales_of_unknown_names_are_refused() -> None:
     problem = P.Poisson1D()
     with pytest.raises(ValueError, match="one for each of 'u', got them for 'w'"):
-        gb.fit(problem, gb.mlp(problem, [4]), likelihood=gb.Likelihood(data={"w": 1.0}), progress=False)
+        pinn.fit(problem, pinn.mlp(problem, [4]), likelihood=pinn.Likelihood(data={"w": 1.0}), progress=False)
     with pytest.raises(ValueError, match="`data` of 'u' should be a positive noise scale, got 0"):
-        gb.Likelihood(data={"u": 0.0})
+        pinn.Likelihood(data={"u": 0.0})
 
 
 # Runs
@@ -293,12 +294,12 @@ def test_a_beam_in_other_units_is_solved_as_well() -> None:
 def test_noisy_data_are_not_fitted_point_by_point() -> None:
     problem = P.Poisson1D()
     data = problem.observe(60, noise=0.1, seed=3)
-    made = gb.fit(
+    made = pinn.fit(
         problem,
-        gb.mlp(problem, [16, 16]),
+        pinn.mlp(problem, [16, 16]),
         data,
-        likelihood=gb.Likelihood(data=0.1),
-        recipe=gb.Recipe.by_newton(100),
+        likelihood=pinn.Likelihood(data=0.1),
+        recipe=pinn.Recipe.by_newton(100),
         progress=False,
     )
     assert relative_error(problem, made) < 0.05
@@ -323,13 +324,13 @@ def test_runs_are_repeated_bit_for_bit_and_seeds_differ() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("stop", [5, 15, 25])
 def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Any, stop: int) -> None:
-    recipe = gb.Recipe(steps=10, newton=15, finish=50, batch=32)
+    recipe = pinn.Recipe(steps=10, newton=15, finish=50, batch=32)
     problem = P.Burgers1D(viscosity=0.1)
 
-    def run(**options: Any) -> gb.Fitted:
-        return gb.fit(problem, gb.mlp(problem, [8, 8]), recipe=recipe, progress=False, **options)
+    def run(**options: Any) -> pinn.Fitted:
+        return pinn.fit(problem, pinn.mlp(problem, [8, 8]), recipe=recipe, progress=False, **options)
 
-    def interrupt(now: gb.pinn.Moment) -> None:
+    def interrupt(now: pinn.Moment) -> None:
         if now.step >= stop:
             raise KeyboardInterrupt
 
@@ -344,30 +345,30 @@ def test_a_run_that_was_stopped_goes_on_bit_for_bit(tmp_path: Any, stop: int) ->
 
 def test_a_budget_ends_the_run() -> None:
     problem = P.Helmholtz3D()
-    recipe = gb.Recipe.by_newton(100_000, seconds=0.5)
-    made = gb.fit(problem, gb.mlp(problem, [8]), recipe=recipe, progress=False)
+    recipe = pinn.Recipe.by_newton(100_000, seconds=0.5)
+    made = pinn.fit(problem, pinn.mlp(problem, [8]), recipe=recipe, progress=False)
     assert 0 < made.history[-1]["step"] < 10_000
     for wrong in (0, -1.0, "3", float("nan")):
         with pytest.raises(ValueError, match="`seconds` should be a positive number"):
-            gb.Recipe(seconds=wrong)  # type: ignore[arg-type]
+            pinn.Recipe(seconds=wrong)  # type: ignore[arg-type]
     for wrong in (-1, 5.5, "5"):
         with pytest.raises(ValueError, match="`newton` should be a number of steps"):
-            gb.Recipe(newton=wrong)  # type: ignore[arg-type]
+            pinn.Recipe(newton=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
 def test_an_equation_in_kelvin_meters_and_seconds_needs_no_scaling_by_hand() -> None:
     @dataclass(frozen=True)
     class Bar(Problem):
-        domain = gb.Segment(0, 2) * gb.Time(0, 4e4)
+        domain = pinn.Segment(0, 2) * pinn.Time(0, 4e4)
         outputs = ("T",)
 
         def residual(self, x: Tensor, T: Field) -> Tensor:
             return T.d("t") - 1.2e-5 * T.laplacian
 
-        def conditions(self) -> list[gb.problems.Condition]:
-            start = gb.Initial(lambda x: 300 + 100 * torch.sin(torch.pi * x[:, :1] / 2))
-            return [gb.Dirichlet(300.0), start]
+        def conditions(self) -> list[pinn.problems.Condition]:
+            start = pinn.Initial(lambda x: 300 + 100 * torch.sin(torch.pi * x[:, :1] / 2))
+            return [pinn.Dirichlet(300.0), start]
 
         def solution(self, x: Tensor) -> Tensor:
             decay = torch.exp(-1.2e-5 * (math.pi / 2) ** 2 * x[:, 1:])
@@ -381,7 +382,9 @@ def test_an_equation_in_kelvin_meters_and_seconds_needs_no_scaling_by_hand() -> 
 def test_dropout_is_refused() -> None:
     problem = P.Poisson1D()
     with pytest.raises(ValueError, match="dropout changes it at every look"):
-        gb.fit(problem, gb.mlp(problem, [8], dropout=0.1), recipe=gb.Recipe.by_newton(5), progress=False)
+        pinn.fit(
+            problem, pinn.mlp(problem, [8], dropout=0.1), recipe=pinn.Recipe.by_newton(5), progress=False
+        )
 
 
 @pytest.mark.slow
@@ -397,7 +400,7 @@ def test_a_network_of_ones_own_is_trained_too() -> None:
             return self.last(torch.tanh(self.next(torch.tanh(self.first(x)))))
 
     problem = P.Poisson1D()
-    made = gb.fit(problem, Plain(), recipe=gb.Recipe.by_newton(60), progress=False)
+    made = pinn.fit(problem, Plain(), recipe=pinn.Recipe.by_newton(60), progress=False)
     assert relative_error(problem, made) < 0.02
 
 
@@ -405,7 +408,7 @@ def test_a_network_of_ones_own_is_trained_too() -> None:
 
 
 def newton(problem: Problem, readings: int = 0, **options: Any) -> Newton:
-    net = gb.mlp(problem, [8, 8]).double()
+    net = pinn.mlp(problem, [8, 8]).double()
     data = torch.zeros(readings, problem.domain.d).double(), torch.zeros(readings, 1).double()
     ones = torch.ones(1, dtype=torch.float64)
     scales = Scales(ones, ones, tuple(ones for _ in conditions_of(problem, net)))
@@ -418,27 +421,27 @@ def test_points_become_more_where_they_are_too_few_and_never_too_many() -> None:
     assert len(stage.points.inside) == 96
     for _ in range(12):
         stage.advance(5)
-    assert 96 < len(stage.points.inside) <= 200 and len(stage.fresh) == 12
+    assert 96 < len(stage.points.inside) <= 200 and len(stage.looks) == 12
 
 
 def test_a_run_that_was_just_given_more_points_is_not_done() -> None:
     stage = newton(P.Burgers1D(), most=200)
-    stage.fresh, stage.reach, stage.counts = [1.0] * 40, [1.0] * 40, [96] * 40
+    stage.looks = [Look(1.0, 1.0, 96)] * 40
     assert stage.done
     stage.n = 144
     assert not stage.done
-    stage.counts[-STALLED:] = [144] * STALLED
+    stage.looks[-STALLED:] = [Look(1.0, 1.0, 144)] * STALLED
     assert stage.done
-    stage.fresh[-1] = 0.9
+    stage.looks[-1] = Look(0.9, 1.0, 144)
     assert not stage.done
 
 
 @pytest.mark.parametrize(("n", "then"), [(96, [96, 96]), (200, [300, 300])])
 def test_a_run_that_stalls_on_all_its_points_is_given_more(n: int, then: list[int]) -> None:
     stage = newton(P.Burgers1D(), most=200, beyond=300)
-    stage.n, stage.rows.points = n, stage._uniform(n)
+    stage.n, stage.rows.points = n, stage._uniform(n, stage.points[:2])
     for count in then:
-        stage.fresh, stage.reach, stage.counts = [0.0] * 40, [1.0] * 40, [stage.n] * 40
+        stage.looks = [Look(0.0, 1.0, stage.n)] * 40
         stage._look(Step(1e9, 1e9, True))
         assert stage.n == len(stage.points.inside) == count
     assert stage.done
@@ -490,12 +493,12 @@ def test_data_shape_the_field_first_and_then_all_times_count_alike() -> None:
 @pytest.mark.slow
 def test_a_network_that_knows_its_equation_is_not_shaped_anew() -> None:
     problem = P.Poisson1D()
-    knows = gb.fit(problem, gb.mlp(problem), progress=False)
+    knows = pinn.fit(problem, pinn.mlp(problem), progress=False)
     data, x = problem.observe(12, noise=0.3, seed=1), problem.domain.quasi(200)
     off = list[float]()
     for start in (knows, knows.net):
-        settings: Any = {"likelihood": gb.Likelihood(data=0.01), "callback": lambda now: True}
-        fitted = gb.fit(problem, start, data, progress=False, **settings)
+        settings: Any = {"likelihood": pinn.Likelihood(data=0.01), "callback": lambda now: True}
+        fitted = pinn.fit(problem, start, data, progress=False, **settings)
         assert fitted.history[-1]["step"] - (start is knows) * knows.history[-1]["step"] == 5
         off.append(gb.metrics.relative_l2(fitted(x), problem.solution(x)))
     assert off[0] < 0.2 * off[1]
@@ -505,12 +508,12 @@ def test_where_there_are_data_gauss_newton_steps_hold_the_equation_firmly() -> N
     problem = P.Poisson1D()
     data = problem.observe(30, noise=0.1)
 
-    def scales(recipe: gb.Recipe, data: gb.Observations | None, **said: Any) -> gb.Likelihood:
-        given = gb.Likelihood(data=0.1, **said)
-        net = gb.mlp(problem, [4])
-        return gb.fit(problem, net, data, likelihood=given, recipe=recipe, progress=False).likelihood
+    def scales(recipe: pinn.Recipe, data: gb.Observations | None, **said: Any) -> pinn.Likelihood:
+        given = pinn.Likelihood(data=0.1, **said)
+        net = pinn.mlp(problem, [4])
+        return pinn.fit(problem, net, data, likelihood=given, recipe=recipe, progress=False).likelihood
 
-    steps, adam = gb.Recipe.by_newton(2), gb.Recipe(steps=2, finish=0)
+    steps, adam = pinn.Recipe.by_newton(2), pinn.Recipe(steps=2, finish=0)
     soft, firm, alone = scales(adam, data), scales(steps, data), scales(steps, None)
     assert isinstance(soft.physics, float) and isinstance(firm.physics, float)
     assert firm.physics == pytest.approx(0.05 * soft.physics)
@@ -522,7 +525,7 @@ def test_where_there_are_data_gauss_newton_steps_hold_the_equation_firmly() -> N
     assert (named.physics, named.boundary) == (soft.physics, soft.boundary)  # as Adam has them
     for wrong in (0.0, -1.0, math.inf, "2 %"):
         with pytest.raises(ValueError, match="`tolerance` should be how far the equation may be off"):
-            gb.Likelihood(tolerance=wrong)  # type: ignore[arg-type]
+            pinn.Likelihood(tolerance=wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -530,8 +533,8 @@ def test_where_there_are_data_gauss_newton_steps_hold_the_equation_firmly() -> N
 def test_noisy_readings_do_not_pull_the_field_away_from_its_equation(noise: float) -> None:
     problem = P.DampedOscillator()
     data = problem.observe(60, noise=noise, seed=3)
-    likelihood = gb.Likelihood(data=0.05)
-    fitted = gb.fit(problem, gb.mlp(problem), data, likelihood=likelihood, progress=False)
+    likelihood = pinn.Likelihood(data=0.05)
+    fitted = pinn.fit(problem, pinn.mlp(problem), data, likelihood=likelihood, progress=False)
     x = problem.domain.quasi(1000)
     assert gb.metrics.relative_l2(fitted(x), problem.solution(x)) < 0.01
     assert fitted.recipe.newton and fitted.verdict.word == "converged"
@@ -539,7 +542,7 @@ def test_noisy_readings_do_not_pull_the_field_away_from_its_equation(noise: floa
 
 def test_large_networks_and_many_readings_are_trained_by_adam() -> None:
     problem = P.Poisson1D()
-    small, wide = gb.mlp(1, [8]), gb.mlp(1, [80, 80])
+    small, wide = pinn.mlp(1, [8]), pinn.mlp(1, [80, 80])
     sizes = {(net, n): problem.observe(n) for net in (small, wide) for n in (50, 51, 2000, 2001)}
     chosen = {key: _automatic(problem, key[0], data, None).newton > 0 for key, data in sizes.items()}
     assert [chosen[small, n] for n in (50, 51, 2000, 2001)] == [True, True, True, False]
@@ -552,26 +555,26 @@ def test_a_matrix_that_rounding_spoils_is_told_and_damped_more() -> None:
 
 
 def test_the_number_of_points_may_be_given_per_axis() -> None:
-    assert gb.Recipe(newton=5, n_interior=(20, 30)).newton_points(2) == (600, 600)
-    assert gb.Recipe.by_newton(n_interior=70).newton_points(1) == (70, 70)
-    assert gb.Recipe.by_newton().newton_points(1) < gb.Recipe.by_newton().newton_points(2)
+    assert pinn.Recipe(newton=5, n_interior=(20, 30)).newton_points(2) == (600, 600)
+    assert pinn.Recipe.by_newton(n_interior=70).newton_points(1) == (70, 70)
+    assert pinn.Recipe.by_newton().newton_points(1) < pinn.Recipe.by_newton().newton_points(2)
 
 
 @pytest.mark.slow("periodic network", "constrained")
 @pytest.mark.parametrize("kind", ["periodic network", "sequential", "constrained"])
 def test_other_networks_are_trained_as_well(kind: str) -> None:
     problem = P.ReactionDiffusion1D()
-    net: torch.nn.Module = gb.mlp(problem, [12, 12])
+    net: torch.nn.Module = pinn.mlp(problem, [12, 12])
     if kind == "periodic network":
         problem = P.AllenCahn1D()
-        net = gb.mlp(problem, [12, 12], periodic="x")
+        net = pinn.mlp(problem, [12, 12], periodic="x")
     if kind == "sequential":
         layers = [torch.nn.Linear(2, 12), torch.nn.Tanh(), torch.nn.Linear(12, 1, bias=True)]
         net = torch.nn.Sequential(*layers)
     if kind == "constrained":
         problem = P.Helmholtz3D()
-        net = gb.Constrained.of(problem, gb.mlp(problem, [12, 12]))
-    made = gb.fit(problem, net, recipe=gb.Recipe.by_newton(25), progress=False)
+        net = pinn.Constrained.of(problem, pinn.mlp(problem, [12, 12]))
+    made = pinn.fit(problem, net, recipe=pinn.Recipe.by_newton(25), progress=False)
     first, last = made.history[0]["loss"], made.history[-1]["loss"]
     assert math.isfinite(last) and last < first
 
@@ -580,9 +583,9 @@ def test_other_networks_are_trained_as_well(kind: str) -> None:
 def test_frozen_weights_stay_and_the_others_learn() -> None:
     problem = P.Poisson1D()
     for frozen in (0, -1):
-        net = gb.mlp(problem, [12, 12])
+        net = pinn.mlp(problem, [12, 12])
         net.linears[frozen].requires_grad_(False)
-        made = gb.fit(problem, net, recipe=gb.Recipe.by_newton(40), progress=False)
+        made = pinn.fit(problem, net, recipe=pinn.Recipe.by_newton(40), progress=False)
         assert torch.equal(made.net.linears[frozen].weight, net.linears[frozen].weight)  # type: ignore
         assert relative_error(problem, made) < 0.05
 

@@ -12,11 +12,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.fields import verify
+from guardband.fields.stored import StoredBand
 from helpers import Later, needs
+from wings import torch
 
 xarray, zarr = Later("xarray"), Later("zarr")
 pytestmark = needs("xarray", "zarr")
@@ -71,10 +72,10 @@ SCORES = {
 def test_scores_are_those_of_memory_to_the_bit(
     name: str, chunk: int | None, batch: int | None, store: Path, tmp_path: Path
 ) -> None:
-    made = gb.calibrate_stored(
+    made = gb.calibrate(
         wave,
         fields(store)[:CAL],
-        tmp_path / "s",
+        scores=tmp_path / "s",
         score=SCORES[name],
         chunk=chunk,
         batch=batch,
@@ -95,13 +96,13 @@ def test_an_evaluation_is_that_of_memory(store: Path, tmp_path: Path) -> None:
     data = dataset()
     x, y = data["a"].values, data["u"]
     here = gb.evaluate(gb.calibrate(wave, x[:CAL], y[:CAL], **options), x[CAL:], y[CAL:])
-    made = gb.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "c", progress=False)
-    found = gb.evaluate_stored(made, fields(store)[CAL:], tmp_path / "t", chunk=8, progress=False)
+    made = gb.calibrate(wave, fields(store)[:CAL], scores=tmp_path / "c", progress=False)
+    found = gb.evaluate(made, fields(store)[CAL:], scores=tmp_path / "t", chunk=8, progress=False)
     assert found.coverage == here.coverage and found.verdict == here.verdict and found.consistent
     assert found.rows[0].coverages == here.rows[0].coverages and np.array_equal(found.ranges, here.ranges)  # type: ignore[arg-type]
     assert np.isclose(found.sharpness, here.sharpness) and np.isclose(found.relative_l2, here.relative_l2)
     assert found.remarks == here.remarks and "quarters of the size of the input" in str(found)
-    other = gb.evaluate_stored(made, fields(store)[CAL:], tmp_path / "t", level=0.8, chunk=8, progress=False)
+    other = gb.evaluate(made, fields(store)[CAL:], scores=tmp_path / "t", level=0.8, chunk=8, progress=False)
     assert other.coverage < found.coverage and other.sharpness < found.sharpness
 
 
@@ -117,14 +118,14 @@ def test_any_dataset_will_do(store: Path, tmp_path: Path) -> None:
     }
     scores = []
     for name, source in sources.items():
-        made = gb.calibrate_stored(wave, source, tmp_path / name, progress=False)
+        made = gb.calibrate(wave, source, scores=tmp_path / name, progress=False)
         scores.append(made.threshold.scores)  # type: ignore[attr-defined]
     assert all(np.array_equal(one, scores[0]) for one in scores)
 
 
 @pytest.mark.slow
 def test_bands_are_written_beside_the_means(store: Path, tmp_path: Path) -> None:
-    made = gb.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "s", progress=False)
+    made = gb.calibrate(wave, fields(store)[:CAL], scores=tmp_path / "s", progress=False)
     band = gb.band_over(made, gb.StoredFields(store, x="a")[CAL:], levels=[0.8, 0.9], chunk=16)
     path = band.to_zarr(tmp_path / "b.zarr", progress=False)
     data, x = xarray.open_zarr(path), dataset()["a"].values[CAL:]
@@ -136,8 +137,8 @@ def test_bands_are_written_beside_the_means(store: Path, tmp_path: Path) -> None
     assert "whole field" in data.attrs["comment"] and verify(path).sound
     assert np.array_equal(band.compute()["mean"], data["mean"])
     for score in (gb.Norm(), SCORES["quantity"]):
-        other = gb.calibrate_stored(
-            wave, fields(store)[:CAL], tmp_path / repr(score), score=score, progress=False
+        other = gb.calibrate(
+            wave, fields(store)[:CAL], scores=tmp_path / repr(score), score=score, progress=False
         )
         with pytest.raises(TypeError, match=r"Use gb\.Simultaneous\(\) or gb\.Share\(\)"):
             gb.band_over(other, fields(store))
@@ -156,19 +157,19 @@ def test_what_is_finished_is_not_computed_again(store: Path, tmp_path: Path) -> 
     fixed: list[bool] = []
     options: dict[str, Any] = {"chunk": 8, "batch": 4, "progress": False}
     with pytest.raises(KeyboardInterrupt):
-        gb.calibrate_stored(model, fields(store), tmp_path / "s", **options)
+        gb.calibrate(model, fields(store), scores=tmp_path / "s", **options)
     fixed.append(True)
     asked.clear()
-    made = gb.calibrate_stored(model, fields(store), tmp_path / "s", **options)
-    whole = gb.calibrate_stored(wave, fields(store), tmp_path / "w", **options)
+    made = gb.calibrate(model, fields(store), scores=tmp_path / "s", **options)
+    whole = gb.calibrate(wave, fields(store), scores=tmp_path / "w", **options)
     assert np.array_equal(made.threshold.scores, whole.threshold.scores)  # type: ignore[attr-defined]
     first, again = sum(asked), len(asked)
-    gb.calibrate_stored(model, fields(store), tmp_path / "s", **options)
+    gb.calibrate(model, fields(store), scores=tmp_path / "s", **options)
     assert sum(asked) - first < 60 < first and again < len(asked)  # the first few alone are asked again
     with pytest.raises(ValueError, match="holds another field"):
-        gb.calibrate_stored(lambda a: np.cos(a)[..., None], fields(store), tmp_path / "s", **options)
+        gb.calibrate(lambda a: np.cos(a)[..., None], fields(store), scores=tmp_path / "s", **options)
     with pytest.raises(ValueError, match="holds another field"):
-        gb.calibrate_stored(wave, fields(store)[1:], tmp_path / "s", **options)
+        gb.calibrate(wave, fields(store)[1:], scores=tmp_path / "s", **options)
 
 
 SCRIPT = """
@@ -180,7 +181,7 @@ def slow(x):
     time.sleep(0.01 * len(x))
     return np.sin(x)[..., None]
 
-gb.calibrate_stored(slow, gb.StoredFields(sys.argv[1], x="a", y="u"), sys.argv[2], chunk=4, progress=False)
+gb.calibrate(slow, gb.StoredFields(sys.argv[1], x="a", y="u"), scores=sys.argv[2], chunk=4, progress=False)
 """
 
 
@@ -203,8 +204,8 @@ def test_a_process_that_is_killed_loses_nothing(store: Path, tmp_path: Path) -> 
         process.wait()
         kills += 1
     assert kills == 3
-    made = gb.calibrate_stored(wave, fields(store), tmp_path / "s", chunk=4, progress=False)
-    whole = gb.calibrate_stored(wave, fields(store), tmp_path / "w", chunk=4, progress=False)
+    made = gb.calibrate(wave, fields(store), scores=tmp_path / "s", chunk=4, progress=False)
+    whole = gb.calibrate(wave, fields(store), scores=tmp_path / "w", chunk=4, progress=False)
     assert np.array_equal(made.threshold.scores, whole.threshold.scores)  # type: ignore[attr-defined]
     assert verify(tmp_path / "s").sound
 
@@ -218,14 +219,14 @@ def test_workers_give_the_same_bits(store: Path, tmp_path: Path) -> None:
     data["u"] = dataset()["u"]
     source = gb.StoredFields(data, x="a", y="u")
     here, there = (
-        gb.calibrate_stored(operator, source, tmp_path / f"{n}", chunk=8, workers=n, progress=False)
+        gb.calibrate(operator, source, scores=tmp_path / f"{n}", chunk=8, on=n, progress=False)
         for n in (None, 2)
     )
     assert np.array_equal(here.threshold.scores, there.threshold.scores)  # type: ignore[attr-defined]
 
 
 def test_a_calibration_that_keeps_no_field_is_saved_with_its_scores(store: Path, tmp_path: Path) -> None:
-    made = gb.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "s", confidence=0.9, progress=False)
+    made = gb.calibrate(wave, fields(store)[:CAL], scores=tmp_path / "s", confidence=0.9, progress=False)
     again = gb.load(gb.save(made, tmp_path / "band"), model=wave)
     x = dataset()["a"].values[CAL:]
     assert np.array_equal(made(x, 0.8).width, again(x, 0.8).width) and repr(again) == repr(made)
@@ -249,22 +250,60 @@ def test_errors_teach(store: Path, tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"fields\[1000:\]"):
         fields(store)[::2]
     with pytest.raises(ValueError, match=r"gb\.StoredFields\(\.\.\., y=\.\.\.\)"):
-        gb.calibrate_stored(wave, gb.StoredFields(store, x="a"), tmp_path / "s")
+        gb.calibrate(wave, gb.StoredFields(store, x="a"), scores=tmp_path / "s")
     with pytest.raises(ValueError, match="at least one field"):
-        gb.calibrate_stored(wave, fields(store)[:0], tmp_path / "s")
+        gb.calibrate(wave, fields(store)[:0], scores=tmp_path / "s")
     broken = dataset()
     broken["u"][70, 3, 3] = np.nan
     with pytest.raises(ValueError, match="`u of fields 64 to 71` should be finite, but row 6 is NaN"):
-        gb.calibrate_stored(wave, fields(broken), tmp_path / "b", chunk=8, progress=False)
-    made = gb.calibrate_stored(wave, fields(store), tmp_path / "s", progress=False)
+        gb.calibrate(wave, fields(broken), scores=tmp_path / "b", chunk=8, progress=False)
+    points, fit = (np.arange(6.0), np.arange(6.0)), lambda _: np.sin
+    made = gb.calibrate(wave, fields(store), scores=tmp_path / "s", progress=False)
     with pytest.raises(ValueError, match=r"gb\.StoredFields\(path, x="):
         gb.band_over(made, {"x": X})
-    with pytest.raises(ValueError, match="should be like the calibration points"):
-        gb.evaluate_stored(made, fields(dataset()[{"x": slice(0, 11)}]), tmp_path / "t", progress=False)
-    with pytest.raises(TypeError, match="a score and a threshold, got str"):
-        gb.evaluate_stored("band", fields(store), tmp_path / "t")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="it has 11 nodes along x, not 12"):
+        gb.evaluate(made, fields(dataset()[{"x": slice(0, 11)}]), scores=tmp_path / "t", progress=False)
+    with pytest.raises(TypeError, match="a score and a threshold, got CrossValidated"):
+        gb.evaluate(gb.calibration.calibrate_cross(fit, points), fields(store), scores=tmp_path / "t")
+    others: list[dict[str, Any]] = [{"groups": [0]}, {"target": "truth"}, {"names": ["a"]}]
+    for options in others:
+        with pytest.raises(TypeError, match=f"`{next(iter(options))}` is not for stored fields"):
+            gb.calibrate(wave, fields(store), scores=tmp_path / "s", **options)
+    others = [{"chunk": 8}, {"scores": tmp_path / "s"}, {"on": 2}]
+    for options in others:
+        with pytest.raises(TypeError, match=f"`{next(iter(options))}` is for fields in a store"):
+            gb.calibrate(wave, X, X, **options)
+        with pytest.raises(TypeError, match=f"`{next(iter(options))}` is for fields in a store"):
+            gb.evaluate(made, X, X, **options)
+    for call in (gb.calibrate, gb.evaluate):
+        with pytest.raises(TypeError, match="need `scores`, a path"):
+            call(made, fields(store))
+        with pytest.raises(TypeError, match="is missing: the targets that were measured"):
+            call(made, X)
     with pytest.raises(ValueError, match="one score each and one threshold"):
-        gb.calibrate_stored(wave, fields(store), tmp_path / "j", score=gb.Scaled(joint=False), progress=False)
+        gb.calibrate(wave, fields(store), scores=tmp_path / "j", score=gb.Scaled(joint=False), progress=False)
+
+
+def test_the_functions_of_0_2_warn_and_do_the_same(store: Path, tmp_path: Path) -> None:
+    old: Any = gb
+    with pytest.warns(DeprecationWarning, match=r"is now guardband.calibrate\(model, fields, scores=...\)"):
+        made = old.calibrate_stored(wave, fields(store)[:CAL], tmp_path / "s", progress=False)
+    with pytest.warns(DeprecationWarning, match=r"is now guardband.evaluate\(calibrated, fields, sc"):
+        found = old.evaluate_stored(made, fields(store)[CAL:], tmp_path / "t", progress=False)
+    again = gb.evaluate(made, fields(store)[CAL:], scores=tmp_path / "t", progress=False)
+    assert found.verdict == again.verdict and made.n == CAL
+
+
+def test_a_calibration_that_kept_no_field_is_evaluated_in_memory(store: Path, tmp_path: Path) -> None:
+    data, fresh = dataset(), slice(CAL, None)
+    made = gb.calibrate(wave, fields(store)[:CAL], scores=tmp_path / "s", progress=False)
+    here = gb.calibrate(wave, data["a"].values[:CAL], data["u"][:CAL], score=gb.Simultaneous())
+    found, same = (gb.evaluate(one, data["a"].values[fresh], data["u"][fresh]) for one in (made, here))
+    assert found.verdict == same.verdict and found.coverage == same.coverage
+    assert found.rows[0].coverages == same.rows[0].coverages and len(found.rows) == 1 and not found.ties
+    with pytest.warns(UserWarning, match="have the score of a calibration point"):
+        found = gb.evaluate(made, data["a"].values[:CAL], data["u"][:CAL])
+    assert found.consistent is None
 
 
 def test_scores_of_data_that_have_changed_are_not_taken(tmp_path: Path) -> None:
@@ -273,7 +312,7 @@ def test_scores_of_data_that_have_changed_are_not_taken(tmp_path: Path) -> None:
     u = np.sin(a) + 0.1 * rng.normal(size=a.shape)
     before = xarray.Dataset({"a": (dims, a), "u": (dims, u)})
     changed = before.assign(u=(dims, np.where(np.arange(60)[:, None, None] < 30, u, 3 * u)))
-    calibrate = partial(gb.calibrate_stored, lambda a: np.sin(a)[..., None], scores=tmp_path / "s.zarr")
+    calibrate = partial(gb.calibrate, lambda a: np.sin(a)[..., None], scores=tmp_path / "s.zarr")
     calibrate(gb.StoredFields(before, x="a", y="u"), progress=False)
     with pytest.raises(ValueError, match="holds another field"):
         calibrate(gb.StoredFields(changed, x="a", y="u"), progress=False)
@@ -285,9 +324,20 @@ def test_fields_that_were_calibrated_on_prove_nothing(tmp_path: Path) -> None:
     u = np.sin(a) + 0.1 * rng.normal(size=a.shape)
     fields = gb.StoredFields(xarray.Dataset({"a": (dims, a), "u": (dims, u)}), x="a", y="u")
     model = lambda a: np.sin(a)[..., None]  # noqa: E731
-    made = gb.calibrate_stored(model, fields[:60], tmp_path / "cal.zarr", progress=False)
+    made = gb.calibrate(model, fields[:60], scores=tmp_path / "cal.zarr", progress=False)
     with pytest.warns(UserWarning, match="40 of 60 test fields"):
-        found = gb.evaluate_stored(made, fields[20:80], tmp_path / "some.zarr", progress=False)
+        found = gb.evaluate(made, fields[20:80], scores=tmp_path / "some.zarr", progress=False)
     assert found.consistent is None and "prove nothing" in found.verdict
-    fresh = gb.evaluate_stored(made, fields[60:], tmp_path / "fresh.zarr", progress=False)
+    fresh = gb.evaluate(made, fields[60:], scores=tmp_path / "fresh.zarr", progress=False)
     assert fresh.consistent
+
+
+def test_a_chunk_is_whole_fields_and_never_more_than_there_are(store: Path) -> None:
+    data = dataset()
+    made = gb.calibrate(
+        wave, data["a"].values, gb.Fields(data["u"].values, dims=("x", "y")), score=gb.Simultaneous()
+    )
+    few = fields(store)[:20]
+    for chunk, expected in ((None, 20), (7, 7), (100, 20)):
+        band = gb.band_over(made, few, levels=0.9, chunk=chunk)
+        assert isinstance(band, StoredBand) and band.chunks == (expected, 12, 10)

@@ -9,15 +9,15 @@ import torch
 from matplotlib.figure import Figure
 from scipy.stats import binom
 
-import guardband as gb
-from guardband import paper
-from guardband.paper.costs import AUTHORS, CURVE, costs
-from guardband.paper.experiments import EXPERIMENTS, METHODS
-from guardband.paper.verdicts import PAPER, PLAIN, THEIRS, claims, share
-from guardband.problems import AllenCahn2D, Box, Field, Helmholtz3D, Poisson1D, Problem, noise
-from guardband.studies import Cell, Result
-from guardband.studies.base import describe, key_of
-from guardband.studies.tables import MethodRow, rows
+from guardband import lab
+from guardband.lab import paper
+from guardband.lab.paper.costs import AUTHORS, CURVE, costs
+from guardband.lab.paper.experiments import EXPERIMENTS, METHODS
+from guardband.lab.paper.verdicts import PAPER, PLAIN, THEIRS, claims, share
+from guardband.lab.studies import Cell, Result
+from guardband.lab.studies.base import describe, key_of
+from guardband.lab.studies.tables import MethodRow, rows
+from guardband.pinn.problems import AllenCahn2D, Box, Field, Helmholtz3D, Poisson1D, Problem, noise
 
 ROOT = Path(__file__).parent.parent
 
@@ -57,7 +57,7 @@ def test_only_what_is_in_the_paper_can_be_asked_for() -> None:
 def test_the_study_in_the_repository_is_found_again() -> None:
     """A changed default, or a new field without a neutral value, fails here."""
     wanted = [cell.key for cell in paper.study().cells]
-    stored = {result["key"]: result for result in gb.campaign.results(ROOT / "results" / "paper")}
+    stored = {result["key"]: result for result in lab.campaign.results(ROOT / "results" / "paper")}
     assert sorted(wanted) == sorted(stored)
     assert all(key_of(result["cell"]) == key for key, result in stored.items())
     assert {result["versions"]["guardband"] for result in stored.values()} <= {"0.1.0.dev0", "0.1.0"}

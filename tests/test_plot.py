@@ -12,9 +12,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
+from wings import pinn, torch
 
 X = np.random.default_rng(0).uniform(size=30)
 LINE = gb.Band(X, np.sin(X), np.sin(X) - 1, np.sin(X) + 1, 0.9)
@@ -107,7 +107,7 @@ def constant(x: np.ndarray, kind: str, mean: float = 10.0, half: float = 0.0658)
 def test_the_band_before_calibration_is_dashed() -> None:
     x = np.linspace(1, 0, 30)
     calibrated = gb.calibrate(gb.predictors.Given(np.sin, lambda x: 0.01 + 0 * x), X, np.sin(X) + 0.1)
-    raw = gb.raw_band(calibrated.predict(x), 0.9)
+    raw = gb.conformal.raw_band(calibrated.predict(x), 0.9)
     ax = gb.plot.band(calibrated(x, 0.9), raw=raw)
     assert "before calibration" in ax.get_legend_handles_labels()[1]
     dashed = [line for line in ax.get_lines() if line.get_linestyle() == "--"]
@@ -209,18 +209,18 @@ def test_plots_say_which_shape_they_want() -> None:
 
 
 def test_a_hole_stays_blank_and_names_are_drawn() -> None:
-    plate = gb.Rectangle((0, 0), (2, 1)) - gb.Disk((1, 0.5), 0.3, name="hole")
+    plate = pinn.Rectangle((0, 0), (2, 1)) - pinn.Disk((1, 0.5), 0.3, name="hole")
     x = plate.interior(500, "quasi")
     colored = drawn_at(gb.plot.heatmap(x, x[:, 0], domain=plate))
     for radius, seen in ((0.0, False), (0.29, False), (0.31, True), (0.4, True)):
         angle = np.linspace(0, 6, 20)
         around = [colored(1 + radius * np.cos(a), 0.5 + radius * np.sin(a)) for a in angle]
         assert [value is not None for value in around] == [seen] * 20
-    names = gb.problems.Names(("cost in $", "y"), ("u", "p"), (0, 1))
+    names = gb.values.Names(("cost in $", "y"), ("u", "p"), (0, 1))
     wide = gb.Band(x, x, x - 1, x + 1, 0.9, names)
     assert gb.plot.width(wide, output="p").get_xlabel() == r"cost in \$"
     line = gb.Band(np.arange(9.0), np.ones((9, 2)), np.zeros((9, 2)), np.ones((9, 2)), 0.9)
-    named = gb.Band(line.x, line.mean, line.lower, line.upper, 0.9, gb.problems.Names(("t",), ("u", "p"), ()))
+    named = gb.Band(line.x, line.mean, line.lower, line.upper, 0.9, gb.values.Names(("t",), ("u", "p"), ()))
     ax = gb.plot.band(named, output="p")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("t", "p") and gb.plot.width(named).get_xlabel() == "t"
     with pytest.raises(ValueError, match="does not know its outputs by name; give 'p' as a number"):
@@ -240,21 +240,20 @@ def test_more_than_two_axes_are_drawn_as_a_slice() -> None:
 
 
 def test_the_domain_of_a_heatmap_is_a_shape() -> None:
-    problem = gb.problems.AllenCahn2D()
+    problem = pinn.problems.AllenCahn2D()
     for given, message in ((problem, r"got AllenCahn2D.* Give problem\.domain"), ((0, 1), "got \\(0, 1\\)")):
         with pytest.raises(TypeError, match=f"`domain` should be a shape, {message}"):
             gb.plot.heatmap(GRID, GRID[:, 0], domain=given)  # type: ignore[arg-type]
 
 
 PLATE = (
-    gb.Rectangle((0, 0), (2, 1))
-    - gb.Disk((0.5, 0.5), 0.2, name="hole")
-    - gb.Disk((1.5, 0.5), 0.1, name="eye")
+    pinn.Rectangle((0, 0), (2, 1))
+    - pinn.Disk((0.5, 0.5), 0.2, name="hole")
+    - pinn.Disk((1.5, 0.5), 0.1, name="eye")
 )
-SPACE = gb.problems.Names(("x", "y"), ("u",), (0, 1))
-ROD = gb.Segment(0, 1) * gb.Time(0, 2)
-XT = ROD.grid((11, 21)).double().numpy()
-TIME = gb.problems.Names(("x", "t"), ("u",), (0,))
+SPACE = gb.values.Names(("x", "y"), ("u",), (0, 1))
+XT = np.array([(x, t) for x in np.linspace(0, 1, 11) for t in np.linspace(0, 2, 21)])
+TIME = gb.values.Names(("x", "t"), ("u",), (0,))
 
 
 def around(x: np.ndarray, mean: Any, half: Any, names: Any = None, level: float = 0.9) -> gb.Band:
@@ -267,7 +266,8 @@ def labels(ax: Any) -> tuple[str, str]:
 
 @pytest.mark.parametrize("names", [TIME, ("x", "t"), None], ids=["names", "words", "domain"])
 def test_time_goes_across_and_space_upwards(names: Any) -> None:
-    ax = gb.plot.heatmap(XT, XT[:, 1], names=names, domain=None if names else ROD)
+    domain = None if names else pinn.Segment(0, 1) * pinn.Time(0, 2)
+    ax = gb.plot.heatmap(XT, XT[:, 1], names=names, domain=domain)
     assert labels(ax) == ("t", "x") and ax.get_aspect() == "auto"
     assert drawn_at(ax)(1.5, 0.3) == pytest.approx(1.5, abs=0.01)
     turned = gb.plot.heatmap(XT[:, ::-1], XT[:, 1], names=("time", "x"))
@@ -297,7 +297,7 @@ def test_the_boundary_is_drawn_part_by_part_where_it_is() -> None:
 
 
 def test_what_is_hidden_of_a_boundary_is_not_drawn() -> None:
-    both = gb.Disk((0, 0), 1.0, name="first") | gb.Disk((1, 0), 1.0, name="second")
+    both = pinn.Disk((0, 0), 1.0, name="first") | pinn.Disk((1, 0), 1.0, name="second")
     ax = gb.plot.heatmap(both.quasi(200), both.quasi(200)[:, 0], domain=both)
     first, second = (np.concatenate(c.get_segments()) for c in ax.collections[1:])  # type: ignore[attr-defined]
     assert first[:, 0].max() == pytest.approx(0.5, abs=0.01) and first[:, 0].min() == pytest.approx(-1)
@@ -305,7 +305,7 @@ def test_what_is_hidden_of_a_boundary_is_not_drawn() -> None:
 
 
 def test_colors_do_not_cross_a_wall() -> None:
-    rooms = gb.Rectangle((0, 0), (1, 1)) - gb.Rectangle((0.45, -1), (0.55, 0.8), name="wall")
+    rooms = pinn.Rectangle((0, 0), (1, 1)) - pinn.Rectangle((0.45, -1), (0.55, 0.8), name="wall")
     x = rooms.quasi(400).double().numpy()
     colored = drawn_at(gb.plot.heatmap(x, (x[:, 0] > 0.5).astype(float), domain=rooms))
     assert {colored(0.44, y) for y in (0.1, 0.3, 0.5)} == {0.0}
@@ -314,7 +314,7 @@ def test_colors_do_not_cross_a_wall() -> None:
 
 
 def test_a_polygon_is_filled_to_its_corners_and_not_beyond_its_points() -> None:
-    shape = gb.Polygon([(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)])
+    shape = pinn.Polygon([(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)])
     x = shape.quasi(400).double().numpy()
     colored = drawn_at(gb.plot.heatmap(x, x[:, 0], domain=shape))
     assert colored(1.98, 0.02) == pytest.approx(2, abs=0.1) and colored(0.02, 1.98) == pytest.approx(
@@ -328,9 +328,9 @@ def test_a_polygon_is_filled_to_its_corners_and_not_beyond_its_points() -> None:
 
 def test_a_shape_over_time_is_drawn_at_one_time_and_a_solid_is_refused() -> None:
     x = PLATE.grid(20)
-    ax = gb.plot.heatmap(x, x[:, 0], domain=PLATE * gb.Time(0, 1), names=SPACE)
+    ax = gb.plot.heatmap(x, x[:, 0], domain=PLATE * pinn.Time(0, 1), names=SPACE)
     assert {str(c.get_gid()) for c in ax.collections[1:]} == {*PLATE.parts}
-    for solid in (gb.Box((0, 0, 0), (1, 1, 1)), gb.Segment(0, 1)):
+    for solid in (pinn.Box((0, 0, 0), (1, 1, 1)), pinn.Segment(0, 1)):
         with pytest.raises(
             ValueError, match="should be a shape of the two axes that are drawn, got one of x"
         ):
@@ -342,13 +342,45 @@ def test_a_shape_over_time_is_drawn_at_one_time_and_a_solid_is_refused() -> None
 def test_a_cloud_of_points_is_drawn_with_the_points_of_its_rim() -> None:
     angle = np.linspace(0, 6, 40)
     rim = np.stack([np.cos(angle), np.sin(angle)], axis=1)
-    cloud = gb.PointCloud(0.5 * rim, {"rim": (rim, rim)})
+    cloud = pinn.PointCloud(0.5 * rim, {"rim": (rim, rim)})
     ax = gb.plot.heatmap(cloud.inside, cloud.inside[:, 0], domain=cloud)
     (dots,) = ax.get_lines()
     assert np.allclose(np.hypot(*np.asarray(dots.get_data())), 1) and dots.get_gid() == "rim"
 
 
-@pytest.mark.parametrize("domain", [None, gb.Rectangle((0, 0), (1, 0.6667))])
+class Disk:
+    """A shape without torch."""
+
+    lower, upper, names, space = (-1.0, -1.0), (1.0, 1.0), ("x", "y"), (0, 1)
+
+    def in_plane(self, axes: Any) -> "Disk":
+        return self
+
+    def clearly_outside(self, x: np.ndarray) -> np.ndarray:
+        return np.hypot(*x.T) > 1.001
+
+    def outline(self, n: int) -> dict[str, list[np.ndarray]]:
+        angle = np.linspace(0, 2 * np.pi, n)
+        return {"rim": [np.stack([np.cos(angle), np.sin(angle)], axis=1)]}
+
+
+def test_any_object_with_the_interface_is_a_shape() -> None:
+    x = np.random.default_rng(0).uniform(-1, 1, (300, 2))
+    x = x[np.hypot(*x.T) < 1]
+    ax = gb.plot.heatmap(x, x[:, 0], domain=Disk())
+    assert [c.get_gid() for c in ax.collections[1:]] == ["rim"] and labels(ax) == ("x", "y")
+    assert drawn_at(ax)(0.9, 0.9) is None and drawn_at(ax)(0.9, 0.1) == pytest.approx(0.9, abs=0.05)
+
+
+def test_a_shape_of_pinn_answers_in_numpy_and_has_an_outline_over_two_axes_only() -> None:
+    outside = PLATE.clearly_outside(np.array([[0.1, 0.1], [0.5, 0.5]]))
+    assert isinstance(outside, np.ndarray) and outside.tolist() == [False, True]
+    assert {*PLATE.outline(100)} == {*PLATE.parts}
+    with pytest.raises(ValueError, match="over two axes has an outline, and this one has 1"):
+        pinn.Segment(0, 1).outline(10)
+
+
+@pytest.mark.parametrize("domain", [None, pinn.Rectangle((0, 0), (1, 0.6667))])
 def test_infinite_values_are_blank_hatched_and_said(domain: Any) -> None:
     values = np.where(GRID[:, 0] > 0.6, np.inf, GRID[:, 1])
     ax = gb.plot.heatmap(GRID, values, label="u", domain=domain)
@@ -383,7 +415,7 @@ def test_triangles_at_an_infinite_value_are_hatched() -> None:
 
 @pytest.mark.slow("domain1-1", "domain1-2", "domain1-3")
 @pytest.mark.parametrize("n", [1, 2, 3])
-@pytest.mark.parametrize("domain", [None, gb.Rectangle((0, 0), (1, 1))])
+@pytest.mark.parametrize("domain", [None, pinn.Rectangle((0, 0), (1, 1))])
 def test_a_few_points_are_dots(n: int, domain: Any) -> None:
     x = np.random.default_rng(0).uniform(size=(n, 2))
     ax = gb.plot.heatmap(x, x[:, 0], domain=domain)
@@ -399,7 +431,7 @@ def test_a_few_points_are_dots(n: int, domain: Any) -> None:
 @pytest.mark.parametrize("unit", [1e-9, 1e6])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_units_and_digits_do_not_matter(unit: float, dtype: torch.dtype) -> None:
-    plate = gb.Rectangle((0, 0), (2 * unit, unit))
+    plate = pinn.Rectangle((0, 0), (2 * unit, unit))
     x = plate.grid((20, 10), dtype=dtype)
     band = around(x, x[:, :1], 0.1 * x[:, 1:], SPACE)  # type: ignore[arg-type]
     data = gb.Observations(x[::7], x[::7, :1] + unit)
@@ -419,7 +451,7 @@ def test_differences_are_drawn_around_zero() -> None:
 def test_several_fields_have_a_panel_and_a_colorbar_each() -> None:
     x = PLATE.grid(20)
     values = torch.cat([x, x.sum(1, keepdim=True)], dim=1)
-    flow = gb.problems.Names(("x", "y"), ("u", "v", "cost in $"), (0, 1))
+    flow = gb.values.Names(("x", "y"), ("u", "v", "cost in $"), (0, 1))
     figure = gb.plot.fields(x, values, names=flow, domain=PLATE)
     panels = [ax for ax in figure.axes if ax.get_title()]
     assert [ax.get_title() for ax in panels] == ["u", "v", r"cost in \$"] and len(figure.axes) == 6
@@ -476,7 +508,7 @@ def test_an_overview_over_one_axis_shows_what_was_missed() -> None:
     half = 0.1 + 0.1 * x
     y = np.array([0.05, 0.5, 0.95, 9.0])
     at = np.array([0.1, 0.5, 0.9, 2.0])
-    band = around(x, x, half, gb.problems.Names(("t",), ("u",), ()))
+    band = around(x, x, half, gb.values.Names(("t",), ("u",), ()))
     figure = gb.plot.overview(band, truth=x + 0.05, data=gb.Observations(at, y + np.eye(4)[1]))
     above, below = figure.axes
     assert figure.get_suptitle() == "90 % band\nmisses: 1 of 3 (33 %), 10 % expected", "one is out of sight"
@@ -536,7 +568,7 @@ def test_an_overview_over_space_and_time() -> None:
 
 
 def test_a_small_overview_has_a_line_for_each_output() -> None:
-    names = gb.problems.Names(("x", "y"), ("u", "v"), (0, 1))
+    names = gb.values.Names(("x", "y"), ("u", "v"), (0, 1))
     half = np.c_[0.1 + GRID[:, 0], np.full(len(GRID), 0.1)]
     at = GRID[[3, 20]]
     data = gb.Observations(at, at + np.array([0, 9]))
@@ -565,7 +597,7 @@ def test_a_small_overview_over_space_and_time_shows_the_error_and_what_was_misse
 @pytest.mark.slow
 def test_an_overview_has_a_line_for_each_output_and_counts_what_was_measured() -> None:
     x = PLATE.grid(20).double().numpy()
-    names = gb.problems.Names(("x", "y"), ("u", "v", "p"), (0, 1))
+    names = gb.values.Names(("x", "y"), ("u", "v", "p"), (0, 1))
     mean = np.c_[x, x[:, :1]]
     half = np.c_[0.1 + x[:, 0], np.full(len(x), 0.1), 0.1 + x[:, 1]]
     at = np.array([[0.1, 0.1], [1.0, 0.5], [1.9, 0.9]])
@@ -600,7 +632,7 @@ def test_an_overview_has_a_line_for_each_output_and_counts_what_was_measured() -
 @pytest.mark.slow
 def test_a_long_channel_has_its_panels_one_above_the_other() -> None:
     x = GRID * [5, 1.5]
-    names = gb.problems.Names(("x", "y"), ("u", "p"), (0, 1))
+    names = gb.values.Names(("x", "y"), ("u", "p"), (0, 1))
     half = np.c_[np.full(35, 0.1), 0.1 + x[:, 0]]
     figure = gb.plot.overview(around(x, x, half, names), truth=x)
     panels = [ax for ax in figure.axes if ax.get_title()]
@@ -619,7 +651,7 @@ def test_a_long_channel_has_its_panels_one_above_the_other() -> None:
 @pytest.mark.parametrize("truth", [True, False])
 @pytest.mark.parametrize("wider", [0.0, 0.05])
 def test_the_title_of_an_overview_stands_above_those_of_its_panels(wider: float, truth: bool) -> None:
-    square = gb.Rectangle((0, 0), (1, 1))
+    square = pinn.Rectangle((0, 0), (1, 1))
     x = square.grid(12).numpy()
     u, half = x[:, :1] * x[:, 1:], 0.1 + wider * x[:, :1]
     band = gb.Band(x, u, u - half, u + half, 0.95)
@@ -632,7 +664,7 @@ def test_the_title_of_an_overview_stands_above_those_of_its_panels(wider: float,
 
 @pytest.mark.slow
 def test_an_overview_over_one_axis_of_several_outputs() -> None:
-    names = gb.problems.Names(("t",), ("u", "v"), ())
+    names = gb.values.Names(("t",), ("u", "v"), ())
     x = np.linspace(0, 1, 20)
     band = around(x, np.c_[x, 1 - x], np.c_[0.1 + x, 0.2 + 0 * x], names)
     figure = gb.plot.overview(band, data=gb.Observations([0.5], [[5.0]], outputs=("v",)))
@@ -643,6 +675,36 @@ def test_an_overview_over_one_axis_of_several_outputs() -> None:
         "",
     ]
     assert [ax.get_ylabel() for ax in figure.axes] == ["u", "u - prediction", "v", "v - prediction"]
+
+
+def test_a_small_overview_over_one_axis_of_several_outputs() -> None:
+    names = gb.values.Names(("t",), ("u", "v"), ())
+    x = np.linspace(0, 1, 6)
+    band = around(x, np.c_[x, 1 - x], np.c_[0.1 + x, 0.2 + 0 * x], names)
+    figure = gb.plot.overview(band, data=gb.Observations([0.5], [[5.0]], outputs=("v",)))
+    assert [ax.get_title() for ax in figure.axes][2:] == [
+        "misses: 1 of 1 (100 %), at most 10 % expected; width 0.4 everywhere",
+        "",
+    ]
+    endless = gb.plot.overview(around(x, x, np.inf), data=gb.Observations([7.0], [0.0]))
+    assert (
+        endless.get_suptitle() == "90 % band, width infinite everywhere\nno reading where the band is known"
+    )
+
+
+def test_a_small_overview_of_a_long_channel_and_of_what_was_not_measured() -> None:
+    names = gb.values.Names(("x", "y"), ("u", "p"), (0, 1))
+    x = GRID * [5, 1.5]
+    measured = gb.Observations(x[:2], x[:2, :1], outputs=("u",))
+    figure = gb.plot.overview(around(x, x, np.c_[np.full(35, 0.1), 0.1 + x[:, 0]], names), data=measured)
+    assert [ax.get_title() for ax in figure.axes if ax.get_title()] == [
+        "u, predicted, half-width 0.1 everywhere",
+        "u, |reading - prediction|\nmisses: 0 of 2 (0 %), at most 10 % expected",
+        "p, predicted",
+        "p, half-width",
+    ]
+    single = gb.plot.overview(around(x, x, 0.1, names), data=measured, truth=x, output="u")
+    assert [ax.get_title() for ax in single.axes if ax.get_title()] == ["u, predicted", "u, |error|"]
 
 
 def test_an_overview_says_what_it_needs() -> None:
@@ -676,22 +738,22 @@ def test_an_overview_says_what_it_needs() -> None:
 
 @pytest.mark.slow
 def test_a_history_has_a_line_for_each_equation_and_condition() -> None:
-    problem = gb.problems.Poisson1D()
-    recipe = gb.Recipe(steps=60, finish=100)
-    fitted = gb.fit(problem, gb.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
-    ax = gb.plot.history(fitted)
+    problem = pinn.problems.Poisson1D()
+    recipe = pinn.Recipe(steps=60, finish=100)
+    fitted = pinn.fit(problem, pinn.mlp(1, [8]), problem.observe(30), recipe=recipe, progress=False)
+    ax = pinn.plot.history(fitted)
     lines = {str(line.get_label()): line for line in ax.get_lines() if line.get_label()[0] != "_"}  # type: ignore[index]
     assert [*lines] == ["data", "equation", "Dirichlet"] and ax.get_yscale() == "log"
     for name, line in lines.items():
         assert np.asarray(line.get_ydata()).tolist() == [row[name] for row in fitted.terms]
         assert np.asarray(line.get_xdata()).tolist() == [row["step"] for row in fitted.history]
     assert [line.get_xdata() for line in ax.get_lines() if line not in lines.values()] == [[60, 60]]
-    before = gb.plot.history(replace(fitted, terms=()))
+    before = pinn.plot.history(replace(fitted, terms=()))
     assert before.get_legend_handles_labels()[1] == ["data", "physics", "boundary"]
-    with pytest.raises(ValueError, match=r"no history: gb\.fit writes one"):
-        gb.plot.history(replace(fitted, terms=(), history=[]))
-    with pytest.raises(TypeError, match=r"should be what gb\.fit returned, got MLP"):
-        gb.plot.history(fitted.net)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match=r"no history: pinn\.fit writes one"):
+        pinn.plot.history(replace(fitted, terms=(), history=[]))
+    with pytest.raises(TypeError, match=r"should be what pinn\.fit returned, got MLP"):
+        pinn.plot.history(fitted.net)  # type: ignore[arg-type]
 
 
 @pytest.mark.slow
@@ -699,3 +761,12 @@ def test_matplotlib_is_imported_when_something_is_drawn() -> None:
     code = "import sys, guardband as gb; gb.plot.overview; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     assert done.stdout.strip() == "False"
+
+
+def test_a_history_and_the_titles_of_fields_that_are_not_there_are_refused() -> None:
+    with pytest.raises(TypeError, match=r"what pinn.fit returned, got str"):
+        pinn.plot.history("fitted")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="should name the 2 columns of the values, got 1"):
+        gb.plot.fields(GRID, GRID, titles=["u"])
+    with pytest.raises(ValueError, match="a column for each output"):
+        gb.plot.fields(GRID, np.zeros((35, 2, 2)))

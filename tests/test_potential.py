@@ -4,21 +4,28 @@ import pytest
 import torch
 from torch import Tensor
 
-import guardband as gb
+from guardband import pinn
 from guardband.pinn import Constrained, mlp
-from guardband.pinn.jacobian import jacobian, value
-from guardband.pinn.potential import Potential, Prior, flat_weights, named
-from guardband.problems import AllenCahn2D, AutogradField, DampedOscillator, Helmholtz3D, Poisson1D, Problem
-from helpers import design, posterior, simulate
+from guardband.pinn.misses.jacobian import jacobian, value
+from guardband.pinn.predictors.potential import Potential, Prior, flat_weights, named
+from guardband.pinn.problems import (
+    AllenCahn2D,
+    AutogradField,
+    DampedOscillator,
+    Helmholtz3D,
+    Poisson1D,
+    Problem,
+)
+from line import design, posterior, simulate
 
 PROBLEMS = [Poisson1D(), AllenCahn2D(), Helmholtz3D(), DampedOscillator()]
 
 
-def fitted(problem: Problem, *, steps: int = 5, **options: object) -> gb.Fitted:
+def fitted(problem: Problem, *, steps: int = 5, **options: object) -> pinn.Fitted:
     net = mlp(problem.domain.d, [8, 6], seed=1).double()
-    recipe = gb.Recipe(steps=steps, finish=0, n_interior=20, n_boundary=12)
+    recipe = pinn.Recipe(steps=steps, finish=0, n_interior=20, n_boundary=12)
     data = problem.observe(15, noise=0.05, seed=1)
-    return gb.fit(problem, net, data, recipe=recipe, progress=False)
+    return pinn.fit(problem, net, data, recipe=recipe, progress=False)
 
 
 def by_autograd(potential: Potential, problem: Problem, theta: Tensor) -> Tensor:
@@ -79,8 +86,8 @@ def test_priors() -> None:
 
 def test_a_posterior_needs_data() -> None:
     problem = Poisson1D()
-    alone = gb.fit(problem, mlp(1, [4]), recipe=gb.Recipe(steps=2, finish=0), progress=False)
-    for use in (Potential, gb.predictors.Laplace):
+    alone = pinn.fit(problem, mlp(1, [4]), recipe=pinn.Recipe(steps=2, finish=0), progress=False)
+    for use in (Potential, pinn.predictors.Laplace):
         with pytest.raises(ValueError, match="observations the network was trained on"):
             use(alone)
 

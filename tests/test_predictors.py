@@ -4,10 +4,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.testing import check_predictor, untouched
+from wings import pinn, torch
 
 X = np.random.default_rng(0).uniform(size=(40, 2))
 
@@ -22,11 +22,11 @@ def positive(x: np.ndarray) -> np.ndarray:
 
 
 @cache
-def fitted(seed: int = 0, dropout: float = 0.0) -> gb.Fitted:
-    problem = gb.problems.AllenCahn2D()
-    recipe = gb.Recipe(steps=20, finish=10, n_interior=32, n_boundary=16)
-    net = gb.mlp(2, [8, 8], seed=seed, dropout=dropout)
-    return gb.fit(problem, net, problem.observe(40, noise=0.05), recipe=recipe, seed=seed, progress=False)
+def fitted(seed: int = 0, dropout: float = 0.0) -> pinn.Fitted:
+    problem = pinn.problems.AllenCahn2D()
+    recipe = pinn.Recipe(steps=20, finish=10, n_interior=32, n_boundary=16)
+    net = pinn.mlp(2, [8, 8], seed=seed, dropout=dropout)
+    return pinn.fit(problem, net, problem.observe(40, noise=0.05), recipe=recipe, seed=seed, progress=False)
 
 
 NETWORK = network()
@@ -36,26 +36,28 @@ MAKERS: dict[str, Callable[[], Any]] = {
     "Given": lambda: gb.predictors.Given(NETWORK, positive),
     "PredictionFunction": lambda: gb.predictors.PredictionFunction(gb.predictors.Given(NETWORK, positive)),
     "Distance": lambda: gb.predictors.Distance(fitted()),
-    "LatentDistance": lambda: gb.predictors.LatentDistance(fitted()),
-    "LatentDistance, by latent neighbors": lambda: gb.predictors.LatentDistance(fitted(), search="latent"),
-    "Dropout": lambda: gb.predictors.Dropout(fitted(dropout=0.1)),
-    "Dropout, in any network": lambda: gb.predictors.Dropout(
+    "LatentDistance": lambda: pinn.predictors.LatentDistance(fitted()),
+    "LatentDistance, by latent neighbors": lambda: pinn.predictors.LatentDistance(fitted(), search="latent"),
+    "Dropout": lambda: pinn.predictors.Dropout(fitted(dropout=0.1)),
+    "Dropout, in any network": lambda: pinn.predictors.Dropout(
         torch.nn.Sequential(NETWORK, torch.nn.Tanh()), training_data=fitted().training_data
     ),
     "Ensemble": lambda: gb.predictors.Ensemble([fitted(0), fitted(1)]),
-    "LastLayerLaplace": lambda: gb.predictors.LastLayerLaplace(fitted()),
-    "Laplace": lambda: gb.predictors.Laplace(fitted()),
-    "Outputs": lambda: gb.predictors.Outputs(gb.predictors.LastLayerLaplace(fitted()), (0,)),
+    "LastLayerLaplace": lambda: pinn.predictors.LastLayerLaplace(fitted()),
+    "Laplace": lambda: pinn.predictors.Laplace(fitted()),
+    "Outputs": lambda: gb.predictors.Outputs(pinn.predictors.LastLayerLaplace(fitted()), (0,)),
     "Quantiles": lambda: gb.predictors.Quantiles(
         NETWORK, lambda x: np.asarray(x)[:, :1] + 2, training_data=fitted().training_data
     ),
-    "MeanFieldVI": lambda: gb.predictors.MeanFieldVI(fitted(), steps=10, draws=20, **BAYES),
-    "HMC": lambda: gb.predictors.HMC(fitted(), draws=20, warmup=5, **BAYES),
+    "MeanFieldVI": lambda: pinn.predictors.MeanFieldVI(fitted(), steps=10, draws=20, **BAYES),
+    "HMC": lambda: pinn.predictors.HMC(fitted(), draws=20, warmup=5, **BAYES),
 }
 
 
 def test_every_predictor_is_held_to_the_laws() -> None:
-    assert {name.partition(",")[0] for name in MAKERS} | {"Draws"} == set(gb.predictors.__all__)
+    public = {name for room in (gb.predictors, pinn.predictors) for name in room.__all__}
+    known = {"Draws", "Tangent", "TangentCalibrated", "TangentPrediction", "train_ensemble"}
+    assert {name.partition(",")[0] for name in MAKERS} | known == public
 
 
 @pytest.mark.slow("Distance", "Dropout", "Dropout, in any network", "Ensemble", "HMC")
@@ -102,5 +104,22 @@ def test_at_training_is_the_prediction_itself() -> None:
     assert np.array_equal(given.at_training(X).scale, given(X).scale)  # type: ignore[arg-type]
 
 
+def test_an_output_is_chosen_once() -> None:
+    with pytest.raises(ValueError, match="should be different ones"):
+        gb.predictors.Outputs.named(gb.predictors.MeanOnly(positive), (0, 0), 2)
+
+
 def test_a_list_will_do() -> None:
     assert gb.predictors.MeanOnly(np.sin)([0.5]).mean.shape == (1, 1)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("progress", [True, False])
+def test_an_ensemble_shows_its_progress_where_it_may(
+    progress: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    recipe = pinn.Recipe(steps=1, finish=0, n_interior=8, n_boundary=4)
+    problem = pinn.problems.Poisson1D()
+    pinn.predictors.train_ensemble(
+        problem, lambda seed: pinn.mlp(1, [4], seed=seed), seeds=range(2), recipe=recipe, progress=progress
+    )
+    assert ("ensemble" in capsys.readouterr().err) is progress

@@ -8,9 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-import guardband as gb
-from guardband.pinn.points import conditions_of
-from guardband.problems import (
+from guardband import lab, pinn
+from guardband.pinn.misses.points import conditions_of
+from guardband.pinn.problems import (
     AllenCahn2D,
     AutogradField,
     Box,
@@ -26,8 +26,8 @@ from guardband.problems import (
     Robin,
     noise,
 )
-from guardband.problems.base import conditions_in
-from guardband.problems.hard import Hard
+from guardband.pinn.problems.base import conditions_in
+from guardband.pinn.problems.hard import Hard
 
 PROBLEMS = [
     Poisson1D(),
@@ -110,7 +110,7 @@ def test_observing_leaves_the_global_generator_alone() -> None:
 def test_the_papers_settings_place_the_papers_points(
     problem: Problem, collocation: int, boundary: int
 ) -> None:
-    settings = gb.paper.settings(problem)
+    settings = lab.paper.settings(problem)
     assert len(problem.domain.grid(settings.collocation)) == collocation
     (condition,) = problem.conditions()
     assert len(condition.points(problem.domain, settings.boundary)) == boundary
@@ -141,7 +141,7 @@ def test_flux_and_initial_conditions() -> None:
     def u(x: Tensor) -> Tensor:
         return x[:, :1] ** 2 * (1 + 3 * x[:, 1:])
 
-    rod = gb.Segment(0, 1) * gb.Time(0, 2)
+    rod = pinn.Segment(0, 1) * pinn.Time(0, 2)
     right = Neumann(lambda x: 2 * (1 + 3 * x[:, 1:]), "right")
     left = Neumann(lambda x: torch.zeros_like(x[:, :1]), "left")
     start = Initial(lambda x: x[:, :1] ** 2, lambda x: 3 * x[:, :1] ** 2)
@@ -201,12 +201,12 @@ def test_a_residual_that_is_no_tensor_is_refused(returned: Any, message: str) ->
         (lambda self: None, "should return a list of conditions, got None: a `return` may be missing"),
         ([Dirichlet(0.0)], r"should be a method, `def conditions\(self\): return"),
         (lambda self: [Dirichlet], r"should list conditions, Dirichlet\(...\), got the class itself"),
-        (lambda self: [Dirichlet(0.0), 0.0], r"such as gb\.Dirichlet\(0.0\), got 0.0"),
+        (lambda self: [Dirichlet(0.0), 0.0], r"such as pinn\.Dirichlet\(0.0\), got 0.0"),
     ],
 )
 def test_conditions_should_be_a_list_of_them(given: Any, message: str) -> None:
     problem = type("Own", (Bare,), {"conditions": given})()
-    for use in (conditions_in, Hard, lambda p: conditions_of(p, gb.mlp(1, [4]))):
+    for use in (conditions_in, Hard, lambda p: conditions_of(p, pinn.mlp(1, [4]))):
         with pytest.raises(TypeError, match=message):
             use(problem)
 
@@ -214,14 +214,14 @@ def test_conditions_should_be_a_list_of_them(given: Any, message: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "given", "message"),
     [
-        (Dirichlet, ["left", 0.0], r"`value` of gb\.Dirichlet\(value, on=..., output=...\).* got 'left'"),
+        (Dirichlet, ["left", 0.0], r"`value` of pinn\.Dirichlet\(value, on=..., output=...\).* got 'left'"),
         (Dirichlet, ["20"], "a number, a number for each output, or a function of x, got '20'"),
         (Dirichlet, [None], "got None"),
         (Dirichlet, [torch.nn.Tanh], "got <class"),
-        (Neumann, [("a", "b")], r"`flux` of gb\.Neumann\(flux, on=..., output=...\)"),
-        (Robin, ["right", 3.0, 1.0], r"`factor` of gb\.Robin\(factor, value, on=..., output=...\)"),
-        (Initial, [1.0, "t"], r"`velocity` of gb\.Initial\(value, velocity, output=...\)"),
-        (PointValue, [0.0, "p"], r"`value` of gb\.PointValue\(at, value, output=...\)"),
+        (Neumann, [("a", "b")], r"`flux` of pinn\.Neumann\(flux, on=..., output=...\)"),
+        (Robin, ["right", 3.0, 1.0], r"`factor` of pinn\.Robin\(factor, value, on=..., output=...\)"),
+        (Initial, [1.0, "t"], r"`velocity` of pinn\.Initial\(value, velocity, output=...\)"),
+        (PointValue, [0.0, "p"], r"`value` of pinn\.PointValue\(at, value, output=...\)"),
         (Dirichlet, [float("nan")], "`value` of .* should be finite, got nan"),
         (Robin, [1.0, (0.0, float("inf"))], "`value` of .* should be finite"),
         (Robin, [1.0, 2.0, 3.0], "`on` should name parts of the boundary.* and 3.0 names no part"),
@@ -275,7 +275,7 @@ def test_a_function_that_returns_no_value_is_refused() -> None:
 
 @every_problem
 def test_a_network_is_a_field_at_points_of_any_kind(problem: Problem) -> None:
-    net = gb.mlp(problem, [4])
+    net = pinn.mlp(problem, [4])
     for x in (problem.domain.interior(9), problem.domain.interior(9).numpy(), problem.domain.quasi(9)):
         u = problem.field(net, x)
         assert u.value.dtype == torch.float32 and torch.equal(u.value, net(torch.as_tensor(x).float()))
@@ -288,8 +288,8 @@ def test_a_network_is_a_field_at_points_of_any_kind(problem: Problem) -> None:
 
 def test_what_was_fitted_is_a_field_with_slopes() -> None:
     problem, x = Poisson1D(), torch.rand(9, 1, generator=generator())
-    recipe = gb.Recipe(steps=1, finish=0)
-    fitted = gb.fit(problem, gb.mlp(problem, [4]), recipe=recipe, progress=False)
+    recipe = pinn.Recipe(steps=1, finish=0)
+    fitted = pinn.fit(problem, pinn.mlp(problem, [4]), recipe=recipe, progress=False)
     slope = problem.field(fitted, x).d("x")
     assert torch.equal(slope, problem.field(fitted.net, x).d("x")) and bool((slope != 0).all())
 
@@ -310,7 +310,7 @@ def test_initial_values_may_be_numbers() -> None:
 
 
 def test_noise_and_solutions_keep_their_columns() -> None:
-    class Flat(gb.problems.Poisson1D):
+    class Flat(pinn.problems.Poisson1D):
         def solution(self, x: torch.Tensor) -> torch.Tensor:
             return x[:, 0]
 

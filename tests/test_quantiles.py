@@ -6,23 +6,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband import testing
 from guardband.conformal.laws import CoverageLaw, tails, total_counts
 from guardband.conformal.quantiles import TwoSided
 from guardband.conformal.rank import rank
+from wings import pinn, torch
 
 FALSE_ALARM = 1e-3 / 8
 """Shared by the eight laws of this file, which together fail by chance once in a thousand seeds."""
 
 
-def ends(prediction: gb.Prediction) -> gb.QuantilePrediction:
+def ends(prediction: gb.Prediction) -> gb.conformal.QuantilePrediction:
     """A prediction with a scale as one of two quantiles, the upper one too far out."""
     assert prediction.scale is not None
     lower, upper = prediction.mean - prediction.scale, prediction.mean + 2.5 * prediction.scale
-    return gb.QuantilePrediction(prediction.x, lower, upper, prediction.mean)
+    return gb.conformal.QuantilePrediction(prediction.x, lower, upper, prediction.mean)
 
 
 def readings(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -77,7 +77,7 @@ def sides(score: gb.CQR, *, n: int = 39, m: int = 50, draws: int = 400, level: f
     for _ in range(draws):
         x = generator.uniform(size=n + m)
         y = x + (0.1 + x) * generator.exponential(size=n + m)
-        prediction = gb.QuantilePrediction(x, x, x + 1.5)
+        prediction = gb.conformal.QuantilePrediction(x, x, x + 1.5)
         calibrated = gb.calibrate_arrays(prediction.take(slice(n)), y[:n], score=score)
         band = calibrated.band(prediction.take(slice(n, None)), level)
         found[0] += int((y[n:] >= band.lower[:, 0]).sum())
@@ -117,7 +117,7 @@ class Forgetful(gb.CQR):
     """Another set at prediction: about the mean."""
 
     def band(self, prediction: Any, q: Any, level: float) -> gb.Band:
-        around = gb.QuantilePrediction(prediction.x, prediction.mean, prediction.mean)
+        around = gb.conformal.QuantilePrediction(prediction.x, prediction.mean, prediction.mean)
         return gb.CQR().band(around, q, level)
 
 
@@ -158,7 +158,7 @@ def test_what_scores_at_most_the_threshold_lies_in_the_band(score: gb.CQR, dtype
         lower = (size * generator.normal(size=(60, 2))).astype(dtype)
         upper = (lower + generator.normal(size=(60, 2))).astype(dtype)
         y = (lower + 2 * generator.normal(size=(60, 2))).astype(dtype)
-        prediction = gb.QuantilePrediction(None, lower, upper)
+        prediction = gb.conformal.QuantilePrediction(None, lower, upper)
         with pytest.warns(UserWarning, match="quantiles cross at"):
             calibrated = gb.calibrate_arrays(prediction, y, score=score)
         for level in (0.05, 0.5, 0.9):
@@ -172,7 +172,7 @@ def test_what_scores_at_most_the_threshold_lies_in_the_band(score: gb.CQR, dtype
 def test_the_band_is_the_rank_of_the_scores_moved_outwards() -> None:
     generator = np.random.default_rng(7)
     lower, upper, y = np.zeros(19), np.ones(19), generator.normal(size=19) * 3
-    prediction = gb.QuantilePrediction(None, lower, upper)
+    prediction = gb.conformal.QuantilePrediction(None, lower, upper)
     below, above = np.sort(-y), np.sort(y - 1)
     both = np.sort(np.maximum(-y, y - 1))
     one = gb.calibrate_arrays(prediction, y).band(prediction.take([0]), 0.8)
@@ -182,18 +182,18 @@ def test_the_band_is_the_rank_of_the_scores_moved_outwards() -> None:
 
 
 def test_two_ranks_need_twice_the_points_and_halve_what_a_confidence_leaves() -> None:
-    prediction = gb.QuantilePrediction(None, np.zeros(100), np.ones(100))
+    prediction = gb.conformal.QuantilePrediction(None, np.zeros(100), np.ones(100))
     y = np.random.default_rng(8).normal(size=100)
     score = gb.CQR(symmetric=False)
     calibrated = gb.calibrate_arrays(prediction, y, score=score)
     assert calibrated.size(0.9) == gb.conformal.Size(100, 19) and calibrated.laws(0.9, 5) is None
     few = gb.calibrate_arrays(prediction.take(slice(18)), y[:18], score=score)
-    with pytest.warns(gb.InfiniteBandWarning, match="needs 19 calibration points, there are 18"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 calibration points, there are 18"):
         assert few.band(prediction, 0.9).upper.max() == math.inf
     sure = gb.calibrate_arrays(prediction, y, score=score, confidence=0.9)
     half = gb.conformal.confident_rank(100, 0.95, 0.95)
     assert sure.band(prediction, 0.9).upper[0, 0] == pytest.approx(1 + np.sort(y - 1)[half - 1])
-    assert sure.size(0.9) == gb.conformal.Size(100, gb.points_needed(0.95, 0.95))
+    assert sure.size(0.9) == gb.conformal.Size(100, gb.conformal.points_needed(0.95, 0.95))
 
 
 def test_two_ranks_go_with_every_calibrator() -> None:
@@ -284,7 +284,7 @@ def test_a_frame_goes_to_the_models_by_its_columns() -> None:
 @pytest.mark.slow
 def test_one_network_with_two_outputs_is_a_pair(tmp_path: Path) -> None:
     x, y = readings(80, 0)
-    net = gb.mlp(1, [8], outputs=2)
+    net = pinn.mlp(1, [8], outputs=2)
     with torch.no_grad():
         list(net.parameters())[-1].copy_(torch.tensor([-3.0, 3.0]))
     pair = gb.Quantiles(net)
@@ -304,13 +304,13 @@ def test_one_network_with_two_outputs_is_a_pair(tmp_path: Path) -> None:
 @pytest.mark.parametrize("score", [gb.CQR(), gb.CQR(symmetric=False), gb.CQR(joint=False)], ids=repr)
 def test_saved_and_loaded_it_gives_the_same_band(score: gb.CQR, tmp_path: Path) -> None:
     x, y = readings(80, 0)
-    pair = gb.Quantiles(gb.mlp(1, [8]), lambda x: 2 + x)
+    pair = gb.Quantiles(pinn.mlp(1, [8]), lambda x: 2 + x)
     calibrated = gb.calibrate(pair, x, y, score=score, confidence=0.8)
     again = gb.load(gb.save(calibrated, tmp_path / "band"), upper=pair.upper)
     assert repr(again) == repr(calibrated) and again.promise == calibrated.promise
     for end in ("lower", "upper"):
         assert np.array_equal(getattr(again(x, 0.7), end), getattr(calibrated(x, 0.7), end))
-    with pytest.raises(gb.ArtifactError, match="is not the one that was saved"):
+    with pytest.raises(gb.store.ArtifactError, match="is not the one that was saved"):
         gb.load(tmp_path / "band", upper=lambda x: 3 + x)
 
 
@@ -336,22 +336,22 @@ def test_what_makes_no_sense_is_refused_with_the_cure() -> None:
     with pytest.raises(ValueError, match=r"answer \(n, 2\), the lower one first, got shape \(40, 1\)"):
         gb.calibrate(gb.Quantiles(np.sin), x, y)
     with pytest.raises(ValueError, match=r"`upper` should have the shape of `lower`, \(2, 1\)"):
-        gb.QuantilePrediction(None, [0.0, 1.0], [1.0])
+        gb.conformal.QuantilePrediction(None, [0.0, 1.0], [1.0])
     with pytest.raises(ValueError, match=r"`x` and `lower` should have the same number of rows"):
-        gb.QuantilePrediction([0.0], [0.0, 1.0], [1.0, 2.0])
+        gb.conformal.QuantilePrediction([0.0], [0.0, 1.0], [1.0, 2.0])
     with pytest.raises(ValueError, match=r"`upper` should be finite, but row 1 is infinite"):
-        gb.QuantilePrediction(None, [0.0, 1.0], [1.0, math.inf])
-    prediction = gb.QuantilePrediction(None, [0.0], [1.0])
+        gb.conformal.QuantilePrediction(None, [0.0, 1.0], [1.0, math.inf])
+    prediction = gb.conformal.QuantilePrediction(None, [0.0], [1.0])
     with pytest.raises(ValueError, match=r"`y` should have the shape of the predictions, \(1, 1\)"):
         gb.CQR()(prediction, np.zeros((2, 1)))
-    calibrated = gb.calibrate_arrays(gb.QuantilePrediction(None, [0.0] * 9, [1.0] * 9), [0.5] * 9)
+    calibrated = gb.calibrate_arrays(gb.conformal.QuantilePrediction(None, [0.0] * 9, [1.0] * 9), [0.5] * 9)
     with pytest.raises(TypeError, match="At calibration the prediction was a QuantilePrediction"):
         calibrated.band(gb.Prediction(None, [0.0]), 0.5)
 
 
 def test_outputs_of_different_size_are_told() -> None:
     y = np.random.default_rng(0).normal(size=(30, 2)) * [1, 1e4]
-    prediction = gb.QuantilePrediction(None, -abs(y), abs(y))
+    prediction = gb.conformal.QuantilePrediction(None, -abs(y), abs(y))
     with pytest.warns(UserWarning, match=r"differ in size by a factor of more than 100.*joint=False"):
         gb.calibrate_arrays(prediction, y)
     alone = gb.calibrate_arrays(prediction, y, score=gb.CQR(joint=False))
@@ -361,3 +361,9 @@ def test_outputs_of_different_size_are_told() -> None:
 def test_models_in_a_list_are_refused() -> None:
     with pytest.raises(TypeError, match=r"one by one, gb\.Quantiles\(lower, upper\), got a list"):
         gb.Quantiles([np.sin, np.cos])
+
+
+def test_one_model_may_answer_both_quantiles() -> None:
+    both = gb.Quantiles(lambda x: np.hstack([x - 1, x + 1]))
+    x = np.arange(4.0)[:, None]
+    assert np.array_equal(both(x).lower, x - 1) and np.array_equal(both(x).upper, x + 1)

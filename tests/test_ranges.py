@@ -8,7 +8,8 @@ import pytest
 from scipy.stats import binom, hypergeom
 
 import guardband as gb
-from guardband.ranges import FALSE_ALARM, Range, Ranges, _chance, by_range, nearest
+from guardband.evaluation.contenders import by_size
+from guardband.metrics.ranges import FALSE_ALARM, Range, Ranges, _chance, by_range, nearest, trends
 
 TRIALS = 1000
 
@@ -78,9 +79,7 @@ def test_features_that_tie_lack_numbers_or_are_few_are_left_out_or_cut_where_the
     assert np.isnan(nearest(np.array([[np.nan], [1.0]]), np.ones((3, 1)))).all()
 
 
-@pytest.mark.parametrize(
-    ("alarms", "text"), [(1, "1 of 5 ranges stands out"), (2, "2 of 5 ranges stand out")]
-)
+@pytest.mark.parametrize(("alarms", "text"), [(1, "1 of 5 tests stands out"), (2, "2 of 5 tests stand out")])
 def test_the_sentence_agrees_with_the_number_of_alarms(alarms: int, text: str) -> None:
     ranges = [Range("x", i, i + 1, 25, 20, 0.001, alarm=i < alarms) for i in range(5)]
     assert text in str(Ranges(tuple(ranges)))
@@ -107,6 +106,7 @@ def test_evaluate_and_the_report_show_it_by_themselves(tmp_path: Path) -> None:
     evaluation = gb.evaluate(calibrated, x[500:], y[500:], level=0.9)
     features = list(dict.fromkeys(one.feature for one in evaluation.by_range.ranges))
     assert features == ["x0", "x1", "distance to training data", "width"]
+    assert "by tests with 1 % false alarms if points are independent" in str(evaluation)
     assert "Coverage is not the same everywhere" in str(evaluation) and "least covered is" in str(evaluation)
     assert evaluation.consistent, "the promise is an average, and kept"
     page = gb.report(calibrated, x[500:], y[500:], path=tmp_path / "band.md", level=0.9).read_text()
@@ -139,7 +139,7 @@ def test_ranges_go_by_the_names_of_columns_and_axes() -> None:
     y = generator.normal(size=200)
     calibrated = gb.calibrate(lambda f: 0 * f["depth"], frame[:100], y[:100])
     found = gb.evaluate(calibrated, frame[100:], y[100:]).by_range
-    assert {one.feature for one in found.ranges} == {"depth", "time"}
+    assert {one.feature for one in found.ranges} == {"depth", "time"}, "predictions are constant"
 
 
 @pytest.mark.slow
@@ -152,3 +152,108 @@ def test_the_chance_of_misses_is_that_of_the_hypergeometric_law() -> None:
         here = int((~inside[some]).sum())
         expected = min(1.0, 2 * min(law.cdf(here), law.sf(here - 1)))
         assert _chance(inside, some) == pytest.approx(expected, rel=1e-9)
+
+
+def test_quarters_by_input_size_carry_what_chance_alone_would_show() -> None:
+    """Misses at random places: a note that they depend on the size in at most 1 % of 300 cases, at 1e-3."""
+    draw, notes = np.random.default_rng(0), 0
+    for n in (16, 50, 101) * 100:
+        (said,) = by_size(draw.uniform(size=n), draw.uniform(size=n) < 0.8)
+        notes += "They do not" in said
+    assert binom.sf(notes - 1, 300, 0.01) > 1e-3
+    (said,) = by_size(np.arange(100.0), np.arange(100) < 85)
+    assert (
+        "1.000, 1.000, 1.000, 0.400; if the size does not matter and fields are independent, all lie between"
+        in said
+    )
+    assert "in at least 99 % of cases. They do not: coverage seems to depend on the size" in said
+
+
+def model(x: np.ndarray) -> np.ndarray:
+    return np.sin(3 * x[:, :1]) * np.cos(x[:, 1:])
+
+
+def noisy(generator: np.random.Generator, n: int, growing: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Places, and readings whose noise grows with the size of the predicted value, or not."""
+    x = generator.uniform(-1, 1, size=(n, 2))
+    size = 0.05 + 0.25 * abs(model(x)) if growing else 0.1
+    return x, model(x) + size * generator.normal(size=(n, 1))
+
+
+def flagged(generator: np.random.Generator, growing: bool, **options: object) -> tuple[bool, bool]:
+    """Whether evaluate and check flag 300 rows each: by the predicted value if noise grows, else by any."""
+    calibrated = gb.calibrate(model, *noisy(generator, 300, growing), **options)  # type: ignore[arg-type]
+    x, y = noisy(generator, 300, growing)
+    alarms = gb.evaluate(calibrated, x, y, level=0.9).by_range.alarms
+    notes = [one.text for one in gb.check(calibrated, x).findings if one.name == "evenness"]
+    word = "predicted value" if growing else ""
+    return any(word in one.feature for one in alarms), any(word in text for text in notes)
+
+
+def test_noise_that_grows_with_the_predicted_value_is_flagged() -> None:
+    generator = np.random.default_rng(20)
+    seen = np.array([flagged(generator, growing=True) for _ in range(10)])
+    assert seen.sum(axis=0).min() >= 9
+
+
+@pytest.mark.slow
+def test_it_is_flagged_in_95_of_100_data_sets_and_even_noise_in_1_of_100() -> None:
+    """With 1 % nominal, a right test exceeds 21 of 1,000 once in a thousand seeds."""
+    generator = np.random.default_rng(21)
+    seen = np.array([flagged(generator, growing=True) for _ in range(100)])
+    assert seen.sum(axis=0).min() >= 95
+    even = np.array([flagged(generator, growing=False) for _ in range(1000)])
+    assert even.sum(axis=0).max() <= binom.ppf(1 - 1e-3, 1000, FALSE_ALARM) == 21
+
+
+def test_local_makes_the_flag_go_and_split_is_told_of_it(tmp_path: Path) -> None:
+    generator = np.random.default_rng(22)
+    data = gb.Observations(*noisy(generator, 400, True))
+    x, y = noisy(generator, 300, True)
+    new_x, new_y = noisy(generator, 400, True)
+    split, local = (gb.calibrate(model, x, y, calibrator=one) for one in (None, gb.Local(data)))
+    said = str(gb.check(split, new_x))
+    assert "note   Misses differ along predicted value: they are largest" in said and "gb.Local()" in said
+    assert "evenness" not in [one.name for one in gb.check(local, new_x).findings]
+    page = gb.report(split, new_x, new_y, path=tmp_path / "band.md", level=0.9).read_text()
+    assert "| ALARM | size of misses along predicted value | 400 |" in page
+    assert "| even | size of misses along x1 | 400 |" in page and "gb.Local()" in page
+    assert "Coverage is as even" in gb.report(local, new_x, new_y, path=tmp_path / "l.md").read_text()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("sizes", ["continuous", "few", "skewed"])
+def test_trends_have_at_most_the_stated_false_alarms(sizes: str) -> None:
+    """2,000 data sets of features that ties cut unevenly; fails by chance once in 3,000 seeds."""
+    generator, alarms = np.random.default_rng(23), 0
+    for _ in range(2000):
+        features = {"a": generator.normal(size=100), "b": generator.poisson(1.0, size=100).astype(float)}
+        misses = generator.exponential(size=100)
+        misses = {"continuous": misses, "few": np.floor(misses), "skewed": misses**4}[sizes]
+        alarms += any(one.alarm for one in trends(features, misses))
+    assert alarms <= binom.ppf(1 - 1e-3 / 3, 2000, FALSE_ALARM)
+
+
+def test_predicted_values_go_by_the_names_of_outputs_and_fields_by_their_size() -> None:
+    generator = np.random.default_rng(24)
+    x = generator.uniform(size=(200, 2))
+    two = gb.calibrate(
+        lambda x: np.stack([x[:, 0], x[:, 1] ** 2], 1), x[:100], generator.normal(size=(100, 2))
+    )
+    found = gb.evaluate(two, x[100:], generator.normal(size=(100, 2))).by_range
+    assert [one.feature for one in found.trends] == ["x0", "x1", "predicted y0", "predicted y1"]
+    fields = generator.normal(size=(160, 5, 1)) * np.exp(generator.normal(size=(160, 1, 1)))
+    noise = abs(fields).max(axis=1, keepdims=True) * generator.normal(size=fields.shape)
+    whole = gb.calibrate(lambda x: 2 * x, fields[:80], (2 * fields + noise)[:80], score=gb.Simultaneous())
+    found = gb.evaluate(whole, fields[80:], (2 * fields + noise)[80:]).by_range
+    assert {one.feature for one in found.alarms} >= {"size of the input", "size of the prediction"}
+
+
+def test_readings_of_one_sensor_are_not_taken_for_independent() -> None:
+    """Sensors that are off, each by its own offset, are no uneven coverage."""
+    generator = np.random.default_rng(25)
+    places, offsets = generator.uniform(size=(40, 1)), generator.normal(size=(40, 1))
+    x, y = np.repeat(places, 10, axis=0), np.repeat(offsets, 10, axis=0)
+    sensors = np.repeat(np.arange(40), 10)
+    made = gb.calibrate(np.zeros_like, x[:200], y[:200], calibrator=gb.Clustered(), groups=sensors[:200])
+    assert not gb.evaluate(made, x[200:], y[200:], level=0.8).by_range.alarms

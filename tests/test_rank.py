@@ -5,9 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from guardband.conformal.rank import confident_rank, exact, points_needed, quantile, rank
+from guardband.conformal.rank import confident_rank, exact, points_needed, quantile, rank, written
+from wings import needed, torch
 
 
 @pytest.mark.slow
@@ -41,6 +41,7 @@ def test_the_rank_is_exact_for_all_n_up_to_2000_and_99_levels() -> None:
     ids=lambda level: f"{type(level).__name__} {level}",
 )
 def test_a_level_is_the_decimal_that_was_written(level: Any) -> None:
+    needed(level)
     assert exact(level) == Fraction(19, 20)
 
 
@@ -151,3 +152,9 @@ def test_levels_that_are_no_numbers_are_refused() -> None:
         rank(10, "1/0")
     with pytest.raises(ValueError, match="farther from 1"):
         points_needed("0.99999999999999999999", 0.9)
+
+
+def test_a_quotient_has_sixty_digits_on_either_side() -> None:
+    assert written("1" * 60 + "/" + "3" * 60) == Fraction(1, 3)
+    with pytest.raises(ValueError, match="not so many digits"):
+        written("1" * 61 + "/" + "3" * 61)

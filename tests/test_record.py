@@ -8,15 +8,16 @@ import torch
 from torch import Tensor
 
 import guardband as gb
-from guardband.problems import Condition, Field
+from guardband import pinn
+from guardband.pinn.problems import Condition, Field
 
 
 @dataclass(frozen=True)
-class Flow(gb.Problem):
+class Flow(pinn.Problem):
     """Two outputs, three equations; what they say does not matter."""
 
     named: bool = True
-    domain = gb.Rectangle((0, 0), (1, 1)) * gb.Time(0, 1)
+    domain = pinn.Rectangle((0, 0), (1, 1)) * pinn.Time(0, 1)
     outputs = ("u", "v")
 
     def residual(self, x: Tensor, w: Field) -> Any:
@@ -29,13 +30,13 @@ class Flow(gb.Problem):
 
     def conditions(self) -> list[Condition]:
         return [
-            gb.Dirichlet(0.0, on="left"),
-            gb.Dirichlet(1.0, on=("top", "bottom"), output="u"),
-            gb.Dirichlet(1.0, on=lambda x: x[:, 0] == 1, output=("u", "v")),
-            gb.Initial(0.0),
-            gb.Dirichlet(0.5, on="left"),
-            gb.Periodic("x"),
-            gb.PointValue((0.5, 0.5, 0.5), 0.0, output="v"),
+            pinn.Dirichlet(0.0, on="left"),
+            pinn.Dirichlet(1.0, on=("top", "bottom"), output="u"),
+            pinn.Dirichlet(1.0, on=lambda x: x[:, 0] == 1, output=("u", "v")),
+            pinn.Initial(0.0),
+            pinn.Dirichlet(0.5, on="left"),
+            pinn.Periodic("x"),
+            pinn.PointValue((0.5, 0.5, 0.5), 0.0, output="v"),
         ]
 
 
@@ -50,9 +51,9 @@ CONDITIONS = [
 ]
 
 
-def fitted(problem: gb.Problem, data: gb.Observations | None = None, **options: Any) -> gb.Fitted:
-    recipe = gb.Recipe(steps=60, finish=50, n_interior=40, n_boundary=20, batch=16)
-    return gb.fit(problem, gb.mlp(problem, [6]), data, recipe=recipe, progress=False, **options)
+def fitted(problem: pinn.Problem, data: gb.Observations | None = None, **options: Any) -> pinn.Fitted:
+    recipe = pinn.Recipe(steps=60, finish=50, n_interior=40, n_boundary=20, batch=16)
+    return pinn.fit(problem, pinn.mlp(problem, [6]), data, recipe=recipe, progress=False, **options)
 
 
 @pytest.mark.slow
@@ -79,16 +80,16 @@ def test_the_parts_sum_to_the_history() -> None:
 
 
 def test_the_data_are_missed_as_the_history_says() -> None:
-    problem = gb.problems.Poisson1D()
+    problem = pinn.problems.Poisson1D()
     made = fitted(problem, problem.observe(20, noise=0.1))
     assert [row["data"] for row in made.terms] == pytest.approx([row["data"] for row in made.history])
 
 
 def test_conditions_that_a_network_meets_are_not_recorded() -> None:
-    problem = gb.problems.Poisson1D()
-    recipe = gb.Recipe(steps=50, finish=0)
-    net = gb.Constrained(gb.mlp(1, [6]), problem.lift, problem.bubble)
-    made = gb.fit(problem, net, problem.observe(20), recipe=recipe, progress=False)
+    problem = pinn.problems.Poisson1D()
+    recipe = pinn.Recipe(steps=50, finish=0)
+    net = pinn.Constrained(pinn.mlp(1, [6]), problem.lift, problem.bubble)
+    made = pinn.fit(problem, net, problem.observe(20), recipe=recipe, progress=False)
     assert [*made.terms[0]] == ["step", "data", "equation"]
 
 
@@ -96,7 +97,7 @@ def test_conditions_that_a_network_meets_are_not_recorded() -> None:
 def test_a_run_that_goes_on_has_the_whole_record(tmp_path: Any) -> None:
     whole = fitted(Flow())
 
-    def stop(now: gb.pinn.Moment) -> None:
+    def stop(now: pinn.Moment) -> None:
         if now.step == 60:
             raise KeyboardInterrupt
 
@@ -108,7 +109,7 @@ def test_a_run_that_goes_on_has_the_whole_record(tmp_path: Any) -> None:
 
 @pytest.mark.slow
 def test_a_record_is_kept_with_a_calibration(tmp_path: Any) -> None:
-    problem = gb.problems.Poisson1D()
+    problem = pinn.problems.Poisson1D()
     made = fitted(problem, problem.observe(20, noise=0.1))
     calibrated = gb.calibrate(made, *problem.observe(30, noise=0.1, seed=1))
     again = gb.load(gb.save(calibrated, tmp_path / "band"))

@@ -15,16 +15,18 @@ import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import guardband as gb
-from guardband import campaign, cli, leases
+from guardband import cli, pinn
+from guardband.lab import campaign
+from guardband.lab.studies import Cell, Factory, Study, Training, records, tables
+from guardband.lab.studies.base import describe, key_of
+from guardband.lab.studies.tables import write_page
+from guardband.pinn.problems import Poisson1D
 from guardband.predictors import MeanOnly
-from guardband.problems import Poisson1D
-from guardband.studies import Cell, Factory, Study, Training, records, tables
-from guardband.studies.base import describe, key_of
-from guardband.studies.tables import write_page
 
 ROOT = Path(__file__).parent.parent
-TRAINING = Training(Poisson1D(), (8,), n=30, recipe=gb.Recipe(steps=5, finish=0, n_interior=16, n_boundary=4))
+TRAINING = Training(
+    Poisson1D(), (8,), n=30, recipe=pinn.Recipe(steps=5, finish=0, n_interior=16, n_boundary=4)
+)
 CELL = Cell("poisson", "constant", TRAINING, Factory(MeanOnly), cal=30, test=20, draws=5)
 STUDY = Study("one", [CELL], write_page)
 
@@ -37,7 +39,7 @@ def a_result(**more: Any) -> dict[str, Any]:
 
 
 def put(folder: Path, line: str, packed: bool = False) -> Path:
-    file = folder / "cells.jsonl" if packed else records.path(folder, CELL.key)
+    file = folder / "cells.jsonl" if packed else folder / "cells" / f"{CELL.key}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(line + "\n")
     return file
@@ -77,7 +79,7 @@ class TestChecksums:
             status = campaign.status(tmp_path, STUDY)
             assert status.damaged == {place: trouble} and status.done == 0 and status.missing == 1
             assert f"damaged {place}: {trouble}" in str(status)
-            with pytest.raises(records.DamagedResults, match=f"{file.name} is damaged: .*{trouble}"):
+            with pytest.raises(records.DamagedResults, match=rf"damaged results: {place} \({trouble}"):
                 records.read(tmp_path, CELL.key)
 
     @pytest.mark.parametrize("packed", [False, True])
@@ -102,7 +104,7 @@ class TestChecksums:
 
     @pytest.mark.slow
     def test_every_stored_line_of_the_paper_has_a_checksum(self) -> None:
-        lines = [json.loads(line) for line in records.packed(ROOT / "results" / "paper").values()]
+        lines = [json.loads(line) for line in records.look(ROOT / "results" / "paper").every]
         assert len(lines) == 1137 and all(line["sha256"] == records.checksum(line) for line in lines)
         assert all(line["key"] == key_of(line["cell"]) for line in lines)
 
@@ -114,6 +116,28 @@ class TestChecksums:
         unusual(file, kind, tmp_path)
         ((_, trouble),) = campaign.status(tmp_path, STUDY).damaged.items()
         assert trouble == "is no regular file" and not records.exists(tmp_path, CELL.key)
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+    @pytest.mark.parametrize("name", ["cells", "damaged"])
+    def test_a_linked_folder_is_not_followed(self, name: str, tmp_path: Path) -> None:
+        folder, victim = tmp_path / "study", tmp_path / "victim"
+        victim.mkdir()
+        put(folder, "half a result")
+        shutil.rmtree(folder / name, ignore_errors=True)
+        (folder / name).symlink_to(victim)
+        if name == "cells":
+            calls = [
+                lambda: records.publish(folder, CELL.key, records.sealed(a_result())),
+                lambda: records.read(folder, CELL.key),
+                lambda: campaign.status(folder, STUDY),
+                lambda: campaign.pack(folder),
+            ]
+        else:
+            calls = [lambda: records.pack(folder, aside=True)]
+        for call in calls:
+            with pytest.raises(records.DamagedResults, match=f"{name} is a link, which is not followed"):
+                call()
+        assert not list(victim.iterdir())
 
     def test_a_file_that_is_too_large_is_not_read(self, tmp_path: Path) -> None:
         file = put(tmp_path, "")
@@ -141,129 +165,233 @@ def unusual(path: Path, kind: str, folder: Path) -> None:
         path.symlink_to(target)
 
 
-class TestFirstResult:
-    def test_the_first_complete_result_stays(self, tmp_path: Path) -> None:
-        first, second = (records.sealed(a_result(lease=number)) for number in (0, 1))
-        assert records.publish(tmp_path, CELL.key, first)
-        assert not records.publish(tmp_path, CELL.key, second)
-        assert records.read(tmp_path, CELL.key) == a_result(lease=0)
+def other(seed: int, **more: Any) -> dict[str, Any]:
+    """A result of another cell."""
+    cell = describe(replace(CELL, training=replace(TRAINING, seed=seed)))
+    return a_result(**more) | {"key": key_of(cell), "cell": cell}
+
+
+def append(folder: Path, name: str, *results: dict[str, Any], torn: str = "") -> Path:
+    """Append to the file of another process."""
+    file = folder / "cells" / f"{name}.jsonl"
+    file.parent.mkdir(exist_ok=True)
+    with file.open("a") as opened:
+        opened.write("".join(f"{records.sealed(result)}\n" for result in results) + torn)
+    return file
+
+
+def publish(folder: Path, result: dict[str, Any]) -> bool:
+    return records.publish(folder, result["key"], records.sealed(result))
+
+
+def own(folder: Path) -> list[Path]:
+    return sorted((folder / "cells").glob("*.jsonl"))
+
+
+class TestAppending:
+    def test_a_process_has_one_file(self, tmp_path: Path) -> None:
+        for seed in range(5):
+            assert publish(tmp_path, other(seed)) and records.exists(tmp_path, other(seed)["key"])
+        (file,) = own(tmp_path)
+        assert len(file.read_text().splitlines()) == 5
+
+    def test_the_first_result_stays(self, tmp_path: Path) -> None:
+        assert publish(tmp_path, a_result(lease="a")) and not publish(tmp_path, a_result(lease="b"))
+        assert records.read(tmp_path, CELL.key) == a_result(lease="a")
         campaign.pack(tmp_path)
-        assert not records.publish(tmp_path, CELL.key, second)
-        assert records.read(tmp_path, CELL.key) == a_result(lease=0)
+        assert not publish(tmp_path, a_result(lease="b"))
+        assert records.read(tmp_path, CELL.key) == a_result(lease="a")
         assert not list((tmp_path / "cells").iterdir()), "no temporary file is left"
 
-    @pytest.mark.parametrize("packed", [False, True])
-    def test_also_if_it_comes_while_the_second_is_written(
-        self, packed: bool, tmp_path: Path, monkeypatch: Any
+    @pytest.mark.parametrize("cut", [1, 100, -1])
+    def test_a_torn_line_is_no_result_and_is_cut_off(self, cut: int, tmp_path: Path) -> None:
+        """A full disk keeps part of a line; a line without its newline counts as torn too."""
+        publish(tmp_path, other(0))
+        (file,) = own(tmp_path)
+        append(tmp_path, file.stem, torn=f"{records.sealed(other(1))}\n"[:cut])
+        found = records.look(tmp_path)
+        assert found.lines.keys() == {other(0)["key"]} and not found.damaged
+        assert publish(tmp_path, other(2)) and own(tmp_path) == [file]
+        kept = [json.loads(line)["key"] for line in file.read_text().splitlines()]
+        assert kept == [other(seed)["key"] for seed in (0, 2)]
+        append(tmp_path, "dead", other(3), torn=records.sealed(other(4))[:cut])
+        assert campaign.pack(tmp_path) == 3 and not own(tmp_path)
+
+    def test_a_line_whose_write_ended_in_an_error_is_not_cut_if_it_is_whole(
+        self, tmp_path: Path, monkeypatch: Any
     ) -> None:
-        original = records._linked
+        publish(tmp_path, other(0))
 
-        def paused(temporary: Path, place: Path) -> bool:
-            monkeypatch.setattr(records, "_linked", original)
-            assert records.publish(tmp_path, CELL.key, records.sealed(a_result(lease=1)))
-            if packed:
-                campaign.pack(tmp_path)
-            return original(temporary, place)
+        def fail(_: int) -> None:
+            raise OSError("Input/output error")
 
-        monkeypatch.setattr(records, "_linked", paused)
-        assert not records.publish(tmp_path, CELL.key, records.sealed(a_result(lease=0)))
-        assert records.read(tmp_path, CELL.key) == a_result(lease=1)
+        with monkeypatch.context() as patched, pytest.raises(OSError, match="Input/output"):
+            patched.setattr(os, "fsync", fail)
+            publish(tmp_path, other(1))
+        assert publish(tmp_path, other(2))
+        assert records.look(tmp_path).lines.keys() == {other(seed)["key"] for seed in range(3)}
+
+    def test_a_line_that_came_too_late_for_packing_is_written_again(
+        self, tmp_path: Path, monkeypatch: Any
+    ) -> None:
+        publish(tmp_path, other(0))
+        (file,) = own(tmp_path)
+        original = os.fsync
+
+        def packed(descriptor: int) -> None:
+            monkeypatch.setattr(os, "fsync", original)
+            file.unlink()  # as if it had been read just before this line was written
+            original(descriptor)
+
+        monkeypatch.setattr(os, "fsync", packed)
+        publish(tmp_path, other(1))
+        assert own(tmp_path) != [file] and records.exists(tmp_path, other(1)["key"])
+
+    def test_a_file_that_is_long_enough_gets_a_successor(self, tmp_path: Path, monkeypatch: Any) -> None:
+        monkeypatch.setattr(records, "FILE_BYTES", 2.5 * len(records.sealed(other(0))))
+        for seed in range(7):
+            publish(tmp_path, other(seed))
+        assert len(own(tmp_path)) == 4 and len(records.look(tmp_path).lines) == 7
+
+    def test_readers_read_only_what_is_new(self, tmp_path: Path, monkeypatch: Any) -> None:
+        read, original = [], records._checked
+
+        def counted(line: bytes, key: str | None) -> Any:
+            read.append(line)
+            return original(line, key)
+
+        monkeypatch.setattr(records, "_checked", counted)
+        for seed in range(50):
+            append(tmp_path, "a", other(seed))
+            assert records.exists(tmp_path, other(seed)["key"]) and len(read) == seed + 1
+
+    def test_a_damaged_line_of_another_process_is_set_aside(self, tmp_path: Path) -> None:
+        file = append(tmp_path, "a", other(0), torn="{\n")
+        append(tmp_path, "a", other(1))
+        assert campaign.status(tmp_path).damaged == {"cells/a.jsonl line 2": "not JSON"}
+        with pytest.raises(records.DamagedResults):
+            campaign.pack(tmp_path)
+        assert file.exists()
+        assert records.pack(tmp_path, aside=True) == 2 and not campaign.status(tmp_path).damaged
+        (aside,) = (tmp_path / "damaged").iterdir()
+        assert aside.read_bytes() == b"{\n"
+
+    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
+    @pytest.mark.parametrize("kind", ["pipe", "link", "endless", "folder"])
+    @pytest.mark.parametrize("packed", [False, True])
+    def test_what_is_no_regular_file_is_set_aside(self, kind: str, packed: bool, tmp_path: Path) -> None:
+        append(tmp_path, "a", other(0))
+        unusual(tmp_path / ("cells.jsonl" if packed else "cells/b.jsonl"), kind, tmp_path)
+        assert list(campaign.status(tmp_path).damaged.values()) == ["is no regular file"]
+        assert records.pack(tmp_path, aside=True) == 1
+        assert not campaign.status(tmp_path).damaged and len(list((tmp_path / "damaged").iterdir())) == 1
 
     def test_a_damaged_one_gives_way(self, tmp_path: Path) -> None:
         put(tmp_path, "{")
-        assert records.publish(tmp_path, CELL.key, records.sealed(a_result()))
-        assert records.read(tmp_path, CELL.key) == a_result()
-
-    def test_a_sound_one_that_was_taken_for_damaged_goes_back(self, tmp_path: Path) -> None:
-        file = put(tmp_path, records.sealed(a_result()))
-        records._put_aside(tmp_path, file)
-        assert records.read(tmp_path, CELL.key) == a_result() and not list((tmp_path / "damaged").iterdir())
+        assert publish(tmp_path, a_result())
+        assert records.look(tmp_path).lines.keys() == {CELL.key}
 
     def test_a_file_system_without_links_is_enough(self, tmp_path: Path, monkeypatch: Any) -> None:
         def refuse(*_: Any, **__: Any) -> None:
             raise PermissionError
 
         monkeypatch.setattr(os, "link", refuse)
-        self.test_the_first_complete_result_stays(tmp_path)
-
-    def test_the_writer_is_known_by_its_lease(self, tmp_path: Path) -> None:
-        dead = leases.Lease(tmp_path, CELL.key)
-        assert dead.take(0.0) and dead.path is not None
-        os.utime(dead.path, (0, 0))
-        campaign.run(STUDY, tmp_path, progress=False)
-        (result,) = campaign.results(tmp_path)
-        assert result["lease"] == 1
-        assert os.listdir(tmp_path / "leases") == [".clock"], "what the dead left is swept"
+        self.test_the_first_result_stays(tmp_path)
 
 
-class TestLeases:
-    def taken(self, folder: Path) -> Any:
-        lease = leases.Lease(folder, CELL.key)
-        assert lease.take(leases.now_in(folder)) and lease.path is not None
-        return lease
+class TestTwoResults:
+    FIRST, SECOND = a_result(lease="a"), a_result(lease="b", seconds={"training": 9.0})
+    OTHER = a_result(lease="c", found={"covered": [1, 2, 4]})
 
-    def test_who_was_paused_removes_no_lease_but_its_own(self, tmp_path: Path) -> None:
-        first = self.taken(tmp_path)
-        os.utime(first.path, (0, 0))
-        second = self.taken(tmp_path)
-        first.give_back()
-        assert second.path.exists() and not first.path.exists()
-        assert not leases.Lease(tmp_path, CELL.key).take(leases.now_in(tmp_path)), "no third takes the cell"
+    def test_equal_numbers_are_one_result(self, tmp_path: Path) -> None:
+        append(tmp_path, "b", self.FIRST)
+        append(tmp_path, "a", self.SECOND)
+        for _ in range(2):
+            status = campaign.status(tmp_path)
+            assert status.done == 1 and not status.differing
+            assert list(campaign.results(tmp_path)) == [self.SECOND], "the file whose name comes first"
+            campaign.pack(tmp_path)
+        assert len((tmp_path / "cells.jsonl").read_text().splitlines()) == 1
 
-    def test_a_lease_of_the_same_number_is_not_mistaken_for_the_own_one(self, tmp_path: Path) -> None:
-        first = self.taken(tmp_path)
-        first.path.unlink()
-        second = self.taken(tmp_path)
-        assert second.path == first.path
-        os.utime(second.path, (0, 0))
-        first.touch()
-        first.give_back()
-        assert second.path.exists() and second.path.stat().st_mtime == 0
+    def test_different_numbers_are_reported_and_kept(self, tmp_path: Path) -> None:
+        (tmp_path / "study.json").write_text(json.dumps({"study": "own", "cells": [CELL.key]}))
+        append(tmp_path, "b", self.OTHER, self.FIRST)
+        append(tmp_path, "a", self.FIRST, self.SECOND)
+        for _ in range(3):
+            status = campaign.status(tmp_path, STUDY)
+            assert status.differing == {CELL.key: "2 results with different numbers; the first counts"}
+            assert f"differing {CELL.key}: 2 results" in str(status)
+            assert list(campaign.results(tmp_path)) == [self.FIRST]
+            assert campaign.pack(tmp_path) == 1
+        run = CliRunner().invoke(cli.app, ["study", "status", str(tmp_path)])
+        assert run.exit_code == 0 and "differing" in run.output
+        run = CliRunner().invoke(cli.app, ["verify", str(tmp_path)])
+        assert run.exit_code == 2 and f"different numbers: {CELL.key}" in " ".join(run.output.split())
+        with pytest.warns(UserWarning, match=f"one cell with different numbers: {CELL.key}"):
+            campaign.run(replace(STUDY, write=lambda *_: None), tmp_path, progress=False)
+        file = tmp_path / "cells.jsonl"
+        kept, _ = file.read_text().splitlines(keepends=True)
+        file.write_text(kept)
+        assert not campaign.status(tmp_path).differing
 
-    @pytest.mark.parametrize("days", [-1, 1])
-    def test_a_lease_of_another_day_is_not_alive(self, days: int, tmp_path: Path) -> None:
-        lease = self.taken(tmp_path)
-        then = leases.now_in(tmp_path) + days * 86400
-        os.utime(lease.path, (then, then))
-        assert campaign.status(tmp_path, STUDY).running == 0
-        assert self.taken(tmp_path).number == 1
+    def test_a_file_of_one_result_comes_first_then_the_pack(self, tmp_path: Path) -> None:
+        results = [a_result(lease=name) for name in "xyz"]
+        append(tmp_path, "0", results[2])
+        assert list(campaign.results(tmp_path)) == [results[2]]
+        put(tmp_path, records.sealed(results[1]), packed=True)
+        assert list(campaign.results(tmp_path)) == [results[1]]
+        put(tmp_path, records.sealed(results[0]))
+        assert list(campaign.results(tmp_path)) == [results[0]]
+        campaign.pack(tmp_path)
+        assert list(campaign.results(tmp_path)) == [results[0]]
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
-    def test_only_the_clock_of_the_file_system_is_asked(self, tmp_path: Path, monkeypatch: Any) -> None:
-        lease = self.taken(tmp_path)
-        for wrong in (0.0, time.time() + 86400):
-            monkeypatch.setattr(time, "time", lambda wrong=wrong: wrong)
-            assert lease.alive(leases.now_in(tmp_path))
-        (tmp_path / "leases" / ".clock").unlink()
-        (tmp_path / "leases" / ".clock").symlink_to(tmp_path / "elsewhere")
-        assert lease.alive(leases.now_in(tmp_path)), "who cannot touch takes the latest touch for the present"
-        assert not (tmp_path / "elsewhere").exists()
+    def test_the_order_holds_while_somebody_packs(self, tmp_path: Path, monkeypatch: Any) -> None:
+        append(tmp_path, "a", a_result(lease="z"))
+        put(tmp_path, records.sealed(self.FIRST), packed=True)
 
-    @pytest.mark.skipif(sys.platform == "win32", reason="needs pipes and symbolic links")
-    def test_strangers_in_the_folder_of_leases_do_no_harm(self, tmp_path: Path) -> None:
-        place = tmp_path / "leases"
-        place.mkdir()
-        for name in (
-            "notes.txt",
-            f"{CELL.key}.txt",
-            f"{CELL.key}.",
-            f"{CELL.key}.9{'0' * 30}",
-            f"{CELL.key}.²",
-        ):
-            (place / name).write_text("rubbish")
-        os.mkfifo(place / f"{CELL.key}.0")
-        os.utime(place / f"{CELL.key}.0", (0, 0))
-        assert str(campaign.status(tmp_path, STUDY)) == "0 done, 0 failed, 0 running, 1 to do"
-        assert campaign.run(STUDY, tmp_path, progress=False).done == 1
+        def killed(*_: Any) -> None:
+            raise KeyboardInterrupt
 
-    def test_a_full_disk_leaves_no_lease_behind(self, tmp_path: Path, monkeypatch: Any) -> None:
-        def full(*_: Any) -> None:
-            raise OSError("No space left on device")
+        for _ in range(2):
+            with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
+                patched.setattr(records, "write_text", killed)
+                campaign.pack(tmp_path)
+            assert list(campaign.results(tmp_path)) == [self.FIRST]
+            assert not (tmp_path / "cells.jsonl").exists()
+        assert campaign.pack(tmp_path) == 1 and list(campaign.results(tmp_path)) == [self.FIRST]
 
-        monkeypatch.setattr(json, "dump", full)
-        with pytest.raises(OSError, match="No space"):
-            leases.Lease(tmp_path, CELL.key).take(0.0)
-        assert not list((tmp_path / "leases").iterdir())
+
+WRITER = """
+import sys
+from pathlib import Path
+import test_records as here
+for seed in range(int(sys.argv[2]), int(sys.argv[3])):
+    here.publish(Path(sys.argv[1]), here.other(seed))
+"""
+
+
+@pytest.mark.slow
+def test_readers_and_packing_while_others_append(tmp_path: Path) -> None:
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(tmp_path), str(start), str(start + 100)],
+            env=os.environ | {"PYTHONPATH": path},
+        )
+        for start in (0, 100)
+    ]
+    seen: set[str] = set()
+    looks = 0
+    while any(writer.poll() is None for writer in writers):
+        found = records.look(tmp_path)
+        assert not found.damaged and not found.differing
+        assert seen <= found.lines.keys(), "what was seen is seen again"
+        seen |= found.lines.keys()
+        looks += 1
+        if seen and looks % 3 == 0:
+            records.pack(tmp_path)
+    assert [writer.wait() for writer in writers] == [0, 0]
+    assert records.pack(tmp_path) == 200 and not own(tmp_path)
 
 
 class TestFolders:
@@ -324,6 +452,17 @@ class TestFolders:
         for command in ("status", "table"):
             assert ("at most" if kind == "large" else "is no regular file") in said(command, str(tmp_path))
 
+    def test_many_keys_are_looked_up_soon_and_repeated_ones_refused(self, tmp_path: Path) -> None:
+        """0.2.0 looked for the file of each key, about 70 microseconds each."""
+        file, keys = tmp_path / "study.json", [f"{i:016x}" for i in range(200_000)]
+        file.write_text(json.dumps({"study": "own", "cells": keys + keys[:1]}))
+        for command in ("status", "table"):
+            assert "should list each key once" in said(command, str(tmp_path))
+        file.write_text(json.dumps({"study": "own", "cells": keys}))
+        start = time.process_time()
+        assert "There are no results" in said("table", str(tmp_path))
+        assert time.process_time() - start < 3
+
     def test_a_study_of_ones_own_gets_the_plain_table_of_its_cells(self, tmp_path: Path) -> None:
         campaign.run(STUDY, tmp_path, progress=False)
         (tmp_path / "README.md").unlink()
@@ -362,7 +501,7 @@ class TestFolders:
             tables.broken([result])
 
     def test_no_pickle_is_read_by_campaigns(self) -> None:
-        text = (ROOT / "src" / "guardband" / "campaign.py").read_text()
+        text = (ROOT / "src" / "guardband" / "lab" / "campaign.py").read_text()
         assert "import pickle" not in text and "pickle.load(" not in text
 
 
@@ -370,9 +509,8 @@ PAUSED = """
 import sys
 from pathlib import Path
 import test_records as here
-from guardband import campaign, leases
-leases.BEAT, leases.STALE = 0.05, 0.5
-leases.Lease.__init__.__defaults__ = (0.5,)
+from guardband.lab import campaign
+campaign.LEASE = 0.5
 print(campaign.run(here.many(), sys.argv[1], progress=False), flush=True)
 """
 

@@ -15,6 +15,8 @@ from helpers import script
 ROOT = Path(__file__).parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 NEEDED = {one.name: one for one in map(Requirement, PROJECT["dependencies"])}
+EXTRAS = PROJECT["optional-dependencies"]
+WINGS = {one.name: one for one in map(Requirement, EXTRAS["pinn"] + EXTRAS["lab"]) if one.name != "guardband"}
 ON_CONDA = {"torch": "pytorch", "matplotlib": "matplotlib-base"}
 """Packages that have another name there."""
 
@@ -27,16 +29,21 @@ def recipe() -> dict[str, Any]:
 def test_the_tested_floors_are_those_that_are_promised() -> None:
     lines = (ROOT / ".ci/floors.txt").read_text().splitlines()[1:]
     tested = dict(line.split("==") for line in lines)
-    assert sorted(tested) == sorted(NEEDED)
+    promised = NEEDED | WINGS
+    assert sorted(tested) == sorted(promised)
     for name, version in tested.items():
-        (floor,) = NEEDED[name].specifier
+        (floor,) = promised[name].specifier
         assert floor.operator == ">=" and Version(floor.version) == Version(version), name
 
 
 def test_the_recipe_has_our_version_and_what_pip_would_install(recipe: dict[str, Any]) -> None:
     assert recipe["context"]["version"] == gb.__version__
-    asked = {f"{ON_CONDA.get(name, name)} {one.specifier}" for name, one in NEEDED.items()}
+    asked, allowed = (
+        {f"{ON_CONDA.get(name, name)} {one.specifier}" for name, one in known.items()}
+        for known in (NEEDED, WINGS)
+    )
     assert set(recipe["requirements"]["run"]) == asked | {f"python {PROJECT['requires-python']}"}
+    assert set(recipe["requirements"]["run_constraints"]) == allowed
     assert recipe["build"]["python"]["entry_points"] == [f"guardband = {PROJECT['scripts']['guardband']}"]
 
 

@@ -10,12 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
-from guardband.report import report, sections
-from guardband.report.page import Section
-from guardband.report.pictures import _misses
+from guardband.reports import page, report, sections
+from guardband.reports.page import Section
+from guardband.reports.pictures import _misses
+from helpers import needs
+from wings import pinn, torch
 
 
 def drawn(d: int, n: int = 60, m: int = 1, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
@@ -61,6 +62,27 @@ def test_what_may_void_the_guarantee_comes_first() -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), x, y)
     checks = titled(sections(calibrated, x + 5), "What would void it")
     assert checks.table[1][0] == "ALARM" and "speaks against it" in checks.paragraphs[0]
+
+
+@pytest.mark.parametrize("confidence", [None, 0.9])
+def test_the_claim_is_an_average_over_calibration_sets_or_holds_with_a_confidence(confidence: Any) -> None:
+    x, y = drawn(1, 60)
+    calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), x, y, confidence=confidence)
+    (claim,) = [
+        text
+        for text in titled(sections(calibrated, x + 0.001), "What is claimed").paragraphs
+        if "any noise" in text
+    ]
+    assert "This holds for any model, any noise and any number of points" in claim
+    assert ("and over calibration sets" in claim) == (confidence is None)
+    assert ("with confidence 0.9 for the calibration set at hand" in claim) == (confidence is not None)
+
+
+def test_a_claim_of_cross_calibration_needs_training_that_ignores_the_order_of_rows() -> None:
+    x, y = drawn(1, 40)
+    crossed = gb.calibration.calibrate_cross(lambda data: zero, (x, y), folds=4)
+    claim = " ".join(titled(sections(crossed, x + 0.001), "What is claimed").paragraphs)
+    assert "any model whose training does not depend on the order of its rows, any noise" in claim
 
 
 @pytest.mark.slow
@@ -151,8 +173,8 @@ def test_balls_and_sets_that_cannot_be_shown_are_reported_too(tmp_path: Path) ->
             return largest(y - prediction.mean)
 
     class Ball(Largest):
-        def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
-            return gb.NormBand(prediction.x, prediction.mean, q, largest, level)
+        def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.values.NormBand:
+            return gb.values.NormBand(prediction.x, prediction.mean, q, largest, level)
 
     def largest(difference: np.ndarray) -> np.ndarray:
         return abs(difference).max(axis=(1, 2))
@@ -186,7 +208,7 @@ def test_points_that_span_no_plane_are_reported_too(where: str, tmp_path: Path) 
         x[:, 1] = x[:, 0]
     elif where == "one place":
         x[:] = 0.5
-    with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+    with warnings.catch_warnings(action="ignore", category=gb.conformal.InfiniteBandWarning):
         path = report(calibrated, x, y, path=tmp_path / "page.html")
     assert path.read_text().count("<img") >= 3
 
@@ -234,7 +256,7 @@ def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
 def test_the_line_that_makes_a_page_again_does_so(tmp_path: Path) -> None:
     """It is run as it is printed, but for the dots and the name of the folder."""
     x, y = drawn(1, 60)
-    plain = gb.calibrate(gb.mlp(1, [4]).double(), x, y)
+    plain = gb.calibrate(pinn.mlp(1, [4]).double(), x, y)
     ratio = gb.calibrate(zero, x, y, calibrator=gb.Weighted(lambda x: np.ones(len(x))))
     for made, yours in ((plain, "gb.load('"), (gb.calibrate(zero, x, y), "model=zero"), (ratio, "ratio=")):
         folder = gb.save(made, tmp_path / yours[:2] / str(id(made)))
@@ -323,7 +345,7 @@ def test_the_model_inside_is_named() -> None:
 
     x, y = drawn(1, 60)
     piped = make_pipeline(StandardScaler(), linear.Ridge()).fit(x, y)
-    nets = [gb.mlp(1, [4], seed=seed).double() for seed in range(3)]
+    nets = [pinn.mlp(1, [4], seed=seed).double() for seed in range(3)]
     here = f"{__name__}.zero"
     for model, said in (
         (zero, f"MeanOnly around the function {here}"),
@@ -339,11 +361,11 @@ def test_the_model_inside_is_named() -> None:
         ),
     ):
         assert facts_of(gb.calibrate(model, x, y), x + 0.001)["model"].startswith(said)
-    crossed = gb.calibrate_cross(lambda data: zero, (x, y), folds=5)
+    crossed = gb.calibration.calibrate_cross(lambda data: zero, (x, y), folds=5)
     assert facts_of(crossed, x + 0.001)["model"] == f"5 x MeanOnly around the function {here}"
-    problem = gb.problems.Poisson1D()
-    alone = gb.fit(problem, gb.mlp(1, [8]), recipe=gb.Recipe.by_newton(3), progress=False)
-    tangent = gb.Tangent(alone, noise=0.1).calibrate(*problem.observe(30, noise=0.1))
+    problem = pinn.problems.Poisson1D()
+    alone = pinn.fit(problem, pinn.mlp(1, [8]), recipe=pinn.Recipe.by_newton(3), progress=False)
+    tangent = pinn.Tangent(alone, noise=0.1).calibrate(*problem.observe(30, noise=0.1))
     assert facts_of(tangent, x)["model"].startswith("Fitted around torch MLP; ")
 
 
@@ -358,7 +380,7 @@ def test_nothing_is_found_only_where_nothing_was() -> None:
     said = titled(uneven, "What would void it")
     assert said.paragraphs[0].startswith("Nothing was found against the average that is promised, but")
     assert said.table[1][:2] == ["ALARM", "where it covers"]
-    text = r"Coverage differs by more than chance allows in \d+ of \d+ ranges\."
+    text = r"Coverage differs between places by more than chance allows, in \d+ of \d+ tests\."
     assert re.fullmatch(text, said.table[1][2])
     with pytest.warns(UserWarning, match="test points are calibration points"):
         known = sections(calibrated, x[:500], y[:500], level=0.9)
@@ -370,8 +392,8 @@ def test_nothing_is_found_only_where_nothing_was() -> None:
 
 
 def test_a_training_that_has_not_converged_is_a_note() -> None:
-    problem, recipe = gb.problems.Poisson1D(), gb.Recipe(steps=5, finish=0)
-    rough = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, progress=False)
+    problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=5, finish=0)
+    rough = pinn.fit(problem, pinn.mlp(1, [8]), recipe=recipe, progress=False)
     made = sections(gb.calibrate(rough, *problem.observe(30)), problem.observe(30, seed=5).x)
     table = titled(made, "What would void it").table
     assert [row[0] for row in table if row[1] == "training"] == ["note"]
@@ -438,7 +460,9 @@ def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
     inside = (abs(y[40:]) <= band.upper).all(axis=1).mean(axis=0)
     alone = [(row[0], row[2]) for row in rows if "alone" in row[0]]
     assert alone == [(f"its u{j} alone", f"{share:.3f}") for j, share in enumerate(inside)]
-    assert "The band of u0 around the first field." in [row[0] for row in made[-5].pictures]
+    assert "The band of u0 around the first field, and what it missed." in [
+        row[0] for row in made[-5].pictures
+    ]
 
 
 @pytest.fixture
@@ -455,7 +479,7 @@ def labels(monkeypatch: pytest.MonkeyPatch) -> set[str]:
         plt.close("all")
         return b""
 
-    monkeypatch.setattr(sys.modules["guardband.report.pictures"], "png", png)
+    monkeypatch.setattr(sys.modules["guardband.reports.pictures"], "png", png)
     return seen
 
 
@@ -468,3 +492,75 @@ def test_axes_carry_the_names_of_columns(d: int, labels: set[str]) -> None:
     sections(calibrated, frame[60:], y[60:], level=0.9)
     assert "depth" in labels and not {"x", "x0", "x1"} & labels
     assert ("load in \\$" in labels) == (d > 1)
+
+
+@pytest.mark.parametrize("ending", ["html", "md"])
+def test_characters_that_reorder_or_hide_text_are_escaped(ending: str, tmp_path: Path) -> None:
+    signs = "\u202e\u2066\u200b\u3164\ufe0f\x1b"
+    made = Section(signs, [signs], [["", signs], [signs, "µ"]], [(signs, b"")])
+    text = page.write(tmp_path / f"page.{ending}", signs, [made]).read_text()
+    assert not set(signs) & set(text) and "µ" in text
+    assert text.count("202e") >= 6
+
+
+def plane_fields(n: int, seed: int) -> tuple[np.ndarray, gb.Fields]:
+    """Bumps of many sizes on a grid of two lengths, measured with noise."""
+    generator = np.random.default_rng(seed)
+    a, b = np.meshgrid(np.linspace(0, 2, 12), np.linspace(0, 1, 10), indexing="ij")
+    size = np.exp(generator.normal(size=(n, 1, 1, 1)))
+    bump = size * np.exp(-8 * ((a - 1) ** 2 + (b - 0.5) ** 2))[None, :, :, None]
+    noise = (0.02 + 0.1 * a[None, :, :, None]) * generator.normal(size=bump.shape)
+    axes = {"x": np.linspace(0, 2, 12), "y": np.linspace(0, 1, 10)}
+    return bump, gb.Fields(bump + noise, dims=("x", "y"), coordinates=axes)
+
+
+def test_a_field_over_two_axes_has_a_picture_of_prediction_reading_and_width(tmp_path: Path) -> None:
+    x, y = plane_fields(30, 0)
+    calibrated = gb.calibrate(lambda x: x, x, y, score=gb.Simultaneous())
+    new_x, new_y = plane_fields(20, 1)
+    looks = titled(sections(calibrated, new_x, new_y, level=0.9), "What it looks like")
+    caption, picture = looks.pictures[0]
+    assert caption == "The first field: predicted, measured and width of the band."
+    (tmp_path / "field.png").write_bytes(picture)
+    blind = titled(sections(calibrated, new_x, level=0.9), "What it looks like")
+    assert blind.pictures[0][0] == "The first field: predicted and width of the band."
+    from matplotlib import pyplot as plt
+
+    shape = plt.imread(tmp_path / "field.png").shape
+    assert shape[1] > 300 and not plt.get_fignums()
+
+
+def test_the_verdict_on_a_network_from_elsewhere_is_shown(tmp_path: Path) -> None:
+    problem = pinn.problems.Poisson1D()
+    net = pinn.mlp(problem, [4])
+    x, y = drawn(1, 60)
+    calibrated = gb.calibrate(net, x, y)
+    found = pinn.verdict(problem, net)
+    text = report(calibrated, *drawn(1, 60, seed=1), path=tmp_path / "page.md", verdict=found).read_text()
+    assert "## The network: not converged" in text and "verdict=verdict" in text
+    assert all(reason.split("%")[0] in text.replace("\\", "") for reason in found.reasons)
+    assert "## The network" not in report(calibrated, x, path=tmp_path / "page.md").read_text()
+
+
+class Counted:
+    """A value with a report of its own."""
+
+    report_title = "Counted"
+
+    def report_sections(self, facts: dict[str, str] | None = None) -> list[Section]:
+        return [Section("The count", ["Three."]), page.origin("count", "3", facts or {})]
+
+
+def test_any_value_may_bring_its_report_and_sections(tmp_path: Path) -> None:
+    path = report(Counted(), path=tmp_path / "page.md", facts={"who": "me"}, next_points=Counted())
+    titles = re.findall(r"^#+ (.*)$", path.read_text(), re.MULTILINE)
+    assert titles == ["Counted", "The count", "The count", "Where it comes from", "Where it comes from"]
+    assert "| who | me |" in path.read_text()
+
+
+@needs("torch")
+def test_the_version_of_torch_is_listed_if_torch_was_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert f"torch {torch.__version__}" in str(page.origin("a", "b", {}).table)
+    monkeypatch.setitem(sys.modules, "torch", None)  # type: ignore[arg-type]
+    said = str(page.origin("a", "b", {}).table)
+    assert "torch" not in said and f"numpy {np.__version__}" in said

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.conformal.rank import infinite_unsaid
+from wings import torch
 
 
 def cut_distance(band: gb.Band, y: Any) -> np.ndarray:
@@ -75,7 +75,9 @@ def test_fields_have_a_share_of_nodes_outside() -> None:
 
 def test_too_few_points_are_an_infinite_band_and_say_how_many() -> None:
     made = calibrated(np.ones((8, 1)))
-    with pytest.warns(gb.InfiniteBandWarning, match=r"loss of 0.1, of at most 1, needs 9 .* there are 8"):
+    with pytest.warns(
+        gb.conformal.InfiniteBandWarning, match=r"loss of 0.1, of at most 1, needs 9 .* there are 8"
+    ):
         assert np.isinf(made.band(gb.Prediction(None, [0.0]), 0.9).upper).all()
     assert made.size(0.9).need == 9  # type: ignore[union-attr]
     assert calibrated(np.ones((8, 1)), lambda band, y: 5 * missed(band, y), largest=5).size(0.9).need == 49  # type: ignore[union-attr]
@@ -94,6 +96,22 @@ def test_too_few_points_are_an_infinite_band_and_say_how_many() -> None:
 def test_losses_that_cannot_be_controlled_are_refused(loss: Any, message: str) -> None:
     y = np.random.default_rng(0).normal(size=(20, 1))
     with pytest.raises(ValueError, match=message):
+        calibrated(y, loss)
+
+
+@pytest.mark.parametrize(
+    ("loss", "there"),
+    [
+        (lambda band, y: np.full(len(y), 0.5), "loses 0.5 there: no band would be large enough"),
+        (lambda band, y: (band.width / (1 + band.width))[:, 0], "`loss` should"),
+        (lambda band, y: np.minimum(abs(y - band.mean)[:, 0] / band.width[:, 0], 1) * 0 + 0.2, "loses 0.2"),
+        (lambda band, y: np.maximum(0, (y - band.upper) / band.width)[:, 0].clip(max=1), "loses nan there"),
+    ],
+)
+def test_a_loss_that_an_infinite_band_does_not_take_to_zero_is_refused(loss: Any, there: str) -> None:
+    """0.2 accepted a constant loss of .5, of which nothing is left of a promised .1."""
+    y = np.random.default_rng(0).normal(size=(60, 1))
+    with pytest.raises(ValueError, match=there):
         calibrated(y, loss)
 
 
@@ -124,7 +142,7 @@ def test_it_is_saved_and_promises_no_probability(tmp_path: Path) -> None:
     assert np.array_equal(made.band(at, 0.9).upper, again.band(at, 0.9).upper)
     own = calibrated(y, cut_distance)
     gb.save(own, tmp_path / "b")
-    with pytest.raises(gb.ArtifactError, match="saved without loss"):
+    with pytest.raises(gb.store.ArtifactError, match="saved without loss"):
         gb.load(tmp_path / "b")
     again = gb.load(tmp_path / "b", loss=cut_distance)
     assert np.array_equal(own.band(at, 0.9).upper, again.band(at, 0.9).upper)
@@ -142,5 +160,5 @@ def test_scores_that_are_infinite_and_losses_that_are_small_at_once() -> None:
         gb.RiskControl().threshold(np.arange(20.0), gb.Prediction(None, y))
     scale = np.where(np.arange(40) < 20, 0.0, 1.0)[:, None]  # no scale, so a miss is infinite
     far = gb.calibrate_arrays(0 * y, y, scale, score=gb.Scaled(), calibrator=gb.RiskControl())
-    with pytest.warns(gb.InfiniteBandWarning, match="too many calibration scores are infinite"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="too many calibration scores are infinite"):
         assert np.isinf(far.band(gb.Prediction(None, [[0.0]], [[1.0]]), 0.9).upper).all()

@@ -7,23 +7,23 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.conformal.laws import CoverageLaw, tails, total_counts
 from guardband.conformal.rank import quantile, rank
 from guardband.conformal.scores import Score, Symmetric
 from guardband.testing import check_score
+from wings import torch
 
 SCORES = [
     gb.Absolute(),
     gb.Scaled(),
-    gb.Total(0.1),
-    gb.Total(0),
+    gb.conformal.Total(0.1),
+    gb.conformal.Total(0),
     gb.Absolute(units=3.0),
     gb.Absolute(joint=False),
     gb.Scaled(joint=False),
-    gb.Total(0.1, joint=False),
+    gb.conformal.Total(0.1, joint=False),
 ]
 
 
@@ -38,17 +38,17 @@ def test_the_formulas() -> None:
     y = np.array([[2.0, 8.0]])
     assert gb.Absolute()(prediction, y) == pytest.approx([6.0])
     assert gb.Scaled()(prediction, y) == pytest.approx([1 / 0.3])
-    assert gb.Total(0.4)(prediction, y) == pytest.approx([2.0])
-    assert gb.Total((0.4, 4.0))(prediction, y) == pytest.approx([2.0])
-    assert gb.Total([0.0, 4.0]).noise == (0.0, 4.0)
+    assert gb.conformal.Total(0.4)(prediction, y) == pytest.approx([2.0])
+    assert gb.conformal.Total((0.4, 4.0))(prediction, y) == pytest.approx([2.0])
+    assert gb.conformal.Total([0.0, 4.0]).noise == (0.0, 4.0)
 
 
 def test_without_a_scale_scaled_is_absolute_and_total_is_a_constant_width() -> None:
     bare = gb.Prediction(None, [1.0, 2.0])
     y = np.array([[2.0], [5.0]])
     assert gb.Scaled()(bare, y).tolist() == gb.Absolute()(bare, y).tolist() == [1.0, 3.0]
-    assert gb.Total(0.5)(bare, y).tolist() == [2.0, 6.0]
-    assert gb.Total(0.5).band(bare, 4.0, 0.9).width == pytest.approx(np.full((2, 1), 4.0))
+    assert gb.conformal.Total(0.5)(bare, y).tolist() == [2.0, 6.0]
+    assert gb.conformal.Total(0.5).band(bare, 4.0, 0.9).width == pytest.approx(np.full((2, 1), 4.0))
 
 
 def test_a_certain_predictor_that_misses_scores_infinity() -> None:
@@ -80,7 +80,7 @@ def test_huge_thresholds_overflow_to_infinity_and_never_to_nan() -> None:
 def test_the_band_keeps_the_dtype_and_the_memory_of_the_prediction() -> None:
     for dtype in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         prediction = gb.Prediction(None, torch.ones(4, 1, dtype=dtype), torch.ones(4, 1, dtype=dtype))
-        band = gb.Total(0.1).band(prediction, 2.0, 0.9)
+        band = gb.conformal.Total(0.1).band(prediction, 2.0, 0.9)
         assert band.lower.dtype == band.upper.dtype == dtype
         assert bool((prediction.mean == 1).all()) and bool((prediction.scale == 1).all())
 
@@ -96,19 +96,19 @@ def test_a_score_of_your_own_is_three_lines() -> None:
 @pytest.mark.parametrize("noise", [-0.1, np.nan, np.inf, [0.1, -1.0], [[0.1]]])
 def test_noise_should_be_a_standard_deviation(noise: float) -> None:
     with pytest.raises(ValueError, match="`noise` should be a standard deviation >= 0, got"):
-        gb.Total(noise)
+        gb.conformal.Total(noise)
 
 
 def test_noise_per_output_should_fit_the_outputs() -> None:
     with pytest.raises(ValueError, match=r"one number or one per output \(1\), got 2"):
-        gb.Total((0.1, 0.2))(gb.Prediction(None, [1.0], [1.0]), np.zeros((1, 1)))
+        gb.conformal.Total((0.1, 0.2))(gb.Prediction(None, [1.0], [1.0]), np.zeros((1, 1)))
 
 
 def test_the_raw_band_needs_a_scale() -> None:
-    band = gb.raw_band(gb.Prediction(None, [0.0], [2.0]), "0.95")
+    band = gb.conformal.raw_band(gb.Prediction(None, [0.0], [2.0]), "0.95")
     assert band.upper.item() == pytest.approx(2 * 1.959963985, rel=1e-8) and band.level == 0.95
     with pytest.raises(ValueError, match="no band before calibration: this predictor has no scale"):
-        gb.raw_band(gb.Prediction(None, [0.0]))
+        gb.conformal.raw_band(gb.Prediction(None, [0.0]))
 
 
 def test_a_score_never_broadcasts() -> None:
@@ -120,7 +120,7 @@ def test_a_score_never_broadcasts() -> None:
 
 def test_nan_is_in_no_set() -> None:
     prediction, y = gb.Prediction(None, np.zeros((3, 2))), np.array([[0.0, np.nan], [0.0, 0.0], [np.nan] * 2])
-    for score in (gb.Absolute(), gb.Scaled(), gb.Total(1.0)):
+    for score in (gb.Absolute(), gb.Scaled(), gb.conformal.Total(1.0)):
         for q in (1.0, np.inf):
             assert score.contains(prediction, y, q).tolist() == [False, True, False]
     in_torch = gb.Prediction(None, torch.zeros(3, 2))
@@ -172,8 +172,8 @@ class InTheMean(Score):
     def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
         return root_mean_square(y - prediction.mean)
 
-    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
-        return gb.NormBand(prediction.x, prediction.mean, q, root_mean_square, level)
+    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.values.NormBand:
+        return gb.values.NormBand(prediction.x, prediction.mean, q, root_mean_square, level)
 
 
 @dataclass(frozen=True, repr=False)
@@ -201,7 +201,7 @@ def test_a_ball_is_a_set_too(tmp_path: Path) -> None:
                 made.band(new, 0.9)
             continue
         ball = made.band(new, 0.9)
-        assert isinstance(ball, gb.NormBand) and np.array_equal(ball.contains(fields[99:]), inside)
+        assert isinstance(ball, gb.values.NormBand) and np.array_equal(ball.contains(fields[99:]), inside)
         assert found.sharpness == pytest.approx(2 * ball.radius[0])
         assert np.array_equal(gb.load(gb.save(made, tmp_path)).band(new, 0.9).radius, ball.radius)
 
@@ -319,7 +319,7 @@ def test_before_calibration_each_output_by_itself_is_counted_by_itself() -> None
 def test_outputs_of_a_scale_of_zero_that_miss_are_infinite_with_a_warning() -> None:
     y, scale = np.ones((30, 2)), np.tile([1.0, 0.0], (30, 1))
     made = gb.calibrate_arrays(0 * y, y, scale, score=gb.Scaled(joint=False))
-    with pytest.warns(gb.InfiniteBandWarning, match="too many calibration scores are infinite"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="too many calibration scores are infinite"):
         band = made.band(made.prediction, 0.9)
     assert np.isfinite(band.upper[:, 0]).all() and np.isinf(band.upper[:, 1]).all()
 

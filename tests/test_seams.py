@@ -5,14 +5,15 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import guardband as gb
 from guardband.cli.models import import_code, predictor_of
 from guardband.cli.words import SCALES
 from guardband.conformal.by_scores import on_scores
-from guardband.predictors.masks import Silenced
+from helpers import Later
+from wings import nn, pinn, torch
+
+masks = Later("guardband.pinn.predictors.masks")
 
 DRAW = np.random.default_rng(0)
 X, Y = DRAW.uniform(size=(60, 2)), DRAW.normal(size=(60, 1))
@@ -24,30 +25,29 @@ def zero(x: np.ndarray) -> np.ndarray:
 
 
 def test_calibrators_are_made_for_files() -> None:
-    made = gb.RandomlyLocalized.for_files(x=X, queries=None, training_data=SEEN)
+    made = gb.conformal.RandomlyLocalized.for_files(x=X, queries=None, training_data=SEEN)
     assert made.inputs is SEEN.x
     with pytest.raises(ValueError, match="chooses its bandwidth from training rows: --training-data FILE"):
-        gb.RandomlyLocalized.for_files(x=X, queries=None, training_data=None)
+        gb.conformal.RandomlyLocalized.for_files(x=X, queries=None, training_data=None)
     with pytest.raises(ValueError, match="--query means nothing to Split; leave it out"):
         gb.Split.for_files(x=X, queries=X, training_data=None)
 
 
-def test_places_that_repeat_are_warned_of_and_named_in_the_promise() -> None:
-    local = gb.RandomlyLocalized(bandwidth=1.0)
-    with pytest.warns(UserWarning, match="Many calibration points lie at the same places"):
-        made = gb.calibrate(zero, np.repeat(X[:12], 5, axis=0), Y, calibrator=local)
-    assert "on average over seeds, not for the one at hand" in made.promise
+def test_the_promise_names_what_places_that_repeat_mean() -> None:
+    local = gb.conformal.RandomlyLocalized(bandwidth=1.0)
+    made = gb.calibrate(zero, np.repeat(X[:12], 5, axis=0), Y, calibrator=local)
+    assert "where places repeat" in made.promise and "calibration scores" in made.promise
 
 
 def test_every_word_for_a_scale_makes_a_predictor_or_says_what_it_needs() -> None:
-    problem = gb.problems.Poisson1D()
-    recipe = gb.Recipe(steps=2, finish=0, n_interior=16)
-    net = gb.mlp(1, [4, 4], dropout=0.1)
-    fitted = gb.fit(problem, net, problem.observe(30), recipe=recipe, progress=False)
+    problem = pinn.problems.Poisson1D()
+    recipe = pinn.Recipe(steps=2, finish=0, n_interior=16)
+    net = pinn.mlp(1, [4, 4], dropout=0.1)
+    fitted = pinn.fit(problem, net, problem.observe(30), recipe=recipe, progress=False)
     for word in SCALES:
         predictor = fitted if word == "own" else predictor_of(fitted, word, fitted.training_data)
         assert np.isfinite(np.asarray(gb.calibrate(predictor, X[:, :1], Y)([[0.5]], 0.9).mean)).all()
-    with pytest.raises(ValueError, match=r"knows the equation: it needs the result of `gb\.fit`"):
+    with pytest.raises(ValueError, match=r"knows the equation: it needs the result of `pinn\.fit`"):
         predictor_of(np.sin, "laplace", None)
     with pytest.raises(ValueError, match="--scale should be one of"):
         predictor_of(np.sin, "magic", None)
@@ -97,7 +97,7 @@ def test_a_distance_is_in_the_units_of_each_output() -> None:
 def test_what_a_graph_or_a_mesh_needs_is_said(tmp_path: Path) -> None:
     with pytest.raises(TypeError, match=r"`export_onnx` takes what `gb\.calibrate` returned, got int"):
         gb.export_onnx(3, tmp_path / "band.onnx")  # type: ignore[arg-type]
-    separate = gb.calibrate(gb.mlp(2, [4], outputs=2), X, np.hstack([Y, Y]), score=gb.Absolute(joint=False))
+    separate = gb.calibrate(pinn.mlp(2, [4], outputs=2), X, np.hstack([Y, Y]), score=gb.Absolute(joint=False))
     with pytest.raises(TypeError, match="one threshold for all outputs; this has one for each"):
         gb.export_onnx(separate, tmp_path / "band.onnx")
 
@@ -119,13 +119,13 @@ class Branch(nn.Module):
 
 
 def test_dropout_anywhere_in_a_module_of_ones_own() -> None:
-    predictor = gb.predictors.Dropout(Branch(), draws=20, training_data=SEEN)
+    predictor = pinn.predictors.Dropout(Branch(), draws=20, training_data=SEEN)
     gb.testing.check_predictor(predictor, X)
-    assert predictor.training_data is SEEN and Silenced.__doc__
+    assert predictor.training_data is SEEN and masks.Silenced.__doc__
     with pytest.raises(TypeError, match="should return one array, this Branch returned a tuple"):
-        gb.predictors.Dropout(Branch("a pair"), draws=4)(X)
+        pinn.predictors.Dropout(Branch("a pair"), draws=4)(X)
     with pytest.raises(ValueError, match="No Dropout of this Branch took part"):
-        gb.predictors.Dropout(Branch("skipped"), draws=4)(X)
+        pinn.predictors.Dropout(Branch("skipped"), draws=4)(X)
 
 
 def test_rows_without_all_numbers_leave_nothing_to_compare() -> None:

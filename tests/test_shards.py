@@ -32,6 +32,10 @@ def agree(cases: int) -> None:
         assert np.array_equal(found, expected)
 
 
+def test_a_few_small_cases_equal_a_sort() -> None:
+    agree(40)
+
+
 @pytest.mark.slow
 def test_small_cases_equal_a_sort() -> None:
     agree(500)
@@ -49,7 +53,7 @@ def test_files_functions_and_arrays_are_shards(dtype: Any, tmp_path: Path) -> No
     a, b, c = np.split(scores, 3)
     np.save(tmp_path / "a.npy", a)
     shards = [tmp_path / "a.npy", b, lambda: iter([c[:1000], c[1000:]])]
-    ranks = [rank(len(scores), level) for level in gb.LEVELS]
+    ranks = [rank(len(scores), level) for level in gb.conformal.LEVELS]
     assert np.array_equal(order_statistics(shards, ranks), np.sort(scores)[np.array(ranks) - 1])
     assert count_scores(shards) == len(scores)
 
@@ -85,10 +89,10 @@ def test_a_calibration_from_shards_is_that_of_split() -> None:
     with pytest.raises(ValueError, match=r"one of those the shards were read for, 0.5, 0.95, got 0.9"):
         made(x, 0.9)
     few = calibrate_shards(predictor, [scores[:10]], [0.95], x=x[:3])
-    with pytest.warns(gb.InfiniteBandWarning, match="level 0.95 needs 19 scores, there are 10"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.95 needs 19 scores, there are 10"):
         few(x, 0.95)
     lost = calibrate_shards(predictor, [np.full(30, np.inf)], [0.9], x=x[:3])
-    with pytest.warns(gb.InfiniteBandWarning, match="too many scores are infinite"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="too many scores are infinite"):
         lost(x, 0.9)
 
 

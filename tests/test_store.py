@@ -16,35 +16,48 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from equations import Heat
-from guardband import limits, store
+from guardband import store
+from guardband.base import limits
 from guardband.store import ArtifactError, versions
+from guardband.store.folder import Saved
+from wings import Absent, pinn, torch
 
-QUICK = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=8)
-PROBLEM = gb.problems.Poisson1D()
-TRAIN, CAL = PROBLEM.observe(40, noise=0.1, seed=0), PROBLEM.observe(60, noise=0.1, seed=1)
-QUERY = PROBLEM.observe(25, noise=0.1, seed=2).x.numpy().astype(float)
+QUICK = pinn.Recipe(steps=20, finish=0, n_interior=32, n_boundary=8)
+PROBLEM = pinn.problems.Poisson1D()
+
+
+def observed(n: int, seed: int) -> gb.Observations:
+    """Readings of the problem as tensors, or as arrays where torch is not installed."""
+    if not isinstance(torch, Absent):
+        return PROBLEM.observe(n, noise=0.1, seed=seed)
+    draw = np.random.default_rng(seed)
+    x = draw.uniform(-1, 1, size=(n, 1)).astype("float32")
+    return gb.Observations(x, sine(x) + 0.1 * draw.normal(size=(n, 1)))
+
+
+def sine(x: Any) -> Any:
+    return np.sin(np.pi * np.asarray(x, dtype=float))
+
+
+TRAIN, CAL = observed(40, seed=0), observed(60, seed=1)
+QUERY = np.asarray(observed(25, seed=2).x, dtype=float)
 GROUPS = np.repeat(["left", "right"], 30)
 SENSORS = np.repeat(np.arange(20), 3)
 
 
 @cache
-def fitted(seed: int = 0, dropout: float = 0.0) -> gb.Fitted:
-    net = gb.mlp(1, [8, 8], seed=seed, dropout=dropout)
-    return gb.fit(PROBLEM, net, TRAIN, recipe=QUICK, seed=seed, progress=False)
+def fitted(seed: int = 0, dropout: float = 0.0) -> pinn.Fitted:
+    net = pinn.mlp(1, [8, 8], seed=seed, dropout=dropout)
+    return pinn.fit(PROBLEM, net, TRAIN, recipe=QUICK, seed=seed, progress=False)
 
 
 def between() -> torch.nn.Module:
     """A network of one's own with dropout before an activation."""
-    first, last = gb.mlp(1, [8], outputs=8, seed=1), gb.mlp(8, [], seed=2)
+    first, last = pinn.mlp(1, [8], outputs=8, seed=1), pinn.mlp(8, [], seed=2)
     return torch.nn.Sequential(first, torch.nn.Dropout(0.2), torch.nn.Tanh(), last)
-
-
-def sine(x: Any) -> Any:
-    return np.sin(np.pi * np.asarray(x, dtype=float))
 
 
 def spread(x: Any) -> Any:
@@ -56,14 +69,14 @@ PREDICTORS: dict[str, Callable[[], Any]] = {
     "own function": lambda: gb.predictors.MeanOnly(sine),
     "given": lambda: gb.predictors.Given(sine, spread, training_data=TRAIN),
     "distance": lambda: gb.predictors.Distance(fitted(), n_neighbors=5),
-    "latent distance": lambda: gb.predictors.LatentDistance(fitted(), n_neighbors=5, search="latent"),
-    "dropout": lambda: gb.predictors.Dropout(fitted(dropout=0.2), draws=10),
-    "dropout in between": lambda: gb.predictors.Dropout(between(), draws=10),
+    "latent distance": lambda: pinn.predictors.LatentDistance(fitted(), n_neighbors=5, search="latent"),
+    "dropout": lambda: pinn.predictors.Dropout(fitted(dropout=0.2), draws=10),
+    "dropout in between": lambda: pinn.predictors.Dropout(between(), draws=10),
     "ensemble": lambda: gb.predictors.Ensemble([fitted(0), fitted(1)]),
-    "Laplace": lambda: gb.predictors.Laplace(fitted()),
-    "last-layer Laplace": lambda: gb.predictors.LastLayerLaplace(fitted()),
-    "VI": lambda: gb.predictors.MeanFieldVI(fitted(), steps=5, draws=5, progress=False),
-    "HMC": lambda: gb.predictors.HMC(
+    "Laplace": lambda: pinn.predictors.Laplace(fitted()),
+    "last-layer Laplace": lambda: pinn.predictors.LastLayerLaplace(fitted()),
+    "VI": lambda: pinn.predictors.MeanFieldVI(fitted(), steps=5, draws=5, progress=False),
+    "HMC": lambda: pinn.predictors.HMC(
         fitted(), draws=8, warmup=4, n_interior=16, n_boundary=8, progress=False
     ),
 }
@@ -71,11 +84,11 @@ CALIBRATORS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "split": lambda: (gb.Split(), {"confidence": 0.9}),
     "grouped": lambda: (gb.Grouped(), {"groups": GROUPS}),
     "clustered": lambda: (gb.Clustered(), {"groups": SENSORS}),
-    "local": lambda: (gb.Local(TRAIN, gb.LogScale(draws=5)), {}),
-    "pinball": lambda: (gb.Local(TRAIN, gb.PinballNetwork(steps=40, per_level=True)), {}),
-    "localized": lambda: (gb.RandomlyLocalized(inputs=TRAIN.x), {}),
-    "weighted": lambda: (gb.Weighted(gb.density_ratio(TRAIN.x, QUERY)), {"score": gb.Absolute()}),
-    "kernel": lambda: (gb.Weighted(gb.density_ratio(TRAIN.x, QUERY, method="kernel")), {}),
+    "local": lambda: (gb.Local(TRAIN, gb.conformal.LogScale(draws=5)), {}),
+    "pinball": lambda: (gb.Local(TRAIN, pinn.PinballNetwork(steps=40, per_level=True)), {}),
+    "localized": lambda: (gb.conformal.RandomlyLocalized(inputs=TRAIN.x), {}),
+    "weighted": lambda: (gb.Weighted(gb.conformal.density_ratio(TRAIN.x, QUERY)), {"score": gb.Absolute()}),
+    "kernel": lambda: (gb.Weighted(gb.conformal.density_ratio(TRAIN.x, QUERY, method="kernel")), {}),
 }
 YOURS: dict[str, dict[str, Any]] = {
     "own function": {"model": sine},
@@ -91,7 +104,7 @@ def predictor(name: str) -> Any:
 
 def calibrated(name: str, how: str) -> gb.Calibrated:
     calibrator, options = CALIBRATORS[how]()
-    x, y = CAL.x.numpy().astype(float), CAL.y.numpy().astype(float)
+    x, y = np.asarray(CAL.x, dtype=float), np.asarray(CAL.y, dtype=float)
     return gb.calibrate(predictor(name), x, y, calibrator=calibrator, **options)
 
 
@@ -109,6 +122,7 @@ import torch
 torch.set_num_threads(1)
 import warnings
 import guardband as gb
+from guardband import pinn
 from pathlib import Path
 from test_store import YOURS, ends
 
@@ -122,7 +136,7 @@ np.savez(Path(sys.argv[1]) / "bands.npz", **found)
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
+@pytest.mark.filterwarnings("ignore::guardband.conformal.InfiniteBandWarning")
 def test_a_new_process_gives_the_same_bands_bit_for_bit(tmp_path: Path) -> None:
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
@@ -150,8 +164,8 @@ def test_arrays_alone_and_whole_fields(tmp_path: Path) -> None:
     again = gb.load(gb.save(made, tmp_path, overwrite=True))
     at = gb.Prediction(None, mean[:3])
     assert np.array_equal(made.band(at, 0.9).upper, again.band(at, 0.9).upper)
-    total = gb.calibrate_arrays(mean[:, 0], y[:, 0], abs(y[:, 1]), score=gb.Total(noise=0.1))
-    assert gb.load(gb.save(total, tmp_path, overwrite=True)).score == gb.Total(noise=0.1)  # type: ignore[attr-defined]
+    total = gb.calibrate_arrays(mean[:, 0], y[:, 0], abs(y[:, 1]), score=gb.conformal.Total(noise=0.1))
+    assert gb.load(gb.save(total, tmp_path, overwrite=True)).score == gb.conformal.Total(noise=0.1)  # type: ignore[attr-defined]
     alone = gb.calibrate_arrays(mean[:, 0], y[:, 0], score=gb.Absolute(units=[1, 2], joint=False))
     again = gb.load(gb.save(alone, tmp_path, overwrite=True))
     at = gb.Prediction(None, mean[:3, 0])
@@ -196,22 +210,22 @@ def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
 
 def test_a_network_of_ones_own_is_one_part_even_if_it_is_used_twice(tmp_path: Path) -> None:
     net = torch.nn.Sequential(torch.nn.Linear(1, 4), torch.nn.Tanh(), torch.nn.Linear(4, 1))
-    made = gb.calibrate(gb.predictors.LatentDistance(net, TRAIN.x, n_neighbors=3), CAL.x, CAL.y)
+    made = gb.calibrate(pinn.predictors.LatentDistance(net, TRAIN.x, n_neighbors=3), CAL.x, CAL.y)
     gb.save(made, tmp_path, overwrite=True)
     assert store.manifest(tmp_path)["passed_at_load"] == ["model"]
     assert torch.equal(gb.load(tmp_path, model=net)(CAL.x).upper, made(CAL.x).upper)
-    strange = gb.mlp(1, [4], activation=lambda z: z)
+    strange = pinn.mlp(1, [4], activation=lambda z: z)
     gb.save(gb.calibrate(gb.predictors.MeanOnly(strange), CAL.x, CAL.y), tmp_path, overwrite=True)
     assert store.manifest(tmp_path)["passed_at_load"] == ["model"]
 
 
 def test_a_network_with_hard_constraints_is_saved_and_asks_for_its_problem_alone(tmp_path: Path) -> None:
     problem = Heat()
-    recipe = gb.Recipe(steps=4, finish=0, n_interior=16, n_boundary=4)
-    net = gb.Constrained.of(problem, gb.mlp(problem, [6, 6]))
-    fitted = gb.fit(problem, net, problem.observe(30, seed=0), recipe=recipe, progress=False)
+    recipe = pinn.Recipe(steps=4, finish=0, n_interior=16, n_boundary=4)
+    net = pinn.Constrained.of(problem, pinn.mlp(problem, [6, 6]))
+    fitted = pinn.fit(problem, net, problem.observe(30, seed=0), recipe=recipe, progress=False)
     seen = problem.observe(40, noise=0.1, seed=1)
-    for made in (fitted, gb.predictors.LastLayerLaplace(fitted)):
+    for made in (fitted, pinn.predictors.LastLayerLaplace(fitted)):
         calibrated = gb.calibrate(made, seen.x, seen.y)
         folder = gb.save(calibrated, tmp_path / type(made).__name__)
         with pytest.raises(ArtifactError, match=r"saved without problem: gb.load\(folder, problem=...\)"):
@@ -226,17 +240,17 @@ class Beside(Heat):
     """The same equation from another start."""
 
     def conditions(self) -> list[Any]:
-        return [gb.Dirichlet(0.0), gb.Initial(2.0)]
+        return [pinn.Dirichlet(0.0), pinn.Initial(2.0)]
 
 
 def test_hard_constraints_of_known_problems_and_of_ones_own_functions(tmp_path: Path) -> None:
-    problem, x = gb.problems.Poisson1D(), np.linspace(0, 1, 30)
+    problem, x = pinn.problems.Poisson1D(), np.linspace(0, 1, 30)
     lift, bubble = torch.zeros_like, lambda x: x * (1 - x)
     of_a_problem = (
-        gb.Constrained.of(problem, gb.mlp(1, [5])),
-        gb.Constrained(gb.mlp(1, [5]), problem.lift, problem.bubble),
+        pinn.Constrained.of(problem, pinn.mlp(1, [5])),
+        pinn.Constrained(pinn.mlp(1, [5]), problem.lift, problem.bubble),
     )
-    for number, net in enumerate((*of_a_problem, gb.Constrained(gb.mlp(1, [5]), lift, bubble))):
+    for number, net in enumerate((*of_a_problem, pinn.Constrained(pinn.mlp(1, [5]), lift, bubble))):
         calibrated = gb.calibrate(net, x, np.sin(x))
         folder = gb.save(calibrated, tmp_path / str(number))
         again = gb.load(folder, **({"lift": lift, "bubble": bubble} if number == 2 else {}))
@@ -246,7 +260,7 @@ def test_hard_constraints_of_known_problems_and_of_ones_own_functions(tmp_path: 
 
 
 def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> None:
-    local = gb.Local(TRAIN, gb.LogScale(draws=5), refit=lambda train: predictor("constant"))
+    local = gb.Local(TRAIN, gb.conformal.LogScale(draws=5), refit=lambda train: predictor("constant"))
     again = gb.load(
         gb.save(gb.calibrate(predictor("constant"), CAL.x, CAL.y, calibrator=local), tmp_path, overwrite=True)
     )
@@ -256,7 +270,7 @@ def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> Non
 
 
 def test_errors_teach(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"what `gb.calibrate` or `gb.fit` returned, got int"):
+    with pytest.raises(TypeError, match=r"what `gb.calibrate` or `pinn.fit` returned, got int"):
         gb.save(3, tmp_path, overwrite=True)  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match="cannot be read: No such file"):
         gb.load(tmp_path / "nowhere")
@@ -367,8 +381,10 @@ def test_what_json_cannot_say_is_said_otherwise() -> None:
     for value in (float("inf"), np.float32(2.5), (1, "a"), {"k": [None, True]}):
         assert Decoder(encoder.arrays, {}).decode(encoder.encode(value, "v")) == value
     assert np.isnan(Decoder({}, {}).decode({"float": "nan"}))
-    problem = gb.problems.AllenCahn2D(diffusion=0.3)
+    problem = pinn.problems.AllenCahn2D(diffusion=0.3)
     assert Decoder({}, {}).decode(encoder.encode(problem, "problem")) == problem
+    nothing = Decoder({}, {}).decode(encoder.encode(np.array([], dtype="U3"), "groups"))
+    assert nothing.shape == (0,) and nothing.dtype.kind == "U"
 
 
 def test_large_files_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -464,6 +480,7 @@ def test_many_mutated_artifacts_never_lie_and_never_crash(tmp_path: Path) -> Non
 SAVER = """
 import sys
 import guardband as gb
+from guardband import pinn
 import numpy as np
 made = [gb.calibrate_arrays(np.zeros(50), np.arange(50.0) + k, x_cal=np.arange(50.0)) for k in range(2)]
 gb.save(made[0], sys.argv[1], overwrite=True)  # what saving needs is imported now
@@ -577,7 +594,7 @@ def test_models_of_folds_are_passed_together(tmp_path: Path) -> None:
         return lambda x: np.polyval(line, x)
 
     x = np.linspace(0, 1, 40)
-    calibrated = gb.calibrate_cross(fit, (x, x + 0.1 * np.cos(50 * x)), folds=12)
+    calibrated = gb.calibration.calibrate_cross(fit, (x, x + 0.1 * np.cos(50 * x)), folds=12)
     folder = gb.save(calibrated, tmp_path / "cross")
     with pytest.raises(gb.store.ArtifactError, match=r"without its 12 models: gb.load\(folder, models="):
         gb.load(folder)
@@ -587,20 +604,28 @@ def test_models_of_folds_are_passed_together(tmp_path: Path) -> None:
 
 def test_a_problem_with_other_numbers_is_not_the_one_that_was_saved(tmp_path: Path) -> None:
     @dataclass(frozen=True)
-    class Decay(gb.Problem):
+    class Decay(pinn.Problem):
         rate: float = 4.0
-        domain = gb.Time(0, 1)
+        domain = pinn.Time(0, 1)
 
         def residual(self, x: Any, u: Any) -> Any:
             return u.d("t") + self.rate * u.value
 
         def conditions(self) -> list[Any]:
-            return [gb.Initial(1.0)]
+            return [pinn.Initial(1.0)]
 
-    fitted = gb.fit(Decay(), gb.mlp(Decay(), [4]), recipe=gb.Recipe(steps=1, finish=0), progress=False)
+    fitted = pinn.fit(Decay(), pinn.mlp(Decay(), [4]), recipe=pinn.Recipe(steps=1, finish=0), progress=False)
     folder = gb.save(fitted, tmp_path / "fitted")
-    assert gb.load(folder, gb.Fitted, problem=Decay()).problem == Decay()
+    assert gb.load(folder, pinn.Fitted, problem=Decay()).problem == Decay()
     with pytest.raises(
         ArtifactError, match=r"not the one that was saved, which was .*this is .*Decay\(rate=40.0\)"
     ):
-        gb.load(folder, gb.Fitted, problem=Decay(rate=40.0))
+        gb.load(folder, pinn.Fitted, problem=Decay(rate=40.0))
+
+
+def test_what_was_not_passed_is_named(tmp_path: Path) -> None:
+    wanted = {"passed_at_load": ["model_0", "problem"], "optional_at_load": []}
+    with pytest.raises(
+        ArtifactError, match=r"saved without model_0 and problem: gb.load\(.*, model_0=\.\.\."
+    ):
+        Saved(tmp_path, wanted, {}).made(pinn.Fitted)

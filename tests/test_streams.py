@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.streams import (
@@ -24,6 +23,7 @@ from guardband.streams import (
 from guardband.streams.adaptive import AdaptiveTracker
 from guardband.streams.earlier import EarlierScores
 from guardband.streams.window import LastScores
+from wings import torch
 
 METHODS: dict[str, StreamMethod] = {
     "adaptive": AdaptiveLevel(),
@@ -97,6 +97,17 @@ def test_a_reading_that_is_nan_is_refused_and_the_band_goes_on_waiting() -> None
         stream.update(math.nan)
     assert stream.steps == 0
     stream.update(0.5)
+
+
+@pytest.mark.parametrize("reading", [np.ma.masked, np.ma.array([0.5], mask=[True])])
+def test_a_masked_reading_is_refused(reading: Any) -> None:
+    stream = gb.Stream(gb.calibrate_arrays([0.0] * 9, np.arange(1.0, 10.0)), level=0.9)
+    stream.band(gb.Prediction(None, [0.0]))
+    with pytest.raises(ValueError, match="masked"):
+        stream.update(reading)
+    with pytest.raises(ValueError, match="row 0 is masked"):
+        gb.calibrate_arrays(np.ma.masked, [1.0])
+    assert stream.update(0.5).missed is False and stream.steps == 1
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -221,6 +232,12 @@ def test_every_method_starts_without_scores_and_with_scores_of_zero(name: str) -
         assert 0 < tracker.threshold < np.inf
 
 
+def test_steps_are_measured_by_the_largest_score_where_the_quantile_is_zero() -> None:
+    scores = np.r_[np.zeros(20), 0.5, 3.0, np.inf]
+    tracker = DecayingSteps(step=0.5).start(scores, 0.5)
+    assert (tracker.threshold, tracker.step) == (0.0, 1.5)
+
+
 def test_a_snapshot_of_another_stream_or_a_damaged_one_is_refused() -> None:
     snapshot = gb.Stream(calibrated(), 0.9).snapshot()
     with pytest.raises(ValueError, match="its level is"):
@@ -242,7 +259,9 @@ def test_a_local_band_keeps_its_shape() -> None:
         return gb.Observations(x, np.where(x < 0.5, 0.1, 1.0) * draw.normal(size=(n, 1)))
 
     train, cal, more = readings(300), readings(200), readings(300)
-    local = gb.calibrate(np.zeros_like, cal.x, cal.y, calibrator=gb.Local(train, gb.LogScale(draws=4)))
+    local = gb.calibrate(
+        np.zeros_like, cal.x, cal.y, calibrator=gb.Local(train, gb.conformal.LogScale(draws=4))
+    )
     stream = gb.Stream(local, 0.9)
     found = stream.follow(more.x, 3 * more.y)
     width = np.asarray(found.band.width)[:, 0]
@@ -465,6 +484,23 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
     assert np.mean(counts) > 1  # it does bet
 
 
+def test_scores_that_depend_on_those_before_them_raise_alarms_and_the_promise_says_so() -> None:
+    """A stationary AR(1) process with correlation .9: more than one alarm in 500 steps, not in 100,000."""
+    alarms = 0
+    for seed in range(4):
+        draw = np.random.default_rng(seed)
+        error = np.empty(2500)
+        error[0] = draw.normal()
+        for t in range(1, len(error)):
+            error[t] = 0.9 * error[t - 1] + math.sqrt(1 - 0.9**2) * draw.normal()
+        watch = Alarm(seed=seed).start(np.abs(error[:500]))
+        alarms += sum(watch.update(score)[1] for score in np.abs(error[500:]).tolist())
+    assert alarms > 4 * 2000 / 500
+    assert "those of the calibration included, are exchangeable" in Alarm().promise
+    assert "Scores that depend on those before them raise more" in Alarm().promise
+    assert "those of the calibration included, lie within a bounded range" in DecayingSteps().promise(0.9)
+
+
 @pytest.mark.parametrize("times", [2.0, 0.5])
 def test_a_change_of_noise_is_noticed_soon_and_once(times: float) -> None:
     draw, delays = np.random.default_rng(7), []
@@ -514,7 +550,7 @@ def test_the_promises_are_said() -> None:
 
 def test_what_has_no_single_score_cannot_be_followed() -> None:
     x = np.linspace(0, 1, 30)
-    crossed = gb.calibrate_cross(lambda data: np.zeros_like, (x, x), folds=3)
+    crossed = gb.calibration.calibrate_cross(lambda data: np.zeros_like, (x, x), folds=3)
     with pytest.raises(TypeError, match=r"follows scores, and CV\+ has none to follow"):
         gb.Stream(crossed)
     with pytest.raises(TypeError, match=r"should be what `gb.calibrate` returned, got float"):

@@ -9,18 +9,19 @@ import numpy as np
 import pytest
 
 import guardband as gb
+from guardband import lab, pinn
 from guardband.conformal import CoverageLaw
 from guardband.conformal.laws import total_counts
 from guardband.conformal.local.shape import KnownShape
+from guardband.lab.studies import Cell, Factory, Result, Study, Training, grid
+from guardband.lab.studies.base import describe, key_of
+from guardband.lab.studies.runner import CellRunner, Pool
+from guardband.lab.studies.tables import broken, differences, has_law, rows, spread, write_page
+from guardband.pinn.problems import Poisson1D, noise
 from guardband.predictors import Distance, MeanOnly
-from guardband.problems import Poisson1D, noise
-from guardband.studies import Cell, Factory, Result, Study, Training, grid
-from guardband.studies.base import describe, key_of
-from guardband.studies.runner import CellRunner, Pool
-from guardband.studies.tables import broken, has_law, rows, spread, write_page
 from helpers import ROOT, Shaped, script
 
-QUICK = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=4)
+QUICK = pinn.Recipe(steps=20, finish=0, n_interior=32, n_boundary=4)
 TRAINING = Training(Poisson1D(), (8, 8), n=40, noise=0.1, recipe=QUICK)
 CELL = Cell("mine", "distance", TRAINING, Factory(Distance, n_neighbors=5), cal=30, test=50, draws=40)
 
@@ -51,7 +52,7 @@ def grown(value: Any, **options: Any) -> Any:
 @pytest.mark.parametrize("part", ["recipe", "likelihood", "problem", "noise", "training", "cell"])
 def test_a_field_added_later_orphans_no_cell(part: str) -> None:
     """Left out of the key at its neutral value, whatever its default is; seen at every other."""
-    training = replace(TRAINING, likelihood=gb.Likelihood(data=0.1), noise=noise.Islands())
+    training = replace(TRAINING, likelihood=pinn.Likelihood(data=0.1), noise=noise.Islands())
     before = replace(CELL, training=training)
 
     def after(**options: Any) -> Cell:
@@ -79,10 +80,10 @@ def test_stored_results_get_todays_names(is_packed: bool, tmp_path: Path) -> Non
     file = tmp_path / "cells" / f"{key_of(old)}.json"
     file.write_text(json.dumps({"key": key_of(old), "cell": old, **rest}))
     if is_packed:
-        assert gb.campaign.pack(tmp_path) == 1
+        assert lab.campaign.pack(tmp_path) == 1
     assert tool.rename(tmp_path) == 1 and tool.rename(tmp_path) == 0
-    assert list(gb.campaign.results(tmp_path)) == [{"key": key_of(new), "cell": new, **rest}]
-    assert [path.stem for path in (tmp_path / "cells").iterdir()] == [] if is_packed else [key_of(new)]
+    assert list(lab.campaign.results(tmp_path)) == [{"key": key_of(new), "cell": new, **rest}]
+    assert not list((tmp_path / "cells").iterdir())
     assert tool.renamed({"use": "guardband.Distance", "neighbours": 3}) == {
         "use": "guardband.Distance",
         "n_neighbors": 3,
@@ -121,7 +122,7 @@ def test_a_result_is_what_calibrations_by_hand_give(result: Result) -> None:
         band = calibrated.band(gb.Prediction(None, mean[30:], scale[30:]), 0.95)
         covered += int(band.contains(y[30:]).sum())
         width += float(band.width.mean()) / 40
-        raw += int(gb.raw_band(gb.Prediction(None, mean[30:], scale[30:])).contains(y[30:]).sum())
+        raw += int(gb.conformal.raw_band(gb.Prediction(None, mean[30:], scale[30:])).contains(y[30:]).sum())
     found = result["found"]
     assert found["covered"][-1] == covered and found["points"] == 40 * 50
     assert found["width"] == pytest.approx(width, rel=1e-6)
@@ -131,9 +132,9 @@ def test_a_result_is_what_calibrations_by_hand_give(result: Result) -> None:
 
 
 LEARNERS = {
-    "one shape": gb.LogScale(draws=5),
-    "one network": gb.PinballNetwork(steps=20, widths=(8,)),
-    "a shape per level": gb.PinballNetwork(steps=20, widths=(8,), per_level=True),
+    "one shape": gb.conformal.LogScale(draws=5),
+    "one network": pinn.PinballNetwork(steps=20, widths=(8,)),
+    "a shape per level": pinn.PinballNetwork(steps=20, widths=(8,), per_level=True),
 }
 
 
@@ -258,14 +259,18 @@ def test_rows_gather_seeds(result: Result) -> None:
 
 
 def test_a_study_without_95_percent_has_a_page(tmp_path: Path) -> None:
-    training = Training(Poisson1D(), (8,), n=30, noise=0.1, recipe=gb.Recipe(steps=5, finish=0))
+    training = Training(Poisson1D(), (8,), n=30, noise=0.1, recipe=pinn.Recipe(steps=5, finish=0))
     options: dict[str, Any] = {"cal": 60, "test": 20, "draws": 50, "levels": ("0.8", "0.9")}
-    ways = {"split": gb.Split(), "near": gb.RandomlyLocalized(bandwidth=0.05), "even": gb.Weighted(even)}
+    ways = {
+        "split": gb.Split(),
+        "near": gb.conformal.RandomlyLocalized(bandwidth=0.05),
+        "even": gb.Weighted(even),
+    }
     study = grid("mine", [training], {"constant": Factory(MeanOnly)}, ways, **options)
-    assert gb.campaign.run(study, tmp_path, progress=False).done == 3
+    assert lab.campaign.run(study, tmp_path, progress=False).done == 3
     page = (tmp_path / "README.md").read_text()
     assert "BROKEN" not in page and "highest level" in page
-    made = {row.method: row for row in rows(gb.campaign.results(tmp_path, study))}
+    made = {row.method: row for row in rows(lab.campaign.results(tmp_path, study))}
     assert [has_law(row.results[0]) for row in made.values()] == [True, False, False]
     assert made["constant, split"].coverage()[0] == pytest.approx(made["constant, split"].curves()[0, 1])
 
@@ -281,3 +286,30 @@ def test_a_grid_tells_seeds_from_other_trainings() -> None:
     for trainings, names in ((wide, ["Poisson1D"]), (wide + narrow, ["Poisson1D 1", "Poisson1D 2"])):
         study = grid("mine", trainings, {"constant": Factory(MeanOnly)})
         assert list(dict.fromkeys(cell.experiment for cell in study.cells)) == names
+
+
+def test_a_range_of_unknown_values_is_unknown() -> None:
+    assert spread(np.array([np.nan, np.nan])) == "nan"
+    assert spread(np.array([np.nan, 0.5, 0.25])) == "0.375 (0.250 to 0.500)"
+
+
+def test_headings_say_what_differs_and_which_noise_was_swept(tmp_path: Path) -> None:
+    """Labels stay, since they are in the keys of cells; the page explains them."""
+    trainings = [
+        replace(TRAINING, noise=0.1),
+        replace(TRAINING, noise=0.3),
+        replace(TRAINING, noise=0.3, seed=1),
+        replace(TRAINING, noise=0.1, widths=(4, 4)),
+    ]
+    study = grid("mine", trainings, {"constant": Factory(MeanOnly)}, cal=30, test=20, draws=5)
+    assert [cell.experiment for cell in study.cells] == [f"Poisson1D {k}" for k in (1, 2, 2, 3)]
+    runner = CellRunner(tmp_path / "trainings")
+    write_page([runner.run(cell) for cell in study.cells[:2]], tmp_path)
+    page = (tmp_path / "README.md").read_text()
+    assert "## Poisson1D 1: noise = 0.1" in page and "## Poisson1D 2: noise = 0.3" in page
+    assert "recalibrations per seed, noise 0.3." in page
+    told = differences({cell.experiment: describe(cell.training) for cell in study.cells})
+    assert told["Poisson1D 3"] == "widths = 4 x 4, noise = 0.1"
+    bent = describe(replace(TRAINING, noise=noise.Islands()))
+    assert "noise = Islands" in differences({"a": describe(TRAINING), "b": bent})["b"]
+    assert differences({"a": describe(TRAINING)}) == {"a": ""}

@@ -6,12 +6,19 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband.conformal import CoverageLaw, rank
 from guardband.conformal.laws import tails, total_counts
-from guardband.surrogates import NetworkScale, SizeScale, SmoothedScale, adapted, cross_fitted, horizon
+from guardband.surrogates import (
+    Adapted,
+    ConstantScale,
+    SizeScale,
+    SmoothedScale,
+    cross_fitted,
+    horizon,
+)
+from wings import pinn, torch
 
 NODES, STEPS = 12, 6
 
@@ -135,7 +142,7 @@ ZERO = gb.predictors.MeanOnly(lambda x: 0 * x)
 @pytest.mark.slow
 def test_the_adapted_shape_is_narrower_and_keeps_the_law() -> None:
     generator, draws, n, m = np.random.default_rng(6), 100, 19, 10
-    shape = adapted(ZERO, *fields(generator, 300), steps=400)
+    shape = pinn.surrogates.adapted(ZERO, *fields(generator, 300), steps=400)
     assert shape.chosen == "network" and shape.widths["network"] < shape.widths["size"] < 0.9
     covered, widths = 0, [0.0, 0.0]
     for _ in range(draws):
@@ -153,18 +160,20 @@ def test_the_adapted_shape_is_narrower_and_keeps_the_law() -> None:
 def test_where_nothing_is_to_be_learned_the_constant_shape_is_taken() -> None:
     generator = np.random.default_rng(7)
     x, y = generator.normal(size=(2, 150, 16, 1))
-    shape = adapted(ZERO, x, y, steps=150)
+    shape = pinn.surrogates.adapted(ZERO, x, y, steps=150)
     assert shape.chosen == "constant" and shape.widths["constant"] == 1.0
     with pytest.raises(ValueError, match="8 fields or more"):
-        adapted(ZERO, x[:4], y[:4])
+        pinn.surrogates.adapted(ZERO, x[:4], y[:4])
 
 
 def test_shapes_are_fixed_functions_and_kept(tmp_path: Path) -> None:
     generator = np.random.default_rng(8)
     x, y = fields(generator, 60)
-    first, second = (NetworkScale.fitted(ZERO, x[:40], y[:40], steps=20)(x[40:]).parts for _ in range(2))
+    first, second = (
+        pinn.surrogates.NetworkScale.fitted(ZERO, x[:40], y[:40], steps=20)(x[40:]).parts for _ in range(2)
+    )
     assert np.array_equal(first["scale"], second["scale"])
-    shape = adapted(ZERO, x[:40], y[:40], steps=20)
+    shape = pinn.surrogates.adapted(ZERO, x[:40], y[:40], steps=20)
     made = gb.calibrate(shape, x[40:], y[40:], score=gb.Simultaneous())
     kept = gb.load(gb.save(made, tmp_path / "band"), model=ZERO.model)
     assert np.array_equal(kept(x[:3] + 1, 0.8).upper, made(x[:3] + 1, 0.8).upper)
@@ -183,7 +192,7 @@ def test_the_second_network_takes_inputs_of_any_layout(
     generator = np.random.default_rng(9)
     x, y = generator.normal(size=(20, *inputs)), generator.normal(size=(20, *outputs))
     model = gb.predictors.MeanOnly(lambda a: np.ones((len(a), *outputs)))
-    scale = NetworkScale.fitted(model, x, y, steps=3)(x.astype("float32")).parts["scale"]
+    scale = pinn.surrogates.NetworkScale.fitted(model, x, y, steps=3)(x.astype("float32")).parts["scale"]
     assert scale.shape == y.shape and scale.dtype == np.float32 and (scale > 0).all()
 
 
@@ -191,7 +200,7 @@ def test_rounding_of_inputs_of_one_size_is_not_blown_up() -> None:
     generator = np.random.default_rng(13)
     x, y = generator.normal(size=(2, 60, 24, 1))
     x = (x / np.sqrt(np.mean(x**2, axis=1, keepdims=True))).astype("float32")
-    shape = NetworkScale.fitted(ZERO, x, y, steps=50)
+    shape = pinn.surrogates.NetworkScale.fitted(ZERO, x, y, steps=50)
     whole, few = shape(x).parts["scale"], shape(x[:7] * np.float32(1 + 1e-6)).parts["scale"]
     assert np.allclose(few, whole[:7], rtol=1e-4)
 
@@ -205,7 +214,9 @@ def test_an_ensemble_is_smoothed_over_neighbors() -> None:
     with pytest.raises(ValueError, match="no scale to smooth"):
         SmoothedScale(ZERO)(np.zeros((2, 9, 1)))
     x = np.zeros((30, 9, 8, 1))
-    assert "smoothed" in adapted(ensemble, x, x + generator.normal(size=x.shape), steps=2).widths
+    assert (
+        "smoothed" in pinn.surrogates.adapted(ensemble, x, x + generator.normal(size=x.shape), steps=2).widths
+    )
 
 
 def test_cross_fitting_predicts_each_field_by_a_model_without_it() -> None:
@@ -222,7 +233,7 @@ def test_cross_fitting_predicts_each_field_by_a_model_without_it() -> None:
     found = cross_fitted(refit, x, y, folds=3)
     assert seen == [20, 20, 20] and not found.mean.any()
     assert SizeScale.fitted(ZERO, x, y, prediction=found).power > 0.5
-    assert adapted(ZERO, x, y, prediction=found, steps=2).held_out is None
+    assert pinn.surrogates.adapted(ZERO, x, y, prediction=found, steps=2).held_out is None
     with pytest.raises(ValueError, match="from 2 to the number"):
         cross_fitted(refit, x, y, folds=99)
     with pytest.raises(ValueError, match="shape of the predictions"):
@@ -236,3 +247,18 @@ def test_a_band_around_an_infinite_rival_has_no_warning() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert horizon(made, made.predict(x[:3] + 1), 0.99) is not None
+
+
+def test_a_constant_shape_that_leaves_large_inputs_uncovered_is_flagged() -> None:
+    """Misses grow with the input, and the shape that was taken does not."""
+    generator = np.random.default_rng(40)
+    size = np.exp(0.7 * generator.normal(size=(320, 1, 1)))
+    x = size * generator.normal(size=(320, 8, 1))
+    y = x + 0.1 * size * generator.normal(size=x.shape)
+    shape = Adapted(ConstantScale(gb.predictors.MeanOnly(lambda x: x)), "constant", {"constant": 1.0})
+    calibrated = gb.calibrate(shape, x[:120], y[:120], score=gb.Simultaneous())
+    evaluation = gb.evaluate(calibrated, x[120:], y[120:], level=0.9)
+    worst = min(evaluation.by_range.ranges, key=lambda one: one.coverage)
+    assert worst.feature == "size of the input" and worst.alarm and worst.coverage < 0.8
+    assert "a shape learned from more fields and gb.Grouped()" in str(evaluation)
+    assert gb.check(calibrated, x[120:])["evenness"].note

@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from guardband import files, tables
+from guardband import tables
+from guardband.base import files, separate
 from guardband.tables import Table, TableError, read, write
+from wings import torch
 
 NUMBERS = {"x": [0.1, -0.0, 5e-324, 1 / 3], "file": [1e308, -1.5, 2**53, np.pi], "row": [1, 2, 3, 4]}
 TABLE = Table({**NUMBERS, "sensor": ["a,b", 'ü\n"q"', " =1+1", "-7 µm"], "u": [1.0, 2.0, 3.0, 4.0]})
@@ -486,3 +487,38 @@ def test_what_other_libraries_read_is_refused_in_words(kind: str, data: Any, mes
     """In this process, while `read` asks another."""
     with pytest.raises(TableError, match=message):
         Table.gathered(data(), tables.READERS[kind])
+
+
+@pytest.mark.parametrize(("known", "set_anew"), [(-1, True), (2**62, True), (1, False)])
+def test_a_reader_is_limited_unless_it_is_limited_more(
+    monkeypatch: pytest.MonkeyPatch, known: int, set_anew: bool
+) -> None:
+    """-1 is no limit at all."""
+    resource = pytest.importorskip("resource")
+    limits: dict[int, tuple[int, int]] = {}
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (known, known))
+    monkeypatch.setattr(resource, "setrlimit", limits.__setitem__)
+    separate.limit(1000)
+    assert (resource.RLIMIT_CPU in limits) is set_anew
+
+
+@pytest.mark.slow
+def test_a_parquet_of_long_cells_is_said_to_be_too_large(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    from pyarrow import parquet
+
+    cells = [chr(97 + i % 26) * 10**6 + str(i) for i in range(300)]
+    parquet.write_table(arrow.table({"u": cells}), tmp_path / "t.parquet")
+    with pytest.raises(TableError, match=r"The columns (should )?take .* times the bytes of their file"):
+        read(tmp_path / "t.parquet")
+
+
+def test_a_netcdf_that_leads_elsewhere_names_the_link(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    pytest.importorskip("h5netcdf")
+    with h5py.File(tmp_path / "other.nc", "w") as file:
+        file["u"] = np.arange(5.0)
+    with h5py.File(tmp_path / "t.nc", "w") as file:
+        file["u"] = h5py.ExternalLink("other.nc", "/u")
+    with pytest.raises(TableError, match="`u` should be in the file itself, but is a link"):
+        read(tmp_path / "t.nc")

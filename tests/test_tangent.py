@@ -12,32 +12,33 @@ import torch
 from scipy.stats import binom, binomtest
 
 import guardband as gb
+from guardband import pinn
 from guardband.conformal import rank
 from guardband.conformal.cross import between
-from guardband.pinn.jacobian import jacobian, value
-from guardband.pinn.points import fixed_points
-from guardband.pinn.rows import Rows
-from guardband.pinn.scales import scales_of
-from guardband.pinn.tangent import Ridge
-from guardband.pinn.titles import titles_of
+from guardband.pinn.misses.jacobian import jacobian, value
+from guardband.pinn.misses.points import fixed_points
+from guardband.pinn.misses.rows import Rows
+from guardband.pinn.misses.scales import scales_of
+from guardband.pinn.misses.titles import titles_of
+from guardband.pinn.predictors.tangent import Ridge
 
 FALSE_ALARM = 1e-3 / 16
 """The false-alarm rate of each of at most 16 comparisons in this file."""
 
-HEAT = gb.problems.Heat1D()
-WRONG = gb.problems.Heat1D(diffusivity=0.64)
+HEAT = pinn.problems.Heat1D()
+WRONG = pinn.problems.Heat1D(diffusivity=0.64)
 KINDS = ("full", "jackknife+")
 
 
 @cache
-def fitted() -> gb.Fitted:
+def fitted() -> pinn.Fitted:
     """A small network that knows a wrong equation, and no readings."""
-    return gb.fit(WRONG, gb.mlp(2, [10, 10]), recipe=gb.Recipe.by_newton(15), progress=False)
+    return pinn.fit(WRONG, pinn.mlp(2, [10, 10]), recipe=pinn.Recipe.by_newton(15), progress=False)
 
 
 @cache
-def tangent() -> gb.Tangent:
-    return gb.Tangent(fitted(), noise=0.05, n_interior=128, n_boundary=64)
+def tangent() -> pinn.Tangent:
+    return pinn.Tangent(fitted(), noise=0.05, n_interior=128, n_boundary=64)
 
 
 @cache
@@ -170,20 +171,20 @@ def test_weights_that_saw_the_readings_are_caught_by_the_law() -> None:
 
 def test_weights_that_saw_readings_are_refused() -> None:
     data = HEAT.observe(20, noise=0.05)
-    saw = gb.fit(WRONG, gb.mlp(2, [4]), data, recipe=gb.Recipe(steps=2, finish=0), progress=False)
-    on = gb.fit(WRONG, saw, recipe=gb.Recipe(steps=2, finish=0), progress=False)
+    saw = pinn.fit(WRONG, pinn.mlp(2, [4]), data, recipe=pinn.Recipe(steps=2, finish=0), progress=False)
+    on = pinn.fit(WRONG, saw, recipe=pinn.Recipe(steps=2, finish=0), progress=False)
     assert on.training_data is None and on.saw_data and not fitted().saw_data
     for net in (saw, on):
         with pytest.raises(ValueError, match="its weights have seen readings"):
-            gb.Tangent(net)
+            pinn.Tangent(net)
 
 
 def test_readings_that_watched_the_training_are_refused() -> None:
     data = HEAT.observe(20, noise=0.05)
-    recipe = gb.Recipe(steps=2, finish=0)
-    watched = gb.fit(WRONG, gb.mlp(2, [4]), held_out=data, recipe=recipe, progress=False)
+    recipe = pinn.Recipe(steps=2, finish=0)
+    watched = pinn.fit(WRONG, pinn.mlp(2, [4]), held_out=data, recipe=recipe, progress=False)
     with pytest.raises(ValueError, match="validation"):
-        gb.Tangent(watched, noise=0.1).calibrate(*data)
+        pinn.Tangent(watched, noise=0.1).calibrate(*data)
 
 
 # The band
@@ -210,7 +211,7 @@ def test_all_kinds_of_arrays_give_the_same_band() -> None:
 def test_too_few_readings_give_an_infinite_band() -> None:
     made = tangent().calibrate(*HEAT.observe(8, noise=0.05))
     assert made.size(0.9) == gb.conformal.Size(8, 9, "readings")
-    with pytest.warns(gb.InfiniteBandWarning, match="level 0.9 needs 9 readings, there are 8"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="level 0.9 needs 9 readings, there are 8"):
         assert np.isinf(made([[0.5, 0.5]], 0.9).width).all()
     with warnings.catch_warnings(action="error"):
         assert np.isfinite(tangent().calibrate(*HEAT.observe(9))([[0.5, 0.5]], 0.9).width).all()
@@ -234,9 +235,9 @@ def test_it_is_saved_evaluated_and_checked(kind: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
 def test_threads_and_modes_change_nothing(mode: Any) -> None:
     data, new = HEAT.observe(20, noise=0.05), HEAT.observe(30, seed=3).x
-    plain = gb.Tangent(fitted(), noise=0.05).calibrate(*data)(new, 0.9)
+    plain = pinn.Tangent(fitted(), noise=0.05).calibrate(*data)(new, 0.9)
     with mode():
-        made = gb.Tangent(fitted(), noise=0.05).calibrate(*data)
+        made = pinn.Tangent(fitted(), noise=0.05).calibrate(*data)
     with ThreadPoolExecutor(8) as threads:
         bands = list(threads.map(lambda _: made(new, 0.9), range(16)))
     assert all(torch.equal(torch.as_tensor(band.upper), torch.as_tensor(plain.upper)) for band in bands)
@@ -247,7 +248,7 @@ def test_an_equation_that_counts_more_moves_less() -> None:
     off = [
         float(
             abs(
-                gb.Tangent(fitted(), noise=0.05, counts=count).calibrate(x, y).predict(x).mean - fitted()(x)
+                pinn.Tangent(fitted(), noise=0.05, counts=count).calibrate(x, y).predict(x).mean - fitted()(x)
             ).max()
         )
         for count in (1, 1e6)
@@ -261,10 +262,10 @@ def test_an_equation_that_counts_more_moves_less() -> None:
 @pytest.mark.parametrize(
     ("make", "error", "match"),
     [
-        (lambda: gb.Tangent(gb.mlp(2, [4])), TypeError, r"what `gb.fit\(problem, net\)` returned"),  # type: ignore[arg-type]
-        (lambda: gb.Tangent(fitted(), noise=0), ValueError, "`noise` should be a positive number, got 0"),
-        (lambda: gb.Tangent(fitted(), physics=-1.0), ValueError, "`physics` should be a positive number"),
-        (lambda: gb.Tangent(fitted(), counts=0), ValueError, "`counts` should be a positive number"),
+        (lambda: pinn.Tangent(pinn.mlp(2, [4])), TypeError, r"what `pinn.fit\(problem, net\)` returned"),  # type: ignore[arg-type]
+        (lambda: pinn.Tangent(fitted(), noise=0), ValueError, "`noise` should be a positive number, got 0"),
+        (lambda: pinn.Tangent(fitted(), physics=-1.0), ValueError, "`physics` should be a positive number"),
+        (lambda: pinn.Tangent(fitted(), counts=0), ValueError, "`counts` should be a positive number"),
         (lambda: tangent().calibrate([0.1], [0.2]), ValueError, r"x \(n, 2\) and y \(n, 1\)"),
         (lambda: tangent().calibrate(np.ones((3, 2)), np.ones((3, 2))), ValueError, r"and \(3, 2\)"),
         (lambda: tangent().calibrate(np.ones((0, 2)), np.ones((0, 1))), ValueError, "one at least"),
@@ -289,18 +290,18 @@ def test_what_makes_no_sense_is_refused_in_a_sentence(make: Any, error: type[Exc
 
 
 def test_windows_and_several_outputs_are_refused() -> None:
-    recipe = gb.Recipe(steps=2, finish=0, windows=2)
-    windows = gb.fit(WRONG, gb.mlp(2, [4]), recipe=recipe, progress=False)
-    with pytest.raises(ValueError, match=r"each window of time.*Train one: gb.fit"):
-        gb.Tangent(windows)
-    problem = gb.problems.LotkaVolterra()
-    two = gb.fit(problem, gb.mlp(problem, [4]), recipe=gb.Recipe(steps=2, finish=0), progress=False)
+    recipe = pinn.Recipe(steps=2, finish=0, windows=2)
+    windows = pinn.fit(WRONG, pinn.mlp(2, [4]), recipe=recipe, progress=False)
+    with pytest.raises(ValueError, match=r"each window of time.*Train one: pinn.fit"):
+        pinn.Tangent(windows)
+    problem = pinn.problems.LotkaVolterra()
+    two = pinn.fit(problem, pinn.mlp(problem, [4]), recipe=pinn.Recipe(steps=2, finish=0), progress=False)
     with pytest.raises(ValueError, match="about one output"):
-        gb.Tangent(two)
+        pinn.Tangent(two)
 
 
 def test_where_a_point_lies_is_one_row_per_point() -> None:
     with pytest.raises(ValueError, match=r"`features` should have one row per point, \(2, r\), got None"):
-        gb.pinn.TangentPrediction(None, [1.0, 2.0])
+        pinn.TangentPrediction(None, [1.0, 2.0])
     with pytest.raises(ValueError, match=r"one row per point, \(2, r\), got \(3, 1\)"):
-        gb.pinn.TangentPrediction(None, [1.0, 2.0], features=np.ones((3, 1)))
+        pinn.TangentPrediction(None, [1.0, 2.0], features=np.ones((3, 1)))

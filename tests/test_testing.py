@@ -5,11 +5,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
 from guardband import testing
 from guardband.values import Prediction
+from wings import pinn, torch
 
 X = np.linspace(0, 1, 30)[:, None]
 
@@ -193,9 +193,9 @@ THRESHOLDS: dict[str, dict[str, Any]] = {
     "grouped": dict(calibrator=gb.Grouped(), sampler=testing.two_groups),
     "clustered": dict(calibrator=gb.Clustered(), sampler=testing.new_sensors),
     "weighted": dict(calibrator=gb.Weighted(lambda x: 1 + x[:, 0])),
-    "localized": dict(calibrator=gb.RandomlyLocalized(bandwidth=0.5)),
-    "local": dict(calibrator=gb.Local(TRAIN, gb.LogScale(draws=5))),
-    "local, per level": dict(calibrator=gb.Local(TRAIN, gb.PinballNetwork(steps=20))),
+    "localized": dict(calibrator=gb.conformal.RandomlyLocalized(bandwidth=0.5)),
+    "local": dict(calibrator=gb.Local(TRAIN, gb.conformal.LogScale(draws=5))),
+    "local, per level": dict(calibrator=gb.Local(TRAIN, pinn.PinballNetwork(steps=20))),
 }
 
 
@@ -267,31 +267,31 @@ def test_a_threshold_that_breaks_a_law_is_named(fault: str, text: str) -> None:
 
 
 PROBLEMS = [
-    getattr(gb.problems, name)() for name in ("Poisson1D", "DampedOscillator", "AllenCahn2D", "Helmholtz3D")
+    getattr(pinn.problems, name)() for name in ("Poisson1D", "DampedOscillator", "AllenCahn2D", "Helmholtz3D")
 ]
 
 
 @pytest.mark.parametrize("problem", PROBLEMS, ids=repr)
-def test_the_problems_here_obey_the_laws(problem: gb.problems.Problem) -> None:
-    testing.check_problem(problem)
+def test_the_problems_here_obey_the_laws(problem: pinn.problems.Problem) -> None:
+    pinn.testing.check_problem(problem)
 
 
-class Wave(gb.problems.Problem):
+class Wave(pinn.problems.Problem):
     """u_tt = u_xx, with one thing wrong."""
 
-    domain = gb.problems.Box((0, 0), (1, 1))
+    domain = pinn.problems.Box((0, 0), (1, 1))
 
     def __init__(self, fault: str = "none") -> None:
         self.fault = fault
 
-    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+    def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
         if self.fault == "random":
             torch.rand(1)
         miss = u.d(1, 1) - (4 if self.fault == "equation" else 1) * u.d(0, 0)
         return miss[:, 0] if self.fault == "shape" else miss / (0 if self.fault == "infinite" else 1)
 
-    def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.problems.Dirichlet(1.0 if self.fault == "walls" else 0.0, on="left")]
+    def conditions(self) -> list[pinn.problems.Condition]:
+        return [pinn.problems.Dirichlet(1.0 if self.fault == "walls" else 0.0, on="left")]
 
     def solution(self, x: torch.Tensor) -> torch.Tensor:
         if self.fault in ("unknown", "unknown, random"):
@@ -313,9 +313,27 @@ class Wave(gb.problems.Problem):
 )
 def test_a_problem_that_breaks_a_law_is_named(fault: str, text: str) -> None:
     with pytest.raises(AssertionError, match=text):
-        testing.check_problem(Wave(fault))
+        pinn.testing.check_problem(Wave(fault))
 
 
 @pytest.mark.parametrize("fault", ["none", "unknown"])
 def test_a_sound_problem_passes_with_or_without_a_solution(fault: str) -> None:
-    testing.check_problem(Wave(fault))
+    pinn.testing.check_problem(Wave(fault))
+
+
+def test_a_threshold_may_say_its_traits_as_before_0_3() -> None:
+    class Sensors(gb.conformal.Calibrator):
+        def threshold(self, scores: Any, prediction: Prediction, **options: Any) -> gb.conformal.Threshold:
+            return Old(gb.Split().threshold(scores, prediction), "none")
+
+    class Old(FaultyThreshold):
+        covers_new_groups = True
+
+        def __init__(self, right: gb.conformal.Threshold, fault: str) -> None:
+            super().__init__(right, fault)
+            self.needs_groups = True  # type: ignore[misc]
+
+    made = gb.calibrate_arrays(np.zeros(20), np.arange(20.0), calibrator=Sensors())
+    assert made.traits == gb.conformal.Traits(needs_groups=True, covers_new_groups=True, is_box=True)
+    assert made.needs_groups and made.covers_new_groups and not made.answers_shift and made.joint
+    assert not gb.conformal.Threshold.needs_groups and not made.threshold.traits.needs_groups

@@ -12,30 +12,36 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-import torch
 from scipy.stats import binom
 from typer.testing import CliRunner
 
 import cross
-import equation
 import grouped
 import guardband as gb
 import nearest
 import norm
 import online
-import quantiles
-import scale
 from guardband import tables
 from guardband.cli import app
-from guardband.studies import Cell, Factory, Training
+from helpers import needs
+from wings import lab, optional, pinn, torch
+
+if TYPE_CHECKING:
+    import equation
+    import quantiles
+    import scale
+    from guardband.lab.studies import Cell, Factory, Training
+else:
+    equation, quantiles, scale = map(optional, ("equation", "quantiles", "scale"))
+    Cell, Factory, Training = lab.studies.Cell, lab.studies.Factory, lab.studies.Training
 
 OUTSIDE = Path(__file__).parent / "third_party"
 
-QUICK = gb.Recipe(steps=20, finish=0, n_interior=32, n_boundary=4)
+QUICK = pinn.Recipe(steps=20, finish=0, n_interior=32, n_boundary=4)
 LOGISTIC = Training(equation.Logistic(), (8,), n=40, noise=0.05, recipe=QUICK)
 
 
@@ -67,7 +73,7 @@ def side(x: Any) -> np.ndarray:
 
 def net(seed: int = 0) -> Any:
     """A network that is saved with its calibration."""
-    return gb.mlp(1, [8], seed=seed)
+    return pinn.mlp(1, [8], seed=seed)
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ def _grouped() -> gb.Calibrated:
 
 def _logistic() -> gb.Calibrated:
     problem = equation.Logistic(rate=1.5)
-    fitted = gb.fit(problem, net(), problem.observe(40, noise=0.05), recipe=QUICK, progress=False)
+    fitted = pinn.fit(problem, net(), problem.observe(40, noise=0.05), recipe=QUICK, progress=False)
     return gb.calibrate(fitted, *problem.observe(60, noise=0.05, seed=7))
 
 
@@ -193,8 +199,8 @@ def test_scores_predictors_and_the_problem_pass_their_checks() -> None:
     ):
         gb.testing.check_predictor(predictor, x)
     gb.testing.check_predictor(scale.Steep(net()), torch.tensor(x))
-    gb.testing.check_problem(equation.Logistic())
-    gb.testing.check_problem(equation.Logistic(rate=0.5, start=0.3))
+    pinn.testing.check_problem(equation.Logistic())
+    pinn.testing.check_problem(equation.Logistic(rate=0.5, start=0.3))
 
 
 def test_a_whole_calibration_passes_its_check(name: str) -> None:
@@ -310,7 +316,7 @@ def test_a_ball_is_measured_by_its_diameter(tmp_path: Path) -> None:
     x, y = fields(40, 1)
     calibrated = made("a norm")
     ball = calibrated(x, level=0.8)
-    assert isinstance(ball, gb.NormBand)
+    assert isinstance(ball, gb.values.NormBand)
     assert np.array_equal(ball.contains(y), calibrated.contains(x, y, level=0.8))
     assert "this band, a ball by its diameter" in str(gb.evaluate(calibrated, x, y, level=0.8))
     page = gb.report(calibrated, x, y, path=tmp_path / "ball.md", level=0.8).read_text()
@@ -323,6 +329,8 @@ READ = """
 import json, sys
 import numpy as np
 import guardband as gb
+from guardband import lab
+from guardband import pinn
 folders, imports = json.loads(sys.argv[1]), sys.argv[2:]
 for module in imports:
     __import__(module)
@@ -334,9 +342,9 @@ for name, (folder, asked) in folders.items():
         groups = data["groups"] if "groups" in data else None
         inside = calibrated.contains(data["x"], data["y"], level=0.8, groups=groups)
         band = calibrated(data["x"], level=0.8, groups=groups)
-        ends = [band.radius] if isinstance(band, gb.NormBand) else [band.lower, band.upper]
+        ends = [band.radius] if isinstance(band, gb.values.NormBand) else [band.lower, band.upper]
         found[name] = [inside.tolist(), *(end.tolist() for end in ends)]
-    except gb.ArtifactError as error:
+    except gb.store.ArtifactError as error:
         found[name] = str(error)
 print(json.dumps(found))
 """
@@ -359,7 +367,7 @@ def test_each_is_kept_and_read_by_a_new_process_that_imports_it(tmp_path: Path) 
         x, y = case.fresh()
         groups = case.labels(x)
         band = calibrated(x, level=0.8, groups=groups)
-        ends = [band.radius] if isinstance(band, gb.NormBand) else [band.lower, band.upper]
+        ends = [band.radius] if isinstance(band, gb.values.NormBand) else [band.lower, band.upper]
         inside = calibrated.contains(x, y, level=0.8, groups=groups)
         here[name] = [inside.tolist(), *(end.tolist() for end in ends)]
         asked = tmp_path / f"{case.module}.npz"
@@ -381,9 +389,9 @@ def test_a_predictor_that_is_not_the_saved_one_is_noticed_by_its_own_parts(tmp_p
     calibrated = gb.calibrate(pair, x, np.sin(x), score=quantiles.Outside())
     folder = gb.save(calibrated, tmp_path / "band")
     assert gb.load(folder, low=np.sin, high=np.exp)([0.5]).upper == calibrated([0.5]).upper
-    with pytest.raises(gb.ArtifactError, match="is not the one that was saved"):
+    with pytest.raises(gb.store.ArtifactError, match="is not the one that was saved"):
         gb.load(folder, low=np.exp, high=np.sin)  # the same mean, other ends
-    with pytest.raises(gb.ArtifactError, match="was saved without high and low"):
+    with pytest.raises(gb.store.ArtifactError, match="was saved without high and low"):
         gb.load(folder)
 
 
@@ -406,13 +414,15 @@ def test_a_method_that_is_not_marked_is_passed_again_or_refused(tmp_path: Path) 
 
 def test_each_covers_a_grid_or_says_why_not(name: str) -> None:
     calibrated, case = made(name), CASES[name]
-    axis = {"x": np.linspace(0, 1, 30, dtype=np.float32)}
+    names = None if calibrated.field_names is None else calibrated.field_names.axes
+    places = np.linspace(0, 1, 30, dtype=np.float32)
+    axis = {"x" if names is None else names[0]: places}
     if case.over:
         with pytest.raises(ValueError, match=case.over):
             gb.band_over(calibrated, axis, levels=[0.5, 0.9])
         return
     found = gb.band_over(calibrated, axis, levels=[0.5, 0.9]).compute(batch=7)
-    band = calibrated(axis["x"], level=0.9)
+    band = calibrated(places, level=0.9)
     for end in ("lower", "upper"):
         assert np.allclose(found[f"{end}_0.9"], getattr(band, end)[:, 0], rtol=1e-4, atol=1e-4)
 
@@ -425,8 +435,10 @@ def test_sets_that_are_no_boxes_are_not_drawn_over_a_grid() -> None:
         def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
             return ((y - prediction.mean) ** 2).sum(-1) ** 0.5
 
-        def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
-            return gb.NormBand(prediction.x, prediction.mean, q, lambda d: (d**2).sum(-1) ** 0.5, level)
+        def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.values.NormBand:
+            return gb.values.NormBand(
+                prediction.x, prediction.mean, q, lambda d: (d**2).sum(-1) ** 0.5, level
+            )
 
     calibrated = gb.calibrate(net(), *readings(40, 0), score=Length())
     with pytest.raises(TypeError, match=r"the sets of Split\(\) are no boxes"):
@@ -448,14 +460,14 @@ def test_each_is_a_graph_or_says_why_not(name: str, tmp_path: Path) -> None:
         assert np.allclose(values, getattr(band, end), rtol=1e-4, atol=1e-4), end
 
 
-def around(fitted: gb.Fitted, gap: float) -> quantiles.QuantilePair:
+def around(fitted: pinn.Fitted, gap: float) -> quantiles.QuantilePair:
     """Two quantiles about a network."""
     mean = gb.predictors.MeanOnly(fitted)
     return quantiles.QuantilePair(lambda x: mean(x).mean - gap, lambda x: mean(x).mean + gap)
 
 
 def test_calibrators_predictors_and_the_problem_are_studied(tmp_path: Path) -> None:
-    study = gb.studies.grid(
+    study = lab.studies.grid(
         "outside",
         [LOGISTIC],
         {"steep": Factory(scale.Steep, step=0.1)},
@@ -471,11 +483,11 @@ def test_calibrators_predictors_and_the_problem_are_studied(tmp_path: Path) -> N
     pair = Cell(
         "Logistic", "quantiles", LOGISTIC, Factory(around, gap=0.1), quantiles.Outside(), cal=30, draws=20
     )
-    status = gb.campaign.run(replace(study, cells=[*study.cells, pair]), tmp_path, progress=False)
+    status = lab.campaign.run(replace(study, cells=[*study.cells, pair]), tmp_path, progress=False)
     assert status.done == 3 and len(status.failed) == 1
     (said,) = status.failed.values()
     assert said.startswith("Logistic, steep, sensors, seed 0: ValueError: SensorWise() needs `groups=`")
-    found = {result["cell"]["method"]: result for result in gb.campaign.results(tmp_path)}
+    found = {result["cell"]["method"]: result for result in lab.campaign.results(tmp_path)}
     assert found["steep, split"]["cell"]["predictor"] == {"use": "scale.Steep", "step": 0.1}
     assert found["steep, split"]["found"]["laws"][-1] == [[30, 30, 20]]
     assert found["steep, cells"]["found"]["laws"] is None  # how many points are where is chance
@@ -494,14 +506,14 @@ def test_a_whole_method_is_no_cell_of_a_study(tmp_path: Path) -> None:
     words = "calibrates one trained network again and again.*got CrossCalibrated.*compare it by gb.evaluate"
     constant = Factory(gb.predictors.MeanOnly)
     with pytest.raises(TypeError, match=words):
-        gb.studies.grid("mine", [LOGISTIC], {"constant": constant}, {"CV+": made("CV+")})  # type: ignore[dict-item]
-    study = gb.studies.grid("mine", [LOGISTIC], {"constant": constant}, {"CV+": Factory(crossed)}, draws=2)
-    (said,) = gb.campaign.run(study, tmp_path, progress=False).failed.values()
+        lab.studies.grid("mine", [LOGISTIC], {"constant": constant}, {"CV+": made("CV+")})  # type: ignore[dict-item]
+    study = lab.studies.grid("mine", [LOGISTIC], {"constant": constant}, {"CV+": Factory(crossed)}, draws=2)
+    (said,) = lab.campaign.run(study, tmp_path, progress=False).failed.values()
     assert "TypeError: A study calibrates one trained network" in said
     with pytest.raises(TypeError, match="`predictor` of a cell should be a Factory"):
-        gb.studies.grid("mine", [LOGISTIC], {"steep": scale.Steep(net())})  # type: ignore[dict-item]
+        lab.studies.grid("mine", [LOGISTIC], {"steep": scale.Steep(net())})  # type: ignore[dict-item]
     with pytest.raises(TypeError, match="`score` of a cell should be a score"):
-        gb.studies.grid("mine", [LOGISTIC], {"constant": constant}, score=quantiles.Outside)
+        lab.studies.grid("mine", [LOGISTIC], {"constant": constant}, score=quantiles.Outside)
 
 
 # The command line
@@ -556,15 +568,16 @@ def test_a_calibrator_of_ones_own_on_the_command_line(file: str, words: list[str
     assert "pass --import FILE_OR_MODULE on the command line" in " ".join(done.stderr.split())
 
 
+@needs("torch")
 def test_a_score_and_a_predictor_of_ones_own_on_the_command_line(
     labelled: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(labelled)
     monkeypatch.setattr(sys, "path", [str(OUTSIDE), *sys.path])
     Path("own_models.py").write_text(
-        "import guardband as gb, quantiles, scale\n"
-        "pair = quantiles.QuantilePair(gb.mlp(2, [8], seed=0), gb.mlp(2, [8], seed=1))\n"
-        "steep = scale.Steep(gb.mlp(2, [8], seed=0))\n"
+        "import quantiles, scale\nfrom guardband import pinn\n"
+        "pair = quantiles.QuantilePair(pinn.mlp(2, [8], seed=0), pinn.mlp(2, [8], seed=1))\n"
+        "steep = scale.Steep(pinn.mlp(2, [8], seed=0))\n"
     )
     asked = ["--data", "calibration.csv", "--inputs", "x,y", "--targets", "u", "--scale", "own"]
     own = ["--import", str(OUTSIDE / "quantiles.py"), "--score", "outside"]
@@ -602,14 +615,15 @@ def test_what_cannot_be_named_on_the_command_line_is_refused(labelled: Path) -> 
     assert "SensorWise() needs `groups=`" in run(*words, "--calibrator", "sensorwise", code=2)
 
 
+@needs("torch")
 def test_a_study_file_finds_the_methods_beside_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [*sys.path])
     (tmp_path / "beside_it.py").write_text((OUTSIDE / "scale.py").read_text().replace("Steep", "Steeper"))
     (tmp_path / "own_study.py").write_text(
-        "import guardband as gb\nfrom beside_it import Steeper\n"
-        "recipe = gb.Recipe(steps=5, finish=0)\n"
-        "training = gb.studies.Training(gb.problems.Poisson1D(), (8,), n=30, recipe=recipe)\n"
-        "made = {'steeper': gb.studies.Factory(Steeper)}\n"
-        "study = gb.studies.grid('mine', [training], made, cal=30, draws=5)\n"
+        "from guardband import lab, pinn\nfrom beside_it import Steeper\n"
+        "recipe = pinn.Recipe(steps=5, finish=0)\n"
+        "training = lab.studies.Training(pinn.problems.Poisson1D(), (8,), n=30, recipe=recipe)\n"
+        "made = {'steeper': lab.studies.Factory(Steeper)}\n"
+        "study = lab.studies.grid('mine', [training], made, cal=30, draws=5)\n"
     )
     assert "1 done" in run("study", "run", tmp_path / "own_study.py", "--out", tmp_path / "study")

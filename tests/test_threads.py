@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import guardband as gb
 from guardband.conformal.rank import infinite_unsaid
-from guardband.models import evaluating, own_modules
-from guardband.predictors import masks
+from guardband.predictors.models import evaluating
+from helpers import Later
+from wings import nn, pinn, torch
 
+modules, masks = Later("guardband.pinn.networks.modules"), Later("guardband.pinn.predictors.masks")
 THREADS = 8
-PROBLEM = gb.problems.AllenCahn2D()
+PROBLEM = pinn.problems.AllenCahn2D()
 CAL = PROBLEM.observe(60, noise=0.05, seed=1)
 X = np.random.default_rng(0).uniform(-1, 1, size=(30, 2)).astype("float32")
 GROUPS = np.arange(60) % 2
@@ -49,11 +49,11 @@ def _float64_by_default() -> Iterator[None]:
 
 
 @cache
-def fitted(kind: str = "plain") -> gb.Fitted:
-    recipe = gb.Recipe(steps=5, finish=0, n_interior=16, n_boundary=8)
-    net = gb.mlp(2, [8, 8], dropout=0.1 if kind == "dropout" else 0.0)
-    made = gb.Constrained(net, PROBLEM.lift, PROBLEM.bubble) if kind == "constrained" else net
-    return gb.fit(PROBLEM, made, PROBLEM.observe(30, seed=0), recipe=recipe, progress=False)
+def fitted(kind: str = "plain") -> pinn.Fitted:
+    recipe = pinn.Recipe(steps=5, finish=0, n_interior=16, n_boundary=8)
+    net = pinn.mlp(2, [8, 8], dropout=0.1 if kind == "dropout" else 0.0)
+    made = pinn.Constrained(net, PROBLEM.lift, PROBLEM.bubble) if kind == "constrained" else net
+    return pinn.fit(PROBLEM, made, PROBLEM.observe(30, seed=0), recipe=recipe, progress=False)
 
 
 class Residual(nn.Module):
@@ -111,19 +111,21 @@ PREDICTORS: dict[str, Callable[[], gb.Predictor]] = {
     "Given": lambda: p.Given(sequential().train(), lambda x: 1 + x[:, :1] ** 2),
     "PredictionFunction": lambda: p.PredictionFunction(ends),
     "Distance": lambda: p.Distance(fitted(), n_neighbors=5),
-    "LatentDistance": lambda: p.LatentDistance(fitted(), n_neighbors=5),
-    "LatentDistance, latent": lambda: p.LatentDistance(fitted(), n_neighbors=5, search="latent"),
-    "Draws": lambda: p.Draws(sequential(), {"2.bias": torch.randn(7, 1)}),
-    "Dropout": lambda: p.Dropout(fitted("dropout"), draws=20),
-    "Dropout, sequential": lambda: p.Dropout(sequential(nn.Dropout(0.2)), draws=20),
-    "Dropout, any module": lambda: p.Dropout(Residual(), draws=20),
+    "LatentDistance": lambda: pinn.predictors.LatentDistance(fitted(), n_neighbors=5),
+    "LatentDistance, latent": lambda: pinn.predictors.LatentDistance(
+        fitted(), n_neighbors=5, search="latent"
+    ),
+    "Draws": lambda: pinn.predictors.Draws(sequential(), {"2.bias": torch.randn(7, 1)}),
+    "Dropout": lambda: pinn.predictors.Dropout(fitted("dropout"), draws=20),
+    "Dropout, sequential": lambda: pinn.predictors.Dropout(sequential(nn.Dropout(0.2)), draws=20),
+    "Dropout, any module": lambda: pinn.predictors.Dropout(Residual(), draws=20),
     "Ensemble": lambda: p.Ensemble([Residual().train(), fitted(), lambda x: x[:, :1]]),
-    "Laplace": lambda: p.Laplace(fitted()),
-    "Laplace, constrained": lambda: p.Laplace(fitted("constrained")),
-    "LastLayerLaplace": lambda: p.LastLayerLaplace(fitted()),
-    "LastLayerLaplace, one layer": lambda: p.LastLayerLaplace(fitted(), layers=1),
-    "MeanFieldVI": lambda: bayes(p.MeanFieldVI, steps=5, draws=10),
-    "HMC": lambda: bayes(p.HMC, draws=5, warmup=3, leapfrog=2),
+    "Laplace": lambda: pinn.predictors.Laplace(fitted()),
+    "Laplace, constrained": lambda: pinn.predictors.Laplace(fitted("constrained")),
+    "LastLayerLaplace": lambda: pinn.predictors.LastLayerLaplace(fitted()),
+    "LastLayerLaplace, one layer": lambda: pinn.predictors.LastLayerLaplace(fitted(), layers=1),
+    "MeanFieldVI": lambda: bayes(pinn.predictors.MeanFieldVI, steps=5, draws=10),
+    "HMC": lambda: bayes(pinn.predictors.HMC, draws=5, warmup=3, leapfrog=2),
     "Outputs": lambda: p.Outputs(p.MeanOnly(lambda x: x**2), (1,)),
     "Quantiles": lambda: p.Quantiles(sequential().train(), lambda x: x[:, :1] ** 2),
     "Quantiles, regressor": lambda: p.Quantiles(regressor(), lambda x: x[:, :1] + 9),
@@ -135,20 +137,26 @@ CALIBRATORS: dict[str, Callable[[], tuple[Any, dict[str, Any]]]] = {
     "Split, confident": lambda: (gb.Split(), {"confidence": 0.9}),
     "Grouped": lambda: (gb.Grouped(), {"groups": GROUPS}),
     "Clustered": lambda: (gb.Clustered(), {"groups": np.arange(60) // 2}),
-    "Weighted": lambda: (gb.Weighted(gb.density_ratio(X[:15], X[15:])), {}),
-    "Weighted, kernel": lambda: (gb.Weighted(gb.density_ratio(X[:15], X[15:], method="kernel")), {}),
-    "Truth": lambda: (gb.conformal.Truth(gb.BoundedNoise(0.01)), {"score": gb.Absolute(), "confidence": 0.9}),
+    "Weighted": lambda: (gb.Weighted(gb.conformal.density_ratio(X[:15], X[15:])), {}),
+    "Weighted, kernel": lambda: (
+        gb.Weighted(gb.conformal.density_ratio(X[:15], X[15:], method="kernel")),
+        {},
+    ),
+    "Truth": lambda: (
+        gb.conformal.Truth(gb.conformal.BoundedNoise(0.01)),
+        {"score": gb.Absolute(), "confidence": 0.9},
+    ),
     "Conditional": lambda: (gb.Conditional(lambda x: x[:, :1] > 0), {}),
     "RiskControl": lambda: (gb.RiskControl(), {}),
-    "RandomlyLocalized": lambda: (gb.RandomlyLocalized(bandwidth=2.0), {}),
-    "Local": lambda: (gb.Local(shape_data(), gb.LogScale(draws=4)), {}),
+    "RandomlyLocalized": lambda: (gb.conformal.RandomlyLocalized(bandwidth=2.0), {}),
+    "Local": lambda: (gb.Local(shape_data(), gb.conformal.LogScale(draws=4)), {}),
     "Local, pinball": lambda: (gb.Local(shape_data(), pinball()), {}),
     "Local, per level": lambda: (gb.Local(shape_data(), pinball(per_level=True)), {}),
 }
 
 
-def pinball(**options: Any) -> gb.PinballNetwork:
-    return gb.PinballNetwork(widths=(8,), frequencies=4, steps=20, **options)
+def pinball(**options: Any) -> pinn.PinballNetwork:
+    return pinn.PinballNetwork(widths=(8,), frequencies=4, steps=20, **options)
 
 
 def shape_data() -> gb.Observations:
@@ -314,8 +322,8 @@ def test_rollouts_and_learned_shapes_give_the_same_bits_in_threads(mode: str) ->
     rollout = gb.Rollout(nn.Sequential(nn.Linear(2, 2), nn.Dropout(0.5)).train(), steps=3)
     y = rollout(X).mean + np.random.default_rng(0).normal(size=(30, 3, 2)).astype("float32")
     with MODES[mode]():
-        made = gb.surrogates.NetworkScale.fitted(rollout.shaped(X, y), X, y, steps=20)
-    usual = gb.surrogates.NetworkScale.fitted(rollout.shaped(X, y), X, y, steps=20)
+        made = pinn.surrogates.NetworkScale.fitted(rollout.shaped(X, y), X, y, steps=20)
+    usual = pinn.surrogates.NetworkScale.fitted(rollout.shaped(X, y), X, y, steps=20)
     assert alone(made) == alone(usual)
     together(made, mode, 5, alone(usual), n=4)
 
@@ -343,7 +351,7 @@ def test_blocks_that_overlap_leave_the_mode_as_it_was() -> None:
 def test_a_call_exchanges_weights_in_modules_of_its_own() -> None:
     net = nn.Sequential(Residual(), nn.ReLU())
     net.append(net[0])  # one module at two places
-    own = own_modules(net.eval())
+    own = modules.own_modules(net.eval())
     x = torch.rand(4, 2, generator=torch.Generator().manual_seed(0))
     assert own[0] is own[2] and own[0] is not net[0]  # type: ignore[index]
     assert all(a is b for a, b in zip(own.parameters(), net.parameters(), strict=True))
@@ -351,7 +359,7 @@ def test_a_call_exchanges_weights_in_modules_of_its_own() -> None:
     assert torch.equal(torch.func.functional_call(own[0], zeros, (x,)), x[:, :1])  # type: ignore[index]
     seen: list[bool] = []
     net[0].first.register_forward_hook(lambda *_: seen.append(bool(net[0].first.weight.any())))  # type: ignore
-    torch.func.functional_call(own_modules(net[0]), zeros, (x,))
+    torch.func.functional_call(modules.own_modules(net[0]), zeros, (x,))
     assert seen == [True]  # while the weights are exchanged, the network still has its own
 
 
@@ -371,7 +379,7 @@ def test_what_is_kept_from_inference_mode_serves_elsewhere() -> None:
         made = copy.deepcopy(predictor(name))
         with torch.inference_mode():
             made(X)
-        kept = made.masks.drawn.values() if isinstance(made, p.Dropout) else made._whitening  # type: ignore
+        kept = made.masks.drawn.values() if isinstance(made, pinn.predictors.Dropout) else made._whitening  # type: ignore
         assert not any(tensor.is_inference() for tensor in kept)
 
 
@@ -406,4 +414,4 @@ def test_only_the_thread_that_asked_for_silence_has_it() -> None:
             other.start()
             other.join()
         few(X, 0.95)
-    assert [kind.category for kind in said] == [gb.InfiniteBandWarning] * 2
+    assert [kind.category for kind in said] == [gb.conformal.InfiniteBandWarning] * 2

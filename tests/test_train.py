@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 import guardband as gb
+from guardband import pinn
 from guardband.pinn import (
     Constrained,
     Fitted,
@@ -24,9 +25,9 @@ from guardband.pinn import (
     fit,
     mlp,
 )
-from guardband.pinn import checkpoint as checkpoints
-from guardband.pinn.likelihood import typical_residual
-from guardband.problems import AllenCahn2D, Box, DampedOscillator, Dirichlet, Poisson1D, Problem
+from guardband.pinn.misses.likelihood import typical_residual
+from guardband.pinn.problems import AllenCahn2D, Box, DampedOscillator, Dirichlet, Poisson1D, Problem
+from guardband.pinn.training import checkpoint as checkpoints
 from guardband.testing import untouched
 
 QUICK = Recipe(steps=60, warmup=10, batch=32, n_interior=64, n_boundary=16, finish=100)
@@ -93,14 +94,14 @@ def test_any_module_can_be_trained() -> None:
 class Rotation(Problem):
     """Two outputs: (u, v)' = (v, -u), u(0) = 0, v(0) = 1."""
 
-    domain = gb.Time(0, 2)
+    domain = pinn.Time(0, 2)
     outputs = 2
 
-    def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+    def residual(self, x: Tensor, u: pinn.problems.Field) -> Tensor:
         return u.d(0) - u.value @ torch.tensor([[0.0, -1.0], [1.0, 0.0]])
 
-    def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.Initial((0.0, 1.0))]
+    def conditions(self) -> list[pinn.problems.Condition]:
+        return [pinn.Initial((0.0, 1.0))]
 
     def solution(self, x: Tensor) -> Tensor:
         return torch.cat([torch.sin(x), torch.cos(x)], dim=1)
@@ -145,8 +146,8 @@ def test_a_dtype_may_be_called_by_its_name(dtype: Any) -> None:
         ({"dtype": np.int64}, "`dtype` should be torch.float32 or torch.float64"),
         ({"dtype": torch.int64}, "got torch.int64"),
         ({"dtype": np.complex128}, "`dtype` should be"),
-        ({"recipe": 100}, r"`recipe` should be gb\.Recipe\(steps=...\), got 100"),
-        ({"recipe": 0}, r"`recipe` should be gb\.Recipe\(steps=...\), got 0"),
+        ({"recipe": 100}, r"`recipe` should be pinn\.Recipe\(steps=...\), got 100"),
+        ({"recipe": 0}, r"`recipe` should be pinn\.Recipe\(steps=...\), got 0"),
         ({"training_data": DATA.x}, r"should be gb\.Observations\(x, y\).* got Tensor of shape \(60, 1\)"),
         ({"training_data": np.zeros((2, 2))}, r"got ndarray of shape \(2, 2\)"),
         ({"training_data": []}, r"several of them in a list, or None, got \[\]"),
@@ -173,7 +174,7 @@ def test_jets_and_autograd_train_to_the_same_loss(compile: bool, monkeypatch: py
     problem = AllenCahn2D()
     data = problem.observe(50, noise=0.05)
     fast = fit(problem, mlp(2, [8, 8]), data, compile=compile, **options)
-    monkeypatch.setattr("guardband.pinn.derivatives.layers_of", lambda net, x: None)
+    monkeypatch.setattr("guardband.pinn.networks.derivatives.layers_of", lambda net, x: None)
     slow = fit(problem, mlp(2, [8, 8]), data, compile=False, **options)
     assert fast.history[-1]["loss"] == pytest.approx(slow.history[-1]["loss"], rel=1e-8)
 
@@ -194,17 +195,17 @@ def test_a_rate_that_diverges_ends_with_advice_and_a_finite_network() -> None:
     assert all(bool(p.isfinite().all()) for p in network.parameters())
 
 
-class Given(gb.problems.Condition):
+class Given(pinn.problems.Condition):
     """A condition that forgets to return what it computes."""
 
-    def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+    def residual(self, x: Tensor, u: pinn.problems.Field) -> Tensor:
         return None  # type: ignore[return-value]
 
 
 def test_a_residual_that_is_not_finite_is_called_out() -> None:
     @dataclass(frozen=True)
     class Singular(Poisson1D):
-        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+        def residual(self, x: Tensor, u: pinn.problems.Field) -> Tensor:
             return u.d(0, 0) / (x - x)
 
     with pytest.raises(TrainingDiverged, match="a residual that is not finite somewhere"):
@@ -293,7 +294,7 @@ def test_the_typical_residual_knows_the_units_of_the_equation() -> None:
 
 
 def test_measurements_outside_of_the_domain_are_told() -> None:
-    problem = gb.problems.AllenCahn2D()
+    problem = pinn.problems.AllenCahn2D()
     recipe = Recipe(steps=1, finish=0, n_interior=4, n_boundary=2)
     low, high = (np.array(ends) for ends in (problem.domain.lower, problem.domain.upper))
     x = np.random.default_rng(0).uniform(low, high, size=(50, 2))
@@ -314,7 +315,7 @@ def test_a_fitted_network_is_differentiated_like_its_network() -> None:
 
 
 def test_points_with_another_number_of_columns_are_refused() -> None:
-    problem = gb.problems.AllenCahn2D()
+    problem = pinn.problems.AllenCahn2D()
     recipe = Recipe(steps=1, finish=0, n_interior=4, n_boundary=2)
     fitted = fit(problem, mlp(2, [4]), recipe=recipe, progress=False)
     for x in ([0.3, 0.9], np.zeros((5, 1)), np.zeros((5, 3))):
@@ -330,7 +331,7 @@ def test_a_checkpoint_resumes_bit_for_bit_from_every_stage(tmp_path: Path) -> No
     for stop in (50, 60, 110):
         path = tmp_path / f"{stop}.ckpt"
 
-        def interrupt(now: gb.pinn.Moment, stop: int = stop) -> None:
+        def interrupt(now: pinn.Moment, stop: int = stop) -> None:
             if now.step > stop:
                 raise KeyboardInterrupt
 
@@ -344,7 +345,7 @@ def test_a_checkpoint_resumes_bit_for_bit_from_every_stage(tmp_path: Path) -> No
 def test_a_checkpoint_of_another_run_or_a_broken_one_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "run.ckpt"
 
-    def interrupt(now: gb.pinn.Moment) -> None:
+    def interrupt(now: pinn.Moment) -> None:
         if now.step > 50:
             raise KeyboardInterrupt
 
@@ -368,7 +369,7 @@ def test_what_an_optimizer_cannot_remember_is_refused(
     """Somebody may write what they like, with the right checksum."""
     path = tmp_path / "run.ckpt"
 
-    def interrupt(now: gb.pinn.Moment) -> None:
+    def interrupt(now: pinn.Moment) -> None:
         if now.step > stop:
             raise KeyboardInterrupt
 
@@ -376,11 +377,11 @@ def test_what_an_optimizer_cannot_remember_is_refused(
         quick(checkpoint=path, callback=interrupt)
     state = checkpoints.read(path)
     for forged in ("x", torch.zeros(3, 7), [torch.zeros(2)], [["x"]]):
-        state["run"]["stage"][part][0][name] = forged
+        state["stage"][part][0][name] = forged
         checkpoints.write(path, state)
         with pytest.raises(ValueError, match=f"is not a checkpoint of guardband: the optimizer's `{name}`"):
             quick(checkpoint=path)
-    state["run"]["stage"][part] = {0: {}, 1000: {"step": torch.zeros(())}}
+    state["stage"][part] = {0: {}, 1000: {"step": torch.zeros(())}}
     checkpoints.write(path, state)
     with pytest.raises(ValueError, match="is not a checkpoint of guardband"):
         quick(checkpoint=path)
@@ -447,10 +448,10 @@ def test_a_users_own_equation_is_a_few_lines() -> None:
     class Membrane(Problem):
         domain = Box((0, 0), (1, 1))
 
-        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+        def residual(self, x: Tensor, u: pinn.problems.Field) -> Tensor:
             return u.laplacian + 1
 
-        def conditions(self) -> list[gb.problems.Condition]:
+        def conditions(self) -> list[pinn.problems.Condition]:
             return [Dirichlet(lambda x: 0 * x[:, :1])]
 
     fitted = fit(Membrane(), mlp(2, [32, 32]), recipe=Recipe(steps=300, finish=300), progress=False)
@@ -477,18 +478,18 @@ def test_a_source_without_its_column_is_refused() -> None:
 
 
 def test_arguments_of_fit_are_checked() -> None:
-    with pytest.raises(ValueError, match=r"gb.mlp\(problem\) fits it"):
+    with pytest.raises(ValueError, match=r"pinn.mlp\(problem\) fits it"):
         fit(Poisson1D(), mlp(2, [4]), progress=False)
-    with pytest.raises(TypeError, match=r"gb\.Likelihood"):
+    with pytest.raises(TypeError, match=r"pinn\.Likelihood"):
         fit(Poisson1D(), mlp(1, [4]), likelihood=0.05, progress=False)  # type: ignore[arg-type]
     fitted = fit(Poisson1D(), mlp(1, [4]), (DATA.x, DATA.y), recipe=QUICK, progress=False)  # type: ignore[arg-type]
     assert isinstance(fitted.training_data, gb.Observations) and fitted(np.linspace(0, 1, 5)).shape == (5, 1)
-    for use in (gb.predictors.LastLayerLaplace, gb.pinn.Potential):
-        with pytest.raises(TypeError, match=r"what `gb\.fit` returned"):
+    for use in (pinn.predictors.LastLayerLaplace, pinn.Potential):
+        with pytest.raises(TypeError, match=r"what `pinn\.fit` returned"):
             use(fitted.net)  # type: ignore[arg-type]
 
 
-class Nowhere(gb.problems.Problem):
+class Nowhere(pinn.problems.Problem):
     def residual(self, x: torch.Tensor, u: Any) -> torch.Tensor:
         return u.laplacian
 
@@ -499,23 +500,23 @@ class Pair(Nowhere):
 
 def test_a_problem_without_a_domain_is_refused() -> None:
     with pytest.raises(TypeError, match="Nowhere should say where it lives"):
-        gb.fit(Nowhere(), gb.mlp(1, [4]), progress=False)
+        pinn.fit(Nowhere(), pinn.mlp(1, [4]), progress=False)
 
 
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda: gb.fit(Poisson1D, mlp(1, [4])), r"should be made before it is used, Poisson1D\(\), got the"),  # type: ignore[arg-type]
+        (lambda: pinn.fit(Poisson1D, mlp(1, [4])), r"made before it is used, Poisson1D\(\), got the"),  # type: ignore[arg-type]
         (lambda: mlp(Poisson1D), r"Poisson1D\(\), got the class itself"),  # type: ignore[arg-type]
         (lambda: Constrained.of(Poisson1D, mlp(1, [4])), "got the class itself"),  # type: ignore[arg-type]
-        (lambda: gb.fit(mlp(1, [4]), Poisson1D()), r"The problem comes first.* gb\.fit\(problem, net"),  # type: ignore[arg-type]
-        (lambda: gb.fit(mlp(1, [4]), DATA), r"`problem` should be a gb\.Problem, got MLP"),  # type: ignore[arg-type]
-        (lambda: gb.fit(Poisson1D(), DATA), r"`net` should be a torch module.* got Observations"),  # type: ignore[arg-type]
-        (lambda: mlp("Poisson1D"), r"should be a gb\.Problem, got str"),  # type: ignore[arg-type]
+        (lambda: pinn.fit(mlp(1, [4]), Poisson1D()), r"The problem comes first.* pinn\.fit\(problem, net"),  # type: ignore[arg-type]
+        (lambda: pinn.fit(mlp(1, [4]), DATA), r"`problem` should be a pinn\.Problem, got MLP"),  # type: ignore[arg-type]
+        (lambda: pinn.fit(Poisson1D(), DATA), r"`net` should be a torch module.* got Observations"),  # type: ignore[arg-type]
+        (lambda: mlp("Poisson1D"), r"should be a pinn\.Problem, got str"),  # type: ignore[arg-type]
         (lambda: mlp(Nowhere()), "Nowhere should say where it lives"),
         (lambda: Nowhere().observe(3), "Nowhere should say where it lives"),
-        (lambda: mlp(Pair()), r"Pair.domain should be a shape, such as gb\.Segment\(0, 1\), got \(0, 1\)"),
-        (lambda: gb.fit(Pair(), mlp(1, [4])), "Pair.domain should be a shape"),
+        (lambda: mlp(Pair()), r"Pair.domain should be a shape, such as pinn\.Segment\(0, 1\), got \(0, 1\)"),
+        (lambda: pinn.fit(Pair(), mlp(1, [4])), "Pair.domain should be a shape"),
     ],
 )
 def test_problem_and_network_should_be_what_they_are_called(use: Any, message: str) -> None:

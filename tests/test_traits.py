@@ -15,10 +15,10 @@ from guardband.values import Predictor
 
 ROOT = Path(guardband.__file__).parent
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
-APART = ("paper/",)
+APART = ("lab/paper/",)
 """The paper names the methods that it compares."""
-OF_THE_PAST = {"store/format1.py", "studies/format1.py"}
-"""Names in files that 0.1 wrote, which never change; they are not today's classes."""
+OF_THE_PAST = {"base/kept.py", "base/old_names.py", "store/format1.py", "lab/studies/format1.py"}
+"""Tables of names in files and in programs of earlier releases, and of the modules that define them."""
 
 
 def concrete() -> dict[str, set[str]]:

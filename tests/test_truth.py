@@ -10,11 +10,14 @@ from scipy.stats import binom, kstest
 
 import guardband as gb
 from guardband.conformal.truth import TruthThreshold
+from helpers import Later
+
+modules = Later("guardband.export.modules")
 
 LAWS: dict[str, tuple[Any, Any]] = {
-    "gaussian": (gb.GaussianNoise(0.5), lambda g, shape: 0.5 * g.normal(size=shape)),
-    "laplace": (gb.LaplaceNoise(0.5), lambda g, shape: g.laplace(scale=0.5 / 2**0.5, size=shape)),
-    "uniform": (gb.UniformNoise(0.8), lambda g, shape: g.uniform(-0.8, 0.8, size=shape)),
+    "gaussian": (gb.conformal.GaussianNoise(0.5), lambda g, shape: 0.5 * g.normal(size=shape)),
+    "laplace": (gb.conformal.LaplaceNoise(0.5), lambda g, shape: g.laplace(scale=0.5 / 2**0.5, size=shape)),
+    "uniform": (gb.conformal.UniformNoise(0.8), lambda g, shape: g.uniform(-0.8, 0.8, size=shape)),
 }
 DRAWS, FALSE_ALARM = 2000, 1e-3 / 24
 """How many calibration sets, and the false-alarm rate of each of at most 24 comparisons in this file."""
@@ -86,7 +89,9 @@ def test_noise_that_is_not_there_is_refused(mutant: str) -> None:
     for _ in range(100):
         y = 0.15 * generator.normal(size=800) + 0.5 * generator.normal(size=800)
         with pytest.raises(ValueError, match=r"scatter less than their noise is said to.*smaller noise"):
-            made(gb.GaussianNoise(1.0), y) if twice else made(gb.GaussianNoise(0.5), y / 3)
+            made(gb.conformal.GaussianNoise(1.0), y) if twice else made(
+                gb.conformal.GaussianNoise(0.5), y / 3
+            )
 
 
 class Hopeful(TruthThreshold):
@@ -112,7 +117,7 @@ def test_right_noise_is_hardly_ever_refused() -> None:
     for _ in range(DRAWS):
         y = 0.5 * generator.normal(size=200)
         try:
-            made(gb.GaussianNoise(0.5), y)
+            made(gb.conformal.GaussianNoise(0.5), y)
         except ValueError:
             refused += 1
     assert refused <= binom.ppf(1 - FALSE_ALARM, DRAWS, 1e-3)
@@ -125,7 +130,10 @@ def test_a_bound_on_the_noise_keeps_the_level_exactly_from_below() -> None:
         truth = generator.normal(size=20)
         y = truth + np.where(generator.uniform(size=20) < 0.9, 0.3, -0.3)
         calibrated = gb.calibrate_arrays(
-            np.zeros(19), y[:19], score=gb.Absolute(), calibrator=gb.conformal.Truth(gb.BoundedNoise(0.3))
+            np.zeros(19),
+            y[:19],
+            score=gb.Absolute(),
+            calibrator=gb.conformal.Truth(gb.conformal.BoundedNoise(0.3)),
         )
         held += bool(calibrated.contains(anywhere(0.0), truth[19:], 0.9)[0])
     assert held >= binom.ppf(FALSE_ALARM, DRAWS, 0.9)
@@ -148,16 +156,16 @@ def test_the_bound_is_the_best_over_fixed_thresholds_by_brute_force() -> None:
         t = np.arange(0.001, 4, 0.001)
         out = norm.sf(s - t) + norm.sf(s + t)
         best = min(best, t[share - alone <= 0.1 * (out - alone)].min(initial=math.inf))
-    found = TruthThreshold(scores, gb.GaussianNoise(1.0), "0.95").unmixed(0.9)
+    found = TruthThreshold(scores, gb.conformal.GaussianNoise(1.0), "0.95").unmixed(0.9)
     assert best - 0.001 <= found <= best
 
 
 def test_the_smaller_bound_is_taken_and_many_points_pay() -> None:
     generator = np.random.default_rng(6)
     y = 0.3 * generator.normal(size=5000) + generator.normal(size=5000)
-    many = TruthThreshold(np.sort(abs(y)), gb.GaussianNoise(1.0), "0.95")
+    many = TruthThreshold(np.sort(abs(y)), gb.conformal.GaussianNoise(1.0), "0.95")
     for n in (100, 500):
-        few = TruthThreshold(np.sort(abs(y[:n])), gb.GaussianNoise(1.0), "0.95")
+        few = TruthThreshold(np.sort(abs(y[:n])), gb.conformal.GaussianNoise(1.0), "0.95")
         assert few(anywhere(0.0), 0.9) == min(few.plain(0.9), few.unmixed(0.9))
     assert many(anywhere(0.0), 0.9) == many.unmixed(0.9) < 0.7 * many.plain(0.9)
     levels = [f"0.{i}" for i in range(1, 10)]
@@ -179,7 +187,12 @@ def world(n: int, seed: int, readings: int = 1) -> tuple[np.ndarray, np.ndarray,
 
 def calibrated_on(n: int, readings: int = 1, **options: Any) -> gb.Calibrated:
     x, y, _ = world(n, 0, readings)
-    given: dict[str, Any] = {"target": "truth", "noise": gb.GaussianNoise(0.5), "confidence": 0.95, **options}
+    given: dict[str, Any] = {
+        "target": "truth",
+        "noise": gb.conformal.GaussianNoise(0.5),
+        "confidence": 0.95,
+        **options,
+    }
     return gb.calibrate(np.zeros_like, x, y, **given)
 
 
@@ -216,47 +229,54 @@ def test_repeats_are_averaged_and_their_law_convolved() -> None:
     x, y, _ = world(1000, 0, 4)
     means = y.reshape(1000, 4).mean(axis=1)
     by_hand = gb.calibrate(
-        np.zeros_like, x[::4], means, target="truth", noise=gb.GaussianNoise(0.25), confidence=0.95
+        np.zeros_like, x[::4], means, target="truth", noise=gb.conformal.GaussianNoise(0.25), confidence=0.95
     )
     assert calibrated([0.5], 0.9).upper == pytest.approx(by_hand([0.5], 0.9).upper, rel=1e-9)
     assert calibrated([0.5], 0.9).upper < calibrated_on(1000)([0.5], 0.9).upper
     with pytest.raises(ValueError, match="At some places there are 1 readings, at others 4"):
         gb.calibrate(
-            np.zeros_like, x[:-3], y[:-3], target="truth", noise=gb.GaussianNoise(0.5), confidence=0.95
+            np.zeros_like,
+            x[:-3],
+            y[:-3],
+            target="truth",
+            noise=gb.conformal.GaussianNoise(0.5),
+            confidence=0.95,
         )
 
 
 def test_a_bounded_noise_needs_no_confidence_and_adds_its_bound(tmp_path: Path) -> None:
     x, y, _ = world(200, 0)
-    bounded = gb.calibrate(np.zeros_like, x, y, target="truth", noise=gb.BoundedNoise(2.0))
+    bounded = gb.calibrate(np.zeros_like, x, y, target="truth", noise=gb.conformal.BoundedNoise(2.0))
     plain = gb.calibrate(np.zeros_like, x, y)
     assert bounded([0.5], 0.9).upper == pytest.approx(plain([0.5], 0.9).upper + 2)
     assert "no reading is farther than 2 from the truth" in bounded.promise
     said = gb.evaluate(bounded, *world(50, 1)[::2], level=0.9, target="truth")
     assert said.consistent is None and "on average" in said.verdict
     assert bounded.size(0.9) == gb.conformal.Size(200, 9)
-    sure = gb.calibrate(np.zeros_like, x, y, target="truth", noise=gb.BoundedNoise(2.0), confidence=0.9)
+    sure = gb.calibrate(
+        np.zeros_like, x, y, target="truth", noise=gb.conformal.BoundedNoise(2.0), confidence=0.9
+    )
     assert sure([0.5], 0.9).upper > bounded([0.5], 0.9).upper and "With confidence 0.9" in sure.promise
 
 
 def test_too_few_points_give_an_infinite_band_and_the_number_needed() -> None:
-    need = gb.points_needed(0.95, 0.975)
+    need = gb.conformal.points_needed(0.95, 0.975)
     assert need == 72 and calibrated_on(need).size(0.9) == gb.conformal.Size(72, 72)
     assert np.isfinite(calibrated_on(need)([0.5], 0.9).upper).all()
     with pytest.warns(
-        gb.InfiniteBandWarning, match="of the truth, needs 72 calibration points, there are 30"
+        gb.conformal.InfiniteBandWarning, match="of the truth, needs 72 calibration points, there are 30"
     ):
         assert calibrated_on(30)([0.5], 0.9).upper == math.inf
     assert calibrated_on(30).size(0.9) == gb.conformal.Size(30, 72)
     assert calibrated_on(60).size(0.9) == gb.conformal.Size(60, 60), "a lucky set"
     with pytest.raises(ValueError, match="A graph of an infinite band"):
-        calibrated_on(30).threshold.as_module(0.9)  # type: ignore[attr-defined]
-    assert calibrated_on(80).threshold.as_module(0.9) > 0  # type: ignore[attr-defined]
+        modules.module_of(calibrated_on(30).threshold, 0.9)  # type: ignore[attr-defined]
+    assert modules.module_of(calibrated_on(80).threshold, 0.9) > 0  # type: ignore[attr-defined]
 
 
 def test_what_it_cannot_promise_is_refused() -> None:
     x, y, _ = world(100, 0)
-    with pytest.raises(ValueError, match=r"needs the law of the noise: noise=gb.GaussianNoise"):
+    with pytest.raises(ValueError, match=r"needs the law of the noise: noise=gb.conformal.GaussianNoise"):
         gb.calibrate(np.zeros_like, x, y, target="truth")
     with pytest.raises(ValueError, match=r"rests on \|y - mean\| itself, score=gb.Absolute\(\)"):
         calibrated_on(100, score=gb.Scaled())
@@ -270,13 +290,65 @@ def test_what_it_cannot_promise_is_refused() -> None:
         calibrated_on(100, groups=["a"] * 100)
     with pytest.raises(ValueError, match=r"about one output, \(n, 1\)"):
         gb.calibrate(
-            lambda x: np.hstack([x, x]), x, np.hstack([y, y]), target="truth", noise=gb.BoundedNoise(1.0)
+            lambda x: np.hstack([x, x]),
+            x,
+            np.hstack([y, y]),
+            target="truth",
+            noise=gb.conformal.BoundedNoise(1.0),
         )
-    with pytest.raises(TypeError, match=r"`noise` should be a law, such as gb.GaussianNoise\(0.05\)"):
+    with pytest.raises(
+        TypeError, match=r"`noise` should be a law, such as gb.conformal.GaussianNoise\(0.05\)"
+    ):
         calibrated_on(100, noise=0.5)
     with pytest.raises(ValueError, match="`noise` is for a band about the truth: target='truth'"):
-        gb.calibrate(np.zeros_like, x, y, noise=gb.GaussianNoise(0.5))
+        gb.calibrate(np.zeros_like, x, y, noise=gb.conformal.GaussianNoise(0.5))
     with pytest.raises(ValueError, match="`target` should be 'measurement' or 'truth', got 'mean'"):
         gb.calibrate(np.zeros_like, x, y, target="mean")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`sd` should be the standard deviation of the noise, a positive"):
-        gb.GaussianNoise(-1.0)
+        gb.conformal.GaussianNoise(-1.0)
+
+
+# What noise of median zero says of the truth, without its law
+
+
+def about_truth(score: Any, **options: Any) -> gb.evaluation.Evaluation:
+    """Fields (N, 20, 1) of the constant 1, read with uniform noise on [-1, 1], around a model that says 0."""
+    draw = np.random.default_rng(6)
+    y = 1 + draw.uniform(-1, 1, size=(200, 20, 1))
+    made = gb.calibrate_arrays(0 * y, y, score=score, **options)
+    given = gb.Prediction(None, np.zeros((100, 20, 1)))
+    return gb.evaluate(made, given, np.ones((100, 20, 1)), level=0.9, target="truth", median_zero=True)
+
+
+def energy(u: np.ndarray) -> np.ndarray:
+    return (u**2).mean(axis=-2)
+
+
+def test_the_factor_of_two_is_promised_where_the_set_is_a_box() -> None:
+    boxes = [gb.Simultaneous(), gb.Absolute()]
+    for score in boxes:
+        evaluation = about_truth(score)
+        assert "is covered with probability at least 0.8 = 1 - 2 (1 - level)" in evaluation.verdict
+        assert "independent of the training and calibration points" in evaluation.verdict
+        assert evaluation.coverage >= 0.8
+    others = [gb.Share(0.75), gb.Norm(), gb.Quantity(energy)]
+    for score in others:
+        verdict = about_truth(score).verdict
+        assert "nothing is promised about the truth" in verdict and "covered with probability" not in verdict
+    assert about_truth(gb.Share(0.75)).coverage == 0, "a share of readings says nothing about the truth"
+    assert [score.is_box for score in (*boxes, gb.CQR(), gb.conformal.Total(1.0), *others)] == [True] * 4 + [
+        False
+    ] * 3
+
+
+def test_a_score_of_ones_own_promises_nothing_about_the_truth_unless_it_says_so() -> None:
+    class Length(gb.conformal.Score):
+        def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
+            return np.linalg.norm(y - prediction.mean, axis=1)
+
+    assert not Length().is_box
+
+
+def test_the_factor_of_two_keeps_the_confidence() -> None:
+    verdict = about_truth(gb.Simultaneous(), confidence=0.95).verdict
+    assert "= 1 - 2 (1 - level), with confidence 0.95 for the calibration set at hand" in verdict

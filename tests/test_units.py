@@ -10,21 +10,22 @@ import torch
 from torch import Tensor
 
 import guardband as gb
-from guardband.pinn.correction import _factor, _loose, _loose_there
-from guardband.pinn.likelihood import BOUNDARY_SHARE, DROWNED, PHYSICS_SHARE, typical_residual
-from guardband.pinn.sizes import crude_sizes
-from guardband.problems import Field
+from guardband import pinn
+from guardband.pinn.convergence.correction import _factor, _loose, _loose_there
+from guardband.pinn.misses.likelihood import BOUNDARY_SHARE, DROWNED, PHYSICS_SHARE, typical_residual
+from guardband.pinn.misses.sizes import crude_sizes
+from guardband.pinn.problems import Field
 
 
 @dataclass(frozen=True)
-class Swing(gb.Problem):
+class Swing(pinn.Problem):
     """u'' + 2 z w u' + w^2 u = 0 over three periods of so many seconds, let go at a height."""
 
     period: float = 1.0
     height: float = 1.0
 
     def __post_init__(self) -> None:
-        vars(self).update(domain=gb.Time(0, 3 * self.period))
+        vars(self).update(domain=pinn.Time(0, 3 * self.period))
 
     @property
     def frequency(self) -> float:
@@ -34,7 +35,7 @@ class Swing(gb.Problem):
         return u.d("t", "t") + 0.1 * self.frequency * u.d("t") + self.frequency**2 * u.value
 
     def conditions(self) -> list[Any]:
-        return [gb.Initial(self.height, velocity=0.0)]
+        return [pinn.Initial(self.height, velocity=0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
         inside = self.frequency * math.sqrt(1 - 0.05**2)
@@ -43,7 +44,7 @@ class Swing(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Bar(gb.Problem):
+class Bar(pinn.Problem):
     """A wave in a bar: rho u_tt = E u_xx, fixed at both ends, for one period."""
 
     length: float = 2.0
@@ -53,13 +54,13 @@ class Bar(gb.Problem):
 
     def __post_init__(self) -> None:
         period = 2 * self.length * math.sqrt(self.density / self.stiffness)
-        vars(self).update(domain=gb.Segment(0, self.length) * gb.Time(0, period))
+        vars(self).update(domain=pinn.Segment(0, self.length) * pinn.Time(0, period))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return self.density * u.d("t", "t") - self.stiffness * u.d("x", "x")
 
     def conditions(self) -> list[Any]:
-        return [gb.Dirichlet(0.0), gb.Initial(self.start, velocity=0.0)]
+        return [pinn.Dirichlet(0.0), pinn.Initial(self.start, velocity=0.0)]
 
     def start(self, x: Tensor) -> Tensor:
         return self.height * torch.sin(torch.pi * x[:, :1] / self.length)
@@ -70,20 +71,20 @@ class Bar(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Ring(gb.Problem):
+class Ring(pinn.Problem):
     """Heat around a ring of so many meters: u_t = D u_xx, warmer on one side, over an offset."""
 
     length: float = 1.0
     offset: float = 0.0
 
     def __post_init__(self) -> None:
-        vars(self).update(domain=gb.Segment(0, self.length) * gb.Time(0, self.length))
+        vars(self).update(domain=pinn.Segment(0, self.length) * pinn.Time(0, self.length))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.d("t") - 0.1 * self.length * u.d("x", "x")
 
     def conditions(self) -> list[Any]:
-        return [gb.Periodic("x"), gb.Initial(self.start)]
+        return [pinn.Periodic("x"), pinn.Initial(self.start)]
 
     def start(self, x: Tensor) -> Tensor:
         return self.offset + 20 * torch.sin(2 * torch.pi * x[:, :1] / self.length)
@@ -93,9 +94,9 @@ class Ring(gb.Problem):
         return self.offset + (self.start(x) - self.offset) * decay
 
 
-def error(problem: gb.Problem, net: torch.nn.Module, steps: int) -> tuple[float, gb.Fitted]:
+def error(problem: pinn.Problem, net: torch.nn.Module, steps: int) -> tuple[float, pinn.Fitted]:
     """The relative error after so many Gauss-Newton steps, and the training."""
-    fitted = gb.fit(problem, net, recipe=gb.Recipe.by_newton(steps), progress=False)
+    fitted = pinn.fit(problem, net, recipe=pinn.Recipe.by_newton(steps), progress=False)
     x = problem.domain.quasi(500, dtype=torch.float64)
     truth = problem.solution(x)
     return float((torch.as_tensor(fitted(x)) - truth).norm() / truth.norm()), fitted
@@ -105,14 +106,14 @@ def error(problem: gb.Problem, net: torch.nn.Module, steps: int) -> tuple[float,
 @pytest.mark.parametrize("period", [1.0, 1e-3, 3600.0])
 def test_an_oscillator_in_any_unit_of_time_is_solved(period: float) -> None:
     problem = Swing(period, height=1e-3)
-    off, fitted = error(problem, gb.mlp(problem), 100)
+    off, fitted = error(problem, pinn.mlp(problem), 100)
     assert off < 1e-3 and fitted.verdict.word == "converged"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("bar", [Bar(), Bar(density=7850.0, stiffness=210e9, height=1e-4)])
 def test_a_bar_of_steel_is_solved_as_one_of_ones(bar: Bar) -> None:
-    off, _ = error(bar, gb.mlp(bar, [24, 24]), 80)
+    off, _ = error(bar, pinn.mlp(bar, [24, 24]), 80)
     assert off < 0.03
 
 
@@ -121,7 +122,7 @@ def test_a_bar_of_steel_is_solved_as_one_of_ones(bar: Bar) -> None:
 @pytest.mark.parametrize("exactly", [True, False])
 def test_a_ring_of_any_length_is_solved(length: float, exactly: bool) -> None:
     ring = Ring(length, offset=300.0)
-    net = gb.mlp(ring, [16, 16]) if exactly else gb.mlp(2, [16, 16])
+    net = pinn.mlp(ring, [16, 16]) if exactly else pinn.mlp(2, [16, 16])
     off, _ = error(ring, net, 40)
     assert off < 1e-3
 
@@ -134,7 +135,7 @@ def test_a_crude_solution_knows_that_a_ring_is_closed(length: float) -> None:
 
 
 def test_no_part_of_a_condition_is_drowned_by_another() -> None:
-    slow, fast = (error(Swing(period), gb.mlp(1, [8]), 5)[1].likelihood.boundary for period in (1.0, 1e-3))
+    slow, fast = (error(Swing(period), pinn.mlp(1, [8]), 5)[1].likelihood.boundary for period in (1.0, 1e-3))
     assert isinstance(slow, float)  # one scale of both, as their units are alike
     assert isinstance(fast, dict)  # and in a motion of milliseconds they are not
     value, velocity = cast(tuple[float, float], fast["Initial"])
@@ -147,14 +148,14 @@ def test_no_part_of_a_condition_is_drowned_by_another() -> None:
 
 def test_scales_of_parts_are_given_back_and_kept(tmp_path: Path) -> None:
     problem = Swing(1e-3)
-    first = error(problem, gb.mlp(1, [8]), 5)[1]
-    recipe = gb.Recipe.by_newton(5)
-    again = gb.fit(problem, gb.mlp(1, [8]), recipe=recipe, likelihood=first.likelihood, progress=False)
+    first = error(problem, pinn.mlp(1, [8]), 5)[1]
+    recipe = pinn.Recipe.by_newton(5)
+    again = pinn.fit(problem, pinn.mlp(1, [8]), recipe=recipe, likelihood=first.likelihood, progress=False)
     assert again.history == first.history and again.likelihood == first.likelihood
-    loaded = gb.load(gb.save(first, tmp_path / "fitted"), gb.Fitted, problem=problem)
+    loaded = gb.load(gb.save(first, tmp_path / "fitted"), pinn.Fitted, problem=problem)
     assert loaded.likelihood == first.likelihood
-    adam = gb.Recipe(steps=2, finish=2)
-    assert gb.fit(problem, loaded, recipe=adam, likelihood=loaded.likelihood, progress=False).history
+    adam = pinn.Recipe(steps=2, finish=2)
+    assert pinn.fit(problem, loaded, recipe=adam, likelihood=loaded.likelihood, progress=False).history
 
 
 @pytest.mark.parametrize(
@@ -167,11 +168,11 @@ def test_scales_of_parts_are_given_back_and_kept(tmp_path: Path) -> None:
 )
 def test_scales_of_other_parts_are_refused(scales: tuple[float, ...], said: str) -> None:
     with pytest.raises(ValueError, match=said):
-        gb.fit(
+        pinn.fit(
             Swing(),
-            gb.mlp(1, [8]),
-            likelihood=gb.Likelihood(boundary={"Initial": scales}),
-            recipe=gb.Recipe.by_newton(1),
+            pinn.mlp(1, [8]),
+            likelihood=pinn.Likelihood(boundary={"Initial": scales}),
+            recipe=pinn.Recipe.by_newton(1),
             progress=False,
         )
 

@@ -2,10 +2,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
-from guardband.arrays import kind_of, to_torch
+from guardband.base.arrays import kind_of, to_torch
+from wings import torch
 
 
 def test_a_single_column_may_come_flat() -> None:
@@ -164,23 +164,25 @@ def largest(difference: Any) -> Any:
 
 def test_a_ball_holds_what_is_within_its_radius() -> None:
     mean = np.zeros((3, 4, 1))
-    ball = gb.NormBand(None, mean, np.array([1.0, 2.0, np.inf]), largest, level=0.9)
+    ball = gb.values.NormBand(None, mean, np.array([1.0, 2.0, np.inf]), largest, level=0.9)
     assert repr(ball) == "NormBand(level=0.9, 3 fields, 1 of them infinite)" and len(ball) == 3
     assert ball.contains(mean + 1.5).tolist() == [False, True, True]
     assert ball.contains(mean * np.nan).tolist() == [False] * 3
     assert ball.width.tolist() == [[2.0], [4.0], [np.inf]]
-    same = gb.NormBand(mean, mean, 1.0, largest, level=0.9)  # one radius for all
+    same = gb.values.NormBand(mean, mean, 1.0, largest, level=0.9)  # one radius for all
     assert same.radius.tolist() == [1.0] * 3 and repr(same) == "NormBand(level=0.9, 3 fields)"
     data = ball.to_xarray()
     assert data["mean"].dims == ("point", "node", "output") and data["radius"].dims == ("point",)
     with pytest.raises(ValueError, match="`y` and `band` should have the same number of rows"):
         ball.contains(mean[:2])
     with pytest.raises(ValueError, match="`x` and `mean`"):
-        gb.NormBand(mean[:2], mean, 1.0, largest, level=0.9)
+        gb.values.NormBand(mean[:2], mean, 1.0, largest, level=0.9)
 
 
 def test_a_ball_of_tensors() -> None:
-    ball = gb.NormBand(None, torch.zeros(2, 3), torch.tensor([1.0, 3.0]), lambda d: d.norm(dim=1), level=0.9)
+    ball = gb.values.NormBand(
+        None, torch.zeros(2, 3), torch.tensor([1.0, 3.0]), lambda d: d.norm(dim=1), level=0.9
+    )
     assert ball.contains(np.ones((2, 3))).tolist() == [False, True]
 
 

@@ -30,7 +30,7 @@ def model(x: np.ndarray) -> np.ndarray:
 CALIBRATED = gb.calibrate(model, CAL, model(CAL) + 0.1 * np.cos(50 * CAL[:, :1]))
 
 
-def field(**options: Any) -> gb.FieldBand:
+def field(**options: Any) -> gb.fields.FieldBand:
     return gb.band_over(CALIBRATED, AXES, **{"levels": 0.9, "chunk": 40, **options})
 
 
@@ -75,6 +75,96 @@ def plain_reader_notices(path: Path, variable: str) -> bool:
     except Exception:
         return True
     return False
+
+
+def seen(path: Path) -> Any:
+    """All that xarray reads of a store: attributes, and the bits of values."""
+    import xarray
+
+    try:
+        with xarray.open_zarr(path) as opened:
+            found = {name: (v.dims, v.attrs, v.values.tobytes()) for name, v in opened.variables.items()}
+            return json.dumps([opened.attrs, repr(sorted(found.items(), key=str))])
+    except Exception:
+        return None
+
+
+def flipped_bits_anywhere(path: Path, flips: int) -> None:
+    """In chunks, in the metadata of arrays, and in those of the store, which other programs read first."""
+    generator, files = random.Random(1), list(content(path))
+    whole, harmless = seen(path), 0
+    for turn in range(flips):
+        name = "zarr.json" if turn % 4 == 0 else generator.choice(files)
+        before = (path / name).read_bytes()
+        flip(path / name, generator)
+        try:
+            found = names(verify(path))
+        except ValueError as error:
+            found = {"zarr.json"} & {word for word in ("zarr.json",) if word in str(error)}
+        assert found == {name} or (not found and seen(path) == whole), name
+        harmless += not found
+        (path / name).write_bytes(before)
+    assert harmless < flips / 4 and verify(path).sound
+
+
+def test_forty_flipped_bits_are_named_or_harmless(path: Path) -> None:
+    flipped_bits_anywhere(path, 40)
+
+
+@pytest.mark.slow
+def test_three_hundred_flipped_bits_anywhere_are_named_or_harmless(path: Path) -> None:
+    flipped_bits_anywhere(path, 300)
+
+
+FORGERIES: dict[str, tuple[str, Any]] = {
+    "an attribute of an array": (
+        "mean/zarr.json",
+        lambda about: about["attributes"].update(scale_factor=3.0),
+    ),
+    "the same for xarray, which reads the root first": (
+        "zarr.json",
+        lambda about: about["consolidated_metadata"]["metadata"]["mean"]["attributes"].update(
+            scale_factor=3.0
+        ),
+    ),
+    "an attribute of the store": ("zarr.json", lambda about: about["attributes"].update(title="another")),
+    "a number as a word": ("zarr.json", lambda about: about["attributes"].update(batch=64.0)),
+    "whether it is complete": ("zarr.json", lambda about: about["attributes"].update(complete="maybe")),
+    "something else in the root": ("zarr.json", lambda about: about.update(extra=1)),
+    "a variable that only the root has": (
+        "zarr.json",
+        lambda about: about["consolidated_metadata"]["metadata"].update(
+            more=about["consolidated_metadata"]["metadata"]["mean"]
+        ),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_metadata_are_named_and_repaired(name: str, path: Path) -> None:
+    file, edit = FORGERIES[name]
+    whole = seen(path)
+    about = json.loads((path / file).read_text())
+    edit(about)
+    (path / file).write_text(json.dumps(about))
+    assert names(verify(path)) == {file}
+    field().to_zarr(path, progress=False)
+    assert verify(path).sound and seen(path) == whole
+
+
+def test_an_array_that_no_note_knows_is_named(path: Path) -> None:
+    shutil.copytree(path / "mean", path / "more")
+    assert names(verify(path)) == {"more/zarr.json"}
+
+
+def test_metadata_that_disagree_are_named_without_notes_too(path: Path) -> None:
+    shutil.rmtree(store.notes_of(path))
+    about = json.loads((path / "zarr.json").read_text())
+    about["consolidated_metadata"]["metadata"]["mean"]["attributes"]["scale_factor"] = 3.0
+    (path / "zarr.json").write_text(json.dumps(about))
+    found = verify(path)
+    assert found.damaged == ("zarr.json",) and not found.compared
+    assert "The note on attributes and metadata is missing" in str(found)
 
 
 def flipped_bits(path: Path, flips: int) -> None:
@@ -128,14 +218,14 @@ def test_the_same_call_repairs_exactly_what_is_damaged(
     assert set(found.missing if kind == "gone" else found.damaged) == set(hurt) == names(found)
     assert f"{hurt[0]} is {'missing' if kind == 'gone' else 'damaged'}." in str(found)
     computed: list[Any] = []
-    original = gb.FieldBand.compute
+    original = gb.fields.FieldBand.compute
 
-    def counted(self: gb.FieldBand, region: Any = None, *, batch: int = 0) -> dict[str, np.ndarray]:
+    def counted(self: gb.fields.FieldBand, region: Any = None, *, batch: int = 0) -> dict[str, np.ndarray]:
         if batch:
             computed.append(tuple(part.start for part in region))
         return original(self, region)
 
-    monkeypatch.setattr(gb.FieldBand, "compute", counted)
+    monkeypatch.setattr(gb.fields.FieldBand, "compute", counted)
     field().to_zarr(path, progress=False)
     assert computed == [(4, 0), (8, 0)]
     assert content(path) == whole and verify(path).sound
@@ -319,3 +409,98 @@ def test_many_are_counted_in_words(tmp_path: Path) -> None:
     said = str(StoreCheck(tmp_path, 100, damaged=tuple(f"mean/c/{i}" for i in range(30))))
     assert "mean/c/19 is damaged." in said and "mean/c/20" not in said
     assert "10 more are damaged or missing." in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("inside", ["mean/c", "mean", "notes"])
+def test_nothing_is_written_through_a_link(path: Path, tmp_path: Path, inside: str) -> None:
+    victim = tmp_path / "victim"
+    (victim / "c").mkdir(parents=True)
+    for name in ("zarr.json", "0", "c/0", "store.json", "0.json"):
+        (victim / name).write_text("mine")
+    linked = store.notes_of(path) if inside == "notes" else path / inside
+    shutil.rmtree(linked)
+    linked.symlink_to(victim)
+    with pytest.raises(OSError, match="is a link, which is not written through"):
+        field().to_zarr(path, progress=False)
+    assert {file.read_text() for file in victim.rglob("*") if file.is_file()} == {"mine"}
+    assert len([file for file in victim.rglob("*") if file.is_file()]) == 5
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
+@pytest.mark.parametrize("inside", ["mean/c", "mean/c/1", "notes"])
+def test_workers_and_the_end_of_writing_follow_no_link(path: Path, tmp_path: Path, inside: str) -> None:
+    """A folder that is exchanged for a link after the store was begun."""
+    victim = tmp_path / "victim"
+    victim.mkdir()
+    (victim / f"0.{'0a' * 16}.partial").write_text("mine")
+    linked = store.notes_of(path) if inside == "notes" else path / inside
+    shutil.rmtree(linked)
+    linked.symlink_to(victim)
+    with pytest.raises(OSError, match=r"a link leads elsewhere|is a link, which is not written through"):
+        list(store.write(field(), path, 64, list(enumerate(field().regions()))))
+    with pytest.raises(OSError, match="is a link, which is not written through"):
+        store.finish(path)
+    assert [file.name for file in victim.rglob("*")] == [f"0.{'0a' * 16}.partial"]
+
+
+def test_attributes_are_written_anew_if_the_note_on_them_is_gone(path: Path) -> None:
+    """Only what is noted is believed, though all chunks and the identity are those of this field."""
+    whole = seen(path)
+    (store.notes_of(path) / "store.json").unlink()
+    for file in ("zarr.json", "mean/zarr.json", "x/zarr.json"):
+        about = json.loads((path / file).read_text())
+        about.pop("consolidated_metadata", None)
+        about["attributes"].update(title="forged", units="m")
+        (path / file).write_text(json.dumps(about))
+    field().to_zarr(path, progress=False)
+    assert verify(path).sound and verify(path).compared and seen(path) == whole
+
+
+@pytest.mark.parametrize("batch", [0, -1, "64", None, True])
+def test_a_store_with_a_forged_batch_is_refused(path: Path, batch: Any) -> None:
+    shutil.rmtree(store.notes_of(path))
+    about = json.loads((path / "zarr.json").read_text())
+    about["attributes"]["batch"] = batch
+    (path / "zarr.json").write_text(json.dumps(about))
+    with pytest.raises(ValueError, match="`batch` should be a whole number from 1"):
+        field().to_zarr(path, progress=False)
+
+
+def test_chunks_are_counted_over_all_arrays(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules["guardband.fields.verify"], "MOST_CHUNKS", 10)
+    with pytest.raises(ValueError, match="at most 10 chunks to be verified, and claims 11"):
+        verify(path)
+
+
+def test_names_of_files_are_printed_escaped(path: Path) -> None:
+    said = str(StoreCheck(path, 1, damaged=("\x1b[2J/zarr.json",), missing=("\u202e/c/0",)))
+    assert r"\x1b[2J/zarr.json is damaged" in said and r"\u202e/c/0 is missing" in said
+    note = store.about_store(path)
+    note["files"] |= {"\ud800/zarr.json": "0", "a\0/zarr.json": "0", "\x1b/zarr.json": "0"}
+    (store.notes_of(path) / "store.json").write_text(json.dumps(note | {"sha256": store._seal(note)}))
+    assert verify(path).missing == ("\ud800/zarr.json",) and r"\ud800" in str(verify(path))
+
+
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda about: about["codecs"][0]["configuration"].update(endian="big"),
+        lambda about: about.update(fill_value=0.0),
+        lambda about: about.update(dimension_names=["y", "x"]),
+        lambda about: about["attributes"].update(scale_factor=3),
+        lambda about: about["attributes"].pop("probe"),
+        lambda about: about.update(data_type="int8", fill_value=0),
+        lambda about: about["chunk_grid"]["configuration"].update(chunk_shape=[1, 1]),
+    ],
+)
+def test_a_store_without_notes_is_not_resumed_over_forged_metadata(path: Path, forge: Any) -> None:
+    shutil.rmtree(store.notes_of(path))
+    about = json.loads((path / "mean/zarr.json").read_text())
+    forge(about)
+    (path / "mean/zarr.json").write_text(json.dumps(about))
+    root = json.loads((path / "zarr.json").read_text())
+    root.pop("consolidated_metadata", None)
+    (path / "zarr.json").write_text(json.dumps(root))
+    with pytest.raises(ValueError, match=r"changed after they were written|holds another field"):
+        field().to_zarr(path, progress=False)

@@ -93,7 +93,7 @@ def test_no_weight_at_all_is_infinite() -> None:
     assert np.isinf(q).all()
     threshold = WeightedThreshold(np.array([1.0]), np.zeros(1), lambda p: np.ones(len(p)))
     assert threshold.effective == 0
-    with pytest.warns(gb.InfiniteBandWarning, match="at 2 of 2 points there are too few"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="at 2 of 2 points there are too few"):
         threshold(gb.Prediction(np.zeros((2, 1)), np.zeros(2)), 0.5)
 
 
@@ -116,7 +116,7 @@ def test_a_query_without_weight_among_points_without_weight_is_infinite() -> Non
     x, y = drawn(50)
     zero = gb.predictors.MeanOnly(np.zeros_like)
     far = gb.calibrate(zero, x, y, calibrator=Weighted(lambda x: (x > 2) * 1.0))
-    with pytest.warns(gb.InfiniteBandWarning, match="at 2 of 2 points"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="at 2 of 2 points"):
         assert np.isinf(far([0.5, 3.0], 0.9).width).all()
 
 
@@ -127,7 +127,7 @@ def test_far_from_everything_the_kernel_ratio_makes_no_promise() -> None:
     )
     x, y = generator.normal(size=(200, 1)), generator.normal(size=200)
     calibrated = gb.calibrate(gb.predictors.MeanOnly(np.zeros_like), x, y, calibrator=Weighted(ratio))
-    with pytest.warns(gb.InfiniteBandWarning):
+    with pytest.warns(gb.conformal.InfiniteBandWarning):
         width = calibrated([0.0, 8.0, 30.0, 1e3, 1e200], 0.9).width.ravel()
     assert np.isfinite(width[0]) and np.isinf(width[1:]).all()
 
@@ -143,7 +143,7 @@ def test_infinite_scores_are_named_as_the_cause() -> None:
     sure = gb.predictors.Given(np.zeros_like, np.zeros_like)
     for calibrator in (Weighted(lambda x: np.ones(len(x))), RandomlyLocalized(bandwidth=1e3)):
         calibrated = gb.calibrate(sure, x, y, calibrator=calibrator)
-        with pytest.warns(gb.InfiniteBandWarning, match="scores are infinite"):
+        with pytest.warns(gb.conformal.InfiniteBandWarning, match="scores are infinite"):
             calibrated([0.5])
 
 
@@ -196,7 +196,7 @@ class CenteredOnTheQuery(RandomlyLocalized):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::guardband.InfiniteBandWarning")
+@pytest.mark.filterwarnings("ignore::guardband.conformal.InfiniteBandWarning")
 def test_a_kernel_centered_on_the_query_is_caught() -> None:
     """P(Binomial(2000, 0.8) <= 1543) is 1e-3."""
     assert coverage_at_the_hub(RandomlyLocalized(1.0, kernel="box"), 2000) > 1543 / 2000
@@ -255,7 +255,7 @@ def test_errors_teach() -> None:
         density_ratio(np.zeros((9, 1)), np.zeros((9, 2)))
     with pytest.raises(ValueError, match="'logistic' or 'kernel'"):
         density_ratio(x, x, method="forest")  # type: ignore[arg-type]
-    with pytest.warns(gb.InfiniteBandWarning, match="at 1 of 1 points too few"):
+    with pytest.warns(gb.conformal.InfiniteBandWarning, match="at 1 of 1 points too few"):
         gb.calibrate(zero, x, y, calibrator=RandomlyLocalized(1.0, kernel="box"))([[50.0]])
 
 

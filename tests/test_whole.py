@@ -5,13 +5,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import guardband as gb
+from guardband.base.kept import kind_named
 from guardband.conformal import CoverageLaw, rank
 from guardband.conformal.laws import tails, total_counts
 from guardband.conformal.whole.share import counted
-from guardband.kept import kind_named
+from wings import torch
 
 X, Y = np.linspace(0, 1, 9), np.linspace(0, 2, 5)
 PLACES = {"x": X, "y": Y}
@@ -93,7 +93,7 @@ def test_a_share_holds_its_share_of_the_area() -> None:
     assert weights[0, 0] == weights[1, 1] / 4 == weights[0, 1] / 2
     made = gb.calibrate_arrays(fields(0 * y), fields(y), score=gb.Share(0.2))
     band = made.band(made.prediction, 0.8)
-    assert isinstance(band, gb.ShareBand) and not band.boxed
+    assert isinstance(band, gb.conformal.ShareBand) and not band.boxed
     each = (abs(y) <= band.upper[..., 0]) @ np.ones(5) @ np.ones(9) / 45
     share = ((abs(y) <= band.upper[..., 0]) * weights).sum(axis=(1, 2)) / weights.sum()
     assert np.allclose(band.share(y[..., None]), share) and not np.allclose(each, share)
@@ -312,7 +312,7 @@ def test_one_node_and_one_field() -> None:
     for score in (gb.Simultaneous(), gb.Share(0.1), gb.Norm()):
         made = gb.calibrate_arrays(0 * y, y, score=score)
         assert np.allclose(made.threshold.scores, np.sort(abs(y).ravel()))  # type: ignore[attr-defined]
-    with pytest.warns(gb.InfiniteBandWarning):
+    with pytest.warns(gb.conformal.InfiniteBandWarning):
         alone = gb.calibrate_arrays(y[:1], y[:1], score=gb.Share(0.1))
         assert np.isinf(alone.band(alone.prediction, 0.9).upper).all()
 

@@ -11,35 +11,36 @@ import torch
 from torch import Tensor, nn
 
 import guardband as gb
+from guardband import pinn
 from guardband.pinn import Fitted, Moment, Windowed
-from guardband.pinn.train import _automatic
-from guardband.pinn.windows import Joined, Window, borders_of, data_in
-from guardband.problems.base import conditions_in
+from guardband.pinn.networks.windows import Joined, Window, borders_of, data_in
+from guardband.pinn.problems.base import conditions_in
+from guardband.pinn.training.train import _automatic
 
 
 @dataclass(frozen=True)
-class Decay(gb.Problem):
+class Decay(pinn.Problem):
     """u' = -u from 1: exp(-t)."""
 
-    domain = gb.Time(0, 4)
+    domain = pinn.Time(0, 4)
 
-    def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+    def residual(self, x: Tensor, u: pinn.problems.Field) -> Tensor:
         """u' + u."""
         return u.d("t") + u.value
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         """1 at the start."""
-        return [gb.Initial(1.0)]
+        return [pinn.Initial(1.0)]
 
     def solution(self, x: Tensor) -> Tensor:
         """exp(-t)."""
         return torch.exp(-x)
 
 
-def windowed(problem: gb.Problem, windows: int, steps: int, seed: int = 0, **options: object) -> Fitted:
-    recipe = gb.Recipe(steps=0, finish=0, newton=steps, windows=windows)
-    net = gb.mlp(problem, [8, 8], seed=seed)
-    return gb.fit(problem, net, recipe=recipe, seed=seed, progress=False, **options)  # type: ignore[arg-type]
+def windowed(problem: pinn.Problem, windows: int, steps: int, seed: int = 0, **options: object) -> Fitted:
+    recipe = pinn.Recipe(steps=0, finish=0, newton=steps, windows=windows)
+    net = pinn.mlp(problem, [8, 8], seed=seed)
+    return pinn.fit(problem, net, recipe=recipe, seed=seed, progress=False, **options)  # type: ignore[arg-type]
 
 
 def error(fitted: Fitted) -> float:
@@ -66,14 +67,14 @@ def test_each_window_goes_on_from_the_last() -> None:
 @pytest.mark.slow
 def test_a_wave_goes_on_with_its_velocity() -> None:
     @dataclass(frozen=True)
-    class Swing(gb.Problem):
-        domain = gb.Time(0, 6)
+    class Swing(pinn.Problem):
+        domain = pinn.Time(0, 6)
 
-        def residual(self, x: Tensor, u: gb.problems.Field) -> Tensor:
+        def residual(self, x: Tensor, u: pinn.problems.Field) -> Tensor:
             return u.d("t", "t") + u.value
 
-        def conditions(self) -> list[gb.problems.Condition]:
-            return [gb.Initial(0.0, velocity=1.0)]
+        def conditions(self) -> list[pinn.problems.Condition]:
+            return [pinn.Initial(0.0, velocity=1.0)]
 
         def solution(self, x: Tensor) -> Tensor:
             return torch.sin(x)
@@ -83,10 +84,10 @@ def test_a_wave_goes_on_with_its_velocity() -> None:
 
 def test_the_start_of_some_outputs_alone() -> None:
     """Only u and v of a flow start from something; pressure does not."""
-    problem = gb.problems.TaylorGreen2D()
-    net = gb.mlp(problem, [8]).double()
+    problem = pinn.problems.TaylorGreen2D()
+    net = pinn.mlp(problem, [8]).double()
     window = Window(problem, 0.2, 0.4, net)
-    (start,) = [c for c in window.conditions() if isinstance(c, gb.Initial)]
+    (start,) = [c for c in window.conditions() if isinstance(c, pinn.Initial)]
     edge = start.points(window.domain, 9)
     assert bool((edge.points[:, -1] == 0.2).all())
     miss = start.residual(edge.points, window.field(net, edge.points))
@@ -94,7 +95,7 @@ def test_the_start_of_some_outputs_alone() -> None:
 
 
 def test_points_are_answered_by_the_network_of_their_time() -> None:
-    nets = [gb.mlp(2, [4], seed=k) for k in range(3)]
+    nets = [pinn.mlp(2, [4], seed=k) for k in range(3)]
     net, x = Windowed(nets, [1.0, 2.0]), torch.rand(50, 2) * torch.tensor([1.0, 3.0])
     which = x[:, 1].floor().long()
     for k in range(3):
@@ -105,16 +106,16 @@ def test_points_are_answered_by_the_network_of_their_time() -> None:
 
 @pytest.mark.slow
 def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
-    fitted = windowed(gb.problems.Heat1D(), 2, 10)
+    fitted = windowed(pinn.problems.Heat1D(), 2, 10)
     path = tmp_path / "heat"
     gb.save(fitted, path)
-    again = gb.load(path, gb.Fitted)
+    again = gb.load(path, pinn.Fitted)
     x = np.random.default_rng(0).random((20, 2))
     assert isinstance(again, Fitted) and np.array_equal(again(x), fitted(x))
     assert again.recipe == fitted.recipe and again.history == fitted.history
     with pytest.raises(gb.store.ArtifactError, match="should hold a calibration, and it holds a Fitted"):
         gb.load(path)
-    own = gb.fit(
+    own = pinn.fit(
         Decay(),
         nn.Sequential(nn.Linear(1, 4), nn.Tanh(), nn.Linear(4, 1)),
         recipe=fitted.recipe,
@@ -125,34 +126,34 @@ def test_it_is_saved_and_loaded(tmp_path: Path) -> None:
 
 
 def test_windows_need_a_start() -> None:
-    recipe = gb.Recipe(steps=0, finish=0, newton=5, windows=2)
-    for problem in (gb.problems.Poisson1D(), gb.problems.Cavity()):
+    recipe = pinn.Recipe(steps=0, finish=0, newton=5, windows=2)
+    for problem in (pinn.problems.Poisson1D(), pinn.problems.Cavity()):
         with pytest.raises(ValueError, match="cannot be solved in 2 windows of time"):
-            gb.fit(problem, gb.mlp(problem, [4]), recipe=recipe, progress=False)
-    heat = gb.problems.Heat1D()
+            pinn.fit(problem, pinn.mlp(problem, [4]), recipe=recipe, progress=False)
+    heat = pinn.problems.Heat1D()
     with pytest.raises(ValueError, match="meets conditions exactly cannot be trained in 2 windows"):
-        gb.fit(heat, gb.Constrained.of(heat, gb.mlp(heat, [4])), recipe=recipe, progress=False)
+        pinn.fit(heat, pinn.Constrained.of(heat, pinn.mlp(heat, [4])), recipe=recipe, progress=False)
     with pytest.raises(ValueError, match="`windows` should be a number of windows"):
-        gb.Recipe(windows=0)
+        pinn.Recipe(windows=0)
 
 
 def test_a_problem_chooses_its_recipe() -> None:
-    problems = gb.problems
-    assert gb.Recipe.automatic(problems.Burgers1D()).windows == 5
-    assert gb.Recipe.automatic(problems.Burgers1D(), seconds=100).windows == 10
-    assert gb.Recipe.automatic(problems.Burgers1D(), seconds=10).windows == 1
-    assert gb.Recipe.automatic(problems.Burgers1D(), data=True).windows == 1
-    assert gb.Recipe.automatic(problems.DampedOscillator(), seconds=6).windows == 3  # no space
-    assert gb.Recipe.automatic(problems.DampedOscillator(), seconds=100).windows == 5
-    assert gb.Recipe.automatic(problems.Cavity()).windows == 1  # no time
-    assert gb.Recipe.automatic(problems.Cavity()).newton == 400
-    assert gb.Recipe.automatic(problems.Heat1D(), windows=2).newton == 200
+    problems = pinn.problems
+    assert pinn.Recipe.automatic(problems.Burgers1D()).windows == 5
+    assert pinn.Recipe.automatic(problems.Burgers1D(), seconds=100).windows == 10
+    assert pinn.Recipe.automatic(problems.Burgers1D(), seconds=10).windows == 1
+    assert pinn.Recipe.automatic(problems.Burgers1D(), data=True).windows == 1
+    assert pinn.Recipe.automatic(problems.DampedOscillator(), seconds=6).windows == 3  # no space
+    assert pinn.Recipe.automatic(problems.DampedOscillator(), seconds=100).windows == 5
+    assert pinn.Recipe.automatic(problems.Cavity()).windows == 1  # no time
+    assert pinn.Recipe.automatic(problems.Cavity()).newton == 400
+    assert pinn.Recipe.automatic(problems.Heat1D(), windows=2).newton == 200
 
 
 def test_what_fit_takes_by_itself() -> None:
-    problem, data = gb.problems.Poisson1D(), gb.problems.Poisson1D().observe(20)
-    assert _automatic(problem, gb.mlp(problem), None, None).newton == 400
-    assert _automatic(problem, gb.mlp(1, [4], dropout=0.1), data, None).newton == 0
+    problem, data = pinn.problems.Poisson1D(), pinn.problems.Poisson1D().observe(20)
+    assert _automatic(problem, pinn.mlp(problem), None, None).newton == 400
+    assert _automatic(problem, pinn.mlp(1, [4], dropout=0.1), data, None).newton == 0
 
     class Own(nn.Module):
         def __init__(self) -> None:
@@ -169,28 +170,29 @@ def test_what_fit_takes_by_itself() -> None:
 def test_data_of_a_window() -> None:
     x = np.array([[0.1, 0.0], [0.2, 0.5], [0.3, 0.9]])
     data = gb.Observations(x, np.arange(3.0)[:, None])
-    early = gb.Segment(0, 1) * gb.Time(0, 0.5)
+    early = pinn.Segment(0, 1) * pinn.Time(0, 0.5)
     found = data_in(data, early)
     assert found is not None and found.y[:, 0].tolist() == [0, 1]
-    assert data_in(data, gb.Segment(0, 1) * gb.Time(2, 3)) is None and data_in(None, early) is None
-    assert borders_of(Decay(), gb.mlp(1, [4]), 2) == [0, 2, 4]
+    assert data_in(data, pinn.Segment(0, 1) * pinn.Time(2, 3)) is None and data_in(None, early) is None
+    assert borders_of(Decay(), pinn.mlp(1, [4]), 2) == [0, 2, 4]
 
 
 @pytest.mark.slow
 def test_a_budget_notes_its_steps_and_is_repeated_by_them() -> None:
-    problem = gb.problems.Heat1D()
-    recipe = gb.Recipe(steps=0, finish=0, newton=1000, windows=2, seconds=2.0)
-    first = gb.fit(problem, gb.mlp(problem, [8]), recipe=recipe, progress=False)
+    problem = pinn.problems.Heat1D()
+    recipe = pinn.Recipe(steps=0, finish=0, newton=1000, windows=2, seconds=2.0)
+    first = pinn.fit(problem, pinn.mlp(problem, [8]), recipe=recipe, progress=False)
     counts = first.recipe.counts
     assert counts is not None and len(counts) == 2 and counts[0][1] > 0
-    second = gb.fit(problem, gb.mlp(problem, [8]), recipe=first.recipe, progress=False)
+    second = pinn.fit(problem, pinn.mlp(problem, [8]), recipe=first.recipe, progress=False)
     assert second.recipe == first.recipe and second.history == first.history
     for mine, other in zip(first.net.parameters(), second.net.parameters(), strict=True):
         assert torch.equal(mine, other)
     with pytest.raises(ValueError, match="`counts` should be the steps"):
-        gb.Recipe(counts=((1, 2),))  # type: ignore[arg-type]
+        pinn.Recipe(counts=((1, 2),))  # type: ignore[arg-type]
     assert (
-        gb.fit(Decay(), gb.mlp(1, [4]), recipe=gb.Recipe.by_newton(5), progress=False).recipe.counts is None
+        pinn.fit(Decay(), pinn.mlp(1, [4]), recipe=pinn.Recipe.by_newton(5), progress=False).recipe.counts
+        is None
     )
 
 
@@ -218,7 +220,7 @@ def test_an_interrupt_keeps_the_network_so_far(after: int) -> None:
         if len(calls) == after:
             raise KeyboardInterrupt
 
-    with pytest.raises(gb.TrainingInterrupted, match="interrupted at step") as caught:
+    with pytest.raises(pinn.TrainingInterrupted, match="interrupted at step") as caught:
         windowed(Decay(), 2, 30, callback=impatient)
     fitted = caught.value.fitted
     assert isinstance(caught.value, KeyboardInterrupt) and len(fitted.history) == after
@@ -228,15 +230,15 @@ def test_an_interrupt_keeps_the_network_so_far(after: int) -> None:
 @pytest.mark.parametrize("windows", [1, 2])
 def test_a_fit_goes_on_from_a_fitted(windows: int) -> None:
     short = windowed(Decay(), windows, 5)
-    recipe = gb.Recipe(steps=0, finish=0, newton=30, windows=windows)
-    longer = gb.fit(Decay(), short, recipe=recipe, progress=False)
+    recipe = pinn.Recipe(steps=0, finish=0, newton=30, windows=windows)
+    longer = pinn.fit(Decay(), short, recipe=recipe, progress=False)
     assert error(longer) < 0.1 * error(short)
     steps = [row["step"] for row in longer.history]
     assert steps[: len(short.history)] == [row["step"] for row in short.history] and steps == sorted(steps)
 
 
 @cache
-def uninterrupted(problem: gb.Problem, windows: int, steps: int) -> Fitted:
+def uninterrupted(problem: pinn.Problem, windows: int, steps: int) -> Fitted:
     return windowed(problem, windows, steps)
 
 
@@ -245,11 +247,14 @@ def uninterrupted(problem: gb.Problem, windows: int, steps: int) -> Fitted:
     [
         (Decay(), 2, 6, 4),
         (Decay(), 2, 6, 9),
-        *(pytest.param(gb.problems.Heat1D(), 3, 20, n, marks=pytest.mark.slow) for n in (5, 20, 25, 40, 55)),
+        *(
+            pytest.param(pinn.problems.Heat1D(), 3, 20, n, marks=pytest.mark.slow)
+            for n in (5, 20, 25, 40, 55)
+        ),
     ],
 )
 def test_a_killed_run_goes_on_bit_for_bit_in_any_window(
-    tmp_path: Path, problem: gb.Problem, windows: int, steps: int, stop: int
+    tmp_path: Path, problem: pinn.Problem, windows: int, steps: int, stop: int
 ) -> None:
     path = tmp_path / "run"
 
@@ -258,7 +263,7 @@ def test_a_killed_run_goes_on_bit_for_bit_in_any_window(
             raise KeyboardInterrupt
 
     whole = uninterrupted(problem, windows, steps)
-    with pytest.raises(gb.TrainingInterrupted):
+    with pytest.raises(pinn.TrainingInterrupted):
         windowed(problem, windows, steps, checkpoint=path, callback=kill)
     again = windowed(problem, windows, steps, checkpoint=path)
     assert again.history == whole.history and not path.exists()
@@ -295,17 +300,17 @@ class Shifted(nn.Module):
 @pytest.mark.parametrize(("off", "word"), [(0.0, "converged"), (0.5, "not converged")])
 def test_the_verdict_sees_windows_that_do_not_meet(off: float, word: str) -> None:
     # each window solves the equation, and the first starts as it should
-    found = gb.verdict(Decay(), Windowed([Shifted(0.0), Shifted(off)], [1.0]))
+    found = pinn.verdict(Decay(), Windowed([Shifted(0.0), Shifted(off)], [1.0]))
     assert found.word == word, found
     assert "`Continuity`" in str(found)
 
 
 def test_windows_of_a_wave_meet_with_their_velocity() -> None:
-    wave = gb.problems.Wave1D()
+    wave = pinn.problems.Wave1D()
     continuity = conditions_in(Joined(wave, (0.25, 0.5)))[-1]
     edge = continuity.points(wave.domain, 24)
     assert len(edge) == 24 and set(edge.points[:, -1].round(decimals=4).tolist()) == {0.25, 0.5}
-    field = gb.problems.AutogradField(wave.solution, edge.points.double().requires_grad_(), wave.names)
+    field = pinn.problems.AutogradField(wave.solution, edge.points.double().requires_grad_(), wave.names)
     miss = continuity.residual(edge.points.double(), field)
     assert miss.shape == (24, 2) and miss.abs().max() < 1e-3
-    assert Windowed([gb.mlp(wave), gb.mlp(wave)], [0.5]).names == gb.mlp(wave).names
+    assert Windowed([pinn.mlp(wave), pinn.mlp(wave)], [0.5]).names == pinn.mlp(wave).names

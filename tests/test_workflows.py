@@ -73,7 +73,7 @@ def test_every_file_and_extra_that_a_command_names_exists(name: str) -> None:
     for command in re.findall(r"^\.ci/\w+", said, re.MULTILINE):
         assert os.access(ROOT / command, os.X_OK), command
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    assert set(re.findall(r"\.\[(\w+)\]", said)) <= set(extras)
+    assert set(re.findall(r"\.\[([\w-]+)\]", said)) <= set(extras)
     assert "${{" not in said, "expressions reach a command through `env`"
 
 

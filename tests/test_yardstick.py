@@ -6,29 +6,29 @@ import pytest
 import torch
 from torch import Tensor
 
-import guardband as gb
-from guardband.pinn.evidence import look
-from guardband.pinn.yardstick import rms, size
-from guardband.problems import Field, catalogue
-from guardband.problems.base import conditions_in
-from guardband.problems.catalogue.navier_stokes import navier_stokes
+from guardband import pinn
+from guardband.pinn.convergence.evidence import look
+from guardband.pinn.convergence.yardstick import rms, size
+from guardband.pinn.problems import Field, catalogue
+from guardband.pinn.problems.base import conditions_in
+from guardband.pinn.problems.catalogue.navier_stokes import navier_stokes
 
 
 @dataclass(frozen=True)
-class Fin(gb.Problem):
+class Fin(pinn.Problem):
     """T'' = loss (T - air), hot at the left, insulated at the right; T is in any unit."""
 
     loss: float = 4.0
     air: float = 293.0
     base: float = 343.0
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
     outputs = ("T",)
 
     def residual(self, x: Tensor, T: Field) -> Tensor:
         return T.d("x", "x") - self.loss * (T.value - self.air)
 
-    def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.Dirichlet(self.base, on="left"), gb.Neumann(0.0, on="right")]
+    def conditions(self) -> list[pinn.problems.Condition]:
+        return [pinn.Dirichlet(self.base, on="left"), pinn.Neumann(0.0, on="right")]
 
     def solution(self, x: Tensor) -> Tensor:
         rate = self.loss**0.5
@@ -37,26 +37,26 @@ class Fin(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Channel(gb.Problem):
+class Channel(pinn.Problem):
     """Plane Poiseuille flow, in which nothing flows across: u = 4 y (1 - y) speed, v = 0."""
 
     viscosity: float = 0.1
     speed: float = 1.0
-    domain = gb.Rectangle((0, 0), (2, 1))
+    domain = pinn.Rectangle((0, 0), (2, 1))
     outputs = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
         return navier_stokes(w, self.viscosity)
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         def inflow(x: Tensor) -> Tensor:
             return 4 * self.speed * x[:, 1:] * (1 - x[:, 1:])
 
         return [
-            gb.Dirichlet(inflow, on="left", output="u"),
-            gb.Dirichlet(0.0, on=("left", "right"), output="v"),
-            gb.Dirichlet(0.0, on=("top", "bottom"), output=("u", "v")),
-            gb.Dirichlet(0.0, on="right", output="p"),
+            pinn.Dirichlet(inflow, on="left", output="u"),
+            pinn.Dirichlet(0.0, on=("left", "right"), output="v"),
+            pinn.Dirichlet(0.0, on=("top", "bottom"), output=("u", "v")),
+            pinn.Dirichlet(0.0, on="right", output="p"),
         ]
 
     def solution(self, x: Tensor) -> Tensor:
@@ -65,19 +65,19 @@ class Channel(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Trace(gb.Problem):
+class Trace(pinn.Problem):
     """Little of b decays, and takes a little of a with it."""
 
     start: float = 1e-4
-    domain = gb.Time(0, 2)
+    domain = pinn.Time(0, 2)
     outputs = ("a", "b")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
         a, b = w["a"], w["b"]
         return {"a": a.d("t") + a.value * b.value, "b": b.d("t") + b.value}
 
-    def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.Initial(1.0, output="a"), gb.Initial(self.start, output="b")]
+    def conditions(self) -> list[pinn.problems.Condition]:
+        return [pinn.Initial(1.0, output="a"), pinn.Initial(self.start, output="b")]
 
     def solution(self, x: Tensor) -> Tensor:
         b = self.start * torch.exp(-x)
@@ -85,19 +85,19 @@ class Trace(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Fast(gb.Problem):
+class Fast(pinn.Problem):
     """u is a fast wave and v'' = u, so v is small for its equation, and all that there is."""
 
     rate: float = 30 * torch.pi
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
     outputs = ("u", "v")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
         u, v = w["u"], w["v"]
         return {"u": u.d("x", "x") + self.rate**2 * torch.sin(self.rate * x), "v": v.d("x", "x") - u.value}
 
-    def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.Dirichlet(0.0)]
+    def conditions(self) -> list[pinn.problems.Condition]:
+        return [pinn.Dirichlet(0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
         u = torch.sin(self.rate * x)
@@ -105,17 +105,17 @@ class Fast(gb.Problem):
 
 
 @dataclass(frozen=True)
-class Still(gb.Problem):
+class Still(pinn.Problem):
     """A plate that is equally warm all around."""
 
     warmth: float = 300.0
-    domain = gb.Rectangle((0, 0), (1, 1))
+    domain = pinn.Rectangle((0, 0), (1, 1))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         return u.laplacian
 
-    def conditions(self) -> list[gb.problems.Condition]:
-        return [gb.Dirichlet(self.warmth)]
+    def conditions(self) -> list[pinn.problems.Condition]:
+        return [pinn.Dirichlet(self.warmth)]
 
 
 def test_of_an_offset_three_times_the_spread_counts() -> None:
@@ -136,7 +136,7 @@ def test_weights_are_as_copies_of_points() -> None:
 @pytest.mark.parametrize("name", catalogue.__all__)
 def test_a_catalogue_problem_is_held_against_its_root_mean_square(name: str) -> None:
     """So its errors are relative L2, as they are elsewhere: no offset is large, and no output is nothing."""
-    problem: gb.Problem = getattr(catalogue, name)()
+    problem: pinn.Problem = getattr(catalogue, name)()
     x = problem.domain.uniform(512, seed=0, dtype=torch.float64)
     found = problem.solution(x)
     torch.testing.assert_close(size(found, torch.ones(len(x))), rms(found, torch.ones(len(x))))
@@ -146,7 +146,7 @@ def test_a_catalogue_problem_is_held_against_its_root_mean_square(name: str) -> 
 def test_an_offset_hides_no_error(off: float, word: str) -> None:
     """The fin is 343 K at most and changes by 37 K."""
     fin = Fin()
-    found = gb.verdict(fin, lambda x: fin.solution(x) + off * x)
+    found = pinn.verdict(fin, lambda x: fin.solution(x) + off * x)
     assert found.word == word, str(found)
 
 
@@ -154,9 +154,9 @@ def test_an_offset_hides_no_error(off: float, word: str) -> None:
 def test_an_offset_hides_no_wrong_equation(noise: float | None) -> None:
     fin, wrong = Fin(), Fin(loss=8.0)
     data = fin.observe(100, noise=2.0, seed=1)
-    assert gb.verdict(wrong, wrong.solution, data, noise=noise).word == "suspicious"
-    assert gb.verdict(fin, fin.solution, data, noise=noise).word == "converged"
-    assert gb.verdict(fin, fin.solution, data, noise=0.2).word == "suspicious"  # understated
+    assert pinn.verdict(wrong, wrong.solution, data, noise=noise).word == "suspicious"
+    assert pinn.verdict(fin, fin.solution, data, noise=noise).word == "converged"
+    assert pinn.verdict(fin, fin.solution, data, noise=0.2).word == "suspicious"  # understated
 
 
 @pytest.mark.slow("1.0")
@@ -169,16 +169,16 @@ def test_a_velocity_that_is_nothing_is_held_against_what_would_matter(speed: flo
     def near(x: Tensor, by: float) -> Tensor:
         return channel.solution(x) + by * unit * torch.sin(3 * x[:, :1] + 5 * x[:, 1:])
 
-    assert gb.verdict(channel, lambda x: near(x, 1e-6)).word == "converged"
-    found = gb.verdict(channel, lambda x: near(x, 1e-3))
+    assert pinn.verdict(channel, lambda x: near(x, 1e-6)).word == "converged"
+    found = pinn.verdict(channel, lambda x: near(x, 1e-3))
     assert found.word == "not converged" and found.error["v"] > 0.1
 
 
 @pytest.mark.parametrize("start", [1e-2, 1e-5, 1e-8])
 def test_what_is_prescribed_to_be_small_is_held_against_itself(start: float) -> None:
     trace, fewer = Trace(start), torch.tensor([1.0, 0.8], dtype=torch.float64)
-    assert gb.verdict(trace, trace.solution).word == "converged"
-    found = gb.verdict(trace, lambda x: trace.solution(x) * fewer)
+    assert pinn.verdict(trace, trace.solution).word == "converged"
+    found = pinn.verdict(trace, lambda x: trace.solution(x) * fewer)
     assert found.word == "not converged" and found.error["b"] == pytest.approx(0.2, rel=0.1)
 
 
@@ -186,13 +186,13 @@ def test_what_is_prescribed_to_be_small_is_held_against_itself(start: float) -> 
 def test_what_is_small_because_it_is_fast_is_held_against_itself(share: float) -> None:
     """A smooth field of its size would be small against the terms, but its own terms are not met."""
     fast, part = Fast(), torch.tensor([1.0, share], dtype=torch.float64)
-    found = gb.verdict(fast, lambda x: fast.solution(x) * part)
+    found = pinn.verdict(fast, lambda x: fast.solution(x) * part)
     assert found.word == "not converged" and found.error["v"] > 0.5
 
 
 @pytest.mark.parametrize(("off", "word"), [(1e-3, "converged"), (3.0, "not converged")])
 def test_what_is_the_same_everywhere_is_held_against_a_hundredth_of_itself(off: float, word: str) -> None:
-    found = gb.verdict(Still(), lambda x: Still().warmth + off * torch.sin(3 * x[:, :1]))
+    found = pinn.verdict(Still(), lambda x: Still().warmth + off * torch.sin(3 * x[:, :1]))
     assert found.word == word, str(found)
 
 

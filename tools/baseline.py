@@ -18,13 +18,18 @@ import warnings
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, partial
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 import guardband as gb
+
+TORCH = find_spec("torch") is not None
+torch: Any = import_module("torch") if TORCH else None
+pinn: Any = import_module("guardband.pinn") if TORCH else None
 
 LEVELS = ("0.5", "0.8")
 QUERIES, FOLLOWED = 6, 80
@@ -103,7 +108,7 @@ def decay_of_inputs(x: np.ndarray) -> np.ndarray:
     return decay(x)[..., None]
 
 
-def with_dropout() -> torch.nn.Module:
+def with_dropout() -> Any:
     """A network with a dropout layer between two activations, with fixed weights."""
     first, last = torch.nn.Linear(1, 6), torch.nn.Linear(6, 1)
     net = torch.nn.Sequential(first, torch.nn.Tanh(), torch.nn.Dropout(0.2), torch.nn.Tanh(), last).double()
@@ -130,7 +135,7 @@ OWN: dict[str, Any] = {
     "ratio": ratio,
     "loss": loss,
     "step_model": decay,
-    "net": with_dropout(),
+    "net": with_dropout() if TORCH else None,
 }
 
 
@@ -176,14 +181,14 @@ def coming(n: int, seed: int = 8) -> tuple[Any, np.ndarray]:
 
 def network(inputs: Any = 1, **options: Any) -> Any:
     """A small network in float64."""
-    return gb.mlp(inputs, [4], **options).double()
+    return pinn.mlp(inputs, [4], **options).double()
 
 
 def train(problem: Any, data: Any = None, *, steps: int = 3, seed: int = 0, **options: Any) -> Any:
     """A network after a few Gauss-Newton steps."""
-    recipe = gb.Recipe.by_newton(steps, n_interior=16)
+    recipe = pinn.Recipe.by_newton(steps, n_interior=16)
     start = network(problem, seed=seed)
-    return gb.fit(problem, start, data, recipe=recipe, seed=seed, progress=False, **options)
+    return pinn.fit(problem, start, data, recipe=recipe, seed=seed, progress=False, **options)
 
 
 @cache
@@ -191,35 +196,35 @@ def fitted(seed: int = 0) -> Any:
     """A network fitted to an equation and readings, with others held out."""
     x = (np.arange(10)[:, None] + 0.5) / 10
     data, held_out = gb.Observations(x, 0.1 * x), gb.Observations(x + 0.02, 0.1 * x)
-    return train(gb.problems.Poisson1D(), data, seed=seed, held_out=held_out)
+    return train(pinn.problems.Poisson1D(), data, seed=seed, held_out=held_out)
 
 
 def with_unknown() -> Any:
     """A network fitted together with a coefficient."""
     t = np.linspace(0, 1, 8)[:, None]
-    problem = gb.problems.DampedOscillator(frequency=gb.Unknown(5.5, 7.0, start=6.0))
+    problem = pinn.problems.DampedOscillator(frequency=pinn.Unknown(5.5, 7.0, start=6.0))
     return train(problem, gb.Observations(t, np.cos(6 * t)), steps=2)
 
 
 def untrained(name: str) -> Any:
     """A problem of the catalogue with a network as initialized."""
-    problem = getattr(gb.problems, name)()
-    return gb.Fitted(network(problem), problem, None, gb.Likelihood(), gb.Recipe(), [])
+    problem = getattr(pinn.problems, name)()
+    return pinn.Fitted(network(problem), problem, None, pinn.Likelihood(), pinn.Recipe(), [])
 
 
 def tangent() -> Any:
     """The tangent space of a network fitted to an equation alone."""
-    return gb.Tangent(train(gb.problems.Heat1D()), noise=0.05, n_interior=32, n_boundary=16)
+    return pinn.Tangent(train(pinn.problems.Heat1D()), noise=0.05, n_interior=32, n_boundary=16)
 
 
 def family() -> Any:
     """Heat conduction for a range of diffusivities."""
-    return gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2))
+    return pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2))
 
 
 def solved_by_network() -> Any:
     """A family whose solver is a network."""
-    recipe = gb.Recipe.by_newton(2, n_interior=16)
+    recipe = pinn.Recipe.by_newton(2, n_interior=16)
     return family().fit(network(family().ranged), recipe=recipe, progress=False)
 
 
@@ -232,7 +237,7 @@ def band(model: Any = line, *, d: int = 1, m: int = 1, n: int = 30, **options: A
     return gb.calibrate(model, x, readings(x, m), **options)
 
 
-def on_tensors(model: Any, dtype: torch.dtype, d: int = 1) -> Any:
+def on_tensors(model: Any, dtype: Any, d: int = 1) -> Any:
     """A calibration on tensors."""
     x = points(30, d)
     return gb.calibrate(model, *(torch.tensor(part, dtype=dtype) for part in (x, readings(x))))
@@ -240,7 +245,7 @@ def on_tensors(model: Any, dtype: torch.dtype, d: int = 1) -> Any:
 
 def noisy(name: str) -> Any:
     """A calibration whose scale is a noise model of the library."""
-    scale = getattr(gb.problems.noise, name)()
+    scale = getattr(pinn.problems.noise, name)()
     return on_tensors(gb.predictors.Given(line, scale), torch.float64, d=2)
 
 
@@ -260,7 +265,7 @@ def stored_fields() -> Any:
     data = xarray.Dataset({"a": (("field", "x"), x), "u": (("field", "x"), y)})
     with tempfile.TemporaryDirectory() as place:
         source = gb.StoredFields(data, x="a", y="u")
-        return gb.calibrate_stored(decay_of_inputs, source, f"{place}/scores.zarr", progress=False)
+        return gb.calibrate(decay_of_inputs, source, scores=f"{place}/scores.zarr", progress=False)
 
 
 def rollout(*, shaped: bool) -> Any:
@@ -291,13 +296,17 @@ def local(learner: Any, n: int = 60) -> Any:
 
 def shifted(method: Any) -> Any:
     """A calibration for queries with another distribution of x."""
-    return band(calibrator=gb.Weighted(gb.density_ratio(points(20), 0.5 * points(20, seed=2), method=method)))
+    return band(
+        calibrator=gb.Weighted(
+            gb.conformal.density_ratio(points(20), 0.5 * points(20, seed=2), method=method)
+        )
+    )
 
 
 def crossed() -> Any:
     """CV+ of three networks."""
     seeds, x = iter(range(3)), points(30)
-    return gb.calibrate_cross(lambda data: network(seed=next(seeds)), (x, readings(x)), folds=3)
+    return gb.calibration.calibrate_cross(lambda data: network(seed=next(seeds)), (x, readings(x)), folds=3)
 
 
 def chosen() -> Any:
@@ -310,21 +319,21 @@ def chosen() -> Any:
 def draws() -> Any:
     """Three networks that differ in their last bias."""
     biases = torch.tensor([[0.0], [0.5], [2.0]], dtype=torch.float64)
-    return gb.predictors.Draws(network(), {"layers.1.bias": biases})
+    return pinn.predictors.Draws(network(), {"layers.1.bias": biases})
 
 
 def hmc() -> Any:
     """A few draws by Hamiltonian Monte Carlo."""
     options: dict[str, Any] = {"draws": 6, "warmup": 30, "leapfrog": 4, "n_interior": 8, "n_boundary": 8}
-    return gb.predictors.HMC(fitted(), progress=False, **options)
+    return pinn.predictors.HMC(fitted(), progress=False, **options)
 
 
 def constrained(*, hard: bool) -> Any:
     """A network with exact boundary conditions, constructed or by the functions of the problem."""
-    problem = gb.problems.Poisson1D()
+    problem = pinn.problems.Poisson1D()
     if hard:
-        return gb.Constrained.of(problem, network())
-    return gb.Constrained(network(), problem.lift, problem.bubble)
+        return pinn.Constrained.of(problem, network())
+    return pinn.Constrained(network(), problem.lift, problem.bubble)
 
 
 def stream(method: Any) -> Any:
@@ -339,7 +348,7 @@ def stream(method: Any) -> Any:
 ARITHMETIC: dict[str, Callable[[], Any]] = {
     "absolute": lambda: band(score=gb.Absolute()),
     "scaled": lambda: band(gb.predictors.Given(line, width), confidence="0.9"),
-    "total": lambda: band(gb.predictors.Given(line, width), score=gb.Total(noise=0.3)),
+    "total": lambda: band(gb.predictors.Given(line, width), score=gb.conformal.Total(noise=0.3)),
     "float32": lambda: on_tensors(line, torch.float32),
     "arrays": lambda: gb.calibrate_arrays(points(30), readings(points(30)), abs(points(30, seed=2)) + 1),
     "grouped": lambda: band(calibrator=gb.Grouped(), groups=np.arange(30) % 2),
@@ -347,12 +356,12 @@ ARITHMETIC: dict[str, Callable[[], Any]] = {
     "own ratio": lambda: band(calibrator=gb.Weighted(ratio)),
     "risk": lambda: band(calibrator=gb.RiskControl()),
     "risk of own loss": lambda: band(calibrator=gb.RiskControl(loss)),
-    "bounded noise": lambda: truth(gb.BoundedNoise(3.0)),
+    "bounded noise": lambda: truth(gb.conformal.BoundedNoise(3.0)),
     "quantiles": lambda: band(gb.Quantiles(line, line_and_width)),
     "two ranks": lambda: band(gb.Quantiles(line, line_and_width), score=gb.CQR(symmetric=False)),
     "function": lambda: band(prediction),
     "data frame": lambda: gb.calibrate(from_frame, frame(points(30, 2)), readings(points(30, 2))),
-    "local flat": lambda: local(gb.LogScale(draws=2), n=8),
+    "local flat": lambda: local(gb.conformal.LogScale(draws=2), n=8),
     "simultaneous": fields,
     "stored fields": stored_fields,
     "share": lambda: fields(score=gb.Share(0.2)),
@@ -371,47 +380,49 @@ NUMERICAL: dict[str, Callable[[], Any]] = {
     "network": lambda: band(network()),
     "network with sines": lambda: band(network(activation=torch.sin)),
     "network with waves": lambda: band(
-        network(gb.problems.Wave1D(), periodic="x", fourier=(2, 1.0)), d=2, score=gb.Absolute()
+        network(pinn.problems.Wave1D(), periodic="x", fourier=(2, 1.0)), d=2, score=gb.Absolute()
     ),
     "units": lambda: band(network(outputs=2), m=2, score=gb.Absolute(units=[1, 2], joint=False)),
     "one output": lambda: band(network(outputs=2), outputs=1),
     "constrained": lambda: band(constrained(hard=True)),
     "constrained by problem": lambda: band(constrained(hard=False)),
-    "windows": lambda: band(gb.pinn.Windowed([network(2), network(2, seed=1)], [0.5]), d=2),
+    "windows": lambda: band(pinn.Windowed([network(2), network(2, seed=1)], [0.5]), d=2),
     "fitted": fitted,
     "unknown": with_unknown,
     "ensemble": lambda: band(gb.predictors.Ensemble([fitted(), fitted(1)])),
     "draws": lambda: band(draws()),
-    "dropout": lambda: band(gb.predictors.Dropout(network(dropout=0.2), draws=5)),
-    "dropout masks": lambda: band(gb.predictors.Dropout(with_dropout(), draws=5)),
+    "dropout": lambda: band(pinn.predictors.Dropout(network(dropout=0.2), draws=5)),
+    "dropout masks": lambda: band(pinn.predictors.Dropout(with_dropout(), draws=5)),
     "distance": lambda: band(gb.predictors.Distance(network(), points(8, seed=3), n_neighbors=2)),
     "latent distance": lambda: band(
-        gb.predictors.LatentDistance(network(), points(8, seed=3), n_neighbors=2)
+        pinn.predictors.LatentDistance(network(), points(8, seed=3), n_neighbors=2)
     ),
-    "laplace": lambda: band(gb.predictors.Laplace(fitted(), n_interior=16, n_boundary=8)),
+    "laplace": lambda: band(pinn.predictors.Laplace(fitted(), n_interior=16, n_boundary=8)),
     "laplace last layer": lambda: band(
-        gb.predictors.LastLayerLaplace(fitted(), n_interior=16, n_boundary=8, layers=1)
+        pinn.predictors.LastLayerLaplace(fitted(), n_interior=16, n_boundary=8, layers=1)
     ),
-    "mean-field VI": lambda: band(gb.predictors.MeanFieldVI(fitted(), steps=5, draws=4, progress=False)),
+    "mean-field VI": lambda: band(pinn.predictors.MeanFieldVI(fitted(), steps=5, draws=4, progress=False)),
     "HMC": lambda: band(hmc()),
     "cross": crossed,
     "chosen": chosen,
-    "local log scale": lambda: local(gb.LogScale(draws=2, inducing=6)),
+    "local log scale": lambda: local(gb.conformal.LogScale(draws=2, inducing=6)),
     "conditional": lambda: band(calibrator=gb.Conditional(positive), n=60),
     "conditional with seed": lambda: band(calibrator=gb.Conditional(positive, seed=3), d=2, n=60),
     "logistic ratio": lambda: shifted("logistic"),
     "kernel ratio": lambda: shifted("kernel"),
-    "randomly localized": lambda: band(calibrator=gb.RandomlyLocalized(inputs=points(30, seed=3))),
-    "gaussian noise": lambda: truth(gb.GaussianNoise(1.0)),
-    "laplace noise": lambda: truth(gb.LaplaceNoise(1.0)),
-    "uniform noise": lambda: truth(gb.UniformNoise(1.5)),
+    "randomly localized": lambda: band(calibrator=gb.conformal.RandomlyLocalized(inputs=points(30, seed=3))),
+    "gaussian noise": lambda: truth(gb.conformal.GaussianNoise(1.0)),
+    "laplace noise": lambda: truth(gb.conformal.LaplaceNoise(1.0)),
+    "uniform noise": lambda: truth(gb.conformal.UniformNoise(1.5)),
     "size scale": lambda: fields(gb.surrogates.SizeScale(gb.predictors.MeanOnly(decay), 0.7)),
     "smoothed scale": lambda: fields(gb.surrogates.SmoothedScale(gb.predictors.Given(decay, width), 1)),
     "network scale": lambda: fields(
-        gb.surrogates.NetworkScale.fitted(gb.predictors.MeanOnly(decay), *residual_fields(), width=4, steps=5)
+        pinn.surrogates.NetworkScale.fitted(
+            gb.predictors.MeanOnly(decay), *residual_fields(), width=4, steps=5
+        )
     ),
     "adapted": lambda: fields(
-        gb.surrogates.adapted(gb.predictors.MeanOnly(decay), *residual_fields(), steps=2)
+        pinn.surrogates.adapted(gb.predictors.MeanOnly(decay), *residual_fields(), steps=2)
     ),
     "rollout with shape": lambda: rollout(shaped=True),
     "tangent": tangent,
@@ -430,8 +441,8 @@ NUMERICAL: dict[str, Callable[[], Any]] = {
 """Computed by linear algebra, special functions or networks, whose last digits depend on the machine."""
 
 SINGLE: dict[str, Callable[[], Any]] = {
-    "network in float32": lambda: band(gb.mlp(1, [4])),
-    "local pinball": lambda: local(gb.PinballNetwork(steps=200, widths=(6,), frequencies=4)),
+    "network in float32": lambda: band(pinn.mlp(1, [4])),
+    "local pinball": lambda: local(pinn.PinballNetwork(steps=200, widths=(6,), frequencies=4)),
 }
 """The same in float32."""
 
@@ -441,14 +452,14 @@ SINGLE: dict[str, Callable[[], Any]] = {
 
 def queries(saved: Any) -> np.ndarray:
     """Points for a saved object, shaped like its calibration points or like points of its problem."""
-    match saved:
-        case gb.Stream():
+    match type(saved).__name__:
+        case "Stream":
             shape = (1,)
-        case gb.Fitted():
+        case "Fitted":
             shape = (saved.problem.domain.d,)
-        case gb.Tangent():
+        case "Tangent":
             shape = (saved.fitted.problem.domain.d,)
-        case gb.SolvedFamily():
+        case "SolvedFamily":
             shape = (len(saved.family.names.axes),)
         case _:
             known = saved.prediction
@@ -458,16 +469,16 @@ def queries(saved: Any) -> np.ndarray:
 
 def answers(saved: Any, x: np.ndarray) -> np.ndarray:
     """The numbers of a saved object at x: bands at two levels, or its main result."""
-    match saved:
-        case gb.Stream():
+    match type(saved).__name__:
+        case "Stream":
             found = saved.follow(*coming(FOLLOWED))
             ends = (found.band.lower[:, 0], found.band.upper[:, 0])
             return np.stack([*ends, found.p, found.missed, found.alarm])
-        case gb.Fitted():
+        case "Fitted":
             return field_and_residuals(saved, x)
-        case gb.Tangent():
+        case "Tangent":
             return answers(saved.calibrate(*few()), x)
-        case gb.SolvedFamily():
+        case "SolvedFamily":
             return np.asarray(saved(x, saved.family.corners))
     return np.array([numbers(band_of(saved, x, level)) for level in LEVELS])
 
@@ -475,7 +486,7 @@ def answers(saved: Any, x: np.ndarray) -> np.ndarray:
 def field_and_residuals(saved: Any, x: np.ndarray) -> np.ndarray:
     """A fitted field, and the residuals of its equations."""
     at, problem = torch.from_numpy(x), saved.problem
-    residual = problem.residual(at, gb.problems.AutogradField(saved.net, at, problem.names))
+    residual = problem.residual(at, pinn.problems.AutogradField(saved.net, at, problem.names))
     parts = residual.values() if isinstance(residual, dict) else [residual]
     return np.concatenate([saved(x), *(part.detach().numpy() for part in parts)], axis=1)
 
@@ -493,7 +504,7 @@ def band_of(calibrated: Any, x: np.ndarray, level: str) -> Any:
 
 def numbers(made: Any) -> np.ndarray:
     """The mean and the ends of a band, or the radius of a ball."""
-    parts = ("radius",) if isinstance(made, gb.NormBand) else ("mean", "lower", "upper")
+    parts = ("radius",) if isinstance(made, gb.values.NormBand) else ("mean", "lower", "upper")
     return np.array([np.asarray(getattr(made, part)) for part in parts])
 
 
@@ -514,16 +525,16 @@ def resumable(recipe: str, checkpoint: Path | None = None, callback: Any = None)
 
     A checkpoint is refused unless the network and the data have the same bits, so both are plain arithmetic.
     """
-    problem, x = gb.problems.Poisson1D(), (np.arange(12)[:, None] + 0.5) / 12
+    problem, x = pinn.problems.Poisson1D(), (np.arange(12)[:, None] + 0.5) / 12
     net = network(problem)
     with torch.no_grad():
         for weights in net.parameters():
             weights.copy_((torch.arange(weights.numel()) / 4 - 0.5).view_as(weights))
-    return gb.fit(
+    return pinn.fit(
         problem,
         net,
         gb.Observations(x, 3 * x * (1 - x)),
-        recipe=gb.Recipe(**RECIPES[recipe]),
+        recipe=pinn.Recipe(**RECIPES[recipe]),
         checkpoint=checkpoint,
         callback=callback,
         progress=False,
@@ -582,7 +593,7 @@ def write_checkpoints(folder: Path) -> None:
             if now.step > last:
                 raise KeyboardInterrupt
 
-        with suppress(gb.TrainingInterrupted):
+        with suppress(pinn.TrainingInterrupted):
             resumable(recipe, folder / f"{recipe}.ckpt", interrupt)
         np.savez_compressed(folder / f"{recipe}.npz", x=x, answers=resumable(recipe)(x))
 

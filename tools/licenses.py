@@ -12,7 +12,7 @@ from importlib import metadata
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
-EXTRAS = ("bayes", "scale", "export", "tables", "geometry")
+EXTRAS = ("bayes", "lab", "scale", "export", "tables", "geometry")
 REFUSED = re.compile(r"\bA?GPL|\bGNU (?:Affero )?General Public", re.IGNORECASE)
 
 

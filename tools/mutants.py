@@ -45,7 +45,7 @@ TIER = ["-m", "not slow and not long", "--ignore=tests/laws"]
 
 CORE = (
     "arrays calibration checks choosing conformal crossing evaluation extrapolation fields files frames "
-    "grids inverse kept leaks leases limits metrics models partition predictors ranges store streams tables "
+    "grids inverse kept leaks limits metrics models partition predictors ranges store streams tables "
     "values"
 ).split()
 """The modules and folders of the package that are mutated."""
@@ -75,7 +75,7 @@ PAIRS = [
 OTHER = dict(PAIRS) | {right: left for left, right in PAIRS}
 """Names that are swapped for each other."""
 
-UNSEEN = {"stacklevel", "maxsize", "repr", "copy", "workers", "batch", "chunk", "strict"}
+UNSEEN = {"stacklevel", "maxsize", "repr", "copy", "on", "batch", "chunk", "strict"}
 """Keyword arguments that change no result: speed, memory, how a message is shown, assertions."""
 
 QUIET = {"close", "sleep", "flush"}

@@ -63,17 +63,17 @@ FAULTS = [
     ),
     Fault(
         "import that points up",
-        "src/guardband/arrays.py",
+        "src/guardband/base/arrays.py",
         "import torch\n",
         "import torch\n\nimport guardband.cli  # noqa: F401\n",
         gate("lint"),
     ),
-    Fault("type error", "src/guardband/arrays.py", "", '\nwrong: int = "word"\n', gate("types")),
+    Fault("type error", "src/guardband/base/arrays.py", "", '\nwrong: int = "word"\n', gate("types")),
 ]
 FULL = [
     Fault(
         "changed default recipe",
-        "src/guardband/pinn/train.py",
+        "src/guardband/pinn/training/train.py",
         "if dropout or large or not cpu or not known:",
         "if True:",
         "python tools/regenerate.py --check notebook-i_have_an_equation gallery-system",

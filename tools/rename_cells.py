@@ -16,9 +16,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from guardband.files import write_text
-from guardband.studies import records
-from guardband.studies.base import key_of
+from guardband.base.files import write_text
+from guardband.lab.studies import records
+from guardband.lab.studies.base import key_of
 
 KINDS = {
     "guardband.Constant": "guardband.MeanOnly",
@@ -48,33 +48,22 @@ def renamed(described: Any) -> Any:
     return KINDS.get(described, described) if isinstance(described, str) else described
 
 
-def record(line: str) -> tuple[str, str]:
-    """The key and the line of a stored result under today's names; the same line if nothing is new."""
+def record(line: str) -> str:
+    """The line of a stored result under today's names; the same line if nothing is new."""
     result = json.loads(line)
     cell = renamed(result["cell"])
     new = result | {"key": key_of(cell), "cell": cell}
-    return new["key"], line if new == result and records.CHECKSUM in result else records.sealed(new)
+    return line if new == result and records.CHECKSUM in result else records.sealed(new)
 
 
 def rename(folder: Path) -> int:
-    """Rename all results of a study's folder, packed or not; how many were changed.
-
-    A file is removed once the one with the new key is on the disk, so that nothing is lost on the way.
-    """
-    changed = 0
-    for path in sorted((folder / records.CELLS).glob("*.json")):
-        old = path.read_text().strip()
-        key, new = record(old)
-        if new != old:
-            write_text(records.path(folder, key), new + "\n")
-            if key != path.stem:
-                path.unlink()
-            changed += 1
-    before = records.packed(folder)
-    after = dict(record(line) for line in before.values())
+    """Pack the results of a study's folder and rename them; how many were changed."""
+    records.pack(folder)
+    before = records.look(folder).every
+    after = [record(line) for line in before]
     if after != before:
-        records.write_pack(folder, after)
-    return changed + len(after.items() - before.items())
+        write_text(folder / records.PACK, records.joined(after))
+    return sum(new != old for new, old in zip(after, before, strict=True))
 
 
 if __name__ == "__main__":

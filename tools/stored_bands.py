@@ -14,21 +14,28 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
-import torch
 
 import guardband as gb
 
 LEVELS = ("0.5", "0.9", "0.95")
 MeanOnly = getattr(gb.predictors, "MeanOnly", None) or gb.predictors.Constant  # type: ignore  # as 0.1 called it
-Localized = getattr(gb, "RandomlyLocalized", None) or gb.Localized  # type: ignore[attr-defined]
+Localized = getattr(gb.conformal, "RandomlyLocalized", None) or gb.Localized  # type: ignore[attr-defined]
+# 0.2 and before: the draws were those of the place and the seed alone.
+DRAWS: dict[str, Any] = {"fresh": False} if hasattr(Localized, "fresh") else {}
 
 
 def bands() -> Iterator[tuple[str, np.ndarray]]:
-    """The name of each setting, and the ends of its bands, (levels, 2, n, m), or radii, (levels, 1, n)."""
+    """The name of each setting, and the ends of its bands, (levels, 2, n, m), or radii, (levels, 1, n).
+
+    Settings on tensors are left out where torch is not installed.
+    """
     for number, (name, make) in enumerate(SETTINGS.items()):
+        if find_spec("torch") is None and "torch" in name:
+            continue
         generator = np.random.default_rng(number)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -39,13 +46,17 @@ def bands() -> Iterator[tuple[str, np.ndarray]]:
 
 def _ends(band: Any) -> list[np.ndarray]:
     """The lower and upper ends of a band, or the radius of a ball."""
-    if isinstance(band, gb.NormBand):
+    if isinstance(band, gb.values.NormBand):
         return [band.radius]
     return [np.asarray(band.lower), np.asarray(band.upper)]
 
 
 def _mean(x: Any, outputs: int) -> Any:
-    return 3 * x[:, :1] ** 2 - x[:, 1:2] + (np if isinstance(x, np.ndarray) else torch).arange(outputs)
+    return (
+        3 * x[:, :1] ** 2
+        - x[:, 1:2]
+        + (np if isinstance(x, np.ndarray) else sys.modules["torch"]).arange(outputs)
+    )
 
 
 def _scale(x: Any, outputs: int) -> Any:
@@ -56,7 +67,11 @@ def _data(generator: np.random.Generator, n: int, outputs: int, dtype: str, kind
     x = generator.uniform(-1, 1, size=(n, 2)).astype(dtype)
     noise = generator.normal(size=(n, outputs)) * (0.1 + abs(x[:, :1]))
     y = (_mean(x, outputs) + noise).astype(dtype)
-    return (x, y) if kind == "numpy" else (torch.from_numpy(x), torch.from_numpy(y))
+    if kind == "numpy":
+        return x, y
+    import torch
+
+    return torch.from_numpy(x), torch.from_numpy(y)
 
 
 def _setting(
@@ -113,7 +128,7 @@ def _local(generator: np.random.Generator) -> Any:
 
 def _weighted(method: str, generator: np.random.Generator) -> Any:
     old, new = generator.uniform(-1, 1, size=(80, 2)), generator.uniform(-0.5, 1, size=(80, 2))
-    return gb.Weighted(gb.density_ratio(old, new, method=method))  # type: ignore[arg-type]
+    return gb.Weighted(gb.conformal.density_ratio(old, new, method=method))  # type: ignore[arg-type]
 
 
 def _quantiles(
@@ -157,7 +172,7 @@ def _cross(
 
     x, y = _data(generator, 40, 1, dtype, "numpy")
     labels = np.arange(40) % groups if groups else None
-    return gb.calibrate_cross(fit, (x, y), folds=folds, groups=labels), x[:12] / 2, {}
+    return gb.calibration.calibrate_cross(fit, (x, y), folds=folds, groups=labels), x[:12] / 2, {}
 
 
 def _chosen(
@@ -169,7 +184,7 @@ def _chosen(
     candidates = {
         "constant": mean,
         "scaled": gb.predictors.Given(mean, scale),
-        "total": (gb.predictors.Given(mean, scale), gb.Total(noise=0.3), None),
+        "total": (gb.predictors.Given(mean, scale), gb.conformal.Total(noise=0.3), None),
     }
     made = gb.choose(candidates, calibrate=(x, y), confidence=confidence).calibrated
     return made, _data(generator, 12, 1, "float64", "numpy")[0], {}
@@ -179,7 +194,11 @@ def _truth(generator: np.random.Generator, *, readings: int = 1) -> tuple[Any, A
     """A band for the truth behind noise with a known bound, from `readings` at each place."""
     x, y = (part.repeat(readings, axis=0) for part in _data(generator, 160, 1, "float64", "numpy"))
     y = y + generator.uniform(-1, 1, size=y.shape)
-    options: dict[str, Any] = {"target": "truth", "noise": gb.BoundedNoise(1.0), "confidence": "0.9"}
+    options: dict[str, Any] = {
+        "target": "truth",
+        "noise": gb.conformal.BoundedNoise(1.0),
+        "confidence": "0.9",
+    }
     calibrated = gb.calibrate(partial(_mean, outputs=1), x, y, **options)
     return calibrated, _data(generator, 12, 1, "float64", "numpy")[0], {}
 
@@ -219,7 +238,11 @@ def _cut_distance(band: Any, y: Any) -> np.ndarray:
     return np.minimum(np.asarray(outside).max(axis=1), 1)
 
 
-SCORES: dict[str, Any] = {"absolute": gb.Absolute(), "scaled": gb.Scaled(), "total": gb.Total(noise=0.3)}
+SCORES: dict[str, Any] = {
+    "absolute": gb.Absolute(),
+    "scaled": gb.Scaled(),
+    "total": gb.conformal.Total(noise=0.3),
+}
 KINDS = [(kind, dtype) for kind in ("numpy", "torch") for dtype in ("float64", "float32")]
 SETTINGS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, Any]]]] = {
     **{
@@ -234,7 +257,7 @@ SETTINGS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, An
     },
     **{
         f"two outputs, {score}, {dtype}": partial(_setting, score=made, outputs=2, dtype=dtype)
-        for score, made in {**SCORES, "noise per output": gb.Total(noise=[0.1, 2.0])}.items()
+        for score, made in {**SCORES, "noise per output": gb.conformal.Total(noise=[0.1, 2.0])}.items()
         for dtype in ("float64", "float32")
     },
     **{
@@ -250,8 +273,8 @@ SETTINGS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, An
     "clustered, uneven": partial(_setting, calibrator=lambda g: gb.Clustered(), groups=23, n=150),
     "weighted, logistic": partial(_setting, calibrator=partial(_weighted, "logistic")),
     "weighted, kernel": partial(_setting, calibrator=partial(_weighted, "kernel")),
-    "localized, gauss": partial(_setting, calibrator=lambda g: Localized(0.8), n=200),
-    "localized, box": partial(_setting, calibrator=lambda g: Localized(0.9, kernel="box"), n=200),
+    "localized, gauss": partial(_setting, calibrator=lambda g: Localized(0.8, **DRAWS), n=200),
+    "localized, box": partial(_setting, calibrator=lambda g: Localized(0.9, kernel="box", **DRAWS), n=200),
     "local": partial(_setting, calibrator=_local),
     "local, no scale": partial(_setting, calibrator=_local, scaled=False),
     "fields": partial(_fields, shaped=False, dtype="float64"),

@@ -27,7 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from guardband.problems import Condition, Initial, Periodic, Problem
+from guardband.pinn.problems import Condition, Initial, Periodic, Problem
 from peers import stated
 from peers.plate import MixedPlate
 from peers.scoring import PROBLEMS, errors

@@ -35,8 +35,8 @@ from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import LeaveOneOut, PredefinedSplit
 
 import guardband as gb
-from guardband import files
-from guardband.crossing import dealt
+from guardband.base import files
+from guardband.calibration.cross import dealt
 
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95)
 FEW, SEVERAL = (9, 19, 20, 39, 100), (20, 39, 60, 100)
@@ -126,7 +126,7 @@ def crossed(n: int, level: float, *, folds: int | None) -> Setting:
         def fit(data: gb.Observations) -> Callable[[np.ndarray], np.ndarray]:
             return LinearRegression().fit(data.x, data.y[:, 0]).predict
 
-        return ends(gb.calibrate_cross(fit, (x, y), folds=folds)(new, level))
+        return ends(gb.calibration.calibrate_cross(fit, (x, y), folds=folds)(new, level))
 
     return Setting("jackknife+" if folds is None else f"CV+, {folds} folds", n, level, theirs, ours)
 

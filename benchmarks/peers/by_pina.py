@@ -35,7 +35,7 @@ from pina.problem.zoo import BurgersProblem
 from pina.solver import PhysicsInformedSingleModelSolver as PINN
 from torch import Tensor, nn
 
-from guardband.problems import AllenCahn2D
+from guardband.pinn.problems import AllenCahn2D
 from peers.scoring import PROBLEMS, errors
 
 WIDTHS = [32, 32, 32]

@@ -6,10 +6,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from guardband.geometry import Domain
-from guardband.problems import Condition, Dirichlet, Field, Problem
-from guardband.problems.catalogue import PlateWithHole
-from guardband.problems.conditions import Where
+from guardband.pinn.geometry import Domain
+from guardband.pinn.problems import Condition, Dirichlet, Field, Problem
+from guardband.pinn.problems.catalogue import PlateWithHole
+from guardband.pinn.problems.conditions import Where
 
 PLATE = PlateWithHole()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from guardband.problems import Problem, catalogue
+from guardband.pinn.problems import Problem, catalogue
 
 PROBLEMS: dict[str, Problem] = {name: getattr(catalogue, name)() for name in catalogue.__all__}
 POINTS = 10_000

@@ -17,8 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from guardband.geometry import Box, Combination, Disk, Domain, Rectangle, Segment, Time, TimeSpan
-from guardband.problems import (
+from guardband.pinn.geometry import Box, Combination, Disk, Domain, Rectangle, Segment, Time, TimeSpan
+from guardband.pinn.problems import (
     Condition,
     Dirichlet,
     Field,
@@ -29,8 +29,8 @@ from guardband.problems import (
     Problem,
     catalogue,
 )
-from guardband.problems.conditions import Value, as_function
-from guardband.problems.field import Columns
+from guardband.pinn.problems.conditions import Value, as_function
+from guardband.pinn.problems.field import Columns
 from guardband.values import Names
 
 SIDES = {"left": (0, "lower"), "right": (0, "upper"), "bottom": (1, "lower"), "top": (1, "upper")}

@@ -6,7 +6,7 @@ from pathlib import Path
 import onnx
 import torch
 
-import guardband as gb
+from guardband import pinn
 
 HERE = Path(__file__).parent
 SIZES = {"train": 300, "calibration": 100, "query": 2000, "fresh": 500}
@@ -14,13 +14,15 @@ SIZES = {"train": 300, "calibration": 100, "query": 2000, "fresh": 500}
 
 def main() -> None:
     """Train, export, and write measurements; the query has no targets."""
-    problem = gb.problems.AllenCahn2D()
+    problem = pinn.problems.AllenCahn2D()
     seen = {
         name: problem.observe(n, noise=0.05, seed=seed)
         for seed, (name, n) in enumerate(SIZES.items())
     }
-    net = gb.mlp(2, [32, 32, 32])
-    fitted = gb.fit(problem, net, seen["train"], likelihood=gb.Likelihood(data=0.05))
+    net = pinn.mlp(2, [32, 32, 32])
+    fitted = pinn.fit(
+        problem, net, seen["train"], likelihood=pinn.Likelihood(data=0.05)
+    )
     torch.onnx.export(
         fitted.net,
         (torch.zeros(3, 2),),

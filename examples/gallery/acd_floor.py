@@ -19,7 +19,8 @@ def acd_of_a_perfect_band(n: int, rng: np.random.Generator) -> float:
     y, new = rng.normal(size=(2, n))
     calibrated = gb.calibrate_arrays(0 * y, y)
     bands = (
-        calibrated.band(gb.Prediction(None, 0 * new), level) for level in gb.LEVELS
+        calibrated.band(gb.Prediction(None, 0 * new), level)
+        for level in gb.conformal.LEVELS
     )
     return gb.metrics.acd([gb.metrics.coverage(band, new) for band in bands])
 

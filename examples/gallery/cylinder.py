@@ -10,8 +10,9 @@ over 200 calibrations stands in the results, `results/cylinder.md`.
 import torch
 
 import guardband as gb
+from guardband import pinn
 
-problem = gb.problems.Cylinder()
+problem = pinn.problems.Cylinder()
 
 
 def velocity(n: int, seed: int) -> gb.Observations:
@@ -21,8 +22,12 @@ def velocity(n: int, seed: int) -> gb.Observations:
 
 
 train, cal, new = (velocity(n, seed) for seed, n in enumerate((150, 50, 200)))
-fitted = gb.fit(
-    problem, gb.mlp(problem), train, likelihood=gb.Likelihood(data=0.01), progress=False
+fitted = pinn.fit(
+    problem,
+    pinn.mlp(problem),
+    train,
+    likelihood=pinn.Likelihood(data=0.01),
+    progress=False,
 )
 both = gb.Absolute(units=[1.0, 1.0])  # velocities both, so in the same unit
 calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs=("u", "v"), score=both)

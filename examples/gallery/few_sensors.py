@@ -61,7 +61,9 @@ left.set_title("Plain band: whole sensors fall out", fontsize="medium")
 
 counts = [4, 6, 10, 19, 30, 50]
 for calibrator, color in ((gb.Split(), gb.plot.GRAY), (gb.Clustered(), gb.plot.BLUE)):
-    with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+    with warnings.catch_warnings(
+        action="ignore", category=gb.conformal.InfiniteBandWarning
+    ):
         shares = [covered(calibrator, n, 1000) for n in counts]
     right.plot(
         counts, shares, "o-", ms=4, color=color, label=f"{type(calibrator).__name__}()"

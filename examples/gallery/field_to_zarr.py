@@ -16,20 +16,23 @@ import numpy as np
 import xarray
 
 import guardband as gb
+from guardband import pinn
 
 
 def main() -> None:
     """Train, calibrate, write the field, open it elsewhere."""
-    problem = gb.problems.AllenCahn2D()
+    problem = pinn.problems.AllenCahn2D()
     train, cal = (
         problem.observe(n, noise=0.002, seed=seed) for seed, n in enumerate((60, 150))
     )
-    likelihood = gb.Likelihood(data=0.002)
-    fitted = gb.fit(
-        problem, gb.mlp(problem), train, likelihood=likelihood, progress=False
+    likelihood = pinn.Likelihood(data=0.002)
+    fitted = pinn.fit(
+        problem, pinn.mlp(problem), train, likelihood=likelihood, progress=False
     )
-    predictor = gb.predictors.LastLayerLaplace(fitted)
-    calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.Total(noise=0.002))
+    predictor = pinn.predictors.LastLayerLaplace(fitted)
+    calibrated = gb.calibrate(
+        predictor, cal.x, cal.y, score=gb.conformal.Total(noise=0.002)
+    )
 
     side = 400
     grid = {"x": np.linspace(-1, 1, side), "y": np.linspace(-1, 1, side)}
@@ -41,7 +44,7 @@ def main() -> None:
         chunk=side * side // 8,
     )
     with tempfile.TemporaryDirectory() as folder:
-        store = band.to_zarr(Path(folder, "band.zarr"), workers=2)
+        store = band.to_zarr(Path(folder, "band.zarr"), on=2)
         field = xarray.open_zarr(store).load()
 
     figure, axes = plt.subplots(1, 2, figsize=(6.8, 4), layout="constrained")

@@ -22,6 +22,7 @@ from pina.solver import PhysicsInformedSingleModelSolver
 from pina.weighting import ScalarWeighting
 
 import guardband as gb
+from guardband import pinn
 from guardband.adapters import from_pina
 
 SILENT: dict[str, Any] = {
@@ -63,9 +64,9 @@ def measured(n: int, seed: int) -> gb.Observations:
 
 
 calibrated = gb.calibrate(from_pina(trained(1000)), *measured(100, seed=1))
-square = gb.Rectangle((0, 0), (1, 1))
+square = pinn.Rectangle((0, 0), (1, 1))
 band = calibrated(square.grid(80).numpy(), level=0.95)
-named = replace(band, names=gb.problems.Names(("x", "y"), ("u",), (0, 1)))
+named = replace(band, names=pinn.problems.Names(("x", "y"), ("u",), (0, 1)))
 gb.plot.overview(named, data=measured(400, seed=2), domain=square).savefig(
     "from_pina.png", dpi=120
 )

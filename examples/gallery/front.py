@@ -9,14 +9,19 @@ certain along the front, and so the band is wide there, where the error is large
 import matplotlib.pyplot as plt
 
 import guardband as gb
+from guardband import pinn
 
-problem = gb.problems.Burgers1D(viscosity=0.01)
+problem = pinn.problems.Burgers1D(viscosity=0.01)
 train = problem.observe(300, noise=0.03, seed=0)
 cal, new = (problem.observe(n, noise=0.0, seed=i) for i, n in ((1, 150), (2, 1000)))
-fitted = gb.fit(
-    problem, gb.mlp(problem), train, likelihood=gb.Likelihood(data=0.03), progress=False
+fitted = pinn.fit(
+    problem,
+    pinn.mlp(problem),
+    train,
+    likelihood=pinn.Likelihood(data=0.03),
+    progress=False,
 )
-calibrated = gb.calibrate(gb.predictors.LastLayerLaplace(fitted), cal.x, cal.y)
+calibrated = gb.calibrate(pinn.predictors.LastLayerLaplace(fitted), cal.x, cal.y)
 inside = calibrated(new.x, level=0.9).contains(new.y).double().mean()
 
 x = problem.domain.grid((201, 401))

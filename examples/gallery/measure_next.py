@@ -1,9 +1,9 @@
 """Where to measure next: ten more readings of a rod, chosen or at random
 
-Twenty readings of a cooling rod are there, ten more may be taken. `gb.next_points` asks
-where the solution changes most with the diffusivity, in the light of what is known. On
-the left the places that it chooses, over how strongly the solution answers to the
-diffusivity. On the right the intervals that follow, over many repetitions: chosen
+Twenty readings of a cooling rod are there, ten more may be taken. `pinn.next_points`
+asks where the solution changes most with the diffusivity, in the light of what is
+known. On the left the places that it chooses, over how strongly the solution answers to
+the diffusivity. On the right the intervals that follow, over many repetitions: chosen
 readings shorten them more than random ones. Places that were chosen after readings were
 seen have a price: a region from all readings together has no exact level any more.
 """
@@ -12,8 +12,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import guardband as gb
+from guardband import pinn
 
-ROD = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+ROD = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
 TRUTH, NOISE = 0.08, 0.05
 
 
@@ -33,24 +34,24 @@ def both(first: gb.Observations, more: gb.Observations) -> gb.Observations:
 
 def length(data: gb.Observations) -> float:
     """How long the interval is."""
-    low, high = gb.inverse.profile(ROD, data).interval("diffusivity")
+    low, high = pinn.inverse.profile(ROD, data).interval("diffusivity")
     return high - low
 
 
 figure, (left, right) = plt.subplots(1, 2, figsize=(8.4, 3.8), layout="constrained")
-grid = gb.problems.Heat1D().domain.grid((60, 60)).double().numpy()
+grid = pinn.problems.Heat1D().domain.grid((60, 60)).double().numpy()
 change = np.abs(np.asarray(ROD(grid, [TRUTH + 1e-3])[0] - ROD(grid, [TRUTH])[0]) / 1e-3)
-candidates = gb.problems.Heat1D().domain.grid((21, 21)).double().numpy()
+candidates = pinn.problems.Heat1D().domain.grid((21, 21)).double().numpy()
 
 lengths = []
 for seed in range(60):
     rng = np.random.default_rng(seed)
     first = read(rng.uniform(size=(20, 2)), rng)
-    chosen = gb.next_points(ROD, candidates, 10, data=first)
+    chosen = pinn.next_points(ROD, candidates, 10, data=first)
     more = [read(np.asarray(x), rng) for x in (rng.uniform(size=(10, 2)), chosen.x)]
     lengths.append([length(first), *(length(both(first, one)) for one in more)])
     if seed == 0:
-        names = gb.problems.Heat1D().names
+        names = pinn.problems.Heat1D().names
         gb.plot.heatmap(
             grid, change[:, 0], label="|du / d diffusivity|", names=names, ax=left
         )

@@ -12,15 +12,16 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import guardband as gb
+from guardband import pinn
 
-oscillator, noise = gb.problems.DampedOscillator(), gb.problems.noise.Islands()
+oscillator, noise = pinn.problems.DampedOscillator(), pinn.problems.noise.Islands()
 sizes = (500, 300, 3000)
 train, cal, test = (
     oscillator.observe(n, noise=noise, seed=seed) for seed, n in enumerate(sizes)
 )
 
-net, likelihood = gb.mlp(oscillator), gb.Likelihood(data=0.05)
-fitted = gb.fit(oscillator, net, train, likelihood=likelihood, progress=False)
+net, likelihood = pinn.mlp(oscillator), pinn.Likelihood(data=0.05)
+fitted = pinn.fit(oscillator, net, train, likelihood=likelihood, progress=False)
 
 predictor = gb.predictors.MeanOnly(fitted)
 bands = {

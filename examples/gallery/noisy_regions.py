@@ -11,15 +11,18 @@ the new ones.
 import matplotlib.pyplot as plt
 
 import guardband as gb
+from guardband import pinn
 
-problem, noise = gb.problems.AllenCahn2D(), gb.problems.noise.DiscAndCorner()
+problem, noise = pinn.problems.AllenCahn2D(), pinn.problems.noise.DiscAndCorner()
 sizes = (600, 300, 3000)
 train, cal, test = (
     problem.observe(n, noise=noise, seed=seed) for seed, n in enumerate(sizes)
 )
 
-likelihood = gb.Likelihood(data=0.2)
-fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, progress=False)
+likelihood = pinn.Likelihood(data=0.2)
+fitted = pinn.fit(
+    problem, pinn.mlp(problem), train, likelihood=likelihood, progress=False
+)
 
 predictor = gb.predictors.MeanOnly(fitted)
 plain = gb.calibrate(predictor, cal.x, cal.y)

@@ -16,23 +16,24 @@ import torch
 from scipy.integrate import solve_ivp
 
 import guardband as gb
+from guardband import pinn
 
 
 @dataclass(frozen=True)
-class Pendulum(gb.Problem):
+class Pendulum(pinn.Problem):
     """angle'' + friction angle' + sin(angle) = 0, for ten units of time."""
 
     outputs = ("angle",)
     friction: float = 0.1
-    domain = gb.Time(0, 10)
+    domain = pinn.Time(0, 10)
 
-    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+    def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
         """What should vanish."""
         return u.d("t", "t") + self.friction * u.d("t") + torch.sin(u.value)
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         """Let go at rest from 2.5 radians."""
-        return [gb.Initial(2.5, velocity=0.0)]
+        return [pinn.Initial(2.5, velocity=0.0)]
 
 
 def truth(times: np.ndarray) -> np.ndarray:
@@ -58,17 +59,17 @@ every = readings(80, seed=0)
 seen = (every.x[:, 0] < 3) | (every.x[:, 0] > 6)
 train, cal = gb.Observations(every.x[seen], every.y[seen]), readings(150, seed=1)
 
-likelihood = gb.Likelihood(data=0.05)
-fitted = gb.fit(
+likelihood = pinn.Likelihood(data=0.05)
+fitted = pinn.fit(
     Pendulum(),
-    gb.mlp(Pendulum(), [32, 32]),
+    pinn.mlp(Pendulum(), [32, 32]),
     train,
     likelihood=likelihood,
     progress=False,
 )
-knowing = gb.predictors.LastLayerLaplace(fitted)
-ignorant = gb.predictors.LastLayerLaplace(fitted, physics=False)
-calibrated = gb.calibrate(knowing, cal.x, cal.y, score=gb.Total(noise=0.05))
+knowing = pinn.predictors.LastLayerLaplace(fitted)
+ignorant = pinn.predictors.LastLayerLaplace(fitted, physics=False)
+calibrated = gb.calibrate(knowing, cal.x, cal.y, score=gb.conformal.Total(noise=0.05))
 
 times = np.linspace(0, 10, 500)
 figure, (above, below) = plt.subplots(

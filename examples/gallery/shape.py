@@ -11,14 +11,19 @@ import matplotlib.pyplot as plt
 import torch
 
 import guardband as gb
+from guardband import pinn
 
-problem = gb.problems.PlateWithHole()
+problem = pinn.problems.PlateWithHole()
 train = problem.observe(60, noise=0.01, seed=0)
 cal, new = (problem.observe(n, noise=0.0, seed=i) for i, n in ((1, 150), (2, 1000)))
-fitted = gb.fit(
-    problem, gb.mlp(problem), train, likelihood=gb.Likelihood(data=0.01), progress=False
+fitted = pinn.fit(
+    problem,
+    pinn.mlp(problem),
+    train,
+    likelihood=pinn.Likelihood(data=0.01),
+    progress=False,
 )
-calibrated = gb.calibrate(gb.predictors.LastLayerLaplace(fitted), cal.x, cal.y)
+calibrated = gb.calibrate(pinn.predictors.LastLayerLaplace(fitted), cal.x, cal.y)
 inside = calibrated(new.x, level=0.9).contains(new.y).double().mean()
 
 x = problem.domain.grid(121)

@@ -41,7 +41,9 @@ grid = np.linspace(0.001, 0.999, 400)[:, None]
 for ax, (name, calibrated) in zip(
     axes, {"Plain": plain, "Weighted": weighted}.items(), strict=True
 ):
-    with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+    with warnings.catch_warnings(
+        action="ignore", category=gb.conformal.InfiniteBandWarning
+    ):
         band, answers = calibrated(grid, level=0.9), calibrated(x_new, level=0.9)
     ax.set_ylim(-0.8, 2)
     gb.plot.band(band, ax=ax).legend().remove()

@@ -33,12 +33,14 @@ def true_coverages(n: int, sets: int) -> list[float]:
 
 sizes = np.arange(8, 101)
 figure, ax = plt.subplots(figsize=(6.4, 4), layout="constrained")
-with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+with warnings.catch_warnings(
+    action="ignore", category=gb.conformal.InfiniteBandWarning
+):
     for n in sizes:
         found = true_coverages(int(n), 40)
         ax.plot([n] * len(found), found, ".", ms=2.5, color=gb.plot.GRAY, alpha=0.5)
 
-enough = gb.points_needed(LEVEL)
+enough = gb.conformal.points_needed(LEVEL)
 n = np.arange(enough, 101)
 laws = [
     gb.conformal.CoverageLaw(gb.conformal.rank(int(size), LEVEL), int(size))

@@ -18,22 +18,23 @@ import torch
 from scipy.optimize import root_scalar
 
 import guardband as gb
+from guardband import pinn
 
 
 @dataclass(frozen=True)
-class Slab(gb.Problem):
+class Slab(pinn.Problem):
     """Bratu's equation, u'' + heating exp(u) = 0, with u = 0 at both faces."""
 
     heating: float = 2.0
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
 
-    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+    def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
         """What should vanish."""
         return u.d("x", "x") + self.heating * torch.exp(u.value)
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         """Both faces are kept cold."""
-        return [gb.Dirichlet(0.0)]
+        return [pinn.Dirichlet(0.0)]
 
     @cached_property
     def slope(self) -> float:
@@ -54,22 +55,22 @@ train, held_out, cal, test = (
     problem.observe(n, noise=noise, seed=seed)
     for seed, n in enumerate((12, 30, 100, 2000))
 )
-recipe = gb.Recipe.by_newton(150)
-likelihood, grid = gb.Likelihood(data=noise), np.linspace(0, 1, 200)
+recipe = pinn.Recipe.by_newton(150)
+likelihood, grid = pinn.Likelihood(data=noise), np.linspace(0, 1, 200)
 truth = problem.solution(torch.as_tensor(grid)[:, None])
 figure, axes = plt.subplots(1, 2, figsize=(6.8, 4), sharey=True, layout="constrained")
 cases = {"The equation alone": None, "The equation and 12 readings": train}
 for ax, (name, data) in zip(axes, cases.items(), strict=True):
-    fitted = gb.fit(
+    fitted = pinn.fit(
         problem,
-        gb.mlp(problem),
+        pinn.mlp(problem),
         data,
         likelihood=likelihood,
         recipe=recipe,
         progress=False,
     )
     alone, checked = (
-        gb.verdict(problem, fitted, rows, noise=noise) for rows in (None, held_out)
+        pinn.verdict(problem, fitted, rows, noise=noise) for rows in (None, held_out)
     )
     calibrated = gb.calibrate(fitted, cal.x, cal.y)
     found = gb.evaluate(calibrated, test.x, test.y)

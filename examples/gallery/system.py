@@ -11,8 +11,9 @@ import matplotlib.pyplot as plt
 import torch
 
 import guardband as gb
+from guardband import pinn
 
-problem = gb.problems.LotkaVolterra()
+problem = pinn.problems.LotkaVolterra()
 rng = torch.Generator().manual_seed(0)
 
 
@@ -24,8 +25,12 @@ def counts(n: int) -> gb.Observations:
 
 
 train, cal, new = counts(60), counts(40), counts(80)
-fitted = gb.fit(
-    problem, gb.mlp(problem), train, likelihood=gb.Likelihood(data=0.05), progress=False
+fitted = pinn.fit(
+    problem,
+    pinn.mlp(problem),
+    train,
+    likelihood=pinn.Likelihood(data=0.05),
+    progress=False,
 )
 calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs="prey")
 print(calibrated.promise)

@@ -11,19 +11,20 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import guardband as gb
+from guardband import pinn
 
 TRUTH = {"damping": 0.05, "frequency": 6.2}
 
-family = gb.Family(
-    gb.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)
+family = pinn.Family(
+    pinn.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)
 )
-data = gb.problems.DampedOscillator(**TRUTH).observe(40, noise=0.15, seed=3)
-estimates = gb.coefficients(family.exact(), data)
+data = pinn.problems.DampedOscillator(**TRUTH).observe(40, noise=0.15, seed=3)
+estimates = pinn.coefficients(family.exact(), data)
 
 figure, (left, right) = plt.subplots(
     1, 2, figsize=(9, 3.8), width_ratios=(2, 3), layout="constrained"
 )
-gb.plot.region(estimates, truth=TRUTH, ax=left)
+pinn.plot.region(estimates, truth=TRUTH, ax=left)
 
 t = np.linspace(0, 5, 400)[:, None]
 envelope = estimates.envelope(t)

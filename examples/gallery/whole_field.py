@@ -15,26 +15,27 @@ import numpy as np
 import torch
 
 import guardband as gb
+from guardband import pinn
 
 TIMES = np.linspace(0, 2, 80)
 
 
 @dataclass(frozen=True)
-class Oscillators(gb.Problem):
+class Oscillators(pinn.Problem):
     """u'' + w^2 u = 0 in time t, for frequencies w from 3 to 6: x = (w, t)."""
 
-    domain = gb.Segment(3, 6, names=("w",)) * gb.Time(0, 2)
+    domain = pinn.Segment(3, 6, names=("w",)) * pinn.Time(0, 2)
 
-    def residual(self, x: torch.Tensor, u: gb.problems.Field) -> torch.Tensor:
+    def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
         """The equation, divided by w^2."""
         return u.d("t", "t") / x[:, :1] ** 2 + u.value
 
-    def conditions(self) -> list[gb.problems.Condition]:
+    def conditions(self) -> list[pinn.problems.Condition]:
         """Released at 1, at rest."""
-        return [gb.Initial(1.0, velocity=0.0)]
+        return [pinn.Initial(1.0, velocity=0.0)]
 
 
-def curves(model: gb.Fitted, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+def curves(model: pinn.Fitted, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     """Predicted and true curves (n, times, 1) of n frequencies drawn at random."""
     w = np.random.default_rng(seed).uniform(3, 6, size=(n, 1))
     t, w = np.broadcast_arrays(TIMES, w)
@@ -42,9 +43,9 @@ def curves(model: gb.Fitted, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]
     return mean.reshape(n, len(TIMES), 1), np.cos(w * t)[..., None]
 
 
-recipe = gb.Recipe(steps=600, finish=400)
-model = gb.fit(
-    Oscillators(), gb.mlp(Oscillators(), [32, 32]), recipe=recipe, progress=False
+recipe = pinn.Recipe(steps=600, finish=400)
+model = pinn.fit(
+    Oscillators(), pinn.mlp(Oscillators(), [32, 32]), recipe=recipe, progress=False
 )
 
 mean, truth = curves(model, 100, seed=1)

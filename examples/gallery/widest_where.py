@@ -12,21 +12,24 @@ Its mean width is the smallest. The guarantee is the same for all three bands.
 import matplotlib.pyplot as plt
 
 import guardband as gb
+from guardband import pinn
 
 NOISE = 0.005
 
-problem = gb.problems.AllenCahn2D()
+problem = pinn.problems.AllenCahn2D()
 every = problem.observe(150, noise=NOISE, seed=0)
 cal, test = (problem.observe(n, noise=0.0, seed=i) for i, n in ((1, 150), (2, 3000)))
 seen = (every.x < 0).any(dim=1)
 train = gb.Observations(every.x[seen], every.y[seen])
 
-likelihood = gb.Likelihood(data=NOISE)
-fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=likelihood, progress=False)
+likelihood = pinn.Likelihood(data=NOISE)
+fitted = pinn.fit(
+    problem, pinn.mlp(problem), train, likelihood=likelihood, progress=False
+)
 predictors = {
     "MeanOnly": gb.predictors.MeanOnly(fitted),
     "Distance": gb.predictors.Distance(fitted, n_neighbors=5),
-    "LastLayerLaplace": gb.predictors.LastLayerLaplace(fitted),
+    "LastLayerLaplace": pinn.predictors.LastLayerLaplace(fitted),
 }
 
 x = problem.domain.grid(80)

@@ -11,12 +11,13 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import guardband as gb
+from guardband import pinn
 
-problem = gb.problems.Poisson1D()
+problem = pinn.problems.Poisson1D()
 train, cal, test = (
     problem.observe(n, noise=0.05, seed=seed) for seed, n in enumerate((60, 400, 5000))
 )
-fitted = gb.fit(problem, gb.mlp(1, [16, 16]), train, progress=False)
+fitted = pinn.fit(problem, pinn.mlp(1, [16, 16]), train, progress=False)
 
 figure, axes = plt.subplots(1, 2, figsize=(6.8, 3.8), sharey=True, layout="constrained")
 for ax, (name, model) in zip(

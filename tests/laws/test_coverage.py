@@ -28,7 +28,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
 SCORES: dict[str, dict[str, Any]] = {
     "absolute": dict(score=gb.Absolute()),
     "scaled": dict(score=gb.Scaled()),
-    "total": dict(score=gb.Total(0.1)),
+    "total": dict(score=gb.conformal.Total(0.1)),
     "joint scaled": dict(score=gb.Scaled(), outputs=2),
 }
 FALSE_ALARM = 1e-3 / (len(SETTINGS) * len(SCORES))

@@ -60,7 +60,7 @@ def test_the_quantile_equals_the_exact_rational_reference(cases: int) -> None:
 def test_at_least_k_of_n_calibration_points_lie_in_their_own_band(cases: int) -> None:
     """However small, large or cancelling the numbers are, and in either precision."""
     generator = np.random.default_rng(3)
-    scores = (gb.Absolute(), gb.Scaled(), gb.Total(0.1))
+    scores = (gb.Absolute(), gb.Scaled(), gb.conformal.Total(0.1))
     failures = 0
     for case in range(cases):
         n = int(generator.integers(1, 30))
@@ -74,7 +74,7 @@ def test_at_least_k_of_n_calibration_points_lie_in_their_own_band(cases: int) ->
         y = (mean + miss).astype(dtype if case % 5 else np.float64)
         if case % 7 == 0:
             scale[0], y[0] = 0, mean[0]
-        level = gb.LEVELS[case % 19]
+        level = gb.conformal.LEVELS[case % 19]
         calibrated = gb.calibrate_arrays(mean, y, scale, score=scores[case % 3])
         k = min(rank(n, level), n)
         q = kth(calibrated.threshold.scores, k)  # type: ignore[attr-defined]

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 import guardband as gb
-from guardband.arrays import kind_of, like, rows, to_numpy
+from guardband.base.arrays import kind_of, like, rows, to_numpy
 from guardband.conformal.rank import exact
 
 
@@ -74,6 +74,11 @@ class CrossCalibrated(gb.Calibrated):
             f"probability at least 1 - 2 (1 - level) - {float(self.cost):.4g}; usually it is near the level."
         )
 
+    @property
+    def is_box(self) -> bool:
+        """It is: an interval."""
+        return True
+
     def promised(self, level: Any) -> Fraction:
         return max(Fraction(0), 1 - 2 * (1 - exact(level)) - self.cost)
 
@@ -84,7 +89,7 @@ class CrossCalibrated(gb.Calibrated):
         return min(2 * (1 - Fraction(1, k)) / (Fraction(n, k) + 1), (1 - Fraction(k, n)) / (k + 1))
 
     def size(self, level: Any) -> gb.conformal.Size:
-        return gb.conformal.Size(self.n, gb.points_needed(level))
+        return gb.conformal.Size(self.n, gb.conformal.points_needed(level))
 
     def fingerprint(self) -> dict[str, np.ndarray]:
         assert self.prediction.x is not None

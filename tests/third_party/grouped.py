@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 import guardband as gb
-from guardband.conformal import CoverageLaw, Size, quantile, rank
+from guardband.conformal import CoverageLaw, Size, Traits, quantile, rank
 from guardband.conformal.base import no_confidence
 
 
@@ -41,7 +41,7 @@ class SensorThreshold(gb.conformal.Threshold):
     """The sorted scores of each sensor."""
 
     scores: dict[Any, np.ndarray]
-    needs_groups: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(needs_groups=True)
 
     def __call__(self, prediction: gb.Prediction, level: Any, groups: Any = None) -> np.ndarray:
         mine = {name: quantile(scores, level) for name, scores in self._of(groups).items()}
@@ -53,7 +53,7 @@ class SensorThreshold(gb.conformal.Threshold):
 
     def size(self, level: Any) -> Size:
         smallest = min(map(len, self.scores.values()))
-        return Size(smallest, gb.points_needed(level), "readings of the sensor with the fewest")
+        return Size(smallest, gb.conformal.points_needed(level), "readings of the sensor with the fewest")
 
     def _of(self, groups: Any) -> dict[Any, np.ndarray]:
         if groups is None:

@@ -67,7 +67,9 @@ class NearestThreshold(gb.conformal.Threshold):
 
     def size(self, level: Any) -> Size:
         smallest = min(map(len, self.scores))
-        return Size(smallest, gb.points_needed(level), "calibration points in the part with the fewest")
+        return Size(
+            smallest, gb.conformal.points_needed(level), "calibration points in the part with the fewest"
+        )
 
 
 def nearest(centers: tuple[tuple[float, ...], ...], prediction: gb.Prediction) -> np.ndarray:

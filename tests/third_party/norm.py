@@ -27,5 +27,5 @@ class FieldNorm(gb.conformal.Score):
             )
         return root_mean_square(y - prediction.mean)
 
-    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.NormBand:
-        return gb.NormBand(prediction.x, prediction.mean, q, root_mean_square, level)
+    def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.values.NormBand:
+        return gb.values.NormBand(prediction.x, prediction.mean, q, root_mean_square, level)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import guardband as gb
-from guardband.arrays import kind_of, rows, to_numpy
+from guardband.base.arrays import kind_of, rows, to_numpy
 from guardband.conformal.rank import exact
 
 

@@ -13,9 +13,9 @@ import torch
 from torch import nn
 
 import guardband as gb
-from guardband.arrays import kind_of
-from guardband.models import call_model
-from guardband.predictors.modules import network_of
+from guardband.base.arrays import kind_of
+from guardband.export.modules import network_of
+from guardband.predictors.models import call_model
 
 
 @gb.kept

@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import guardband as gb
-from guardband.predictors.modules import network_of
+from guardband.export.modules import network_of
 
 
 @gb.kept
@@ -23,7 +23,7 @@ class Steep(gb.Predictor):
     training_data: gb.Observations | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.training_data is None:  # the result of `gb.fit` knows
+        if self.training_data is None:  # the result of `pinn.fit` knows
             object.__setattr__(self, "training_data", getattr(self.model, "training_data", None))
 
     def __call__(self, x: Any) -> gb.Prediction:

@@ -15,6 +15,7 @@ import torch
 from matplotlib.axes import Axes
 
 import guardband as gb
+from guardband import pinn
 
 FOLDER = Path(__file__).parents[2] / "docs"
 RNG = np.random.default_rng(0)
@@ -54,12 +55,12 @@ def pictures() -> None:
     for name, calibrator in (
         ("split", gb.Split()),
         ("local", gb.Local(train)),
-        ("randomly_localized", gb.RandomlyLocalized(inputs=x_train)),
+        ("randomly_localized", gb.conformal.RandomlyLocalized(inputs=x_train)),
     ):
         figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
         calibrated = gb.calibrate(PREDICTOR, cal.x, cal.y, calibrator=calibrator)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+            warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
             band = calibrated(GRID)
         draw(ax, band, cal, f"{type(calibrator).__name__}: 95 %, 100 calibration points")
         save(figure, name)
@@ -99,7 +100,7 @@ def weighted() -> None:
     shifted = gb.calibrate(PREDICTOR, crowded.x, crowded.y, calibrator=gb.Weighted(ratio))
     draw(axes[0], plain(GRID, 0.9), crowded, "Split: sensors crowd to the left, queries to the right")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+        warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
         band = shifted(GRID, 0.9)
     draw(axes[1], band, crowded, "Weighted: wider, and infinite where nothing is known")
     axes[0].set(xlabel="")
@@ -161,15 +162,15 @@ def tree() -> None:
 
 def few_points() -> None:
     """Thirty readings of an oscillator whose frequency and damping are not what is believed."""
-    believed = gb.problems.DampedOscillator(damping=0.08, frequency=1.02 * 2 * np.pi)
-    few = gb.problems.DampedOscillator().observe(30, noise=0.05, seed=1)
-    net, recipe = gb.mlp(believed, [24, 24], fourier=(8, 6.0)), gb.Recipe.by_newton(60)
-    alone = gb.fit(believed, net, recipe=recipe, progress=False)
+    believed = pinn.problems.DampedOscillator(damping=0.08, frequency=1.02 * 2 * np.pi)
+    few = pinn.problems.DampedOscillator().observe(30, noise=0.05, seed=1)
+    net, recipe = pinn.mlp(believed, [24, 24], fourier=(8, 6.0)), pinn.Recipe.by_newton(60)
+    alone = pinn.fit(believed, net, recipe=recipe, progress=False)
     t = np.linspace(0, 5, 400)[:, None]
     figure, axes = plt.subplots(2, 1, figsize=(6.4, 5.6), layout="constrained", sharex=True)
     for ax, calibrated, title in (
         (axes[0], gb.calibrate(alone, *few), "Equation only: 90 %, 30 readings calibrate"),
-        (axes[1], gb.Tangent(alone, noise=0.05).calibrate(*few), "Tangent: the same readings move it too"),
+        (axes[1], pinn.Tangent(alone, noise=0.05).calibrate(*few), "Tangent: the same readings move it too"),
     ):
         gb.plot.band(calibrated(t, 0.9), data=few, ax=ax)
         ax.plot(t, few_truth(t), "--", color=gb.plot.ORANGE, lw=1, label="truth")
@@ -181,7 +182,7 @@ def few_points() -> None:
 
 def few_truth(t: np.ndarray) -> np.ndarray:
     """What the readings are of."""
-    return gb.problems.DampedOscillator().solution(torch.from_numpy(t)).numpy()
+    return pinn.problems.DampedOscillator().solution(torch.from_numpy(t)).numpy()
 
 
 def conditional() -> None:
@@ -195,7 +196,7 @@ def conditional() -> None:
     figure, ax = plt.subplots(figsize=(6.4, 3.2), layout="constrained")
     made = gb.calibrate(PREDICTOR, data.x, data.y, calibrator=gb.Conditional(features))
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", gb.InfiniteBandWarning)
+        warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
         draw(ax, made(GRID[::2], 0.9), data, "Conditional: 90 % in each regime, over a draw for each query")
     save(figure, "conditional")
 

@@ -16,7 +16,7 @@ import matplotlib.pyplot as plt
 import torch
 
 import guardband as gb
-from guardband.problems import Problem, catalogue
+from guardband.pinn.problems import Problem, catalogue
 
 ROOT = Path(__file__).parents[2]
 IMAGES = ROOT / "docs" / "images" / "catalogue"
@@ -34,7 +34,7 @@ SECTIONS = {
 HEAD = """\
 # The catalogue
 
-Classical problems, one import away: `gb.problems.Burgers1D()`. Each is the equation as the literature \
+Classical problems, one import away: `pinn.problems.Burgers1D()`. Each is the equation as the literature \
 has it, with its parameters as fields, and a solution to hold yours against: `problem.solution(x)`, \
 `problem.observe(n, noise=0.05)`. Solutions are closed forms, exact to rounding, or were computed by the \
 scripts in `tools/references`: then `problem.reference.error` says how far it is off, in the root mean \

@@ -33,7 +33,7 @@ FENCE = re.compile(r"^(?P<indent> *)(?P<marks>`{3,}|~{3,}) *(?P<language>[\w-]*)
 
 
 class Link(NamedTuple):
-    """Where a page links to, and on which line."""
+    """The target of a link and the line that holds it."""
 
     line: int
     target: str
@@ -47,7 +47,7 @@ class Wide(NamedTuple):
 
 
 class Page(HTMLParser):
-    """What the checks need of a page: its links, its anchors, its images without text, its navigation."""
+    """The links, anchors, navigation and images without alternative text of a page."""
 
     def __init__(self, html: str) -> None:
         super().__init__()

@@ -21,8 +21,9 @@ from matplotlib.axes import Axes
 from scipy.stats import beta
 
 import guardband as gb
+from guardband import pinn
 from guardband.conformal import CoverageLaw, rank
-from guardband.paper.verdicts import PAPER
+from guardband.lab.paper.verdicts import PAPER
 
 FOLDER = Path(__file__).parents[2] / "docs/explanation"
 BLOCKS = runpy.run_path(str(Path(__file__).with_name("blocks.py")))
@@ -164,7 +165,7 @@ def coverage_alone() -> None:
     save("coverage-zero")
 
     axes = panels(3, width=2.6, height=3.4)
-    levels = np.array(gb.LEVELS, dtype=float)
+    levels = np.array(gb.conformal.LEVELS, dtype=float)
     colors = (BLUE, ORANGE, GRAY)
     low, high = names["evaluations"]["trained"].ranges.T
     axes[0].fill_between(levels, low, high, color=GRAY, alpha=0.2, lw=0, label="valid (99 %)")
@@ -184,8 +185,8 @@ def coverage_alone() -> None:
 def acd() -> None:
     """What perfect bands show, and how it depends on the number of points."""
     rng = np.random.default_rng(0)
-    levels = np.array(gb.LEVELS, dtype=float)
-    ranks = np.array([rank(100, level) for level in gb.LEVELS])
+    levels = np.array(gb.conformal.LEVELS, dtype=float)
+    ranks = np.array([rank(100, level) for level in gb.conformal.LEVELS])
     thresholds = np.sort(rng.uniform(size=(20_000, 100)))[:, ranks - 1]
     test = np.sort(rng.uniform(size=(20_000, 100)))
     covered = (
@@ -246,7 +247,7 @@ def paper() -> None:
     ax.legend(frameon=False, loc="lower right")
     save("paper-rank")
 
-    problem, once = gb.problems.DampedOscillator(), gb.problems.noise.Islands()
+    problem, once = pinn.problems.DampedOscillator(), pinn.problems.noise.Islands()
 
     def twice(x: torch.Tensor) -> torch.Tensor:
         return torch.hypot(once(x), once.extra(x))
@@ -279,7 +280,7 @@ def paper() -> None:
 
 def coefficients() -> None:
     """The regions of twenty data sets, with noise that is loud late and quiet early."""
-    family = gb.Family(gb.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    family = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     rng = np.random.default_rng(0)
     (ax,) = panels(1, width=6.5)
     for row in range(20):
@@ -287,7 +288,7 @@ def coefficients() -> None:
         loud = 0.02 + 0.15 * (x[:, 1:] > 0.5)
         clean = np.asarray(family(x, [0.1])[0])
         data = gb.Observations(x, clean + loud * rng.laplace(size=(30, 1)))
-        region = gb.inverse.sign_perturbed(family, data, seed=row)
+        region = pinn.inverse.sign_perturbed(family, data, seed=row)
         held = region.contains(diffusivity=0.1)
         color = BLUE if held else ORANGE
         ax.plot(

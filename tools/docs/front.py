@@ -15,8 +15,9 @@ import torch
 from matplotlib.figure import Figure
 
 import guardband as gb
+from guardband import pinn
 
-PLATE = gb.problems.PlateWithHole()
+PLATE = pinn.problems.PlateWithHole()
 LEVEL = 0.9
 
 
@@ -28,7 +29,7 @@ def readings(n: int, seed: int) -> gb.Observations:
     return gb.Observations(x, PLATE.solution(x)[:, :1] + noise * torch.randn(n, 1, generator=generator))
 
 
-def drawn(fitted: gb.Fitted) -> Figure:
+def drawn(fitted: pinn.Fitted) -> Figure:
     """Prediction, half the width of the band, and fresh readings relative to the prediction."""
     learn, cal, fresh = (readings(n, seed) for seed, n in enumerate((200, 300, 300)))
     model = gb.predictors.MeanOnly(lambda x: fitted(x)[:, :1])
@@ -61,7 +62,7 @@ def drawn(fitted: gb.Fitted) -> Figure:
 def main() -> None:
     """Train, calibrate, draw."""
     path = Path(__file__).parents[2] / "docs/images/front.png"
-    drawn(gb.fit(PLATE, gb.mlp(PLATE))).savefig(path, dpi=140)
+    drawn(pinn.fit(PLATE, pinn.mlp(PLATE))).savefig(path, dpi=140)
 
 
 if __name__ == "__main__":

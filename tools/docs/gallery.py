@@ -57,12 +57,12 @@ NEEDS = {
 """Examples that need more than guardband itself."""
 
 
-TRAINING = {"progress=False": "recipe=gb.Recipe(steps=50, finish=20), progress=False"}
+TRAINING = {"progress=False": "recipe=pinn.Recipe(steps=50, finish=20), progress=False"}
 """Fewer steps than the default recipe takes."""
 QUICK = {
     "cylinder": TRAINING,
     "few_sensors": {"covered(calibrator, n, 1000)": "covered(calibrator, n, 10)"},
-    "field_to_zarr": TRAINING | {"side = 400": "side = 64", "workers=2": "workers=None"},
+    "field_to_zarr": TRAINING | {"side = 400": "side = 64", "on=2": "on=None"},
     "from_deepxde": {"trained(2000)": "trained(100)"},
     "from_fno": {"trained(300)": "trained(5)", "fields(1000, ": "fields(50, "},
     "from_onnx": {"steps=2000": "steps=100"},

@@ -40,6 +40,7 @@ import numpy as np
 import torch
 
 import guardband as gb
+from guardband import pinn
 
 plt.rcParams["figure.dpi"] = 70
 rng = np.random.default_rng(0)
@@ -118,20 +119,21 @@ import matplotlib.pyplot as plt
 import torch
 
 import guardband as gb
+from guardband import pinn
 
 plt.rcParams["figure.dpi"] = 70
 
 
 @dataclass(frozen=True)
-class Carried(gb.Problem):
+class Carried(pinn.Problem):
     diffusion: float = 0.1
-    domain = gb.Segment(0, 1)
+    domain = pinn.Segment(0, 1)
 
     def residual(self, x, u):  # what should vanish
         return -self.diffusion * u.d("x", "x") + u.d("x") - 1
 
     def conditions(self):
-        return [gb.Dirichlet(0.0)]
+        return [pinn.Dirichlet(0.0)]
 
     def solution(self, x):  # known here, so that readings can be drawn; leave it out for your own
         steep = torch.exp((x - 1) / self.diffusion)
@@ -148,18 +150,18 @@ train, cal, fresh = (problem.observe(n, noise=0.05, seed=seed) for seed, n in en
 # `Likelihood(data=0.05)` is the noise of the sensors; all else is chosen for you.
 
 # %%
-fitted = gb.fit(problem, gb.mlp(problem), train, likelihood=gb.Likelihood(data=0.05), progress=False)
+fitted = pinn.fit(problem, pinn.mlp(problem), train, likelihood=pinn.Likelihood(data=0.05), progress=False)
 print(fitted.verdict)
 
 # %% [markdown]
 # ## The band
 #
-# `LastLayerLaplace` says what readings, equation and conditions leave open; `gb.Total` adds the noise of the
-# sensors; sixty held-out readings make it honest.
+# `LastLayerLaplace` says what readings, equation and conditions leave open; `gb.conformal.Total` adds the
+# noise of the sensors; sixty held-out readings make it honest.
 
 # %%
-predictor = gb.predictors.LastLayerLaplace(fitted)
-calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.Total(noise=0.05))
+predictor = pinn.predictors.LastLayerLaplace(fitted)
+calibrated = gb.calibrate(predictor, cal.x, cal.y, score=gb.conformal.Total(noise=0.05))
 grid = problem.domain.grid(300)
 ax = gb.plot.band(calibrated(grid, level=0.9), truth=problem.solution(grid), data=cal)
 
@@ -186,12 +188,13 @@ import matplotlib.pyplot as plt
 import torch
 
 import guardband as gb
+from guardband import pinn
 
 plt.rcParams["figure.dpi"] = 70
-problem = gb.problems.AllenCahn2D()
+problem = pinn.problems.AllenCahn2D()
 train, cal, fresh = (problem.observe(n, noise=0.05, seed=seed) for seed, n in enumerate((200, 100, 1000)))
-recipe = gb.Recipe(steps=300, finish=200)  # short, for a notebook
-fitted = gb.fit(problem, gb.mlp(2, [32, 32]), train, recipe=recipe, progress=False)
+recipe = pinn.Recipe(steps=300, finish=200)  # short, for a notebook
+fitted = pinn.fit(problem, pinn.mlp(2, [32, 32]), train, recipe=recipe, progress=False)
 calibrated = gb.calibrate(fitted, cal.x, cal.y)
 
 # %% [markdown]

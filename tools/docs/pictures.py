@@ -10,20 +10,21 @@ import torch
 from matplotlib.figure import Figure
 
 import guardband as gb
-from guardband.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
+from guardband import lab, pinn
+from guardband.pinn.problems import AllenCahn2D, DampedOscillator, Helmholtz3D, Poisson1D, Problem
 
 FOLDER = Path(__file__).parents[2] / "docs/images"
 
 
-def fitted(problem: Problem) -> gb.Fitted:
+def fitted(problem: Problem) -> pinn.Fitted:
     """The default training on as many noisy readings as the paper has."""
-    settings = gb.paper.settings(problem)
+    settings = lab.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1010)
-    likelihood = gb.Likelihood(data=settings.noise)
-    return gb.fit(problem, gb.mlp(problem), data, likelihood=likelihood, seed=10, progress=False)
+    likelihood = pinn.Likelihood(data=settings.noise)
+    return pinn.fit(problem, pinn.mlp(problem), data, likelihood=likelihood, seed=10, progress=False)
 
 
-def title(problem: Problem, model: gb.Fitted, where: str = "") -> str:
+def title(problem: Problem, model: pinn.Fitted, where: str = "") -> str:
     """The errors of the network and of its readings, relative to the solution."""
     assert model.training_data is not None
     inside = problem.domain.uniform(10_000, torch.Generator().manual_seed(0))

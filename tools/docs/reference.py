@@ -11,86 +11,90 @@ from typing import Any
 HEAD = """\
 # The public names
 
-`import guardband as gb` gives everything up to one dot. Each name is shown with an example that runs as it \
-stands: the tests run them all.
+`import guardband as gb` and `from guardband import lab, pinn` give all of them. Each name has an example \
+that runs as it stands.
 """
 
 SECTIONS = {
     "Calibrate": """
-        calibrate calibrate_arrays calibrate_cross conformal.CrossValidated conformal.CrossPrediction
-        Tangent pinn.TangentCalibrated pinn.TangentPrediction
-        partition choose choosing.Choice conformal.Chosen
-        Calibrated points_needed raw_band InfiniteBandWarning
+        calibrate calibrate_arrays calibration.calibrate_cross conformal.CrossValidated
+        conformal.CrossPrediction pinn.Tangent pinn.TangentCalibrated pinn.TangentPrediction partition
+        choose calibration.Choice calibration.Parts conformal.Chosen Calibrated conformal.points_needed
+        conformal.raw_band
+        conformal.InfiniteBandWarning
     """,
     "Scores and calibrators": """
-        Scaled Absolute Total CQR
-        Simultaneous Share Norm Quantity
-        Split Grouped Clustered Weighted density_ratio RandomlyLocalized Conditional
-        RiskControl conformal.ShareOutside
-        Local LogScale PinballNetwork OverfittedWarning
-        conformal.Truth GaussianNoise LaplaceNoise UniformNoise BoundedNoise conformal.NoiseLaw
+        Scaled Absolute conformal.Total CQR Simultaneous Share Norm Quantity Split Grouped Clustered
+        Weighted conformal.density_ratio conformal.RandomlyLocalized Conditional RiskControl
+        conformal.ShareOutside Local conformal.LogScale pinn.PinballNetwork conformal.OverfittedWarning
+        conformal.Truth conformal.GaussianNoise conformal.LaplaceNoise conformal.UniformNoise
+        conformal.BoundedNoise conformal.NoiseLaw
     """,
     "Streams": """
-        Stream streams.Outcome streams.Followed
-        streams.AdaptiveLevel streams.DecayingSteps streams.ConformalPID streams.RollingWindow streams.Alarm
-        streams.StreamMethod streams.Tracker
+        Stream streams.Outcome streams.Followed streams.AdaptiveLevel streams.DecayingSteps
+        streams.ConformalPID streams.RollingWindow streams.Alarm streams.StreamMethod streams.Tracker
     """,
     "Values": """
-        Observations Fields Prediction QuantilePrediction Predictor Band NormBand ShareBand LEVELS
-        grids.FieldGrid
+        Observations Fields Prediction conformal.QuantilePrediction Predictor Band values.NormBand
+        conformal.ShareBand conformal.LEVELS values.grids.FieldGrid
     """,
     "Predictors": """
-        predictors.MeanOnly predictors.Given Quantiles predictors.Distance predictors.LatentDistance
-        predictors.Dropout predictors.Ensemble predictors.LastLayerLaplace predictors.Laplace
-        predictors.MeanFieldVI predictors.HMC predictors.Draws predictors.Outputs
-        predictors.PredictionFunction
+        predictors.MeanOnly predictors.Given Quantiles predictors.Distance pinn.predictors.LatentDistance
+        pinn.predictors.Dropout predictors.Ensemble pinn.predictors.train_ensemble
+        pinn.predictors.LastLayerLaplace
+        pinn.predictors.Laplace pinn.predictors.MeanFieldVI pinn.predictors.HMC pinn.predictors.Draws
+        predictors.Outputs predictors.PredictionFunction
     """,
     "Surrogates": """
-        Rollout surrogates.horizon surrogates.Horizon
-        surrogates.adapted surrogates.Adapted surrogates.cross_fitted
-        surrogates.ConstantScale surrogates.SizeScale surrogates.SmoothedScale surrogates.NetworkScale
-        datasets.burgers datasets.darcy datasets.navier_stokes datasets.kuramoto_sivashinsky datasets.Dataset
+        Rollout surrogates.horizon surrogates.Horizon surrogates.adapted pinn.surrogates.adapted
+        surrogates.Adapted surrogates.cross_fitted surrogates.ConstantScale surrogates.SizeScale
+        surrogates.SmoothedScale pinn.surrogates.NetworkScale datasets.burgers datasets.darcy
+        datasets.navier_stokes datasets.kuramoto_sivashinsky datasets.Dataset
     """,
     "Shapes": """
-        Segment Rectangle Box Disk Sphere Polygon Mesh PointCloud Time
-        geometry.Domain geometry.Boundary geometry.Piece geometry.edge geometry.Combination geometry.TimeSpan
+        pinn.Segment pinn.Rectangle pinn.Box pinn.Disk pinn.Sphere pinn.Polygon pinn.Mesh pinn.PointCloud
+        pinn.Time pinn.geometry.Domain pinn.geometry.Boundary pinn.geometry.Piece pinn.geometry.edge
+        pinn.geometry.Combination pinn.geometry.TimeSpan
     """,
     "Problems and training": """
-        Problem problems.Field problems.AutogradField problems.Names
-        Dirichlet Neumann Robin Periodic Initial PointValue problems.Condition
-        problems.noise.Noise problems.noise.Even problems.noise.Islands problems.noise.NoisyDisk
-        problems.noise.Ring problems.noise.DiscAndCorner problems.noise.Front
-        mlp Constrained fit Fitted Likelihood Recipe TrainingDiverged TrainingInterrupted
-        verdict Verdict
-        pinn.Moment pinn.Windowed
+        pinn.Problem pinn.problems.Field pinn.problems.AutogradField pinn.problems.Names pinn.Dirichlet
+        pinn.Neumann pinn.Robin pinn.Periodic pinn.Initial pinn.PointValue pinn.problems.Condition
+        pinn.Term
+        pinn.problems.noise.Noise pinn.problems.noise.Even pinn.problems.noise.Islands
+        pinn.problems.noise.NoisyDisk pinn.problems.noise.Ring pinn.problems.noise.DiscAndCorner
+        pinn.problems.noise.Front pinn.mlp pinn.Constrained pinn.fit pinn.Fitted pinn.Likelihood
+        pinn.Recipe pinn.TrainingDiverged pinn.TrainingInterrupted pinn.verdict pinn.Verdict pinn.Moment
+        pinn.Windowed
     """,
     "The catalogue": """
-        problems.Heat1D problems.Wave1D problems.Burgers1D problems.AllenCahn1D problems.KortewegDeVries
-        problems.Advection1D problems.KuramotoSivashinsky problems.ReactionDiffusion1D problems.LotkaVolterra
-        problems.Beam problems.VibratingBeam problems.Kovasznay problems.TaylorGreen2D problems.Cavity
-        problems.Cylinder problems.PoissonLShape problems.PlateWithHole problems.HeatDisk
-        problems.Poisson1D problems.AllenCahn2D problems.Helmholtz3D problems.DampedOscillator
-        problems.Reference
+        pinn.problems.Heat1D pinn.problems.Wave1D pinn.problems.Burgers1D pinn.problems.AllenCahn1D
+        pinn.problems.KortewegDeVries pinn.problems.Advection1D pinn.problems.KuramotoSivashinsky
+        pinn.problems.ReactionDiffusion1D pinn.problems.LotkaVolterra pinn.problems.Beam
+        pinn.problems.VibratingBeam pinn.problems.Kovasznay pinn.problems.TaylorGreen2D
+        pinn.problems.Cavity pinn.problems.Cylinder pinn.problems.PoissonLShape
+        pinn.problems.PlateWithHole pinn.problems.HeatDisk pinn.problems.Poisson1D
+        pinn.problems.AllenCahn2D pinn.problems.Helmholtz3D pinn.problems.DampedOscillator
+        pinn.problems.Reference
     """,
     "Coefficients": """
-        Unknown pinn.PointEstimates Family SolvedFamily coefficients Estimates ConfidenceRegion
-        next_points inverse.NextPoints inverse.laplace_intervals inverse.JointIntervals
-        inverse.sign_perturbed inverse.permuted inverse.wald inverse.profile inverse.doubt inverse.Doubt
-        inverse.Envelope
+        pinn.Unknown pinn.PointEstimates pinn.Family pinn.SolvedFamily pinn.coefficients pinn.Estimates
+        pinn.ConfidenceRegion pinn.next_points pinn.inverse.NextPoints pinn.inverse.laplace_intervals
+        pinn.inverse.JointIntervals pinn.inverse.sign_perturbed pinn.inverse.permuted pinn.inverse.wald
+        pinn.inverse.profile pinn.inverse.doubt pinn.inverse.Doubt pinn.inverse.Envelope
     """,
     "Look and check": """
-        evaluate Evaluation evaluation.Row evaluation.Ranges evaluation.Range check Findings
-        metrics.coverage metrics.sharpness metrics.interval_score metrics.relative_l2 metrics.acd
-        metrics.acd_floor metrics.Floor
-        metrics.crps metrics.energy_score metrics.quantile_loss metrics.pit metrics.Average metrics.Histogram
-        plot.overview plot.band plot.width plot.slices plot.heatmap plot.fields plot.coverage_curve
-        plot.history plot.trace plot.region plot.misfit plot.residuals
+        evaluate evaluation.Evaluation evaluation.Row evaluation.Ranges evaluation.Range evaluation.Trend
+        check checks.Findings metrics.coverage metrics.sharpness metrics.interval_score
+        metrics.relative_l2 metrics.acd metrics.acd_floor metrics.Floor metrics.crps metrics.energy_score
+        metrics.quantile_loss metrics.pit metrics.Average metrics.Histogram plot.overview plot.band
+        plot.width plot.slices plot.heatmap plot.fields plot.coverage_curve pinn.plot.history
+        pinn.plot.trace pinn.plot.region pinn.plot.misfit pinn.plot.residuals
     """,
     "Keep and show": """
-        save load kept ArtifactError store.manifest report export_onnx
-        band_over FieldBand write_mesh StoredFields StoredBand calibrate_stored evaluate_stored
-        conformal.order_statistics conformal.calibrate_shards
-        tables.Table tables.read tables.write tables.TableError
+        save load kept store.ArtifactError store.manifest report export_onnx band_over fields.FieldBand
+        fields.write_mesh StoredFields fields.StoredBand
+        conformal.order_statistics conformal.calibrate_shards tables.Table tables.read tables.write
+        tables.TableError
     """,
     "Where you work": """
         integrations.sklearn.ConformalRegressor integrations.xarray.DatasetBands
@@ -101,18 +105,20 @@ SECTIONS = {
         adapters.from_pina
     """,
     "Studies": """
-        studies.Factory studies.Training studies.Cell studies.Study studies.grid studies.Result
-        campaign.run campaign.status campaign.Status campaign.results campaign.pack
+        lab.studies.Factory lab.studies.Training lab.studies.Cell lab.studies.Study lab.studies.grid
+        lab.studies.Result lab.campaign.run lab.campaign.status lab.campaign.Status lab.campaign.results
+        lab.campaign.pack
     """,
-    "The paper": "paper.study paper.settings paper.Settings paper.recipe paper.likelihood",
+    "The paper": """
+        lab.paper.study lab.paper.settings lab.paper.Settings lab.paper.recipe lab.paper.likelihood
+    """,
     "For authors of methods": """
         testing.check_predictor testing.check_score testing.check_threshold testing.check_calibrator
-        testing.check_problem testing.check_domain testing.exchangeable
-        testing.two_groups testing.new_sensors testing.World testing.Draw testing.untouched
-        conformal.Score conformal.Symmetric conformal.Calibrator conformal.Learned conformal.Threshold
-        conformal.Size conformal.ScoreCalibrated conformal.CoverageLaw
-        conformal.quantile conformal.rank conformal.confident_rank
-        pinn.MLP pinn.differentiate pinn.Potential pinn.Prior
+        pinn.testing.check_problem pinn.testing.check_domain testing.exchangeable testing.two_groups
+        testing.new_sensors testing.World testing.Draw testing.untouched conformal.Score
+        conformal.Symmetric conformal.Calibrator conformal.Learned conformal.Threshold conformal.Traits
+        conformal.Size conformal.ScoreCalibrated conformal.CoverageLaw conformal.quantile conformal.rank
+        conformal.confident_rank pinn.MLP pinn.differentiate pinn.Potential pinn.Prior
     """,
 }
 """The sections in order, each with its names, to be read behind `guardband.`."""
@@ -138,7 +144,12 @@ def pages() -> dict[str, str]:
 
 def entry(name: str) -> str:
     """What mkdocstrings makes an entry of, under the name that users write."""
-    return f"::: {home(name)}\n    options:\n      heading: gb.{name}\n      toc_label: {name}\n"
+    return f"::: {home(name)}\n    options:\n      heading: {written(name)}\n      toc_label: {name}\n"
+
+
+def written(name: str) -> str:
+    """A name as users write it."""
+    return name if name.startswith(("pinn.", "lab.")) else f"gb.{name}"
 
 
 def home(name: str) -> str:

@@ -106,6 +106,7 @@ CLAIMS = {
     "out_of_core.json": "Fields larger than memory, `python benchmarks/out_of_core.py`",
     "quantile.json": "Exact ranks of 1e8 scores, `python benchmarks/quantile.py`",
     "campaign.json": "Trainings on two workers, `python benchmarks/campaign.py`",
+    "kills.json": "A campaign whose processes are killed and paused, `python benchmarks/kills.py`",
 }
 
 

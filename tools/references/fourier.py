@@ -14,7 +14,7 @@ import torch
 from grids import differences, graded, write
 from scipy.integrate import simpson
 
-from guardband.problems.reference import Grid
+from guardband.pinn.problems.reference import Grid
 
 SAMPLES = 800
 """At how many times a computation is kept, to be interpolated between them."""

@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from guardband.problems.reference import Grid
+from guardband.pinn.problems.reference import Grid
 
-DATA = Path(__file__).parents[2] / "src/guardband/problems/catalogue/data"
+DATA = Path(__file__).parents[2] / "src/guardband/pinn/problems/catalogue/data"
 LIMIT = 200_000
 """How many bytes a file may have."""
 

@@ -13,7 +13,7 @@ from scipy.spatial import KDTree
 Floats = NDArray[np.float64]
 Whole = NDArray[np.int64]
 
-DATA = Path(__file__).parents[2] / "src" / "guardband" / "problems" / "catalogue" / "data"
+DATA = Path(__file__).parents[2] / "src" / "guardband" / "pinn" / "problems" / "catalogue" / "data"
 LIMIT = 200_000
 
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 from contextlib import nullcontext
 from typing import Any
 
-import torch
-
-from guardband.arrays import Array, to_numpy
-from guardband.extras import load
-from guardband.models import evaluating
+from guardband.base.arrays import Array, to_numpy
+from guardband.base.extras import load
 from guardband.predictors import MeanOnly
+from guardband.predictors.models import evaluating, is_module
 from guardband.values import Observations
 
 
@@ -40,7 +38,7 @@ def from_deepxde(model: Any, *, training_data: Observations | None = None) -> Me
 
     def predict(x: Array) -> Array:
         net = model.net
-        with evaluating(net) if isinstance(net, torch.nn.Module) else nullcontext():
+        with evaluating(net) if is_module(net) else nullcontext():
             return model.predict(to_numpy(x))
 
     return MeanOnly(predict, training_data=training_data)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from guardband.arrays import to_numpy
-from guardband.extras import load
+from guardband.base.arrays import to_numpy
+from guardband.base.extras import load
 from guardband.predictors import MeanOnly
 from guardband.values import Observations
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from guardband.arrays import Array, ArrayLike, floats, namespace
-from guardband.models import Model, call_model
+from guardband.base.arrays import Array, ArrayLike, floats, namespace
 from guardband.predictors import MeanOnly
+from guardband.predictors.models import Model, call_model
 from guardband.values import Observations
 
 
@@ -27,9 +27,8 @@ def from_neuralop(
     trained on normalized data, give a function that undoes that.
 
     >>> import numpy as np
-    >>> import torch
     >>> from guardband.adapters import from_neuralop
-    >>> operator = torch.nn.Conv2d(1, 2, 3, padding=1)  # an FNO goes in just so
+    >>> operator = lambda x: np.concatenate([x, x**2], axis=1)  # an FNO goes in just so
     >>> from_neuralop(operator)(np.zeros((5, 1, 8, 8))).mean.shape
     (5, 64, 2)
     """

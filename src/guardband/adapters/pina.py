@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-
-from guardband.arrays import Array, to_torch
-from guardband.extras import load
-from guardband.models import evaluating
+from guardband.base.arrays import Array, to_torch
+from guardband.base.extras import load
 from guardband.predictors import MeanOnly
+from guardband.predictors.models import evaluating
 from guardband.values import Observations
 
 
@@ -26,6 +24,7 @@ def from_pina(solver: Any, *, training_data: Observations | None = None) -> Mean
     >>> x_cal = np.stack([columns[name] for name in names], axis=1)  # doctest: +SKIP
     >>> calibrated = gb.calibrate(from_pina(solver), x_cal, y_cal)  # doctest: +SKIP
     """
+    torch = load("torch", "pinn")
     pina, solvers = (load(name, package="pina-mathlab") for name in ("pina", "pina.solver"))
     if not isinstance(solver, solvers.SolverInterface):
         raise TypeError(

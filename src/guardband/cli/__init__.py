@@ -1,13 +1,17 @@
-"""The command line: a thin shell over the library."""
+"""The command line: a thin shell over the library.
+
+Commands of `pinn` and `lab` are imported by `load`, which names the extra to install: the work of `identify`
+when it runs, and the options of `study`, which import nothing heavy, at once.
+"""
 
 import signal
-import sys
 from typing import Annotated, Any
 
 import typer
 
 from guardband import __version__
-from guardband.cli import bands, study
+from guardband.base.extras import load
+from guardband.cli import bands, errors
 from guardband.cli.identify import identify
 from guardband.cli.watch import watch
 
@@ -20,7 +24,7 @@ app: typer.Typer = typer.Typer(
 
 def _version(asked: bool) -> None:
     if asked:
-        typer.echo(__version__)
+        errors.echo(__version__)
         raise typer.Exit
 
 
@@ -34,19 +38,15 @@ def main(
 
 
 for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, watch, identify, bands.doctor):
-    app.command()(_command)
-app.add_typer(study.app, name="study")
+    app.command()(errors.in_one_line()(_command))
+app.add_typer(load("guardband.lab.cli", "lab").app, name="study")
 
 
 def run() -> None:
-    """The command `guardband`: what has to be left tidy is, and nobody hears of a pipe that was closed."""
+    """The command `guardband`, which tidies up when it is terminated."""
     signal.signal(signal.SIGTERM, _terminated)
-    try:
-        app()
-    except SystemExit as ended:
-        closed = type(sys.stdout).__name__ == "PacifyFlushWrapper"  # so typer marks a pipe nobody reads
-        sys.exit(0 if closed else ended.code)
+    errors.run(app)
 
 
 def _terminated(number: int, _: Any) -> None:
-    sys.exit(128 + number)
+    raise errors.Terminated(128 + number)

@@ -11,9 +11,8 @@ from typing import Annotated, Any
 
 import typer
 
-from guardband.cli.errors import in_one_line
+from guardband.cli.errors import echo
 from guardband.cli.words import CALIBRATORS, LAWS, SCALES
-from guardband.limits import printable
 
 ModelOption = Annotated[
     str | None, typer.Option("--model", help="The model again, if it was given as module:object.")
@@ -75,25 +74,24 @@ def calibrate(
     """Calibrate a model on measurements it has not seen, and keep the result in a folder."""
     from guardband.cli import work
 
-    with in_one_line():
-        found, text = work.calibrate(
-            model,
-            data,
-            out,
-            targets=targets,
-            inputs=inputs,
-            training_data=training_data,
-            scale=scale,
-            calibrator=calibrator,
-            groups=groups,
-            query=query,
-            score=score,
-            noise=noise,
-            truth=truth,
-            overwrite=overwrite,
-            confidence=confidence,
-            imports=imports,
-        )
+    found, text = work.calibrate(
+        model,
+        data,
+        out,
+        targets=targets,
+        inputs=inputs,
+        training_data=training_data,
+        scale=scale,
+        calibrator=calibrator,
+        groups=groups,
+        query=query,
+        score=score,
+        noise=noise,
+        truth=truth,
+        overwrite=overwrite,
+        confidence=confidence,
+        imports=imports,
+    )
     say(found, text, as_json)
 
 
@@ -109,8 +107,7 @@ def predict(
     """Write mean, lower and upper at every row of a file."""
     from guardband.cli import work
 
-    with in_one_line():
-        found, text = work.predict(folder, data, out, level, model, imports)
+    found, text = work.predict(folder, data, out, level, model, imports)
     say(found, text, as_json)
 
 
@@ -129,8 +126,7 @@ def verify(
     """
     from guardband.cli import work
 
-    with in_one_line():
-        found, text = work.verify(folder, data, level, truth, model, imports)
+    found, text = work.verify(folder, data, level, truth, model, imports)
     say(found, text, as_json)
     _end(found)
 
@@ -148,8 +144,7 @@ def report(
     """Write one page for a reviewer: the claim, the assumptions, the checks, what was measured."""
     from guardband.cli import work
 
-    with in_one_line():
-        found, text = work.report(folder, data, out, level, truth, model, imports)
+    found, text = work.report(folder, data, out, level, truth, model, imports)
     say(found, text, as_json)
     _end(found)
 
@@ -167,7 +162,7 @@ def doctor(as_json: Json = False) -> None:
 
 def say(found: dict[str, Any], text: str, as_json: bool) -> None:
     """Print what was found, in words or for programs."""
-    typer.echo(json.dumps(found) if as_json else printable(text))
+    echo(json.dumps(found) if as_json else text)
 
 
 def _end(found: dict[str, Any]) -> None:

@@ -1,43 +1,51 @@
-"""guardband doctor: what is here, and whether the exact law holds on this machine."""
+"""guardband doctor: versions, extras, threads, device, and a test of the exact law on this machine."""
 
 from __future__ import annotations
 
 import os
 import platform
+import re
 import time
+from collections.abc import Iterator
 from importlib import metadata
 from typing import Any
 
-import torch
-
+from guardband.base.extras import load
 from guardband.conformal import Split
 from guardband.testing import check_calibrator
 
-EXTRAS: dict[str, tuple[str, ...]] = {
-    "bayes": ("pyro-ppl", "arviz"),
-    "scale": ("dask", "distributed", "h5netcdf", "h5py", "xarray", "zarr"),
-    "export": ("onnx", "onnxscript", "onnxruntime"),
-    "tables": ("pyarrow",),
-}
-
 
 def examine() -> dict[str, Any]:
-    """What there is, and whether the exact law holds, in about five seconds."""
+    """Versions, extras, threads, device, and a test of the exact law, in about five seconds."""
     found: dict[str, Any] = {"guardband": metadata.version("guardband"), "python": platform.python_version()}
-    found |= {name: metadata.version(name) for name in ("torch", "numpy", "scipy")}
-    for extra, packages in EXTRAS.items():
-        missing = [package for package in packages if _version(package) is None]
+    found |= {name: version for name in ("torch", "numpy", "scipy") if (version := _version(name))}
+    for extra in metadata.metadata("guardband").get_all("Provides-Extra") or ():
+        versions = {package: _version(package) for package in dict.fromkeys(packages("guardband", extra))}
+        missing = [package for package, version in versions.items() if version is None]
         found[f"extra {extra}"] = (
             f'missing {", ".join(missing)}: pip install "guardband[{extra}]"'
             if missing
-            else ", ".join(f"{package} {_version(package)}" for package in packages)
+            else ", ".join(f"{package} {version}" for package, version in versions.items())
         )
-    found["threads"] = f"{torch.get_num_threads()} of {os.cpu_count()} cores"
-    found["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    found |= _torch() if "torch" in found else {"threads": f"{os.cpu_count()} cores"}
     start = time.perf_counter()
     found["exact law"] = _law()
     found["seconds"] = round(time.perf_counter() - start, 1)
     return found
+
+
+def packages(name: str, extra: str) -> Iterator[str]:
+    """The packages that an extra of an installed package requires, with those of their own extras."""
+    for line in metadata.requires(name) or ():
+        found = re.fullmatch(r"""([\w.-]+)(?:\[([^]]*)\])?[^;]*; *extra *== *['"](.*)['"]""", line)
+        if found is None or found[3] != extra:
+            continue
+        package, inner = found[1], found[2]
+        if package != name:
+            yield package
+        if inner and _version(package) is not None:
+            for one in inner.split(","):
+                yield from packages(package, one.strip())
 
 
 def _version(package: str) -> str | None:
@@ -45,6 +53,16 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _torch() -> dict[str, str]:
+    """Threads and device of torch, or why it cannot be imported."""
+    try:
+        torch = load("torch", "pinn")
+    except (ImportError, OSError) as error:
+        return {"device": f"torch cannot be imported: {error}"}
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    return {"threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores", "device": device}
 
 
 def _law() -> str:

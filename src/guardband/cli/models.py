@@ -14,16 +14,19 @@ from typing import Any, TypeVar
 import numpy as np
 
 import guardband as gb
-from guardband import extras, limits, store
-from guardband.adapters import from_onnx
+from guardband import store
+from guardband.adapters.onnx import from_onnx, whole_graph
+from guardband.base import limits
+from guardband.base.extras import load
+from guardband.base.files import read_bytes
+from guardband.base.kept import classes_of
+from guardband.base.limits import printable
 from guardband.cli.words import LAWS, SCALES
 from guardband.conformal import Calibrator, NoiseLaw, Score
 from guardband.conformal.base import made_of_nothing
 from guardband.evaluation.evaluate import reused
-from guardband.files import read_bytes
-from guardband.kept import classes_of
-from guardband.limits import printable, shown
 from guardband.tables import Table, TableError, number, read
+from guardband.values import Names
 
 T = TypeVar("T", bound=type)
 
@@ -50,7 +53,7 @@ def sensors(table: Table, column: str) -> np.ndarray:
 def own_model(word: str) -> Any:
     """The model that `model.onnx` or `module:object` names."""
     if word.endswith(".onnx"):
-        return from_onnx(_whole(Path(word))).model
+        return from_onnx(Path(word)).model
     module, _, name = word.partition(":")
     if not name:
         raise ValueError(f"A model should be a file ending in .onnx, or module:object, got {word!r}.")
@@ -65,39 +68,6 @@ def own_model(word: str) -> Any:
             )
         made = getattr(made, part)
     return made
-
-
-def _whole(path: Path) -> bytes:
-    """An ONNX graph; one that leads to other files is refused, since it could name any."""
-    try:
-        data = read_bytes(path, at_most=limits.MODEL, follow=True)
-    except FileNotFoundError as error:
-        raise ValueError(f"There is no file {path}.") from error
-    except OSError as error:
-        advice = " Give a larger model as module:object." if "at most" in str(error) else ""
-        raise ValueError(f"{path} cannot be read: {error.strerror}{advice}") from error
-    return whole_graph(data, str(path))
-
-
-def whole_graph(data: bytes, path: str) -> bytes:
-    """An ONNX graph that leads to no other file."""
-    onnx = extras.load("onnx", "export")
-    try:
-        graph = onnx.load_model_from_string(data)
-        outside = any(
-            onnx.external_data_helper.uses_external_data(tensor)
-            for tensor in onnx.external_data_helper._get_all_tensors(graph)
-        )
-    except Exception as error:  # its parsers raise what they like
-        raise ValueError(
-            f"{path} cannot be read as ONNX: {type(error).__name__}: {shown(str(error))}"
-        ) from error
-    if outside:
-        raise ValueError(
-            f"{path} keeps weights in another file, which is not read. Make one file of both: "
-            f"onnx.save(onnx.load({path!r}), 'whole.onnx')."
-        )
-    return data
 
 
 def import_code(names: list[str] | None) -> None:
@@ -138,7 +108,7 @@ def calibrator_of(
 def score_of(word: str | None, noise: float | None) -> Score | None:
     """The score that a word names, or that with noise added to the scale; None for the usual one."""
     if word is None:
-        return None if noise is None else gb.Total(noise=noise)
+        return None if noise is None else gb.conformal.Total(noise=noise)
     if noise is not None:
         raise ValueError("--noise belongs to the score total; give it or --score, not both.")
     return made_of_nothing(_kept_class(Score, word, "--score"))
@@ -146,7 +116,18 @@ def score_of(word: str | None, noise: float | None) -> Score | None:
 
 def law_of(text: str) -> NoiseLaw:
     """The noise that a word and a size name, such as gaussian:0.05."""
-    made = dict(zip(LAWS, (gb.GaussianNoise, gb.LaplaceNoise, gb.UniformNoise, gb.BoundedNoise), strict=True))
+    made = dict(
+        zip(
+            LAWS,
+            (
+                gb.conformal.GaussianNoise,
+                gb.conformal.LaplaceNoise,
+                gb.conformal.UniformNoise,
+                gb.conformal.BoundedNoise,
+            ),
+            strict=True,
+        )
+    )
     word, _, size = text.partition(":")
     value = number(size)
     if word not in made or value is None:
@@ -176,20 +157,16 @@ def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) 
             return model
         case "constant":
             return gb.predictors.MeanOnly(model, training_data=training_data)
-        case "distance" | "latent-distance" if training_data is None and not isinstance(model, gb.Fitted):
+        case "distance" | "latent-distance" if (
+            training_data is None and getattr(model, "training_data", None) is None
+        ):
             raise ValueError(
                 f"--scale {scale} measures the distance to the training rows: --training-data FILE."
             )
         case "distance":
             return gb.predictors.Distance(model, x_train, training_data=training_data)
-        case "latent-distance":
-            return gb.predictors.LatentDistance(model, x_train, training_data=training_data)
-        case "dropout":
-            return gb.predictors.Dropout(model, training_data=training_data)
-        case "laplace" | "last-layer-laplace":
-            if not isinstance(model, gb.Fitted):
-                raise ValueError(f"--scale {scale} knows the equation: it needs the result of `gb.fit`.")
-            return (gb.predictors.Laplace if scale == "laplace" else gb.predictors.LastLayerLaplace)(model)
+        case "latent-distance" | "dropout" | "laplace" | "last-layer-laplace":
+            return load("guardband.pinn.cli", "pinn").predictor_of(model, scale, training_data)
     raise ValueError(f"--scale should be one of {', '.join(SCALES)}, got {scale!r}.")
 
 
@@ -215,7 +192,7 @@ class Artifact:
     ) -> None:
         """Save a calibration, its ONNX model and the names of the columns, all or nothing."""
         settings: dict[str, Any] = {"inputs": inputs, "targets": targets, "groups": groups}
-        data = _whole(Path(model)) if model.endswith(".onnx") else None
+        data = whole_graph(Path(model)) if model.endswith(".onnx") else None
         store.write(calibrated, folder, settings=settings, model=data, overwrite=True)
 
     @classmethod
@@ -242,6 +219,7 @@ class Artifact:
             raise store.ArtifactError(
                 f"{folder} names other targets than it was calibrated for. {store.AGAIN}"
             )
+        made = made.with_names(Names(tuple(names[0]), tuple(names[1])))
         return cls(made, *names, saved.hashes)
 
     def labels(self, table: Table) -> np.ndarray | None:
@@ -250,7 +228,7 @@ class Artifact:
             return None
         return sensors(table, self.groups)
 
-    def evaluate(self, path: Path, level: str, *, truth: bool = False) -> gb.Evaluation:
+    def evaluate(self, path: Path, level: str, *, truth: bool = False) -> gb.evaluation.Evaluation:
         """Coverage on fresh rows, held against the exact law; rows that were calibrated on are refused."""
         table = read(path)
         x, y = matrix(table, self.inputs, path), matrix(table, self.targets, path)
@@ -272,7 +250,7 @@ def _given(model: str | None, kept_model: bytes | None) -> Any:
             "A model given as module:object is not kept in the folder; give it again, such as --model "
             "net:model."
         )
-    return from_onnx(whole_graph(kept_model, "The model in the folder")).model
+    return from_onnx(kept_model).model
 
 
 def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:

@@ -1,44 +1,40 @@
-"""What `guardband watch` does: rows of a growing file or a pipe in, bands and alarms out, whatever happens.
+"""The work of `guardband watch`: rows of a growing file or a pipe in, bands and alarms out.
 
-The snapshot holds the stream, how many bytes of the file were read, and how long the output was then. It is
-written after the output has reached the disk, by one rename. A restart cuts the output at that length and
-reads on at that byte: what is computed again is the same, since each row is predicted alone.
+A snapshot holds what a restart needs: the stream, the counts, hashes of the rows that were counted and the
+hash of the output. It is written after the output has reached the disk, by one rename. A journal next to it
+gets every line before the output does. A restart reads the data from its beginning and skips the rows that
+the snapshot has counted. It removes the lines that were written after the snapshot, which have to be those
+of the journal, and computes them again. Each row is predicted alone, so these lines are the same.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import hashlib
 import json
 import math
 import os
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 import guardband as gb
-from guardband import limits
+from guardband.base import limits
+from guardband.base.files import read_bytes, write_bytes
+from guardband.base.limits import MIB, printable, shown
 from guardband.cli.errors import note
 from guardband.cli.models import Artifact, import_code
+from guardband.cli.rows import Batch, Counted, Header, OtherHeader, Rotated, lines
 from guardband.cli.words import METHODS
 from guardband.cli.work import Found
-from guardband.files import read_bytes, write_bytes
-from guardband.limits import printable, shown
 from guardband.streams import AdaptiveLevel, ConformalPID, DecayingSteps, RollingWindow, StreamMethod
-from guardband.tables import TableError, number
+from guardband.tables import TableError
 
 PIPE = "-"
-WAIT = 0.1
-"""Seconds between two looks at a file that does not grow."""
-
-LINE = 2**24
-"""Bytes that a row may have."""
 
 
 def watch(
@@ -46,7 +42,7 @@ def watch(
     data: str,
     out: Path,
     *,
-    snapshot: Path,
+    snapshot: Path | None,
     level: str,
     method: str,
     every: int,
@@ -54,33 +50,47 @@ def watch(
     model: str | None,
     imports: list[str] | None,
 ) -> Found:
-    """Follow the rows to the end of the pipe, to that of the file (`once`), or for ever."""
+    """Follow the rows to the end of the pipe, to that of the file (`once`), or until it is stopped."""
+    snapshot = Path(f"{out}.snapshot") if snapshot is None else snapshot
+    _check_paths(data, out, snapshot)
     import_code(imports)
     artifact = Artifact.read(folder, model)
     stream = gb.Stream(artifact.calibrated, level, method=_method(method))
+    place = Path(f"{snapshot.resolve()}.journal")
+    with _locked(out) as file, _locked(place) as journal:
+        state = State.read(snapshot, artifact, data)
+        for path, opened, known in ((out, file, state.stream), (place, journal, state.header)):
+            if os.fstat(opened.fileno()).st_size and not known:
+                raise ValueError(
+                    f"{path} has lines already, and there is no snapshot {snapshot} that belongs to it. Give "
+                    "the right --snapshot, or write to another file."
+                )
+        if state.stream:
+            _restore(stream, state.stream, snapshot)
+        watcher = Watcher(artifact, stream, state, Output(file, journal, out, state), snapshot, every)
+        try:
+            with contextlib.nullcontext(sys.stdin.buffer) if data == PIPE else open(data, "rb") as source:
+                watcher.follow(source, data, once)
+        except (KeyboardInterrupt, SystemExit):
+            note(state.counted)
+            raise
+    text = f"{state.counted} {stream!r}\n{stream.promise}\nWritten to {out}."
+    about = {"rows": state.rows, "readings": stream.steps, "misses": stream.misses, "alarms": stream.alarms}
+    about |= {"missing": state.missing, "unreadable": state.unreadable, "repeated": state.repeated}
+    return about | {"file": str(out)}, text
+
+
+def _check_paths(data: str, out: Path, snapshot: Path) -> None:
+    """Refuse names that cannot be read from or written to, before anything is opened."""
     if data != PIPE and not Path(data).is_file():
         raise ValueError(f"There is no file {data}. A pipe is --data -, a file may begin with its header.")
-    if data != PIPE and out.exists() and out.samefile(data):
-        raise ValueError(f"{out} is the file that is read; write the bands to another one.")
-    with _alone(out) as file:
-        kept = Kept.read(snapshot)
-        if kept is None and os.fstat(file.fileno()).st_size:
-            raise ValueError(
-                f"{out} has lines already, and there is no snapshot {snapshot} that belongs to it. Give the "
-                "right --snapshot, or write to another file."
-            )
-        if kept is not None:
-            stream.restore(kept.stream)
-        watcher = Watcher(artifact, stream, file, snapshot, every, kept or Kept(0, 0, 0, b""))
-        watcher.begin()
-        if data == PIPE:
-            note(f"At most {every} readings of the pipe are lost if this is killed.")
-            watcher.follow_pipe(sys.stdin.buffer)
-        else:
-            watcher.follow_file(Path(data), once)
-    text = f"{watcher.rows} rows, {stream!r}\n{stream.promise}\nWritten to {out}."
-    about = {"rows": watcher.rows, "readings": stream.steps, "misses": stream.misses}
-    return about | {"alarms": stream.alarms, "file": str(out)}, text
+    for option, path in (("--out", out), ("--snapshot", snapshot)):
+        if path.is_dir() or (path.exists() and not path.is_file()):
+            raise ValueError(f"{option} should name a file to write, and {path} is something else.")
+        if data != PIPE and path.exists() and path.samefile(data):
+            raise ValueError(f"{path} is the file that is read. Choose another file for {option}.")
+    if out.resolve() == snapshot.resolve():
+        raise ValueError("--out and --snapshot should be two files.")
 
 
 def _method(word: str) -> StreamMethod:
@@ -90,137 +100,309 @@ def _method(word: str) -> StreamMethod:
     return made[word]()
 
 
-@dataclass(frozen=True)
-class Kept:
-    """A snapshot: rows and bytes that were read, how long the output was then, and the stream."""
+def _restore(stream: gb.Stream, kept: bytes, path: Path) -> None:
+    """Restore a stream, after a trial step: a snapshot may be forged."""
+    calibrated: Any = stream.calibrated
+    try:
+        stream.restore(kept)
+        stream.follow(calibrated.prediction.take(slice(1)), calibrated.y[:1])
+        stream.snapshot()
+        stream.restore(kept)
+    except Exception as error:
+        raise ValueError(
+            f"{path} was changed, or is of another stream: {error} Give the --level and --method that it was "
+            "made with, or another --out and --snapshot."
+        ) from error
 
-    rows: int
-    offset: int
-    length: int
-    stream: bytes
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[BinaryIO]:
+    """A file that is open for this process alone, created if it does not exist."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0), 0o666)
+    with os.fdopen(descriptor, "r+b") as file:
+        try:
+            if os.name == "nt":
+                import msvcrt
+
+                file.seek(2**40)  # a lock there does not keep others from reading the file
+                msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)  # type: ignore[attr-defined]
+            else:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except (BlockingIOError, PermissionError) as error:
+            raise ValueError(
+                f"Another `guardband watch` has locked {path}. End it, or choose other files for --out and "
+                "--snapshot."
+            ) from error
+        file.seek(0)
+        yield file
+
+
+@dataclass
+class State:
+    """The contents of a snapshot."""
+
+    calibration: str
+    header: str = ""
+    marks: dict[str, str] = field(default_factory=dict)
+    batches: list[Batch] = field(default_factory=list)
+    rows: int = 0
+    missing: int = 0
+    unreadable: int = 0
+    repeated: int = 0
+    length: int = 0
+    written: str = hashlib.sha256().hexdigest()
+    stream: bytes = b""
+
+    @property
+    def counted(self) -> str:
+        """The counts in words."""
+        return (
+            f"{self.rows} rows: {self.missing} without a reading, {self.unreadable} unreadable; "
+            f"{self.repeated} came again and were not counted."
+        )
 
     @classmethod
-    def read(cls, path: Path) -> Kept | None:
-        """The snapshot in a file, or None if there is none; a damaged one is an error."""
+    def read(cls, path: Path, artifact: Artifact, data: str) -> State:
+        """The state in a snapshot, or a new one if the file does not exist."""
+        calibration = hashlib.sha256(json.dumps(artifact.hashes, sort_keys=True).encode()).hexdigest()
         try:
-            head, _, stream = read_bytes(path, at_most=limits.ARRAYS, follow=True).partition(b"\n")
+            text = read_bytes(path, at_most=limits.ARRAYS, follow=True)
         except FileNotFoundError:
-            return None
+            return cls(calibration)
         try:
-            found = limits.parsed(head)
-            rows, offset, length = (int(found[name]) for name in ("rows", "offset", "length"))
-            if found["sha256"] == hashlib.sha256(stream).hexdigest() and min(rows, offset, length) >= 0:
-                return cls(rows, offset, length, stream)
-        except (ValueError, KeyError, TypeError, RecursionError):
-            pass
-        raise ValueError(f"{path} is no snapshot of `guardband watch`, or it was changed since.")
+            state = cls._of_0_2(text, calibration, data) if text.startswith(b"{") else cls._parsed(text)
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise ValueError(
+                f"{path} is no snapshot of `guardband watch`, or it was changed since."
+            ) from error
+        if state.calibration != calibration:
+            raise ValueError(
+                f"The snapshot {path} belongs to another calibration. Give the folder that it was made with, "
+                "or another --out and --snapshot."
+            )
+        return state
+
+    @classmethod
+    def _parsed(cls, text: bytes) -> State:
+        sha256, _, rest = text.partition(b"\n")
+        if hashlib.sha256(rest).hexdigest().encode() != sha256:
+            raise ValueError("Its hash differs.")
+        head, _, stream = rest.partition(b"\n")
+        found = limits.parsed(head)
+        batches = [Batch(**batch) for batch in found.pop("batches")]
+        state = cls(**found, batches=batches, stream=stream)
+        for made, blank in ((state, cls("")), *((batch, Batch()) for batch in batches)):
+            for name, value in vars(blank).items():
+                one = getattr(made, name)
+                if type(one) is not type(value) or (type(one) is int and not 0 <= one < 2**63):
+                    raise TypeError(f"`{name}` should be like {value!r}.")
+        if not state.marks.keys() <= {"comma", "point"} or not state.written:
+            raise ValueError("It names other decimal marks, or no hash.")
+        return state
+
+    @classmethod
+    def _of_0_2(cls, text: bytes, calibration: str, data: str) -> State:
+        """A snapshot of 0.2.0, which has no hashes of the calibration, the data and the output."""
+        head, _, stream = text.partition(b"\n")
+        found = limits.parsed(head)
+        rows, offset, length = (int(found[name]) for name in ("rows", "offset", "length"))
+        if found["sha256"] != hashlib.sha256(stream).hexdigest() or min(rows, offset, length) < 0:
+            raise ValueError("Its hash differs.")
+        note("The snapshot is of guardband 0.2.0. It does not say to which data and output it belongs.")
+        batches = [Batch(rows)] if rows and data != PIPE else []
+        return cls(calibration, batches=batches, rows=rows, length=length, written="", stream=stream)
 
     def write(self, path: Path) -> None:
-        """Whole or not at all."""
-        counts = {"rows": self.rows, "offset": self.offset, "length": self.length}
-        head = json.dumps(counts | {"sha256": hashlib.sha256(self.stream).hexdigest()})
-        write_bytes(path, head.encode() + b"\n" + self.stream)
+        """Write the snapshot, whole or not at all."""
+        about = {name: value for name, value in asdict(self).items() if name != "stream"}
+        rest = json.dumps(about).encode() + b"\n" + self.stream
+        write_bytes(path, hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest)
 
 
+class Output:
+    """The file of bands, and a journal of the lines that were written to it after the snapshot.
+
+    The journal gets a line first, so what a kill leaves of the output after the snapshot is the beginning of
+    the journal. Only that is removed.
+    """
+
+    file: BinaryIO
+    journal: BinaryIO
+    path: Path
+    length: int
+
+    def __init__(self, file: BinaryIO, journal: BinaryIO, path: Path, state: State) -> None:
+        self.file, self.journal, self.path, self.length = file, journal, path, state.length
+        self._hash, self._begun, done, rows = hashlib.sha256(), False, 0, 0
+        while done < self.length and (part := file.read(min(self.length - done, MIB))):
+            self._hash.update(part)
+            done, rows = done + len(part), rows + part.count(b"\n")
+        found = self._hash.hexdigest()
+        if (done, rows, found) != (self.length, state.rows, state.written or found):
+            raise ValueError(
+                f"{path} is not the output that the snapshot belongs to, or it was changed or shortened "
+                "since. Give the right --out, or another --out and --snapshot."
+            )
+        while part := file.read(MIB):
+            if journal.read(len(part)) != part:
+                raise ValueError(
+                    f"Line {rows + 1} of {path} and those after it are not what this watcher wrote after its "
+                    "snapshot, so they are not removed. Remove them, or choose another --out and --snapshot."
+                )
+
+    def write(self, lines: bytes) -> None:
+        """Add lines. Before the first one, those after the snapshot are removed."""
+        if lines and not self._begun:
+            self.file.truncate(self.length)
+            self.file.seek(self.length)
+            self._begun = True
+            self.forget()
+        for file in (self.journal, self.file):
+            file.write(lines)
+            file.flush()
+        self._hash.update(lines)
+        self.length += len(lines)
+
+    def sync(self) -> str:
+        """Bring all lines to the disk; the hash of all."""
+        there = os.stat(self.path) if self.path.exists() else None
+        if there is None or not os.path.samestat(there, os.fstat(self.file.fileno())):
+            raise ValueError(f"{self.path} was renamed, removed or replaced while it was written.")
+        os.fsync(self.file.fileno())
+        return self._hash.hexdigest()
+
+    def forget(self) -> None:
+        """Empty the journal, unless it still tells which lines to remove."""
+        if self._begun:
+            self.journal.seek(0)
+            self.journal.truncate()
+
+
+@dataclass(eq=False)
 class Watcher:
-    """A stream on its way along rows: it writes a line for each, and a snapshot now and then."""
+    """Takes rows along a stream, writes a line for each, and now and then a snapshot."""
 
     artifact: Artifact
     stream: gb.Stream
-    file: BinaryIO
-    path: Path
+    state: State
+    output: Output
+    snapshot: Path
     every: int
-    rows: int
-    offset: int
-    length: int
-    kept_rows: int
+    waiting: list[bytes] = field(default_factory=list)
 
-    def __init__(
-        self, artifact: Artifact, stream: gb.Stream, file: BinaryIO, path: Path, every: int, kept: Kept
-    ) -> None:
-        self.artifact, self.stream, self.file, self.path, self.every = artifact, stream, file, path, every
-        self.rows, self.offset, self.kept_rows = kept.rows, kept.offset, kept.rows
-        self.length = kept.length
+    def __post_init__(self) -> None:
+        self.counted: Counted = Counted(self.state.batches)
+        self.kept_rows: int = self.state.rows
 
-    def begin(self) -> None:
-        """Cut the output where the snapshot says; without one, make one before the first line."""
-        if os.fstat(self.file.fileno()).st_size < self.length:
+    def follow(self, source: BinaryIO, data: str, once: bool) -> None:
+        """Take the lines of a file or a pipe until they end."""
+        state, header, before = self.state, None, self.state.repeated
+        known, together = data == PIPE or not state.batches, _by_elements(self.artifact.calibrated)
+        path = None if data == PIPE else Path(data)
+        try:
+            for complete in lines(source, path, once or path is None):
+                for line in complete:
+                    if header is None or header.again(line):
+                        header = header or self._header(line, data)
+                        self.counted.header()
+                    elif line.strip():
+                        new = self.counted.row(line)
+                        state.repeated = before + self.counted.dropped
+                        known = known or self.counted.dropped > 0
+                        if new and not known:
+                            raise Rotated(data)
+                        self.waiting += new
+                        full = state.rows + len(self.waiting) - self.kept_rows >= self.every
+                        if full or not together:
+                            self._take(header)
+                        if full:
+                            self._keep()
+                if header is not None:
+                    self._take(header)
+                    if not complete and not known:
+                        raise Rotated(data)
+                    if not complete and state.rows > self.kept_rows:
+                        self._keep()
+        finally:
+            if header is not None:
+                self._take(header)
+        if header is None and path is not None:
+            raise TableError(f"{path} has no complete first line, which should be a header of names.")
+        self.counted.end()
+        self._keep()
+
+    def _header(self, line: bytes, data: str) -> Header:
+        """The columns that the first line names; they should be those of the snapshot."""
+        inputs, targets = self.artifact.inputs, self.artifact.targets
+        source = "standard input" if data == PIPE else data
+        header = Header.of(line, source, inputs, targets, self.state.marks)
+        if self.state.header not in (header.text, ""):
             raise ValueError(
-                f"The output is shorter than the snapshot {self.path} says. Lines that were taken away do "
-                "not come again; write to another file, with a snapshot of its own."
+                f"The snapshot belongs to data with the header {shown(self.state.header)}, and the header of "
+                f"these is {shown(header.text)}. Choose another --out and --snapshot for other data."
             )
-        self.file.truncate(self.length)
-        self.file.seek(self.length)
-        self.keep()
+        self.state.header = header.text
+        if not self.state.stream:  # an output without a snapshot is refused at the next start
+            self._keep()
+        if data == PIPE:
+            note(
+                f"If this is stopped, up to {self.every} of the last rows are lost, unless the pipe begins "
+                "again with all rows below the header, as from tail -n +1 -F."
+            )
+        return header
 
-    def keep(self) -> None:
-        """The output to the disk, then the snapshot."""
-        os.fsync(self.file.fileno())
-        Kept(self.rows, self.offset, self.length, self.stream.snapshot()).write(self.path)
-        self.kept_rows = self.rows
+    def _take(self, header: Header) -> None:
+        """Write a line of the output for each row that waits."""
+        state, rows = self.state, self.waiting
+        said, good = list[dict[str, Any]](), list[tuple[dict[str, Any], gb.Prediction, np.ndarray]]()
+        self.waiting = []
+        try:
+            for line in rows:
+                one: dict[str, Any] = {"row": state.rows + 1}
+                try:
+                    x, y = header.parsed(line, one["row"])
+                    good.append((one, self.artifact.calibrated.predict(x), y))
+                except ValueError as error:  # one bad row should not end what runs for months
+                    if isinstance(error, OtherHeader):
+                        raise
+                    one["unreadable"] = printable(str(error))[: limits.LONGEST]
+                    if not state.unreadable:
+                        note(f"Row {one['row']} is unreadable: {one['unreadable']} Such rows are counted.")
+                    state.unreadable += 1
+                said.append(one)
+                state.rows += 1
+        finally:
+            if good:
+                abouts, predictions, readings = zip(*good, strict=True)
+                found = self.stream.follow(type(predictions[0]).joined(predictions), np.concatenate(readings))
+                state.missing += int((~found.read).sum())
+                for i, one in enumerate(abouts):
+                    one |= _line(found, i, readings[i][0], self.artifact.targets)
+            self.output.write("".join(json.dumps(one, allow_nan=False) + "\n" for one in said).encode())
 
-    def follow_file(self, path: Path, once: bool) -> None:
-        """Read complete lines as they come; a line without its end is not yet one."""
-        with path.open("rb") as source:
-            start, header = _first_line(source, path, once)
-            columns = Header.of(header, self.artifact, str(path))
-            if self.offset == 0:
-                self.offset = start
-            while True:
-                if os.fstat(source.fileno()).st_size < self.offset:
-                    raise ValueError(f"{path} became shorter than it was; rows that were read are gone.")
-                source.seek(self.offset)
-                lines = _complete(source, self.every - (self.rows - self.kept_rows))
-                if lines:
-                    self.take(columns, lines)
-                    self.offset += sum(map(len, lines))
-                if self.rows - self.kept_rows >= self.every or (not lines and self.rows > self.kept_rows):
-                    self.keep()
-                if not lines:
-                    if once:
-                        if source.read(1):
-                            note(f"The last line of {path} has no end yet and was not read.")
-                        return
-                    time.sleep(WAIT)
+    def _keep(self) -> None:
+        """Bring the output to the disk, then write the snapshot."""
+        state = self.state
+        state.written, state.length = self.output.sync(), self.output.length
+        state.batches, state.stream = self.counted.snapshot(), self.stream.snapshot()
+        state.write(self.snapshot)
+        self.output.forget()
+        self.kept_rows = state.rows
 
-    def follow_pipe(self, source: BinaryIO) -> None:
-        """Read line by line to the end; each band is written as soon as its row is there."""
-        header = source.readline(LINE)
-        columns = Header.of(header, self.artifact, "standard input")
-        for line in iter(lambda: source.readline(LINE), b""):
-            self.take(columns, [line])
-            if self.rows - self.kept_rows >= self.every:
-                self.keep()
-        self.keep()
 
-    def take(self, columns: Header, lines: list[bytes]) -> None:
-        """Rows as text to lines of the output."""
-        said = list[dict[str, Any]]()
-        predictions, readings, places = [], [], []
-        for line in lines:
-            if not line.strip():
-                continue
-            self.rows += 1
-            try:
-                x, y = columns.parsed(line)
-                predictions.append(self.artifact.calibrated.predict(x))
-                readings.append(y)
-                places.append(len(said))
-                said.append({"row": self.rows})
-            except ValueError as error:  # one bad row should not end what runs for months
-                said.append({"row": self.rows, "unreadable": printable(str(error))})
-        if predictions:
-            found = self.stream.follow(type(predictions[0]).joined(predictions), np.concatenate(readings))
-            for i, place in enumerate(places):
-                said[place] |= _line(found, i, readings[i][0], self.artifact.targets)
-        data = "".join(json.dumps(one, allow_nan=False) + "\n" for one in said).encode()
-        self.file.write(data)
-        self.file.flush()
-        self.length += len(data)
+def _by_elements(calibrated: Any) -> bool:
+    """Whether a band takes only +, -, *, / and maxima of the numbers of its row.
+
+    Many rows at once then give the same bits as one after the other. Products of matrices do not.
+    """
+    return calibrated.traits.is_elementwise
 
 
 def _line(found: gb.streams.Followed, i: int, reading: np.ndarray, targets: list[str]) -> dict[str, Any]:
-    """One band, what was read, and what that was."""
+    """A band, its reading, and whether the reading lies outside."""
     band = found.band
     bands = {
         name: {end: _finite(getattr(band, end)[i, j]) for end in ("mean", "lower", "upper")}
@@ -234,95 +416,5 @@ def _line(found: gb.streams.Followed, i: int, reading: np.ndarray, targets: list
 
 
 def _finite(value: float) -> float | None:
-    """JSON has no infinity: an end that is none is null."""
+    """A number for JSON, which has no infinity and no NaN: null."""
     return float(value) if math.isfinite(value) else None
-
-
-@dataclass(frozen=True)
-class Header:
-    """Which cells of a line are inputs, and which are readings."""
-
-    names: list[str]
-    delimiter: str
-    inputs: list[int]
-    targets: list[int]
-
-    @classmethod
-    def of(cls, header: bytes, artifact: Artifact, source: str) -> Header:
-        """What the first line says."""
-        text = _text(header)
-        if text is None or not text.strip():
-            raise TableError(f"The first line of {source} should be a header with the names of columns.")
-        delimiter = max(",;\t", key=text.count)
-        names = [name.strip() for name in next(csv.reader([text], delimiter=delimiter))]
-        lacking = [name for name in (*artifact.inputs, *artifact.targets) if name not in names]
-        if lacking:
-            raise TableError(f"{source} has no column `{lacking[0]}`; its header is {shown(names)}.")
-        of = [[names.index(name) for name in part] for part in (artifact.inputs, artifact.targets)]
-        return cls(names, delimiter, *of)
-
-    def parsed(self, line: bytes) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs (1, d) and readings (1, m), NaN where there is none."""
-        text = _text(line)
-        if text is None:
-            raise TableError("The line should be UTF-8, and is not.")
-        cells = next(csv.reader([text], delimiter=self.delimiter), [])
-        if len(cells) != len(self.names):
-            raise TableError(f"The line should have {len(self.names)} cells, and has {len(cells)}.")
-        x, y = ([number(cells[i]) for i in part] for part in (self.inputs, self.targets))
-        for i, value in zip(self.inputs, x, strict=True):
-            if value is None or not math.isfinite(value):
-                raise TableError(f"Column `{self.names[i]}` should hold a number, got {shown(cells[i])}.")
-        readings = [math.nan if value is None or math.isinf(value) else value for value in y]
-        return np.array([x], dtype=float), np.array([readings], dtype=float)
-
-
-def _text(line: bytes) -> str | None:
-    try:
-        return line.decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError:
-        return None
-
-
-def _first_line(source: BinaryIO, path: Path, once: bool) -> tuple[int, bytes]:
-    """The header, as soon as it is there, and where the rows begin."""
-    while True:
-        source.seek(0)
-        line = source.readline(LINE)
-        if line.endswith(b"\n"):
-            return len(line), line
-        if once or len(line) >= LINE:
-            raise TableError(f"{path} has no complete first line, which should be a header of names.")
-        time.sleep(WAIT)
-
-
-def _complete(source: BinaryIO, most: int) -> list[bytes]:
-    """At most so many lines that have their end."""
-    lines = list[bytes]()
-    while len(lines) < most:
-        line = source.readline(LINE)
-        if not line.endswith(b"\n"):
-            if len(line) >= LINE:
-                raise TableError(f"A line should have at most {LINE} bytes; this seems to be no .csv.")
-            break
-        lines.append(line)
-    return lines
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[BinaryIO]:
-    """The output, open for this process alone."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-    with os.fdopen(descriptor, "r+b") as file:
-        try:
-            import fcntl
-
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except ImportError:  # Windows: one watcher at a time is asked for
-            pass
-        except BlockingIOError as error:
-            raise ValueError(
-                printable(f"Another `guardband watch` writes to {path}. End it, or write to another file.")
-            ) from error
-        yield file

@@ -12,7 +12,7 @@ from tqdm.auto import tqdm
 
 import guardband as gb
 from guardband import fields, tables
-from guardband.campaign import CURE
+from guardband.base.extras import load
 from guardband.cli.errors import note
 from guardband.cli.models import (
     Artifact,
@@ -26,10 +26,8 @@ from guardband.cli.models import (
     sensors,
 )
 from guardband.leaks import refuse_leaks
-from guardband.report import refuse_other_endings, sections, write
+from guardband.reports import refuse_other_endings, sections, write
 from guardband.store import MANIFEST
-from guardband.studies import records
-from guardband.values import Names
 
 ROWS_AT_ONCE = 100_000
 """How many points are predicted at a time."""
@@ -154,10 +152,8 @@ def verify(
         if (folder / "zarr.json").exists():
             found_there = fields.verify(folder)
             return _sound(found_there.sound, str(found_there))
-        if (folder / "study.json").exists() or (folder / records.PACK).exists():
-            if damage := records.damage(folder):
-                raise ValueError(f"{folder} holds damaged results: {damage}. {CURE}")
-            return _sound(True, f"{folder}: every result is as it was written.")
+        if (folder / "study.json").exists() or (folder / "cells.jsonl").exists():
+            return _sound(True, load("guardband.lab.cli", "lab").verify(folder))
     artifact = Artifact.read(folder, model)
     found: dict[str, Any] = {"hashes": "right", "consistent": None}
     text = f"{folder}: every hash is right, and the model gives the stored values."
@@ -206,7 +202,6 @@ def report(
         matrix(table, artifact.targets, data) if labeled else None,
         level=level,
         groups=artifact.labels(table),
-        names=Names(tuple(artifact.inputs), tuple(artifact.targets), ()),
         facts=facts | {f"sha256 of {name}": value for name, value in artifact.hashes.items()},
         command=shlex.join([*words, *(word for name in imports or () for word in ("--import", name))]),
     )
@@ -214,7 +209,7 @@ def report(
     return {"file": str(out), **measured}, f"Written to {out}."
 
 
-def _measured(evaluation: gb.Evaluation) -> dict[str, Any]:
+def _measured(evaluation: gb.evaluation.Evaluation) -> dict[str, Any]:
     return {
         "consistent": evaluation.consistent,
         "level": evaluation.level,

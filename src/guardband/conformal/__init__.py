@@ -1,6 +1,7 @@
 """The guarantee: exact ranks, the laws they obey, scores, calibrators. Knows arrays, never a network."""
 
-from guardband.conformal.base import Calibrator, Learned, Size, Threshold
+from guardband.base.lazy import Getter, moved
+from guardband.conformal.base import Calibrator, Learned, Size, Threshold, Traits
 from guardband.conformal.by_scores import ScoreCalibrated
 from guardband.conformal.calibrate import calibrate_arrays
 from guardband.conformal.calibrated import Calibrated
@@ -10,7 +11,7 @@ from guardband.conformal.conditional import Conditional
 from guardband.conformal.cross import CrossPrediction, CrossValidated
 from guardband.conformal.grouped import Grouped
 from guardband.conformal.laws import LEVELS, CoverageLaw
-from guardband.conformal.local import Local, LogScale, OverfittedWarning, PinballNetwork
+from guardband.conformal.local import Local, LogScale, OverfittedWarning
 from guardband.conformal.noise import BoundedNoise, GaussianNoise, LaplaceNoise, NoiseLaw, UniformNoise
 from guardband.conformal.quantiles import CQR, QuantilePrediction
 from guardband.conformal.randomly_localized import RandomlyLocalized
@@ -52,7 +53,6 @@ __all__ = [
     "NoiseLaw",
     "Norm",
     "OverfittedWarning",
-    "PinballNetwork",
     "QuantilePrediction",
     "Quantity",
     "RandomlyLocalized",
@@ -69,6 +69,7 @@ __all__ = [
     "Symmetric",
     "Threshold",
     "Total",
+    "Traits",
     "Truth",
     "UniformNoise",
     "Weighted",
@@ -82,3 +83,7 @@ __all__ = [
     "rank",
     "raw_band",
 ]
+
+__getattr__: Getter = moved(__name__)
+
+del Getter, moved

@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, ClassVar, TypeAlias, TypeVar
 
 import numpy as np
-import torch
-from torch import nn
 
-from guardband.arrays import Array, finite, rows, to_numpy
+from guardband.base.arrays import Array, finite, namespace, refuse_masked, rows, to_numpy
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
@@ -27,6 +25,11 @@ Groups: TypeAlias = Any
 
 Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
 """Independent parts of a test set: the law of each, and how many test points it holds."""
+
+
+FOR_STORES = "is not for stored fields, which have one score each and one threshold for all. Leave it out."
+FOR_ARRAYS = "is for fields in a store, gb.StoredFields. Leave it out."
+NO_SCORES = "Stored fields need `scores`, a path where the score of each is kept: scores='scores.zarr'."
 
 
 @dataclass(frozen=True)
@@ -44,11 +47,60 @@ class Size:
     what: str = "calibration points"
 
 
+@dataclass(frozen=True)
+class Traits:
+    """What others must know of a threshold, or of a calibration, to use it rightly.
+
+    Nobody asks which class it is; each has `traits`, and says there what differs from these defaults.
+
+    >>> import guardband as gb
+    >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
+    >>> calibrated.traits.joint, calibrated.traits.needs_groups
+    (True, False)
+    """
+
+    needs_groups: bool = False
+    """Whether a query must come with its group."""
+    covers_new_groups: bool = False
+    """Whether the promise is about groups not seen before."""
+    answers_shift: bool = False
+    """Whether queries may come from other places than the calibration points."""
+    joint: bool = True
+    """Whether all outputs are covered at once; otherwise each by itself."""
+    is_box: bool = False
+    """Whether sets are an interval for each output, from which a promise for the truth follows."""
+    leaves_out: bool = False
+    """Whether readings fit and calibrate at once, each left out of what it is held against."""
+    guarded: bool | None = None
+    """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
+    about: str = "measurement"
+    """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
+    is_elementwise: bool = False
+    """Whether rows computed together have the same bits as one by one."""
+    holds_for: str = "any model"
+    """For which models the promise holds, in words."""
+
+
+class Told:
+    """An attribute that says what `traits` say; a class or an object may say otherwise, as before 0.3."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.name: str = name
+
+    def __get__(self, threshold: Any, owner: type) -> Any:
+        return getattr((owner if threshold is None else threshold).traits, self.name)
+
+
+def told() -> Any:
+    """A new `Told`, for a type checker of any type."""
+    return Told()
+
+
 class Threshold(ABC):
     """q(x, level): a new score exceeds it with probability at most 1 - level. Any level at call time.
 
-    `needs_groups` says that a query must come with its group; `covers_new_groups` that the promise is about
-    groups not seen before; `answers_shift` that queries may come from other places.
+    `traits` says what others must know of it: whether a query must come with its group, whether the promise
+    is about groups not seen before, and whether queries may come from other places.
 
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
@@ -58,9 +110,10 @@ class Threshold(ABC):
     [(CoverageLaw(k=9, n=9), 100)]
     """
 
-    needs_groups: ClassVar[bool] = False
-    covers_new_groups: ClassVar[bool] = False
-    answers_shift: ClassVar[bool] = False
+    traits: ClassVar[Traits] = Traits()
+    needs_groups: ClassVar[bool] = told()
+    covers_new_groups: ClassVar[bool] = told()
+    answers_shift: ClassVar[bool] = told()
 
     @abstractmethod
     def __call__(
@@ -89,12 +142,11 @@ class Threshold(ABC):
         """How many points stand behind a band at this level, and how many are needed; None if unknown."""
         return None
 
-    def as_module(self, level: Level) -> nn.Module | float:
-        """The threshold as a number or as a torch module x -> q (n,) in float64, for `gb.export_onnx`."""
-        raise TypeError(
-            f"{type(self).__name__} cannot be exported: it has no `as_module`. The thresholds of Split() and "
-            "Local() have one."
-        )
+
+def traits_of(threshold: Threshold) -> Traits:
+    """The traits of a threshold, the attributes too by which one could say them before 0.3."""
+    said = ("needs_groups", "covers_new_groups", "answers_shift")
+    return replace(threshold.traits, **{name: getattr(threshold, name) for name in said})
 
 
 class Learned(ABC):
@@ -217,7 +269,8 @@ def made_of_nothing(cls: type[T]) -> T:
 
 def labels(groups: Groups, n: int) -> np.ndarray:
     """Group labels (n,) as an array of strings or whole numbers, checked."""
-    if isinstance(groups, torch.Tensor | np.ndarray):
+    refuse_masked(groups, "groups")
+    if isinstance(groups, np.ndarray) or namespace(groups) is not np:
         array = to_numpy(groups)
     else:  # a list may mix kinds, which numpy would silently turn into strings
         array = np.asarray(groups, dtype=object)
@@ -254,6 +307,13 @@ def places_of(prediction: Prediction, name: str) -> np.ndarray:
             f"{name} looks at the points: give x_cal to `calibrate_arrays`, and x to `gb.Prediction`."
         )
     return places(prediction.x)
+
+
+def refuse_options(options: Mapping[str, Any], why: str) -> None:
+    """Refuse arguments that would be ignored."""
+    for name, value in options.items():
+        if value is not None:
+            raise TypeError(f"`{name}` {why}")
 
 
 def no_groups(groups: np.ndarray | None, name: str, why: str) -> None:

@@ -3,25 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from guardband.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, kind_of, rows, to_numpy
+from guardband.base.kept import attributes, kept
 from guardband.conformal.asking import WATCHED, ask, held_out_of, name_of, training_data_of
-from guardband.conformal.base import Calibrator, Groups, Learned, Pieces, Size, Threshold, labels
+from guardband.conformal.base import (
+    Calibrator,
+    Groups,
+    Learned,
+    Pieces,
+    Size,
+    Threshold,
+    Traits,
+    labels,
+    traits_of,
+)
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
-from guardband.frames import PROBES, Columns, is_frame, on_axes
-from guardband.grids import FieldGrid, values_on
-from guardband.kept import attributes, kept
-from guardband.values import Band, Names, Observations, Prediction, Predictor
+from guardband.values import Band, Names, NormBand, Observations, Prediction, Predictor
+from guardband.values.frames import PROBES, Columns, is_frame, on_axes
+from guardband.values.grids import FieldGrid
+from guardband.values.labeled import Axes, inputs, matched, several
+
+FIXED = "This assumes that model, score and settings were fixed without the calibration data."
+"""What every promise of calibrated scores assumes as well."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,10 +61,12 @@ class ScoreCalibrated(Calibrated):
     learned: Learned
     threshold: Threshold
     prediction: Prediction  # type: ignore[assignment]
-    y: Array  # type: ignore[assignment]
+    y: Array
     groups: np.ndarray | None = None
     confidence: Level | None = None
     columns: Columns | None = None
+    axes: Mapping[str, Axes] = field(default_factory=dict)
+    names: Names | None = None
 
     def predict(self, x: ArrayLike) -> Prediction:
         """What the predictor believes at x (n, d), before calibration."""
@@ -61,15 +75,19 @@ class ScoreCalibrated(Calibrated):
                 "This was calibrated from arrays and has no predictor to call at x: "
                 "use `calibrated.band(gb.Prediction(x, mean, scale), level)`."
             )
-        if self.columns is None and is_frame(x) and self.predictor.field_names is not None:
-            x = on_axes(x, self.predictor.field_names.axes)
-        if self.columns is not None or is_frame(x):
-            x = Columns.matched(self.columns, x)
-        else:
-            x, known = finite(rows(x, "x"), "x"), self.prediction.x
-            if known is not None and x.shape[1:] != known.shape[1:]:
-                _refuse_places(x, known)
+        x = self.places(x)
+        known = self.prediction.x
+        if self.columns is None and known is not None and x.shape[1:] != known.shape[1:]:
+            _refuse_places(x, known)
         return ask(self.predictor, x)
+
+    def places(self, x: ArrayLike) -> Any:
+        """New inputs in the order of calibration, or of the axes of the network, by their names."""
+        known = self.axes.get("x")
+        names = self.names or (None if self.predictor is None else self.predictor.field_names)
+        if self.columns is None and known is None and names is not None:
+            x, known = on_axes(x, names.axes) if is_frame(x) else x, Axes.of_columns(names.axes)
+        return inputs(x, self.columns, known)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
         """The set around a prediction already made: a sweep over levels pays the predictor once."""
@@ -77,6 +95,8 @@ class ScoreCalibrated(Calibrated):
         made = self.score.band(prediction, q, float(exact(level)))
         if self.field_names is not None and isinstance(made, Band):
             object.__setattr__(made, "names", self.field_names)
+        if "y" in self.axes and isinstance(made, Band | NormBand):
+            object.__setattr__(made, "targets", self.axes["y"])
         grid = self.score.grid
         if grid is not None and tuple(made.mean.shape[1:-1]) == grid.shape:
             object.__setattr__(made, "grid", grid)
@@ -98,14 +118,26 @@ class ScoreCalibrated(Calibrated):
         said = [] if self.predictor is None else self.predictor.remarks(self, prediction, level)
         return [*self.score.remarks(prediction, y, self.threshold(prediction, level, groups)), *said]
 
+    @property
+    def field_names(self) -> Names | None:
+        """What axes and outputs are called: by `names`, or by the predictor unless columns have names."""
+        return self._field_names
+
     @cached_property
-    def field_names(self) -> Names | None:  # type: ignore[override]
-        """What axes and outputs are called, where the predictor knows and columns do not say otherwise."""
+    def _field_names(self) -> Names | None:
+        if self.names is not None:
+            return self.names
         known = None if self.predictor is None or self.columns is not None else self.predictor.field_names
         x, mean = self.prediction.x, self.prediction.mean
         if known is None or mean.ndim != 2 or len(known.outputs) != mean.shape[1]:
             return None
         return known if x is None or x.shape[1] == len(known.axes) else None
+
+    def with_names(self, names: Names) -> ScoreCalibrated:
+        """The same with names for the columns of arrays; itself where names are known."""
+        return (
+            self if self.columns is not None or self.field_names is not None else replace(self, names=names)
+        )
 
     def contains_at(
         self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
@@ -113,7 +145,7 @@ class ScoreCalibrated(Calibrated):
         """Which targets score at most the threshold, at several levels: scores are computed once."""
         groups = self._checked(prediction, groups)
         thresholds = [self.threshold(prediction, at, groups) for at in levels]
-        y = rows(values_on(y, self.grid), "y")
+        y = rows(self.targets(y), "y")
         scores = to_numpy(self.score(prediction, kind_of(prediction.mean, y)))
         if all(isinstance(q, float) for q in thresholds):
             inside = scores <= np.asarray(thresholds, dtype=float).reshape(-1, *[1] * scores.ndim)
@@ -140,22 +172,47 @@ class ScoreCalibrated(Calibrated):
         x, places = prediction.x, None if self.columns is not None else known.x
         if x is not None and places is not None and x.shape[1:] != places.shape[1:]:
             _refuse_places(x, places)
+        self._refuse_columns(prediction.columns)
+        axes, known = several(prediction.targets), self.target_axes
+        if axes and known and matched(prediction.mean, axes, known, "mean") is not prediction.mean:
+            raise ValueError(
+                f"The mean of this prediction has other axes or columns than at calibration, "
+                f"{', '.join(map(str, known.words or known.dims[1:]))}. Bring them into that order."
+            )
         return None if groups is None else labels(groups, len(prediction))
 
-    @property
-    def about(self) -> str:
-        """What the calibrator's promise is about."""
-        return self.learned.about
+    def _refuse_columns(self, columns: tuple[str | int, ...] | None) -> None:
+        """A prediction already made has its columns of x in the order of calibration."""
+        known = None if self.columns is None else self.columns.numeric
+        known = known or ("x" in self.axes and self.axes["x"].words) or columns
+        if columns is not None and known != columns:
+            raise ValueError(
+                f"The x of this prediction has the columns {', '.join(map(str, columns))}; at calibration "
+                f"they were {', '.join(map(str, known or ()))}. Bring them into that order."
+            )
+
+    @cached_property
+    def _traits(self) -> Traits:
+        of_threshold = traits_of(self.threshold)
+        return replace(
+            of_threshold,
+            is_elementwise=self.score.is_elementwise and of_threshold.is_elementwise,
+            joint=self.score.joint,
+            is_box=self.score.is_box,
+            guarded=self.learned.guarded,
+            about=self.learned.about,
+        )
 
     @property
-    def joint(self) -> bool:  # type: ignore[override]
-        """Whether all outputs are covered at once; otherwise each by itself."""
-        return self.score.joint
+    def traits(self) -> Traits:
+        """Those of the threshold, and what score and calibrator add."""
+        return self._traits
 
     @property
     def promise(self) -> str:
         """What is promised, and under which assumption, in words for a person."""
-        parts = "" if self.joint else " This is promised for each output by itself, not for all at once."
+        parts = f" {FIXED}"
+        parts += "" if self.joint else " This is promised for each output by itself, not for all at once."
         parts += f" {self.score.scope}".rstrip()
         parts += "" if self.predictor is None else f" {self.predictor.scope}".rstrip()
         if self.confidence is None:
@@ -192,26 +249,6 @@ class ScoreCalibrated(Calibrated):
     def name(self) -> str:
         """The calibrator's name."""
         return f"{type(self.calibrator).__name__}()"
-
-    @property
-    def needs_groups(self) -> bool:
-        """Whether a query must come with its group."""
-        return self.threshold.needs_groups
-
-    @property
-    def covers_new_groups(self) -> bool:
-        """Whether the promise is about groups not seen before."""
-        return self.threshold.covers_new_groups
-
-    @property
-    def answers_shift(self) -> bool:
-        """Whether queries may come from other places than the calibration points."""
-        return self.threshold.answers_shift
-
-    @property
-    def guarded(self) -> bool | None:
-        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
-        return self.learned.guarded
 
     @property
     def used(self) -> Mapping[str, Observations]:
@@ -274,20 +311,9 @@ class ScoreCalibrated(Calibrated):
         if self.predictor is None or (some.x is None and self.columns is None):
             return some
         if self.columns is None:
-            return self.predictor(some.x)
+            return ask(self.predictor, some.x)
         frame = self.columns.first(np.empty((len(some), 0)) if some.x is None else to_numpy(some.x))
         return some if frame is None else ask(self.predictor, frame)
-
-    def as_module(self, level: Level) -> nn.Module:
-        """Predictor, threshold and score in one, each as its own class says it."""
-        if self.predictor is None:
-            raise TypeError("This was calibrated from arrays and has no network. Use `gb.calibrate`.")
-        if self.prediction.mean.ndim != 2:
-            shape = tuple(self.prediction.mean.shape)
-            raise TypeError(f"A graph gives outputs (n, m), one row per point; this one has fields {shape}.")
-        known = self.predictor.estimator is not None  # its mean comes from elsewhere
-        predictor = nn.Identity() if known else self.predictor.as_module()
-        return BandModule(predictor, self.threshold.as_module(level), self.score.as_module())
 
     def __repr__(self) -> str:
         parts = [
@@ -299,33 +325,6 @@ class ScoreCalibrated(Calibrated):
         if self.confidence is not None:
             parts.append(f"confidence={float(exact(self.confidence)):g}")
         return f"Calibrated({', '.join(parts)})"
-
-
-class BandModule(nn.Module):
-    """x -> mean, lower, upper: predictor, threshold and score as one torch module that can be traced."""
-
-    predictor: nn.Module
-    threshold: nn.Module | None
-    score: nn.Module
-    q: float
-
-    def __init__(self, predictor: nn.Module, threshold: nn.Module | float, score: nn.Module) -> None:
-        super().__init__()
-        self.predictor, self.score = predictor, score
-        self.threshold = threshold if isinstance(threshold, nn.Module) else None
-        self.q = 0.0 if isinstance(threshold, nn.Module) else threshold
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The band's mean, lower and upper end at x."""
-        mean, *others = self.predictor(x)
-        return self.around(x, mean, *others)
-
-    def around(self, x: Tensor, mean: Tensor, *others: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The same around what was predicted at x."""
-        q: Tensor | float = self.q
-        if self.threshold is not None:
-            q = self.threshold(x.to(torch.float64)).to(x.dtype)[:, None]
-        return mean, *self.score(mean, *others, q)
 
 
 def _made(parts: dict[str, Any]) -> ScoreCalibrated:
@@ -341,7 +340,11 @@ def _made(parts: dict[str, Any]) -> ScoreCalibrated:
 kept(
     name="Calibrated",
     parts=lambda value: {
-        part: item for part, item in attributes(value).items() if part != "threshold" or not len(value.y)
+        part: item
+        for part, item in attributes(value).items()
+        if (part != "threshold" or not len(value.y))
+        and (part != "axes" or item)
+        and (part, item) != ("names", None)
     },
     made=_made,
 )(ScoreCalibrated)
@@ -359,6 +362,8 @@ def on_scores(
     columns: Columns | None = None,
     learned: Learned | None = None,
     grid: FieldGrid | None = None,
+    axes: Mapping[str, Axes] | None = None,
+    names: Names | Sequence[str] | None = None,
 ) -> ScoreCalibrated:
     """Calibrate on predictions already made: what is learned elsewhere, then scores, then the threshold."""
     for name, value, kind, example in (
@@ -375,6 +380,8 @@ def on_scores(
         )
     if len(y) == 0:
         raise ValueError("`y_cal` should hold at least one calibration point, got none.")
+    if names is not None:
+        names = checked_names(names, predictor, prediction, columns)
     if groups is not None:
         groups = labels(groups, len(y))
     if confidence is not None:
@@ -386,8 +393,34 @@ def on_scores(
     scores = to_numpy(score(prediction, y))
     threshold = score.threshold(learned, scores, prediction, groups=groups, confidence=confidence)
     return ScoreCalibrated(
-        predictor, score, calibrator, learned, threshold, prediction, y, groups, confidence, columns
+        predictor,
+        score,
+        calibrator,
+        learned,
+        threshold,
+        prediction,
+        y,
+        groups,
+        confidence,
+        columns,
+        dict(axes or {}),
+        names,
     )
+
+
+def checked_names(
+    names: Names | Sequence[str], predictor: Predictor | None, prediction: Prediction, columns: Columns | None
+) -> Names:
+    """Names for arrays; refused where columns or the predictor have names already."""
+    x, mean = prediction.x, prediction.mean
+    if mean.ndim != 2 or (x is not None and x.ndim != 2):
+        raise ValueError("`names` are for points, x (n, d). Whole fields name their axes: gb.Fields.")
+    known = columns if columns is not None else None if predictor is None else predictor.field_names
+    made = Names.given(names, None if x is None else x.shape[1], mean.shape[1])
+    if known is not None and known != made:
+        said = columns or ", ".join((*known.axes, *known.outputs))  # type: ignore[union-attr]
+        raise ValueError(f"`names` are for arrays, and here names are known: {said}. Leave `names` out.")
+    return made
 
 
 def _refuse_places(x: Array, known: Array) -> None:

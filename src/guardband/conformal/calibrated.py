@@ -5,17 +5,20 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from fractions import Fraction
+from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from torch import nn
 
-from guardband.arrays import Array, ArrayLike, to_numpy
-from guardband.conformal.base import Groups, Pieces, Size
+from guardband.base.arrays import Array, ArrayLike, to_numpy
+from guardband.base.computed import computed
+from guardband.conformal.base import Groups, Pieces, Size, Traits
 from guardband.conformal.rank import Level, exact
-from guardband.frames import Columns
-from guardband.grids import FieldGrid
 from guardband.values import Band, Names, Observations, Prediction
+from guardband.values.frames import Columns
+from guardband.values.grids import FieldGrid
+from guardband.values.labeled import Axes, arranged_targets, refuse_unpaired
 
 
 class Calibrated(ABC):
@@ -35,12 +38,17 @@ class Calibrated(ABC):
     groups: np.ndarray | None = None
     confidence: Level | None = None
     columns: Columns | None = None
-    joint: bool = True
+    axes: Mapping[str, Axes] = MappingProxyType({})
+    """The names of the axes of inputs, "x", and targets, "y", of calibration, if they had any."""
 
     @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called, where the predictor knows."""
         return None
+
+    def with_names(self, names: Names) -> Calibrated:
+        """The same with names for the columns of arrays; itself where names are known or are not kept."""
+        return self
 
     @property
     def grid(self) -> FieldGrid | None:
@@ -57,16 +65,12 @@ class Calibrated(ABC):
         """Sentences that belong beside the coverage of these targets; most have none."""
         return []
 
-    @property
-    def about(self) -> str:
-        """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
-        return "measurement"
-
     def __repr__(self) -> str:
         return f"{self.name}(n={self.n})"
 
     def __call__(self, x: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Any:
         """The set at x (n, d), a `Band` where it is a box: a new y is inside with probability >= `level`."""
+        refuse_unpaired(x=x, groups=groups)
         return self.band(self.predict(x), level, groups=groups)
 
     @abstractmethod
@@ -90,6 +94,7 @@ class Calibrated(ABC):
         self, x: ArrayLike | Prediction, y: ArrayLike, level: Level = 0.95, *, groups: Groups = None
     ) -> np.ndarray:
         """Whether each new y (n, m) lies in the set at x, a prediction or points: (n,) booleans."""
+        refuse_unpaired(x=x, y=y, groups=groups)
         prediction = x if isinstance(x, Prediction) else self.predict(x)
         return self.contains_at(prediction, y, [level], groups=groups)[0]
 
@@ -97,7 +102,22 @@ class Calibrated(ABC):
         self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
     ) -> np.ndarray:
         """`contains` at several levels: (levels, n), or (levels, n, parts) where it is not joint."""
+        y = self.targets(y)
         return np.stack([to_numpy(self.band(prediction, at, groups=groups).contains(y)) for at in levels])
+
+    @property
+    def target_axes(self) -> Axes | None:
+        """The names of the axes and outputs of targets, if the calibration or the model has any."""
+        if "y" in self.axes:
+            return self.axes["y"]
+        if self.grid is not None and self.y is not None:
+            return Axes.of_grid(self.grid, self.y.shape[-1])
+        names = self.field_names
+        return None if names is None or len(names.outputs) < 2 else Axes.of_columns(names.outputs)
+
+    def targets(self, y: ArrayLike) -> Array:
+        """Targets in the order of calibration: named outputs and axes by their names, arrays as they are."""
+        return arranged_targets(y, self.target_axes, "y")
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
         """The exact law of how many of m new points are covered, if points are independent and alike."""
@@ -124,29 +144,51 @@ class Calibrated(ABC):
         return type(self).__name__
 
     @property
+    def traits(self) -> Traits:
+        """What others must know of it; its attributes of the same names say the same."""
+        return Traits()
+
+    joint: bool = computed(lambda self: self.traits.joint)
+
+    @property
     def needs_groups(self) -> bool:
         """Whether a query must come with its group."""
-        return False
+        return self.traits.needs_groups
 
     @property
     def covers_new_groups(self) -> bool:
         """Whether the promise is about groups not seen before."""
-        return False
+        return self.traits.covers_new_groups
 
     @property
     def answers_shift(self) -> bool:
         """Whether queries may come from other places than the calibration points."""
-        return False
+        return self.traits.answers_shift
 
     @property
-    def guarded(self) -> bool | None:
-        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
-        return None
+    def is_box(self) -> bool:
+        """Whether its sets are an interval for each output, from which a promise for the truth follows."""
+        return self.traits.is_box
 
     @property
     def leaves_out(self) -> bool:
         """Whether readings fit and calibrate at once, each left out of what it is held against."""
-        return False
+        return self.traits.leaves_out
+
+    @property
+    def guarded(self) -> bool | None:
+        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
+        return self.traits.guarded
+
+    @property
+    def about(self) -> str:
+        """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
+        return self.traits.about
+
+    @property
+    def holds_for(self) -> str:
+        """For which models the promise holds, in words."""
+        return self.traits.holds_for
 
     @property
     def used(self) -> Mapping[str, Observations]:
@@ -173,6 +215,6 @@ class Calibrated(ABC):
         """Numbers that must be the same after saving and loading."""
         return {}
 
-    def as_module(self, level: Level) -> nn.Module:
-        """The set at a level as a torch module, x -> (mean, lower, upper), for `gb.export_onnx`."""
-        raise TypeError(f"{self.name} cannot be exported: it has no `as_module`, x -> (mean, lower, upper).")
+    def as_module(self, level: Level) -> Any:
+        """The set at a level as a torch module, x -> (mean, lower, upper), as `gb.export_onnx` writes it."""
+        return import_module("guardband.export.modules").module_of(self, level)

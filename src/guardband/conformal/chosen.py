@@ -12,13 +12,13 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-from torch import nn
 
-from guardband.arrays import ArrayLike
-from guardband.conformal.base import Groups, Size
+from guardband.base.arrays import ArrayLike
+from guardband.base.computed import computed
+from guardband.base.kept import kept
+from guardband.conformal.base import Groups, Size, Traits
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.rank import Level, exact
-from guardband.kept import kept
 from guardband.values import Band, Names, Observations, Prediction
 
 
@@ -56,16 +56,17 @@ class Chosen(Calibrated):
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
         """The set of the chosen one, at what it has to be asked for."""
-        made = self.one.band(prediction, self._at(level), groups=groups)
+        made = self.one.band(prediction, self.asked(level), groups=groups)
         return replace(made, level=float(exact(level))) if isinstance(made, Band) else made
 
     def contains_at(
         self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
     ) -> np.ndarray:
         """`contains` of the chosen one, at what it has to be asked for."""
-        return self.one.contains_at(prediction, y, [self._at(level) for level in levels], groups=groups)
+        return self.one.contains_at(prediction, y, [self.asked(level) for level in levels], groups=groups)
 
-    def _at(self, level: Level) -> Level:
+    def asked(self, level: Level) -> Level:
+        """What the chosen one is asked for, so that the choice keeps a level."""
         return level if self.one.confidence is not None else shared(level, self.among)
 
     @property
@@ -82,46 +83,41 @@ class Chosen(Calibrated):
 
     def promised(self, level: Level) -> Fraction | None:
         """The level, if that is what the chosen one promises."""
-        found = self.one.promised(self._at(level))
+        found = self.one.promised(self.asked(level))
         return None if found is None else 1 - (1 - found) * (1 if self.confidence else self.among)
 
     def size(self, level: Level) -> Size | None:
         """What the chosen one has, and needs at what it has to be asked for."""
-        return self.one.size(self._at(level))
+        return self.one.size(self.asked(level))
 
     def __repr__(self) -> str:
         return f"Chosen(1 of {self.among}, {self.one!r})"
 
-    @property
-    def confidence(self) -> Level | None:  # type: ignore[override]
+    @computed
+    def confidence(self) -> Level | None:
         """The confidence of the choice, where one was asked for."""
         one = self.one.confidence
         return None if one is None else 1 - (1 - exact(one)) * self.among
 
-    @property
-    def prediction(self) -> Any:  # type: ignore[override]
+    @computed
+    def prediction(self) -> Any:
         """What the chosen one keeps of its calibration points."""
         return self.one.prediction
 
-    @property
-    def y(self) -> Any:  # type: ignore[override]
+    @computed
+    def y(self) -> Any:
         """The calibration targets."""
         return self.one.y
 
-    @property
-    def columns(self) -> Any:  # type: ignore[override]
+    @computed
+    def columns(self) -> Any:
         """The columns of the frame it was calibrated on."""
         return self.one.columns
 
     @property
-    def joint(self) -> bool:  # type: ignore[override]
-        """Whether all outputs are covered at once."""
-        return self.one.joint
-
-    @property
-    def about(self) -> str:
-        """What the promise is about."""
-        return self.one.about
+    def traits(self) -> Traits:
+        """Those of the chosen one."""
+        return self.one.traits
 
     @property
     def field_names(self) -> Names | None:
@@ -133,20 +129,6 @@ class Chosen(Calibrated):
         """What the chosen one has learned from."""
         return self.one.used
 
-    @property
-    def answers_shift(self) -> bool:
-        """What the chosen one says."""
-        return self.one.answers_shift
-
-    @property
-    def guarded(self) -> bool | None:
-        """What the chosen one says."""
-        return self.one.guarded
-
     def fingerprint(self) -> dict[str, np.ndarray]:
         """That of the chosen one."""
         return self.one.fingerprint()
-
-    def as_module(self, level: Level) -> nn.Module:
-        """The chosen one, at what it has to be asked for."""
-        return self.one.as_module(self._at(level))

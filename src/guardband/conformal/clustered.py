@@ -14,10 +14,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from guardband.arrays import Array
-from guardband.conformal.base import Calibrator, Size, Threshold, no_confidence, no_groups
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
+from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups
 from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, points_needed, warn_infinite
-from guardband.kept import kept
 from guardband.values import Prediction
 
 
@@ -76,7 +76,7 @@ class ClusteredThreshold(Threshold):
     scores: np.ndarray
     readings: np.ndarray
     clusters: int
-    covers_new_groups: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(covers_new_groups=True)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
         """The smallest score that carries the level; infinite where there are too few sensors."""

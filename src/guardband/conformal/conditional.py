@@ -10,22 +10,28 @@ after that shift. (Gibbs, Cherian and Candes 2023)
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar
 
 import numpy as np
 
-from guardband.arrays import Array, rows, to_numpy
-from guardband.conformal.base import Calibrator, Size, Threshold, no_confidence, no_groups, places_of
+from guardband.base.arrays import Array, rows, to_numpy
+from guardband.base.kept import kept
+from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups, places_of
+from guardband.conformal.hashed import FRESH, FROZEN, key, uniform
 from guardband.conformal.rank import Level, checked, exact, points_needed, warn_infinite
-from guardband.kept import kept
 from guardband.values import Prediction
 
 
-@kept
+def _made(parts: dict[str, Any]) -> Conditional:
+    """A saved one; what 0.2 has saved keeps the draws of 0.2."""
+    return Conditional(**{"fresh": False, **parts})
+
+
+@kept(made=_made)
 @dataclass(frozen=True, eq=False)
 class Conditional(Calibrator):
     """Conditional conformal prediction over `features`, a function from x (n, d) to numbers (n, p).
@@ -34,7 +40,7 @@ class Conditional(Calibrator):
     milliseconds at some hundreds of them, so it is for thousands of queries, not for millions. It wants many
     more points than features: with few, bands are infinite or empty now and then. Do not use it where groups
     do not overlap (`Grouped()` is exact and fast), or to learn a width from place to place (`Local()`). The
-    draw u is a function of `seed` and x, so the band is a fixed function.
+    draw u is a function of `seed`, the calibration scores and x, so the band is a fixed function.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -50,6 +56,7 @@ class Conditional(Calibrator):
 
     features: Callable[[np.ndarray], Any]
     seed: int = 0
+    fresh: bool = True
 
     def __post_init__(self) -> None:
         if not callable(self.features):
@@ -62,9 +69,10 @@ class Conditional(Calibrator):
     def promise(self) -> str:
         """Coverage under every reweighting in the span."""
         return (
-            f"{super().promise} This holds moreover for every reweighting of places that is a combination of "
-            "the features: within each group that is one of them, and after a shift whose density ratio is "
-            "one. The probability is over a draw for each query too; a band may be infinite or empty for it."
+            f"{super().promise} This holds moreover for every reweighting of places by a nonnegative "
+            "combination of the features and a constant: within each group that is a feature, and after a "
+            f"shift whose density ratio is one. {FRESH if self.fresh else FROZEN} A band may be infinite or "
+            "empty for its draw."
         )
 
     def threshold(
@@ -94,7 +102,7 @@ class ConditionalThreshold(Threshold):
     scores: np.ndarray
     columns: np.ndarray
     settings: Conditional
-    answers_shift: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(answers_shift=True)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """Per query the score at which its dual variable reaches the draw, (n,)."""
@@ -107,7 +115,7 @@ class ConditionalThreshold(Threshold):
                 f"got {columns.shape[1] - 1}."
             )
         alpha = float(1 - exact(level))
-        draws = [_chance(row, self.settings.seed) - alpha for row in x]
+        draws = [float(uniform(self._key, row)[0]) - alpha for row in x]
         pairs = zip(columns, draws, strict=True)
         found = np.array([self._reached(at, u, alpha) for at, u in pairs], dtype=float)
         if (found == math.inf).any():
@@ -116,6 +124,13 @@ class ConditionalThreshold(Threshold):
                 "features, or more calibration points."
             )
         return found
+
+    @cached_property
+    def _key(self) -> bytes:
+        settings = self.settings
+        if settings.fresh:
+            return key(settings.seed, np.sort(self.scores))
+        return b"conditional" + np.int64(settings.seed).tobytes()
 
     def _reached(self, at: np.ndarray, u: float, alpha: float) -> float:
         """f(x) beta, where beta solves the regression with the new point's dual variable held at u.
@@ -151,9 +166,3 @@ def _columns(features: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray
         row = int((~np.isfinite(found)).any(axis=1).argmax())
         raise ValueError(f"`features` should be finite, but those of row {row} are not.")
     return np.hstack([np.ones((len(x), 1)), found])
-
-
-def _chance(row: np.ndarray, seed: int) -> float:
-    """A number uniform in (0, 1) that only this point and this seed have."""
-    digest = hashlib.shake_128(b"conditional" + np.int64(seed).tobytes() + (row + 0.0).tobytes()).digest(8)
-    return (int.from_bytes(digest, "little") + 0.5) / 2.0**64

@@ -9,22 +9,23 @@ Ramdas and Tibshirani 2021).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, kind_of, like, namespace, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, finite, kind_of, like, namespace, rows, to_numpy
+from guardband.base.kept import attributes, kept
 from guardband.conformal.asking import ask
-from guardband.conformal.base import Groups, Size, no_groups
+from guardband.conformal.base import Groups, Size, Traits, no_groups
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
 from guardband.conformal.scores import ULPS
-from guardband.frames import PROBES, Columns, is_frame, only_numbers
-from guardband.kept import kept
 from guardband.values import MODEL, Band, Names, Prediction, Predictor
+from guardband.values.frames import PROBES, Columns, is_frame, on_axes, only_numbers
+from guardband.values.labeled import Axes, arranged, inputs
 
 
 @kept
@@ -52,10 +53,10 @@ class CrossPrediction(Prediction):
         return f"CrossPrediction({len(self)} points, {self.each.shape[1]} models)"
 
 
-@kept
+@kept(parts=lambda value: {k: v for k, v in attributes(value).items() if (k, v) != ("names", None)})
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidated(Calibrated):
-    """K models, and which of them has not seen each reading; `gb.calibrate_cross` makes it.
+    """K models, and which of them has not seen each reading; `gb.calibration.calibrate_cross` makes it.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -63,7 +64,7 @@ class CrossValidated(Calibrated):
     ...     line = np.polyfit(data.x[:, 0], data.y[:, 0], 1)
     ...     return lambda x: np.polyval(line, x)
     >>> x = np.linspace(0, 1, 40)
-    >>> calibrated = gb.calibrate_cross(
+    >>> calibrated = gb.calibration.calibrate_cross(
     ...     fit, gb.Observations(x, x + 0.1 * np.cos(50 * x)), folds=10
     ... )
     >>> calibrated
@@ -76,15 +77,19 @@ class CrossValidated(Calibrated):
     fold: np.ndarray
     """Which model has not seen each reading, (n,)."""
     prediction: CrossPrediction  # type: ignore[assignment]
-    y: Array  # type: ignore[assignment]
+    y: Array
     groups: np.ndarray | None = None
     columns: Columns | None = None
+    names: Names | None = None
+    """The names of the columns of arrays, if they were given."""
 
     def predict(self, x: ArrayLike) -> CrossPrediction:
         """What each of the models says at x (n, d), and their mean; columns of a frame go by their names."""
-        if is_frame(x):
-            x = x if self.columns is None else Columns.matched(self.columns, x)
-            x = only_numbers(x, self.name)
+        if self.columns is None and self.field_names is not None:
+            names = self.field_names.axes
+            x = arranged(on_axes(x, names) if is_frame(x) else x, Axes.of_columns(names), "x")
+        x = inputs(x, self.columns, None)
+        x = only_numbers(x, self.name) if is_frame(x) else x
         return said_by(self.models, x, self.columns)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
@@ -122,9 +127,20 @@ class CrossValidated(Calibrated):
         cost = "" if self.cost == 0 else f" - {float(self.cost):.4f}"
         numbers = [f"{max(0.0, float(self.promised(level))):.4g} at level {level}" for level in (0.9, 0.95)]
         return (
-            f"If all {self.units} {what} and a new one are exchangeable, and training does not mind their "
-            f"order, a new {new} lies in the band with probability at least 1 - 2 (1 - level){cost}, which "
-            f"is {' and '.join(numbers)}. Usually it does so about as often as the level says."
+            f"If all {self.units} {what} and a new one are exchangeable, training does not depend on their "
+            f"order, and its settings were fixed without them or are chosen inside `fit`, a new {new} lies "
+            f"in the band with probability at least 1 - 2 (1 - level){cost}, which is "
+            f"{' and '.join(numbers)}. Usually it does so about as often as the level says."
+        )
+
+    @property
+    def traits(self) -> Traits:
+        """Intervals for one output, and with groups a promise about a new one; readings are left out."""
+        return Traits(
+            covers_new_groups=self.groups is not None,
+            is_box=True,
+            leaves_out=True,
+            holds_for="any model whose training does not depend on the order of its rows",
         )
 
     def promised(self, level: Level) -> Fraction:
@@ -159,19 +175,14 @@ class CrossValidated(Calibrated):
         return "Jackknife+" if len(self.models) == self.units else "CV+"
 
     @property
-    def leaves_out(self) -> bool:
-        """Yes: that is how it calibrates."""
-        return True
-
-    @property
-    def covers_new_groups(self) -> bool:
-        """Whether there are groups: the promise is then about a new one."""
-        return self.groups is not None
-
-    @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called, where the models know."""
-        return self.models[0].field_names
+        """What axes and outputs are called: by `names`, or by the models."""
+        return self.names or self.models[0].field_names
+
+    def with_names(self, names: Names) -> CrossValidated:
+        """The same with names for the columns of arrays; itself where names are known."""
+        known = self.columns is not None or self.field_names is not None
+        return self if known else replace(self, names=names)
 
     def fingerprint(self) -> dict[str, np.ndarray]:
         """What the models say at some readings, and the residuals."""

@@ -7,8 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
-from guardband.arrays import Array
-from guardband.conformal.base import Calibrator, Pieces, Size, Threshold
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
+from guardband.base.limits import listed
+from guardband.conformal.base import Calibrator, Pieces, Size, Threshold, Traits
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import (
     INFINITE_SCORES,
@@ -20,8 +22,6 @@ from guardband.conformal.rank import (
     warn_infinite,
 )
 from guardband.conformal.split import asked
-from guardband.kept import kept
-from guardband.limits import listed
 from guardband.values import Prediction
 
 
@@ -82,7 +82,7 @@ class GroupedThreshold(Threshold):
     names: np.ndarray
     scores: tuple[np.ndarray, ...]
     confidence: Level | None = None
-    needs_groups: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(needs_groups=True)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """The threshold of each row's own group, (n,)."""

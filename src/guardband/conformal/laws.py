@@ -19,7 +19,7 @@ LEVELS: tuple[str, ...] = tuple(f"0.{5 * i:02d}" for i in range(1, 20))
 """The 19 levels 0.05, 0.10, ..., 0.95 of a coverage curve, as decimals.
 
 >>> import guardband as gb
->>> len(gb.LEVELS), gb.LEVELS[0], gb.LEVELS[-1]
+>>> len(gb.conformal.LEVELS), gb.conformal.LEVELS[0], gb.conformal.LEVELS[-1]
 (19, '0.05', '0.95')
 """
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from guardband.arrays import Array, like, to_numpy
-from guardband.kept import kept
+from guardband.base.arrays import Array, like, to_numpy
+from guardband.base.kept import kept
 from guardband.values import Prediction
 
 
@@ -28,7 +28,7 @@ class NoiseLaw(ABC):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> gb.GaussianNoise(0.5).beyond(np.array([0.0, 0.5]), 0.0).round(3)
+    >>> gb.conformal.GaussianNoise(0.5).beyond(np.array([0.0, 0.5]), 0.0).round(3)
     array([1.   , 0.317])
     """
 
@@ -59,7 +59,7 @@ class GaussianNoise(NoiseLaw):
     """Gaussian noise of a known standard deviation.
 
     >>> import guardband as gb
-    >>> gb.GaussianNoise(0.05).averaged(4)
+    >>> gb.conformal.GaussianNoise(0.05).averaged(4)
     GaussianNoise(sd=0.025)
     """
 
@@ -91,7 +91,7 @@ class LaplaceNoise(NoiseLaw):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> noise = gb.LaplaceNoise(0.05)
+    >>> noise = gb.conformal.LaplaceNoise(0.05)
     >>> noise.above(np.array([0.0, 0.1])).round(4), noise.averaged(4)
     (array([0.5   , 0.0296]), LaplaceNoise(sd=0.05, readings=4))
     """
@@ -129,7 +129,7 @@ class UniformNoise(NoiseLaw):
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> noise = gb.UniformNoise(0.5)
+    >>> noise = gb.conformal.UniformNoise(0.5)
     >>> (
     ...     noise.above(np.array([0.0, 0.25, 0.5])),
     ...     noise.averaged(2).above(np.array([0.25])).round(4),
@@ -137,7 +137,7 @@ class UniformNoise(NoiseLaw):
     (array([0.5 , 0.25, 0.  ]), array([0.125]))
     """
 
-    bound: float  # type: ignore[misc]
+    bound: float
     readings: int = 1
 
     def __post_init__(self) -> None:
@@ -173,14 +173,14 @@ class BoundedNoise(NoiseLaw):
     ...     [0.0] * 9,
     ...     [1, 2, 3, 4, 5, 6, 7, 8, 9],
     ...     score=gb.Absolute(),
-    ...     calibrator=gb.conformal.Truth(gb.BoundedNoise(0.5)),
+    ...     calibrator=gb.conformal.Truth(gb.conformal.BoundedNoise(0.5)),
     ... )
     >>> calibrated.band(gb.Prediction(None, [0.0]), level=0.9).upper.round(6)
     array([[9.5]])
     """
 
     known: ClassVar[bool] = False
-    bound: float  # type: ignore[misc]
+    bound: float
 
     def __post_init__(self) -> None:
         _positive(self.bound, "bound", "the farthest that a reading lies from the truth")

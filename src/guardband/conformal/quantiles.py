@@ -8,17 +8,16 @@ asked at half of 1 - level, and only a bound is known. (Romano, Patterson and Ca
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Self
+from typing import ClassVar, Self
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from guardband.arrays import Array, ArrayLike, finite, flat, kind_of, like, namespace, rows, to_numpy
-from guardband.conformal.base import Learned, Size, Threshold
+from guardband.base.arrays import Array, ArrayLike, finite, flat, kind_of, like, namespace, rows, to_numpy
+from guardband.base.computed import computed
+from guardband.base.kept import kept
+from guardband.conformal.base import Learned, Size, Threshold, Traits, traits_of
 from guardband.conformal.rank import Level, half_missed
 from guardband.conformal.scores import APART, ULPS, Score
-from guardband.kept import kept
 from guardband.values import MODEL, Band, Observations, Prediction
 
 
@@ -31,7 +30,9 @@ class QuantilePrediction(Prediction):
     need not be right. `gb.calibrate` measures misses by `CQR()` where nobody says otherwise.
 
     >>> import guardband as gb
-    >>> prediction = gb.QuantilePrediction(None, lower=[0.0, 5.0], upper=[2.0, 4.0])
+    >>> prediction = gb.conformal.QuantilePrediction(
+    ...     None, lower=[0.0, 5.0], upper=[2.0, 4.0]
+    ... )
     >>> prediction
     QuantilePrediction(2 points, ends (2, 1), 1 of them crossed)
     >>> prediction.mean.ravel()
@@ -91,7 +92,7 @@ class CQR(Score):
     >>> import numpy as np
     >>> import guardband as gb
     >>> y = np.arange(1.0, 20.0)
-    >>> ends = gb.QuantilePrediction(None, lower=[5.0] * 19, upper=[10.0] * 19)
+    >>> ends = gb.conformal.QuantilePrediction(None, lower=[5.0] * 19, upper=[10.0] * 19)
     >>> bands = [
     ...     gb.calibrate_arrays(ends, y, score=score).band(ends.take([0]), level=0.8)
     ...     for score in (gb.CQR(), gb.CQR(symmetric=False))
@@ -104,7 +105,7 @@ class CQR(Score):
     """
 
     symmetric: bool = True
-    joint: bool = True  # type: ignore[misc]
+    joint: bool = True
 
     def __post_init__(self) -> None:
         for name in ("symmetric", "joint"):
@@ -115,6 +116,11 @@ class CQR(Score):
                 "CQR(symmetric=False) has a threshold for each end, and with joint=False there would be one "
                 "for each end of each output. Calibrate each output by itself: gb.calibrate(..., outputs=0)."
             )
+
+    @property
+    def is_box(self) -> bool:
+        """It is: an interval for each output, which may be empty."""
+        return True
 
     @property
     def scope(self) -> str:
@@ -175,7 +181,7 @@ class CQR(Score):
         if len(crossed) > 1 and crossed.all():
             raise ValueError(
                 "The lower quantile lies above the upper one at every calibration point. Exchange them: "
-                "gb.Quantiles(lower, upper), gb.QuantilePrediction(x, lower, upper)."
+                "gb.Quantiles(lower, upper), gb.conformal.QuantilePrediction(x, lower, upper)."
             )
         return self
 
@@ -188,7 +194,8 @@ class CQR(Score):
             words.append(
                 f"The quantiles cross at {crossed} of {len(prediction)} calibration points. The promise "
                 "holds, and bands may be empty there. Train the models longer, or put their answers in "
-                "order: gb.QuantilePrediction(x, np.minimum(lower, upper), np.maximum(lower, upper))."
+                "order: gb.conformal.QuantilePrediction(x, np.minimum(lower, upper), np.maximum(lower, "
+                "upper))."
             )
         if self.joint and spread.max() > APART * spread[spread > 0].min(initial=np.inf):
             words.append(
@@ -198,14 +205,11 @@ class CQR(Score):
             )
         return " ".join(words) or None
 
-    def as_module(self) -> nn.Module:
-        """(mean, lower, upper, q) -> (lower - q, upper + q)."""
-        return _Ends()
-
     def _ends(self, prediction: Prediction) -> tuple[Array, Array]:
         if not isinstance(prediction, QuantilePrediction):
             raise TypeError(
-                f"CQR() wants a model of two quantiles, whose answer is a gb.QuantilePrediction(x, lower, "
+                f"CQR() wants a model of two quantiles, whose answer is a gb.conformal.QuantilePrediction(x, "
+                "lower, "
                 f"upper); got a {type(prediction).__name__}. Two models make one: gb.Quantiles(lower, upper)."
             )
         return prediction.lower, prediction.upper
@@ -214,7 +218,7 @@ class CQR(Score):
         """The threshold of each side, to be added to (n, ..., m): of all rows or of each."""
         if not self.symmetric:
             q = np.broadcast_to(q, (len(q) if q.ndim == 2 else 1, 2))
-            return tuple(_beside(side, lower) for side in q.T)  # type: ignore[return-value]
+            return tuple(_beside(side, lower) for side in q.T)
         return (_beside(q, lower),) * 2
 
 
@@ -224,6 +228,7 @@ class TwoSided(Threshold):
 
     below: Threshold
     above: Threshold
+    traits: ClassVar[Traits] = computed(lambda self: traits_of(self.below))
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """Both thresholds, side by side."""
@@ -238,21 +243,6 @@ class TwoSided(Threshold):
     def size(self, level: Level) -> Size | None:
         """What each of the two has and needs."""
         return self.below.size(half_missed(level))
-
-    @property
-    def needs_groups(self) -> bool:  # type: ignore[override]
-        """What each of the two says."""
-        return self.below.needs_groups
-
-    @property
-    def covers_new_groups(self) -> bool:  # type: ignore[override]
-        """What each of the two says."""
-        return self.below.covers_new_groups
-
-    @property
-    def answers_shift(self) -> bool:  # type: ignore[override]
-        """What each of the two says."""
-        return self.below.answers_shift
 
 
 def _beside(q: np.ndarray, ends: Array) -> Array:
@@ -270,14 +260,3 @@ def _moved(ends: Array, q: Array, sign: int) -> Array:
     with np.errstate(over="ignore", invalid="ignore"):
         away = abs(ends) * few + float(limits.tiny) + (q + abs(q) * few)
     return ends + sign * away
-
-
-class _Ends(nn.Module):
-    """(mean, lower, upper, q) -> (lower - q, upper + q), rounded outwards as `CQR.band` does."""
-
-    def forward(self, mean: Tensor, lower: Tensor, upper: Tensor, q: Tensor | float) -> tuple[Tensor, Tensor]:
-        """The lower and the upper end."""
-        limits = torch.finfo(lower.dtype)
-        few = ULPS * limits.eps
-        grown = q + few * abs(q) + limits.tiny
-        return lower - (lower.abs() * few + grown), upper + (upper.abs() * few + grown)

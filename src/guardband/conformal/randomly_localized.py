@@ -7,25 +7,26 @@ then query and calibration points are treated alike. (Hore and Barber 2023)
 
 from __future__ import annotations
 
-import hashlib
-import warnings
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike
+from guardband.base.arrays import Array, ArrayLike
+from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, places, places_of
+from guardband.conformal.hashed import FRESH, FROZEN, key, uniform
 from guardband.conformal.rank import Level, checked
 from guardband.conformal.weighted import bounded, weighted_rank
-from guardband.kept import kept
 from guardband.values import Observations, Prediction
 
-REPEATED = 0.9
-"""Where fewer of the calibration points than this share lie at places of their own, there is a warning."""
+
+def _made(parts: dict[str, Any]) -> RandomlyLocalized:
+    """A saved one; what 0.2 has saved keeps the draws of 0.2."""
+    return RandomlyLocalized(**{"fresh": False, **parts})
 
 
-@kept
+@kept(made=_made)
 @dataclass(frozen=True, eq=False)
 class RandomlyLocalized(Calibrator):
     """Randomly localized conformal prediction: exact on average, approximately right at every place.
@@ -33,13 +34,14 @@ class RandomlyLocalized(Calibrator):
     Give the `bandwidth` of the kernel, in the units of x, or `inputs` (such as the training inputs, never
     the calibration ones): the bandwidth is then chosen so that about `effective` calibration points count at
     a typical place. Few of them make a local band, and one that is often infinite: at 95 %, 19 must count.
-    The drawn point is a function of `seed` and x, so the band is a fixed function.
+    The drawn point is a function of `seed`, the calibration scores and x: the band is a fixed function, and
+    each calibration set has draws of its own. With `fresh=False` the scores do not enter, as in 0.2.
 
     >>> import numpy as np
     >>> import guardband as gb
     >>> x, zero = np.linspace(0, 1, 500), np.zeros_like
     >>> calibrated = gb.calibrate(
-    ...     zero, x, x, calibrator=gb.RandomlyLocalized(bandwidth=0.1)
+    ...     zero, x, x, calibrator=gb.conformal.RandomlyLocalized(bandwidth=0.1)
     ... )
     >>> left, right = calibrated([0.2, 0.8], level=0.9).width.ravel()
     >>> bool(right > left)
@@ -51,21 +53,20 @@ class RandomlyLocalized(Calibrator):
     effective: float = 50.0
     kernel: Literal["gauss", "box"] = "gauss"
     seed: int = 0
+    fresh: bool = True
 
     @property
     def promise(self) -> str:
         """Coverage on average over the draws."""
-        return (
-            f"{super().promise} The probability is over the points drawn around the queries too: at places "
-            "that occur again and again, such as fixed sensors, the draw is the same each time, and the "
-            "level holds on average over seeds, not for the one at hand."
-        )
+        return f"{super().promise} {FRESH if self.fresh else FROZEN}"
 
     def __post_init__(self) -> None:
         if (self.bandwidth is None) == (self.inputs is None):
             raise ValueError("RandomlyLocalized() needs either a `bandwidth` or `inputs` to choose it from.")
         if self.bandwidth is not None and not 0 < self.bandwidth < np.inf:
             raise ValueError(f"`bandwidth` should be a positive length, got {self.bandwidth}.")
+        if self.inputs is not None:
+            object.__setattr__(self, "inputs", places(self.inputs))
         if self.kernel not in ("gauss", "box"):
             raise ValueError(f"`kernel` should be 'gauss' or 'box', got {self.kernel!r}.")
 
@@ -93,13 +94,6 @@ class RandomlyLocalized(Calibrator):
         no_groups(groups, "RandomlyLocalized()", "it weighs points by their places.")
         no_confidence(confidence, "RandomlyLocalized()")
         scores, x = checked(scores), places_of(prediction, "RandomlyLocalized()")
-        if len(np.unique(x, axis=0)) < REPEATED * len(x):
-            warnings.warn(
-                "Many calibration points lie at the same places. RandomlyLocalized() draws from a hash of "
-                "the place and the seed, so at places that repeat the draw is always the same: there the "
-                "level holds on average over seeds, not for the one at hand.",
-                stacklevel=4,
-            )
         if self.inputs is not None and places(self.inputs).shape[1] != x.shape[1]:
             raise ValueError(
                 f"`inputs` should have {x.shape[1]} coordinates like the calibration points, got "
@@ -107,7 +101,9 @@ class RandomlyLocalized(Calibrator):
             )
         order = np.argsort(scores, kind="stable")
         bandwidth = self.bandwidth if self.bandwidth is not None else self._choose(len(x))
-        return RandomlyLocalizedThreshold(scores[order], x[order], bandwidth, self.kernel, self.seed)
+        return RandomlyLocalizedThreshold(
+            scores[order], x[order], bandwidth, self.kernel, self.seed, self.fresh
+        )
 
     def _choose(self, n: int) -> float:
         """The bandwidth at which so many of n points count, by halving."""
@@ -132,6 +128,7 @@ class RandomlyLocalizedThreshold(Threshold):
     bandwidth: float
     kernel: str
     seed: int
+    fresh: bool = True
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
         """Per query the weighted quantile around a point drawn near it, (n,)."""
@@ -153,18 +150,13 @@ class RandomlyLocalizedThreshold(Threshold):
         return weighted_rank(np.exp(others - top[:, None]), np.exp(own - top), level)
 
     def near(self, x: np.ndarray) -> np.ndarray:
-        """The points drawn from the kernels around x, functions of x and the seed alone."""
+        """The points drawn from the kernels around x."""
         from scipy.special import ndtri
 
-        chance = np.stack([_chance(row, self.seed) for row in x]) if len(x) else x
+        own = key(self.seed, self.scores) if self.fresh else np.int64(self.seed).tobytes()
+        chance = np.stack([uniform(own, row, len(row)) for row in x]) if len(x) else x
         step = ndtri(chance) if self.kernel == "gauss" else 2 * chance - 1
         return x + self.bandwidth * step
-
-
-def _chance(row: np.ndarray, seed: int) -> np.ndarray:
-    """Numbers uniform in (0, 1), one per coordinate, that only this point and this seed have."""
-    digest = hashlib.shake_128(np.int64(seed).tobytes() + (row + 0.0).tobytes()).digest(8 * len(row))
-    return (np.frombuffer(digest, np.uint64).astype(float) + 0.5) / 2.0**64
 
 
 def _log_kernel(points: np.ndarray, centers: np.ndarray, bandwidth: float, kernel: str) -> np.ndarray:

@@ -20,10 +20,9 @@ from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
-import torch
 
-from guardband.arrays import ArrayLike, to_numpy
-from guardband.limits import DIGITS, shown
+from guardband.base.arrays import ArrayLike, is_tensor, namespace, to_numpy
+from guardband.base.limits import DIGITS, shown
 
 Level: TypeAlias = float | str | Decimal | Fraction
 """A level strictly between 0 and 1, meant as the decimal that was written."""
@@ -35,7 +34,9 @@ class InfiniteBandWarning(UserWarning):
     >>> import warnings
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 5, [1, 2, 3, 4, 5])  # 95 % needs 19
-    >>> with warnings.catch_warnings(action="ignore", category=gb.InfiniteBandWarning):
+    >>> with warnings.catch_warnings(
+    ...     action="ignore", category=gb.conformal.InfiniteBandWarning
+    ... ):
     ...     band = calibrated.band(gb.Prediction(None, [0.0]), level=0.95)
     >>> float(band.upper[0, 0])
     inf
@@ -123,10 +124,10 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
 
     >>> import guardband as gb
     >>> (
-    ...     gb.points_needed(0.9),
-    ...     gb.points_needed(0.95),
-    ...     gb.points_needed(0.99),
-    ...     gb.points_needed(0.95, 0.9),
+    ...     gb.conformal.points_needed(0.9),
+    ...     gb.conformal.points_needed(0.95),
+    ...     gb.conformal.points_needed(0.99),
+    ...     gb.conformal.points_needed(0.95, 0.9),
     ... )
     (9, 19, 99, 45)
     """
@@ -218,9 +219,9 @@ SIMPLE = 1000
 
 
 def _fraction(level: Any, name: str) -> Fraction:
-    if isinstance(level, torch.Tensor) and level.ndim == 0 and level.dtype == torch.bfloat16:
+    if is_tensor(level) and level.ndim == 0 and level.dtype == namespace(level).bfloat16:
         return _of_bfloat16(level)
-    if isinstance(level, torch.Tensor | np.ndarray) and level.ndim == 0:
+    if (is_tensor(level) or isinstance(level, np.ndarray)) and level.ndim == 0:
         level = to_numpy(level)[()]
     if isinstance(level, bool | np.bool_):
         raise TypeError(f"`{name}` should be a number between 0 and 1, got {level}.")
@@ -270,11 +271,11 @@ def _simple(value: np.floating) -> Fraction | None:
     return near if abs(near - Fraction(float(value))) <= Fraction(float(np.spacing(value))) else None
 
 
-def _of_bfloat16(level: torch.Tensor) -> Fraction:
+def _of_bfloat16(level: Any) -> Fraction:
     """The shortest decimal that is this number in bfloat16: what the user wrote before it was rounded."""
     for digits in (1, 2, 3, 4):
         decimal = f"{float(level):.{digits}g}"
-        if torch.tensor(float(decimal), dtype=torch.bfloat16) == level:
+        if level.new_tensor(float(decimal)) == level:
             return Fraction(decimal)
     return Fraction(float(level))
 

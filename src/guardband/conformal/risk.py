@@ -1,9 +1,10 @@
 """RiskControl: not how often a reading is missed, but how much is lost on average.
 
-A loss says how bad it is that y lies where it does, given a band, and falls as the band grows. With n
-calibration points, of mean loss R(q) at threshold q, and no loss above B, take the smallest q with
-(n R(q) + B) / (n + 1) <= 1 - level. The expected loss of a new point is then at most 1 - level: the one point
-that is not yet seen is counted as if it lost all. (Angelopoulos, Bates, Fisch, Lei and Schuster 2024)
+A loss says how bad it is that y lies where it does, given a band. It never rises as the band grows, and it is
+right-continuous in the threshold q. With n calibration points, of mean loss R(q) at threshold q, and no loss
+above B, take the smallest q with (n R(q) + B) / (n + 1) <= 1 - level. The expected loss of a new point is
+then at most 1 - level: the one point that is not yet seen is counted as if it lost all. (Angelopoulos, Bates,
+Fisch, Lei and Schuster 2024)
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from guardband.arrays import Array, flat, kind_of, rows, to_numpy
+from guardband.base.arrays import Array, flat, kind_of, rows, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, no_confidence, no_groups
 from guardband.conformal.rank import Level, checked, exact, warn_infinite
 from guardband.conformal.scores import Score
-from guardband.kept import kept
 from guardband.values import Band, Prediction, Predictor
 
 Loss: TypeAlias = Callable[[Band, Array], Array]
@@ -54,12 +55,15 @@ class ShareOutside:
 class RiskControl(Calibrator):
     """Conformal risk control: the expected loss of a new point is at most 1 - level.
 
-    `loss(band, y)` gives a number per row, from 0 to `largest`, that falls as the band grows and is 0 where
-    it holds y. By default it is the share of values outside: "at 90 %, a tenth of a field's nodes lie outside
-    on average" is a weaker promise than that a field lies wholly inside, and a much narrower band. A bounded
-    cost, such as min(distance / 0.1, 1), is another. A function of your own is passed again at load:
-    `gb.load(folder, loss=...)`. It needs largest / (1 - level) - 1 points. Not for those who have to know how
-    often a single reading is missed: that is `Split()`.
+    `loss(band, y)` gives a number per row, from 0 to `largest` at every point, new ones too. It never rises
+    as the band grows, and it is right-continuous in the threshold: a value at the end of the band counts as
+    inside. At the calibration points a loss that is larger, that rises between nine thresholds, or that is
+    not 0 for an infinite band is refused; the rest you vouch for. By default it is the share of values
+    outside: "at 90 %, a tenth of a field's nodes lie outside on average" is a weaker promise than that a
+    field lies wholly inside, and a much narrower band. A bounded cost, such as min(distance / 0.1, 1), is
+    another. A function of your own is passed again at load: `gb.load(folder, loss=...)`. It needs
+    largest / (1 - level) - 1 points. Not for those who have to know how often a single reading is missed:
+    that is `Split()`.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -93,8 +97,10 @@ class RiskControl(Calibrator):
         """A bound on the expected loss."""
         return (
             "If the calibration points and a new point are exchangeable (drawn alike, from the same places "
-            f"with the same noise), the expected loss of a new measurement is at most 1 - level, where the "
-            f"loss is {_named(self.loss)}, from 0 to {self.largest:g}. Nothing is promised of how often a "
+            f"with the same noise), and the loss {_named(self.loss)} never rises as the band grows, is "
+            f"right-continuous in the threshold, lies between 0 and {self.largest:g} at every point, new "
+            "ones too, and is 0 for an infinite band, the expected loss of a new measurement is at most "
+            "1 - level. Nothing is promised of how often a "
             "measurement lies wholly inside the band."
         )
 
@@ -118,13 +124,14 @@ class RiskControl(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> RiskThreshold:
-        """Losses at every threshold are a call away; checked is that they fall."""
+        """Losses at every threshold are a call away; checked is that they fall, to 0 for infinite bands."""
         no_groups(groups, "RiskControl()", "it treats all points alike.")
         no_confidence(confidence, "RiskControl()")
         if self.targets is None or self.score is None:
             raise ValueError("RiskControl() needs the targets: calibrate by `gb.calibrate`, on points.")
         made = RiskThreshold(np.sort(checked(scores)), prediction, self.targets, self)
         made.refuse_growing()
+        made.refuse_more_than_nothing()
         return made
 
 
@@ -164,8 +171,8 @@ class RiskThreshold(Threshold):
         need = math.ceil(Fraction(repr(float(self.risk.largest))) / (1 - exact(level)) - 1)
         return Size(len(self.scores), max(1, need))
 
-    def losses(self, q: float) -> np.ndarray:
-        """What each calibration point loses at a threshold, checked."""
+    def losses(self, q: float, *, checked: bool = True) -> np.ndarray:
+        """What each calibration point loses at a threshold."""
         assert self.risk.score is not None
         band = self.risk.score.band(self.prediction, q, 0.5)
         losses = np.asarray(to_numpy(self.risk.loss(band, self.targets)), dtype=float)
@@ -174,7 +181,7 @@ class RiskThreshold(Threshold):
                 f"`loss` should give one number per row, ({len(self.scores)},), got shape {losses.shape}."
             )
         wrong = ~((losses >= 0) & (losses <= self.risk.largest))
-        if wrong.any():
+        if checked and wrong.any():
             row = int(wrong.argmax())
             raise ValueError(
                 f"`loss` should lie between 0 and largest={self.risk.largest:g}, but row {row} loses "
@@ -195,6 +202,19 @@ class RiskThreshold(Threshold):
                     f"to {losses[row]:g}. Losses that punish wide bands have no place here."
                 )
             before = losses
+
+    def refuse_more_than_nothing(self) -> None:
+        """A loss that an infinite band does not take to 0 cannot be bounded by any band."""
+        with np.errstate(invalid="ignore"):  # infinity less infinity
+            losses = self.losses(math.inf, checked=False)
+        wrong = ~(losses <= 1e-12 * self.risk.largest)
+        if wrong.any():
+            row = int(wrong.argmax())
+            raise ValueError(
+                f"`loss` should be 0 where the band is infinite, but row {row} loses {losses[row]:g} there: "
+                "no band would be large enough. Subtract what is lost anyway; where a width divides, return "
+                "0 for infinite ones."
+            )
 
     def _enough(self, q: float, level: Level) -> bool:
         n = len(self.scores)

@@ -14,10 +14,8 @@ from statistics import NormalDist
 from typing import Any, Self
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from guardband.arrays import (
+from guardband.base.arrays import (
     Array,
     ArrayLike,
     at_least,
@@ -30,10 +28,10 @@ from guardband.arrays import (
     rows,
     to_numpy,
 )
+from guardband.base.kept import kept
 from guardband.conformal.rank import Level, exact
-from guardband.grids import FieldGrid
-from guardband.kept import kept
 from guardband.values import Band, Observations, Prediction
+from guardband.values.grids import FieldGrid
 
 ULPS = 4
 """By how many units in the last place a mean and a threshold are rounded outwards."""
@@ -76,6 +74,25 @@ class Score(ABC):
     @property
     def is_distance(self) -> bool:
         """Whether it is |y - mean| itself, in the units of y."""
+        return False
+
+    @property
+    def is_box(self) -> bool:
+        """Whether its sets are an interval for each output; False unless a score says so.
+
+        If a box misses the truth, noise of median zero that is independent of the box keeps the reading
+        outside with probability 1/2 at least: the truth lies on one side of the box in some output, and the
+        noise is as likely to lead away from the box as back. So the truth is missed at most twice as often as
+        a reading.
+        """
+        return False
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Whether a row's score and band use elementwise arithmetic on that row only.
+
+        Rows computed together then have the same bits as rows computed one by one.
+        """
         return False
 
     @property
@@ -132,16 +149,6 @@ class Score(ABC):
         """The band that the predictor's own scale would promise, were it Gaussian; None without a scale."""
         return None if prediction.scale is None else raw_band(prediction, level)
 
-    def as_module(self) -> nn.Module:
-        """The band as a torch module, for `gb.export_onnx`: (mean, scale, q) -> (lower, upper).
-
-        In place of mean and scale it takes what the predictor's own module gives.
-        """
-        raise TypeError(
-            f"{type(self).__name__}() cannot be exported: it has no `as_module`. Absolute(), Scaled() and "
-            "Total(noise) have one."
-        )
-
 
 class Symmetric(Score):
     """max_j |y_j - mean_j| / unit_j, and the band mean +- q unit.
@@ -158,6 +165,11 @@ class Symmetric(Score):
     >>> calibrated.band(gb.Prediction(None, [20.0]), level=0.9).upper.round(6)
     array([[22.]])
     """
+
+    @property
+    def is_box(self) -> bool:
+        """It is: mean +- q unit."""
+        return True
 
     @abstractmethod
     def unit(self, prediction: Prediction) -> Array | float:
@@ -208,13 +220,18 @@ class _Plain(Symmetric):
     """What `Absolute` and `Scaled` share: a unit per output, given or learned, where nothing else has one."""
 
     units: ArrayLike = field(default=None, metadata={"neutral": None})
-    joint: bool = field(default=True, metadata={"neutral": True})  # type: ignore[misc]
+    joint: bool = field(default=True, metadata={"neutral": True})
 
     def __post_init__(self) -> None:
         if not isinstance(self.joint, bool):
             raise TypeError(f"`joint` should be True or False, got {self.joint!r}.")
         if self.units is not None:
             object.__setattr__(self, "units", _sizes(self.units, "units", "positive numbers, one per output"))
+
+    @property
+    def is_elementwise(self) -> bool:
+        """Units are the same in every row."""
+        return True
 
     @property
     def plain(self) -> Score:
@@ -243,10 +260,6 @@ class _Plain(Symmetric):
             "per output; or the predictor's `training_data`, whose spread then is the unit; or "
             f"{type(self).__name__}(joint=False), for a threshold and a promise for each output by itself."
         )
-
-    def as_module(self) -> nn.Module:
-        """mean +- q unit."""
-        return _SymmetricModule(self.units)
 
     def _lacks_units(self, prediction: Prediction) -> bool:
         return self.units is None and prediction.mean.shape[-1] > 1
@@ -306,10 +319,6 @@ class Scaled(_Plain):
         """The scale, or the unit of the output where the predictor has none."""
         return self._unit(prediction) if prediction.scale is None else prediction.scale
 
-    def as_module(self) -> nn.Module:
-        """mean +- q scale."""
-        return _SymmetricModule(self.units, scaled=True)
-
     def _lacks_units(self, prediction: Prediction) -> bool:
         return prediction.scale is None and super()._lacks_units(prediction)
 
@@ -324,7 +333,9 @@ class Total(Symmetric):
 
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [0.0] * 9  # the model is sure of itself
-    >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Total(noise=3.0))
+    >>> calibrated = gb.calibrate_arrays(
+    ...     [0.0] * 9, y, scale, score=gb.conformal.Total(noise=3.0)
+    ... )
     >>> calibrated.band(
     ...     gb.Prediction(None, [0.0, 0.0], [0.0, 4.0]), level=0.9
     ... ).upper.ravel().round(6)
@@ -332,7 +343,7 @@ class Total(Symmetric):
     """
 
     noise: float | Sequence[float]
-    joint: bool = field(default=True, metadata={"neutral": True})  # type: ignore[misc]
+    joint: bool = field(default=True, metadata={"neutral": True})
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "noise", _sizes(self.noise, "noise", "a standard deviation >= 0", zero=True))
@@ -353,10 +364,6 @@ class Total(Symmetric):
         """The noise belongs to what the scale promises; it is added before calibration too."""
         return None if prediction.scale is None else raw_band(prediction, level, score=self)
 
-    def as_module(self) -> nn.Module:
-        """mean +- q sqrt(scale^2 + noise^2)."""
-        return _SymmetricModule(None, scaled=True, noise=self.noise)
-
 
 def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | None = None) -> Band:
     """mean +- z scale, the band before calibration: what the scale would promise if it were Gaussian.
@@ -366,7 +373,7 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     noise is added to the scale.
 
     >>> import guardband as gb
-    >>> gb.raw_band(gb.Prediction(None, [0.0], [1.0]), level=0.95).upper.round(2)
+    >>> gb.conformal.raw_band(gb.Prediction(None, [0.0], [1.0]), level=0.95).upper.round(2)
     array([[1.96]])
     """
     if prediction.scale is None:
@@ -378,34 +385,11 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     return (score or Scaled()).band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
 
 
-class _SymmetricModule(nn.Module):
-    """(mean, scale, q) -> mean -+ q unit, rounded outwards as `Symmetric.band` does."""
-
-    def __init__(self, units: Any, scaled: bool = False, noise: Any = None) -> None:
-        super().__init__()
-        self.scaled = scaled
-        self.units = None if units is None else torch.tensor(units, dtype=torch.float64)
-        self.noise = None if noise is None else torch.tensor(noise, dtype=torch.float64)
-
-    def forward(self, mean: Tensor, scale: Tensor | None, q: Tensor | float) -> tuple[Tensor, Tensor]:
-        """The lower and the upper end."""
-        limits = torch.finfo(mean.dtype)
-        half = self._unit(mean, scale) * (q * (1 + ULPS * limits.eps))
-        slack = mean.abs() * (ULPS * limits.eps) + limits.tiny
-        return (mean - slack) - half, (mean + slack) + half
-
-    def _unit(self, mean: Tensor, scale: Tensor | None) -> Tensor:
-        if self.noise is not None:
-            model = torch.zeros_like(mean) if scale is None else scale
-            return (model.double().square() + self.noise.square()).sqrt().to(mean.dtype)
-        if self.scaled and scale is not None:
-            return scale
-        unit = torch.ones_like(mean)
-        return unit if self.units is None else unit * self.units.to(mean.dtype)
-
-
 def _sizes(given: Any, name: str, what: str, *, zero: bool = False) -> float | tuple[float, ...]:
     """One number or one per output, checked to be finite and positive, or not negative."""
+    index = getattr(given, "index", ())  # that of a Series; lists have a method of this name
+    if not callable(index) and any(isinstance(label, str) for label in index):
+        raise TypeError(f"`{name}` goes by the order of the outputs, and this Series by names: .to_numpy().")
     sizes = to_numpy(floats(given, name))
     if sizes.ndim > 1 or not (np.isfinite(sizes) & (sizes >= 0 if zero else sizes > 0)).all():
         raise ValueError(f"`{name}` should be {what}, got {given}.")

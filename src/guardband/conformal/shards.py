@@ -16,7 +16,10 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, to_numpy
+from guardband.base import files
+from guardband.base.arrays import ArrayLike, finite, rows, to_numpy
+from guardband.base.limits import STORED
+from guardband.conformal.asking import ask
 from guardband.conformal.base import Pieces, Size, Threshold, no_groups
 from guardband.conformal.by_scores import ScoreCalibrated
 from guardband.conformal.laws import CoverageLaw
@@ -24,6 +27,7 @@ from guardband.conformal.rank import Level, exact, points_needed, rank, warn_inf
 from guardband.conformal.scores import Scaled, Score
 from guardband.conformal.split import Split
 from guardband.values import Prediction, Predictor
+from guardband.values.labeled import opened
 
 Shard: TypeAlias = np.ndarray | str | os.PathLike[str] | Callable[[], Iterable[np.ndarray]]
 """Scores: an array, an `.npy` file, or a function that yields arrays."""
@@ -108,12 +112,22 @@ def calibrate_shards(
     wanted = {exact(level): rank(n, level) for level in levels}
     found = order_statistics(shards, list(wanted.values()), run=run)
     threshold = ShardThreshold(n, dict(zip(wanted, found.tolist(), strict=True)))
-    points = np.atleast_1d(to_numpy(np.asarray(x) if isinstance(x, list) else x))
-    asked = predictor(points if points.ndim > 1 else points[:, None])
+    given, axes = opened([x] if np.isscalar(x) else x, "x")
+    points = to_numpy(finite(rows(given, "x"), "x"))
+    asked = ask(predictor, points)
     if asked.x is None:
-        asked = replace(asked, x=points if points.ndim > 1 else points[:, None])
+        asked = replace(asked, x=points)
     nothing = asked.take(slice(0))  # no calibration point, but how many coordinates and outputs it would have
-    return ScoreCalibrated(predictor, score or Scaled(), Split(), Split(), threshold, nothing, asked.mean[:0])
+    return ScoreCalibrated(
+        predictor,
+        score or Scaled(),
+        Split(),
+        Split(),
+        threshold,
+        nothing,
+        asked.mean[:0],
+        axes={} if axes is None else {"x": axes},
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +233,8 @@ def _chunks(shard: Shard) -> Iterator[np.ndarray]:
 
 def _array(shard: Any) -> np.ndarray:
     if isinstance(shard, str | os.PathLike):
-        return np.load(shard, mmap_mode="r", allow_pickle=False)
+        with files.opened(shard, at_most=STORED, follow=True):  # a regular file
+            return np.load(shard, mmap_mode="r", allow_pickle=False)
     return np.asarray(to_numpy(shard))
 
 

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
-from guardband.arrays import Array
-from guardband.conformal.base import Calibrator, Pieces, Size, Threshold, no_groups
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
+from guardband.conformal.base import Calibrator, Pieces, Size, Threshold, Traits, no_groups
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import (
     INFINITE_SCORES,
     Level,
     checked,
     exact,
-    kth,
     points_needed,
     rank_for,
     warn_infinite,
 )
-from guardband.kept import kept
 from guardband.values import Prediction
 
 
@@ -64,6 +64,7 @@ class SplitThreshold(Threshold):
 
     scores: np.ndarray
     confidence: Level | None = None
+    traits: ClassVar[Traits] = Traits(is_elementwise=True)
 
     def __call__(
         self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
@@ -95,21 +96,6 @@ class SplitThreshold(Threshold):
     def size(self, level: Level) -> Size:
         """Each point counts as one."""
         return Size(len(self.scores), points_needed(level, self.confidence))
-
-    def as_module(self, level: Level) -> float:
-        """The k-th smallest score, or an error that says what would make it finite."""
-        k, n = self.rank(level), len(self.scores)
-        if self.scores.ndim == 2:
-            raise TypeError("A graph has one threshold for all outputs; this has one for each (joint=False).")
-        if k > n:
-            raise ValueError(
-                f"A graph of an infinite band is of no use: {asked(level, self.confidence)} needs "
-                f"{points_needed(level, self.confidence)} calibration points, there are {n}."
-            )
-        q = kth(self.scores, k)
-        if np.isinf(q):
-            raise ValueError(f"A graph of an infinite band is of no use: {INFINITE_SCORES}")
-        return q
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
         """One piece: BetaBinomial(m, k, n+1-k)."""

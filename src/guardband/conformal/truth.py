@@ -17,7 +17,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from guardband.arrays import Array
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, no_groups
 from guardband.conformal.noise import NoiseLaw, means_at_places
 from guardband.conformal.rank import (
@@ -25,7 +26,6 @@ from guardband.conformal.rank import (
     checked,
     exact,
     half_missed,
-    infinite_unsaid,
     kth,
     points_needed,
     rank_for,
@@ -33,7 +33,6 @@ from guardband.conformal.rank import (
 )
 from guardband.conformal.scores import Absolute, Score
 from guardband.conformal.split import Split, asked
-from guardband.kept import kept
 from guardband.values import Prediction, Predictor
 
 THRESHOLDS = np.concatenate([np.linspace(0.5, 4, 15), np.geomspace(5, 50, 8)])
@@ -51,17 +50,19 @@ SLACK = 1e-12
 class Truth(Calibrator):
     """A band for the noise-free truth, from readings whose noise has a known law, or a bound.
 
-    `gb.calibrate(..., target="truth", noise=gb.GaussianNoise(0.05), confidence=0.95)` makes one. The score is
-    `Absolute()`, of one output. Readings at the same place, equally many at each, are averaged first. With a
-    hundred points little is gained over a plain band; with thousands it becomes narrower than the noise.
-    Readings that scatter less than the noise alone would are refused; right noise once in a thousand sets.
+    `gb.calibrate(..., target="truth", noise=gb.conformal.GaussianNoise(0.05), confidence=0.95)` makes one.
+    The score is `Absolute()`, of one output. Readings at the same place, equally many at each, are averaged
+    first. With a hundred points little is gained over a plain band; with thousands it becomes narrower than
+    the noise. Readings that scatter less than the declared noise alone would are refused; right noise is
+    refused in at most one of a thousand sets. Noise declared too large around a model that is off at some
+    places is mostly not noticed: its errors take the place of the missing noise, and the promise is lost.
 
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
     >>> # the model's own error, and noise
     >>> y = 0.02 * draw(size=5000) + 0.1 * draw(size=5000)
-    >>> noise = gb.GaussianNoise(0.1)
+    >>> noise = gb.conformal.GaussianNoise(0.1)
     >>> calibrated = gb.calibrate(
     ...     np.zeros_like,
     ...     np.linspace(0, 1, 5000),
@@ -82,8 +83,8 @@ class Truth(Calibrator):
     def __post_init__(self) -> None:
         if not isinstance(self.noise, NoiseLaw):
             raise TypeError(
-                f"`noise` should be a law, such as gb.GaussianNoise(0.05) or gb.BoundedNoise(0.1), got "
-                f"{self.noise!r}."
+                f"`noise` should be a law, such as gb.conformal.GaussianNoise(0.05) or "
+                f"gb.conformal.BoundedNoise(0.1), got {self.noise!r}."
             )
 
     @property
@@ -213,10 +214,6 @@ class TruthThreshold(Threshold):
         enough = n >= need or self.unmixed(level) < math.inf  # lucky sets of fewer points are enough too
         return Size(n, min(n, need) if enough else need)
 
-    def as_module(self, level: Level) -> float:
-        """The number itself, if it is finite."""
-        return _finite(self, level)
-
     @cached_property
     def _counted_at(self) -> np.ndarray:
         return THRESHOLDS * self.noise.unit
@@ -246,26 +243,14 @@ class BoundedThreshold(Threshold):
         """That of the threshold for a measurement."""
         return self.plain.size(level)
 
-    def as_module(self, level: Level) -> float:
-        """The number itself, if it is finite."""
-        return _finite(self, level)
-
 
 def truth_of(noise: Any, score: Score | None, calibrator: Calibrator | None) -> tuple[Score, Calibrator]:
     """Score and calibrator of a band for the truth, where nobody chose others."""
     if noise is None:
         raise ValueError(
-            "A band for the truth needs the law of the noise: noise=gb.GaussianNoise(0.05), LaplaceNoise, "
-            "UniformNoise, or gb.BoundedNoise(0.1) where only a bound is known."
+            "A band for the truth needs the law of the noise: noise=gb.conformal.GaussianNoise(0.05), "
+            "LaplaceNoise, UniformNoise, or gb.conformal.BoundedNoise(0.1) where only a bound is known."
         )
     if calibrator is not None:
         raise ValueError(f"A band for the truth is a calibrator of its own; leave out {calibrator!r}.")
     return Absolute() if score is None else score, Truth(noise)
-
-
-def _finite(threshold: Threshold, level: Level) -> float:
-    with infinite_unsaid():
-        q = float(threshold(Prediction(None, np.zeros((1, 1))), level))  # type: ignore[arg-type]
-    if math.isinf(q):
-        raise ValueError("A graph of an infinite band is of no use: there are too few calibration points.")
-    return q

@@ -15,18 +15,19 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, to_numpy
+from guardband.base.arrays import Array, ArrayLike, copy, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal.base import (
     Calibrator,
     Size,
     Threshold,
+    Traits,
     no_confidence,
     no_groups,
     places,
     places_of,
 )
 from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, points_needed, warn_infinite
-from guardband.kept import kept
 from guardband.values import Observations, Prediction
 
 MOST = 50.0
@@ -39,8 +40,9 @@ class Weighted(Calibrator):
     """Weighted conformal prediction for covariate shift: places differ, the noise at each place does not.
 
     `ratio` is a function from x (n, d) to weights (n,) >= 0, the density of queries over that of calibration
-    points, up to a factor. With the true ratio a query is covered with probability at least `level`; with an
-    estimated one (`density_ratio`), nearly so. (Tibshirani, Barber, Candes and Ramdas 2019)
+    points, up to a constant factor. With the true ratio, and calibration points and queries that are
+    independent of each other, a query is covered with probability at least `level`; with an estimated one
+    (`density_ratio`), nearly so. (Tibshirani, Barber, Candes and Ramdas 2019)
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -61,10 +63,12 @@ class Weighted(Calibrator):
     def promise(self) -> str:
         """Coverage at other places."""
         return (
-            "If new points differ from the calibration points only in where they lie, and the density ratio "
-            "is the true one, a new measurement lies in the band with probability at least the level. With "
-            "an estimated ratio the probability is at least the level minus half the mean absolute error of "
-            "the estimate (both ratios of mean 1 over the calibration points), which is not known."
+            "If the calibration points and a new point are drawn independently of each other, the new one "
+            "differs from the others only in where it lies, and `ratio` is the true density ratio up to a "
+            "constant factor, a new measurement lies in the band with probability at least the level. With a "
+            "ratio estimated without the calibration points the probability is at least the level minus half "
+            "the mean absolute error of the estimate, both ratios being scaled to mean 1 over the law of the "
+            "calibration points; this error is not known."
         )
 
     @classmethod
@@ -96,7 +100,7 @@ class Weighted(Calibrator):
 
     def _weights(self, prediction: Prediction) -> np.ndarray:
         x = places_of(prediction, "Weighted()")
-        found = np.asarray(to_numpy(self.ratio(x)), dtype=float)
+        found = np.asarray(to_numpy(self.ratio(copy(x))), dtype=float)
         weights = found.reshape(-1)
         if len(weights) != len(x):
             raise ValueError(
@@ -116,7 +120,7 @@ class WeightedThreshold(Threshold):
     scores: np.ndarray
     weights: np.ndarray
     weight_of: Callable[[Prediction], np.ndarray]
-    answers_shift: ClassVar[bool] = True
+    traits: ClassVar[Traits] = Traits(answers_shift=True)
 
     @property
     def effective(self) -> float:
@@ -209,7 +213,7 @@ def density_ratio(
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> ratio = gb.density_ratio(np.linspace(0, 1, 200), np.linspace(0.5, 1, 200))
+    >>> ratio = gb.conformal.density_ratio(np.linspace(0, 1, 200), np.linspace(0.5, 1, 200))
     >>> bool(ratio(np.array([[0.9]])) > 2 * ratio(np.array([[0.2]])))
     True
     """

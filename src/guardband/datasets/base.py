@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from tqdm.auto import tqdm
 
-from guardband.files import read_bytes, write_bytes
-from guardband.grids import Fields
+from guardband.base.files import read_bytes, write_bytes
+from guardband.values.grids import Fields
 
 AT_MOST = 2**34
 """How many bytes a file in the folder may have."""

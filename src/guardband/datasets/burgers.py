@@ -8,7 +8,7 @@ import numpy as np
 
 from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
 from guardband.datasets.spectral import on_ring, ring, states, waves
-from guardband.grids import Fields
+from guardband.values.grids import Fields
 
 LENGTH, MODES, DECAY = 2 * np.pi, 8, 1.0
 SIZES = 0.3, 1.5

@@ -10,7 +10,7 @@ from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
 from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
-from guardband.grids import Fields
+from guardband.values.grids import Fields
 
 MODES, DECAY, SPREAD = 8, 1.5, 0.8
 BATCH = 20

@@ -8,7 +8,7 @@ import numpy as np
 
 from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
 from guardband.datasets.spectral import on_ring, ring, states, waves
-from guardband.grids import Fields
+from guardband.values.grids import Fields
 
 MODES, DECAY = 8, 0.5
 BATCH = 50

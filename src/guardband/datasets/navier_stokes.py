@@ -9,7 +9,7 @@ from numpy import fft
 
 from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
 from guardband.datasets.spectral import states
-from guardband.grids import Fields
+from guardband.values.grids import Fields
 
 BATCH, FORCING = 10, 0.1
 

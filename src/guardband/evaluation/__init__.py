@@ -3,5 +3,6 @@
 from guardband.evaluation.evaluate import evaluate as evaluate
 from guardband.evaluation.results import Evaluation as Evaluation
 from guardband.evaluation.results import Row as Row
-from guardband.ranges import Range as Range
-from guardband.ranges import Ranges as Ranges
+from guardband.metrics.ranges import Range as Range
+from guardband.metrics.ranges import Ranges as Ranges
+from guardband.metrics.ranges import Trend as Trend

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from guardband.arrays import Array, to_numpy
+from guardband.base.arrays import Array, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level
 from guardband.evaluation.results import RIVAL, THIS, Row
-from guardband.labels import output_words, printed
 from guardband.metrics.bands import interval_score, mean_over
-from guardband.ranges import Ranges, by_range, nearest
+from guardband.metrics.ranges import FALSE_ALARM, Ranges, by_chance, by_range, features_of, nearest
 from guardband.values import Band, NormBand, Prediction
+from guardband.values.labels import output_words
 
 
 @dataclass(frozen=True, eq=False)
@@ -107,22 +107,27 @@ def contenders_of(
 
 
 def ranges_of(calibrated: Calibrated, prediction: Prediction, mine: Contender) -> Callable[[], Ranges]:
-    """What finds coverage by ranges of what is known of a point before y is: it keeps copies, no model."""
-    inside = mine.inside if mine.inside.ndim == 1 else np.asarray(mine.inside.all(axis=1))
-    features, at, known = dict[str, np.ndarray](), None, None
-    if prediction.x is not None and prediction.x.ndim == 2 and prediction.x.shape[1] > 0:
-        at = to_numpy(prediction.x).astype(float)
-        names, columns = calibrated.field_names, calibrated.columns
-        words = columns.numeric if columns is not None else () if names is None else names.axes
-        words = words if len(words) == at.shape[1] else [f"x{j}" for j in range(at.shape[1])]
-        features = {printed(str(word)): values for word, values in zip(words, at.T, strict=True)}
-        training = calibrated.used.get("training")
-        if training is not None and training.x.shape[1:] == at.shape[1:]:
-            known = to_numpy(training.x)
+    """What finds coverage by ranges of what is known of a point before y is: it keeps copies, no model.
+
+    Nothing where the promise is about new groups: readings of one group depend on each other, and the tests
+    assume that points do not.
+    """
+    if calibrated.covers_new_groups:
+        return Ranges
+    inside, curves = (
+        part if mine.inside.ndim == 1 else np.asarray(part.all(axis=-1))
+        for part in (mine.inside, mine.curves)
+    )
+    features, d = features_of(calibrated, prediction)
+    at = np.stack(list(features.values())[:d], axis=1) if d else None
+    training, known = calibrated.used.get("training"), None
+    if at is not None and training is not None and training.x.shape[1:] == at.shape[1:]:
+        known = to_numpy(training.x)
     band, width = mine.band, None
     if isinstance(band, Band) and not constant(band):
         width = to_numpy(band.width).astype(float)
-    return partial(_ranges, inside, features, at, known, width)
+    missed_at = len(curves) - curves.sum(axis=0) + ~inside  # at so many levels: its order is that of scores
+    return partial(_ranges, inside, features, at, known, width, missed_at)
 
 
 def _ranges(
@@ -131,12 +136,13 @@ def _ranges(
     at: np.ndarray | None,
     known: np.ndarray | None,
     width: np.ndarray | None,
+    missed_at: np.ndarray,
 ) -> Ranges:
     if known is not None and at is not None:
         features = features | {"distance to training data": nearest(known.astype(float), at)}
     if width is not None:
         features = features | {"width": width.reshape(len(inside), -1).mean(axis=1)}
-    return by_range(inside, features, at)
+    return by_range(inside, features, at, missed_at)
 
 
 def sizes_of(prediction: Prediction) -> np.ndarray | None:
@@ -147,13 +153,22 @@ def sizes_of(prediction: Prediction) -> np.ndarray | None:
 
 
 def by_size(size: np.ndarray | None, inside: np.ndarray) -> Iterable[str]:
-    """Coverage of whole fields by quarters of the size of their inputs: adaptive is not conditional."""
-    if size is None or len(size) < 8 or inside.ndim > 1:
+    """Coverage of whole fields by quarters of the size of their inputs, with what chance alone would show."""
+    if size is None or len(size) < 8 or inside.ndim > 1 or not np.ptp(size) > 0:
         return
     quarters = np.array_split(np.argsort(size, kind="stable"), 4)
-    if np.ptp(size) > 0:
-        each = ", ".join(f"{inside[rows].mean():.3f}" for rows in quarters)
-        yield f"Coverage by quarters of the size of the input, smallest first: {each}"
+    seen = [float(inside[rows].mean()) for rows in quarters]
+    sizes = [len(rows) for rows in quarters]
+    ends = {drawn: by_chance(inside, drawn, FALSE_ALARM / 4) for drawn in {*sizes}}
+    low, high = min(low for low, _ in ends.values()), max(high for _, high in ends.values())
+    even = all(ends[n][0] <= share <= ends[n][1] for n, share in zip(sizes, seen, strict=True))
+    said = "" if even else ". They do not: coverage seems to depend on the size of the input"
+    yield (
+        f"Coverage by quarters of the size of the input, smallest first: "
+        f"{', '.join(f'{share:.3f}' for share in seen)}; if the size does not matter and fields are "
+        f"independent, all lie between {low:.3f} and {high:.3f} in at least "
+        f"{100 * (1 - FALSE_ALARM):g} % of cases{said}"
+    )
 
 
 def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from guardband.arrays import Array, ArrayLike, finite, kind_of, rows
+from guardband.base.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.base.engine import On
+from guardband.base.lazy import is_made_by
 from guardband.conformal import Calibrated
-from guardband.conformal.base import Groups, Pieces, labels
+from guardband.conformal.base import FOR_ARRAYS, FOR_STORES, NO_SCORES, Groups, Pieces, labels, refuse_options
 from guardband.conformal.laws import LEVELS
 from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.evaluation.contenders import by_size, constant, contenders_of, ranges_of, sizes_of
 from guardband.evaluation.results import THIS, Evaluation
-from guardband.evaluation.verdicts import about_truth, beside_truth, held_against_law, tied
-from guardband.frames import by_outputs
-from guardband.grids import values_on
-from guardband.labels import output_words
+from guardband.evaluation.verdicts import about_truth, beside_truth, held_against_law, same_scores, tied
 from guardband.leaks import Copies, find_copies
 from guardband.metrics.bands import Region, relative_l2, rows_in
 from guardband.values import Band, Prediction
+from guardband.values.labeled import refuse_unpaired
+from guardband.values.labels import output_words
+
+if TYPE_CHECKING:
+    from guardband.fields import StoredFields
 
 
 def evaluate(
     calibrated: Calibrated,
-    x: ArrayLike,
-    y: ArrayLike,
+    x: ArrayLike | Prediction | StoredFields,
+    y: ArrayLike = None,
     *,
     level: Level = 0.95,
     levels: Sequence[Level] = LEVELS,
@@ -34,16 +39,30 @@ def evaluate(
     regions: Mapping[str, Region] | None = None,
     target: Literal["measurement", "truth"] = "measurement",
     median_zero: bool = False,
+    scores: str | os.PathLike[str] | None = None,
+    chunk: int | None = None,
+    batch: int | None = None,
+    on: On = None,
+    progress: bool = True,
 ) -> Evaluation:
     """Test a calibrated band on fresh points x (n, d), y (n, m), and say whether the law holds.
 
     In place of x a `Prediction` already made will do, for calibrations from arrays alone.
-    Beside the band stand its constant-width rival, calibrated on the same points, and the band
-    before calibration if there is one. `regions` maps names to masks or functions of x.
+    Beside the band stand its constant-width rival, calibrated on the same points if they were kept, and the
+    band before calibration if there is one. `regions` maps names to masks or functions of x. The tests of
+    coverage by ranges assume test points that are independent of each other: noise that is correlated along
+    an input raises alarms.
 
     The guarantee is about measurements, unless it was calibrated with `target="truth"`. With `target="truth"`
     here, y is the noise-free solution, and coverage of it is reported as such; `median_zero=True` declares
-    that the noise is independent with median zero, from which a weaker promise for the truth follows.
+    that the noise of a new reading is independent of the training and calibration points and has median zero
+    at every place. For bands that are an interval for each output, a weaker promise for the truth follows.
+
+    `gb.StoredFields` take the place of x and y: fresh fields in a store, a `chunk` of them in memory at
+    a time. Coverage is that of the same fields in memory, and so are the mean width and the relative error;
+    there are no rivals, and no interval score. The path `scores` is where the numbers of each field are kept;
+    `batch`, `on` and `progress` are those of `gb.calibrate`. Fields that were calibrated on are noticed, by
+    their scores, where they are more than a tenth.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -62,15 +81,23 @@ def evaluate(
         raise TypeError(f"`regions` should be a dict of names and regions, got {type(regions).__name__}.")
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`evaluate` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    if calibrated.y is not None and len(calibrated.y) == 0:
-        raise ValueError(
-            "`evaluate` compares with a constant width calibrated on the same points, and this calibration "
-            "has kept none. For fields in a store there is `gb.evaluate_stored`; for scores from shards use "
-            "`gb.metrics.coverage` and `gb.metrics.sharpness` of the band."
-        )
+    of_stores: dict[str, Any] = {"scores": scores, "chunk": chunk, "batch": batch, "on": on}
+    if is_made_by(x, "guardband.fields.stored", "StoredFields"):
+        of_arrays = {"y": y, "groups": groups, "regions": regions}
+        refuse_options(of_arrays | {"target": target if target == "truth" else None}, FOR_STORES)
+        if scores is None:
+            raise TypeError(NO_SCORES)
+        from guardband.evaluation.stored import evaluate_fields
+
+        fields: Any = x
+        return evaluate_fields(calibrated, fields, level=level, levels=levels, **of_stores, progress=progress)
+    refuse_options(of_stores, FOR_ARRAYS)
+    if y is None:
+        raise TypeError("`y` is missing: the targets that were measured at `x`.")
+    masks = {name: region for name, region in (regions or {}).items() if not callable(region)}
+    refuse_unpaired(x=x, y=y, groups=groups, **masks)
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
-    y = by_outputs(values_on(y, calibrated.grid), output_words(calibrated.field_names))
-    y = kind_of(prediction.mean, finite(rows(y, "y"), "y"))
+    y = kind_of(prediction.mean, finite(rows(calibrated.targets(y), "y"), "y"))
     if len(y) == 0:
         raise ValueError("`y` should hold at least one test point, got none.")
     groups = None if groups is None else labels(groups, len(y))
@@ -119,8 +146,9 @@ def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[
     if x is None:
         return
     known = {what: (data.x, data.y) for what, data in calibrated.used.items()}
-    if calibrated.prediction is not None and calibrated.prediction.x is not None and calibrated.y is not None:
-        known = {"calibration": (calibrated.prediction.x, calibrated.y), **known}
+    kept = calibrated.prediction
+    if kept is not None and kept.x is not None and calibrated.y is not None and len(calibrated.y):
+        known = {"calibration": (kept.x, calibrated.y), **known}
     for what, (known_x, known_y) in known.items():
         found = find_copies(known_x, known_y, x, y, points="test", known=what)
         if found.verdict == "refuse":
@@ -130,6 +158,10 @@ def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[
 def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> list[str]:
     """Points that were calibrated on are covered by construction, those trained on too easily."""
     texts = [found.text for _, found in reused(calibrated, prediction.x, y)]
+    score = getattr(calibrated, "score", None)
+    if score is not None and calibrated.y is not None and len(calibrated.y) == 0:
+        text = same_scores(calibrated, to_numpy(score(prediction, y)), "point")
+        texts += [text] if text else []
     for text in texts:
         warnings.warn(text, stacklevel=3)
     return texts

@@ -13,7 +13,7 @@ from guardband.conformal.base import Pieces
 from guardband.conformal.laws import central_range, total_counts
 from guardband.conformal.rank import Level
 from guardband.metrics.bands import Floor, acd, floor_of
-from guardband.ranges import Ranges
+from guardband.metrics.ranges import Ranges
 
 THIS, RIVAL = "this band", "constant width"
 
@@ -113,7 +113,7 @@ class Evaluation:
 
     @cached_property
     def by_range(self) -> Ranges:
-        """Coverage by ranges of each input, of the width, and of the distance to training data."""
+        """Coverage by ranges of inputs, predicted values, the width, and the distance to training data."""
         return self.find_ranges()
 
     @cached_property

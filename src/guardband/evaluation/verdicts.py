@@ -15,6 +15,10 @@ from guardband.conformal.laws import CoverageLaw, central_range, tails, total_co
 from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.evaluation.results import MASS, Row
 from guardband.values import Prediction
+from guardband.values.labels import output_words
+
+REUSED = 0.1
+"""If more test fields than this have scores that calibration fields have, they are called the same."""
 
 
 def about_truth(calibrated: Calibrated, level: Level, row: Row, target: str) -> tuple[bool | None, str]:
@@ -38,7 +42,7 @@ def about_truth(calibrated: Calibrated, level: Level, row: Row, target: str) -> 
     return False, (
         f"NOT consistent with the guarantee: {seen}, and so few are seen in at most "
         f"{100 * min(1.0, rest + chance):.2g} % of cases. Is the noise as it was declared, and were both "
-        "drawn alike?"
+        "drawn alike and independently?"
     )
 
 
@@ -48,17 +52,27 @@ def beside_truth(calibrated: Calibrated, level: Level, row: Row, median_zero: bo
     if not median_zero:
         return (
             seen + "The guarantee is about new measurements; about the truth it says nothing unless the "
-            "noise is known to have median zero (biased sensors would mislead model and band alike)."
+            "noise is known to be independent with median zero (biased sensors would mislead model and band)."
         )
     promised = calibrated.promised(level)
     if promised is None:
         return seen + "No probability is promised for measurements, so none follows for the truth."
+    if not calibrated.is_box:
+        return seen + (
+            "The guarantee is about new measurements. Noise of median zero bounds how often the truth is "
+            "missed only if the band is an interval for each output, and this one is not: nothing is "
+            "promised about the truth."
+        )
     promise = max(Fraction(0), 2 * promised - 1)
     what = "level" if promised == exact(level) else f"{float(promised):.4g}"
+    sure = ""
+    if calibrated.confidence is not None:
+        sure = f", with confidence {float(exact(calibrated.confidence)):g} for the calibration set at hand"
     return (
         seen
-        + f"With independent noise of median zero, as declared, the truth is covered with probability at "
-        f"least {float(promise):g} = 1 - 2 (1 - {what}), and usually far more."
+        + "With noise of median zero at every place, independent of the training and calibration points, as "
+        f"declared, the truth is covered with probability at least {float(promise):g} = "
+        f"1 - 2 (1 - {what}){sure}, and usually far more."
     )
 
 
@@ -76,7 +90,8 @@ def held_against_law(
         return found[0]
     known = [consistent for consistent, _ in found]
     consistent = None if None in known else all(known)
-    return consistent, "\n".join(f"y{j}: {text}" for j, (_, text) in enumerate(found))
+    words = output_words(calibrated.field_names) or [f"y{j}" for j in range(len(mine))]
+    return consistent, "\n".join(f"{word}: {text}" for word, (_, text) in zip(words, found, strict=True))
 
 
 def _judged(
@@ -119,8 +134,8 @@ def _judged(
             f"{low} in {100 * mass:.4g} % of cases; scores tie, so it may cover more."
         )
     return True, (
-        f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The band is safe but "
-        "wider than needed, and the test points are easier than the calibration points."
+        f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The test points "
+        "are easier than the calibration points, and the band is wider than they need."
     )
 
 
@@ -146,7 +161,7 @@ def excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray |
     prediction, y = calibrated.prediction, calibrated.y
     known = calibrated.groups if calibrated.needs_groups else None
     parts = _parts(groups, known)
-    if prediction is None or y is None:
+    if prediction is None or y is None or len(y) == 0:
         return np.zeros((len(levels), len(parts)), dtype=int)
     inside = calibrated.contains_at(prediction, y, levels, groups=known)
     inside = inside if inside.ndim == 2 else np.asarray(inside.all(axis=2))
@@ -157,6 +172,18 @@ def excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray |
             pieces = calibrated.laws_for(some, level, labeled) or ()
             found[i, j] = inside[i, rows_of].sum() - sum(min(law.k, m) for law, m in pieces)
     return found
+
+
+def same_scores(calibrated: Calibrated, scores: np.ndarray, what: str) -> str:
+    """A sentence if test points were calibrated on: their scores are the same to the last digit."""
+    known = getattr(getattr(calibrated, "threshold", None), "scores", np.empty(0))
+    same, repeated = np.isin(scores, known), len(known) - len(np.unique(known))
+    if same.mean() <= REUSED or repeated > REUSED / 2 * len(known):
+        return ""
+    return (
+        f"{same.sum()} of {len(scores)} test {what}s have the score of a calibration {what} to the last "
+        "digit: they were calibrated on, and prove nothing. Test on others."
+    )
 
 
 def tied(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray | None) -> bool:

@@ -1,6 +1,6 @@
 """Export: the band at a fixed level as one ONNX graph, for runtimes that know neither torch nor guardband.
 
-A calibration says itself what it is as a torch module (`as_module`); `onnx.py` traces and writes it.
+`modules.py` makes a torch module of a calibration, and needs torch; `onnx.py` traces and writes it.
 """
 
 from guardband.export.onnx import export_onnx

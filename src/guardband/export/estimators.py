@@ -4,29 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from guardband.arrays import to_numpy
-from guardband.extras import load
+from guardband.base.arrays import Array, to_numpy
+from guardband.base.extras import load
 
 MODEL, GIVEN = "model_", "given"
 """What names of the estimator's graph begin with, and what its answer is called in the other."""
 
 
-class Around(nn.Module):
-    """x and a mean -> mean, lower, upper, by the `around` of a band's module."""
-
-    def __init__(self, band: Any) -> None:
-        super().__init__()
-        self.band = band
-
-    def forward(self, x: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The band around what was predicted at x."""
-        return self.band.around(x, 1 * given, None)
-
-
-def joined(estimator: Any, behind: Any, x: Tensor, opset: int) -> Any:
+def joined(estimator: Any, behind: Any, x: Array, opset: int) -> Any:
     """One graph: the estimator's, whose answer is the `given` of the other, both of one x."""
     onnx, converter = load("onnx", "export"), load("skl2onnx", package="skl2onnx")
     try:
@@ -37,7 +22,7 @@ def joined(estimator: Any, behind: Any, x: Tensor, opset: int) -> Any:
             f"It could not: {error}."
         ) from error
     ask, answer = model.graph.input[0].name, model.graph.output[0].name
-    kind = onnx.TensorProto.DOUBLE if x.dtype == torch.float64 else onnx.TensorProto.FLOAT
+    kind = onnx.TensorProto.DOUBLE if x.dtype.itemsize == 8 else onnx.TensorProto.FLOAT
     model.graph.node.append(onnx.helper.make_node("Cast", [answer], ["cast"], to=kind))
     del model.graph.output[:]
     model.graph.output.append(onnx.helper.make_tensor_value_info("cast", kind, None))

@@ -15,16 +15,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import Tensor, nn
-
-from guardband.arrays import fingerprint, to_numpy, to_torch
+from guardband.base.arrays import Array, fingerprint, to_numpy, to_torch
+from guardband.base.extras import load
+from guardband.base.files import write_bytes
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.split import asked
-from guardband.export.estimators import Around, joined
-from guardband.extras import load
-from guardband.files import write_bytes
+from guardband.export.estimators import joined
 from guardband.values import Band
 
 OPSET = 18
@@ -42,16 +39,16 @@ def export_onnx(
     path: str | os.PathLike[str],
     *,
     level: Level = 0.95,
-    dtype: torch.dtype | None = None,
+    dtype: Any = None,
 ) -> Path:
     """Write `calibrated(x, level)` as an ONNX graph: x (n, d) -> mean, lower, upper (n, m), for any n.
 
     Predictors: MeanOnly (of a torch module, or of a scikit-learn regressor by skl2onnx), Ensemble (of torch
-    modules or results of `fit`), Dropout and LastLayerLaplace (of a network by `gb.mlp`, Constrained or not).
-    Scores: Absolute, Scaled, Total. Calibrators: Split, and Local with any shape it learns here. `dtype` is
-    that of x and of the answer, float64 or float32, and by default that of the network, or float64. The
-    level, what is guaranteed, and the SHA-256 of the calibration points and of what was predicted and
-    measured there, stand in the file's metadata.
+    modules or results of `fit`), Dropout and LastLayerLaplace (of a network by `pinn.mlp`, Constrained or
+    not). Scores: Absolute, Scaled, Total. Calibrators: Split, and Local with any shape it learns here.
+    `dtype` is that of x and of the answer, float64 or float32, and by default that of the network, or
+    float64. The level, what is guaranteed, and the SHA-256 of the calibration points and of what was
+    predicted and measured there, stand in the file's metadata.
 
     The ends are rounded outwards as in the library, but another runtime evaluates the network in its own
     order: expect the last digits of the network's dtype to differ. Erf (in GELU) is computed in float32, the
@@ -61,13 +58,15 @@ def export_onnx(
     >>> from pathlib import Path
     >>> import numpy as np
     >>> import guardband as gb
+    >>> from guardband import pinn
     >>> x = np.linspace(0, 1, 50)
-    >>> calibrated = gb.calibrate(gb.mlp(1, [8]), x, np.sin(x))
+    >>> calibrated = gb.calibrate(pinn.mlp(1, [8]), x, np.sin(x))
     >>> gb.export_onnx(calibrated, Path(tempfile.mkdtemp(), "band.onnx"), level=0.9).name
     'band.onnx'
     """
-    onnx = load("onnx", "export")
-    load("onnxscript", "export")
+    torch, onnx, _ = (load(module, "export") for module in ("torch", "onnx", "onnxscript"))
+    from guardband.export.modules import Around
+
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`export_onnx` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
     if dtype not in (None, torch.float64, torch.float32):
@@ -104,15 +103,16 @@ def export_onnx(
     return write_bytes(path, model.SerializeToString())
 
 
-def _dtype_of(graph: nn.Module) -> torch.dtype:
+def _dtype_of(graph: Any) -> Any:
     """That of the network's weights; float32 for lower ones, float64 where there are none."""
+    torch = load("torch", "export")
     found = next((weights.dtype for weights in graph.parameters() if weights.is_floating_point()), None)
     return torch.float64 if found in (None, torch.float64) else torch.float32
 
 
-def _check(graph: nn.Module, band: Band, x: Tensor) -> None:
+def _check(graph: Any, band: Band, x: Array) -> None:
     """Refuse a graph that says something else than the library at the calibration points."""
-    with torch.no_grad():
+    with load("torch", "export").no_grad():
         given = graph(x)
     if not agree(given, band):
         raise TypeError(
@@ -121,7 +121,7 @@ def _check(graph: nn.Module, band: Band, x: Tensor) -> None:
         )
 
 
-def agree(given: Sequence[Tensor], band: Band) -> bool:
+def agree(given: Sequence[Array], band: Band) -> bool:
     """Whether mean, lower and upper are those of a band, but for rounding."""
     known = [to_torch(part) for part in (band.mean, band.lower, band.upper)]
     slack = TOLERANCE * (known[2] - known[1] + known[0].abs())
@@ -129,15 +129,16 @@ def agree(given: Sequence[Tensor], band: Band) -> bool:
     return all(a.shape == b.shape and bool(((a - b).abs() <= slack).all()) for a, b in pairs)
 
 
-def _run(model: Any, x: Tensor) -> list[Tensor]:
+def _run(model: Any, x: Array) -> list[Array]:
     """What the written graph answers."""
     runtime = load("onnxruntime", "export")
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    return [torch.from_numpy(part) for part in session.run(list(OUTPUTS), {"x": to_numpy(x)})]
+    return [to_torch(part) for part in session.run(list(OUTPUTS), {"x": to_numpy(x)})]
 
 
-def _traced(graph: nn.Module, given: tuple[Tensor, ...], *others: str) -> Any:
+def _traced(graph: Any, given: tuple[Array, ...], *others: str) -> Any:
     """The graph of x, and of others, as an ONNX model with a free number of rows."""
+    torch = load("torch", "export")
     names, rows = ["x", *others], torch.export.Dim("n")
     with _quiet():
         program = torch.onnx.export(

@@ -11,8 +11,8 @@ from typing import Any, overload
 
 import numpy as np
 
-from guardband import extras
-from guardband.arrays import ArrayLike, floats, rows, to_numpy
+from guardband.base import engine, extras
+from guardband.base.arrays import ArrayLike, floats, rows, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact, infinite_unsaid
 from guardband.fields.base import PARTS, POINTS_PER_CHUNK, USUAL, Chunked
@@ -20,6 +20,7 @@ from guardband.fields.mesh import mesh_of, output_names, write_variables
 from guardband.fields.stored import StoredBand, StoredFields, band_stored
 from guardband.fields.writing import to_store
 from guardband.values import Band
+from guardband.values.labeled import Axes, arranged
 
 
 @overload
@@ -86,6 +87,9 @@ def band_over(
         [levels] if isinstance(levels, str | float | int) or not isinstance(levels, Sequence) else levels
     )
     decimals = tuple(f"{float(exact(level)):.12g}" for level in several)
+    if not decimals or len({*decimals}) < len(decimals):
+        given = ", ".join(decimals) or "none"
+        raise ValueError(f"`levels` should be one level or several different ones, got {given}.")
     if calibrated.needs_groups:
         raise ValueError(f"{calibrated.name} wants the group of every point, which a grid does not have.")
     if calibrated.prediction is None:
@@ -127,22 +131,35 @@ def band_over(
         if not axes or any(values.ndim != 1 or not len(values) for values in axes.values()):
             shapes = {name: values.shape for name, values in axes.items()}
             raise ValueError(f"`grid` should map names to coordinates (n,), one axis each, got {shapes}.")
-        axes = {name: axes[name] for name in _in_order(list(axes), () if known is None else known.axes)}
+        axes = {name: axes[name] for name in _in_order(list(axes), _names_of_x(calibrated))}
     else:
-        axes = {"point": to_numpy(rows(grid, "grid")).astype(dtype)}
+        axes = {"point": to_numpy(rows(_points(calibrated, grid), "grid")).astype(dtype)}
     if not parts or set(parts) - {*PARTS, "width"}:
         raise ValueError(f'`parts` should be some of "mean", "lower", "upper", "width", got {list(parts)}.')
     about = {"names": tuple(names), "units": dict(units or {}), "parts": tuple(parts)}
     return FieldBand(calibrated, axes, decimals, **about, chunk=chunk or POINTS_PER_CHUNK, mesh=mesh)
 
 
-def _in_order(given: list[str], axes: tuple[str, ...]) -> Sequence[str]:
-    """The names of coordinates in the order of the model's axes; names of one's own are in order."""
-    if {*given} == {*axes}:
-        return axes
-    if {*given} & {*axes}:
-        raise ValueError(f"`grid` should give the model's {', '.join(axes)}, got {', '.join(given)}.")
-    return given
+def _names_of_x(calibrated: Calibrated) -> tuple[str, ...]:
+    """The names of the columns of x at calibration, or of the axes of the model; () if neither is known."""
+    if calibrated.columns is not None:
+        return tuple(map(str, calibrated.columns.names))
+    if "x" in calibrated.axes and calibrated.axes["x"].words is not None:
+        return tuple(map(str, calibrated.axes["x"].words))
+    return () if calibrated.field_names is None else calibrated.field_names.axes
+
+
+def _points(calibrated: Calibrated, given: Any) -> Any:
+    """Points (n, d), with named columns in the order of those at calibration."""
+    names = _names_of_x(calibrated)
+    return arranged(given, Axes.of_columns(names) if names else None, "grid")
+
+
+def _in_order(given: list[str], names: tuple[str, ...]) -> Sequence[str]:
+    """The names of coordinates in the order of the columns of x; other names are refused."""
+    if names and {*given} != {*names}:
+        raise ValueError(f"`grid` should give coordinates for {', '.join(names)}, got {', '.join(given)}.")
+    return names or given
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -176,13 +193,13 @@ class FieldBand(Chunked):
             data[name] = (self.dims, stack.block(blocks.reshape(counts).tolist()), self.attributes(name))
         return xarray.Dataset(data, coords=self.coordinates(), attrs=self.about())
 
+    @engine.takes_old_places
     def to_zarr(
         self,
         path: str | os.PathLike[str],
         *,
         batch: int | None = None,
-        workers: int | None = None,
-        scheduler: str | None = None,
+        on: engine.On = None,
         progress: bool = True,
     ) -> Path:
         """Write the field to a Zarr store, here or on Dask; a killed run is resumed when called again.
@@ -195,11 +212,12 @@ class FieldBand(Chunked):
         NaN. Beside the store lies `<path>.notes` with the hashes; without it the store is whole, but cannot
         be resumed.
 
-        `workers` are processes here, `scheduler` is the address of a Dask scheduler. Dask sends them the
+        `on` says where: None is this process, a number that many Dask workers on this machine, an address
+        such as "tcp://head:8786" a Dask scheduler, and a `distributed.Client` itself. Dask sends workers the
         calibration, your own functions in it too, from memory to memory by pickle, so a scheduler must be
         trusted; nothing that can be run is written to a file. All must see the folder.
         """
-        return to_store(self, path, batch, workers, scheduler, progress)
+        return to_store(self, path, batch, on, progress)
 
     def to_mesh(self, path: str | os.PathLike[str]) -> Path:
         """Write the band at the nodes of a mesh, of a grid with its cells, or at points, for ParaView."""

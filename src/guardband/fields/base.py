@@ -13,11 +13,10 @@ from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
 
-from guardband import cf
-from guardband.arrays import to_numpy
+from guardband.base.arrays import to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import infinite_unsaid
-from guardband.values import Prediction
+from guardband.values import Prediction, cf
 
 Block: TypeAlias = tuple[slice, ...]
 """A part of a field: a slice per axis."""

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from guardband import extras
-from guardband.arrays import ArrayLike, floats, rows, to_numpy
+from guardband.base import extras
+from guardband.base.arrays import ArrayLike, floats, rows, to_numpy
 from guardband.values import Band
 
 CELLS = {1: "LINE", 2: "QUAD", 3: "HEXAHEDRON"}
@@ -39,9 +39,14 @@ def write_mesh(
     >>> band = gb.Band(None, field, field - 1, field + 1, 0.9)
     >>> path = tempfile.mkdtemp() + "/band.vtu"
     >>> grid = {"x": np.linspace(0, 1, 4), "y": np.linspace(0, 1, 3)}
-    >>> gb.write_mesh(band, grid, path).name
+    >>> gb.fields.write_mesh(band, grid, path).name
     'band.vtu'
     """
+    known = band.grid.dims if band.grid is not None else () if band.names is None else band.names.axes
+    if known and isinstance(grid, Mapping):
+        if {*grid} != {*known}:
+            raise ValueError(f"`grid` should give {', '.join(known)}, as the band, got {', '.join(grid)}.")
+        grid = {name: grid[name] for name in known}
     mesh = mesh_of(grid)
     m = int(band.mean.shape[-1])
     if names and len(names) != m:

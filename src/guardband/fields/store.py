@@ -11,8 +11,8 @@ import hashlib
 import itertools
 import json
 import math
+import os
 import re
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
@@ -21,11 +21,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from guardband import engine, extras
-from guardband.arrays import to_numpy
+from guardband.base import engine, extras
+from guardband.base.arrays import to_numpy
+from guardband.base.files import UnsafeFile, read_bytes, refuse_links, sync, write_text
+from guardband.base.limits import CHUNK, MANIFEST, parsed, printable
+from guardband.fields import metadata, reading
 from guardband.fields.base import Block, Chunked
-from guardband.files import UnsafeFile, read_bytes, sync, write_text
-from guardband.limits import MANIFEST, parsed
 
 Chunk: TypeAlias = tuple[int, Block]
 """A chunk's number and where it lies."""
@@ -36,14 +37,17 @@ NOTES = ".notes"
 ABOUT = "store.json"
 """The note on what is no chunk of a variable: attributes, metadata and coordinates."""
 
-LARGEST = 2**31
-"""Bytes of a chunk."""
-
 FORMAT = 2
 """Of the notes. Those of guardband 0.1, format 1, have no note on the store, and its chunks no checksum."""
 
-METADATA = re.compile(r"(?!\.)[^/\\]+/zarr\.json")
+METADATA = re.compile(r"(?!\.)[^/\\\x00-\x1f]+/zarr\.json")
 """The metadata of an array, as its note names them; a note must not lead elsewhere."""
+
+ROOT = {"zarr_format", "node_type", "attributes", "consolidated_metadata"}
+"""What the metadata of the root may hold."""
+
+UNPACKED = {"scale_factor", "add_offset", "_FillValue", "missing_value", "dtype", "_Unsigned"}
+"""Attributes by which readers change the numbers of an array; none is ever written here."""
 
 UNFINISHED = re.compile(r"(\d+|zarr)\.[0-9a-f]{32}\.partial")
 """What a writer that was killed leaves behind."""
@@ -52,40 +56,54 @@ UNFINISHED = re.compile(r"(\d+|zarr)\.[0-9a-f]{32}\.partial")
 def create(band: Chunked, folder: Path, batch: int | None) -> int:
     """Make the store, or check that it belongs to this field and mend what is no chunk; the micro-batch."""
     zarr = extras.load("zarr", "scale")
+    refuse_linked_folders(folder)
     probes = _probes(band)
-    about = about_store(folder)
-    _mend_metadata(band, folder, about)
+    about = _mend_metadata(band, folder, about_store(folder))
+    files = about.get("files", {})
     if (folder / "zarr.json").exists():
-        group = zarr.open_group(folder, mode="r+", use_consolidated=False)
-        known = int(group.attrs.get("batch", 0))
+        known = (attributes_of(folder) or {}).get("batch")
+        if type(known) is not int or known < 1:
+            raise ValueError(
+                f"{folder} was changed: `batch` should be a whole number from 1. Write elsewhere."
+            )
         if batch is not None and batch != known:
             raise ValueError(
                 f"{folder} was begun with batch={known}, got {batch}. Leave `batch` out to resume it."
             )
         batch = known
+        reading.open_group(folder)  # refuses metadata that are not to be opened
+        group = zarr.open_group(folder, mode="r+", use_consolidated=False)
         _check(band, group, folder, probes)
-        group.attrs["complete"] = "no"
+        _describe(band, group, folder, probes, files)
+        group.attrs.put(_attributes(band, batch) | about.get("attributes", {}))
     else:
         if folder.exists() and not _only_unfinished(folder):
             raise ValueError(f"{folder} holds something else; nothing there is touched. Write elsewhere.")
         batch = batch or band.tuned_batch()
-        attributes = band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
-        group = zarr.open_group(folder, mode="w", attributes=attributes)
-    for name, (dims, values, attributes) in band.coordinates().items():
-        _place(group, folder, name, values, about, dimension_names=dims, attributes=attributes)
-    for name in band.variables:
+        group = zarr.open_group(folder, mode="w", attributes=_attributes(band, batch))
+    coordinates = band.coordinates()
+    for name in (*coordinates, *band.variables):
         if name not in group:
-            group.create_array(
-                name,
-                shape=band.shape,
-                chunks=band.chunks,
-                dtype=band.dtype,
-                dimension_names=band.dims,
-                attributes=band.attributes(name) | {"probe": probes[name]},
-                **_settings(),
-            )
+            group.create_array(name, **_array(band, name, probes), **_settings())
+        if name in coordinates:
+            if not all(whole(folder / file, files.get(file)) for file, _ in places(name, group[name])):
+                group[name][...] = coordinates[name][1]
     _note_store(band, group, folder, about)
     return batch
+
+
+def refuse_linked_folders(folder: Path) -> None:
+    """An error if a folder of the store, or of the notes beside it, is a link: writing would follow it.
+
+    A link in the place of a file is harmless: files are exchanged as a whole, which replaces the link.
+    """
+    for root in (folder, notes_of(folder)):
+        below = (Path(place, name) for place, folders, _ in os.walk(root) for name in folders)
+        for path in itertools.chain([root], below):
+            if path.is_symlink():
+                raise UnsafeFile(
+                    f"{printable(str(path))} is a link, which is not written through. Remove it."
+                )
 
 
 def _only_unfinished(folder: Path) -> bool:
@@ -95,15 +113,15 @@ def _only_unfinished(folder: Path) -> bool:
 
 def finish(folder: Path) -> None:
     """Say that everything is there, gather the metadata for readers, and take away what was left behind."""
-    zarr = extras.load("zarr", "scale")
-    zarr.open_group(folder, mode="r+", use_consolidated=False).attrs["complete"] = "yes"
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Consolidated metadata")
-        zarr.consolidate_metadata(folder)
+    refuse_linked_folders(folder)
+    root = described(folder / "zarr.json")
+    nodes = {file.parent.name: described(file) for file in sorted(folder.glob("*/zarr.json"))}
+    root["attributes"]["complete"] = "yes"
+    root["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
+    write_text(folder / "zarr.json", json.dumps(root, indent=2))
     for file in folder.rglob("*.partial"):
         if UNFINISHED.fullmatch(file.name):
             file.unlink(missing_ok=True)
-    _sync(folder / "zarr.json", folder)
 
 
 def compression() -> list[Any]:
@@ -121,26 +139,68 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _place(
-    group: Any, folder: Path, name: str, values: np.ndarray, about: Mapping[str, Any], **options: Any
-) -> None:
-    """Write a coordinate, unless it is noted and whole."""
-    if name not in group:
-        group.create_array(name, shape=values.shape, dtype=values.dtype, **options, **_settings())
-    files = about.get("files", {})
-    if not all(whole(folder / file, files.get(file)) for file, _ in places(name, group[name])):
-        group[name][...] = values
+def _attributes(band: Chunked, batch: int) -> dict[str, Any]:
+    return band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
+
+
+def _array(band: Chunked, name: str, probes: Mapping[str, list[str]]) -> dict[str, Any]:
+    """An array as zarr makes it, but for the settings that all have in common."""
+    if name in probes:
+        about = band.attributes(name) | {"probe": probes[name]}
+        known = {
+            "shape": band.shape,
+            "chunks": band.chunks,
+            "dtype": band.dtype,
+            "dimension_names": band.dims,
+        }
+        return known | {"attributes": about}
+    dims, values, about = band.coordinates()[name]
+    return {"shape": values.shape, "dtype": values.dtype, "dimension_names": dims, "attributes": about}
+
+
+def _describe(band: Chunked, group: Any, folder: Path, probes: Mapping[str, list[str]], files: Any) -> None:
+    """Write the attributes of arrays without a note anew; an error if one was made otherwise.
+
+    In 0.1 chunks had no checksum, and coordinates the settings of zarr.
+    """
+    zarr, here = extras.load("zarr", "scale"), {"store": {}, "zarr_format": 3}
+    first = _settings() | {"compressors": compression()[:1]}
+    for name in (*band.coordinates(), *band.variables):
+        if name not in group or f"{name}/zarr.json" in files:
+            continue
+        given = _array(band, name, probes)
+        ways = (_settings(), first, {"fill_value": math.nan}, {})
+        made = [zarr.create_array(**here, overwrite=True, **given, **settings) for settings in ways]
+        if _layout(group[name]) not in map(_layout, made):
+            raise ValueError(_changed(folder / name))
+        group[name].attrs.put(given["attributes"])
+
+
+def _layout(array: Any) -> dict[str, str]:
+    """The metadata of an array but for its attributes, as text, in which NaN equals NaN."""
+    return {key: repr(value) for key, value in array.metadata.to_dict().items() if key != "attributes"}
+
+
+def _changed(folder: Path) -> str:
+    return (
+        f"The metadata of {folder} were changed after they were written. Remove that folder; the same call "
+        "writes it again."
+    )
 
 
 def _check(band: Chunked, group: Any, folder: Path, probes: Mapping[str, list[str]]) -> None:
     """Refuse a store of other points, another calibration, or a network that answers differently."""
-    there = [name for name in band.variables if name in group]
+    there = {name: group[name] for name in band.variables if name in group}
     same = group.attrs.get("identity") == _identity(band)
-    if not same or any(group[name].attrs["probe"] != probes[name] for name in there):
+    if not same or any(array.attrs.get("probe") != probes[name] for name, array in there.items()):
         raise ValueError(
             f"{folder} holds another field: another calibration, other points or other chunks. Write "
             "elsewhere, or remove it."
         )
+    for name, array in there.items():
+        stored = array.shape, array.chunks, array.dtype
+        if stored != (band.shape, band.chunks, band.dtype) or {*array.attrs} & UNPACKED:
+            raise ValueError(_changed(folder / name))
 
 
 def _identity(band: Chunked) -> str:
@@ -169,7 +229,7 @@ def _note_store(band: Chunked, group: Any, folder: Path, about: Mapping[str, Any
     for file in ("zarr.json", *files):
         _sync(folder / file, folder)
     attributes = {name: value for name, value in group.attrs.items() if name != "complete"}
-    hashes = about.get("files", {}) | {file: digest((folder / file).read_bytes()) for file in files}
+    hashes = about.get("files", {}) | {file: digest(regular(folder / file)) for file in files}
     note = {"format": FORMAT, "attributes": attributes, "files": hashes}
     write_text(notes_of(folder) / ABOUT, json.dumps(note | {"sha256": _seal(note)}, indent=1) + "\n")
 
@@ -195,23 +255,47 @@ def _seal(note: Mapping[str, Any]) -> str:
     return digest(json.dumps(note, sort_keys=True).encode())
 
 
-def _mend_metadata(band: Chunked, folder: Path, about: Mapping[str, Any]) -> None:
-    """Take away metadata that are not as they were noted, to be written anew, and write the attributes."""
+def _mend_metadata(band: Chunked, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
+    """Take away metadata that are not as they were noted, to be written anew, and write the attributes.
+
+    Returns the note, empty if it is of another store.
+    """
     files = about.get("files", {})
     if not any(whole(folder / file, known) for file, known in files.items()):
-        return  # a store that is not the one of these notes
+        return {}
     damaged = {file for file in files if METADATA.fullmatch(file) and not whole(folder / file, files[file])}
     own = {f"{name}/zarr.json" for name in (*band.coordinates(), *band.variables)}
     for file in sorted(damaged & own):
         (folder / file).unlink(missing_ok=True)
     for file in sorted(damaged - own):
         raise ValueError(
-            f"{folder / file} is damaged, and this call does not write it. Run the call that made it first, "
-            "with its levels and parts, or remove its folder."
+            f"{folder / printable(file)} is damaged, and this call does not write it. Run the call that made "
+            "it first, with its levels and parts, or remove its folder."
         )
-    if attributes_of(folder) != about["attributes"]:
+    if root_damaged(folder, about):
         group = {"zarr_format": 3, "node_type": "group", "attributes": about["attributes"]}
         write_text(folder / "zarr.json", json.dumps(group, indent=2))
+    return about
+
+
+def root_damaged(folder: Path, about: Mapping[str, Any]) -> bool:
+    """Whether the metadata of the root are not those that were noted, or not those of its arrays."""
+    try:
+        root = described(folder / "zarr.json")
+        if not ROOT >= set(root) or root["attributes"].get("complete") not in ("yes", "no"):
+            return True
+        nodes = {"zarr.json": root}
+        for file in sorted(folder.glob("*/zarr.json")):
+            nodes[f"{file.parent.name}/zarr.json"] = described(file)
+        gathered = root.get("consolidated_metadata")
+        if gathered is not None:
+            usual = {"kind": "inline", "must_understand": False, "metadata": gathered["metadata"]}
+            if not metadata.equal(gathered, usual) or any("/" in name for name in gathered["metadata"]):
+                return True
+        noted = about["attributes"] if about else attributes_of(folder)
+        return not metadata.equal(attributes_of(folder), noted) or bool(metadata.disagreeing(nodes, 3))
+    except (OSError, *UNSOUND):
+        return True
 
 
 def attributes_of(folder: Path) -> dict[str, Any] | None:
@@ -248,7 +332,7 @@ def _sent(client: Any, band: Chunked) -> Any:
         raise TypeError(
             "This field cannot be sent to workers: Dask sends it by pickle, and a part of it, such as a "
             f"function of your own, cannot be pickled ({error}). Define that part at the top of a module, or "
-            "write the field without `workers` and `scheduler`."
+            "write the field without `on`."
         ) from error
 
 
@@ -301,10 +385,12 @@ def _store(
 ) -> int:
     """Write what is missing of a chunk, see it reach the disk, and then note that it is there."""
     for name, file in missing.items():
+        refuse_links(file, folder)
         arrays[name][region] = found[name]
-        known[name] = digest(file.read_bytes())
+        known[name] = digest(regular(file, inside=folder))
         _sync(file, folder)
     if missing:
+        refuse_links(note, folder.parent)
         write_text(note, json.dumps(known, sort_keys=True) + "\n")
     return math.prod(part.stop - part.start for part in region)
 
@@ -330,10 +416,10 @@ def noted(note: Path) -> dict[str, str]:
         return {}
 
 
-def whole(file: Path, known: str | None) -> bool:
+def whole(file: Path, known: str | None, inside: Path | None = None) -> bool:
     """Whether a file is there, as it was noted."""
     try:
-        return known is not None and digest(regular(file)) == known
+        return known is not None and digest(regular(file, inside=inside)) == known
     except OSError:
         return False
 
@@ -359,10 +445,10 @@ def described(file: Path) -> Any:
     return parsed(regular(file, at_most=MANIFEST))
 
 
-def regular(file: Path, *, at_most: int = LARGEST) -> bytes:
+def regular(file: Path, *, at_most: int = CHUNK, inside: Path | None = None) -> bytes:
     """The bytes of a regular file; a pipe would block, and a link may lead anywhere."""
     try:
-        return read_bytes(file, at_most=at_most)
+        return read_bytes(file, at_most=at_most, inside=inside)
     except UnsafeFile as error:
         raise FileNotFoundError(str(error)) from error
 

@@ -16,15 +16,17 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from guardband import extras
-from guardband.arrays import fingerprint, finite, flat, floats, kind_of, to_numpy
+from guardband.base import engine, limits
+from guardband.base.arrays import fingerprint, finite, flat, floats, kind_of, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import infinite_unsaid
+from guardband.fields import reading
 from guardband.fields.base import Block, Chunked, predicted
 from guardband.fields.mesh import output_names
 from guardband.fields.writing import to_store
-from guardband.grids import Fields, row_axis, values_on
 from guardband.values import Band, Prediction
+from guardband.values.grids import Fields, row_axis
+from guardband.values.labeled import Axes, like_inputs, matched, opened
 
 NODES_PER_CHUNK, NODES_AT_ONCE = 2**20, 2**17
 """How many nodes a chunk and a micro-batch hold, unless one field has more."""
@@ -44,6 +46,11 @@ class StoredFields:
     outputs, where they do not go by a usual name such as "field" and "channel"; other axes of `y` are those
     of the grid. `fields[1000:]` are some of them. Inputs are read as they lie, with the axis of fields first.
 
+    A path may come from a stranger: metadata are inspected before anything is decoded, and stores with other
+    codecs than the usual ones, links or absurd sizes end in a `ValueError`. A chunk that is absent is an
+    error when it is read. Some writers, zarr by default, leave out chunks that equal the fill value: pass
+    `missing="fill"` to read them as this value. A dataset that you open yourself is read as it is.
+
     >>> import numpy as np
     >>> import xarray
     >>> import guardband as gb
@@ -51,6 +58,25 @@ class StoredFields:
     >>> fields = gb.StoredFields(xarray.Dataset({"a": u, "u": u}), x="a", y="u")
     >>> fields, fields[10:].targets(slice(0, 2))
     (StoredFields(50 fields: a -> u), Fields(2 fields, x=8, y=8, 1 output))
+
+    `gb.calibrate` and `gb.evaluate` take them in the place of x and y, and keep the scores on disk:
+
+    >>> import tempfile
+    >>> a = np.random.default_rng(0).normal(size=(90, 8, 8))
+    >>> u, dims = np.sin(a) + 0.1 * a, ("field", "x", "y")
+    >>> data = xarray.Dataset({"a": (dims, a), "u": (dims, u)})
+    >>> fields, folder = gb.StoredFields(data, x="a", y="u"), tempfile.mkdtemp()
+    >>> def model(a):
+    ...     return np.sin(a)[..., None]  # (N, *grid, m), as in memory
+    >>> made = gb.calibrate(model, fields[:50], scores=f"{folder}/cal.zarr", progress=False)
+    >>> made
+    Calibrated(MeanOnly, score=Simultaneous(), calibrator=Split(), n=50)
+    >>> print(
+    ...     gb.evaluate(
+    ...         made, fields[50:], scores=f"{folder}/test.zarr", level=0.9, progress=False
+    ...     ).verdict
+    ... )
+    Consistent with the guarantee: 38 of 40 covered, a valid band covers 28 to 40 in 99 % of cases.
     """
 
     source: Any
@@ -61,12 +87,22 @@ class StoredFields:
     periodic: Sequence[str] = ()
     first: int = 0
     last: int | None = None
+    missing: str = "refuse"
 
     def __post_init__(self) -> None:
+        if self.missing not in ("refuse", "fill"):
+            raise ValueError(f"`missing` should be 'refuse' or 'fill', got {self.missing!r}.")
         if isinstance(self.source, str | os.PathLike):
-            path = Path(self.source).resolve()  # workers may run elsewhere
-            if not path.exists():
-                raise FileNotFoundError(f"There is no {path}. Give a Zarr store or a NetCDF file.")
+            said = limits.printable(os.fspath(self.source))
+            try:
+                path = Path(self.source).resolve()  # workers may run elsewhere
+                there = path.exists()
+            except ValueError as error:  # null bytes, and characters that no name has
+                raise ValueError(
+                    f"{said} is no name of a file. Give a Zarr store or a NetCDF file."
+                ) from error
+            if not there:
+                raise FileNotFoundError(f"There is no {said}. Give a Zarr store or a NetCDF file.")
             vars(self).update(source=path)
         elif not (hasattr(self.source, "data_vars") and hasattr(self.source, "sizes")):
             raise TypeError(
@@ -75,7 +111,7 @@ class StoredFields:
             )
         for argument, name in (("x", self.x), ("y", self.y)):
             if name is not None and name not in self.dataset.data_vars:
-                known = ", ".join(map(str, self.dataset.data_vars))
+                known = limits.printable(limits.listed(self._variables()))
                 raise ValueError(f"`{argument}` should be one of the variables {known}, got {name!r}.")
         vars(self).update(last=self.dataset.sizes[self.axis] if self.last is None else self.last)
 
@@ -84,10 +120,17 @@ class StoredFields:
         """The dataset, opened where it is needed, and not read."""
         if not isinstance(self.source, Path):
             return self.source
-        xarray = extras.load("xarray", "scale")
-        if self.source.is_dir():
-            return xarray.open_dataset(self.source, engine="zarr", cache=False, consolidated=False)
-        return xarray.open_dataset(self.source, cache=False)
+        return self._opened.dataset
+
+    @cached_property
+    def _opened(self) -> reading.Source:
+        assert isinstance(self.source, Path)
+        names = [name for name in (self.x, self.y) if name is not None]
+        return reading.open_source(self.source, names, missing=self.missing)
+
+    def _variables(self) -> list[str]:
+        source: Any = self.source
+        return reading.variables(source) if isinstance(source, Path) else [*map(str, self.dataset.data_vars)]
 
     @property
     def axis(self) -> str:
@@ -111,6 +154,7 @@ class StoredFields:
         kept = dict(vars(self))
         if isinstance(self.source, Path):
             kept.pop("dataset", None)
+            kept.pop("_opened", None)
         return kept
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -119,16 +163,24 @@ class StoredFields:
     def __repr__(self) -> str:
         return f"StoredFields({len(self)} fields: {self.x}{'' if self.y is None else f' -> {self.y}'})"
 
-    def inputs(self, some: slice) -> np.ndarray:
-        """The inputs of some fields."""
-        values = self._read(self.x, some).transpose(self.axis, ...).values
-        return to_numpy(finite(floats(values, self.x), f"{self.x} of fields {self._words(some)}"))
+    def inputs(self, some: slice, known: Axes | None = None) -> np.ndarray:
+        """The inputs of some fields, with their axes in a known order if one is given."""
+        values, axes = self.named_inputs(some)
+        return values if known is None else to_numpy(matched(values, axes, known, self.x))
+
+    def named_inputs(self, some: slice) -> tuple[np.ndarray, Axes]:
+        """The inputs of some fields as they lie, the axis of fields first, and the names of their axes."""
+        values, axes = opened(self._read(self.x, some), self.x, row=self.axis)
+        assert axes is not None
+        return to_numpy(finite(floats(values, self.x), f"{self.x} of fields {self._words(some)}")), axes
 
     def targets(self, some: slice) -> Fields:
         """The targets of some fields, with the names of their axes."""
         if self.y is None:
             raise ValueError("These fields have no targets. Say which they are: gb.StoredFields(..., y=...).")
-        found = Fields.of(self._read(self.y, some), row=self.axis, output=self.output, periodic=self.periodic)
+        _, axes = opened(self.dataset[self.x].isel({self.axis: slice(0)}), self.x, row=self.axis)
+        array = like_inputs(self._read(self.y, some), axes)
+        found = Fields.of(array, row=self.axis, output=self.output, periodic=self.periodic)
         finite(found.values, f"{self.y} of fields {self._words(some)}")
         return found
 
@@ -141,7 +193,18 @@ class StoredFields:
 
     def _read(self, name: str, some: slice) -> Any:
         start, stop, _ = some.indices(len(self))
-        return self.dataset[name].isel({self.axis: slice(self.first + start, self.first + stop)})
+        found = self.dataset[name].isel({self.axis: slice(self.first + start, self.first + stop)})
+        if not isinstance(self.source, Path):
+            return found
+        try:
+            self._opened.check(name, self.axis, self.first + start, self.first + stop)
+        except ValueError as error:
+            raise ValueError(f"{self.source}: {name} of fields {self._words(some)}: {error}") from error
+        try:
+            return found.load()
+        except Exception as error:  # every codec has errors of its own
+            said = f"{self.source}: {name} of fields {self._words(some)} cannot be read"
+            raise reading.named(error, self.source, said) from error
 
     def _words(self, some: slice) -> str:
         start, stop, _ = some.indices(len(self))
@@ -171,7 +234,8 @@ class Stored(Chunked):
 
     def predicted(self, some: slice, batch: int) -> Prediction:
         """What is predicted of some fields, in micro-batches."""
-        return predicted(self.calibrated, self.fields.inputs(some), batch)
+        inputs = self.fields.inputs(some, self.calibrated.axes.get("x"))
+        return predicted(self.calibrated, inputs, batch)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -196,8 +260,7 @@ class StoredScores(Stored):
             parts = [self.compute(part, batch=batch) for part in self.regions()]
             return {name: np.concatenate([part[name] for part in parts]) for name in self.variables}
         prediction = self.predicted(region[0], batch)
-        target = values_on(self.fields.targets(region[0]), self.calibrated.grid)
-        y = kind_of(prediction.mean, target)
+        y = kind_of(prediction.mean, self.calibrated.targets(self.fields.targets(region[0])))
         found = {SCORE: lambda: to_numpy(self.calibrated.score(prediction, y))}  # type: ignore[attr-defined]
         found |= {
             WIDTH: lambda: self._widths(prediction),
@@ -261,20 +324,20 @@ class StoredBand(Stored):
         part = (slice(None), *region[1:])
         return {name: ends[part] for name, ends in self.ends(self.predicted(region[0], batch)).items()}
 
+    @engine.takes_old_places
     def to_zarr(
         self,
         path: str | os.PathLike[str],
         *,
         batch: int | None = None,
-        workers: int | None = None,
-        scheduler: str | None = None,
+        on: engine.On = None,
         progress: bool = True,
     ) -> Path:
         """Write means and bands to a Zarr store, here or on Dask, as `FieldBand.to_zarr` does.
 
         `batch` is how many fields the model is asked at once.
         """
-        return to_store(self, path, batch, workers, scheduler, progress)
+        return to_store(self, path, batch, on, progress)
 
 
 def band_stored(
@@ -288,7 +351,7 @@ def band_stored(
     chunk: int | None,
 ) -> StoredBand:
     """The bands of stored fields, whose axes are those of the fields that were calibrated on."""
-    shown = calibrated.predict(fields.inputs(slice(1)))
+    shown = calibrated.predict(fields.inputs(slice(1), calibrated.axes.get("x")))
     with infinite_unsaid():
         band = calibrated.band(shown, levels[0])
     if not isinstance(band, Band) or band.mean.ndim < 3:

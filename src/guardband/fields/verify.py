@@ -9,15 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from guardband import extras
-from guardband.fields import store
-from guardband.limits import MANIFEST, SMALL
+from guardband.base.limits import printable
+from guardband.fields import metadata, reading, store
+from guardband.fields.metadata import Array
 
-MOST_ARRAYS, MOST_CHUNKS, MOST_BYTES, PACKED = 100, 2 * 10**5, 2**31, 1024
-"""How many arrays a store may have, chunks an array, and bytes a chunk, for its metadata to be believed.
-
-A chunk is unpacked only to so many times the bytes of its file, or a little.
-"""
+MOST_ARRAYS, MOST_CHUNKS = 100, 5 * 10**5
+"""How many arrays and chunks a store may have for its metadata to be believed."""
 
 SHOWN = 20
 """How many damaged or missing chunks are named in words; the lists have all of them."""
@@ -27,8 +24,8 @@ SHOWN = 20
 class StoreCheck:
     """What was found of a store: `damaged` and `missing` files, and how many are `unwritten` as yet.
 
-    `noted` says whether there are notes beside it, and `summed` whether chunks hold checksums. Printed, it is
-    sentences.
+    `noted` says whether there are notes beside it, `compared` whether these cover attributes and metadata,
+    and `summed` whether chunks hold checksums. Printed, it is sentences.
 
     >>> print(StoreCheck(Path("f.zarr"), chunks=4, damaged=("mean/c/0/1",)))
     f.zarr is not as it was written.
@@ -43,6 +40,7 @@ class StoreCheck:
     unwritten: int = 0
     noted: bool = True
     summed: bool = True
+    compared: bool = True
 
     @property
     def sound(self) -> bool:
@@ -58,8 +56,8 @@ class StoreCheck:
             yield f"{name} is sound: {self.chunks} chunks are as they were written."
         else:
             yield f"{name} is not as it was written."
-        yield from (f"{file} is damaged." for file in self.damaged[:SHOWN])
-        yield from (f"{file} is missing." for file in self.missing[:SHOWN])
+        yield from (f"{printable(file)} is damaged." for file in self.damaged[:SHOWN])
+        yield from (f"{printable(file)} is missing." for file in self.missing[:SHOWN])
         left = sum(max(0, len(files) - SHOWN) for files in (self.damaged, self.missing))
         if left:
             yield f"{left} more are damaged or missing."
@@ -68,6 +66,8 @@ class StoreCheck:
             yield f"The call that wrote {name}, made again, computes {again}."
         if self.unwritten:
             yield f"{self.unwritten} chunks are not written yet: the same call goes on with them."
+        if not self.compared:
+            yield "The note on attributes and metadata is missing, so they were not compared with it."
         if not self.summed:
             yield (
                 "Its chunks have no checksum, as guardband 0.1 wrote them, so other programs do not notice "
@@ -78,8 +78,10 @@ class StoreCheck:
 def verify(path: str | os.PathLike[str]) -> StoreCheck:
     """Look at every chunk of a store that `to_zarr` wrote, and name those that are damaged or missing.
 
-    A file is held against the hash in the notes beside the store and, where they are gone, against the
-    checksum that it holds. The call that made the store makes exactly what is named again.
+    A file is compared with the hash in the notes next to the store or, if they are gone, with the checksum
+    that it holds. The attributes of the store are compared with the notes, and its consolidated metadata,
+    which other programs read first, with the metadata of each array. The call that wrote the store repairs
+    exactly the files that are named.
 
     >>> import tempfile
     >>> import numpy as np
@@ -95,11 +97,19 @@ def verify(path: str | os.PathLike[str]) -> StoreCheck:
     ('mean/c/0',)
     """
     folder = Path(path)
+    if store.notes_of(folder).is_symlink():
+        raise ValueError(f"{store.notes_of(folder)} is a link, which is not followed. Remove it.")
     about = store.about_store(folder)
     if not about and store.attributes_of(folder) is None:
-        raise ValueError(f"{folder} is no Zarr store: it has no zarr.json that can be read.")
+        said = printable(str(folder))
+        raise ValueError(f"{said} is no Zarr store: it has no zarr.json that can be read.")
     arrays = _arrays(folder, about)
     sound = {name: array for name, array in arrays.items() if array is not None}
+    many = sum(math.prod(array.counts) for array in sound.values())
+    if many > MOST_CHUNKS:
+        raise ValueError(
+            f"{folder} should have at most {MOST_CHUNKS} chunks to be verified, and claims {many}."
+        )
     hashes = about.get("files", {}) | _noted(folder, sound)
     states = _of_metadata(folder, about, arrays)
     complete = _complete(folder)
@@ -117,81 +127,78 @@ def verify(path: str | os.PathLike[str]) -> StoreCheck:
         those("missing"),
         len(those("unwritten")),
         noted=bool(hashes),
-        summed=all(_summed(array) for array in sound.values()),
+        summed=all("crc32c" in array.codecs for array in sound.values()),
+        compared=bool(about),
     )
 
 
-def _arrays(folder: Path, about: dict[str, Any]) -> dict[str, Any]:
+def _arrays(folder: Path, about: dict[str, Any]) -> dict[str, Array | None]:
     """The arrays of a store by name, those that are noted too; None for metadata that are not sound."""
     files = about.get("files", {})
     names = {file.split("/")[0] for file in files if store.METADATA.fullmatch(file)}
     names |= {found.parent.name for found in folder.glob("*/zarr.json")}
     if len(names) > MOST_ARRAYS:
         raise ValueError(f"{folder} should hold a band, and holds {len(names)} arrays.")
-    return {name: _opened(folder / name, files.get(f"{name}/zarr.json")) for name in sorted(names)}
+    return {name: _opened(folder, name, about) for name in sorted(names)}
 
 
-def _opened(folder: Path, known: str | None) -> Any:
-    zarr, file = extras.load("zarr", "scale"), folder / "zarr.json"
-    try:
-        if folder.is_symlink() or (known is not None and not store.whole(file, known)):
-            return None
-        store.regular(file, at_most=MANIFEST)
-        array = zarr.open_array(folder, mode="r")
-        counts = [-(-n // size) for n, size in zip(array.shape, array.chunks, strict=True)]
-        small = math.prod(counts) <= MOST_CHUNKS
-        return array if small and math.prod(array.chunks) * array.dtype.itemsize <= MOST_BYTES else None
-    except Exception:  # whatever zarr makes of what is written there
+def _opened(folder: Path, name: str, about: dict[str, Any]) -> Array | None:
+    """An array as it was noted, or if there are no notes as it is; None otherwise."""
+    file = folder / name / "zarr.json"
+    if (folder / name).is_symlink() or (
+        about and not store.whole(file, about["files"].get(f"{name}/zarr.json"))
+    ):
         return None
+    try:
+        array = metadata.array_of(name, store.described(file))
+    except (OSError, *store.UNSOUND):
+        return None
+    return array if math.prod(array.counts) <= MOST_CHUNKS and not array.inner else None
 
 
 def _noted(folder: Path, arrays: dict[str, Any]) -> dict[str, str]:
     """The hashes in the notes on chunks, by file; all variables have the same chunks."""
     files = {name: [file for file, _ in store.places(name, array)] for name, array in arrays.items()}
-    found = {}
+    found, notes = {}, store.notes_of(folder)
+    there = {*os.listdir(notes)} if notes.is_dir() else set()
     for number in range(max(map(len, files.values()), default=0)):
-        for name, known in store.noted(store.notes_of(folder) / f"{number}.json").items():
+        if f"{number}.json" not in there:
+            continue
+        for name, known in store.noted(notes / f"{number}.json").items():
             if number < len(files.get(name, ())):
                 found[files[name][number]] = known
     return found
 
 
-def _of_metadata(folder: Path, about: dict[str, Any], arrays: dict[str, Any]) -> dict[str, str]:
-    """What is to be said of files that say what the chunks mean."""
+def _of_metadata(folder: Path, about: dict[str, Any], arrays: dict[str, Array | None]) -> dict[str, str]:
+    """The state of metadata files that are not sound."""
     wrong = [f"{name}/zarr.json" for name, array in arrays.items() if array is None]
-    attributes = store.attributes_of(folder)
-    if attributes is None or (about and attributes != about["attributes"]):
+    own = store.attributes_of(folder)
+    # The consolidated metadata differ from those of a damaged array too, which is named already.
+    if own is None or (about and not metadata.equal(own, about["attributes"])):
         wrong = ["zarr.json", *wrong]
+    elif not wrong and store.root_damaged(folder, about):
+        wrong = ["zarr.json"]
     return {file: "damaged" if os.path.lexists(folder / file) else "missing" for file in wrong}
 
 
 def _state(
-    folder: Path, array: Any, file: str, place: tuple[int, ...], hashes: dict[str, str], complete: bool
+    folder: Path, array: Array, file: str, place: tuple[int, ...], hashes: dict[str, str], complete: bool
 ) -> str:
-    if not os.path.realpath(folder / file).startswith(os.path.realpath(folder) + os.sep):
-        return "damaged"  # it leads elsewhere
     if not os.path.lexists(folder / file):
         return "missing" if complete or file in hashes else "unwritten"
     if file in hashes:
-        return "sound" if store.whole(folder / file, hashes[file]) else "damaged"
-    return "sound" if _decodes(array, folder / file, place) else "damaged"
+        return "sound" if store.whole(folder / file, hashes[file], inside=folder) else "damaged"
+    return "sound" if _decodes(folder, array, place) else "damaged"
 
 
-def _decodes(array: Any, file: Path, place: tuple[int, ...]) -> bool:
+def _decodes(folder: Path, array: Array, place: tuple[int, ...]) -> bool:
     """Whether a chunk can be read, its checksum among the rest."""
     try:
-        most = SMALL + PACKED * len(store.regular(file))
-        if math.prod(array.chunks) * array.dtype.itemsize > most:
-            return False
-        array.blocks[place]
+        reading.open_array(folder, array).blocks[place]
     except Exception:  # every codec has errors of its own
         return False
     return True
-
-
-def _summed(array: Any) -> bool:
-    checksum = extras.load("zarr.codecs", "scale").Crc32cCodec
-    return any(isinstance(codec, checksum) for codec in array.metadata.codecs)
 
 
 def _complete(folder: Path) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tqdm.auto import tqdm
 
-from guardband import engine
+from guardband.base import engine
 from guardband.fields import store
 from guardband.fields.base import Chunked
 
@@ -16,15 +16,14 @@ def to_store(
     field: Chunked,
     path: str | os.PathLike[str],
     batch: int | None = None,
-    workers: int | None = None,
-    scheduler: str | None = None,
+    on: engine.On = None,
     progress: bool = True,
 ) -> Path:
     """Compute and write the chunks that are not there yet; see `FieldBand.to_zarr`."""
     folder = Path(path).resolve()  # workers may run elsewhere
     batch = store.create(field, folder, batch)
     options = {"desc": "field", "unit": field.unit, "unit_scale": True, "disable": not progress}
-    with engine.connect(workers, scheduler) as client, tqdm(total=len(field), **options) as bar:
+    with engine.connect(on) as client, tqdm(total=len(field), **options) as bar:
         try:
             for points in store.write_all(field, folder, batch, client):
                 bar.update(points)

@@ -1,18 +1,11 @@
-"""Integrations: bands where people already work. One file for each place, imported when it is asked for.
+"""Integrations: bands inside scikit-learn, xarray and MLflow. Each module is imported on first use.
 
-`adapters` bring models of other libraries in; what is here takes bands out: `sklearn.py` an estimator like
-any other, `xarray.py` an accessor of datasets, `mlflow.py` a logged model.
+`adapters` bring models of other libraries in; these modules take bands out: `sklearn` an estimator,
+`xarray` an accessor of datasets, `mlflow` a logged model.
 """
 
-from typing import TYPE_CHECKING
+from guardband.base.lazy import attach
 
-from guardband.lazy import names as _names
+__getattr__, __dir__, __all__ = attach(__name__)
 
-if TYPE_CHECKING:
-    from guardband.integrations import mlflow as mlflow
-    from guardband.integrations import sklearn as sklearn
-    from guardband.integrations import xarray as xarray
-else:
-    __getattr__, __dir__ = _names(__name__, {"guardband.integrations": "mlflow sklearn xarray"})
-
-del TYPE_CHECKING
+del attach

@@ -1,13 +1,15 @@
 """MLflow: a calibration as a logged model, from named columns to mean, lower and upper.
 
-The model's files are what `gb.save` writes, a few words in JSON and, for a model of your own, its ONNX graph.
-Nothing is pickled, and MLflow pickles nothing either: it is told that this module loads them.
+The model's files are what `gb.save` writes, with the names of columns and, for a model of your own, its ONNX
+graph. MLflow keeps the hash of their manifest, which holds the hashes of all others. Nothing is pickled.
 """
 
 from __future__ import annotations
 
-import json
+import hashlib
+import sys
 import tempfile
+import warnings
 from collections.abc import Sequence
 from importlib import metadata
 from os import PathLike
@@ -16,16 +18,16 @@ from typing import Any
 
 import numpy as np
 
-from guardband import extras
+from guardband import store
 from guardband.adapters import from_onnx
-from guardband.arrays import ArrayLike, to_numpy
+from guardband.base import extras
+from guardband.base.arrays import ArrayLike, to_numpy
+from guardband.base.files import read_bytes, sha256, write_text
+from guardband.base.limits import MANIFEST, MODEL, parsed
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import evaluate
-from guardband.files import read_bytes, sha256, write_bytes, write_text
-from guardband.limits import MANIFEST, MODEL, parsed
-from guardband.report import report
-from guardband.store import load, save
+from guardband.reports import report
 from guardband.values import Band, output_names
 
 FOLDER, ABOUT, GRAPH, PROMISE = "calibration", "band.json", "model.onnx", "promise.txt"
@@ -51,8 +53,8 @@ def log_model(
     With `fresh`, a pair (x, y) that was used nowhere before, coverage and width are logged as metrics and the
     report as an artifact; the promise is an artifact in any case.
 
-    Networks made by `gb.mlp` or `gb.fit` are logged with it. A model of your own is logged as the ONNX graph
-    that it was calibrated as: `gb.calibrate(gb.adapters.from_onnx(graph), x, y)`, then `onnx=graph`.
+    Networks made by `pinn.mlp` or `pinn.fit` are logged with it. A model of your own is logged as the ONNX
+    graph that it was calibrated as: `gb.calibrate(gb.adapters.from_onnx(graph), x, y)`, then `onnx=graph`.
 
     Returns MLflow's `ModelInfo`; `mlflow.pyfunc.load_model(info.model_uri)` loads it anywhere.
 
@@ -67,9 +69,8 @@ def log_model(
     extras.load("mlflow.pyfunc", "mlflow")
     schemas, models = extras.load("mlflow.types.schema", "mlflow"), extras.load("mlflow.models", "mlflow")
     x, y = _points(calibrated), to_numpy(calibrated.y)
-    known = calibrated.field_names
-    columns = _named(inputs, known.axes if known else None, x.shape[1], "inputs", "x")
-    answers = _named(outputs, known.outputs if known else None, y.shape[1], "outputs", "y")
+    columns = _named(inputs, _known_names(calibrated, "x"), x.shape[1], "inputs", "x")
+    answers = _named(outputs, _known_names(calibrated, "y"), y.shape[1], "outputs", "y")
     about = {
         "level": str(float(exact(level))),
         "inputs": columns,
@@ -82,6 +83,7 @@ def log_model(
         outputs=schemas.Schema([schemas.ColSpec(kind, column) for column in _answers(answers)]),
         params=schemas.ParamSchema([schemas.ParamSpec("level", "double", float(exact(level)))]),
     )
+    needs = "onnx" if sys.modules.get("torch") is None else "onnx,pinn"
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place, "band")
         _write(folder, calibrated, about, onnx)
@@ -91,11 +93,11 @@ def log_model(
             data_path=str(folder),
             signature=signature,
             input_example=_framed(x[:5], columns),
-            pip_requirements=[f"guardband[export]=={metadata.version('guardband')}"],
+            pip_requirements=[f"guardband[{needs}]=={metadata.version('guardband')}"],
             metadata={
                 "guardband_level": about["level"],
                 "guardband_promise": calibrated.promise,
-                "guardband_sha256": sha256(folder / FOLDER / "manifest.json"),
+                "guardband_sha256": sha256(folder / FOLDER / store.MANIFEST),
             },
             registered_model_name=registered_model_name,
         )
@@ -112,12 +114,9 @@ def log_model(
 
 def _write(folder: Path, calibrated: Calibrated, about: dict[str, Any], onnx: Any) -> None:
     """The files of the model, read back once: what cannot be loaded alone is refused here."""
-    save(calibrated, folder / FOLDER)
-    write_text(folder / ABOUT, json.dumps(about, indent=1) + "\n")
+    data = read_bytes(Path(onnx), at_most=MODEL, follow=True) if isinstance(onnx, str | PathLike) else onnx
+    store.write(calibrated, folder / FOLDER, settings=about, model=data)
     write_text(folder / PROMISE, f"At level {about['level']}. {calibrated.promise}\n")
-    if onnx is not None:
-        data = onnx if isinstance(onnx, bytes) else read_bytes(Path(onnx), at_most=MODEL, follow=True)
-        write_bytes(folder / GRAPH, data)
     try:
         _load_pyfunc(str(folder))
     except Exception as error:
@@ -128,13 +127,38 @@ def _write(folder: Path, calibrated: Calibrated, about: dict[str, Any], onnx: An
 
 
 def _load_pyfunc(path: str) -> LoggedBand:
-    """What MLflow calls to load the model."""
+    """What MLflow calls to load the model. The hashes of all that is loaded are checked."""
     folder = Path(path)
+    _check_logged(folder)
+    saved = store.Saved.read(folder / FOLDER)
+    about, graph = saved.manifest.get("settings"), saved.files.get(store.MODEL)
+    if about is None:
+        about, graph = _of_0_2(folder)
+    yours = {} if graph is None else {"model": from_onnx(graph).model}
+    return LoggedBand(saved.made(Calibrated, **yours), about)
+
+
+def _check_logged(folder: Path) -> None:
+    """Compare the manifest, which holds the hashes of all else, with the hash that MLflow keeps of it."""
+    root = next((parent for parent in folder.parents[:2] if (parent / "MLmodel").is_file()), None)
+    if root is None:  # the files alone, as when they are about to be logged
+        return
+    logged = extras.load("mlflow.models", "mlflow").Model.load(str(root)).metadata or {}
+    manifest = read_bytes(folder / FOLDER / store.MANIFEST, at_most=MANIFEST)
+    if logged.get("guardband_sha256") != hashlib.sha256(manifest).hexdigest():
+        raise store.ArtifactError(f"{folder / FOLDER} is not the calibration that was logged. {store.AGAIN}")
+
+
+def _of_0_2(folder: Path) -> tuple[dict[str, Any], bytes | None]:
+    """Names of columns and the graph from files of their own, where 0.2.0 kept them without a hash."""
+    warnings.warn(
+        f"{folder} was logged by guardband 0.2.0, which kept no hash of {ABOUT} and {GRAPH}: changes of "
+        "column names, level and model are not noticed. Log the calibration again.",
+        stacklevel=2,
+    )
     about = parsed(read_bytes(folder / ABOUT, at_most=MANIFEST))
-    yours: dict[str, Any] = {}
-    if (folder / GRAPH).exists():
-        yours = {"model": from_onnx(read_bytes(folder / GRAPH, at_most=MODEL)).model}
-    return LoggedBand(load(folder / FOLDER, **yours), about)
+    graph = folder / GRAPH
+    return about, read_bytes(graph, at_most=MODEL) if graph.exists() else None
 
 
 class LoggedBand:
@@ -185,6 +209,14 @@ def _points(calibrated: Calibrated) -> np.ndarray:
     return to_numpy(known.x)
 
 
+def _known_names(calibrated: Calibrated, which: str) -> Sequence[str] | None:
+    """The names of the columns of x or y, of calibration or of the network; None if neither has any."""
+    if which in calibrated.axes and calibrated.axes[which].words is not None:
+        return [str(word) for word in calibrated.axes[which].words or ()]
+    names = calibrated.field_names
+    return None if names is None else names.axes if which == "x" else names.outputs
+
+
 def _named(
     given: Sequence[str] | None, known: Sequence[str] | None, n: int, argument: str, letter: str
 ) -> list[str]:
@@ -192,6 +224,11 @@ def _named(
     names = [given] if isinstance(given, str) else list(usual if given is None else given)
     if len(names) != n:
         raise ValueError(f"`{argument}` should name the {n} columns of {letter}, got {len(names)}.")
+    if known is not None and {*names} == {*known} and names != list(known):
+        raise ValueError(
+            f"`{argument}` should name the columns of {letter} in the order of calibration, "
+            f"{', '.join(known)}, got {', '.join(names)}."
+        )
     return names
 
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, to_numpy
-from guardband.calibration import calibrate
+from guardband.base.arrays import DATES, ArrayLike, axis_names, to_numpy
+from guardband.calibration.calibrate import calibrate
+from guardband.calibration.partition import partition
 from guardband.conformal import Calibrated, Calibrator, Clustered, Score, Split, calibrate_arrays
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level
-from guardband.frames import Columns, is_frame, only_numbers
-from guardband.partition import partition
 from guardband.predictors import MeanOnly
 from guardband.values import Band, Observations, Prediction
+from guardband.values.frames import Columns, is_frame, only_numbers, refuse_columns, select
+from guardband.values.labeled import refuse_unpaired
 
 try:
     from sklearn.base import BaseEstimator, MetaEstimatorMixin, RegressorMixin, clone, is_classifier
@@ -106,6 +107,8 @@ class ConformalRegressor(_Estimator):
             raise TypeError(f"`estimator` should be a regressor, {kind} is a classifier; it has no interval.")
         calibrator = self.calibrator or (Split() if groups is None else Clustered())
         params = process_routing(self, "fit", groups=groups, **fit_params) if _routed() else None
+        refuse_unpaired(X=X, y=y, groups=groups)
+        _refuse_unlike(X)
         X, y, groups = indexable(X, y, groups)
         train, held_out = self._split(len(y), groups if calibrator.whole_groups else None)
         own = fit_params if params is None else params.estimator.fit
@@ -124,6 +127,7 @@ class ConformalRegressor(_Estimator):
         self.calibration_rows_ = held_out
         self._flat = np.ndim(self.estimator_.predict(_safe_indexing(X, held_out[:1]))) == 1
         self._outputs = tuple(y.columns) if is_frame(y) else ()
+        self._columns = tuple(X.columns) if is_frame(X) else None
         for known in ("n_features_in_", "feature_names_in_"):
             if hasattr(self.estimator_, known):
                 setattr(self, known, getattr(self.estimator_, known))
@@ -132,7 +136,7 @@ class ConformalRegressor(_Estimator):
     def predict(self, X: ArrayLike) -> np.ndarray:
         """What the estimator predicts at X, as it does it."""
         check_is_fitted(self)
-        return self.estimator_.predict(X)
+        return self.estimator_.predict(self._in_order(X))
 
     def predict_interval(self, X: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Any:
         """Lower and upper end at X, (n, 2), or (n, m, 2) where `predict` has columns; of a frame a frame.
@@ -198,8 +202,9 @@ class ConformalRegressor(_Estimator):
         return calibrate(MeanOnly(self.estimator_, training_data=known), points, y, **options)
 
     def _prediction(self, X: Any) -> Prediction:
+        _refuse_unlike(X)
         if getattr(self.calibrated_, "predictor", None) is None:
-            return Prediction(None, self.estimator_.predict(X))
+            return Prediction(None, self.predict(X))
         named = getattr(self.calibrated_, "columns", None) is not None
         if is_frame(X) != named:  # as scikit-learn does
             warnings.warn(
@@ -208,6 +213,13 @@ class ConformalRegressor(_Estimator):
                 stacklevel=3,
             )
         return self.calibrated_.predict(X if is_frame(X) else np.asarray(X))
+
+    def _in_order(self, X: Any) -> Any:
+        """A frame with its columns in the order of `fit`, for estimators that go by positions."""
+        _refuse_unlike(X)
+        if not is_frame(X) or self._columns is None:
+            return X
+        return select(X, self._columns, "X")
 
     def _frame(self, band: Band, X: Any) -> Any:
         m = band.mean.shape[1]
@@ -218,6 +230,16 @@ class ConformalRegressor(_Estimator):
             for part in ("mean", "lower", "upper")
         }
         return type(X)(columns, index=X.index) if hasattr(X, "iloc") else type(X)(columns)
+
+
+def _refuse_unlike(X: Any) -> None:
+    """Refuse dates, which an estimator takes as counts, and named axes, which it ignores."""
+    if len(axis_names(X)) > 1:
+        raise TypeError(f"`X` should be an array or a frame, got a {type(X).__name__}. Use X.to_pandas().")
+    if is_frame(X):
+        refuse_columns(X)
+    elif isinstance(X, np.ndarray) and X.dtype.kind in "mM":
+        raise TypeError(f"`X` holds dates or durations. {DATES}")
 
 
 def _points(x: Any) -> Any:

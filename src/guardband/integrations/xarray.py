@@ -12,14 +12,14 @@ from typing import Any
 
 import numpy as np
 
-from guardband import cf
-from guardband.arrays import to_numpy
-from guardband.calibration import calibrate
-from guardband.checks import Findings, check
+from guardband.base.arrays import to_numpy
+from guardband.calibration.calibrate import calibrate
+from guardband.checks.checks import Findings, check
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
-from guardband.values import Band
+from guardband.values import Band, cf
+from guardband.values.labeled import arranged_targets
 
 try:
     import xarray
@@ -64,7 +64,7 @@ class DatasetBands:
         x, dims, _ = self._places(inputs)
         columns = [self._dataset[name].broadcast_like(_shape(self._dataset, dims)) for name in names]
         y = np.stack([column.transpose(*dims).values.reshape(-1) for column in columns], axis=1)
-        return calibrate(model, x, y, **options)
+        return calibrate(model, x, _table(y, names, self._dataset), **options)
 
     def band(
         self,
@@ -77,7 +77,7 @@ class DatasetBands:
     ) -> xarray.Dataset:
         """The band at all places: for each output u its u_mean, u_lower, u_upper and u_offsets."""
         names = _listed(outputs)
-        x, dims, shape = self._places(inputs)
+        x, dims, shape = self._places(inputs, calibrated)
         band = calibrated(x, level, groups=groups)
         if not isinstance(band, Band):
             raise TypeError(
@@ -86,6 +86,16 @@ class DatasetBands:
         m = band.mean.shape[-1]
         if m != len(names) or band.mean.ndim != 2:
             raise ValueError(f"`outputs` should name the {m} outputs of the band, got {', '.join(names)}.")
+        known = None if calibrated.target_axes is None else calibrated.target_axes.words
+        if known is not None and {*known} != {*names}:
+            raise ValueError(
+                f"`outputs` should name what was calibrated, {', '.join(map(str, known))}, got "
+                f"{', '.join(names)}. Rename the variable: ds.rename(...)."
+            )
+        names = [str(name) for name in known or names]
+        if all(name in self._dataset for name in names):  # in the units of calibration
+            empty = _table(np.empty((0, m)), names, self._dataset)
+            arranged_targets(empty, calibrated.axes.get("y"), "outputs")
         made: dict[str, Any] = {}
         for j, name in enumerate(names):
             ends = {part: to_numpy(getattr(band, part))[:, j].reshape(shape) for part in ("mean", *cf.ENDS)}
@@ -100,12 +110,20 @@ class DatasetBands:
 
     def check(self, calibrated: Calibrated, *, inputs: Names | None = None) -> Findings:
         """`gb.check(calibrated, x)`: whether the guarantee is void at these places."""
-        return check(calibrated, self._places(inputs)[0])
+        return check(calibrated, self._places(inputs, calibrated)[0])
 
-    def _places(self, inputs: Names | None) -> tuple[np.ndarray, tuple[str, ...], tuple[int, ...]]:
-        """The points (n, d), and the dimensions and the shape in which they lie."""
+    def _places(
+        self, inputs: Names | None, calibrated: Calibrated | None = None
+    ) -> tuple[xarray.DataArray, tuple[str, ...], tuple[int, ...]]:
+        """The points (n, d) with named columns, and the dimensions and the shape of their places.
+
+        Columns are in the order of calibration, if that is known.
+        """
         data = self._dataset
         names = [str(dim) for dim in data.dims if dim in data.coords] if inputs is None else _listed(inputs)
+        axes = None if calibrated is None else calibrated.axes.get("x")
+        if axes is not None and axes.words is not None and {*names} == {*axes.words}:
+            names = list(axes.words)
         missing = [name for name in names if name not in data.variables]
         if missing or not names:
             raise ValueError(
@@ -115,7 +133,7 @@ class DatasetBands:
         dims = tuple(str(dim) for dim in data.dims if any(dim in data[name].dims for name in names))
         columns = [data[name].broadcast_like(_shape(data, dims)).transpose(*dims).values for name in names]
         x = np.stack([column.reshape(-1) for column in columns], axis=1)
-        return x, dims, tuple(int(data.sizes[dim]) for dim in dims)
+        return _table(x, names, data), dims, tuple(int(data.sizes[dim]) for dim in dims)
 
 
 def _shape(data: xarray.Dataset, dims: Sequence[str]) -> xarray.DataArray:
@@ -123,6 +141,13 @@ def _shape(data: xarray.Dataset, dims: Sequence[str]) -> xarray.DataArray:
     sizes = {dim: int(data.sizes[dim]) for dim in dims}
     coords = {dim: data.coords[dim] for dim in dims if dim in data.coords}
     return xarray.DataArray(np.broadcast_to(0.0, tuple(sizes.values())), dims=tuple(dims), coords=coords)
+
+
+def _table(values: np.ndarray, names: Sequence[str], data: xarray.Dataset) -> xarray.DataArray:
+    """Columns with the names, and the units, of the variables that they come from."""
+    units = [str(data[name].attrs.get("units", "")) for name in names]
+    attrs = {"units": ", ".join(units)} if all(units) else {}
+    return xarray.DataArray(values, dims=("row", "column"), coords={"column": list(names)}, attrs=attrs)
 
 
 def _listed(names: Names) -> list[str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, namespace, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, namespace, rows, to_numpy
 from guardband.leaks.glance import far
 from guardband.leaks.suspicions import Verdict, equal, nearly
 from guardband.leaks.tables import Compared, finite, without_gaps

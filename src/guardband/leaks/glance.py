@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from guardband.arrays import flat
+from guardband.base.arrays import flat
 from guardband.leaks.digits import DIGITS, Rounding
 from guardband.leaks.suspicions import FEW, NEAR
 

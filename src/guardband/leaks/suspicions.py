@@ -70,10 +70,10 @@ def equal(compared: Compared) -> Suspicion:
     found = max(drawn, tail(close, at_known, again))
     if found > WARN and close.sum() >= FEW and compared.stepless:
         # Readings without steps do not repeat by chance: rows were copied before they were split.
-        return Suspicion(close, WARN, more=float(close.sum()))
+        return Suspicion(close, WARN)
     if close.all() and close.sum() >= FEW and drawn <= REFUSE < found:  # all known, and y does not tell why
-        return Suspicion(close, min(found, WARN), more=float(close.sum()))
-    return Suspicion(close, found, sure, float(close.sum()))
+        return Suspicion(close, min(found, WARN))
+    return Suspicion(close, found, sure)
 
 
 def nearly(compared: Compared) -> Iterator[Suspicion]:

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from guardband.arrays import flat
+from guardband.base.arrays import flat
 from guardband.leaks.digits import resolution
 
 SAMPLE = 2000

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from guardband.arrays import Array, flat, to_numpy
+from guardband.base.arrays import Array, flat, to_numpy
 
 
 def shared_states(known: list[set[int]], new: list[set[int]]) -> np.ndarray:

@@ -9,12 +9,13 @@ from typing import TypeAlias
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, copy, refuse_masked, rows, to_numpy
 from guardband.conformal.base import Pieces
 from guardband.conformal.laws import LEVELS, expected_deviation, simulated_deviations
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.split import SplitThreshold
 from guardband.values import Band, Prediction
+from guardband.values.bands import targets_of
 
 Region: TypeAlias = ArrayLike | Callable[[Array], Array]
 """Where to look: booleans (n,), or a function from x (n, d) to booleans."""
@@ -52,7 +53,7 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
     >>> gb.metrics.interval_score(gb.Band(None, [0.0], [-1.0], [1.0], level=0.5), [1.5])
     4.0
     """
-    y, lower, upper = (to_numpy(part).astype(float) for part in (rows(y, "y"), band.lower, band.upper))
+    y, lower, upper = (to_numpy(part).astype(float) for part in (targets_of(band, y), band.lower, band.upper))
     if y.shape != lower.shape:
         raise ValueError(f"`y` should have the shape of the band, {lower.shape}, got {y.shape}.")
     below, above = (lower - y).clip(min=0), (y - upper).clip(min=0)
@@ -135,7 +136,8 @@ def rows_in(region: Region | None, at: Band | Prediction) -> np.ndarray | None:
     if callable(region):
         if at.x is None:
             raise ValueError("A region given as a function needs the points x; give a mask instead.")
-        region = region(at.x)
+        region = region(copy(at.x))
+    refuse_masked(region, "region")
     mask = to_numpy(region)
     if mask.dtype != bool or mask.reshape(-1).shape != (len(at),):
         raise ValueError(f"A region should be {len(at)} booleans, got {mask.dtype} {mask.shape}.")

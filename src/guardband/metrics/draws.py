@@ -10,8 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, finite, floats, rows, to_numpy
+from guardband.base.arrays import ArrayLike, finite, floats, rows, to_numpy
 from guardband.values import Band
+from guardband.values.bands import targets_of
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,8 @@ def quantile_loss(quantiles: Band | ArrayLike, y: ArrayLike, at: float | None = 
         raise ValueError(f"`at` should be the probability of the quantiles, between 0 and 1, got {at!r}.")
     else:
         parts = [(quantiles, at)]
-    y = to_numpy(finite(rows(y, "y"), "y")).astype(float)
+    y = targets_of(quantiles, y) if isinstance(quantiles, Band) else rows(y, "y")
+    y = to_numpy(finite(y, "y")).astype(float)
     losses = []
     for ends, p in parts:
         ends = to_numpy(rows(ends, "quantiles")).astype(float)

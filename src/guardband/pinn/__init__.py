@@ -1,38 +1,13 @@
-"""How it is learned: networks, their derivatives, the likelihood that is the loss, and the training loop."""
+"""The PINN engine: problems on shapes, networks, training, verdicts on convergence, regions of coefficients.
 
-from guardband.pinn.derivatives import differentiate
-from guardband.pinn.fitted import Fitted, TrainingDiverged, TrainingInterrupted
-from guardband.pinn.judging import Verdict
-from guardband.pinn.likelihood import Likelihood
-from guardband.pinn.networks import MLP, Constrained, mlp
-from guardband.pinn.point_estimates import PointEstimates
-from guardband.pinn.potential import Potential, Prior
-from guardband.pinn.recipe import Recipe
-from guardband.pinn.tangent import Tangent, TangentCalibrated, TangentPrediction
-from guardband.pinn.train import fit
-from guardband.pinn.training import Moment
-from guardband.pinn.verdict import verdict
-from guardband.pinn.windows import Windowed
+Needs torch: `pip install "guardband[pinn]"`. Names are imported on first use; `__init__.pyi` lists them.
+"""
 
-__all__ = [
-    "MLP",
-    "Constrained",
-    "Fitted",
-    "Likelihood",
-    "Moment",
-    "PointEstimates",
-    "Potential",
-    "Prior",
-    "Recipe",
-    "Tangent",
-    "TangentCalibrated",
-    "TangentPrediction",
-    "TrainingDiverged",
-    "TrainingInterrupted",
-    "Verdict",
-    "Windowed",
-    "differentiate",
-    "fit",
-    "mlp",
-    "verdict",
-]
+from guardband.base import extras
+from guardband.base.lazy import attach
+
+extras.load("torch", "pinn")
+
+__getattr__, __dir__, __all__ = attach(__name__)
+
+del attach, extras

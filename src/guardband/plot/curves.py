@@ -7,11 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guardband.arrays import ArrayLike
-from guardband.labels import axis_words
+from guardband.base.arrays import ArrayLike
 from guardband.plot.planes import Aspect, grid_of, heatmap, plane_of
 from guardband.plot.readings import Readings, readings
-from guardband.plot.shapes import FEW
+from guardband.plot.shapes import FEW, DrawnShape
 from guardband.plot.style import (
     BLUE,
     GRAY,
@@ -32,12 +31,11 @@ from guardband.plot.style import (
     widths,
 )
 from guardband.values import Band, Observations
+from guardband.values.labels import axis_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-    from guardband.geometry import Domain
 
 DOT: dict[str, Any] = {"marker": ".", "ls": "", "color": GRAY, "ms": 5, "alpha": 0.8, "mew": 0}
 CROSS: dict[str, Any] = {"marker": "x", "ls": "", "color": ORANGE, "ms": 7, "mew": 2, "zorder": 4}
@@ -56,8 +54,8 @@ def band(
     """Draw a band over a one-dimensional x: the mean as a line, the band shaded, truth and data if given.
 
     An infinite band is hatched over the whole height. The ends of `raw`, the band before calibration
-    (`gb.raw_band`) at the same points, are dashed. `output` picks one of several outputs, by number, or by
-    name if the band has names.
+    (`gb.conformal.raw_band`) at the same points, are dashed. `output` picks one of several outputs, by
+    number, or by name if the band has names.
 
     >>> import numpy as np
     >>> import guardband as gb
@@ -104,7 +102,9 @@ def curves(
 def _dashed(ax: Axes, x: np.ndarray, raw: Band, output: int) -> None:
     """The ends of the band before calibration."""
     if not np.array_equal(points(raw, 1)[:, 0], x):
-        raise ValueError("`raw` should be a band at the points of `band`: gb.raw_band(model(x), level).")
+        raise ValueError(
+            "`raw` should be a band at the points of `band`: gb.conformal.raw_band(model(x), level)."
+        )
     order = np.argsort(x)
     for end, label in zip(ends(raw, output)[1:], ("before calibration", None), strict=True):
         ax.plot(x[order], end[order], "--", color=ORANGE, lw=1.2, label=label)
@@ -139,7 +139,7 @@ def width(
     band: Band,
     *,
     output: int | str = 0,
-    domain: Domain | None = None,
+    domain: DrawnShape | None = None,
     aspect: Aspect = None,
     ax: Axes | None = None,
     **style: Any,
@@ -191,10 +191,10 @@ def slices(
 
     >>> import numpy as np
     >>> import guardband as gb
-    >>> rod = gb.Segment(0, 1) * gb.Time(0, 2)
-    >>> x = rod.grid((40, 21)).numpy()
+    >>> grid = np.meshgrid(np.linspace(0, 1, 40), np.linspace(0, 2, 21))
+    >>> x = np.stack(grid, axis=-1).reshape(-1, 2)
     >>> u = np.exp(-x[:, 1]) * np.sin(np.pi * x[:, 0])
-    >>> names = gb.problems.Names(("x", "t"), ("u",), (0,))
+    >>> names = gb.values.Names(("x", "t"), ("u",), (0,))
     >>> figure = gb.plot.slices(gb.Band(x, u, u - 0.1, u + 0.1, 0.9, names), at=(0.5, 1.0))
     >>> [ax.get_title() for ax in figure.axes]
     ['t = 0.5', 't = 1']

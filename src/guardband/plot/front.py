@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardband.arrays import ArrayLike
-from guardband.geometry import Domain
-from guardband.labels import axis_words
+from guardband.base.arrays import ArrayLike
 from guardband.plot import curves
 from guardband.plot.parts import Part
+from guardband.plot.shapes import DrawnShape
 from guardband.plot.sheets import sheet
 from guardband.plot.style import SLICE, figure, legend, output_of, percent, points_of
 from guardband.values import Band, Observations
+from guardband.values.labels import axis_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -25,7 +25,7 @@ def overview(
     *,
     truth: ArrayLike | None = None,
     data: Observations | None = None,
-    domain: Domain | None = None,
+    domain: DrawnShape | None = None,
     output: int | str | None = None,
 ) -> Figure:
     """A band on one page: the prediction, how wide the band is, how far it is off, and what it missed.

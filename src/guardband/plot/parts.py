@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from guardband.arrays import ArrayLike
+from guardband.base.arrays import ArrayLike
 from guardband.plot.readings import Readings, readings
 from guardband.plot.style import ends, output_word, said, true_values, widths
 from guardband.values import Band, Observations

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, rows, to_numpy
-from guardband.geometry import Domain, TimeSpan
-from guardband.labels import word
+from guardband.base.arrays import ArrayLike, rows, to_numpy
 from guardband.plot import shapes
+from guardband.plot.shapes import DrawnShape
 from guardband.plot.style import HATCH, SIGNED, SLICE, VALUES, constant, figure, said
 from guardband.values import Names
+from guardband.values.labels import word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +43,7 @@ class Plane(NamedTuple):
     across: int
     words: tuple[str, str]
     alike: bool | None
-    domain: Domain | None
+    domain: DrawnShape | None
 
     def turned(self, x: np.ndarray) -> np.ndarray:
         """Points (n, 2) as they are drawn, the horizontal axis first."""
@@ -76,7 +76,7 @@ def heatmap(
     signed: bool = False,
     colorbar: Bar = True,
     names: Names | Sequence[str] | None = None,
-    domain: Domain | None = None,
+    domain: DrawnShape | None = None,
     aspect: Aspect = None,
     ax: Axes | None = None,
     **style: Any,
@@ -84,18 +84,17 @@ def heatmap(
     """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
 
     `names` are those of a problem, problem.names, or two words. Two axes of space are drawn to scale; time
-    goes across, and space upwards. Within a `domain` colors end where it ends, at holes too, and its boundary
-    is drawn. `limits` fixes the colors, so that fields can be compared; `signed` is for differences, in two
-    colors around 0. Infinite values are hatched. Without its own `colorbar`, several can share one:
+    goes across, and space upwards. Within a `domain`, a shape of `pinn` or another object with the interface
+    `plot.shapes.DrawnShape`, colors end where it ends, at holes too, and its boundary is drawn. `limits`
+    fixes the colors, so that fields can be compared; `signed` is for differences, in two colors around 0.
+    Infinite values are hatched. Without its own `colorbar`, several can share one:
     `figure.colorbar(ax.collections[0], ax=axes)`. Values that are the same everywhere, but for rounding, are
     drawn in one color, and the label says the value.
 
+    >>> import numpy as np
     >>> import guardband as gb
-    >>> problem = gb.problems.AllenCahn2D()
-    >>> x = problem.domain.grid(20)
-    >>> ax = gb.plot.heatmap(
-    ...     x, problem.solution(x), label="u", names=problem.names, domain=problem.domain
-    ... )
+    >>> x = np.random.default_rng(0).uniform(size=(300, 2))
+    >>> ax = gb.plot.heatmap(x, np.sin(x[:, 0]) * x[:, 1], label="u", names=("x", "y"))
     >>> ax.get_xlabel(), ax.get_ylabel(), ax.get_aspect()
     ('x', 'y', 1.0)
     """
@@ -136,7 +135,7 @@ def fields(
     *,
     names: Names | Sequence[str] | None = None,
     titles: Sequence[str] | None = None,
-    domain: Domain | None = None,
+    domain: DrawnShape | None = None,
     aspect: Aspect = None,
     **style: Any,
 ) -> Figure:
@@ -144,15 +143,11 @@ def fields(
 
     Titles are the outputs of `names`, unless given. More is said at `heatmap`, which draws each.
 
-    >>> import torch
+    >>> import numpy as np
     >>> import guardband as gb
-    >>> cylinder = gb.Disk((0.2, 0.2), 0.05, name="cylinder")
-    >>> channel = gb.Rectangle((0, 0), (2.2, 0.41)) - cylinder
-    >>> names = gb.problems.Names(("x", "y"), ("u", "v", "p"), (0, 1))
-    >>> x = channel.quasi(300)
-    >>> figure = gb.plot.fields(
-    ...     x, torch.cat([x, x[:, :1]], dim=1), names=names, domain=channel
-    ... )
+    >>> names = gb.values.Names(("x", "y"), ("u", "v", "p"), (0, 1))
+    >>> x = np.random.default_rng(0).uniform(size=(300, 2))
+    >>> figure = gb.plot.fields(x, x[:, [0, 1, 0]], names=names)
     >>> [ax.get_title() for ax in figure.axes[:3]]
     ['u', 'v', 'p']
     """
@@ -220,9 +215,9 @@ def _titles(titles: Sequence[str] | None, names: object, m: int) -> Sequence[str
     return titles
 
 
-def plane_of(names: Names | Sequence[str] | None, domain: Domain | None) -> Plane:
+def plane_of(names: Names | Sequence[str] | None, domain: DrawnShape | None) -> Plane:
     """How two axes are drawn, by what is known of them."""
-    if domain is not None and not isinstance(domain, Domain):
+    if domain is not None and not isinstance(domain, DrawnShape):
         cure = " Give problem.domain." if hasattr(domain, "domain") else ""
         raise TypeError(f"`domain` should be a shape, got {domain!r:.80}.{cure}")
     if names is None and domain is None:
@@ -238,12 +233,13 @@ def plane_of(names: Names | Sequence[str] | None, domain: Domain | None) -> Plan
     return Plane(across, (word(words[across]), word(words[1 - across])), not time, shape)
 
 
-def _flat(domain: Domain | None, words: Sequence[str]) -> Domain | None:
-    """The shape in the plane that is drawn: of a shape over time, the shape itself where time is held."""
-    if domain is None or domain.d == 2:
-        return domain
-    if isinstance(domain, TimeSpan) and domain.shape.d == 2 and domain.time.name not in words:
-        return domain.shape
+def _flat(domain: DrawnShape | None, words: Sequence[str]) -> DrawnShape | None:
+    """The shape in the plane that is drawn."""
+    if domain is None:
+        return None
+    shape = domain.in_plane(words)
+    if shape is not None:
+        return shape
     raise ValueError(
         f"`domain` should be a shape of the two axes that are drawn, got one of {', '.join(domain.names)}. "
         "Leave it out, or give the shape that the plane cuts out of it."
@@ -356,7 +352,7 @@ def bar(ax: Axes, colors: Any, label: str, place: str, same: float | None, ticks
     from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
     made = ax.figure.colorbar(colors, ax=ax, label=label, location=place, pad=0.03)
-    made.ax.set_axes_locator(_Beside(ax, place))  # type: ignore[arg-type]
+    made.ax.set_axes_locator(_Beside(ax, place))
     if same is not None:
         below = place == "bottom" and bool(label)  # there the label would say it twice
         made.set_ticks([same], labels=[label if below else f"{same:.4g}"])

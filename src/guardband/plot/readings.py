@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from guardband.arrays import to_numpy
+from guardband.base.arrays import to_numpy
 from guardband.plot.style import ends, percent
 from guardband.values import Band, Observations
 

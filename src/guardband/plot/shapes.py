@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-import torch
-
-from guardband.arrays import to_numpy
-from guardband.geometry import Domain, Piece
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +24,50 @@ FEW = 10
 """Fewer scattered points than this are drawn as dots: there is too little to say of what lies between."""
 
 
+@runtime_checkable
+class DrawnShape(Protocol):
+    """A shape that a picture can be drawn in: the interface of the argument `domain`.
+
+    Every shape of `pinn` has it, and so may any other object. All arrays are NumPy's.
+    """
+
+    @property
+    def lower(self) -> Sequence[float]:
+        """The lower end of each axis."""
+        ...
+
+    @property
+    def upper(self) -> Sequence[float]:
+        """The upper end of each axis."""
+        ...
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The names of the axes."""
+        ...
+
+    @property
+    def space(self) -> Sequence[int]:
+        """The positions of the axes of space; the others are time."""
+        ...
+
+    def in_plane(self, axes: Sequence[str]) -> DrawnShape | None:
+        """The shape over the two axes of a picture; None if it is not a shape over two axes."""
+        ...
+
+    def clearly_outside(self, x: np.ndarray) -> np.ndarray:
+        """Whether points (n, 2) lie outside by more than a thousandth of the extent, (n,) booleans."""
+        ...
+
+    def outline(self, n: int) -> Mapping[str, Sequence[np.ndarray]]:
+        """The boundary in about n points: the lines (k, 2) of each part, by name.
+
+        Lines of one point are drawn as dots. A shape with such a line is known at points only, and
+        `clearly_outside` is not called.
+        """
+        ...
+
+
 class Raster(NamedTuple):
     """A fine grid over a shape: its columns (k,), its lines (l,), and values (l, k), NaN outside."""
 
@@ -35,13 +76,13 @@ class Raster(NamedTuple):
     values: np.ndarray
 
 
-def raster(x: np.ndarray, values: np.ndarray, domain: Domain) -> Raster | None:
+def raster(x: np.ndarray, values: np.ndarray, domain: DrawnShape) -> Raster | None:
     """Values at scattered points, between them by triangles that do not cross a boundary.
 
     Near a boundary, where there is no such triangle, they are means over the nearest points. Where the
     nearest point has none, there is none. Too few points, or points on a line, have no raster.
     """
-    if not _tells(domain):
+    if any(map(_scattered, domain.outline(ALONG).values())):
         return None
     low, size = _box(domain)
     unit = (x - low) / size
@@ -51,7 +92,7 @@ def raster(x: np.ndarray, values: np.ndarray, domain: Domain) -> Raster | None:
     _stay_inside(between, x, domain)
     axes = _axes(low, size)
     cells = np.stack(np.meshgrid(*axes, indexing="xy"), -1).reshape(-1, 2)
-    inside = ~to_numpy(domain.clearly_outside(torch.from_numpy(cells)))
+    inside = ~domain.clearly_outside(cells)
     at = (cells[inside] - low) / size
     found = np.full(len(cells), np.nan)
     found[inside] = _between(between, unit, values, at)
@@ -70,18 +111,17 @@ def triangles(x: np.ndarray) -> Triangulation | None:
         return None
 
 
-def outline(ax: Axes, domain: Domain, across: int, **style: Any) -> None:
+def outline(ax: Axes, domain: DrawnShape, across: int, **style: Any) -> None:
     """Draw the boundary of a shape, each part under its own name; of a cloud its points."""
     from matplotlib.collections import LineCollection
 
     style = {"color": "black", "lw": 1.0, **style}
     order = [across, 1 - across]
-    if not _tells(domain):
-        for part in domain.parts:
-            at = to_numpy(domain.boundary(ALONG, on=part).points)[:, order]
+    for part, lines in domain.outline(ALONG).items():
+        if _scattered(lines):
+            at = np.concatenate(lines)[:, order]
             ax.plot(*at.T, ".", ms=3, color=style["color"], gid=part)
-        return
-    for part, lines in _lines(domain).items():
+            continue
         drawn = LineCollection(
             [line[:, order] for line in lines], capstyle="round", clip_on=False, zorder=3, **style
         )
@@ -89,39 +129,12 @@ def outline(ax: Axes, domain: Domain, across: int, **style: Any) -> None:
         ax.add_collection(drawn, autolim=False)
 
 
-def _tells(domain: Domain) -> bool:
-    """Whether a shape says what lies inside: a cloud of points does not."""
-    try:
-        domain.contains(torch.tensor([domain.center], dtype=torch.float64))
-    except TypeError:
-        return False
-    return True
+def _scattered(lines: Sequence[np.ndarray]) -> bool:
+    """Whether a part of a boundary is known at points only."""
+    return any(len(line) == 1 for line in lines)
 
 
-def _lines(domain: Domain) -> dict[str, list[np.ndarray]]:
-    """The boundary as lines (k, 2), by the name of their part."""
-    pieces = domain.made
-    total = sum(piece.whole for piece in pieces)
-    found: dict[str, list[np.ndarray]] = {}
-    for piece in pieces:
-        lines = _seen(piece, max(16, round(ALONG * piece.whole / total)))
-        found.setdefault(piece.name, []).extend(lines)
-    return found
-
-
-def _seen(piece: Piece, n: int) -> list[np.ndarray]:
-    """What is seen of a piece, cut where it is hidden."""
-    points, normals = piece.place(torch.linspace(0, 1, n, dtype=torch.float64)[:, None])
-    at = to_numpy(points)
-    if piece.side is None:
-        return [at]
-    seen = to_numpy(piece.side(points, normals)) != 0
-    cuts = np.flatnonzero(np.diff(seen)) + 1
-    runs = zip(np.split(at, cuts), np.split(seen, cuts), strict=True)
-    return [run for run, shown in runs if shown[0] and len(run) > 1]
-
-
-def _box(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
+def _box(domain: DrawnShape) -> tuple[np.ndarray, np.ndarray]:
     low, high = np.array(domain.lower), np.array(domain.upper)
     return low, high - low
 
@@ -134,11 +147,11 @@ def _axes(low: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return first, second
 
 
-def _stay_inside(between: Triangulation, x: np.ndarray, domain: Domain) -> None:
+def _stay_inside(between: Triangulation, x: np.ndarray, domain: DrawnShape) -> None:
     """Leave out triangles whose middle, or the middle of a side, lies outside of the shape."""
     corners = x[between.triangles]
     middles = [corners.mean(axis=1), *((corners[:, j] + corners[:, j - 1]) / 2 for j in range(3))]
-    outside = [to_numpy(domain.clearly_outside(torch.from_numpy(middle))) for middle in middles]
+    outside = [domain.clearly_outside(middle) for middle in middles]
     crossing = np.any(outside, axis=0)
     if not crossing.all():
         between.set_mask(crossing)

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guardband.geometry import Domain
 from guardband.plot.parts import Part
 from guardband.plot.planes import LONG, Plane, bar, frame, heatmap, panels, plane_of, tidy
+from guardband.plot.shapes import DrawnShape
 from guardband.plot.style import ORANGE, SIZES
 from guardband.values import Band
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 
-def sheet(band: Band, x: np.ndarray, parts: list[Part], domain: Domain | None) -> Figure:
+def sheet(band: Band, x: np.ndarray, parts: list[Part], domain: DrawnShape | None) -> Figure:
     """Panels of the prediction, of half the width, and of what it is off by, for each output."""
     plane = plane_of(band.names, domain)
     ratio = plane.ratio(x)

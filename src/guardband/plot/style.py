@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, rows, to_numpy
-from guardband.labels import word
+from guardband.base.arrays import ArrayLike, rows, to_numpy
 from guardband.values import Band
+from guardband.values.labels import word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -1,31 +1,7 @@
-"""How sure: predictors say what they believe and where they are unsure. All are fixed functions of x."""
+"""How sure: predictors give a mean and, if they can, a scale. All are fixed functions of x."""
 
-from guardband.predictors.distance import Distance, LatentDistance
-from guardband.predictors.draws import Draws
-from guardband.predictors.dropout import Dropout
-from guardband.predictors.ensemble import Ensemble
-from guardband.predictors.function import PredictionFunction
-from guardband.predictors.given import Given
-from guardband.predictors.hmc import HMC
-from guardband.predictors.laplace import Laplace, LastLayerLaplace
-from guardband.predictors.mean_only import MeanOnly
-from guardband.predictors.outputs import Outputs
-from guardband.predictors.quantiles import Quantiles
-from guardband.predictors.variational import MeanFieldVI
+from guardband.base.lazy import attach
 
-__all__ = [
-    "HMC",
-    "Distance",
-    "Draws",
-    "Dropout",
-    "Ensemble",
-    "Given",
-    "Laplace",
-    "LastLayerLaplace",
-    "LatentDistance",
-    "MeanFieldVI",
-    "MeanOnly",
-    "Outputs",
-    "PredictionFunction",
-    "Quantiles",
-]
+__getattr__, __dir__, __all__ = attach(__name__)
+
+del attach

@@ -1,24 +1,24 @@
-"""Distance and LatentDistance: unsure where training data are far away."""
+"""Distance: unsure where training data are far away."""
 
 from __future__ import annotations
 
+import os
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
-import torch
 
-from guardband.arrays import Array, ArrayLike, finite, like, rows, to_numpy
-from guardband.kept import kept
-from guardband.models import Model, call_model
+from guardband.base.arrays import Array, ArrayLike, finite, like, rows, to_numpy
+from guardband.base.kept import kept
+from guardband.predictors.models import Model, call_model
 from guardband.values import Observations, Prediction, Predictor
 
 
 @dataclass(frozen=True, eq=False)
-class _FarFromData(Predictor):
-    """What both distances share: training points, and a tree of them."""
+class FarFromData(Predictor):
+    """A predictor whose scale is a distance to training points, which it finds in a tree."""
 
     model: Model
     x_train: ArrayLike | Observations = None
@@ -74,12 +74,12 @@ class _FarFromData(Predictor):
 
     @cached_property
     def _tree(self) -> Any:
-        return _tree_of(np.asarray(self.x_train))
+        return tree_of(np.asarray(self.x_train))
 
 
 @kept
 @dataclass(frozen=True, eq=False)
-class Distance(_FarFromData):
+class Distance(FarFromData):
     """How far x is from the data: the root mean square distance to the nearest training points.
 
     `model` is what `fit` returned, which brings its training points, or any model with `x_train` (n, d)
@@ -96,103 +96,28 @@ class Distance(_FarFromData):
     """
 
     def _distances(self, x: np.ndarray, left_out: bool) -> np.ndarray:
-        distances, _ = _nearest(self._tree, x, self.n_neighbors, left_out)
-        return _root_mean_square(distances)
+        distances, _ = nearest_of(self._tree, x, self.n_neighbors, left_out)
+        return root_mean_square(distances)
 
 
-@kept
-@dataclass(frozen=True, eq=False)
-class LatentDistance(_FarFromData):
-    """How differently the network sees x and the data: the distance in its penultimate layer.
-
-    The neighbors are the nearest in `search`: "input" space, as in the paper, or "latent" space.
-    `features` is a function or module from x to the penultimate layer; networks made by `mlp` and
-    `torch.nn.Sequential` bring their own.
-    Cost: nothing beyond the training; per point one evaluation and a search in a tree.
-
-    >>> import numpy as np
-    >>> import guardband as gb
-    >>> predictor = gb.predictors.LatentDistance(
-    ...     gb.mlp(1, [8, 8]), [0.0, 0.2, 0.4], n_neighbors=2
-    ... )
-    >>> predictor(np.array([[0.1], [2.0]])).scale.shape
-    (2, 1)
-    """
-
-    search: Literal["input", "latent"] = "input"
-    features: Model | None = field(default=None, kw_only=True)
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.search not in ("input", "latent"):
-            raise ValueError(f"`search` should be 'input' or 'latent', got {self.search!r}.")
-        if self.features is None:
-            object.__setattr__(self, "features", Features(penultimate(self.model)))
-
-    def _distances(self, x: np.ndarray, left_out: bool) -> np.ndarray:
-        latent = self._latent(x)
-        if self.search == "latent":
-            distances, _ = _nearest(self._latent_tree, latent, self.n_neighbors, left_out)
-        else:
-            _, nearest = _nearest(self._tree, x, self.n_neighbors, left_out)
-            distances = np.linalg.norm(self._latent_train[nearest] - latent[:, None], axis=-1)
-        return _root_mean_square(distances)
-
-    def _latent(self, x: np.ndarray) -> np.ndarray:
-        assert self.features is not None
-        return to_numpy(rows(call_model(self.features, x), "features"))
-
-    @cached_property
-    def _latent_train(self) -> np.ndarray:
-        return self._latent(np.asarray(self.x_train))
-
-    @cached_property
-    def _latent_tree(self) -> Any:
-        return _tree_of(self._latent_train)
-
-
-@kept(parts=lambda value: {"net": value.net}, made=lambda parts: Features(parts["net"]))
-class Features(torch.nn.Module):
-    """The penultimate layer of a network as a module, so that it is called like one."""
-
-    def __init__(self, net: torch.nn.Module) -> None:
-        super().__init__()
-        self.net = net
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The layer (n, width)."""
-        return self.net.features(x) if hasattr(self.net, "features") else self.net[:-1](x)  # type: ignore
-
-
-def penultimate(model: Model) -> torch.nn.Module:
-    """The network in a model whose penultimate layer is known, or an error that says how to give it."""
-    net = getattr(model, "net", model) if not hasattr(model, "features") else model
-    if isinstance(net, torch.nn.Module) and (
-        hasattr(net, "features") or isinstance(net, torch.nn.Sequential)
-    ):
-        return net
-    raise ValueError(
-        f"The penultimate layer of this {type(model).__name__} is not known. Give it as `features=`, "
-        "a function from x (n, d) to that layer (n, width)."
-    )
-
-
-def _tree_of(points: np.ndarray) -> Any:
+def tree_of(points: np.ndarray) -> Any:
+    """A tree in which neighbors are found."""
     from scipy.spatial import cKDTree  # type: ignore[attr-defined]
 
     return cKDTree(points)
 
 
-def _nearest(tree: Any, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
+def nearest_of(tree: Any, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
     """Distances and positions of the k nearest points, (n, k); of x itself not, if it is to be left out."""
     if not 1 <= k < tree.n:  # a forged file may say anything
         raise ValueError(f"{k} neighbors cannot be found among {tree.n} points.")
-    distances, nearest = tree.query(x, k + 1, workers=torch.get_num_threads())
+    distances, nearest = tree.query(x, k + 1, workers=int(os.environ.get("OMP_NUM_THREADS") or -1))
     drop = left_out & (distances[:, :1] == 0)
     return np.where(drop, distances[:, 1:], distances[:, :-1]), np.where(
         drop, nearest[:, 1:], nearest[:, :-1]
     )
 
 
-def _root_mean_square(distances: np.ndarray) -> np.ndarray:
+def root_mean_square(distances: np.ndarray) -> np.ndarray:
+    """The root mean square over the neighbors, (n,)."""
     return np.sqrt(np.mean(distances**2, axis=1))

@@ -1,29 +1,18 @@
-"""Ensemble: several networks trained alike from different starts; where they disagree, they are unsure."""
+"""Ensemble: several models trained alike from different starts; where they disagree, they are unsure."""
 
 from __future__ import annotations
 
-import multiprocessing
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from functools import partial
-from typing import Any, TypeAlias
+import warnings
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
-from tqdm.auto import tqdm
 
-from guardband.arrays import Array, like, to_numpy
-from guardband.kept import kept
-from guardband.models import Model, call_model
-from guardband.pinn import Fitted, fit
-from guardband.pinn.potential import flat_weights
-from guardband.predictors.modules import Spread, answer, network_of
-from guardband.problems import Problem
+from guardband.base import extras
+from guardband.base.arrays import Array, like, to_numpy
+from guardband.base.kept import kept
+from guardband.predictors.models import Model, call_model
 from guardband.values import Observations, Prediction, Predictor
-
-Job: TypeAlias = tuple[nn.Module, int]
-"""An untrained network and the seed of its training."""
 
 
 @kept
@@ -48,35 +37,11 @@ class Ensemble(Predictor):
         self.training_data: Observations | None = next(found, None)
 
     @classmethod
-    def train(
-        cls,
-        problem: Problem,
-        make_net: Callable[[int], nn.Module],
-        training_data: Observations | None = None,
-        *,
-        seeds: Iterable[int] = range(5),
-        workers: int = 1,
-        progress: bool = True,
-        **options: Any,
-    ) -> Ensemble:
-        """Train `make_net(seed)` for each seed, in so many processes with one thread each.
-
-        All other options go to `fit`. With one worker the trainings run here, one after the other.
-        """
-        jobs = [(make_net(seed), seed) for seed in seeds]
-        first, *rest = (flat_weights(net) for net, _ in jobs)
-        if any(torch.equal(first, other) for other in rest):
-            raise ValueError(
-                "`make_net(seed)` gave the same starting weights twice. Use the seed: "
-                "lambda seed: gb.mlp(2, [32, 32], seed=seed)."
-            )
-        one = partial(_train_one, problem, training_data, options)
-        with tqdm(total=len(jobs), disable=not progress, desc="ensemble", unit="net") as bar:
-            members = []
-            for member in _map(one, jobs, workers):
-                members.append(member)
-                bar.update()
-        return cls(members)
+    def train(cls, *args: Any, **options: Any) -> Ensemble:
+        """Train an ensemble: the name of 0.2 for `pinn.predictors.train_ensemble`."""
+        now = "pinn.predictors.train_ensemble"
+        warnings.warn(f"Ensemble.train is now {now}.", DeprecationWarning, stacklevel=2)
+        return extras.load(f"guardband.{now.rpartition('.')[0]}", "pinn").train_ensemble(*args, **options)
 
     def __call__(self, x: Array) -> Prediction:
         """Mean and standard deviation over the members, one at a time: memory does not grow with them."""
@@ -88,39 +53,5 @@ class Ensemble(Predictor):
             squares = squares + change * (output - mean)
         return Prediction(x, like(x, mean), like(x, np.sqrt(squares / (len(self.members) - 1))))
 
-    def as_module(self) -> nn.Module:
-        """Mean and standard deviation over the members."""
-        return Spread(_Members([network_of(member) for member in self.members]))
-
     def __repr__(self) -> str:
         return f"Ensemble({len(self.members)} members)"
-
-
-def _map(one: Callable[[Job], Fitted], jobs: Sequence[Job], workers: int) -> Iterator[Fitted]:
-    if workers == 1:
-        yield from map(one, jobs)
-        return
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(
-        workers, mp_context=spawn, initializer=torch.set_num_threads, initargs=(1,)
-    ) as pool:
-        yield from pool.map(one, jobs)
-
-
-def _train_one(
-    problem: Problem, training_data: Observations | None, options: dict[str, Any], job: Job
-) -> Fitted:
-    net, seed = job
-    return fit(problem, net, training_data, seed=seed, progress=False, **options)
-
-
-class _Members(nn.Module):
-    """What each network says, (members, n, m)."""
-
-    def __init__(self, members: list[nn.Module]) -> None:
-        super().__init__()
-        self.members = nn.ModuleList(members)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """(members, n, m)."""
-        return torch.stack([answer(member, x).to(x.dtype).double() for member in self.members])

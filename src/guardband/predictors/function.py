@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from guardband.arrays import Array
-from guardband.kept import kept
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
 from guardband.values import Observations, Prediction, Predictor
 
 

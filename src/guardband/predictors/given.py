@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from guardband.arrays import Array
-from guardband.frames import is_frame, numbers
-from guardband.kept import kept
-from guardband.models import Model, call_model
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
+from guardband.predictors.models import Model, call_model
 from guardband.values import Observations, Prediction, Predictor
+from guardband.values.frames import is_frame, numbers
 
 
 @kept

@@ -5,14 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from torch import nn
-
-from guardband.arrays import Array
-from guardband.frames import Columns, is_frame, numbers
-from guardband.kept import kept
-from guardband.models import Model, call_model, columns_of
-from guardband.predictors.modules import Alone, network_of
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
+from guardband.predictors.models import Model, call_model, columns_of
 from guardband.values import Observations, Prediction, Predictor
+from guardband.values.frames import Columns, is_frame, numbers
 
 
 @kept
@@ -56,7 +53,3 @@ class MeanOnly(Predictor):
     def estimator(self) -> Any:
         """The model, if it has what every estimator of scikit-learn has."""
         return self.model if hasattr(self.model, "predict") and hasattr(self.model, "get_params") else None
-
-    def as_module(self) -> nn.Module:
-        """The network's output, and no scale."""
-        return Alone(network_of(self.model))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, ClassVar
 
-import torch
-from torch import nn
+import numpy as np
 
-from guardband.arrays import Array, to_numpy
-from guardband.kept import kept
+from guardband.base.arrays import Array, flat, to_numpy
+from guardband.base.computed import computed
+from guardband.base.kept import kept
 from guardband.values import Names, Observations, Prediction, Predictor
 
 
@@ -32,6 +32,7 @@ class Outputs(Predictor):
     predictor: Predictor
     columns: tuple[int, ...]
     outputs: tuple[str, ...] = field(default=(), kw_only=True)
+    takes_frames: ClassVar[bool] = computed(lambda self: self.predictor.takes_frames)
 
     @classmethod
     def named(cls, predictor: Predictor, outputs: Any, m: int) -> Outputs:
@@ -64,43 +65,22 @@ class Outputs(Predictor):
         return f"It is about {_listed(chosen)}; nothing is promised about {_listed(left)}." if left else ""
 
     @property
-    def takes_frames(self) -> bool:  # type: ignore[override]
-        """Whether it is given frames, as its predictor is."""
-        return self.predictor.takes_frames
-
-    @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called."""
         known = self.predictor.field_names
         return known and replace(known, outputs=tuple(known.outputs[j] for j in self.columns))
 
-    @property
-    def training_data(self) -> Observations | None:  # type: ignore[override]
+    @computed
+    def training_data(self) -> Observations | None:
         """What the predictor was trained on: rows of which all these outputs were measured."""
         known = self.predictor.training_data
         if known is None:
             return None
         y = to_numpy(known.y)[..., list(self.columns)]
-        rows = ~torch.as_tensor(y).isnan().flatten(1).any(1).numpy()
+        rows = ~np.isnan(flat(y)).any(axis=1)
         return Observations(to_numpy(known.x)[rows], y[rows], known.names) if rows.any() else None
-
-    def as_module(self) -> nn.Module:
-        """The same as a torch module."""
-        return _Chosen(self.predictor.as_module(), self.columns)
 
 
 def _listed(words: list[str]) -> str:
     """u; u and v; u, v and p."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)
-
-
-class _Chosen(nn.Module):
-    """Some columns of mean and scale, and of what else there is."""
-
-    def __init__(self, whole: nn.Module, columns: tuple[int, ...]) -> None:
-        super().__init__()
-        self.whole, self.columns = whole, list(columns)
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
-        """Mean and scale at x, or whatever else the predictor gives."""
-        return tuple(None if part is None else part[:, self.columns] for part in self.whole(x))

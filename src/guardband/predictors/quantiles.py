@@ -5,16 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
-from torch import Tensor, nn
-
-from guardband.arrays import Array, rows
+from guardband.base.arrays import Array, rows
+from guardband.base.kept import kept
 from guardband.conformal.quantiles import QuantilePrediction
-from guardband.frames import is_frame, numbers
-from guardband.kept import kept
-from guardband.models import Model, call_model
-from guardband.predictors.modules import answer, network_of
+from guardband.predictors.models import Model, call_model
 from guardband.values import Observations, Predictor
+from guardband.values.frames import is_frame, numbers
 
 
 @kept
@@ -56,10 +52,6 @@ class Quantiles(Predictor):
             return QuantilePrediction(at, *_two(rows(lower, "the model's output")))
         return QuantilePrediction(at, lower, call_model(self.upper, x))
 
-    def as_module(self) -> nn.Module:
-        """x -> (mean, lower, upper)."""
-        return _Pair(*(None if one is None else network_of(one) for one in (self.lower, self.upper)))
-
 
 def _two(both: Array) -> tuple[Array, Array]:
     """The two columns of an answer."""
@@ -67,21 +59,6 @@ def _two(both: Array) -> tuple[Array, Array]:
         raise ValueError(
             "One model of two quantiles should answer (n, 2), the lower one first, got shape "
             f"{tuple(both.shape)}. Give two models, gb.Quantiles(lower, upper), or a function that returns "
-            "gb.QuantilePrediction(x, lower, upper)."
+            "gb.conformal.QuantilePrediction(x, lower, upper)."
         )
     return both[:, :1], both[:, 1:]
-
-
-class _Pair(nn.Module):
-    """x -> mean, lower, upper."""
-
-    def __init__(self, lower: nn.Module | None, upper: nn.Module | None) -> None:
-        super().__init__()
-        self.lower, self.upper = lower, upper
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The mean halfway, and both quantiles, at x."""
-        assert self.lower is not None
-        lower = answer(self.lower, x).to(x.dtype)
-        lower, upper = torch.split(lower, 1, 1) if self.upper is None else (lower, answer(self.upper, x))
-        return lower / 2 + upper.to(x.dtype) / 2, lower, upper.to(x.dtype)

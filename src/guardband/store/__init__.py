@@ -4,15 +4,6 @@
 `codec.py` turns values into JSON and back, `format1.py` knows what guardband 0.1 wrote.
 """
 
-from guardband import (  # noqa: F401  what they keep can be loaded
-    conformal,
-    inverse,
-    pinn,
-    predictors,
-    problems,
-    streams,
-    surrogates,
-)
 from guardband.store.folder import MODEL, Saved, load, manifest, save, write
 from guardband.store.versions import AGAIN, MANIFEST, ArtifactError
 

@@ -1,7 +1,11 @@
 """The codec: values as plain JSON and named arrays, and back. Nothing is run that a file names.
 
-A file can only name kinds that are kept (see `guardband.kept`). Whatever is not one of them, a user's own
-network or function, is left out under the name of its place ("model", "ratio", ...) and passed again at load.
+A file can only name kinds that are kept (see `guardband.base.kept`). Whatever is not one of them, a user's
+own network or function, is left out under the name of its place ("model", "ratio", ...) and passed again at
+load.
+
+Arrays and tensors are written alike, and an entry says which it was. Without torch a tensor is loaded as a
+numpy array with the same numbers: the band at numpy points is the same.
 """
 
 from __future__ import annotations
@@ -14,24 +18,40 @@ from fractions import Fraction
 from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor
+from safetensors import numpy as of_numpy
 
-from guardband.arrays import to_torch
+from guardband.base import extras
+from guardband.base.arrays import Array, is_tensor, namespace, to_numpy, to_torch
+from guardband.base.kept import kind_named, kind_of
+from guardband.base.limits import WORDS, shown
 from guardband.conformal.rank import written
-from guardband.kept import kind_named, kind_of
-from guardband.limits import WORDS, shown
 from guardband.store.versions import ArtifactError
 
 SAID = 2000
 """Letters of an object in words, at most."""
 
 
+def packed(arrays: Mapping[str, Array]) -> bytes:
+    """Arrays and tensors by their names as the bytes of one file, which are the same for both."""
+    if not any(map(is_tensor, arrays.values())):
+        return of_numpy.save(dict(arrays))
+    of_torch = extras.load("safetensors.torch", "pinn")
+    return of_torch.save({name: to_torch(array) for name, array in arrays.items()})
+
+
+def unpacked(data: bytes) -> dict[str, Array]:
+    """The arrays of a file, in numpy, or as tensors if one has a dtype that numpy lacks, as bfloat16 is."""
+    try:
+        return of_numpy.load(data)
+    except KeyError:
+        return extras.load("safetensors.torch", "pinn").load(data)
+
+
 class Encoder:
     """Turns values into JSON; arrays are gathered under names made of their content."""
 
     def __init__(self) -> None:
-        self.arrays: dict[str, Tensor] = {}
+        self.arrays: dict[str, Array] = {}
         self.yours: dict[str, Any] = {}
         self._optional: set[str] = set()
         self._needed: set[str] = set()
@@ -52,10 +72,8 @@ class Encoder:
                 return {"fraction": str(value)}
             case np.generic():
                 return self.encode(value.item(), name)
-            case Tensor():
-                return {"tensor": self._keep(value.detach().cpu())}
             case np.ndarray() if value.dtype.kind in "fiub":
-                return {"array": self._keep(to_torch(np.ascontiguousarray(value)))}
+                return {"array": self._keep(np.ascontiguousarray(value))}
             case np.ndarray() if value.dtype.kind == "U" and value.ndim == 1:
                 return {"words": value.tolist()}
             case list() | tuple():
@@ -63,6 +81,8 @@ class Encoder:
                 return items if isinstance(value, list) else {"tuple": items}
             case dict():
                 return {"dict": {key: self.encode(item, str(key)) for key, item in value.items()}}
+        if is_tensor(value):
+            return {"tensor": self._keep(value.detach().cpu().contiguous())}
         return self._object(value, name)
 
     def _object(self, value: Any, name: str) -> Any:
@@ -86,11 +106,11 @@ class Encoder:
         self.yours[name] = value
         return name
 
-    def _keep(self, array: Tensor) -> str:
-        array = array.contiguous()
-        content = array.reshape(-1).view(torch.uint8).numpy().tobytes() if array.numel() else b""
-        about = f"{array.dtype} {tuple(array.shape)} ".encode()
-        name = hashlib.sha256(about + content).hexdigest()[:20]
+    def _keep(self, array: Array) -> str:
+        flat = array.reshape(-1)
+        content = to_numpy(flat.view(namespace(array).uint8)).tobytes() if len(flat) else b""
+        dtype = str(array.dtype).removeprefix("torch.")
+        name = hashlib.sha256(f"torch.{dtype} {tuple(array.shape)} ".encode() + content).hexdigest()[:20]
         self.arrays[name] = array
         return name
 
@@ -98,14 +118,17 @@ class Encoder:
 class Decoder:
     """Makes values of JSON and arrays; kinds that are not known are refused."""
 
-    arrays: Mapping[str, Tensor]
+    arrays: Mapping[str, Array]
     yours: Mapping[str, Any]
     optional: frozenset[str]
+    without_torch: bool
+    """Whether tensors were made numpy arrays, since torch is not installed."""
 
     def __init__(
-        self, arrays: Mapping[str, Tensor], yours: Mapping[str, Any], optional: frozenset[str] = frozenset()
+        self, arrays: Mapping[str, Array], yours: Mapping[str, Any], optional: frozenset[str] = frozenset()
     ) -> None:
         self.arrays, self.yours, self.optional = arrays, yours, optional
+        self.without_torch = False
 
     def decode(self, node: Any) -> Any:
         """The value that `Encoder.encode` was given."""
@@ -119,9 +142,9 @@ class Decoder:
             case {"fraction": str(text)}:
                 return written(text)
             case {"tensor": str(name)}:
-                return self.arrays[name]  # named by its content: whoever shares it sees the same
+                return self._tensor(self.arrays[name])  # named by its content: all who share it see the same
             case {"array": str(name)}:
-                return self.arrays[name].numpy()
+                return to_numpy(self.arrays[name])
             case {"words": list(words)} if all(isinstance(word, str) for word in words):
                 if max(map(len, words), default=0) * len(words) > WORDS:
                     raise ValueError(f"words of {max(map(len, words))} letters")
@@ -144,6 +167,13 @@ class Decoder:
                     )
                 return given
         raise ValueError(f"an unknown entry {shown(node)}")
+
+    def _tensor(self, array: Array) -> Array:
+        try:
+            return to_torch(array)
+        except ImportError:
+            self.without_torch = True
+            return array
 
 
 def _said(value: Any) -> str | None:

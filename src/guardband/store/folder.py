@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import os
 import platform
+import sys
 import warnings
 from dataclasses import dataclass
 from importlib import metadata
@@ -19,20 +20,17 @@ from pathlib import Path
 from typing import Any, TypeVar, overload
 
 import numpy as np
-import torch
-from safetensors.torch import load as load_arrays
-from safetensors.torch import save as save_arrays
 
-from guardband.arrays import to_numpy
+from guardband.base.arrays import to_numpy
+from guardband.base.kept import kind_of
+from guardband.base.limits import shown
 from guardband.conformal import Calibrated, InfiniteBandWarning
-from guardband.frames import PROBES
-from guardband.kept import kind_of
-from guardband.limits import shown
-from guardband.models import call_model
+from guardband.predictors.models import call_model
 from guardband.store import format1, versions
-from guardband.store.codec import Decoder, Encoder
+from guardband.store.codec import Decoder, Encoder, packed, unpacked
 from guardband.store.versions import AGAIN, ArtifactError
 from guardband.values import Predictor
+from guardband.values.frames import PROBES
 
 T = TypeVar("T")
 
@@ -43,7 +41,8 @@ ARRAYS, MODEL = "arrays.safetensors", "model.onnx"
 def save(calibrated: Calibrated | Any, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
     """Save a calibration: `gb.load(folder)` gives the same bands, bit for bit.
 
-    A `Fitted`, or another thing whose class is marked by `kept`, is saved too: `gb.load(folder, gb.Fitted)`.
+    A `Fitted`, or another thing whose class is marked by `kept`, is saved too: `gb.load(folder,
+    pinn.Fitted)`.
 
     Networks made by `mlp` or `fit` are saved with it; a network or function of your own is not, and has to be
     passed again at load. A folder that holds a calibration is written to only with `overwrite`; whoever reads
@@ -74,7 +73,7 @@ def write(
     """Save a calibration with what the command line knows of it: names of columns, and an ONNX model."""
     if not isinstance(calibrated, Calibrated):
         raise TypeError(
-            f"`save` takes what `gb.calibrate` or `gb.fit` returned, got {type(calibrated).__name__}."
+            f"`save` takes what `gb.calibrate` or `pinn.fit` returned, got {type(calibrated).__name__}."
         )
     encoder = Encoder()
     tree = {
@@ -97,7 +96,7 @@ def write(
         **({} if settings is None else {"settings": settings}),
         "value": tree,
     }
-    files = {ARRAYS: save_arrays(encoder.arrays)} | ({} if model is None else {MODEL: model})
+    files = {ARRAYS: packed(encoder.arrays)} | ({} if model is None else {MODEL: model})
     versions.write(Path(folder), manifest, files, overwrite=overwrite)
     return Path(folder)
 
@@ -120,7 +119,7 @@ def _write_other(value: Any, folder: Path, overwrite: bool) -> Path:
         "versions": _versions(),
         "value": tree,
     }
-    versions.write(folder, manifest, {ARRAYS: save_arrays(encoder.arrays)}, overwrite=overwrite)
+    versions.write(folder, manifest, {ARRAYS: packed(encoder.arrays)}, overwrite=overwrite)
     return folder
 
 
@@ -131,7 +130,7 @@ def load(folder: str | os.PathLike[str], kind: type[T], /, **yours: Any) -> T: .
 def load(folder: str | os.PathLike[str], kind: type[Any] = Calibrated, /, **yours: Any) -> Any:
     """Load a calibration that `gb.save` wrote; every hash is checked before anything is read.
 
-    Something else that was saved is asked for by its `kind`: `gb.load(folder, gb.Fitted)`.
+    Something else that was saved is asked for by its `kind`: `gb.load(folder, pinn.Fitted)`.
 
     What was your own (a network, a function of x) is passed by its name, `gb.load(folder, model=net)`, and
     must give the values that the saved one gave at 16 calibration points. What went through an adapter goes
@@ -222,7 +221,10 @@ class Saved:
         except ArtifactError:
             raise
         except Exception as error:
-            if type(error) is LookupError:  # a kind that is not defined here
+            if type(error) in (
+                LookupError,
+                ImportError,
+            ):  # an unknown kind, or an extra is missing
                 raise ArtifactError(f"{self.folder} cannot be loaded: {error}") from error
             raise _damaged(self.folder, error) from error
 
@@ -235,21 +237,21 @@ def _damaged(folder: Path, error: Exception) -> ArtifactError:
 def _rebuilt(
     tree: dict[str, Any], data: bytes, yours: dict[str, Any], optional: frozenset[str], kind: type[T]
 ) -> T:
-    decoder = Decoder(load_arrays(data), yours, optional)
+    decoder = Decoder(unpacked(data), yours, optional)
     made = {name: decoder.decode(node) for name, node in tree.items()}
     found = made["kept"] if "kept" in made else made["calibrated"]
     if not isinstance(found, kind):
         wanted = "a calibration" if kind is Calibrated else f"a {kind.__name__}"
         raise ArtifactError(
             f"The folder should hold {wanted}, and it holds a {type(found).__name__}: "
-            f"gb.load(folder, gb.{type(found).__name__})."
+            f"pass that class, gb.load(folder, {type(found).__name__})."
         )
     if isinstance(found, Calibrated):
-        _check(found, made, yours)
+        _check(found, made, yours, decoder.without_torch)
     return found
 
 
-def _check(calibrated: Calibrated, made: dict[str, Any], yours: dict[str, Any]) -> None:
+def _check(calibrated: Calibrated, made: dict[str, Any], yours: dict[str, Any], without_torch: bool) -> None:
     """Hold a calibration against what the saved one said."""
     now = _probes(calibrated, yours)
     for name, values in made["probes"].items():
@@ -259,7 +261,15 @@ def _check(calibrated: Calibrated, made: dict[str, Any], yours: dict[str, Any]) 
                 "one that was calibrated, weights and all and through its adapter if it had one, or "
                 "calibrate this one."
             )
-    _compare(_fingerprint(calibrated), made["fingerprint"])
+    now, stored = _fingerprint(calibrated), made["fingerprint"]
+    if without_torch and not all(
+        np.array_equal(now[name], stored[name]) for name in ("scores", "thresholds") if name in stored
+    ):
+        raise ImportError(
+            "It was calibrated on tensors, and some of their scores differ in numpy by rounding. To get the "
+            'same band, install torch: pip install "guardband[pinn]"'
+        )
+    _compare(now, stored)
 
 
 def _probes(calibrated: Calibrated, yours: dict[str, Any]) -> dict[str, np.ndarray]:
@@ -324,9 +334,10 @@ def _training_rows(calibrated: Calibrated) -> dict[str, Any] | None:
 
 
 def _versions() -> dict[str, str]:
+    torch = sys.modules.get("torch")
     return {
         "guardband": metadata.version("guardband"),
         "python": platform.python_version(),
-        "torch": str(torch.__version__),
+        **({} if torch is None else {"torch": str(torch.__version__)}),
         "numpy": np.__version__,
     }

@@ -16,9 +16,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from guardband import limits
-from guardband.files import read_bytes, sha256, write_bytes, write_text
-from guardband.limits import LONGEST, parsed, printable, shown
+from guardband.base import limits
+from guardband.base.files import read_bytes, sha256, write_bytes, write_text
+from guardband.base.limits import LONGEST, parsed, printable, shown
 
 MANIFEST = "manifest.json"
 AGAIN = "Take a fresh copy of the whole folder, or calibrate and save again."
@@ -35,7 +35,7 @@ class ArtifactError(ValueError):
     >>> import guardband as gb
     >>> try:
     ...     gb.load("nowhere")
-    ... except gb.ArtifactError as error:
+    ... except gb.store.ArtifactError as error:
     ...     print(error)
     nowhere/manifest.json cannot be read: No such file or directory.
     """

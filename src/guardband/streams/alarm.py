@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.kept import kept
+from guardband.base.kept import kept
 from guardband.streams.base import State
 from guardband.streams.earlier import EarlierScores
 from guardband.streams.settings import positive
@@ -35,8 +35,10 @@ DRAWN = 1000
 class Alarm:
     """When scores have changed: Shiryaev-Roberts on smoothed p-values, with a `threshold` in steps.
 
-    While scores stay exchangeable there is at most one false alarm in `threshold` steps on average. It looks
-    at scores that became larger and at such that became smaller. After an alarm, and every `restart` steps,
+    While scores stay exchangeable, those of the calibration included, there is at most one false alarm in
+    `threshold` steps on average. Scores that depend on those before them, such as errors that change slowly,
+    are not exchangeable even if their law never changes, and raise many more. It looks at scores that became
+    larger and at such that became smaller. After an alarm, and every `restart` steps,
     it begins anew with no earlier scores: so the new state of things is learned, and memory stays bounded. In
     the steps after that it sees little, for it has little to compare with.
 
@@ -65,8 +67,9 @@ class Alarm:
     def promise(self) -> str:
         """How often there is a false alarm, and what that assumes."""
         return (
-            "While scores are exchangeable, drawn alike and in no special order, the mean time to a false "
-            f"alarm is at least {self.threshold:g} steps."
+            "While scores, those of the calibration included, are exchangeable, drawn alike and in no "
+            f"special order, the mean time to a false alarm is at least {self.threshold:g} steps. Scores "
+            "that depend on those before them raise more."
         )
 
     def start(self, scores: np.ndarray) -> AlarmWatch:

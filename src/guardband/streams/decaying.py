@@ -1,9 +1,10 @@
 """DecayingSteps: the threshold itself moves, up after a miss and down otherwise, by steps that shrink.
 
-q_(t+1) = q_t + step_t (missed_t - (1 - level)), with step_t = step unit t^(-power). If all scores lie between
-two numbers that are `range` apart, the share of misses among any T readings differs from 1 - level by at most
-(range + step_1) / (step_T T). If they are drawn independently from one law, q also settles down at the true
-quantile, which fixed steps never do. (Angelopoulos, Barber and Bates 2024)
+q_(t+1) = q_t + step_t (missed_t - (1 - level)), with step_t = step unit t^(-power). If all scores, those of
+the calibration included, lie between two numbers that are `range` apart, the share of misses among any T
+readings differs from 1 - level by at most (range + step_1) / (step_T T). If they are drawn independently from
+one law, q also settles down at the true quantile, which fixed steps never do. (Angelopoulos, Barber and
+Bates 2024)
 """
 
 from __future__ import annotations
@@ -13,8 +14,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from guardband.base.kept import kept
 from guardband.conformal.rank import rank
-from guardband.kept import kept
 from guardband.streams.base import State, StreamMethod, Tracker
 from guardband.streams.settings import positive
 from guardband.streams.window import LastScores
@@ -66,9 +67,10 @@ class DecayingSteps(StreamMethod):
     def promise(self, level: Fraction | float) -> str:
         """A frequency in the long run, for bounded scores."""
         return (
-            "If all scores lie within a bounded range, the share of T readings outside their bands differs "
-            f"from {1 - float(level):g} by at most (range + first step) / (last step T), where the step "
-            f"falls as T^-{self.power:g}. If readings are moreover drawn independently from one law, the "
+            "If all scores, those of the calibration included, lie within a bounded range, the share of T "
+            f"readings outside their bands differs from {1 - float(level):g} by at most (range + first step) "
+            "/ (last step T), where the step falls as "
+            f"T^-{self.power:g}. If readings are moreover drawn independently from one law, the "
             "threshold converges to the true one. This is no probability for a single reading."
         )
 

@@ -16,7 +16,7 @@ from fractions import Fraction
 
 import numpy as np
 
-from guardband.kept import kept
+from guardband.base.kept import kept
 from guardband.streams.base import State, StreamMethod, Tracker
 from guardband.streams.settings import positive
 from guardband.streams.window import LastScores

@@ -8,8 +8,8 @@ from fractions import Fraction
 
 import numpy as np
 
+from guardband.base.kept import kept
 from guardband.conformal.rank import rank
-from guardband.kept import kept
 from guardband.streams.base import State, StreamMethod, Tracker
 from guardband.streams.settings import positive, window_of
 from guardband.streams.window import LastScores

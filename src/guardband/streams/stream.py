@@ -15,14 +15,15 @@ import numpy as np
 from safetensors.numpy import load as load_arrays
 from safetensors.numpy import save as save_arrays
 
-from guardband.arrays import Array, ArrayLike, floats, kind_of, like, namespace, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, floats, kind_of, like, namespace, rows, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal import Calibrated, Score
 from guardband.conformal.rank import Level, exact, infinite_unsaid
-from guardband.kept import kept
 from guardband.streams.adaptive import AdaptiveLevel
 from guardband.streams.alarm import Alarm
 from guardband.streams.base import StreamMethod
 from guardband.values import Band, Prediction
+from guardband.values.labeled import Axes, arranged_targets, matched, refuse_unpaired
 
 T = TypeVar("T")
 
@@ -177,7 +178,8 @@ class Stream:
                     "There is no band that waits for a reading. Ask for it before you know y: "
                     "stream.band(x), then stream.update(y)."
                 )
-            score = float(self._scores(self._waiting, _reading(y, self._waiting))[0])
+            reading = _reading(y, self._waiting, self.calibrated.target_axes)
+            score = float(self._scores(self._waiting, reading)[0])
             if math.isnan(score):
                 raise ValueError(
                     "The reading should be a number, got NaN. A reading that did not come is "
@@ -198,8 +200,9 @@ class Stream:
 
         Readings that are NaN are skipped.
         """
+        refuse_unpaired(x=x, y=y)
         prediction = x if isinstance(x, Prediction) else self.calibrated.predict(x)
-        y = kind_of(prediction.mean, rows(y, "y"))
+        y = kind_of(prediction.mean, rows(self.calibrated.targets(y), "y"))
         if tuple(y.shape) != tuple(prediction.mean.shape):
             raise ValueError(
                 f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, got "
@@ -347,10 +350,15 @@ def _shape(calibrated: Calibrated, prediction: Prediction, level: Level) -> np.n
     return q
 
 
-def _reading(y: ArrayLike, prediction: Prediction) -> Array:
-    """A reading as (1, m), from a number, (m,) or (1, m)."""
+def _reading(y: ArrayLike, prediction: Prediction, known: Axes | None) -> Array:
+    """A reading as (1, m), from a number, (m,) or (1, m); a row of a frame goes by its labels."""
     mean = prediction.mean
-    y = kind_of(mean, floats(y, "y"))
+    if np.ma.is_masked(y):
+        raise ValueError("The reading should be a number, got a masked value. For none: stream.skip().")
+    labels = list(getattr(y, "index", [])) if type(y).__name__ == "Series" and len(y) > 1 else []
+    if known is not None and known.words is not None and any(isinstance(label, str) for label in labels):
+        y = matched([np.asarray(y)], Axes.of_columns(labels), known, "y")
+    y = kind_of(mean, floats(arranged_targets(y, known, "y"), "y"))
     whole = tuple(mean.shape)
     if tuple(y.shape) not in (whole, whole[1:], *([()] if math.prod(whole) == 1 else [])):
         raise ValueError(

@@ -1,8 +1,8 @@
 """Surrogates of solvers: steps that are rolled out, and shapes that follow the size of their errors."""
 
+from guardband.base.lazy import Getter, moved
 from guardband.surrogates.adapted import Adapted, adapted, cross_fitted
 from guardband.surrogates.horizon import Horizon, horizon
-from guardband.surrogates.network import NetworkScale
 from guardband.surrogates.rollout import Rollout
 from guardband.surrogates.scales import ConstantScale, SizeScale, SmoothedScale
 
@@ -10,7 +10,6 @@ __all__ = [
     "Adapted",
     "ConstantScale",
     "Horizon",
-    "NetworkScale",
     "Rollout",
     "SizeScale",
     "SmoothedScale",
@@ -18,3 +17,7 @@ __all__ = [
     "cross_fitted",
     "horizon",
 ]
+
+__getattr__: Getter = moved(__name__)
+
+del Getter, moved

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, to_numpy
-from guardband.grids import values_on
-from guardband.kept import kept
-from guardband.surrogates.network import NetworkScale
+from guardband.base.arrays import Array, ArrayLike, copy, to_numpy
+from guardband.base.kept import kept
 from guardband.surrogates.scales import ConstantScale, SizeScale, SmoothedScale
 from guardband.values import Observations, Prediction, Predictor
+from guardband.values.labeled import field_pair
 
 GAIN = 0.03
 """A shape should promise a band narrower by this share than the constant one, or that is taken."""
+
+Shape: TypeAlias = Callable[..., Predictor]
+"""`shape(predictor, x, y, prediction=...)` fits a shape to fields, as `SizeScale.fitted` does."""
 
 LEAST = 8
 """With fewer fields than this nothing is learned."""
@@ -40,7 +42,7 @@ class Adapted(Predictor):
     predictor: Predictor
     chosen: str
     widths: dict[str, float]
-    held_out: Observations | None = None  # type: ignore[assignment]
+    held_out: Observations | None = None
     training_data: Observations | None = field(default=None, kw_only=True)
 
     def __call__(self, x: Array) -> Prediction:
@@ -72,13 +74,14 @@ def adapted(
     y: ArrayLike,
     *,
     prediction: Prediction | None = None,
-    steps: int = 1000,
+    shapes: Mapping[str, Shape] | None = None,
     seed: int = 0,
 ) -> Adapted:
     """The predictor with a shape that follows its errors, learned from fields x, y it was not trained on.
 
-    Two thirds of the fields fit the shapes: a power of the size of the input, a second network, and the
-    predictor's own scale smoothed over neighbors, if it has one. The others choose, and the constant shape is
+    Two thirds of the fields fit the shapes: a power of the size of the input, `shapes` of your own by name,
+    and the predictor's own scale smoothed over neighbors, if it has one. `pinn.surrogates.adapted` adds a
+    second network. The others choose, and the constant shape is
     taken unless one is narrower by more than 3 %. A shape changes widths, not the promise; and adaptive is
     not conditional: `gb.evaluate` shows coverage by quarters of the input's size. Where fields are dear,
     `prediction` holds cross-fitted predictions of training fields, by `cross_fitted`.
@@ -89,28 +92,26 @@ def adapted(
     >>> size = np.exp(draw.normal(size=(60, 1, 1)))
     >>> x = size * draw.normal(size=(60, 16, 1))
     >>> inner = gb.predictors.MeanOnly(lambda x: 0 * x)
-    >>> shaped = gb.surrogates.adapted(
-    ...     inner, x, x + 0.1 * size * draw.normal(size=x.shape), steps=50
-    ... )
-    >>> shaped.chosen != "constant", list(shaped.widths)
-    (True, ['constant', 'size', 'network'])
+    >>> shaped = gb.surrogates.adapted(inner, x, x + 0.1 * size * draw.normal(size=x.shape))
+    >>> shaped.chosen, list(shaped.widths)
+    ('size', ['constant', 'size'])
     """
-    seen = Observations(values_on(x, None), values_on(y, None))
+    seen = Observations(*field_pair(x, y))
     if len(seen) < LEAST:
         raise ValueError(f"A shape is learned and chosen by {LEAST} fields or more, got {len(seen)}.")
     order = np.random.default_rng(seed).permutation(len(seen))
     fit, choose = order[len(seen) // 3 :], order[: len(seen) // 3]
-    made = predictor(seen.x) if prediction is None else prediction
-    shapes = _shapes(predictor, seen, made, fit, steps, seed)
+    made = predictor(copy(seen.x)) if prediction is None else prediction
+    fitted = _shapes(predictor, seen, made, fit, shapes or {})
     some = made.take(choose)
-    asked = {name: shape(seen.x[choose]) for name, shape in shapes.items()}
+    asked = {name: shape(seen.x[choose]) for name, shape in fitted.items()}
     miss = abs(to_numpy(seen.y[choose]).astype(float) - to_numpy(some.mean))
     logs = {name: _log_width(miss, to_numpy(found.scale).astype(float)) for name, found in asked.items()}
     widths = {name: float(np.exp(value - logs["constant"])) for name, value in logs.items()}
     best = min(widths, key=lambda name: widths[name])
     chosen = best if widths[best] < 1 - GAIN else "constant"
     held_out = seen if prediction is None else None
-    return Adapted(shapes[chosen], chosen, widths, held_out, training_data=predictor.training_data)
+    return Adapted(fitted[chosen], chosen, widths, held_out, training_data=predictor.training_data)
 
 
 def cross_fitted(
@@ -126,7 +127,7 @@ def cross_fitted(
     >>> gb.surrogates.cross_fitted(refit, x, x + 1).mean.ravel()[:3]
     array([1., 2., 3.])
     """
-    seen = Observations(values_on(x, None), values_on(y, None))
+    seen = Observations(*field_pair(x, y))
     if not 2 <= folds <= len(seen):
         raise ValueError(f"`folds` should be from 2 to the number of fields, {len(seen)}, got {folds}.")
     fold = np.random.default_rng(seed).permutation(len(seen)) % folds
@@ -138,17 +139,15 @@ def cross_fitted(
 
 
 def _shapes(
-    predictor: Predictor, seen: Observations, made: Prediction, fit: np.ndarray, steps: int, seed: int
+    predictor: Predictor, seen: Observations, made: Prediction, fit: np.ndarray, others: Mapping[str, Shape]
 ) -> Mapping[str, Predictor]:
     x, y, some = seen.x[fit], seen.y[fit], made.take(fit)
-    shapes: dict[str, Predictor] = {
-        "constant": ConstantScale(predictor),
-        "size": SizeScale.fitted(predictor, x, y, prediction=some),
-        "network": NetworkScale.fitted(predictor, x, y, prediction=some, steps=steps, seed=seed),
-    }
+    fitted: dict[str, Predictor] = {"constant": ConstantScale(predictor)}
+    for name, shape in {"size": SizeScale.fitted, **others}.items():
+        fitted[name] = shape(predictor, x, y, prediction=some)
     if made.scale is not None:
-        shapes["smoothed"] = SmoothedScale(predictor)
-    return shapes
+        fitted["smoothed"] = SmoothedScale(predictor)
+    return fitted
 
 
 def _log_width(miss: np.ndarray, scale: np.ndarray) -> float:

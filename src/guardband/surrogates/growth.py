@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from guardband.arrays import Array, to_numpy
+from guardband.base.arrays import Array, to_numpy
 
 SMALLEST = 1e-6
 """Errors and sizes below this share of the largest are taken as it."""

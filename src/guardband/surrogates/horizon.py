@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from guardband.arrays import Array, like, to_numpy
+from guardband.base.arrays import Array, like, to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.rank import Level, exact
 from guardband.values import Band, Prediction

@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, like, namespace, rows, to_numpy
-from guardband.grids import values_on
-from guardband.kept import kept
-from guardband.models import Model, call_model
+from guardband.base.arrays import Array, ArrayLike, like, namespace, rows, to_numpy
+from guardband.base.kept import kept
+from guardband.predictors.models import Model, call_model
 from guardband.surrogates.growth import fitted_growth, powers, sizes
 from guardband.surrogates.horizon import horizon
 from guardband.values import Observations, Prediction, Predictor
+from guardband.values.labeled import field_pair
 
 
 @kept
@@ -81,7 +81,7 @@ class Rollout(Predictor):
         >>> rollout.growth.round(2), round(rollout.power, 2)
         (array([0.1 , 0.11]), 1.0)
         """
-        seen = Observations(values_on(x, None), values_on(y, None))
+        seen = Observations(*field_pair(x, y))
         mean = replace(self, growth=None)(seen.x).mean
         if seen.y.shape != mean.shape:
             raise ValueError(

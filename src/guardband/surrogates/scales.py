@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from scipy.ndimage import uniform_filter1d
 
-from guardband.arrays import Array, ArrayLike, like, to_numpy
-from guardband.grids import values_on
-from guardband.kept import kept
+from guardband.base.arrays import Array, ArrayLike, copy, like, to_numpy
+from guardband.base.computed import computed
+from guardband.base.kept import kept
 from guardband.surrogates.growth import fitted_growth, powers, sizes
 from guardband.values import Observations, Prediction, Predictor
+from guardband.values.labeled import field_pair
 
 FLOOR = 0.05
 """No node claims to be surer than this share of its field's mean scale."""
@@ -27,8 +28,8 @@ class FieldScale(Predictor):
 
     predictor: Predictor
 
-    @property
-    def training_data(self) -> Observations | None:  # type: ignore[override]
+    @computed
+    def training_data(self) -> Observations | None:
         """That of the predictor inside."""
         return self.predictor.training_data
 
@@ -113,7 +114,7 @@ class SmoothedScale(FieldScale):
         if found.scale is None:
             raise ValueError(
                 "There is no scale to smooth: this predictor has none of its own. Use gb.predictors.Ensemble "
-                "of several trainings, or gb.predictors.Dropout."
+                "of several trainings, or pinn.predictors.Dropout."
             )
         squares = np.asarray(to_numpy(found.scale), dtype=float) ** 2
         for axis in range(1, squares.ndim - 1):
@@ -128,8 +129,8 @@ def residual_data(
     predictor: Predictor, x: ArrayLike, y: ArrayLike, prediction: Prediction | None
 ) -> tuple[Any, np.ndarray, np.ndarray]:
     """Inputs, targets and what was predicted for them, by a model that did not see them."""
-    seen = Observations(values_on(x, None), values_on(y, None))
-    found = predictor(seen.x) if prediction is None else prediction
+    seen = Observations(*field_pair(x, y))
+    found = predictor(copy(seen.x)) if prediction is None else prediction
     if tuple(found.mean.shape) != tuple(seen.y.shape):
         raise ValueError(
             f"`y` should have the shape of the predictions, {tuple(found.mean.shape)}, got "

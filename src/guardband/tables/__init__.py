@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from guardband import files
-from guardband.limits import TABLE
+from guardband.base import files
+from guardband.base.limits import TABLE
 from guardband.tables import apart, arrays, foreign, text
 from guardband.tables.table import Reader, Table, TableError, Unsound, number
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from guardband import extras
+from guardband.base import extras
+from guardband.base.netcdf import own_variables
 from guardband.tables.table import Budget, Columns, Table, TableError, check_cells, wrong
 
 ROWS = 2**16
@@ -87,23 +88,16 @@ def read_netcdf(data: bytes, budget: Budget) -> Columns:
 
 def _look_through(data: bytes) -> None:
     """HDF5 can lead to other files, by links and by data kept elsewhere; a table comes from one file."""
-    h5py = extras.load("h5py", "scale")
-
-    def look(name: str, link: Any) -> None:
-        if not isinstance(link, h5py.HardLink):
-            raise TableError(f"`{name[:40]}` should be in the file itself, but is a link. Copy it there.")
-        if isinstance(found := file[name], h5py.Dataset):
-            if found.external or found.is_virtual:
-                raise TableError(
-                    f"`{name[:40]}` should be in the file itself, but is in another. Copy it there."
-                )
+    with extras.load("h5py", "scale").File(io.BytesIO(data)) as file:
+        dict(file.attrs)  # h5netcdf complains in `__del__` about files that h5py cannot open
+        try:
+            variables = list(own_variables(file))
+        except ValueError as error:
+            raise TableError(str(error)) from error
+        for name, variable in variables:
             if "/" in name:
                 raise TableError(f"`{name[:40]}` stands in a group, which is not read. Put it at the top.")
-            check_cells(math.prod(found.shape or ()), 1)
-
-    with h5py.File(io.BytesIO(data)) as file:
-        dict(file.attrs)  # h5netcdf complains in `__del__` about files that h5py cannot open
-        file.visititems_links(look)
+            check_cells(math.prod(variable.shape or ()), 1)
 
 
 def write_netcdf(table: Table, *_: Any) -> bytes:

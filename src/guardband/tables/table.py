@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
-from guardband.limits import CELLS, NAME, SMALL, SWELL, TABLE, WIDEST, printable
+from guardband.base.limits import CELLS, NAME, SMALL, SWELL, TABLE, WIDEST, printable
 
 if TYPE_CHECKING:  # it brings torch, which reads no file
-    from guardband.arrays import ArrayLike
+    from guardband.base.arrays import ArrayLike
 
 NO_TEXT = re.compile("[\0\ud800-\udfff]")  # the null, and halves of characters
 Columns: TypeAlias = "Iterator[tuple[str, ArrayLike]]"
@@ -189,7 +189,7 @@ def _checked(name: str, cells: np.ndarray, widest: int) -> np.ndarray:
 def _array(cells: ArrayLike) -> np.ndarray:
     if isinstance(cells, np.ndarray):
         return cells
-    from guardband.arrays import to_numpy
+    from guardband.base.arrays import to_numpy
 
     return to_numpy(cells)
 

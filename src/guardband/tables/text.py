@@ -7,11 +7,12 @@ import io
 import re
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
-from guardband.limits import CELLS, NAME, WIDEST
+from guardband.base.limits import CELLS, NAME, WIDEST
 from guardband.tables.table import Budget, Columns, Table, TableError, check_cells, number, wrong
 
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
@@ -36,8 +37,8 @@ def read(data: bytes, _: Budget) -> Columns:
         ) from error
     if len(data.partition(b"\n")[0]) > HEADER:
         raise TableError(f"The first line should be a header of at most {HEADER} bytes. Shorten the names.")
-    delimiter = _delimiter(data)
-    lines = _lines(data, delimiter)
+    dialect = Dialect.of(data)
+    lines = _lines(data, dialect.delimiter)
     names = [name.strip() for name in next(lines, [])]
     if _all_numbers(names):
         raise TableError(f"The first line should be a header of names, got {names[:5]}. Add one.")
@@ -53,13 +54,39 @@ def read(data: bytes, _: Budget) -> Columns:
         many = len(words) >= WORDS
         for column, cell in zip(columns, row, strict=True):
             column.append(words.get(cell) or cell if many else words.setdefault(cell, cell))
-    marks = dict[str, str]()
     for name in names:
         cells = columns.popleft()
-        numbers = [number(cell) for cell in cells]
-        if delimiter != ",":
-            numbers = _european(name, cells, numbers, marks)
+        numbers = dialect.numbers(name, cells)
         yield name, cells if None in numbers else np.array(numbers, dtype=np.float64)
+
+
+@dataclass
+class Dialect:
+    """What separates the cells of a .csv, and the decimal marks found in its numbers so far, with places.
+
+    >>> Dialect(";").numbers("u", ["0,5", "2", "none"])
+    [0.5, 2.0, None]
+    """
+
+    delimiter: str
+    marks: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, data: bytes) -> Dialect:
+        """The dialect of the bytes of a file, or of its header alone where that leaves no doubt."""
+        return cls(_delimiter(data))
+
+    def cells(self, line: str) -> list[str]:
+        """The cells of a single line."""
+        try:
+            return next(csv.reader([line], delimiter=self.delimiter, strict=True), [])
+        except csv.Error as error:
+            raise TableError(f"The line cannot be read as CSV: {error}.") from error
+
+    def numbers(self, name: str, cells: list[str], first: int = 1) -> list[float | None]:
+        """The numbers of a column, None where a cell is not one; `first` is the row of the first cell."""
+        found = [number(cell) for cell in cells]
+        return found if self.delimiter == "," else _european(name, cells, found, self.marks, first)
 
 
 def _lines(data: bytes, delimiter: str) -> Any:
@@ -104,25 +131,27 @@ def _fits(data: bytes, delimiter: str) -> bool:
 
 
 def _european(
-    name: str, cells: list[str], numbers: list[float | None], marks: dict[str, str]
+    name: str, cells: list[str], numbers: list[float | None], marks: dict[str, str], first: int
 ) -> list[float | None]:
-    """The numbers of a column with decimal commas; `marks` knows a cell with a comma and one with a point."""
+    """The numbers of a column with decimal commas; `marks` gets a cell with a comma or one with a point."""
     found = list[float | None]()
     seen = dict[str, str]()
-    for row, (cell, value) in enumerate(zip(cells, numbers, strict=True), 1):
+    for row, (cell, value) in enumerate(zip(cells, numbers, strict=True), first):
         if value is None and THOUSANDS.fullmatch(cell):
             raise wrong(name, row, "hold numbers without marks between thousands", repr(cell[:40]))
         comma = value is None and DECIMAL_COMMA.fullmatch(cell) is not None
         found.append(float(cell.replace(",", ".")) if comma else value)
         if comma or "." in cell:
             seen.setdefault("comma" if comma else "point", f"{cell[:40]!r} in row {row} of `{name[:40]}`")
-    if None not in found:
-        marks |= {mark: place for mark, place in seen.items() if mark not in marks}
-    if len(marks) == 2:
+    if None in found:
+        return found
+    both = seen | marks
+    if len(both) == 2:
         raise TableError(
-            f"Numbers should have one decimal mark throughout a file, got {marks['comma']} and "
-            f"{marks['point']}. Write all with a point."
+            f"Numbers should have one decimal mark throughout a file, got {both['comma']} and "
+            f"{both['point']}. Write all with a point."
         )
+    marks |= both
     return found
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from guardband.calibration import calibrate
+from guardband.calibration.calibrate import calibrate
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Calibrator
 from guardband.conformal.by_scores import on_scores

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from guardband.arrays import Array, to_numpy
+from guardband.base.arrays import Array, to_numpy
 from guardband.testing.traces import untouched
 from guardband.values import Prediction, Predictor
 

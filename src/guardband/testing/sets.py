@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -9,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from guardband.arrays import Array, to_numpy, to_torch
-from guardband.calibration import calibrate
+from guardband.base.arrays import Array, flat, to_numpy, to_torch
+from guardband.calibration.calibrate import calibrate
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Calibrator
 from guardband.conformal.rank import InfiniteBandWarning, Level
@@ -48,9 +49,10 @@ def check_score(
             rows = (len(y),) if score.joint else (len(y), *scores.shape[1:])
             assert scores.shape == rows and scores.ndim <= 2, f"one score per row, got shape {scores.shape}"
             assert not np.isnan(scores).any(), "scores should be numbers, never NaN"
-            in_torch = made(Prediction(None, to_torch(plain.mean), to_torch(plain.scale)))
-            same = np.allclose(to_numpy(score(in_torch, to_torch(y))), scores, rtol=1e-5, atol=1e-30)
-            assert same, "numpy and torch should give the same scores"
+            if sys.modules.get("torch") is not None:
+                in_torch = made(Prediction(None, to_torch(plain.mean), to_torch(plain.scale)))
+                same = np.allclose(to_numpy(score(in_torch, to_torch(y))), scores, rtol=1e-5, atol=1e-30)
+                assert same, "numpy and torch should give the same scores"
             if score.joint:
                 _check_membership(score, prediction, y, scores)
 
@@ -73,8 +75,12 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
         width = to_numpy(band.width).reshape(len(y), -1).max(axis=-1).astype(float)
         assert k == 1 or (width >= previous).all(), "a larger q should not give a narrower band"
         previous = width
+        assert isinstance(band, Band) or not score.is_box, "a box has ends: `band` should give a Band"
         if not isinstance(band, Band):
             continue
+        if score.is_box:
+            ends = flat((to_numpy(band.lower) <= to_numpy(y)) & (to_numpy(y) <= to_numpy(band.upper)))
+            assert np.array_equal(inside, ends.all(axis=-1)), "a box holds what lies between all its ends"
         one_by_one = score.band(prediction, np.full(len(y), q), 0.9)
         for end in ("lower", "upper"):
             same = np.array_equal(to_numpy(getattr(one_by_one, end)), to_numpy(getattr(band, end)))

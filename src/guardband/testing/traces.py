@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import random
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
-import torch
+
+from guardband.predictors.models import is_module
 
 
 @contextmanager
@@ -25,7 +28,7 @@ def untouched(*owners: object) -> Iterator[None]:
         value
         for owner in owners
         for value in (owner, *getattr(owner, "__dict__", {}).values())
-        if isinstance(value, torch.nn.Module)
+        if is_module(value)
     ]
     before = _global_state(networks)
     yield
@@ -34,13 +37,15 @@ def untouched(*owners: object) -> Iterator[None]:
         assert before[name] == after[name], f"{name} was changed by the call"
 
 
-def _global_state(networks: Sequence[torch.nn.Module]) -> dict[str, object]:
+def _global_state(networks: Sequence[Any]) -> dict[str, object]:
     legacy = np.random.get_state(legacy=False)
-    return {
+    found: dict[str, object] = {
         "Python's global random state": random.getstate(),
-        "numpy's global random state": repr(legacy) + str(legacy["state"]["key"].tobytes()),  # type: ignore[index]
-        "torch's global random state": torch.get_rng_state().numpy().tobytes(),
-        "torch's default dtype": torch.get_default_dtype(),
-        "torch's gradient mode": torch.is_grad_enabled(),
+        "numpy's global random state": repr(legacy) + str(legacy["state"]["key"].tobytes()),
         "the mode of a network": [m.training for net in networks for m in net.modules()],
     }
+    if (torch := sys.modules.get("torch")) is not None:
+        found["torch's global random state"] = torch.get_rng_state().numpy().tobytes()
+        found["torch's default dtype"] = torch.get_default_dtype()
+        found["torch's gradient mode"] = torch.is_grad_enabled()
+    return found

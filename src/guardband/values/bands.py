@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from guardband import cf
-from guardband.arrays import Array, flat, kind_of, rows, to_numpy
-from guardband.grids import FieldGrid
+from guardband.base.arrays import Array, flat, kind_of, rows, to_numpy
+from guardband.values import cf
+from guardband.values.grids import FieldGrid
+from guardband.values.labeled import Axes, arranged_targets
 from guardband.values.names import Names, output_names
 from guardband.values.parts import same_length, same_shape, set_parts
 from guardband.values.prediction import Prediction
@@ -40,6 +41,8 @@ class Band:
     level: float
     names: Names | None = None
     grid: FieldGrid | None = None
+    targets: Axes | None = None
+    """The names of the axes and outputs of the targets of calibration, if they had any."""
     boxed: ClassVar[bool] = True
     """Whether what lies in the band lies between its ends everywhere."""
 
@@ -85,7 +88,7 @@ class Band:
 
         NaN is in no band.
         """
-        y = kind_of(self.mean, rows(y, "y"))
+        y = targets_of(self, y)
         same_shape("y", y, "band", self.mean)
         inside = (self.lower <= y) & (y <= self.upper)
         return flat(inside).all(-1)
@@ -193,7 +196,9 @@ class NormBand:
     >>> import guardband as gb
     >>> def largest(difference):
     ...     return abs(difference).max(axis=(1, 2))
-    >>> ball = gb.NormBand(None, np.zeros((1, 5, 1)), np.array([2.0]), largest, level=0.9)
+    >>> ball = gb.values.NormBand(
+    ...     None, np.zeros((1, 5, 1)), np.array([2.0]), largest, level=0.9
+    ... )
     >>> ball.contains(np.full((1, 5, 1), 1.5))
     array([ True])
     """
@@ -204,6 +209,7 @@ class NormBand:
     norm: Callable[[Array], Array]
     level: float
     grid: FieldGrid | None = None
+    targets: Axes | None = None
 
     def __post_init__(self) -> None:
         mean = rows(self.mean, "mean")
@@ -228,7 +234,7 @@ class NormBand:
 
     def contains(self, y: Array) -> Array:
         """Which rows of y lie within the radius: (n,) booleans. NaN is in no ball."""
-        y = kind_of(self.mean, rows(y, "y"))
+        y = targets_of(self, y)
         same_shape("y", y, "band", self.mean)
         return to_numpy(self.norm(y - self.mean)) <= self.radius
 
@@ -239,6 +245,16 @@ class NormBand:
         dims, places = _axes_of(self.mean, self.grid)
         parts = {"mean": (dims, to_numpy(self.mean)), "radius": ((dims[0],), self.radius)}
         return xarray.Dataset(parts, coords=places, attrs={"level": self.level})
+
+
+def targets_of(band: Band | NormBand, y: Any) -> Array:
+    """Targets (n, m) as the kind of array the band is, with named outputs and axes in its order."""
+    known, names = band.targets, getattr(band, "names", None)
+    if known is None and band.grid is not None:
+        known = Axes.of_grid(band.grid, band.mean.shape[-1])
+    if known is None and names is not None and len(names.outputs) > 1:
+        known = Axes.of_columns(names.outputs)
+    return kind_of(band.mean, rows(arranged_targets(y, known, "y"), "y"))
 
 
 def _axes_of(mean: Array, grid: FieldGrid | None) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:

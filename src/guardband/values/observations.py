@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from guardband.arrays import Array, finite, rows, to_numpy
-from guardband.frames import Columns, in_order, is_frame, only_numbers
-from guardband.kept import kept
+from guardband.base.arrays import Array, finite, rows, to_numpy
+from guardband.base.kept import kept
+from guardband.values.frames import Columns, is_frame, only_numbers
+from guardband.values.labeled import opened, refuse_unpaired
 from guardband.values.parts import same_length, set_parts
 
 
@@ -34,10 +36,16 @@ class Observations:
     outputs: Sequence[str] | None = None
 
     def __post_init__(self) -> None:
+        refuse_unpaired(x=self.x, y=self.y)
         if is_frame(self.x):
-            if not in_order(self.y, self.x):
-                raise ValueError("The rows of y have the labels of x in another order: y.loc[x.index].")
             set_parts(self, names=Columns.of(self.x).names, x=only_numbers(self.x, "gb.Observations"))
+        x, axes = opened(self.x, "x")
+        if axes is not None and axes.words is not None and self.names is None:
+            set_parts(self, names=axes.words)
+        y, measured = opened(self.y, "y")
+        if measured is not None and measured.words is not None and len(measured.words) > 1:
+            self._refuse_other_outputs(measured.words)
+        set_parts(self, x=x, y=y)
         set_parts(self, x=finite(rows(self.x, "x"), "x"), y=finite(rows(self.y, "y"), "y"))
         same_length("x", self.x, "y", self.y)
         if self.outputs is not None:
@@ -48,6 +56,16 @@ class Observations:
             if len({*words}) != self.y.shape[-1] or len(words) != self.y.shape[-1]:
                 said = ", ".join(map(str, words))
                 raise ValueError(f"`outputs` should name the {self.y.shape[-1]} columns of y, got {said}.")
+
+    def _refuse_other_outputs(self, words: tuple[Any, ...]) -> None:
+        """The columns of y name its outputs; other names that were given beside them are refused."""
+        given = words if self.outputs is None else tuple(self.outputs)
+        if given != words:
+            raise ValueError(
+                f"`outputs` should name the columns of y, {', '.join(map(str, words))}, in their order, got "
+                f"{', '.join(map(str, given))}."
+            )
+        set_parts(self, outputs=words)
 
     @classmethod
     def together(cls, sets: Sequence[Observations], outputs: Sequence[str]) -> Observations:

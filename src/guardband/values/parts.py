@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from guardband.arrays import Array
+from guardband.base.arrays import Array
 
 
 def set_parts(value: Any, **parts: Any) -> None:

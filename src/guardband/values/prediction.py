@@ -10,8 +10,10 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from guardband.arrays import Array, finite, kind_of, like, limits_of, rows, to_numpy
-from guardband.kept import kept
+from guardband.base.arrays import Array, finite, kind_of, like, limits_of, rows, to_numpy
+from guardband.base.kept import kept
+from guardband.values.frames import is_frame, only_numbers
+from guardband.values.labeled import Axes, arranged_targets, opened_targets, several
 from guardband.values.names import Names
 from guardband.values.observations import Observations
 from guardband.values.parts import same_length, same_shape
@@ -40,8 +42,16 @@ class Prediction:
     scale: Array | None = None
 
     def __post_init__(self) -> None:
-        mean, x, scale = finite(rows(self.mean, "mean"), "mean", MODEL), self.x, self.scale
+        mean, x, scale = self.mean, self.x, self.scale
+        if type(mean) is not np.ndarray:
+            mean, axes, _ = opened_targets(mean, "mean")
+            vars(self).update(targets=axes)
+            scale = None if scale is None else arranged_targets(scale, several(axes), "scale")
+        mean = finite(rows(mean, "mean"), "mean", MODEL)
         if x is not None:
+            if is_frame(x):
+                vars(self).update(columns=tuple(x.columns))
+                x = only_numbers(x, "gb.Prediction")
             x = kind_of(mean, rows(x, "x"))
             if len(x) != len(mean):
                 same_length("x", x, "mean", mean)
@@ -94,6 +104,16 @@ class Prediction:
         return {}
 
     @cached_property
+    def columns(self) -> tuple[str | int, ...] | None:
+        """The names of the columns of x, if it was given as a frame."""
+        return None
+
+    @cached_property
+    def targets(self) -> Axes | None:
+        """The names of the axes and outputs of the mean, if it was given with any."""
+        return None
+
+    @cached_property
     def outward(self) -> tuple[Array, Array]:
         """The mean rounded down and up by 4 ulp: where a band starts, so that rounding loses no point.
 
@@ -144,6 +164,14 @@ class Predictor(ABC):
         """Sentences that belong beside the coverage of a calibrated band around it; most have none."""
         return []
 
+    def caution(self, x: Array) -> str | None:
+        """What the user should know of calibration points x, as what it holds has it; None if all is well.
+
+        A fitted PINN says which of them lie outside of the domain of its equation.
+        """
+        found = (one.caution(x) for one in self.held() if callable(getattr(one, "caution", None)))
+        return next((words for words in found if words is not None), None)
+
     @property
     def field_names(self) -> Names | None:
         """What axes and outputs are called, where what it holds knows: a fitted PINN, or its network."""
@@ -168,10 +196,3 @@ class Predictor(ABC):
     def estimator(self) -> Any:
         """The scikit-learn regressor whose answer is the mean, where it is one; else None."""
         return None
-
-    def as_module(self) -> Any:
-        """The same as a torch module for `gb.export_onnx`: x -> (mean, scale or None), the mean first."""
-        raise TypeError(
-            f"{type(self).__name__} cannot be exported: it has no `as_module`, which gives mean and scale as "
-            "a torch module. MeanOnly, Ensemble, Dropout and LastLayerLaplace have one."
-        )

@@ -3,6 +3,5 @@
 from guardband.conformal.local.guard import OverfittedWarning
 from guardband.conformal.local.local import Local
 from guardband.conformal.local.logscale import LogScale
-from guardband.conformal.local.pinball import PinballNetwork
 
-__all__ = ["Local", "LogScale", "OverfittedWarning", "PinballNetwork"]
+__all__ = ["Local", "LogScale", "OverfittedWarning"]

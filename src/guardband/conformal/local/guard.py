@@ -23,7 +23,9 @@ class OverfittedWarning(UserWarning):
     >>> local = gb.Local(
     ...     gb.Observations(x, np.sin(x)), held_out=gb.Observations(x + 0.1, np.cos(x))
     ... )
-    >>> with warnings.catch_warnings(action="ignore", category=gb.OverfittedWarning):
+    >>> with warnings.catch_warnings(
+    ...     action="ignore", category=gb.conformal.OverfittedWarning
+    ... ):
     ...     calibrated = gb.calibrate(model, x + 0.2, np.cos(x), calibrator=local)
     >>> calibrated.learned
     LocalShape(Flat())

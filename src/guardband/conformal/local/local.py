@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from guardband.arrays import Array, to_numpy
+from guardband.base.arrays import Array, copy, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Threshold, places
 from guardband.conformal.local.guard import overfitted
 from guardband.conformal.local.logscale import LogScale
@@ -21,7 +22,6 @@ from guardband.conformal.local.shape import FOLDS, Flat, Learner, LocalShape, be
 from guardband.conformal.rank import Level
 from guardband.conformal.scores import Score
 from guardband.conformal.split import Split
-from guardband.kept import kept
 from guardband.leaks import find_copies
 from guardband.values import Observations, Prediction, Predictor
 
@@ -46,12 +46,13 @@ class Local(Calibrator):
 
     >>> import numpy as np
     >>> import guardband as gb
+    >>> from guardband import pinn
     >>> draw = np.random.default_rng(0)
     >>> x = draw.uniform(size=(2, 100))
     >>> # the right half is noisier
     >>> y = np.where(x < 0.5, 0.1, 1.0) * draw.normal(size=x.shape)
     >>> # the default takes seconds
-    >>> quick = gb.PinballNetwork(steps=40, widths=(16,), learning_rate=0.02)
+    >>> quick = pinn.PinballNetwork(steps=40, widths=(16,), learning_rate=0.02)
     >>> local = gb.Local(gb.Observations(x[0], y[0]), learner=quick)
     >>> calibrated = gb.calibrate(np.zeros_like, x[1], y[1], calibrator=local)
     >>> quiet, noisy = calibrated([0.2, 0.8], level=0.9).width.ravel()
@@ -137,7 +138,7 @@ class Local(Calibrator):
     def _check_held_out(self, seen: Observations) -> None:
         if self.held_out is None:
             return
-        found = find_copies(seen.x, seen.y, self.held_out.x, self.held_out.y, points="held-out")
+        found = find_copies(seen.x, seen.y, self.held_out.x, self.held_out.y)
         if found.verdict == "refuse":
             count = found.exact + found.near
             raise ValueError(f"{count} of the held-out rows are training rows. Hold out others.")
@@ -150,7 +151,7 @@ class Local(Calibrator):
                 "From arrays alone Local() needs to know what was predicted at the training points: "
                 "Local(training_data, prediction=gb.Prediction(x_train, mean, scale))."
             )
-        return predictor.at_training(seen.x)
+        return predictor.at_training(copy(seen.x))
 
     def _fresh(self, predictor: Predictor | None, score: Score, seen: Observations) -> np.ndarray | None:
         """Scores at points that the network that predicts them never saw, if there is a way to get them."""
@@ -158,7 +159,7 @@ class Local(Calibrator):
             made = self.held_out_prediction
             if made is None and predictor is None:
                 raise ValueError("From arrays alone, give `held_out_prediction` with `held_out`.")
-            made = predictor(self.held_out.x) if made is None else made  # type: ignore[misc]
+            made = predictor(copy(self.held_out.x)) if made is None else made  # type: ignore[misc]
             return _scores(score, made, self.held_out)
         if self.refit is None:
             return None

@@ -13,14 +13,11 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
+from guardband.base.kept import kept
 from guardband.conformal.local.crowd import Crowd
-from guardband.kept import kept
 
 LENGTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
 """Lengths over which the scale may vary, in half-widths of the data; all alike before any data."""
@@ -45,7 +42,7 @@ class LogScale:
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 40)[:, None]
-    >>> shape = gb.LogScale(draws=10).fit(x, np.where(x[:, 0] < 0.5, 0.1, 1.0))
+    >>> shape = gb.conformal.LogScale(draws=10).fit(x, np.where(x[:, 0] < 0.5, 0.1, 1.0))
     >>> quiet, noisy = shape(np.array([[0.2], [0.8]]))
     >>> bool(noisy > 2 * quiet)
     True
@@ -158,10 +155,6 @@ class LogScaleShape:
         parts = [self._part(x[start : start + 1000]) for start in range(0, len(x), 1000)]
         return np.concatenate(parts) if parts else np.empty(0)
 
-    def as_module(self, level: float) -> nn.Module:
-        """The same as a torch module, at every level."""
-        return _LogScaleModule(self)
-
     def _part(self, x: np.ndarray) -> np.ndarray:
         inside = (x - self.center) / self.reach
         logs = []
@@ -172,41 +165,3 @@ class LogScaleShape:
                 mean, size, floor = np.array([(draw.mean, draw.size, draw.floor) for draw in mine]).T
                 logs.append(floor + np.logaddexp(0, mean + size * smooth))
         return np.exp(np.quantile(np.hstack(logs), self.quantile, axis=1))
-
-
-class _LogScaleModule(nn.Module):
-    """`LogScaleShape` with features and weights multiplied out: one matrix per length of the kernel."""
-
-    def __init__(self, shape: LogScaleShape) -> None:
-        from scipy.linalg import solve_triangular
-
-        super().__init__()
-        draws = sorted(shape.draws, key=lambda draw: draw.kernel)
-        self.center, self.reach = _double(shape.center), _double(shape.reach)
-        self.mean, self.size, self.floor = _double([(d.mean, d.size, d.floor) for d in draws]).T
-        self.points = _double(shape.kernels[0].points)  # the kernels differ in length alone
-        self.rates, self.weights = [], nn.ParameterList()
-        for number in sorted({draw.kernel for draw in draws}):
-            kernel = shape.kernels[number]
-            weights = np.stack([draw.weights for draw in draws if draw.kernel == number], axis=1)
-            self.rates.append(3**0.5 / kernel.length)
-            self.weights.append(_double(solve_triangular(kernel.factor.T, weights)))
-        place = shape.quantile * (len(draws) - 1)
-        self.top, self.share = len(draws) - int(place), place - int(place)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The shape (n,) at x (n, d)."""
-        apart = ((x - self.center) / self.reach)[:, None] - self.points
-        distance = apart.square().sum(2).sqrt()
-        reaches = [rate * distance for rate in self.rates]
-        pairs = zip(reaches, self.weights, strict=True)
-        smooth = torch.cat([((1 + r) * torch.exp(-r)) @ weights for r, weights in pairs], dim=1)
-        h = self.mean + self.size * smooth
-        logs = self.floor + h.clamp(min=0) + torch.log1p(torch.exp(-h.abs()))
-        highest = torch.topk(logs, self.top, dim=1).values
-        low, high = highest[:, self.top - 1], highest[:, max(self.top - 2, 0)]
-        return torch.exp(low + self.share * (high - low))
-
-
-def _double(a: Any) -> Tensor:
-    return torch.tensor(a, dtype=torch.float64)

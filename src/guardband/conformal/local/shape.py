@@ -7,15 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
 import numpy as np
-import torch
-from torch import Tensor, nn
 
-from guardband.arrays import Array
+from guardband.base.arrays import Array
+from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Learned, Pieces, Size, Threshold, no_groups, places_of
 from guardband.conformal.laws import LEVELS
 from guardband.conformal.rank import Level, checked, exact
 from guardband.conformal.split import Split, SplitThreshold
-from guardband.kept import kept
 from guardband.values import Observations, Prediction
 
 FOLDS = 5
@@ -56,10 +54,6 @@ class Flat:
     def __call__(self, x: np.ndarray) -> np.ndarray:
         """Ones."""
         return np.ones(len(x))
-
-    def as_module(self, level: float) -> nn.Module | None:
-        """None: there is nothing to compute."""
-        return None
 
 
 @kept
@@ -147,17 +141,6 @@ class LocalThreshold(Threshold):
             self._sorted[key] = SplitThreshold(scores, self.confidence)
         return self._sorted[key]
 
-    def as_module(self, level: Level) -> nn.Module | float:
-        """The normalized threshold times the shape."""
-        q = self.normalized(level).as_module(level)
-        if not hasattr(self.shape, "as_module"):
-            raise TypeError(
-                f"The shape {type(self.shape).__name__} cannot be exported: it has no `as_module`. Those "
-                "that LogScale() and PinballNetwork() learn have one."
-            )
-        shape = self.shape.as_module(float(exact(level)) if per_level(self.shape) else 0.95)
-        return q if shape is None else _Times(q, shape)
-
     def _at(self, prediction: Prediction, level: Level) -> np.ndarray:
         """The shape at the points of a prediction, which remembers it: a sweep over levels pays once."""
         if per_level(self.shape):
@@ -197,18 +180,6 @@ class KnownShape:
 def _row_names(x: np.ndarray) -> list[bytes]:
     """The bytes of each point."""
     return np.ascontiguousarray(x).view(np.dtype((np.void, x.itemsize * x.shape[1]))).ravel().tolist()
-
-
-class _Times(nn.Module):
-    """A number times a shape at x."""
-
-    def __init__(self, q: float, shape: nn.Module) -> None:
-        super().__init__()
-        self.q, self.shape = q, shape
-
-    def forward(self, x: Tensor) -> Tensor:
-        """The threshold (n,) in float64."""
-        return self.q * self.shape(x.to(torch.float64))
 
 
 def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:

@@ -7,10 +7,10 @@ from typing import Self
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, finite, floats, like, to_numpy
+from guardband.base.arrays import Array, ArrayLike, finite, floats, like, to_numpy
 from guardband.conformal.scores import Symmetric
-from guardband.grids import FieldGrid
 from guardband.values import Prediction
+from guardband.values.grids import FieldGrid
 
 
 class Shaped(Symmetric):

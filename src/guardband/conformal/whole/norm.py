@@ -11,13 +11,13 @@ from typing import Literal, Self
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, to_numpy
+from guardband.base.arrays import Array, ArrayLike, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal.rank import Level
 from guardband.conformal.scores import Score
 from guardband.conformal.whole.base import node_weights, positive, refuse_points, same_shape
-from guardband.grids import FieldGrid
-from guardband.kept import kept
 from guardband.values import NormBand, Prediction
+from guardband.values.grids import FieldGrid
 
 
 @kept

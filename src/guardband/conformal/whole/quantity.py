@@ -8,13 +8,13 @@ from typing import Any, Self
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, like, to_numpy
+from guardband.base.arrays import Array, ArrayLike, copy, like, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal.rank import Level
 from guardband.conformal.scores import APART, Absolute, Score
 from guardband.conformal.whole.base import refuse_points, same_shape
-from guardband.grids import FieldGrid
-from guardband.kept import kept
 from guardband.values import Band, Observations, Prediction
+from guardband.values.grids import FieldGrid
 
 
 @kept
@@ -56,7 +56,7 @@ class Quantity(Score):
 
     def derived(self, y: Array) -> Array:
         """The quantities (n, k) of fields y."""
-        found = np.asarray(to_numpy(self.function(to_numpy(y))), dtype=float)
+        found = np.asarray(to_numpy(self.function(copy(to_numpy(y)))), dtype=float)
         found = found[:, None] if found.ndim == 1 else found
         if found.ndim != 2 or len(found) != len(y):
             raise ValueError(

@@ -13,13 +13,14 @@ from typing import ClassVar, Self
 
 import numpy as np
 
-from guardband.arrays import Array, ArrayLike, kind_of, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
 from guardband.conformal.whole.base import Shaped, node_weights, positive
-from guardband.grids import FieldGrid
-from guardband.kept import kept
 from guardband.values import Band, Prediction
+from guardband.values.bands import targets_of
+from guardband.values.grids import FieldGrid
 
 WHOLE = 2**52
 """Weights are counted in whole numbers, which sum to about this where they are no multiples of the least."""
@@ -85,6 +86,11 @@ class Share(Shaped):
         return replace(self, shape=None)
 
     @property
+    def is_box(self) -> bool:
+        """It is not: a share of the nodes may lie outside of its band."""
+        return False
+
+    @property
     def scope(self) -> str:
         """Of what a point is here, and when it counts as inside."""
         return (
@@ -125,7 +131,7 @@ class ShareBand(Band):
     >>> import numpy as np
     >>> import guardband as gb
     >>> zero = np.zeros((1, 4, 1))
-    >>> band = gb.ShareBand(None, zero, zero - 1, zero + 1, level=0.9, gamma=0.25)
+    >>> band = gb.conformal.ShareBand(None, zero, zero - 1, zero + 1, level=0.9, gamma=0.25)
     >>> y = np.array([5.0, 0.0, 0.5, 0.0]).reshape(1, 4, 1)
     >>> band.share(y), band.contains(y)
     (array([0.75]), array([ True]))
@@ -146,7 +152,7 @@ class ShareBand(Band):
         return inside @ counts >= needed
 
     def _inside(self, y: ArrayLike) -> tuple[np.ndarray, np.ndarray, int]:
-        y = kind_of(self.mean, rows(y, "y"))
+        y = targets_of(self, y)
         if y.shape != self.mean.shape:
             raise ValueError(
                 f"`y` should have the shape of the band, {tuple(self.mean.shape)}, got {tuple(y.shape)}."

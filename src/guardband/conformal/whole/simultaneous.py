@@ -12,11 +12,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from guardband.arrays import ArrayLike, finite, floats, to_numpy
+from guardband.base.arrays import ArrayLike, finite, floats, to_numpy
+from guardband.base.kept import kept
 from guardband.conformal.scores import Score
 from guardband.conformal.whole.base import Shaped, positive
-from guardband.grids import FieldGrid
-from guardband.kept import kept
+from guardband.values.grids import FieldGrid
 
 
 def _made(parts: dict[str, Any]) -> Simultaneous:

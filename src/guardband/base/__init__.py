@@ -1,0 +1,1 @@
+"""What everything stands on: arrays, files, limits, lazy imports, saved classes, and workers."""

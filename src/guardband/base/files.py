@@ -1,0 +1,175 @@
+"""Files: the one way anything reaches the disk, whole or not at all, and the one way it is read back."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import hashlib
+import os
+import stat
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from guardband.base.limits import MIB, SPARSE, shown
+
+LINK = "a link leads elsewhere. Remove it."
+
+
+class UnsafeFile(OSError):
+    """What stands under this name is no regular file, or is larger than it may be.
+
+    >>> read_bytes("/dev/null", at_most=10)
+    Traceback (most recent call last):
+        ...
+    guardband.base.files.UnsafeFile: /dev/null is no regular file.
+    """
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.strerror: str | None = text
+
+
+def read_bytes(
+    path: str | os.PathLike[str],
+    *,
+    at_most: int,
+    follow: bool = False,
+    inside: str | os.PathLike[str] | None = None,
+) -> bytes:
+    """The bytes of a regular file that has no more than `at_most`; anything else is an error at once.
+
+    A pipe would block, a device has no end, a link may lead anywhere: links are followed only where a
+    person named the file (`follow`). Below the folder `inside` no part of the path may be a link. A file that
+    grows while it is read is cut off at its size when it was opened.
+
+    >>> path = write_bytes(Path(tempfile.mkdtemp()) / "q.txt", b"1.96")
+    >>> read_bytes(path, at_most=4)
+    b'1.96'
+    """
+    with opened(path, at_most=at_most, follow=follow, inside=inside) as (descriptor, size):
+        parts, left = [], size
+        while left and (part := os.read(descriptor, min(left, 2**24))):
+            parts.append(part)
+            left -= len(part)
+        return b"".join(parts)
+
+
+@contextlib.contextmanager
+def opened(
+    path: str | os.PathLike[str],
+    *,
+    at_most: int,
+    follow: bool = False,
+    inside: str | os.PathLike[str] | None = None,
+) -> Iterator[tuple[int, int]]:
+    """A descriptor of a regular file and its size; see `read_bytes`."""
+    flags = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_CLOEXEC", 0)
+    flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
+    try:
+        descriptor = _open(Path(path), flags | getattr(os, "O_BINARY", 0), inside)
+    except ValueError as error:  # null bytes, and characters that no name has
+        raise UnsafeFile(f"{shown(os.fspath(path))} is no name of a file.") from error
+    except OSError as error:
+        if inside is not None and error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
+            raise UnsafeFile(f"{os.fspath(path)} is no regular file of its folder: {LINK}") from error
+        if error.errno in (errno.ELOOP, errno.EMLINK, errno.ENXIO):
+            raise UnsafeFile(f"{os.fspath(path)} is no regular file.") from error
+        error.filename = os.fspath(path)
+        raise
+    try:
+        about = os.fstat(descriptor)
+        if not stat.S_ISREG(about.st_mode):
+            raise UnsafeFile(f"{os.fspath(path)} is no regular file.")
+        if about.st_size > at_most:
+            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes; at most {at_most} are read.")
+        occupied = 512 * getattr(about, "st_blocks", about.st_size)
+        if about.st_size > MIB and about.st_size > SPARSE * occupied:
+            raise UnsafeFile(f"{os.fspath(path)} has {about.st_size} bytes, and nearly all are holes.")
+        yield descriptor, about.st_size
+    finally:
+        os.close(descriptor)
+
+
+def _open(path: Path, flags: int, inside: str | os.PathLike[str] | None) -> int:
+    """A descriptor, opened folder by folder below `inside`: nobody can exchange one for a link meanwhile."""
+    if inside is None or os.open not in os.supports_dir_fd:
+        refuse_links(path, inside or path.parent)
+        return os.open(path, flags)
+    *folders, name = path.relative_to(inside).parts
+    at = os.open(inside, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            below = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=at)
+            os.close(at)
+            at = below
+        return os.open(name, flags, dir_fd=at)
+    finally:
+        os.close(at)
+
+
+def refuse_links(path: Path, inside: str | os.PathLike[str]) -> None:
+    """An `UnsafeFile` if a folder between `inside` and a path is a link."""
+    for folder in path.parents:
+        if folder == Path(inside):
+            return
+        if folder.is_symlink():
+            raise UnsafeFile(f"{folder} is no folder of {os.fspath(inside)}: {LINK}")
+
+
+def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
+    """Write `data` to `path` atomically: a reader sees the old file or the new one, never a part.
+
+    The bytes go to a temporary file in the same folder, reach the disk (fsync), and take the name
+    by a rename; a full disk or a killed process leaves the old file as it was.
+
+    >>> import tempfile
+    >>> path = write_bytes(Path(tempfile.mkdtemp()) / "q.txt", b"1.96")
+    >>> path.read_bytes()
+    b'1.96'
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    descriptor, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, _permissions(path))
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+    sync(path.parent)
+    return path
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> Path:
+    """Write `text` to `path` atomically, as UTF-8 with the newlines it has."""
+    return write_bytes(path, text.encode("utf-8"))
+
+
+def sha256(path: str | os.PathLike[str]) -> str:
+    """The SHA-256 of a file's bytes, in hexadecimal, read piece by piece."""
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _permissions(path: Path) -> int:
+    """The permissions an ordinary `open` would have given: mkstemp's are for its owner alone."""
+    if path.exists():
+        return path.stat().st_mode & 0o777
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
+
+
+def sync(path: Path) -> None:
+    """Make a file durable, or the names in a folder; folders cannot be synced on Windows, and need not be."""
+    if os.name == "posix":
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,188 @@
+"""Kept: what a class keeps of itself on disk, said in its own file.
+
+    @gb.kept
+    @dataclass(frozen=True)
+    class Thrifty(gb.conformal.Calibrator):
+        share: float = 0.5
+
+A class marked so can be saved and loaded. A file names kinds, never code: of a file only classes are made
+that this process has defined and marked, so a reader imports what it needs before it loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar, overload
+
+from guardband.base import extras
+
+T = TypeVar("T", bound=type)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A class that is kept: its name in files, the parts of an object, and an object of parts.
+
+    `parts` may be None for an object that cannot be kept and has to be passed again at load. What an
+    `optional` part held need not be passed again; it is then None. What a `told` part held is noted in words,
+    so that another one is refused at load.
+    """
+
+    name: str
+    cls: type
+    parts: Callable[[Any], Mapping[str, Any] | None]
+    made: Callable[[dict[str, Any]], Any]
+    optional: tuple[str, ...] = ()
+    told: tuple[str, ...] = ()
+
+
+_KINDS: dict[str, Kind] = {}
+
+_HOMES = {
+    "guardband.conformal": """
+        Absolute BoundedNoise CQR Calibrated Chosen Clustered Conditional CrossPrediction CrossValidated
+        Flat GaussianNoise Grouped Kernel KernelRatio LaplaceNoise Local LocalShape LogScale LogScaleDraw
+        LogScaleShape LogisticRatio Norm Quantity QuantilePrediction RandomlyLocalized RiskControl Scaled
+        Share ShareOutside Simultaneous Split SplitThreshold Total Truth UniformNoise Weighted
+    """,
+    "guardband.pinn.inverse": "ByFunction ByNetwork BySolution Family SolvedFamily",
+    "guardband.pinn.misses.likelihood": "Likelihood",
+    "guardband.pinn.networks.networks": "Constrained MLP",
+    "guardband.pinn.networks.windows": "Windowed",
+    "guardband.pinn.predictors": """
+        Diagnostics Draws Dropout DropoutMasks HMC Laplace LastLayerLaplace MeanFieldVI Posterior Ridge
+        Tangent TangentCalibrated TangentPrediction
+    """,
+    "guardband.pinn.predictors.latent_distance": "Features LatentDistance",
+    "guardband.pinn.predictors.pinball": "PinballNetwork PinballShape QuantileCurves",
+    "guardband.pinn.problems": """
+        Advection1D AllenCahn1D AllenCahn2D Beam Burgers1D Cavity Cylinder DampedOscillator DiscAndCorner
+        Even Front Heat1D HeatDisk Helmholtz3D Islands KortewegDeVries Kovasznay KuramotoSivashinsky
+        LotkaVolterra NoisyDisk PlateWithHole Poisson1D PoissonLShape ReactionDiffusion1D Ring
+        TaylorGreen2D Unknown VibratingBeam Wave1D
+    """,
+    "guardband.pinn.surrogates": "NetworkScale",
+    "guardband.pinn.training.fitted": "Fitted PointEstimates",
+    "guardband.pinn.training.recipe": "Recipe",
+    "guardband.predictors.distance": "Distance",
+    "guardband.predictors.ensemble": "Ensemble",
+    "guardband.predictors.function": "PredictionFunction",
+    "guardband.predictors.given": "Given",
+    "guardband.predictors.mean_only": "MeanOnly",
+    "guardband.predictors.outputs": "Outputs",
+    "guardband.predictors.quantiles": "Quantiles",
+    "guardband.streams": "AdaptiveLevel Alarm ConformalPID DecayingSteps RollingWindow Stream",
+    "guardband.surrogates": "Adapted ConstantScale Rollout SizeScale SmoothedScale",
+    "guardband.values": "Axes Columns FieldGrid Names Observations Prediction Words",
+}
+"""The module that defines each kind of ours; a file that names one imports it on demand."""
+
+
+@overload
+def kept(cls: T) -> T: ...
+@overload
+def kept(
+    cls: None = None,
+    *,
+    name: str | None = None,
+    parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
+    made: Callable[[dict[str, Any]], Any] | None = None,
+    optional: tuple[str, ...] = (),
+    told: tuple[str, ...] = (),
+) -> Callable[[T], T]: ...
+def kept(
+    cls: Any = None,
+    *,
+    name: str | None = None,
+    parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
+    made: Callable[[dict[str, Any]], Any] | None = None,
+    optional: tuple[str, ...] = (),
+    told: tuple[str, ...] = (),
+) -> Any:
+    """Mark a class whose objects `gb.save` keeps: its attributes, or what `parts` says and `made` undoes.
+
+    Attributes may be numbers, words, arrays, tensors, lists, dicts and objects of other kept classes.
+    Anything else, a network or function of your own, is passed again at load: `gb.load(folder, model=net)`.
+    In files the class goes by its `name`, which no other class may have. `told` parts that are passed again
+    are dataclasses whose numbers have to be those that were saved.
+
+    >>> from dataclasses import dataclass
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> @gb.kept
+    ... @dataclass(frozen=True)
+    ... class Doubled(gb.conformal.Symmetric):
+    ...     def unit(self, prediction):
+    ...         return 2.0
+    >>> calibrated = gb.calibrate_arrays(
+    ...     [0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9], score=Doubled()
+    ... )
+    >>> gb.load(gb.save(calibrated, tempfile.mkdtemp() + "/band")).score
+    Doubled()
+    """
+
+    def mark(cls: T) -> T:
+        made_of, maker = parts or attributes, made or _of_attributes(cls)
+        kind = Kind(name or cls.__name__, cls, made_of, maker, optional, told)
+        known = _KINDS.get(kind.name)
+        if known is not None and _place(known.cls) != _place(cls):
+            raise ValueError(
+                f"A class {_place(known.cls)} is kept as {kind.name!r} already. Give {_place(cls)} another "
+                "name: @gb.kept(name=...)."
+            )
+        _KINDS[kind.name] = kind
+        return cls
+
+    return mark if cls is None else mark(cls)
+
+
+def kind_of(value: object) -> Kind | None:
+    """How an object is kept, or None if its class is not marked; a subclass must be marked itself."""
+    return next((kind for kind in list(_KINDS.values()) if kind.cls is type(value)), None)
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of this name, imported if it is one of ours, or an error that says what to import."""
+    if name not in _KINDS:
+        home = next((home for home, names in _HOMES.items() if name in names.split()), None)
+        if home is None:
+            raise LookupError(
+                f"{name!r} is a kind of object that is not defined here. If it is of your own or of another "
+                "package, import its module before you load, or pass --import FILE_OR_MODULE on the command "
+                "line."
+            )
+        extras.load(home, "pinn")
+    return _KINDS[name]
+
+
+def classes_of(base: T) -> dict[str, T]:
+    """The kept classes that are a `base`, by their names in files."""
+    return {name: kind.cls for name, kind in list(_KINDS.items()) if issubclass(kind.cls, base)}  # type: ignore[misc]
+
+
+def attributes(value: object) -> dict[str, Any]:
+    """The attributes of an object, without cached properties, which are found again when asked for."""
+    owners = type(value).__mro__
+    return {
+        part: item
+        for part, item in vars(value).items()
+        if not any(isinstance(vars(owner).get(part), cached_property) for owner in owners)
+    }
+
+
+def _of_attributes(cls: type) -> Callable[[dict[str, Any]], Any]:
+    def made(parts: dict[str, Any]) -> Any:
+        value = object.__new__(cls)
+        for part, item in parts.items():
+            if part.startswith("__"):
+                raise ValueError(f"An attribute should have an ordinary name, got {part!r}.")
+            object.__setattr__(value, part, item)
+        return value
+
+    return made
+
+
+def _place(cls: type) -> str:
+    return f"{cls.__module__}.{cls.__qualname__}"

@@ -1,0 +1,145 @@
+"""NetCDF: a separate process looks through a file before it is opened here."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import sys
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import Any
+
+from guardband.base import extras, separate
+from guardband.base.files import opened
+from guardband.base.limits import CHUNK, PACKED, SMALL, STORED, WIDEST, check_decoded, printable, shown
+
+HDF5, CLASSIC = b"\x89HDF\r\n\x1a\n", (b"CDF\x01", b"CDF\x02")
+NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
+"""The name of a dataset that stands for a dimension without coordinates, and was never written."""
+
+LIBRARIES = ("h5py", "h5netcdf", "scipy.io", "xarray")
+
+
+def open_dataset(path: Path, names: Collection[str], *, missing: str = "refuse") -> Any:
+    """A NetCDF file as an xarray dataset, not yet read; one that leads to other files is refused.
+
+    Chunks of the variables `names` that are absent and would be read as values are refused too, unless
+    `missing` is "fill".
+    """
+    found = looked_through(path)
+    for name, (absent, among, value) in found["absent"].items():
+        if name in names and missing != "fill":
+            raise ValueError(
+                f"{path}: {absent} of {among} chunks of `{called(name)}` are absent, and would be read as "
+                f"{value}. "
+                'If that is their value, pass missing="fill"; else write them again.'
+            )
+    return extras.load("xarray", "scale").open_dataset(path, engine=found["engine"], cache=False)
+
+
+def called(name: str) -> str:
+    """A name as errors show it."""
+    return printable(name[:40])
+
+
+def variables(path: Path) -> list[str]:
+    """The names of all variables."""
+    return looked_through(path)["variables"]
+
+
+def looked_through(path: Path) -> dict[str, Any]:
+    """The engine that reads a file, its variables and which of them lack chunks; an error if it is unsafe."""
+    try:
+        with opened(path, at_most=STORED, follow=True) as (descriptor, _):
+            engine = _engine(os.read(descriptor, 8))
+        extras.load(engine, "scale")
+        found = json.loads(separate.run(__name__, "look", path))
+    except OSError as error:
+        raise ValueError(f"{path}: {error}") from error
+    if "error" in found:
+        raise ValueError(f"{path}: {found['error']}")
+    return found | {"engine": engine}
+
+
+def _engine(head: bytes) -> str:
+    if head.startswith(HDF5):
+        return "h5netcdf"
+    if head.startswith(CLASSIC):
+        return "scipy"
+    raise ValueError(
+        "This is neither a Zarr store nor a NetCDF file. Open it with xarray, and give the dataset."
+    )
+
+
+def look() -> None:  # pragma: no cover, in another process
+    """In the other process: look through the file that is named, and print what was found."""
+    out = os.dup(1)
+    os.dup2(2, 1)
+    with os.fdopen(out, "w") as file:
+        try:
+            found = inspected(Path(sys.argv[1]))
+        except Exception as error:
+            said = str(error) if type(error) is ValueError else f"{type(error).__name__}: {shown(str(error))}"
+            found = {"error": said}
+        json.dump(found, file)
+
+
+def inspected(path: Path, *, limited: bool = True) -> dict[str, Any]:
+    """Refuse links, data in other files and absurd sizes; the variables, and those that lack chunks."""
+    with opened(path, at_most=STORED, follow=True) as (descriptor, _):
+        engine = _engine(os.read(descriptor, 8))
+    if limited:  # pragma: no cover, in another process
+        separate.begin(LIBRARIES, 0)
+    absent = _looked_through(path) if engine == "h5netcdf" else {}
+    xarray = extras.load("xarray", "scale")
+    with xarray.open_dataset(path, engine=engine, cache=False, decode_cf=False) as dataset:
+        for variable in (dataset, *dataset.variables.values()):
+            check_decoded(variable.attrs)
+        decoded = xarray.decode_cf(dataset)
+        return {"variables": [str(name) for name in decoded.variables], "absent": absent}
+
+
+def own_variables(file: Any) -> Iterator[tuple[str, Any]]:
+    """The variables of an HDF5 file by name; a `ValueError` if one is a link or its data are elsewhere."""
+    h5py = extras.load("h5py", "scale")
+    links: dict[str, Any] = {}
+    file.visititems_links(lambda name, link: links.__setitem__(name, link) if len(links) < WIDEST else 1)
+    if len(links) >= WIDEST:
+        raise ValueError(f"There should be fewer than {WIDEST} variables and groups.")
+    for name, link in links.items():
+        if not isinstance(link, h5py.HardLink):
+            raise ValueError(f"`{called(name)}` should be in the file itself, but is a link. Copy it there.")
+        if isinstance(variable := file[name], h5py.Dataset):
+            if variable.external or variable.is_virtual:
+                raise ValueError(
+                    f"`{called(name)}` should be in the file itself, but is in another. Copy it there."
+                )
+            yield name, variable
+
+
+def _looked_through(path: Path) -> dict[str, tuple[int, int, str]]:
+    with extras.load("h5py", "scale").File(path, "r") as file:
+        found = {name: _absent(name, variable) for name, variable in own_variables(file)}
+    return {name: lacks for name, lacks in found.items() if lacks is not None}
+
+
+def _absent(name: str, variable: Any) -> tuple[int, int, str] | None:
+    """The number of absent chunks, of all chunks, and their fill value; an error for absurd sizes."""
+    shape, chunks = variable.shape or (), variable.chunks
+    nbytes = math.prod(shape) * variable.dtype.itemsize
+    if nbytes > STORED or (chunks and math.prod(chunks) * variable.dtype.itemsize > CHUNK):
+        raise ValueError(f"`{called(name)}` should be smaller, got shape {shape} in chunks of {chunks}.")
+    stored = variable.id.get_storage_size()
+    if not stored and bytes(variable.attrs.get("NAME", b"")).startswith(NO_VARIABLE):
+        return None
+    if nbytes > SMALL + PACKED * stored:
+        raise ValueError(f"`{called(name)}` has {stored} bytes, and claims to unpack to {nbytes}.")
+    if not nbytes or variable.dtype.kind == "O":
+        return None
+    among = math.prod(-(-n // size) for n, size in zip(shape, chunks, strict=True)) if chunks else 1
+    absent = among - variable.id.get_num_chunks() if chunks else int(stored == 0)
+    fill = variable.fillvalue
+    if not absent or fill != fill or fill == variable.attrs.get("_FillValue", math.nan):
+        return None  # complete, or missing readings
+    return absent, among, str(fill)

@@ -1,0 +1,394 @@
+"""Torch modules: a calibration at a level as one module that can be traced, made part by part.
+
+`module_of` looks each part up by its type, unless its class defines `as_module`:
+
+    calibrated.as_module(level)   x -> (mean, lower, upper)
+    predictor.as_module()         x -> (mean, scale or None), or what else its score takes; the mean first
+    threshold.as_module(level)    a number, or x -> q (n,) in float64
+    shape.as_module(level)        x -> shape (n,) in float64, or None for a flat one
+    score.as_module()             (mean, scale, q) -> (lower, upper), of what the predictor's module gives
+"""
+
+from __future__ import annotations
+
+import copy
+import math
+from functools import singledispatch
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import numpy as np
+
+from guardband.base.extras import load
+from guardband.conformal import Calibrated, ScoreCalibrated
+from guardband.conformal.base import Threshold
+from guardband.conformal.chosen import Chosen
+from guardband.conformal.local.logscale import LogScaleShape
+from guardband.conformal.local.shape import Flat, LocalThreshold, per_level
+from guardband.conformal.quantiles import CQR
+from guardband.conformal.rank import INFINITE_SCORES, Level, exact, infinite_unsaid, kth, points_needed
+from guardband.conformal.scores import ULPS, Absolute, Scaled, Score, Total
+from guardband.conformal.split import SplitThreshold, asked
+from guardband.conformal.truth import BoundedThreshold, TruthThreshold
+from guardband.predictors import Ensemble, MeanOnly, Outputs, Quantiles
+from guardband.values import Prediction, Predictor
+
+if TYPE_CHECKING:
+    import torch
+    from torch import nn
+else:
+    torch = load("torch", "pinn")
+    nn = torch.nn
+
+Tensor: TypeAlias = Any
+Module: TypeAlias = Any
+"""A torch tensor and a torch module; their types are not known where torch is not installed."""
+
+MeanAndScale: TypeAlias = tuple[Tensor, Tensor]
+"""Mean (n, m) and scale (n, m), None if there is none."""
+
+
+def module_of(part: Any, *level: Level) -> Any:
+    """A calibration, threshold or shape at a level, a predictor or a score, as a torch module.
+
+    >>> import guardband as gb
+    >>> module_of(gb.predictors.MeanOnly(torch.nn.Identity()))(torch.ones(1, 1))
+    (tensor([[1.]]), None)
+    """
+    own = getattr(type(part), "as_module", Calibrated.as_module)
+    return _made(part, *level) if own is Calibrated.as_module else part.as_module(*level)
+
+
+@singledispatch
+def _made(shape: Any, level: Level) -> Any:
+    raise TypeError(
+        f"The shape {type(shape).__name__} cannot be exported: it has no `as_module`. Those that LogScale() "
+        "and PinballNetwork() learn have one."
+    )
+
+
+@_made.register
+def _(calibrated: Calibrated, level: Level) -> Module:
+    raise TypeError(
+        f"{calibrated.name} cannot be exported: it has no `as_module`, x -> (mean, lower, upper)."
+    )
+
+
+@_made.register
+def _(calibrated: ScoreCalibrated, level: Level) -> Module:
+    if calibrated.predictor is None:
+        raise TypeError("This was calibrated from arrays and has no network. Use `gb.calibrate`.")
+    if calibrated.prediction.mean.ndim != 2:
+        shape = tuple(calibrated.prediction.mean.shape)
+        raise TypeError(f"A graph gives outputs (n, m), one row per point; this one has fields {shape}.")
+    known = calibrated.predictor.estimator is not None  # its mean comes from elsewhere
+    predictor = nn.Identity() if known else module_of(calibrated.predictor)
+    return _Band(predictor, module_of(calibrated.threshold, level), module_of(calibrated.score))
+
+
+@_made.register
+def _(calibrated: Chosen, level: Level) -> Module:
+    return module_of(calibrated.one, calibrated.asked(level))
+
+
+@_made.register
+def _(threshold: Threshold, level: Level) -> Module:
+    raise TypeError(
+        f"{type(threshold).__name__} cannot be exported: it has no `as_module`. The thresholds of Split() "
+        "and Local() have one."
+    )
+
+
+@_made.register
+def _(threshold: SplitThreshold, level: Level) -> float:
+    k, n = threshold.rank(level), len(threshold.scores)
+    if threshold.scores.ndim == 2:
+        raise TypeError("A graph has one threshold for all outputs; this has one for each (joint=False).")
+    if k > n:
+        raise ValueError(
+            f"A graph of an infinite band is of no use: {asked(level, threshold.confidence)} needs "
+            f"{points_needed(level, threshold.confidence)} calibration points, there are {n}."
+        )
+    q = kth(threshold.scores, k)
+    if np.isinf(q):
+        raise ValueError(f"A graph of an infinite band is of no use: {INFINITE_SCORES}")
+    return q
+
+
+@_made.register
+def _(threshold: LocalThreshold, level: Level) -> Any:
+    q = module_of(threshold.normalized(level), level)
+    shape = module_of(threshold.shape, float(exact(level)) if per_level(threshold.shape) else 0.95)
+    return q if shape is None else _Times(q, shape)
+
+
+@_made.register(BoundedThreshold)
+@_made.register(TruthThreshold)
+def _(threshold: Threshold, level: Level) -> float:
+    with infinite_unsaid():
+        q = float(threshold(Prediction(None, np.zeros((1, 1))), level))
+    if math.isinf(q):
+        raise ValueError("A graph of an infinite band is of no use: there are too few calibration points.")
+    return q
+
+
+@_made.register
+def _(shape: Flat, level: Level) -> None:
+    return None
+
+
+@_made.register
+def _(shape: LogScaleShape, level: Level) -> Module:
+    return _LogScale(shape)
+
+
+@_made.register
+def _(score: Score) -> Module:
+    raise TypeError(
+        f"{type(score).__name__}() cannot be exported: it has no `as_module`. Absolute(), Scaled() and "
+        "Total(noise) have one."
+    )
+
+
+@_made.register
+def _(score: Absolute) -> Module:
+    return _Symmetric(score.units)
+
+
+@_made.register
+def _(score: Scaled) -> Module:
+    return _Symmetric(score.units, scaled=True)
+
+
+@_made.register
+def _(score: Total) -> Module:
+    return _Symmetric(None, scaled=True, noise=score.noise)
+
+
+@_made.register
+def _(score: CQR) -> Module:
+    return _Ends()
+
+
+@_made.register
+def _(predictor: Predictor) -> Module:
+    raise TypeError(
+        f"{type(predictor).__name__} cannot be exported: it has no `as_module`, which gives mean and scale "
+        "as a torch module. MeanOnly, Ensemble, Dropout and LastLayerLaplace have one."
+    )
+
+
+@_made.register
+def _(predictor: MeanOnly) -> Module:
+    return _Alone(network_of(predictor.model))
+
+
+@_made.register
+def _(predictor: Ensemble) -> Module:
+    return Spread(_Members([network_of(member) for member in predictor.members]))
+
+
+@_made.register
+def _(predictor: Quantiles) -> Module:
+    return _Pair(*(None if one is None else network_of(one) for one in (predictor.lower, predictor.upper)))
+
+
+@_made.register
+def _(predictor: Outputs) -> Module:
+    return _SomeOutputs(module_of(predictor.predictor), predictor.columns)
+
+
+def network_of(model: Any) -> Module:
+    """A copy of the torch module that a model is, or holds as its `net`, in eval mode on the CPU."""
+    net: Module = model if isinstance(model, nn.Module) else getattr(model, "net", None)
+    if not isinstance(net, nn.Module):
+        raise TypeError(not_exported("model", "a torch module or the result of `pinn.fit`", model))
+    return copy.deepcopy(net).cpu().eval()
+
+
+def not_exported(what: str, supported: str, given: Any) -> str:
+    """Why something cannot be exported."""
+    return f"To be exported, {what} should be {supported}, got {given!r}."
+
+
+def answer(net: Module, x: Tensor) -> Tensor:
+    """net(x) in the network's own dtype, (n, m)."""
+    parameter = next((p for p in net.parameters() if p.is_floating_point()), x)
+    u = net(x.to(parameter.dtype))
+    return u[:, None] if u.ndim == 1 else u
+
+
+class Spread(nn.Module):
+    """Mean and standard deviation over outputs (draws, n, m), in float64."""
+
+    def __init__(self, outputs: Module) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, x: Tensor) -> MeanAndScale:
+        """Mean and scale at x."""
+        outputs = self.outputs(x)
+        mean = outputs.mean(0)
+        variance = (outputs - mean).square().sum(0) / (len(outputs) - 1)
+        return mean.to(x.dtype), variance.sqrt().to(x.dtype)
+
+
+class Around(nn.Module):
+    """x and a mean -> mean, lower, upper, by the `around` of a band's module."""
+
+    def __init__(self, band: Module) -> None:
+        super().__init__()
+        self.band = band
+
+    def forward(self, x: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The band around what was predicted at x."""
+        return self.band.around(x, 1 * given, None)
+
+
+class _Band(nn.Module):
+    """x -> mean, lower, upper: predictor, threshold and score in one."""
+
+    def __init__(self, predictor: Module, threshold: Any, score: Module) -> None:
+        super().__init__()
+        self.predictor, self.score = predictor, score
+        self.threshold = threshold if isinstance(threshold, nn.Module) else None
+        self.q = 0.0 if isinstance(threshold, nn.Module) else threshold
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        mean, *others = self.predictor(x)
+        return self.around(x, mean, *others)
+
+    def around(self, x: Tensor, mean: Tensor, *others: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The same around what was predicted at x."""
+        q = self.q
+        if self.threshold is not None:
+            q = self.threshold(x.to(torch.float64)).to(x.dtype)[:, None]
+        return mean, *self.score(mean, *others, q)
+
+
+class _Times(nn.Module):
+    """A number times a shape at x: the threshold (n,) in float64."""
+
+    def __init__(self, q: float, shape: Module) -> None:
+        super().__init__()
+        self.q, self.shape = q, shape
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.q * self.shape(x.to(torch.float64))
+
+
+class _LogScale(nn.Module):
+    """`LogScaleShape` with features and weights multiplied out: one matrix per length of the kernel."""
+
+    def __init__(self, shape: LogScaleShape) -> None:
+        from scipy.linalg import solve_triangular
+
+        super().__init__()
+        draws = sorted(shape.draws, key=lambda draw: draw.kernel)
+        self.center, self.reach = _double(shape.center), _double(shape.reach)
+        self.mean, self.size, self.floor = _double([(d.mean, d.size, d.floor) for d in draws]).T
+        self.points = _double(shape.kernels[0].points)  # the kernels differ in length alone
+        self.rates, self.weights = [], nn.ParameterList()
+        for number in sorted({draw.kernel for draw in draws}):
+            kernel = shape.kernels[number]
+            weights = np.stack([draw.weights for draw in draws if draw.kernel == number], axis=1)
+            self.rates.append(3**0.5 / kernel.length)
+            self.weights.append(_double(solve_triangular(kernel.factor.T, weights)))
+        place = shape.quantile * (len(draws) - 1)
+        self.top, self.share = len(draws) - int(place), place - int(place)
+
+    def forward(self, x: Tensor) -> Tensor:
+        apart = ((x - self.center) / self.reach)[:, None] - self.points
+        distance = apart.square().sum(2).sqrt()
+        reaches = [rate * distance for rate in self.rates]
+        pairs = zip(reaches, self.weights, strict=True)
+        smooth = torch.cat([((1 + r) * torch.exp(-r)) @ weights for r, weights in pairs], dim=1)
+        h = self.mean + self.size * smooth
+        logs = self.floor + h.clamp(min=0) + torch.log1p(torch.exp(-h.abs()))
+        highest = torch.topk(logs, self.top, dim=1).values
+        low, high = highest[:, self.top - 1], highest[:, max(self.top - 2, 0)]
+        return torch.exp(low + self.share * (high - low))
+
+
+class _Symmetric(nn.Module):
+    """(mean, scale, q) -> mean -+ q unit, rounded outwards as `Symmetric.band` does."""
+
+    def __init__(self, units: Any, scaled: bool = False, noise: Any = None) -> None:
+        super().__init__()
+        self.scaled = scaled
+        self.units = None if units is None else _double(units)
+        self.noise = None if noise is None else _double(noise)
+
+    def forward(self, mean: Tensor, scale: Tensor, q: Any) -> tuple[Tensor, Tensor]:
+        limits = torch.finfo(mean.dtype)
+        half = self._unit(mean, scale) * (q * (1 + ULPS * limits.eps))
+        slack = mean.abs() * (ULPS * limits.eps) + limits.tiny
+        return (mean - slack) - half, (mean + slack) + half
+
+    def _unit(self, mean: Tensor, scale: Tensor) -> Tensor:
+        if self.noise is not None:
+            model = torch.zeros_like(mean) if scale is None else scale
+            return (model.double().square() + self.noise.square()).sqrt().to(mean.dtype)
+        if self.scaled and scale is not None:
+            return scale
+        unit = torch.ones_like(mean)
+        return unit if self.units is None else unit * self.units.to(mean.dtype)
+
+
+class _Ends(nn.Module):
+    """(mean, lower, upper, q) -> (lower - q, upper + q), rounded outwards as `CQR.band` does."""
+
+    def forward(self, mean: Tensor, lower: Tensor, upper: Tensor, q: Any) -> tuple[Tensor, Tensor]:
+        limits = torch.finfo(lower.dtype)
+        few = ULPS * limits.eps
+        grown = q + few * abs(q) + limits.tiny
+        return lower - (lower.abs() * few + grown), upper + (upper.abs() * few + grown)
+
+
+class _Alone(nn.Module):
+    """The network's output, and no scale."""
+
+    def __init__(self, net: Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: Tensor) -> MeanAndScale:
+        return answer(self.net, x).to(x.dtype), None
+
+
+class _Members(nn.Module):
+    """The outputs of several networks, (members, n, m)."""
+
+    def __init__(self, members: list[Module]) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([answer(member, x).to(x.dtype).double() for member in self.members])
+
+
+class _Pair(nn.Module):
+    """The mean halfway, and two quantiles, of two networks or of one with both."""
+
+    def __init__(self, lower: Module, upper: Module) -> None:
+        super().__init__()
+        self.lower, self.upper = lower, upper
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        lower = answer(self.lower, x).to(x.dtype)
+        lower, upper = torch.split(lower, 1, 1) if self.upper is None else (lower, answer(self.upper, x))
+        return lower / 2 + upper.to(x.dtype) / 2, lower, upper.to(x.dtype)
+
+
+class _SomeOutputs(nn.Module):
+    """Some columns of mean and scale, and of what else there is."""
+
+    def __init__(self, whole: Module, columns: tuple[int, ...]) -> None:
+        super().__init__()
+        self.whole, self.columns = whole, list(columns)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        return tuple(None if part is None else part[:, self.columns] for part in self.whole(x))
+
+
+def _double(a: Any) -> Tensor:
+    return torch.tensor(a, dtype=torch.float64)

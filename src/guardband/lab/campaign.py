@@ -1,0 +1,452 @@
+"""Campaigns: run the cells of a study anywhere; a killed campaign goes on where it was.
+
+A campaign is a folder. `cells/` and `cells.jsonl` hold the results (see `studies.records`), `failed/` the
+errors of cells that failed, `trainings/` networks that are being trained, `leases/` which command works on
+what. Several commands may work in one folder; each leases the cells of one network at a time, by a
+`filelock.SoftFileLease`. A lease is a hint, not a lock: a command that was paused for more than LEASE seconds
+has lost its lease when it wakes up, and may run a cell that another one runs too. Then the first result
+counts, and one that differs is reported. Nothing in the folder is ever run.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, TypeAlias
+
+from tqdm.auto import tqdm
+
+from guardband.base import engine, extras
+from guardband.base.files import read_bytes, write_text
+from guardband.base.limits import listed, printable, shown
+from guardband.lab.studies import Cell, Result, Study, records
+from guardband.lab.studies.runner import CellRunner
+
+NOTE_BYTES = 2**20
+"""No record of a failure is larger."""
+LEASE = 60.0
+"""Seconds after which a lease is taken over that its owner no longer refreshes."""
+MANY = 32
+"""While cells run, results are packed whenever more files than this hold them."""
+PATIENCE = 30
+"""Seconds within which a folder on the network should show what a worker has written."""
+CURE = records.CURE
+
+Outcome = Literal["done", "failed", "busy"]
+Cells: TypeAlias = Study | Sequence[str] | None
+"""The cells that are asked about: a study's, those with these keys, or all that are there."""
+
+
+class CampaignError(RuntimeError):
+    """The campaign cannot go on; what is finished is kept, and the same call does the rest."""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a campaign is: counts, and the first failed, damaged and differing results, one per line.
+
+    `running` counts the networks whose cells a command has leased; these cells are among those to do. A
+    damaged result counts as missing: `run` makes its cell again. `differing` names the cells that have
+    several results with different numbers, of which the first counts.
+
+    >>> import tempfile
+    >>> from guardband import lab
+    >>> status = lab.campaign.status(tempfile.mkdtemp())
+    >>> print(status)
+    0 done, 0 failed, 0 running, 0 to do
+    >>> status.done, status.failed
+    (0, {})
+    """
+
+    done: int
+    failed: dict[str, str]
+    running: int
+    missing: int
+    damaged: dict[str, str] = field(default_factory=dict)
+    differing: dict[str, str] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        counts = f"{self.done} done, {len(self.failed)} failed, {self.running} running, {self.missing} to do"
+        kinds = {"failed": self.failed, "damaged": self.damaged, "differing": self.differing}
+        said = [[f"{kind} {name}: {its[name]}" for name in its] for kind, its in kinds.items()]
+        more = sum(max(0, len(lines) - SHOWN) for lines in said)
+        left = [f"{more} more failed, are damaged or differ."] if more else []
+        return "\n".join([counts, *(line for lines in said for line in lines[:SHOWN]), *left])
+
+
+SHOWN = 20
+"""How many failures, damaged and differing results are named in words; the dictionaries have all of them."""
+
+
+@engine.takes_old_places
+def run(
+    study: Study,
+    folder: str | os.PathLike[str],
+    *,
+    on: engine.On = None,
+    part: tuple[int, int] | None = None,
+    progress: bool = True,
+) -> Status:
+    """Run all cells of a study that have no result in the folder yet, and write its pages.
+
+    `on` says where. By default the cells run here, one after the other. `on=4` is so many Dask workers on
+    this machine, `on="tcp://head:8786"` a scheduler that runs anywhere and whose workers see the same folder,
+    and `on=client` a `distributed.Client` of your own, for example of a `dask_jobqueue.SLURMCluster`. Cells
+    that failed before are tried again. Results that are damaged are set aside with a warning, and made again.
+
+    Commands without `on` may share a folder: they lease the cells of one network at a time.
+    `part=(i, n)` runs the i-th of n parts, i from 1 to n, and writes no pages. Parts have no network in
+    common, so they need neither leases nor a shared folder. To join folders, concatenate their `cells.jsonl`
+    into that of a new folder, and run the whole study there.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband import lab
+    >>> from guardband import pinn
+    >>> from guardband.lab.studies import Training, Factory, grid
+    >>> recipe = pinn.Recipe(steps=5, finish=0)
+    >>> training = Training(pinn.problems.Poisson1D(), (8,), n=30, recipe=recipe)
+    >>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+    >>> study = grid("mine", [training], constant, cal=30, draws=10)
+    >>> print(lab.campaign.run(study, tempfile.mkdtemp(), progress=False))
+    1 done, 0 failed, 0 running, 0 to do
+    """
+    folder = Path(folder).resolve()  # workers may run elsewhere
+    cells = list(study.cells) if part is None else _part(study.cells, *part)
+    _set_damage_aside(folder)
+    _pack(folder, MANY)
+    left, failed, leases = _left(folder, cells), set[str](), dict[str, Any]()
+    with (
+        engine.connect(on) as client,
+        tqdm(
+            total=len(cells),
+            initial=len(cells) - len(left),
+            disable=not progress or not left,
+            desc=study.name,
+            unit="cell",
+        ) as bar,
+    ):
+        if client is None and part is None and left:
+            leases = {training: _lease(folder, training) for training in _groups(left)}
+        while left:
+            busy = 0
+            for made in _map(client, folder, _groups(left), leases):
+                if client is not None:
+                    _check_seen(folder, made)
+                failed |= {key for key, outcome in made.items() if outcome == "failed"}
+                waiting = sum(outcome == "busy" for outcome in made.values())
+                bar.update(len(made) - waiting)
+                busy += waiting
+                _pack(folder, MANY)
+            if busy:  # somebody else works on these: wait for them, or take over if they die
+                bar.set_postfix_str(f"waiting for {busy} that run elsewhere")
+                time.sleep(1)
+            left = [cell for cell in _left(folder, left) if cell.key not in failed]
+    if part is None:
+        _sweep(folder, cells)
+        finished = list(results(folder, study))
+        if finished:
+            study.write(finished, folder)
+    _pack(folder, 0)
+    reached = status(folder, [cell.key for cell in cells])
+    if reached.differing:
+        keys = listed(list(reached.differing))
+        warnings.warn(f"{folder} has results of one cell with different numbers: {keys}.", stacklevel=3)
+    return reached
+
+
+def status(folder: str | os.PathLike[str], study: Cells = None) -> Status:
+    """What is done, failed, running and missing in a folder; with a `study` or keys, of these cells.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband import lab
+    >>> from guardband import pinn
+    >>> from guardband.lab.studies import Training, Factory, grid
+    >>> training = Training(pinn.problems.Poisson1D(), (8,), n=30)
+    >>> study = grid("mine", [training], {"constant": Factory(gb.predictors.MeanOnly)})
+    >>> print(lab.campaign.status(tempfile.mkdtemp(), study))
+    0 done, 0 failed, 0 running, 1 to do
+    """
+    folder = Path(folder)
+    found, failed = records.look(folder), _failed(folder)
+    wanted = found.lines.keys() | failed if study is None else set(_keys(study))
+    done = wanted & found.lines.keys()
+    errors = {key: _trouble(folder, key) for key in sorted((failed & wanted) - done)}
+    differing = {
+        key: f"{len(its)} results with different numbers; the first counts"
+        for key, its in found.differing.items()
+        if key in wanted
+    }
+    missing = len(wanted - done - errors.keys())
+    return Status(len(done), errors, _running(folder), missing, found.damaged, differing)
+
+
+def _running(folder: Path) -> int:
+    """How many leases were refreshed of late, by the clocks of this machine and of the file system."""
+    running = 0
+    for file in (folder / "leases").glob("*.lease"):
+        with suppress(FileNotFoundError):
+            running += abs(time.time() - file.lstat().st_mtime) < LEASE
+    return running
+
+
+def _keys(study: Study | Sequence[str]) -> list[str]:
+    return [cell.key for cell in study.cells] if isinstance(study, Study) else list(study)
+
+
+def _failed(folder: Path) -> set[str]:
+    return {path.stem for path in (folder / "failed").glob("*.json") if records.is_key(path.stem)}
+
+
+def _trouble(folder: Path, key: str) -> str:
+    """Which cell failed, and the last line of its error, with nothing that could write to the terminal."""
+    try:
+        found = json.loads(read_bytes(_path(folder, key, "failed"), at_most=NOTE_BYTES))
+        said = f"{found['experiment']}, {found['method']}, seed {found['seed']}: "
+        said += found["error"].splitlines()[-1]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return "what went wrong cannot be read; run the study again"
+    return printable(said) if len(said) < 1000 else shown(said)
+
+
+def results(folder: str | os.PathLike[str], study: Cells = None) -> Iterator[Result]:
+    """The results in a folder, in the order of the study's cells, or of the keys; an error if one is damaged.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband import lab
+    >>> from guardband import pinn
+    >>> from guardband.lab.studies import Training, Factory, grid
+    >>> recipe = pinn.Recipe(steps=5, finish=0)
+    >>> training = Training(pinn.problems.Poisson1D(), (8,), n=30, recipe=recipe)
+    >>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+    >>> study = grid("mine", [training], constant, cal=30, draws=10)
+    >>> folder = tempfile.mkdtemp()
+    >>> status = lab.campaign.run(study, folder, progress=False)
+    >>> [result["cell"]["method"] for result in lab.campaign.results(folder)]
+    ['constant']
+    """
+    folder = Path(folder)
+    found = records.look(folder)
+    if study is None and found.damaged:
+        raise records.DamagedResults(f"{folder} holds damaged results: {records.damage(folder)}. {CURE}")
+    for key in sorted(found.lines) if study is None else _keys(study):
+        result = records.read(folder, key, found)
+        if result is not None:
+            yield result
+
+
+def pack(folder: str | os.PathLike[str]) -> int:
+    """Put all results of a folder into one file, `cells.jsonl`, a line each; how many it then holds.
+
+    `run` does this when it ends. The file is plain text, which any program can read. Any number of processes
+    may pack, and run cells, at the same time.
+
+    >>> import tempfile
+    >>> import guardband as gb
+    >>> from guardband import lab
+    >>> from guardband import pinn
+    >>> from guardband.lab.studies import Training, Factory, grid
+    >>> recipe = pinn.Recipe(steps=5, finish=0)
+    >>> training = Training(pinn.problems.Poisson1D(), (8,), n=30, recipe=recipe)
+    >>> constant = {"constant": Factory(gb.predictors.MeanOnly)}
+    >>> study = grid("mine", [training], constant, cal=30, draws=10)
+    >>> folder = tempfile.mkdtemp()
+    >>> status = lab.campaign.run(study, folder, progress=False)
+    >>> lab.campaign.pack(folder)
+    1
+    >>> print(lab.campaign.status(folder, study))
+    1 done, 0 failed, 0 running, 0 to do
+    """
+    return records.pack(Path(folder))
+
+
+def _pack(folder: Path, many: int) -> None:
+    """Pack if more files than so many hold results; what cannot be packed stays as it is."""
+    if records.loose(folder) > many:
+        with _room(folder), suppress(ValueError):
+            records.pack(folder)
+
+
+def _set_damage_aside(folder: Path) -> None:
+    """Damaged results are named and moved away, so that their cells are missing."""
+    damage = records.damage(folder)
+    if damage:
+        records.pack(folder, aside=True)
+        warnings.warn(
+            f"{folder} held damaged results: {damage}. They are set aside in damaged/, and their "
+            "cells are made again.",
+            stacklevel=4,
+        )
+
+
+def work(folder: str, cells: Sequence[Cell], lease: Any = None) -> dict[str, Outcome]:
+    """Run those cells that are not done, all of one training; none if another command holds the lease."""
+    place, tried = Path(folder), set[str]()
+    runner = CellRunner(place / "trainings")
+    with engine.one_thread(), _held(lease) as mine:
+        for cell in cells if mine else ():
+            if lease is not None and lease.compromise:
+                break  # another command has taken over while this one was paused
+            if not records.exists(place, cell.key):
+                _run(place, runner, cell, lease and lease.token)
+                tried.add(cell.key)
+        done = {cell.key for cell in cells if records.exists(place, cell.key)}
+        if tried and len(done) == len(cells):
+            runner.forget(cells[0].training)
+    return {
+        cell.key: "done" if cell.key in done else "failed" if cell.key in tried else "busy" for cell in cells
+    }
+
+
+def _lease(folder: Path, training: str) -> Any:
+    """The lease of the cells of one training."""
+    filelock = extras.load("filelock", "lab")
+    if not hasattr(filelock, "SoftFileLease"):
+        raise ImportError('This needs filelock 4.2.1 or later: pip install "guardband[lab]"')
+    (folder / "leases").mkdir(parents=True, exist_ok=True)
+    return filelock.SoftFileLease(folder / "leases" / f"{training}.lease", lease_duration=LEASE)
+
+
+@contextmanager
+def _held(lease: Any) -> Iterator[bool]:
+    """Hold a lease for the length of a block, if nobody else does; whether it is held."""
+    if lease is None:
+        yield True
+        return
+    try:
+        lease.acquire(blocking=False)
+    except TimeoutError:
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        lease.release()
+
+
+def _sweep(folder: Path, cells: Sequence[Cell]) -> None:
+    """Remove the leases that dead commands left of trainings whose cells are done."""
+    unfinished = _groups(_left(folder, cells)).keys()
+    for training in _groups(cells).keys() - unfinished:
+        if (folder / "leases" / f"{training}.lease").exists():
+            with _held(_lease(folder, training)):
+                pass
+
+
+def _run(folder: Path, runner: CellRunner, cell: Cell, lease: str | None) -> None:
+    """Run a cell and write its result, with the token of the lease under which it was made."""
+    try:
+        line = records.sealed(runner.run(cell) | {"lease": lease})
+    except Exception as error:
+        if isinstance(error, OSError) and error.errno in FULL:
+            raise CampaignError(_full(folder)) from error
+        names = {"experiment": cell.experiment, "method": cell.method, "seed": cell.training.seed}
+        trouble = {"key": cell.key, **names, "error": traceback.format_exc().strip()[-NOTE_BYTES // 8 :]}
+        with _room(folder):
+            write_text(_path(folder, cell.key, "failed"), json.dumps(trouble, indent=1) + "\n")
+        return
+    with _room(folder):
+        records.publish(folder, cell.key, line)
+    _path(folder, cell.key, "failed").unlink(missing_ok=True)  # what went wrong before
+
+
+FULL = (errno.ENOSPC, errno.EDQUOT)
+
+
+@contextmanager
+def _room(folder: Path) -> Iterator[None]:
+    """A full disk is said in a sentence."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in FULL:
+            raise CampaignError(_full(folder)) from error
+        raise
+
+
+def _full(folder: Path) -> str:
+    return f"The disk that holds {folder} is full. Make room and run the same again; finished cells are kept."
+
+
+def _left(folder: Path, cells: Sequence[Cell]) -> list[Cell]:
+    done = records.look(folder).lines.keys()
+    return [cell for cell in cells if cell.key not in done]
+
+
+def _groups(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
+    """The cells that share a training, by its key."""
+    groups: dict[str, list[Cell]] = {}
+    for cell in cells:
+        groups.setdefault(cell.training.key, []).append(cell)
+    return groups
+
+
+def _part(cells: Sequence[Cell], i: int, n: int) -> list[Cell]:
+    """The i-th of n parts: every n-th training, sorted by key, with all its cells."""
+    if not 1 <= i <= n:
+        raise ValueError(f"`part` should be (i, n) with i from 1 to n, got ({i}, {n}).")
+    groups = _groups(cells)
+    return [cell for training in sorted(groups)[i - 1 :: n] for cell in groups[training]]
+
+
+def _check_seen(folder: Path, outcomes: Mapping[str, Outcome]) -> None:
+    """Workers that write somewhere else must not look as if all were well."""
+    claimed = {key for key, outcome in outcomes.items() if outcome != "busy"}
+    for _ in range(PATIENCE):
+        claimed -= records.look(folder).lines.keys() | _failed(folder)
+        if not claimed:
+            return
+        time.sleep(1)
+    raise CampaignError(
+        f"A worker finished the cell {min(claimed)}, but {folder} does not hold it: the workers do not see "
+        "this folder. Give one that all machines share."
+    )
+
+
+def _map(
+    client: Any, folder: Path, groups: Mapping[str, list[Cell]], leases: Mapping[str, Any]
+) -> Iterator[dict[str, Outcome]]:
+    """The outcomes of all groups, as they come in."""
+    if client is None:
+        yield from (work(str(folder), cells, leases.get(training)) for training, cells in groups.items())
+        return
+    _send_own_code()
+    try:
+        yield from engine.each(client, partial(work, str(folder)), [_Parcel(its) for its in groups.values()])
+    except engine.SchedulerGone as gone:
+        raise CampaignError(str(gone)) from gone
+
+
+def _send_own_code() -> None:
+    """What a study's own file defines goes along with its cells, since workers cannot import it."""
+    cloudpickle = extras.load("cloudpickle", "scale")
+    for module in list(sys.modules.values()):
+        if getattr(module, "__study_file__", None):
+            cloudpickle.register_pickle_by_value(module)
+
+
+class _Parcel:
+    """Cells on their way through Dask's own transport, which pickles; a worker gets the list."""
+
+    def __init__(self, cells: list[Cell]) -> None:
+        self.cells = cells
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        cloudpickle = extras.load("cloudpickle", "scale")
+        return cloudpickle.loads, (cloudpickle.dumps(self.cells),)
+
+
+def _path(folder: Path, key: str, kind: str) -> Path:
+    return folder / kind / f"{key}.json"

@@ -1,0 +1,236 @@
+"""Tables of results: every method over its trainings, held against the exact law and constant width."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from guardband.base.files import write_text
+from guardband.base.limits import COUNTS, printable
+from guardband.conformal.laws import CoverageLaw, tails, total_counts
+from guardband.lab.studies import format1
+from guardband.lab.studies.base import Result
+from guardband.metrics import acd_floor
+
+AT = "0.95"
+ALARM = 1e-3
+"""The probability that any cell of a valid study is called broken."""
+
+
+@dataclass(frozen=True)
+class MethodRow:
+    """One method in one experiment: its results over training seeds."""
+
+    experiment: str
+    method: str
+    results: Sequence[Result]
+
+    @property
+    def cell(self) -> Result:
+        """The inputs, the same for all seeds but for the training's."""
+        return self.results[0]["cell"]
+
+    @property
+    def levels(self) -> list[str]:
+        """The levels of the coverage curves."""
+        return self.cell["levels"]
+
+    @property
+    def has_before(self) -> bool:
+        """Whether there is a band before calibration."""
+        return "before" in self.results[0]["found"]
+
+    def find(self, *path: str) -> np.ndarray:
+        """One measured number of each seed, (seeds,); NaN where there is none."""
+        return np.array([_at(result["found"], path) for result in self.results], dtype=float)
+
+    def curves(self, *path: str) -> np.ndarray:
+        """Coverage at every level for each seed, (seeds, levels): after calibration, or at a path."""
+        parts = [_part(result["found"], path) for result in self.results]
+        return np.array([np.array(part["covered"]) / part["points"] for part in parts])
+
+    def coverage(self, *path: str) -> np.ndarray:
+        """Coverage for each seed at 95 %, or at the highest level where that is not among them."""
+        return self.curves(*path)[:, self.levels.index(AT) if AT in self.levels else -1]
+
+    @cached_property
+    def seconds(self) -> dict[str, float]:
+        """The median CPU seconds of training, predictor and evaluation."""
+        parts = ("training", "predictor", "evaluation")
+        return {part: float(np.median([r["seconds"][part] for r in self.results])) for part in parts}
+
+
+def rows(results: Iterable[Result]) -> list[MethodRow]:
+    """Results gathered by experiment and method, in the order in which they come."""
+    found: dict[tuple[str, str], list[Result]] = {}
+    for result in results:
+        sizes = [result["cell"].get(size, 1) for size in ("cal", "test", "draws")]
+        if not all(isinstance(size, int) and 0 < size <= COUNTS for size in sizes):
+            raise ValueError(
+                f"Result {result['key']} should have 1 to {COUNTS} points and draws, got {sizes}."
+            )
+        found.setdefault((result["cell"]["experiment"], result["cell"]["method"]), []).append(result)
+    return [MethodRow(experiment, method, its) for (experiment, method), its in found.items()]
+
+
+def broken(results: Sequence[Result]) -> dict[str, float]:
+    """The cells whose coverage, at any level, is not what the exact law allows, and how unlikely it is.
+
+    Of all valid studies one in a thousand has any. Cells without a law (localized) are left out.
+    """
+    alike: dict[tuple[Any, int], list[tuple[str, int]]] = {}
+    for result in results:
+        known = laws(result)
+        for pieces, covered in zip(known, result["found"]["covered"], strict=True) if known else ():
+            sizes = tuple(tuple(piece) for piece in pieces), result["cell"]["draws"]
+            alike.setdefault(sizes, []).append((result["key"], covered))
+    bound = ALARM / max(1, 2 * sum(map(len, alike.values())))
+    worst: dict[str, float] = {}
+    for (pieces, draws), counts in alike.items():
+        if not 0 < draws * sum(m for _, _, m in pieces) <= COUNTS:
+            raise ValueError(f"Result {counts[0][0]} should count 1 to {COUNTS} points, got {draws} draws.")
+        law = total_counts([(CoverageLaw(k, n), m) for k, n, m in pieces], repeats=draws)
+        for key, covered in counts:
+            p = min(tails(law, covered))
+            if p < bound:
+                worst[key] = min(p, worst.get(key, 1.0))
+    return worst
+
+
+def laws(result: Result) -> Any:
+    """At each level the law of one draw of a cell, as k, n and m of its parts; None where there is none."""
+    return result["found"]["laws"] if "laws" in result["found"] else format1.laws(result["cell"])
+
+
+def has_law(result: Result) -> bool:
+    """Whether the coverage of a cell follows an exact law."""
+    return laws(result) is not None
+
+
+def spread(values: np.ndarray, digits: str = ".3f") -> str:
+    """The median, and the range if there is one; NaN if no value is known."""
+    if np.isnan(values).all():
+        return "nan"
+    low, middle, high = (format(f(values), digits) for f in (np.nanmin, np.nanmedian, np.nanmax))
+    return middle if low == high else f"{middle} ({low} to {high})"
+
+
+def write_page(results: Sequence[Result], folder: Path) -> None:
+    """`README.md`: one table per experiment."""
+    lines = [
+        "# Results",
+        "",
+        "Medians over training seeds (and their range), means over recalibrations, at 95 % (or at the "
+        "highest level, where that is not among those asked).",
+    ]
+    bad, gathered = broken(results), rows(results)
+    differ = differences({row.experiment: row.cell["training"] for row in gathered})
+    for experiment, said in differ.items():
+        mine = [row for row in gathered if row.experiment == experiment]
+        lines += ["", f"## {experiment}{said and f': {said}'}", "", *table(mine, bad)]
+    write_text(folder / "README.md", printable("\n".join(lines)) + "\n")
+
+
+def differences(trainings: Mapping[str, Any]) -> dict[str, str]:
+    """What sets each experiment apart from others on the same kind of problem: `n = 60, noise = 0.1`.
+
+    >>> poisson = {"problem": {"kind": "Poisson1D"}, "n": 60}
+    >>> differences({"a": poisson | {"noise": 0.1}, "b": poisson | {"noise": 0.2}})
+    {'a': 'noise = 0.1', 'b': 'noise = 0.2'}
+    """
+    settings = {name: dict(_settings(training)) for name, training in trainings.items()}
+    said = dict.fromkeys(trainings, "")
+    for name, its in settings.items():
+        alike = [other for other in settings.values() if other.get("problem") == its.get("problem")]
+        keys = dict.fromkeys(key for other in alike for key in other)
+        differ = [key for key in keys if len({other.get(key, "none") for other in alike}) > 1]
+        parts = [f"{key} = {its.get(key, 'none')}" for key in differ if key != "seed"]
+        said[name] = ", ".join(parts[:SHOWN]) + (", ..." if len(parts) > SHOWN else "")
+    return said
+
+
+SHOWN = 6
+"""How many differing settings a heading names."""
+
+
+def _settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
+    """The settings of a training by their own names, each in words; a problem goes by its kind."""
+    if not isinstance(value, Mapping):
+        yield name, " x ".join(map(str, value)) if isinstance(value, list) else str(value)
+        return
+    for key, part in value.items():
+        if key == "kind":
+            yield name or key, str(part).rpartition(".")[2]
+        else:
+            yield from _settings(part, key)
+
+
+def table(mine: Sequence[MethodRow], bad: dict[str, float]) -> Iterator[str]:
+    """One experiment as a Markdown table, under a line on its sizes."""
+    cell = mine[0].cell
+    floor = acd_floor(cell["cal"], cell["test"])
+    yield (
+        f"{cell['cal']} calibration and {cell['test']} test points, {cell['draws']} recalibrations per seed"
+        f"{_noise(cell)}. "
+        f"A perfectly valid band has an ACD of {floor.mean:.3f} on average, {floor.low:.3f} to "
+        f"{floor.high:.3f} in 95 % of single experiments."
+    )
+    yield ""
+    yield (
+        "| method | seeds | relative L2, % | coverage before | coverage after | the law | ACD before | "
+        "ACD after | width before | width after | truth covered | CPU s |"
+    )
+    yield "|" + "---|" * 12
+    for row in mine:
+        before = (
+            (
+                spread(row.coverage("before")),
+                spread(row.find("before", "acd")),
+                spread(row.find("before", "width")),
+            )
+            if row.has_before
+            else ("-", "-", "-")
+        )
+        infinite = row.find("infinite").mean()
+        width = spread(row.find("width")) + (f", {infinite:.0%} infinite" if infinite else "")
+        cost = row.seconds["training"] + row.seconds["predictor"]
+        yield (
+            f"| {row.method} | {len(row.results)} | {spread(100 * row.find('l2'), '.2f')} | {before[0]} | "
+            f"{row.coverage().mean():.4f} | {verdict(row, bad)} | {before[1]} | {acd_after(row)} | "
+            f"{before[2]} | {width} | {spread(row.find('truth'))} | {cost:.0f} |"
+        )
+
+
+def _noise(cell: Result) -> str:
+    """The noise of a cell, where it is a number."""
+    noise = cell.get("training", {}).get("noise")
+    return f", noise {noise:g}" if isinstance(noise, int | float) else ""
+
+
+def verdict(row: MethodRow, bad: dict[str, float]) -> str:
+    """Whether the exact law holds for all seeds of a method."""
+    if not has_law(row.results[0]):
+        return "-"
+    wrong = [bad[result["key"]] for result in row.results if result["key"] in bad]
+    return f"BROKEN (p = {min(wrong):.1g})" if wrong else "holds"
+
+
+def acd_after(row: MethodRow) -> str:
+    """The ACD after calibration, where the whole curve was measured."""
+    return spread(row.find("acd")) if len(row.levels) > 1 else "-"
+
+
+def _part(found: Result, path: Sequence[str]) -> Result:
+    for name in path:
+        found = found[name]
+    return found
+
+
+def _at(found: Result, path: Sequence[str]) -> float:
+    value = _part(found, path)
+    return np.nan if value is None else value  # type: ignore[return-value]

@@ -1,0 +1,75 @@
+"""Arguments: points, counts, seeds and names of parts, as the methods of a shape are given them."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Iterable
+from functools import wraps
+from numbers import Integral
+from typing import Any, TypeVar, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from guardband.base.arrays import Array, ArrayLike, rows, to_torch
+
+Contains = TypeVar("Contains", bound=Callable[[Any, Any], Tensor])
+
+
+def of_any_points(contains: Contains) -> Contains:
+    """`contains` of a shape, for points (n, d) of any kind: of tensors a tensor, of all else numpy."""
+
+    @wraps(contains)
+    def asked(self: Any, x: ArrayLike) -> Array:
+        points = to_torch(rows(x, "x"))
+        if points.ndim != 2 or points.shape[1] != self.d:
+            raise ValueError(f"`x` should be points (n, {self.d}), got shape {tuple(np.shape(x))}.")
+        found = contains(self, points)
+        return found if isinstance(x, Tensor) else found.numpy()
+
+    return cast("Contains", asked)
+
+
+def count(n: object) -> int:
+    """A number of points; refused if it is not a whole one."""
+    try:
+        whole = operator.index(n)  # type: ignore[arg-type]
+    except TypeError:
+        cure = f" Write {n:.0f}." if isinstance(n, float) and n.is_integer() else ""
+        raise TypeError(f"`n` should be a whole number of points, got {n!r:.80}.{cure}") from None
+    if whole < 0:
+        raise ValueError(f"`n` should be a number of points, got {whole}.")
+    return whole
+
+
+def as_generator(generator: object, seed: object = None) -> torch.Generator | None:
+    """A generator as it is, or one of a seed; None is torch's own."""
+    if generator is not None and seed is not None:
+        raise TypeError("`uniform` takes a `generator` or a `seed`, got both.")
+    given = seed if generator is None else generator
+    if given is None or isinstance(given, torch.Generator):
+        return given
+    if not isinstance(given, Integral):
+        raise TypeError(f"`generator` should be a torch.Generator or a seed, got {given!r:.80}.")
+    return torch.Generator().manual_seed(int(given))
+
+
+def named_parts(on: object) -> tuple[str, ...]:
+    """The names of parts of a boundary; refused if there are none.
+
+    >>> named_parts("left"), named_parts(["left", "top"])
+    (('left',), ('left', 'top'))
+    """
+    if callable(on):
+        raise TypeError(
+            "`on` should name parts of the boundary here, got a function. A part has the name that its shape "
+            'gives it: pinn.Disk((0, 0), 1.0, name="hole"), pinn.Polygon(corners, edges=[...]).'
+        )
+    wanted = (on,) if isinstance(on, str) else tuple(on) if isinstance(on, Iterable) else ()
+    if not wanted or not all(isinstance(name, str) and name for name in wanted):
+        raise ValueError(
+            f'`on` should name parts of the boundary, such as "left" or ("left", "right"), and {on!r:.80} '
+            "names no part. Leave it out for the whole boundary."
+        )
+    return wanted

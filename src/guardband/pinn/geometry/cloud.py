@@ -1,0 +1,169 @@
+"""Point clouds: points that somebody else placed, with the normals they were given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from guardband.base.arrays import ArrayLike, rows, to_torch
+from guardband.base.computed import computed
+from guardband.pinn.geometry.arguments import as_generator, count, of_any_points
+from guardband.pinn.geometry.domain import Boundary, Domain, How, Piece
+from guardband.pinn.geometry.time import TimeSpan
+
+
+@dataclass(frozen=True, init=False, eq=False, repr=False)
+class PointCloud(Domain):
+    """Points inside, and for each part of the boundary points and outward normals, as a solver has them.
+
+    Points are drawn from these and from no others, so what lies between them is unknown: `contains`, hard
+    constraints and multiplication with time are refused.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> angle = np.linspace(0, 6, 50)
+    >>> rim = np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    >>> cloud = pinn.geometry.PointCloud(0.5 * rim, {"rim": (rim, rim)})
+    >>> len(cloud.interior(20)), cloud.parts
+    (20, ('rim',))
+    """
+
+    inside: Tensor
+    rims: tuple[tuple[str, Tensor, Tensor], ...]
+    total: float | None
+
+    def __init__(
+        self,
+        inside: ArrayLike,
+        boundary: Mapping[str, tuple[ArrayLike, ArrayLike]],
+        *,
+        measure: float | None = None,
+        names: Sequence[str] = (),
+    ) -> None:
+        put = object.__setattr__
+        put(self, "inside", _points(inside, "inside"))
+        put(self, "total", measure)
+        put(self, "_names", tuple(names))
+        rims = []
+        for name, (at, outward) in boundary.items():
+            points, normals = _points(at, name), _points(outward, name)
+            if points.shape != normals.shape or points.shape[1] != self.inside.shape[1]:
+                raise ValueError(
+                    f"Part {name!r} should have a normal for each point, like the points inside, got "
+                    f"{tuple(points.shape)} and {tuple(normals.shape)}."
+                )
+            if bool((normals.norm(dim=1) == 0).any()):
+                raise ValueError(f"Part {name!r} has a normal of length 0.")
+            rims.append((name, points, normals / normals.norm(dim=1, keepdim=True)))
+        put(self, "rims", tuple(rims))
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return self.__dict__["_names"] or super().names
+
+    @computed
+    def lower(self) -> tuple[float, ...]:
+        """The lower end of each axis."""
+        return tuple(self._all.min(0).values.tolist())
+
+    @computed
+    def upper(self) -> tuple[float, ...]:
+        """The upper end of each axis."""
+        return tuple(self._all.max(0).values.tolist())
+
+    @property
+    def _all(self) -> Tensor:
+        return torch.cat([self.inside, *(points for _, points, _ in self.rims)])
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The names of the parts of the boundary."""
+        return tuple(name for name, *_ in self.rims)
+
+    @property
+    def measure(self) -> float:
+        """The measure that was given."""
+        if self.total is None:
+            raise ValueError("A point cloud knows no measure: give it as PointCloud(..., measure=).")
+        return self.total
+
+    def contains(self, x: Tensor) -> Tensor:
+        """Refused: what lies between the points is unknown."""
+        raise TypeError("A point cloud does not say what lies between its points; use a Mesh or a Polygon.")
+
+    @of_any_points
+    def clearly_outside(self, x: Any) -> Any:
+        """None, as far as is known."""
+        return torch.zeros(len(x), dtype=torch.bool)
+
+    def outline(self, n: int) -> dict[str, list[np.ndarray]]:
+        """Up to n points of each part of the boundary, each as a line of its own."""
+        return {part: list(self.boundary(n, on=part).points.numpy()[:, None]) for part in self.parts}
+
+    def pieces(self) -> list[Piece]:
+        """Refused, for the same reason."""
+        raise TypeError("A point cloud has points and no surface; use a Mesh or a Polygon.")
+
+    def __repr__(self) -> str:
+        rims = ", ".join(f"{name} ({len(points)})" for name, points, _ in self.rims)
+        return f"PointCloud({len(self.inside)} points inside, {rims or 'no boundary'})"
+
+    def __mul__(self, time: object) -> TimeSpan:
+        """Refused, for the same reason."""
+        raise TypeError(
+            "A point cloud cannot be multiplied with time: it has points, and no surface between them to "
+            "extend over time. Use a Mesh or a Polygon."
+        )
+
+    def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
+        """n of the points inside, or all; each at most once."""
+        return self.inside[_some(len(self.inside), count(n), how, seed)]
+
+    def uniform(
+        self,
+        n: int,
+        generator: torch.Generator | int | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """n of the points inside, any of them as likely and as often as any other."""
+        n, generator = count(n), as_generator(generator, seed)
+        chosen = torch.randint(len(self.inside), (n,), generator=generator)
+        return self.inside[chosen].to(dtype or torch.get_default_dtype())
+
+    def boundary(
+        self, n: int, on: str | Sequence[str] | None = None, how: How = "random", *, seed: int = 0
+    ) -> Boundary:
+        """About n of the points on the parts named, each part by its number of points; sizes are unknown."""
+        wanted = self.part_names(on)
+        rims = [rim for rim in self.rims if rim[0] in wanted]
+        n, total = count(n), sum(len(points) for _, points, _ in rims)
+        found = []
+        for number, (name, points, normals) in enumerate(rims):
+            chosen = _some(len(points), max(1, round(n * len(points) / total)), how, seed + number)
+            found.append((name, points[chosen], normals[chosen]))
+        points, normals = (torch.cat([part[i] for part in found]) for i in (1, 2))
+        parts = tuple(name for name, points, _ in found for _ in range(len(points)))
+        return Boundary(points, normals, torch.full((len(points),), torch.nan, dtype=torch.float64), parts)
+
+
+def _points(given: ArrayLike, name: str) -> Tensor:
+    found = to_torch(rows(given, name)).double()
+    if found.ndim != 2 or not len(found) or not bool(torch.isfinite(found).all()):
+        raise ValueError(f"`{name}` should be finite points (n, d), got shape {tuple(found.shape)}.")
+    return found
+
+
+def _some(there: int, n: int, how: How, seed: int) -> Tensor:
+    if n >= there:
+        return torch.arange(there)
+    if how == "even":
+        return torch.linspace(0, there - 1, n).round().long()
+    return torch.randperm(there, generator=torch.Generator().manual_seed(seed))[:n]

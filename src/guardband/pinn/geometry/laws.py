@@ -1,0 +1,126 @@
+"""The laws that every shape obeys; `pinn.testing.check_domain` runs them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from guardband.pinn.geometry.domain import PROBES, Boundary, Domain, cubes
+from guardband.pinn.geometry.time import TimeSpan
+
+CELLS = 6
+"""Cells along each axis in which points inside are counted."""
+
+
+def check_domain(domain: Domain, *, points: int = 20_000, seed: int = 0) -> None:
+    """Points are where they should be, normals point outward, and what flows out is what arises inside.
+
+    Of sound shapes one in a thousand or so fails by chance; the seed makes it the same one at every run.
+
+    >>> from guardband import pinn
+    >>> pinn.testing.check_domain(
+    ...     pinn.geometry.Rectangle((0, 0), (2, 1)) - pinn.geometry.Disk((1, 0.5), 0.3)
+    ... )
+    """
+    if isinstance(domain, TimeSpan):
+        check_span(domain, points, seed)
+        return
+    inside = check_inside(domain, points, seed)
+    edge = check_boundary(domain, points, seed)
+    check_flux(domain, inside, edge)
+
+
+def check_inside(domain: Domain, points: int, seed: int) -> Tensor:
+    """Points inside are inside and uniform, and the measure is theirs."""
+    for how in ("even", "quasi", "random"):
+        x = domain.interior(points, how, seed=seed)
+        assert x.ndim == 2 and x.shape[1] == domain.d, (
+            f"points should be (n, {domain.d}), got {tuple(x.shape)}"
+        )
+        assert how == "even" or len(x) == points, f"{points} points were asked for, got {len(x)}"
+        assert bool(domain.contains(x).all()), f"points inside should be inside, {how} ones are not"
+    found = domain.stretched(next(cubes(PROBES, domain.d, "quasi", seed + 1)))
+    share = domain.contains(found).double().mean()
+    box = math.prod(2 * half for half in domain.reach)
+    assert abs(domain.measure / (box * share) - 1) < 0.01, (
+        f"the measure is {domain.measure:.5g}, but by counting points it is {box * share:.5g}"
+    )
+    seen, expected = (_counts(domain, part) for part in (x, found[domain.contains(found)]))
+    expected = expected * len(x) / expected.sum()
+    full = expected >= 20
+    chi = float(((seen - expected)[full].square() / expected[full]).sum())
+    free = max(1, int(full.sum()) - 1)
+    assert chi < free + 4.5 * math.sqrt(2 * free) + 10, (
+        f"points inside should be uniform: chi-square is {chi:.0f} where {free} is usual"
+    )
+    return x
+
+
+def check_boundary(domain: Domain, points: int, seed: int) -> Boundary:
+    """Every point of the boundary has the inside behind it and the outside before it."""
+    step = 4 * domain.step
+    for how in ("even", "quasi", "random"):
+        edge = domain.boundary(points, how=how, seed=seed)
+        norms = edge.normals.norm(dim=1)
+        assert bool(((norms - 1).abs() < 1e-9).all()), "normals should have length 1"
+        behind = domain.contains(edge.points - step * edge.normals)
+        before = domain.contains(edge.points + step * edge.normals)
+        wrong = int((~behind | before).sum())
+        assert wrong == 0, f"normals should point outward, {wrong} of {len(edge)} do not"
+        assert set(edge.parts) == set(domain.parts), "every part of the boundary should have points"
+    total = sum(domain.size(part) for part in domain.parts)
+    assert math.isclose(total, domain.size(), rel_tol=1e-9), "the sizes of the parts should add up"
+    assert math.isclose(float(edge.sizes.sum()), total, rel_tol=1e-6), "points should stand for all of it"
+    return edge
+
+
+def check_flux(domain: Domain, inside: Tensor, edge: Boundary) -> None:
+    """The integral of a divergence is the flux through the boundary, within four standard errors."""
+    arises = _divergence(inside, domain) * domain.measure
+    flows = (_flow(edge.points, domain) * edge.normals).sum(1) * edge.sizes
+    expected, found = float(arises.mean()), float(flows.sum())
+    scatter = float(arises.std()) ** 2 / len(arises)
+    for part in set(zip(edge.parts, edge.sizes.tolist(), strict=True)):  # each piece has its own scatter
+        here = torch.tensor([one == part for one in zip(edge.parts, edge.sizes.tolist(), strict=True)])
+        scatter += float(flows[here].var(correction=0)) * int(here.sum())
+    # Sizes that were counted are known to about 1e-4.
+    scatter += (2e-4 * float(flows.abs().sum())) ** 2
+    assert abs(found - expected) < 4 * math.sqrt(scatter), (
+        f"{found:.5g} flows out where {expected:.5g} arises: a normal, a size or the measure is wrong"
+    )
+
+
+def check_span(span: TimeSpan, points: int, seed: int) -> None:
+    """The laws of the shape, and of time: walls at all times, a start and an end."""
+    check_domain(span.shape, points=points, seed=seed)
+    x = check_inside(span, points, seed)
+    assert bool((x[:, -1].min() >= span.time.start) & (x[:, -1].max() <= span.time.end)), "time has its ends"
+    for name, at, sign in (("start", span.time.start, -1.0), ("end", span.time.end, 1.0)):
+        edge = span.boundary(points, name, seed=seed)
+        assert bool((edge.points[:, -1] == at).all() and (edge.normals[:, -1] == sign).all())
+        assert bool(span.shape.contains(edge.points[:, :-1]).all()), f"the {name} should lie in the shape"
+    check_boundary(span, points, seed)
+
+
+def _flow(x: Tensor, domain: Domain) -> Tensor:
+    """A smooth flow (n, d) that is no gradient, in the units of the domain."""
+    z = (x - x.new_tensor(domain.center)) / x.new_tensor(domain.reach)
+    turned = z.roll(1, dims=1)
+    return torch.sin(2 * z + 0.5 * turned + 0.3) + 0.5 * z * turned.cos() + 0.7
+
+
+def _divergence(x: Tensor, domain: Domain) -> Tensor:
+    x = x.detach().requires_grad_()
+    flow = _flow(x, domain)
+    parts = [torch.autograd.grad(flow[:, i].sum(), x, retain_graph=True)[0][:, i] for i in range(domain.d)]
+    return torch.stack(parts).sum(0).detach()
+
+
+def _counts(domain: Domain, x: Tensor) -> Tensor:
+    """How many points lie in each cell of an even grid."""
+    share = (x - x.new_tensor(domain.lower)) / (2 * x.new_tensor(domain.reach))
+    cell = (share * CELLS).long().clamp(0, CELLS - 1)
+    place = (cell * CELLS ** torch.arange(domain.d)).sum(1)
+    return torch.bincount(place, minlength=CELLS**domain.d).double()

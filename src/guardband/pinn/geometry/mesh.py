@@ -1,0 +1,173 @@
+"""Meshes: closed surfaces of triangles, from STL or VTU files. By pyvista."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from torch import Tensor
+
+from guardband.base import extras
+from guardband.base.computed import computed
+from guardband.pinn.geometry.arguments import of_any_points
+from guardband.pinn.geometry.domain import Domain, Piece, Placed
+from guardband.pinn.geometry.rays import Rays
+
+
+@dataclass(frozen=True, init=False, eq=False)
+class Mesh(Domain):
+    """What lies inside a closed surface: of a file (.stl, .vtu, .vtk, .ply, .obj), or of a pyvista mesh.
+
+    Its boundary is one part called by `name`; several, where `parts` says the part of each triangle.
+
+    >>> import pyvista
+    >>> from guardband import pinn
+    >>> ball = pinn.geometry.Mesh(
+    ...     pyvista.Sphere(radius=1.0, theta_resolution=60, phi_resolution=60)
+    ... )
+    >>> round(ball.measure, 1), ball.parts
+    (4.2, ('surface',))
+    """
+
+    corners: np.ndarray
+    triangles: np.ndarray
+    of_triangle: tuple[str, ...]
+
+    def __init__(
+        self,
+        source: Any,
+        *,
+        name: str = "surface",
+        parts: Sequence[str] | None = None,
+        names: Sequence[str] = ("x", "y", "z"),
+    ) -> None:
+        pyvista = extras.load("pyvista", "geometry")
+        mesh = source
+        if isinstance(source, str | os.PathLike):
+            if not Path(source).is_file():
+                raise ValueError(f"There is no file {source}.")
+            mesh = pyvista.read(source)
+        surface = _closed(pyvista, mesh)
+        put = object.__setattr__
+        corners = np.asarray(surface.points, dtype=float)
+        put(self, "corners", corners)
+        put(self, "triangles", _outward(corners, np.asarray(surface.regular_faces)))
+        put(self, "of_triangle", (name,) * len(self.triangles) if parts is None else tuple(parts))
+        put(self, "_names", tuple(names))
+        if len(self.of_triangle) != len(self.triangles):
+            raise ValueError(
+                f"`parts` should name the part of each of {len(self.triangles)} triangles, got "
+                f"{len(self.of_triangle)} names."
+            )
+
+    def __repr__(self) -> str:
+        return f"Mesh({len(self.triangles)} triangles)"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return self.__dict__["_names"]
+
+    @computed
+    def lower(self) -> tuple[float, ...]:
+        """The lower end of each axis."""
+        return tuple(self.corners.min(0).tolist())
+
+    @computed
+    def upper(self) -> tuple[float, ...]:
+        """The upper end of each axis."""
+        return tuple(self.corners.max(0).tolist())
+
+    @property
+    def measure(self) -> float:
+        """The volume, from the corners of the triangles."""
+        a, b, c = (self.corners[self.triangles[:, k]] - np.array(self.center) for k in range(3))
+        return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6)
+
+    @of_any_points
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points lie inside the surface."""
+        return torch.from_numpy(self._rays.inside(x.detach().cpu().double().numpy())).to(x.device)
+
+    @cached_property
+    def _rays(self) -> Rays:
+        return Rays(self.corners[self.triangles])
+
+    def pieces(self) -> list[Piece]:
+        """The triangles of each part, as one piece: a share of the unit square for each, by its area."""
+        return [self._piece(name) for name in dict.fromkeys(self.of_triangle)]
+
+    def _piece(self, name: str) -> Piece:
+        chosen = self.triangles[np.array([one == name for one in self.of_triangle])]
+        first, second, third = (torch.from_numpy(self.corners[chosen[:, k]]) for k in range(3))
+        across = torch.linalg.cross(second - first, third - first)
+        areas = across.norm(dim=1) / 2
+        ends = areas.cumsum(0) / areas.sum()
+        normals = across / (2 * areas)[:, None]
+
+        def place(unit: Tensor) -> Placed:
+            which = torch.searchsorted(ends, unit[:, 0].contiguous()).clamp(max=len(ends) - 1)
+            before = torch.cat([ends.new_zeros(1), ends[:-1]])
+            rest = ((unit[:, 0] - before[which]) / (ends - before)[which]).clamp(
+                1e-6, 1 - 1e-6
+            )  # off its edges
+            root = rest.sqrt()  # towards the side that lies opposite, by area
+            b, c = root * (1 - unit[:, 1]), root * unit[:, 1]
+            a = 1 - root
+            points = a[:, None] * first[which] + b[:, None] * second[which] + c[:, None] * third[which]
+            return points, normals[which]
+
+        return Piece(name, 2, float(areas.sum()), place)
+
+
+def _closed(pyvista: Any, mesh: Any) -> Any:
+    """The surface as triangles in double precision, turned alike; one that is open is refused."""
+    surface = (
+        mesh if isinstance(mesh, pyvista.PolyData) else mesh.extract_surface(algorithm="dataset_surface")
+    )
+    surface = surface.triangulate().clean()
+    if not surface.n_cells:
+        raise ValueError("A Mesh should have triangles, and there are none in this one.")
+    if surface.n_open_edges or not surface.is_manifold:
+        raise ValueError(
+            f"A Mesh should be a closed surface, and this one has {surface.n_open_edges} open edges. Repair "
+            "it, for example by pyvista's fill_holes, or give its points and normals as a PointCloud."
+        )
+    surface = surface.compute_normals(
+        auto_orient_normals=False, consistent_normals=True, split_vertices=False, cell_normals=True
+    )
+    surface.points = np.asarray(surface.points, dtype=float)
+    return surface
+
+
+def _outward(corners: np.ndarray, triangles: np.ndarray) -> np.ndarray:
+    """The triangles with the inside behind them: each connected surface, that of a cavity too, as a whole.
+
+    Just before a triangle it should be outside. Where one surface says both, it crosses another.
+    """
+    edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]]])
+    graph = coo_array((np.ones(len(edges)), edges.T), shape=(len(corners),) * 2)
+    surface_of = connected_components(graph, directed=False)[1][triangles[:, 0]]
+    asked = np.unique(np.linspace(0, len(triangles) - 1, min(len(triangles), 20_000)).astype(int))
+    asked = np.union1d(asked, np.unique(surface_of, return_index=True)[1])
+    a, b, c = (corners[triangles[asked, k]] for k in range(3))
+    across = np.cross(b - a, c - a)
+    area = np.linalg.norm(across, axis=1)
+    step = 1e-6 * np.ptp(corners, axis=0).max()
+    ahead = (a + b + c) / 3 + step * across / np.maximum(area, np.finfo(float).tiny)[:, None]
+    inside = Rays(corners[triangles]).inside(ahead)
+    turned = np.bincount(surface_of[asked], area * inside) / np.bincount(surface_of[asked], area)
+    if ((turned > 0.05) & (turned < 0.95)).any():
+        raise ValueError(
+            "A Mesh should not cross itself, and this one does, or has bodies that overlap. Repair it, or "
+            "make a Mesh of each body and join them by `|`."
+        )
+    return np.where((turned > 0.5)[surface_of][:, None], triangles[:, ::-1], triangles)

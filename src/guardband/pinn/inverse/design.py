@@ -1,0 +1,153 @@
+"""Designs: what a family says of readings at given places, before any of them is known.
+
+Everything here is a function of x and of the coefficients alone, never of y. A reading is a row of x; its
+outputs stand side by side, so n readings of m outputs are a vector of N = n m numbers.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from guardband.base.arrays import Array, ArrayLike, to_numpy
+from guardband.pinn.inverse.solved import SolvedFamily
+from guardband.values import Observations
+
+STEP = 1e-3
+"""Slopes are differences over so much of a range to either side."""
+
+COARSE = {1: 33, 2: 7, 3: 5, 4: 4}
+"""Values of each coefficient on the coarse grid, by the number of coefficients."""
+
+FLAT = 1e-8
+"""Directions of the tangent plane are left out below this share of the largest, squared."""
+
+
+@dataclass(frozen=True, eq=False)
+class Design:
+    """Places x (n, d) of readings of some outputs, and how the solution there follows the coefficients."""
+
+    solved: SolvedFamily
+    x: Array
+    columns: tuple[int, ...]
+
+    @classmethod
+    def at(cls, solved: SolvedFamily, x: ArrayLike, outputs: Sequence[str] | None = None) -> Design:
+        """The design of readings of all outputs, or of those named."""
+        names = solved.family.names
+        return cls(solved, solved.points(x), names.positions(names.outputs if outputs is None else outputs))
+
+    @property
+    def n(self) -> int:
+        """The number of readings."""
+        return len(self.x)
+
+    @property
+    def m(self) -> int:
+        """The number of outputs of each."""
+        return len(self.columns)
+
+    @property
+    def p(self) -> int:
+        """The number of coefficients."""
+        return len(self.solved.names)
+
+    @property
+    def lower(self) -> np.ndarray:
+        """The lower ends of the ranges."""
+        return self.solved.family.lower
+
+    @property
+    def upper(self) -> np.ndarray:
+        """The upper ends of the ranges."""
+        return self.solved.family.upper
+
+    def values(self, theta: np.ndarray) -> np.ndarray:
+        """What would be read without noise, (k, N), for coefficients (k, p)."""
+        found = self.solved.solver(self.solved.family, self.x, theta)
+        return found[:, :, self.columns].reshape(len(theta), -1)
+
+    def slopes(self, theta: np.ndarray) -> np.ndarray:
+        """How that changes with each coefficient, as a share of its range, (k, N, p)."""
+        wide, columns = self.upper - self.lower, []
+        for j in range(self.p):
+            ahead, behind = theta.copy(), theta.copy()
+            ahead[:, j] = np.minimum(theta[:, j] + STEP * wide[j], np.maximum(self.upper[j], theta[:, j]))
+            behind[:, j] = np.maximum(theta[:, j] - STEP * wide[j], np.minimum(self.lower[j], theta[:, j]))
+            apart = (ahead[:, j] - behind[:, j]) / wide[j]
+            both = self.values(np.concatenate([ahead, behind]))
+            columns.append((both[: len(theta)] - both[len(theta) :]) / apart[:, None])
+        return np.stack(columns, axis=2)
+
+    @cached_property
+    def coarse(self) -> np.ndarray:
+        """A coarse grid of the coefficients, (g, p), in the middles of its cells."""
+        unit = (np.arange(COARSE[self.p]) + 0.5) / COARSE[self.p]
+        grid = np.array(list(itertools.product(unit, repeat=self.p)))
+        return self.lower + grid * (self.upper - self.lower)
+
+    @cached_property
+    def coarse_values(self) -> np.ndarray:
+        """What would be read on the coarse grid, (g, N)."""
+        return self.values(self.coarse)
+
+    def directions(
+        self, theta: np.ndarray, values: np.ndarray | None = None, *, centered: bool = False
+    ) -> np.ndarray:
+        """Along which misses are measured at each theta, (k, p + g, N): p orthonormal rows, then unit rows.
+
+        The first p span the tangent plane; the others point to the solutions on the coarse grid. A row that
+        has no direction is 0. Where they are `centered`, each output has the mean 0 over the readings: a
+        permutation does not change the mean of the misses, which says nothing then. `values` are those at
+        theta, where they are known.
+        """
+        slopes = np.swapaxes(self.slopes(theta), 1, 2)
+        towards = self.coarse_values - (self.values(theta) if values is None else values)[:, None]
+        if centered:
+            slopes, towards = self._centered(slopes), self._centered(towards)
+        return np.concatenate([_orthonormal(slopes), _unit(towards)], axis=1)
+
+    def _centered(self, rows: np.ndarray) -> np.ndarray:
+        apart = rows.reshape(*rows.shape[:2], self.n, self.m)
+        return (apart - apart.mean(axis=2, keepdims=True)).reshape(rows.shape)
+
+
+def readings(solved: SolvedFamily, data: Observations) -> tuple[Design, np.ndarray]:
+    """The design of measurements, and what was read, (N,)."""
+    if not isinstance(data, Observations):
+        raise TypeError(f"`data` should be gb.Observations(x, y), got {type(data).__name__}.")
+    data = data.on_axes(solved.family.names.axes)
+    design, y = Design.at(solved, data.x, data.outputs), to_numpy(data.y).astype(float)
+    if y.shape != (design.n, design.m):
+        names = ", ".join(solved.family.names.outputs)
+        raise ValueError(
+            f"Readings of the outputs {names} should be ({design.n}, {design.m}), got {y.shape}. Where only "
+            "some were measured, say which: gb.Observations(x, y, outputs=...)."
+        )
+    if not np.isfinite(y).all():
+        raise ValueError(
+            "Each reading should be of the same outputs, and some are missing. Give the complete rows alone."
+        )
+    if y.size <= design.p:
+        raise ValueError(f"{design.p} coefficients take more than {design.p} readings, got {y.size}.")
+    return design, y.reshape(-1)
+
+
+def _orthonormal(slopes: np.ndarray) -> np.ndarray:
+    """Orthonormal rows (k, p, N) that span the rows given, 0 where there are fewer directions."""
+    gram = slopes @ np.swapaxes(slopes, 1, 2)
+    sizes, axes = np.linalg.eigh(gram)
+    seen = sizes > np.maximum(FLAT * sizes[:, -1:], 1e-300)
+    factor = np.where(seen, 1 / np.sqrt(np.where(seen, sizes, 1.0)), 0.0)
+    return factor[:, :, None] * (np.swapaxes(axes, 1, 2) @ slopes)
+
+
+def _unit(rows: np.ndarray) -> np.ndarray:
+    """Rows of length 1, or 0 where they have no length."""
+    length = np.linalg.norm(rows, axis=-1, keepdims=True)
+    seen = length > 1e-9 * max(float(length.max(initial=0.0)), 1e-300)
+    return np.where(seen, rows / np.where(seen, length, 1.0), 0.0)

@@ -1,0 +1,219 @@
+"""Methods: four regions for coefficients. Two hold in finite samples, two only as readings become many."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from guardband.conformal.hashed import key
+from guardband.conformal.rank import Level, exact
+from guardband.pinn.inverse.chance import Chance, Permutations, Signs, ranks, units_needed
+from guardband.pinn.inverse.design import Design, readings
+from guardband.pinn.inverse.informed import noise_of
+from guardband.pinn.inverse.least_squares import least_squares
+from guardband.pinn.inverse.region import ConfidenceRegion, Test, region_of
+from guardband.pinn.inverse.solved import SolvedFamily
+from guardband.values import Observations
+
+CHUNK = 2**22
+"""How many numbers the directions of some values may have at once."""
+
+
+def sign_perturbed(
+    solved: SolvedFamily, data: Observations, *, level: Level = 0.95, delta: float = 0.0, seed: int = 0
+) -> ConfidenceRegion:
+    """Finite-sample, for noise that is independent and symmetric about zero, of any law, alike or not.
+
+    A value is rejected where its misses reach farther along what the family can change than they do after
+    changes of sign: are they among the q largest of m? Each reading has a sign, which its outputs share. The
+    m patterns of signs are closed under products, so the truth is rejected with probability at most q / m at
+    every seed that was chosen before the readings were seen, with equality where statistics do not tie. At
+    95 % the 6 largest of 128 are rejected, which is 95.3 %. Fewer than 6 readings reject nothing at 95 %,
+    with a warning. `delta` is how far the solver may be off at the readings, as a length (`solved.check`).
+    (Csaji, Campi and Weyer 2015; groups of patterns: Hemerik and Goeman 2018)
+
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> pinn.inverse.sign_perturbed(solved, data)
+    ConfidenceRegion(sign_perturbed, finite-sample, level=0.95, diffusivity)
+    """
+    design, y = readings(solved, data)
+    m, q = ranks(level, design.n)
+    if q == 0:
+        warnings.warn(
+            f"The signs of {design.n} readings cannot reject anything at level {float(exact(level)):g}: the "
+            f"region is the whole range. It takes {units_needed(level)} readings.",
+            stacklevel=2,
+        )
+    chance = Signs(_seed(seed), design.n, design.m, m)
+    return region_of(
+        design, y, SignPerturbed(design, y, chance, q, checked_delta(delta)), float(exact(level)), delta
+    )
+
+
+def permuted(
+    solved: SolvedFamily, data: Observations, *, level: Level = 0.95, delta: float = 0.0, seed: int = 0
+) -> ConfidenceRegion:
+    """Finite-sample, for exchangeable noise: alike at all readings, of any law, with any mean.
+
+    As `sign_perturbed`, with readings that change places, each with all its outputs, in place of signs. The
+    mean of the misses stays the same then, so it says nothing, and a constant offset does no harm. The
+    permutations are drawn from a hash of the seed and the readings, so each data set has its own. The truth
+    is rejected with probability at most q / m, over readings and permutations together.
+
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> pinn.inverse.permuted(solved, data).contains(diffusivity=0.1)
+    True
+    """
+    design, y = readings(solved, data)
+    m, q = ranks(level)
+    own = int.from_bytes(key(_seed(seed), y), "little")
+    chance = Permutations(own, design.n, design.m, m, centered=True)
+    return region_of(
+        design, y, Permuted(design, y, chance, q, checked_delta(delta)), float(exact(level)), delta
+    )
+
+
+def wald(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> ConfidenceRegion:
+    """Asymptotic: an ellipse about the least-squares estimate, by the slopes of the family there.
+
+    It holds at the level for Gaussian noise of one size, as readings become many; where noise is larger at
+    some places it may hold far less often. The error of the solver is not counted.
+
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> pinn.inverse.wald(solved, data)
+    ConfidenceRegion(wald, asymptotic, level=0.95, diffusivity)
+    """
+    design, y = readings(solved, data)
+    return region_of(design, y, Wald(design, y, float(exact(level))), float(exact(level)))
+
+
+def profile(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> ConfidenceRegion:
+    """Asymptotic: all values whose sum of squares is not much above the least, by the likelihood ratio.
+
+    It holds at the level for Gaussian noise of one size, as readings become many, and exactly where the
+    family is linear. The error of the solver is not counted.
+
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> pinn.inverse.profile(solved, data).touches_edge
+    ()
+    """
+    design, y = readings(solved, data)
+    return region_of(design, y, Profile(design, y, float(exact(level))), float(exact(level)))
+
+
+@dataclass(frozen=True, eq=False)
+class Perturbed(Test):
+    """Among misses that chance changes, those that were seen should not be among the q largest."""
+
+    design: Design
+    y: np.ndarray
+    chance: Chance
+    q: int
+    delta: float
+    asymptotic: ClassVar[bool] = False
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        """Whether each of the values is accepted."""
+        rows = self.design.p + len(self.design.coarse)
+        size = max(1, CHUNK // (rows * len(self.y)))
+        parts = [self._some(theta[i : i + size]) for i in range(0, len(theta), size)]
+        return np.concatenate(parts)
+
+    def _some(self, theta: np.ndarray) -> np.ndarray:
+        values = self.design.values(theta)
+        misses = self.y - values
+        directions = self.design.directions(theta, values, centered=self.chance.centered)
+        found = self.chance.statistics(directions, misses, self.design.p)
+        return self.chance.accepted(found, misses, self.q, self.delta)
+
+
+class SignPerturbed(Perturbed):
+    """With signs that change."""
+
+    method = "sign_perturbed"
+    noise = "the noise of the readings is independent and symmetric about zero"
+
+
+class Permuted(Perturbed):
+    """With readings that change places."""
+
+    method = "permuted"
+    noise = "the noise of the readings is exchangeable: alike everywhere and in no order"
+
+
+@dataclass(frozen=True, eq=False)
+class Asymptotic(Test):
+    """A sum of squares that should not exceed a quantile of Fisher's F."""
+
+    design: Design
+    y: np.ndarray
+    level: float
+    asymptotic: ClassVar[bool] = True
+    noise: ClassVar[str] = "the noise of the readings is Gaussian, of one size, and readings are many"
+
+    @cached_property
+    def best(self) -> tuple[np.ndarray, float]:
+        """The least-squares estimate, and its sum of squares."""
+        return least_squares(self.design, self.y)
+
+    @cached_property
+    def most(self) -> float:
+        """How large the sum of squares may be: p s^2 F."""
+        from scipy.stats import f
+
+        p, spare = self.design.p, len(self.y) - self.design.p
+        noise = noise_of(self.design, self.y, self.best[0])
+        return p * noise**2 * float(f.ppf(self.level, p, spare))
+
+
+class Wald(Asymptotic):
+    """(theta - estimate)^T J^T J (theta - estimate)."""
+
+    method = "wald"
+
+    @cached_property
+    def slopes(self) -> np.ndarray:
+        """The slopes at the estimate, (N, p)."""
+        return self.design.slopes(self.best[0][None])[0]
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        """Whether each of the values is accepted."""
+        away = (theta - self.best[0]) / (self.design.upper - self.design.lower)
+        return np.square(away @ self.slopes.T).sum(axis=1) <= self.most
+
+
+class Profile(Asymptotic):
+    """The sum of squares less the least one."""
+
+    method = "profile"
+
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        """Whether each of the values is accepted."""
+        return np.square(self.y - self.design.values(theta)).sum(axis=1) - self.best[1] <= self.most
+
+
+def _seed(seed: int) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or seed < 0:
+        raise ValueError(
+            f"`seed` should be a number such as 0, chosen before the readings, got {seed!r:.80}."
+        )
+    return int(seed)
+
+
+def checked_delta(delta: float) -> float:
+    """How far a solver may be off at the readings, as a length; refused where it is none."""
+    if not 0 <= float(delta) < np.inf:
+        raise ValueError(f"`delta` should be how far the solver may be off, 0 or more, got {delta!r:.80}.")
+    return float(delta)

@@ -1,0 +1,179 @@
+"""Next points: where readings would tell most about the coefficients, or about the field."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from guardband.base.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
+from guardband.pinn.inverse.by_curvature import by_curvature
+from guardband.pinn.inverse.design import Design, readings
+from guardband.pinn.inverse.least_squares import least_squares
+from guardband.pinn.inverse.solved import SolvedFamily
+from guardband.pinn.training.fitted import Fitted
+from guardband.values import Observations
+from guardband.values.labeled import placed
+
+if TYPE_CHECKING:
+    from guardband.reports.page import Section
+
+PRIOR = 1e-6
+"""What is known of a coefficient before any reading: that it lies in its range, weighed by so little."""
+
+SAID = (
+    "Readings placed after others were seen are not fixed before the data: a region from all of them has no "
+    "exact level any more, and a band calibrated on them is not about exchangeable points."
+)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NextPoints:
+    """Places for the next readings, in the order of their worth, and which candidates they are.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> # at the start nothing depends on the diffusivity
+    >>> x = np.array([[0.5, 0.0], [0.5, 1.0]])
+    >>> pinn.next_points(solved, x, 1).numbers
+    (1,)
+    """
+
+    x: Array
+    numbers: tuple[int, ...]
+    cost: float
+    """What they cost together."""
+    axes: tuple[str, ...]
+    """The names of the coordinates."""
+
+    def __repr__(self) -> str:
+        return f"NextPoints({len(self.numbers)} points, cost {self.cost:g}). {SAID}"
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    @property
+    def places(self) -> list[list[str]]:
+        """The coordinates of each place in words, a row for each."""
+        return [[f"{value:.4g}" for value in row] for row in to_numpy(self.x).astype(float).tolist()]
+
+    def report_sections(self) -> list[Section]:
+        """The section of a report: the places, the one that tells most first."""
+        from guardband.reports.page import Section
+
+        rows = [["", *self.axes], *([str(k), *place] for k, place in enumerate(self.places, 1))]
+        text = (
+            "These places make the information on the coefficients as large as they can, one after the other."
+        )
+        return [Section("Where to read next", [text, SAID], rows)]
+
+
+def next_points(
+    solved: SolvedFamily | Fitted,
+    candidates: ArrayLike,
+    n: int,
+    *,
+    goal: Literal["coefficients", "field"] = "coefficients",
+    data: Observations | None = None,
+    theta: Sequence[float] | None = None,
+    costs: ArrayLike | None = None,
+) -> NextPoints:
+    """The n candidates x (k, d) that tell most, one after the other, each at most once.
+
+    For the "coefficients" each next one makes the determinant of their information J^T J as large as it can
+    (D-optimal), for the "field" the mean variance of the solution over all candidates as small (A-optimal);
+    with `costs` (k,), the gain for its cost. J is taken at `theta`, by default the least-squares estimate of
+    `data`, or the mean over the ranges without any. Readings in `data` are counted as known.
+
+    Of what `pinn.fit` returned, the curvature of its readings, equation and conditions says what is open.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
+    >>> solved = pinn.Family(pinn.problems.DampedOscillator, **ranges).exact()
+    >>> late = pinn.next_points(solved, np.linspace(0, 5, 101)[:, None], 4)
+    >>> len(late), bool((late.x > 1).all())
+    (4, True)
+    """
+    x = finite(_points(solved, candidates), "candidates")
+    if data is not None and not isinstance(solved, Fitted):
+        data = data.on_axes(solved.family.names.axes)
+    if not 1 <= int(n) <= len(x):
+        raise ValueError(f"`n` should be a number of candidates, 1 to {len(x)}, got {n!r:.80}.")
+    if goal not in ("coefficients", "field"):
+        raise ValueError(f'`goal` should be "coefficients" or "field", got {goal!r:.80}.')
+    price = _prices(costs, len(x))
+    if isinstance(solved, Fitted):
+        if data is not None or theta is not None:
+            raise ValueError(
+                "A training knows its own readings and coefficients: leave `data` and `theta` out."
+            )
+        return _chosen(x, by_curvature(solved, x, int(n), goal, price), price, solved.problem.names.axes)
+    outputs = None if data is None else data.outputs
+    design = Design.at(solved, x, outputs)
+    at = _where(solved, data, theta)
+    slopes = design.slopes(at).reshape(len(at), design.n, design.m, design.p)
+    known = np.tile(PRIOR * np.eye(design.p), (len(at), 1, 1))
+    if data is not None:
+        before = Design.at(solved, data.x, outputs).slopes(at)
+        known = known + np.swapaxes(before, 1, 2) @ before
+    scale = np.square(slopes).sum(axis=2).max()
+    known[:, range(design.p), range(design.p)] += PRIOR * scale
+    return _chosen(x, _greedy(slopes, known, int(n), goal, price), price, solved.family.names.axes)
+
+
+def _points(solved: SolvedFamily | Fitted, candidates: ArrayLike) -> Array:
+    """Candidates as (k, d)."""
+    if not isinstance(solved, Fitted):
+        return solved.points(candidates)
+    axes = solved.problem.names.axes
+    x, d = rows(placed(candidates, axes), "candidates"), len(axes)
+    if x.ndim != 2 or x.shape[1] != d:
+        raise ValueError(f"`candidates` should be (k, {d}), a row for each place, got {tuple(x.shape)}.")
+    return x
+
+
+def _chosen(x: Array, chosen: list[int], price: np.ndarray, axes: Sequence[str]) -> NextPoints:
+    at = kind_of(x, to_numpy(x)[chosen])
+    return NextPoints(at, tuple(chosen), float(price[chosen].sum()), tuple(axes))
+
+
+def _greedy(slopes: np.ndarray, known: np.ndarray, n: int, goal: str, price: np.ndarray) -> list[int]:
+    """One candidate after the other; slopes (t, k, m, p) and what is known (t, p, p) at t values."""
+    left, chosen = np.ones(len(price), dtype=bool), list[int]()
+    each = np.swapaxes(slopes, 2, 3) @ slopes  # (t, k, p, p)
+    whole = each.mean(axis=1)
+    for _ in range(n):
+        with_it = known[:, None] + each
+        if goal == "coefficients":
+            now = np.linalg.slogdet(known)[1][:, None]
+            gain = (np.linalg.slogdet(with_it)[1] - now).mean(axis=0)
+        else:
+            now = np.trace(np.linalg.solve(known, whole), axis1=1, axis2=2)[:, None]
+            after = np.trace(np.linalg.solve(with_it, whole[:, None]), axis1=2, axis2=3)
+            gain = ((now - after) / now.clip(min=1e-300)).mean(axis=0)
+        best = int(np.where(left, gain / price, -np.inf).argmax())
+        known, left[best] = known + each[:, best], False
+        chosen.append(best)
+    return chosen
+
+
+def _where(solved: SolvedFamily, data: Observations | None, theta: Sequence[float] | None) -> np.ndarray:
+    """The coefficients at which slopes are taken, (t, p)."""
+    if theta is not None:
+        return solved.values(np.asarray(theta, dtype=float).reshape(1, -1))
+    if data is None:
+        return solved.family.drawn(32)
+    return least_squares(*readings(solved, data))[0][None]
+
+
+def _prices(costs: ArrayLike | None, k: int) -> np.ndarray:
+    if costs is None:
+        return np.ones(k)
+    found = to_numpy(rows(costs, "costs")).astype(float)[:, 0]
+    if found.shape != (k,) or not (np.isfinite(found) & (found > 0)).all():
+        raise ValueError(f"`costs` should be {k} positive numbers, one for each candidate.")
+    return found

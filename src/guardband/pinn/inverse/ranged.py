@@ -1,0 +1,213 @@
+"""Ranged: a problem for all values of its coefficients at once; they are the first axes of its domain.
+
+The equation is told a coefficient as a column (n, 1) in place of a number, and sees the axes that it knows:
+its Laplacian is over space, its time is still the last axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from guardband.base.computed import computed
+from guardband.pinn.geometry import Boundary, Box, Domain, Piece
+from guardband.pinn.geometry.arguments import as_generator, count, of_any_points
+from guardband.pinn.geometry.domain import Placed
+from guardband.pinn.problems import Condition, Field, Problem, Term
+from guardband.pinn.problems.base import conditions_in, terms_in
+from guardband.pinn.problems.field import Columns
+from guardband.pinn.problems.unknown import with_values
+from guardband.values import Names
+
+
+@dataclass(frozen=True, eq=False)
+class Ranged(Problem):
+    """A problem whose coefficients are axes, each between the ends of its range."""
+
+    problem: Problem
+    ranges: Mapping[str, tuple[float, float]]
+    domain: ClassVar[Domain] = computed(lambda self: Over(_box(self.ranges), self.problem.domain))
+    outputs: ClassVar[tuple[str, ...] | int] = computed(lambda self: self.problem.names.outputs)
+
+    def residual(self, x: Tensor, u: Field) -> Any:
+        """That of the problem, with columns of coefficients."""
+        return self.at(x).residual(x[:, len(self.ranges) :], self.seen(u))
+
+    def conditions(self) -> list[Condition]:
+        """Those of the problem, for all coefficients."""
+        return [ForAll(self, i, one) for i, one in enumerate(conditions_in(self.problem))]
+
+    def terms(self) -> list[Term]:
+        """None: terms about all points at once are not known for each coefficient."""
+        if found := terms_in(self.problem):
+            raise ValueError(
+                f"{type(self.problem).__name__} has the term {found[0].name!r}, and a network for all "
+                "coefficients is trained on equation and conditions alone. Leave the term out."
+            )
+        return []
+
+    def at(self, x: Tensor) -> Problem:
+        """The problem with the coefficients of points x."""
+        return with_values(self.problem, {name: x[:, [i]] for i, name in enumerate(self.ranges)})
+
+    def seen(self, u: Field) -> Field:
+        """A field as the problem knows it, without the axes of the coefficients."""
+        return _Seen(u, len(self.ranges), self.problem.names)
+
+
+class _Seen(Field):
+    """A field along its last axes alone."""
+
+    def __init__(self, whole: Field, first: int, names: Names) -> None:
+        normals = None if whole.normals is None else whole.normals[:, first:]
+        super().__init__(whole.x[:, first:], names, normals)
+        self._whole, self._first = whole, first
+
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        return self._whole.partial(tuple(i + self._first for i in axes), columns)
+
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        return self._whole.trace(tuple(i + self._first for i in axes), columns)
+
+
+class ForAll(Condition):
+    """A condition of a problem, at all of its coefficients."""
+
+    called: str
+
+    def __init__(self, ranged: Ranged, number: int, condition: Condition) -> None:
+        self._ranged, self._number, self._condition = ranged, number, condition
+        vars(self).update(on=condition.on, output=condition.output, together=condition.together)
+        self.called = type(condition).__name__
+        axis = getattr(condition, "axis", None)
+        if axis is not None:
+            self.axis = axis
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """That of the condition, with columns of coefficients."""
+        problem = self._ranged.at(x)
+        condition = conditions_in(problem)[self._number]
+        return condition.residual(x[:, len(self._ranged.ranges) :], self._ranged.seen(u))
+
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """About n points where the condition holds, each with coefficients of its own."""
+        edge, box = (
+            self._condition.points(self._ranged.problem.domain, n, generator),
+            _box(self._ranged.ranges),
+        )
+        groups = len(edge) // self.together
+        times = max(1, math.ceil(n / max(1, len(edge))))
+        if generator is None:
+            theta = box.quasi(times * groups, dtype=torch.float64)
+        else:
+            theta = spread(box, times * groups, generator)
+        theta = theta.repeat_interleave(self.together, dim=0)
+        return Boundary(
+            torch.cat([theta, edge.points.repeat(times, 1).to(theta)], dim=1),
+            torch.cat([torch.zeros_like(theta), edge.normals.repeat(times, 1).to(theta)], dim=1),
+            edge.sizes.repeat(times) / times,
+            edge.parts * times,
+        )
+
+    def around(self, domain: Domain) -> int | None:
+        """The axis whose ends are the same, counted behind the coefficients."""
+        axis = self._condition.around(self._ranged.problem.domain)
+        return None if axis is None else axis + len(self._ranged.ranges)
+
+
+@dataclass(frozen=True, eq=False)
+class Over(Domain):
+    """A box of coefficients, which are the first axes, and at each of its points the same shape."""
+
+    box: Box
+    shape: Domain
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The coefficients, and the axes of the shape."""
+        return (*self.box.names, *self.shape.names)
+
+    @computed
+    def lower(self) -> tuple[float, ...]:
+        """The lower end of each axis."""
+        return (*self.box.lower, *self.shape.lower)
+
+    @computed
+    def upper(self) -> tuple[float, ...]:
+        """The upper end of each axis."""
+        return (*self.box.upper, *self.shape.upper)
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """All axes but time."""
+        return (*range(self.box.d), *(i + self.box.d for i in self.shape.space))
+
+    @property
+    def walls(self) -> tuple[str, ...]:
+        """The boundary of the shape in space."""
+        return self.shape.walls
+
+    @property
+    def measure(self) -> float:
+        """The measure of the box times that of the shape."""
+        return self.box.measure * self.shape.measure
+
+    @of_any_points
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points lie in the box and in the shape."""
+        return self.box.contains(x[:, : self.box.d]) & self.shape.contains(x[:, self.box.d :])
+
+    def uniform(
+        self,
+        n: int,
+        generator: torch.Generator | int | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """n independent points, uniform in the shape, whose coefficients are `spread` over the box."""
+        n, generator = count(n), as_generator(generator, seed)
+        x = self.shape.uniform(n, generator, dtype=dtype)
+        return torch.cat([spread(self.box, n, generator).to(x), x], dim=1)
+
+    def pieces(self) -> list[Piece]:
+        """The pieces of the shape, at all coefficients."""
+        return [self._piece(piece) for piece in self.shape.made]
+
+    def _piece(self, piece: Piece) -> Piece:
+        p = self.box.d
+
+        def place(unit: Tensor) -> Placed:
+            points, normals = piece.place(unit[:, p:])
+            theta = self.box.stretched(unit[:, :p])
+            return torch.cat([theta, points], dim=1), torch.cat([torch.zeros_like(theta), normals], dim=1)
+
+        def side(points: Tensor, normals: Tensor) -> Tensor:
+            assert piece.side is not None
+            return piece.side(points[:, p:], normals[:, p:])
+
+        hidden = None if piece.side is None else side
+        return Piece(piece.name, piece.dimension + p, piece.whole * self.box.measure, place, hidden)
+
+
+def spread(box: Box, n: int, generator: torch.Generator | None) -> Tensor:
+    """n random points of a box, denser towards its faces, as the nodes of Chebyshev are.
+
+    A network that is fitted at uniform points is worst in the corners, and the ends of a range count as much
+    as its middle.
+    """
+    unit = torch.rand(n, box.d, generator=generator, dtype=torch.float64)
+    return box.stretched((1 - torch.cos(torch.pi * unit)) / 2)
+
+
+def _box(ranges: Mapping[str, tuple[float, float]]) -> Box:
+    lower, upper = np.array(list(ranges.values())).T
+    return Box(lower, upper, names=tuple(ranges))

@@ -1,0 +1,196 @@
+"""Regions: all values of the coefficients that readings agree with, at a level."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from guardband.base.arrays import ArrayLike
+from guardband.pinn.inverse.design import Design
+from guardband.pinn.inverse.grid import Traced, traced
+from guardband.pinn.inverse.informed import informed, noise_of
+from guardband.pinn.inverse.least_squares import least_squares
+from guardband.pinn.inverse.search import searched
+
+GRIDS = 2
+"""Regions of so many coefficients can be drawn on a grid."""
+
+
+class Test(ABC):
+    """Whether single values of the coefficients agree with what was read."""
+
+    method: ClassVar[str]
+    asymptotic: ClassVar[bool]
+    noise: ClassVar[str]
+    """What is assumed of the noise."""
+
+    @abstractmethod
+    def __call__(self, theta: np.ndarray) -> np.ndarray:
+        """Whether each of the values (k, p) is accepted, (k,)."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConfidenceRegion:
+    """All values of the coefficients that a test accepts; jointly, they hold the truth at the level.
+
+    `contains` asks the test itself. Everything else is read off a grid, of one or two coefficients; of more,
+    intervals are those of a search, which promises nothing.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> region = pinn.inverse.sign_perturbed(solved, data, level=0.95)
+    >>> region.contains(diffusivity=0.1), region.contains(diffusivity=0.19)
+    (True, False)
+    >>> low, high = region.interval("diffusivity")
+    >>> low < 0.1 < high, region.pieces, region.touches_edge
+    (True, 1, ())
+    """
+
+    design: Design
+    y: np.ndarray
+    test: Test
+    level: float
+    delta: float
+    estimate: np.ndarray
+    """The least-squares estimate, (p,)."""
+
+    def __repr__(self) -> str:
+        kind = "asymptotic" if self.test.asymptotic else "finite-sample"
+        return f"ConfidenceRegion({self.test.method}, {kind}, level={self.level:g}, {', '.join(self.names)})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coefficients."""
+        return self.design.solved.names
+
+    def contains(self, theta: ArrayLike | None = None, /, **coefficients: float) -> bool | np.ndarray:
+        """Whether the region holds a value, given by names; or each of the rows of theta (k, p).
+
+        A value outside of the ranges is never inside.
+        """
+        if theta is None:
+            if {*coefficients} != {*self.names}:
+                wanted = ", ".join(f"{name}=..." for name in self.names)
+                raise ValueError(f"A region is joint: ask for all coefficients, contains({wanted}).")
+            return bool(self._accepts(np.array([[float(coefficients[name]) for name in self.names]]))[0])
+        if coefficients:
+            raise TypeError("Give the coefficients by name, or as rows of theta, not both.")
+        return self._accepts(self.design.solved.values(theta))
+
+    def _accepts(self, theta: np.ndarray) -> np.ndarray:
+        within = np.asarray(((theta >= self.design.lower) & (theta <= self.design.upper)).all(axis=1))
+        if within.any():
+            within[within] = self.test(theta[within])
+        return within
+
+    @cached_property
+    def grid(self) -> Traced:
+        """The region on a grid, refined where it ends."""
+        if not self.drawn:
+            raise ValueError(
+                f"A region of {self.design.p} coefficients is not drawn: a grid would be too large. Whether "
+                "it holds one value is exact, region.contains(...); region.interval(...) is a search."
+            )
+        return traced(self._accepts, self.design.lower, self.design.upper, self.estimate)
+
+    def interval(self, name: str) -> tuple[float, float]:
+        """Between which values one coefficient lies: a projection, which holds it at least at the level.
+
+        The ends are the first values of the grid beyond the region; of an empty one they are NaN. With three
+        or four coefficients they are the farthest values that a search found inside: the region may reach
+        farther, and no level is promised.
+        """
+        j = self.position(name)
+        if self.drawn:
+            return self.grid.ends(j)
+        found = self.values[:, j]
+        return (float(found.min()), float(found.max())) if len(found) else (float("nan"), float("nan"))
+
+    def at_ends(self, name: str) -> tuple[bool, bool]:
+        """Whether the lower and the upper end of the interval are ends of the range that was searched."""
+        j = self.position(name)
+        if self.drawn:
+            return self.grid.touches(j)
+        (low, high), near = self.interval(name), 1e-6 * (self.design.upper - self.design.lower)[j]
+        return bool(low <= self.design.lower[j] + near), bool(high >= self.design.upper[j] - near)
+
+    def ends(self, name: str) -> tuple[str, str]:
+        """Both ends of the interval in words, which say where the range ends and not the region."""
+        low, high = (
+            f"{end:.4g}{', the end of the range,' if reached else ''}"
+            for end, reached in zip(self.interval(name), self.at_ends(name), strict=True)
+        )
+        return low, high.rstrip(",")
+
+    @cached_property
+    def values(self) -> np.ndarray:
+        """Values (k, p) that stand for the region: of the grid, with a step around, or of a search."""
+        if self.drawn:
+            return self.grid.values
+        return searched(
+            self._accepts, self.design.lower, self.design.upper, self.estimate, self._standard_errors()
+        )
+
+    def _standard_errors(self) -> np.ndarray:
+        """For each coefficient a step of one standard error, along which the others are refitted, (p, p)."""
+        wide = self.design.upper - self.design.lower
+        slopes = self.design.slopes(self.estimate[None])[0]
+        gram = slopes.T @ slopes
+        known = np.linalg.inv(gram + 1e-9 * np.trace(gram).clip(min=1e-300) * np.eye(self.design.p))
+        spread = noise_of(self.design, self.y, self.estimate) * known / np.sqrt(np.diag(known))[:, None]
+        return np.clip(spread, -1.0, 1.0) * wide
+
+    def position(self, name: str) -> int:
+        """Which of the coefficients is called so."""
+        if name not in self.names:
+            raise ValueError(f"There is no coefficient {name!r}; there are {', '.join(self.names)}.")
+        return self.names.index(name)
+
+    @property
+    def drawn(self) -> bool:
+        """Whether it has so few coefficients that it is found on a grid."""
+        return self.design.p <= GRIDS
+
+    @property
+    def touches_edge(self) -> tuple[str, ...]:
+        """The coefficients of which an end of the range is inside: the truth may lie beyond."""
+        return tuple(name for j, name in enumerate(self.names) if any(self.grid.touches(j)))
+
+    @property
+    def pieces(self) -> int:
+        """How many separate pieces were found."""
+        return self.grid.pieces
+
+    @property
+    def empty(self) -> bool:
+        """Whether no value was found that agrees with the readings."""
+        return self.grid.empty
+
+    @property
+    def share(self) -> float:
+        """How much of the box of the ranges is inside, of 1."""
+        return self.grid.share
+
+    @cached_property
+    def informed(self) -> Mapping[str, bool]:
+        """For each coefficient, whether the readings say anything about it.
+
+        They do not where moving it across its range, the others refitted, changes them by less than Delta and
+        two standard errors of the noise; or where that is so by the slopes at the estimate, as of two factors
+        of which only the product is seen.
+        """
+        return informed(self.design, self.y, self.estimate, self.delta)
+
+
+def region_of(
+    design: Design, y: np.ndarray, test: Test, level: float, delta: float = 0.0
+) -> ConfidenceRegion:
+    """The region of a test, with the least-squares estimate around which it is looked for."""
+    return ConfidenceRegion(design, y, test, level, delta, least_squares(design, y)[0])

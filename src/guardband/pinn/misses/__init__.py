@@ -1,0 +1,1 @@
+"""How far a network misses data, equation and conditions: points, scales, the loss and its Jacobian."""

@@ -1,0 +1,269 @@
+"""Damped Gauss-Newton (Levenberg-Marquardt): steps for a sum of squares, by linear algebra.
+
+With misses r and their derivatives J the step is s = (J^T J + damping)^-1 J^T r. It is solved in the space of
+weights or in that of misses, whichever is smaller: s = J^T (J J^T + damping)^-1 r is the same. The damping
+follows the gain: what the loss lost, over what the linearization promised (Nielsen). The factor of the matrix
+is used again while that pays, for the misses after the step. Where J is too large to be written out, the same
+equations are solved by conjugate gradients, which need its products alone. On the CPU, LAPACK works on numpy
+arrays; on another device everything stays there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+Vector = Any
+"""A vector (P,) or (N,) in float64: a numpy array on the CPU, a tensor on another device."""
+
+
+class Linear(Protocol):
+    """Derivatives J (N, P) that are known by their products."""
+
+    def times(self, v: Tensor, /) -> Tensor:
+        """J v."""
+        ...
+
+    def transposed(self, w: Tensor, /) -> Tensor:
+        """J^T w."""
+        ...
+
+
+class System(Protocol):
+    """Misses as functions of weights that can be moved."""
+
+    @property
+    def theta(self) -> Tensor:
+        """All weights (P,)."""
+        ...
+
+    @theta.setter
+    def theta(self, theta: Tensor, /) -> None: ...
+
+    def misses(self) -> Tensor:
+        """All misses (N,) at `theta`."""
+        ...
+
+    def __call__(self) -> tuple[Tensor, Tensor | Linear]:
+        """All misses (N,) at `theta`, and their derivatives (N, P), written out or by their products."""
+        ...
+
+
+class Step(NamedTuple):
+    """What a step did to half the sum of squares; `moved` is False where no step helped."""
+
+    before: float
+    after: float
+    moved: bool
+
+
+CHORDS = 2
+"""How often a factor is used again, at most."""
+
+TRIALS = 12
+"""How many dampings are tried before a step is given up."""
+
+TOLERANCE, MOST = 1e-3, 100
+"""When conjugate gradients end: how small the gradient is, and how many products there are at most."""
+
+LEAST = 1e-14
+"""The smallest damping: the rounding of the matrix is not far below."""
+
+
+class GaussNewton:
+    """Steps that remember their damping.
+
+    >>> class Rosenbrock:
+    ...     theta = torch.tensor([-1.2, 1.0], dtype=torch.float64)
+    ...
+    ...     def misses(self):
+    ...         x, y = self.theta
+    ...         return torch.stack([10 * (y - x * x), 1 - x])
+    ...
+    ...     def __call__(self):
+    ...         x = float(self.theta[0])
+    ...         slopes = [[-20 * x, 10.0], [-1.0, 0.0]]
+    ...         return self.misses(), torch.tensor(slopes, dtype=torch.float64)
+    >>> banana, newton = Rosenbrock(), GaussNewton()
+    >>> for _ in range(20):
+    ...     step = newton.step(banana)
+    >>> step.after < 1e-20
+    True
+    """
+
+    damping: float
+    growth: float
+
+    def __init__(self, damping: float = 1e-2) -> None:
+        self.damping, self.growth = damping, 2.0
+
+    def step(self, system: System) -> Step:
+        """Move the weights of a system downhill."""
+        start = system.theta
+        found, slopes = system()
+        misses = _vector(found)
+        before = _half_square(misses)
+        normal = _equations(slopes)
+        for _ in range(TRIALS):
+            solve = normal.damped(self.damping)
+            if solve is not None:
+                move = solve(misses)
+                promised = before - _half_square(misses - normal.times(move))
+                system.theta = start - _tensor(move).to(start)
+                after = _vector(system.misses())
+                gain = (before - _half_square(after)) / promised if promised > 0 else -1.0
+                if gain > 1e-4:  # which NaN is not
+                    self._relax(gain)
+                    if not isinstance(normal, Iterated):  # a factor costs nothing to use again, products do
+                        after = self._chords(system, solve, after)
+                    return Step(before, _half_square(after), True)
+            self.damping *= self.growth
+            self.growth *= 2
+        system.theta = start
+        self.growth = 2.0
+        return Step(before, before, False)
+
+    def _relax(self, gain: float) -> None:
+        self.damping = max(LEAST, self.damping * max(0.2, 1 - (2 * gain - 1) ** 3))
+        self.growth = 2.0
+
+    def _chords(self, system: System, solve: Callable[[Vector], Vector], misses: Vector) -> Vector:
+        """Steps along the same slopes while each takes a tenth off."""
+        for _ in range(CHORDS):
+            here = system.theta
+            system.theta = here - _tensor(solve(misses)).to(here)
+            after = _vector(system.misses())
+            before, now = _half_square(misses), _half_square(after)
+            if not now < before:
+                system.theta = here
+                break
+            misses = after
+            if now > 0.9 * before:
+                break
+        return misses
+
+
+class Normal:
+    """The normal equations of slopes J (N, P), or their dual where misses are fewer than weights."""
+
+    slopes: Vector
+    dual: bool
+    gram: Vector
+
+    def __init__(self, slopes: Vector) -> None:
+        from scipy.linalg.blas import dsyrk  # type: ignore[attr-defined]
+
+        self.slopes, self.dual = slopes, slopes.shape[0] < slopes.shape[1]
+        self.gram = dsyrk(1.0, slopes.T, trans=int(self.dual), lower=1)
+
+    def times(self, v: Vector) -> Vector:
+        """J v."""
+        return self.slopes @ v
+
+    def damped(self, damping: float) -> Callable[[Vector], Vector] | None:
+        """A function from misses r to (J^T J + damping)^-1 J^T r; None where rounding forbids it."""
+        from scipy.linalg.lapack import dpotrf, dpotrs  # type: ignore[attr-defined]
+
+        matrix = self.gram.copy(order="F")
+        matrix[np.diag_indices(len(matrix))] += damping
+        factor, failed = dpotrf(matrix, lower=1, overwrite_a=1)
+        if failed:
+            return None
+        if self.dual:
+            return lambda misses: self.slopes.T @ dpotrs(factor, misses, lower=1)[0]
+        return lambda misses: dpotrs(factor, self.slopes.T @ misses, lower=1)[0]
+
+
+class Iterated:
+    """The same equations by conjugate gradients (CGLS), where slopes are known by their products alone.
+
+    They end when the gradient of the damped problem is `TOLERANCE` of what it was, or after `MOST` products:
+    each of them makes the damped problem smaller, so that a step which ends early is still one downhill.
+    """
+
+    slopes: Linear
+
+    def __init__(self, slopes: Linear) -> None:
+        self.slopes = slopes
+
+    def times(self, v: Vector) -> Vector:
+        """J v."""
+        return _vector(self.slopes.times(_tensor(v)))
+
+    def damped(self, damping: float) -> Callable[[Vector], Vector]:
+        """A function from misses r to (J^T J + damping)^-1 J^T r."""
+
+        def solve(misses: Vector) -> Vector:
+            left = _tensor(misses).clone()
+            gradient = self.slopes.transposed(left)
+            step, along = torch.zeros_like(gradient), gradient.clone()
+            size = start = float(gradient @ gradient)
+            for _ in range(MOST):
+                if size <= TOLERANCE**2 * start:
+                    break
+                moved = self.slopes.times(along)
+                length = size / float(moved @ moved + damping * (along @ along))
+                step += length * along
+                left -= length * moved
+                gradient = self.slopes.transposed(left) - damping * step
+                size, before = float(gradient @ gradient), size
+                along = gradient + size / before * along
+            return _vector(step)
+
+        return solve
+
+
+class NormalElsewhere:
+    """The normal equations of slopes J (N, P) on a device, or their dual where misses are fewer."""
+
+    slopes: Tensor
+    dual: bool
+    gram: Tensor
+
+    def __init__(self, slopes: Tensor) -> None:
+        self.slopes, self.dual = slopes, slopes.shape[0] < slopes.shape[1]
+        self.gram = slopes @ slopes.T if self.dual else slopes.T @ slopes
+
+    def times(self, v: Tensor) -> Tensor:
+        """J v."""
+        return self.slopes @ v
+
+    def damped(self, damping: float) -> Callable[[Tensor], Tensor] | None:
+        """A function from misses r to (J^T J + damping)^-1 J^T r; None where rounding forbids it."""
+        matrix = self.gram.clone()
+        matrix.diagonal().add_(damping)
+        factor, failed = torch.linalg.cholesky_ex(matrix)
+        if int(failed):
+            return None
+
+        def solve(misses: Tensor) -> Tensor:
+            known = misses if self.dual else self.slopes.T @ misses
+            solved = torch.cholesky_solve(known[:, None], factor)[:, 0]
+            return self.slopes.T @ solved if self.dual else solved
+
+        return solve
+
+
+def _equations(slopes: Tensor | Linear) -> Normal | NormalElsewhere | Iterated:
+    """The equations of a step, by whichever way the slopes allow."""
+    if not isinstance(slopes, Tensor):
+        return Iterated(slopes)
+    return Normal(slopes.numpy()) if slopes.device.type == "cpu" else NormalElsewhere(slopes)
+
+
+def _vector(tensor: Tensor) -> Vector:
+    return tensor.numpy() if tensor.device.type == "cpu" else tensor
+
+
+def _tensor(vector: Vector) -> Tensor:
+    return vector if isinstance(vector, Tensor) else torch.from_numpy(vector)
+
+
+def _half_square(misses: Vector) -> float:
+    total = 0.5 * float(misses @ misses)
+    return total if math.isfinite(total) else math.inf

@@ -1,0 +1,273 @@
+"""Jacobians: how every miss at every point changes with every weight.
+
+For an MLP they come from its jet: the miss is differentiated in the jet of the outputs, point by point, and
+the reverse pass through the layers is not summed over the points. Everything else gives each point its own
+copy of the weights, so that one backward pass over all points gives one gradient per point: any residual, any
+module that `torch.func` can call. Both work in any thread, whatever mode of torch is on.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+from guardband.pinn.misses.factors import Factors
+from guardband.pinn.networks.derivatives import (
+    ConstrainedField,
+    JetField,
+    NotCarried,
+    Residual,
+    layers_of,
+    needs_of,
+)
+from guardband.pinn.networks.jets import (
+    APART,
+    EACH,
+    Channels,
+    Layers,
+    Memory,
+    Tape,
+    forward_pass,
+    identity_jet,
+    reverse_pass,
+)
+from guardband.pinn.networks.modules import own_modules
+from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.problems import AutogradField, Field, Names
+
+POINTS_AT_ONCE = 128
+"""How many points are differentiated at a time; each holds some ten copies of the weights."""
+
+
+def value(x: Tensor, u: Field) -> Tensor:
+    """The residual that is the value itself: its Jacobian is that of the network's output."""
+    return u.value
+
+
+def jacobian(
+    residual: Residual,
+    net: nn.Module,
+    x: Tensor,
+    names: Sequence[str] | None = None,
+    *,
+    of: Names | None = None,
+    normals: Tensor | None = None,
+) -> tuple[Tensor, Tensor]:
+    """The residual (n, q) at points x (n, d), and its derivatives in the named weights (n, q, P).
+
+    The weights are in the order of `net.named_parameters()`; by default they are all of them. `of` are the
+    names of axes and outputs; `normals` those of points on a boundary.
+
+    >>> net = nn.Linear(2, 1)
+    >>> misses, slopes = jacobian(value, net, torch.tensor([[3.0, 4.0]]))
+    >>> slopes.tolist()  # of w1 x1 + w2 x2 + b
+    [[[3.0, 4.0, 1.0]]]
+    """
+    return Slopes(residual, net, x, of)(x, normals, names)
+
+
+class Slopes:
+    """The Jacobian of one residual of one network, at any points; the way there is found once.
+
+    Where the residual compares points with each other, `together` of them in a row make a group; 0 stands for
+    all of them, which have one miss.
+    """
+
+    residual: Residual
+    net: nn.Module
+    of: Names | None
+    together: int
+
+    def __init__(
+        self, residual: Residual, net: nn.Module, x: Tensor, of: Names | None = None, together: int = 1
+    ) -> None:
+        self.residual, self.net, self.of, self.together = residual, net, of, together
+        with torch.inference_mode(False), torch.enable_grad():
+            self._channels = _carried(residual, own_modules(net), _ordinary(x), of)
+        self._memory = Memory()
+
+    def __call__(
+        self, x: Tensor, normals: Tensor | None = None, names: Sequence[str] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The residual (n, q) at points x, and its derivatives in the named weights, by default all."""
+        with torch.inference_mode(False), torch.enable_grad():
+            x = _ordinary(x)
+            outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
+            if self._channels is not None and _all(names, self.net):
+                try:
+                    return _by_jets(self, self.net, x, self._channels, outward, self._memory)
+                except NotCarried:
+                    self._channels = None
+            net = own_modules(self.net)  # whose weights are exchanged
+            size = POINTS_AT_ONCE * self.together or max(1, len(x))
+            chunks = zip(x.split(size), outward.split(size), strict=True)
+            parts = [_by_copies(self, net, chunk, names, along) for chunk, along in chunks]
+        misses, slopes = zip(*parts, strict=True)
+        return torch.cat(misses), torch.cat(slopes)
+
+    def factors(self, x: Tensor, normals: Tensor | None = None) -> tuple[Tensor, Factors] | None:
+        """The residual (n, q), and its derivatives as factors; None where they do not come by jets."""
+        with torch.inference_mode(False), torch.enable_grad():
+            net, x = own_modules(self.net), _ordinary(x)
+            outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
+            if self._channels is None:
+                return None
+            try:
+                return _factors(self, net, x, self._channels, outward)
+            except NotCarried:
+                self._channels = None
+                return None
+
+
+def _all(names: Sequence[str] | None, net: nn.Module) -> bool:
+    return names is None or {*names} >= {name for name, _ in net.named_parameters()}
+
+
+def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) -> Channels | None:
+    """The jet by which this residual of this network is differentiated, or None."""
+    inner = net.net if isinstance(net, Constrained) else net
+    masked = isinstance(inner, MLP) and inner.training and inner.dropout > 0
+    planned = None if masked or not len(x) else layers_of(inner, x[:1])
+    if planned is None:
+        return None
+    _, layers = planned
+    total = sum(part.numel() for part in (*layers.weights, *layers.biases))
+    if total != sum(part.numel() for part in net.parameters()):  # a layer that is used twice
+        return None
+    return needs_of(residual, net, x, of).channels()
+
+
+class _Taped(NamedTuple):
+    """The misses of an MLP, with all that is needed to go back from them to its weights."""
+
+    misses: Tensor
+    jet: Tensor
+    points: Tensor
+    layers: Layers
+    tape: Tape
+
+    def gradients(self, together: int) -> Iterator[tuple[slice, int, Tensor]]:
+        """For each column j and miss of a group: the rows, j, and the gradient of their sum in the jet."""
+        each = together or 1
+        for j, first in itertools.product(range(self.misses.shape[1]), range(each)):
+            rows = slice(first, None, each)
+            (outer,) = torch.autograd.grad(
+                self.misses[rows, j].sum(),
+                self.jet,
+                retain_graph=True,
+                allow_unused=True,
+                materialize_grads=True,
+            )
+            yield rows, j, outer.contiguous()
+
+
+def _taped(
+    slopes_of: Slopes,
+    net: nn.Module,
+    x: Tensor,
+    channels: Channels,
+    normals: Tensor,
+    memory: Memory,
+    *,
+    as_jet: bool = False,
+) -> _Taped:
+    """Forwards through the layers; with `as_jet` the first one sees its points as a jet too."""
+    inner = net.net if isinstance(net, Constrained) else net
+    planned = layers_of(inner, x)
+    assert planned is not None
+    points, layers = planned
+    layers = layers._replace(
+        weights=[part.detach() for part in layers.weights], biases=[part.detach() for part in layers.biases]
+    )
+    if layers.features is not None:
+        points = layers.features.jet(points, layers.reach, channels)
+    elif as_jet:
+        points = identity_jet(points, layers.reach, channels)
+    widths = [len(weight) for weight in layers.weights[:-1]]
+    before, after = (memory.take(x, len(channels), len(x), widths) for _ in range(2))
+    tape = Tape(before, after, [])
+    jet = forward_pass(points, layers, channels, tape).requires_grad_()
+    field: Field = JetField(None, x, jet, channels, slopes_of.of)
+    if isinstance(net, Constrained):
+        field = ConstrainedField(field, net.lift, net.bubble, x)
+    field.normals = normals
+    return _Taped(slopes_of.residual(x, field), jet, points, layers, tape)
+
+
+def _by_jets(
+    slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor, memory: Memory
+) -> tuple[Tensor, Tensor]:
+    """The residual (n, q), and its derivatives in all weights (n, q, P), by the jet of an MLP."""
+    taped, together = _taped(slopes_of, net, x, channels, normals, memory), slopes_of.together
+    misses, _, points, layers, tape = taped
+    widths = [len(weight) for weight in layers.weights[:-1]]
+    total = sum(part.numel() for part in (*layers.weights, *layers.biases))
+    slopes = x.new_empty(*misses.shape, total)
+    for rows, j, outer in taped.gradients(together):
+        backs = memory.take(x, len(channels), len(x), widths)
+        found = reverse_pass(outer, points, layers, channels, tape, backs, EACH)
+        half, start = len(found) // 2, 0
+        for part in itertools.chain(*zip(found[:half], found[half:], strict=True)):
+            end = start + part[0].numel()
+            slopes[rows, j, start:end] = _grouped(part.flatten(1), together)
+            start = end
+    return misses.detach(), slopes
+
+
+def _factors(
+    slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor
+) -> tuple[Tensor, Factors]:
+    """The residual (n, q), and the factors of its derivatives, in memory that nobody else is lent."""
+    memory = Memory()
+    taped = _taped(slopes_of, net, x, channels, normals, memory, as_jet=True)
+    misses, _, points, layers, tape = taped
+    widths, found, held = [len(weight) for weight in layers.weights[:-1]], [], []
+    for rows, j, outer in taped.gradients(slopes_of.together):
+        backs = memory.take(x, len(channels), len(x), widths)
+        pairs: Any = reverse_pass(outer, points, layers, channels, tape, backs, APART)
+        found.append((rows, j, pairs[: len(layers.weights)]))
+        held.append(backs)
+    return misses.detach(), Factors(misses.shape, found, slopes_of.together or len(x), (tape, held))
+
+
+def _grouped(gradients: Tensor, together: int) -> Tensor:
+    """The gradients (n, P) of the points of each group, summed."""
+    return gradients if together == 1 else gradients.unflatten(0, (-1, together or len(gradients))).sum(dim=1)
+
+
+def _by_copies(
+    slopes_of: Slopes, net: nn.Module, x: Tensor, names: Sequence[str] | None, normals: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The residual (n, q), and its derivatives in the named weights (n, q, P), a copy of them per point."""
+    weights = {name: _ordinary(p.detach()) for name, p in net.named_parameters()}
+    chosen = [name for name in weights if names is None or name in names]
+    copies = {name: weights[name].expand(len(x), *weights[name].shape).clone() for name in chosen}
+    leaves = [copy.requires_grad_() for copy in copies.values()]
+
+    def one(own: dict[str, Tensor], x: Tensor) -> Tensor:
+        return functional_call(net, {**weights, **own}, (x[None],))[0]
+
+    field = AutogradField(lambda x: vmap(one)(copies, x), x, slopes_of.of, normals)
+    misses, together = slopes_of.residual(x, field), slopes_of.together
+    slopes, step = x.new_empty(*misses.shape, sum(weights[name].numel() for name in chosen)), together or 1
+    for j, first in itertools.product(range(misses.shape[1]), range(step)):
+        gradients = torch.autograd.grad(
+            misses[first::step, j].sum(),
+            leaves,
+            retain_graph=True,
+            allow_unused=True,
+            materialize_grads=True,
+        )
+        each = torch.cat([gradient.detach().reshape(len(x), -1) for gradient in gradients], dim=1)
+        slopes[first::step, j] = _grouped(each, together)
+    return misses.detach(), slopes
+
+
+def _ordinary(a: Tensor) -> Tensor:
+    """The same numbers as a tensor that derivatives may be taken of: one of inference mode is copied."""
+    return a.clone() if a.is_inference() else a

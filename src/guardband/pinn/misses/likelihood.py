@@ -1,0 +1,249 @@
+"""Likelihood: how far data, equation and conditions may be off; the one loss, and the one potential.
+
+Every miss is thought of as Gaussian noise with a scale of its own. With n measurements the negative
+log-likelihood of a network is
+
+    U = n/2 ( mean |u - y|^2 / data^2  +  mean |residual|^2 / physics^2  +  mean |condition|^2 / boundary^2 )
+
+where the means are over measurements, over the domain and over its boundary. Equation and conditions thus
+count as much as all measurements together, however many points are used to average them: the points stand for
+a continuum and are not so many pieces of evidence. Training minimizes U; Bayesian predictors sample exp(-U).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from guardband.base.kept import kept
+from guardband.pinn.misses.titles import Titles
+from guardband.pinn.networks.derivatives import Residual
+from guardband.pinn.problems import AutogradField, Condition, Field, Names, Problem
+
+TERMS = ("data", "physics", "boundary")
+"""The terms of the loss, in the order in which they are listed everywhere."""
+
+
+Scale: TypeAlias = float | Mapping[str, float] | None
+"""A noise scale, or one for each name; None where it is to be found."""
+
+Parted: TypeAlias = float | Mapping[str, float | Sequence[float]] | None
+"""The same of conditions. One that compares several things, as a value and a velocity, may have several."""
+
+
+@kept
+@dataclass(frozen=True)
+class Likelihood:
+    """Noise scales: how far data (in the units of y), equation and conditions may be off.
+
+    `data` is the standard deviation of the measurement noise, `physics` is in the units of the residual,
+    `boundary` in those of the conditions. Each is a number, or a number for each output, equation or
+    condition by the name that it has in `fitted.terms`; for a condition that compares several things, as a
+    value and a velocity, also a number for each of them.
+
+    What is not given is found: 5 % of the size of each output for `data`, 2 % of the size that each
+    equation's own terms have for such a field for `physics`, and for `boundary` as `data` where that is a
+    number, else 5 % of each condition's own terms. Where Gauss-Newton steps meet data, and nothing in the
+    equation is unknown, these shares are .1 % and .25 %. `tolerance` says another share: by how much the
+    equation may be off, relative to its own terms; its conditions then by 2.5 times as much. Sizes are those
+    of the data; without data those of a crude solution, a polynomial of low degree.
+
+    >>> from guardband import pinn
+    >>> pinn.Likelihood(data=0.1)
+    Likelihood(data=0.1, physics=None, boundary=None, tolerance=None)
+    >>> pinn.Likelihood.from_weights(data=4.0, physics=1.0, boundary=1.0)
+    Likelihood(data=0.5, physics=1.0, boundary=1.0, tolerance=None)
+    >>> flow = pinn.Likelihood(data={"u": 0.01, "v": 0.01, "p": 3.0})
+    >>> rough = pinn.Likelihood(data=0.1, tolerance=0.05)  # a model that is right to 5 %
+    """
+
+    data: Scale = None
+    physics: Scale = None
+    boundary: Parted = None
+    tolerance: float | None = field(default=None, metadata={"neutral": None})
+
+    def __post_init__(self) -> None:
+        for name in TERMS:
+            scale = getattr(self, name)
+            parts = scale if isinstance(scale, Mapping) else {} if scale is None else {"": scale}
+            for part, number in parts.items():
+                where = f"`{name}`" + (f" of {part!r}" if part else "")
+                several = name == "boundary" and part and isinstance(number, list | tuple) and number
+                for one in number if several else (number,):
+                    if not isinstance(one, Real) or not 0 < float(one) < math.inf:
+                        raise ValueError(f"{where} should be a positive noise scale, got {one!r:.80}.")
+        share = self.tolerance
+        if share is not None and (not isinstance(share, Real) or not 0 < float(share) < math.inf):
+            raise ValueError(
+                "`tolerance` should be how far the equation may be off, as a share of its own terms, such as "
+                f"0.02, got {share!r:.80}."
+            )
+
+    @classmethod
+    def from_weights(cls, *, data: float, physics: float, boundary: float) -> Likelihood:
+        """The scales under which training minimizes a sum of mean squares with these weights."""
+        return cls(data**-0.5, physics**-0.5, boundary**-0.5)
+
+    def completed(self, problem: Problem, titles: Titles, sizes: Tensor, *, firm: bool = False) -> Likelihood:
+        """The same with all scales filled in, for outputs of these sizes (m,).
+
+        With `firm` the equation is believed to `FIRM_SHARE`, if nothing else is said.
+        """
+        data, physics, boundary = self.data, self.physics, self.boundary
+        share = self.tolerance or (FIRM_SHARE if firm else PHYSICS_SHARE)
+        outputs = dict.fromkeys(problem.names.outputs, 1)
+        for name, known in zip(TERMS, (outputs, titles.equations, titles.conditions), strict=True):
+            _check_names(name, getattr(self, name), known)
+        for name, scale in self.boundary.items() if isinstance(self.boundary, Mapping) else ():
+            if isinstance(scale, Sequence):
+                condition = titles.conditions[name]
+                _check_parts(name, scale, typical_residual(problem, condition.residual, condition, sizes))
+        if physics is None:
+            typical = typical_residual(problem, problem.misses, None, sizes)
+            physics = _by_name(titles.equations, share * typical)
+        if boundary is None and isinstance(data, Real) and self.tolerance is None and not firm:
+            boundary = data
+        elif boundary is None:
+            typical = {
+                name: typical_residual(problem, condition.residual, condition, sizes)
+                for name, condition in titles.conditions.items()
+            }
+            boundary = _by_condition(typical, BOUNDARY_SHARE * share)
+        if data is None:
+            data = _by_name(outputs, DATA_SHARE * sizes)
+        return Likelihood(data, physics, boundary)
+
+    def weights(self, physics_factor: float = 1.0) -> Tensor:
+        """The inverse variances, (3,) in the order of `TERMS`: what multiplies the mean squares.
+
+        1 where each name has its own scale, by which its misses are divided before.
+        """
+        found = []
+        for scale in (self.data, self.physics, self.boundary):
+            if scale is None:
+                raise ValueError("The scales are not all known yet; `completed` fills them in.")
+            found.append(1.0 if isinstance(scale, Mapping) else scale)
+        found[1] *= physics_factor
+        return torch.tensor([1 / scale**2 for scale in found], dtype=torch.float64)
+
+
+def _by_name(columns: Mapping[str, int], scales: Tensor) -> float | dict[str, float]:
+    """One scale of all columns, or the mean of its own for each name."""
+    scales = torch.where(scales > 0, scales, scales[scales > 0].mean() if bool((scales > 0).any()) else 1.0)
+    parts = zip(columns, scales.split(list(columns.values())), strict=True)
+    found = {name: _root_mean_square(part) for name, part in parts}
+    return next(iter(found.values())) if len(found) == 1 else found
+
+
+def _by_condition(typical: Mapping[str, Tensor], share: float) -> Parted:
+    """One scale of each condition, a share of its terms; one for each part where that would drown a part.
+
+    Where a motion takes milliseconds, its velocity per second is a thousand times as large as its deflection.
+    """
+    own = torch.tensor([_root_mean_square(parts) for parts in typical.values()] or [1.0])
+    found = _by_name(dict.fromkeys(typical or [""], 1), share * own)
+    scales = dict[str, float | Sequence[float]]()
+    for name, parts in typical.items():
+        shared = found[name] if isinstance(found, Mapping) else found
+        each = [min(shared, DROWNED * share * part) if part > 0 else shared for part in parts.tolist()]
+        scales[name] = shared if min(each) == shared else tuple(each)
+    return scales if any(isinstance(scale, tuple) for scale in scales.values()) else found
+
+
+def _root_mean_square(parts: Tensor) -> float:
+    return float(parts[0] if len(parts) == 1 else parts.square().mean().sqrt())
+
+
+def _check_names(term: str, scale: Parted, known: Mapping[str, object]) -> None:
+    """Refuse scales by name if a name is unknown or missing."""
+    if isinstance(scale, Mapping) and {*scale} != {*known}:
+        raise ValueError(
+            f"`{term}` of the likelihood should be one number, or one for each of "
+            f"{', '.join(map(repr, known)) or 'nothing'}, got them for {', '.join(map(repr, scale))}."
+        )
+
+
+def _check_parts(name: str, scales: Sequence[float], parts: Tensor) -> None:
+    """Refuse scales of a condition that are not one for each thing that it compares."""
+    if len(scales) != len(parts):
+        raise ValueError(
+            f"`boundary` of {name!r} should be one number, or {len(parts)}, one for each thing that it "
+            f"compares, got {len(scales)}."
+        )
+
+
+PHYSICS_SHARE = 0.02
+"""The default physics scale, as a share of the typical size of the residual's own terms."""
+
+FIRM_SHARE = 0.001
+"""The same where Gauss-Newton steps meet data: they can follow a stiff equation, which Adam cannot."""
+
+BOUNDARY_SHARE = 2.5
+"""The default scale of conditions, as a share of their own terms, over that of the physics."""
+
+DROWNED = 10.0
+"""How many times its own scale a part of a condition may have at most, for the other parts' sake."""
+
+DATA_SHARE = 0.05
+"""The default scale of data, as a share of their size."""
+
+
+def typical_residual(problem: Problem, residual: Residual, where: Condition | None, sizes: Tensor) -> Tensor:
+    """How large the terms of a residual are for fields of these sizes that vary over the whole domain, (q,).
+
+    The root mean square of residual(u) - residual(0) over cosines with about one wave per axis: it knows the
+    units of the equation, and needs no solution. `where` is the condition whose residual it is.
+    """
+    generator = torch.Generator().manual_seed(0)
+    domain, names = problem.domain, problem.names
+    m = len(names.outputs)
+    x, normals = domain.uniform(256, generator), None
+    if where is not None:
+        edge = where.points(domain, 256)
+        x, normals = edge.points.to(x), edge.normals.to(x)
+    reach, center = torch.tensor(domain.reach), torch.tensor(domain.center)
+    nothing = AutogradField(lambda x: torch.zeros(len(x), m, dtype=x.dtype), x, names, normals)
+    name = type(problem if where is None else where).__name__
+    at = "points inside" if where is None else "points where it holds"
+    zero = _finite_misses(residual, name, x, nothing, f"{at}, with u = 0 as the field")
+    squares = []
+    for _ in range(8):
+        waves = 0.5 + torch.rand(domain.d, m, generator=generator)
+        phase = 2 * torch.pi * torch.rand(m, generator=generator)
+
+        def wave(x: Tensor, waves: Tensor = waves, phase: Tensor = phase) -> Tensor:
+            turns = ((x - center) / reach) @ waves
+            return (math.sqrt(2) * sizes).to(x) * torch.cos(torch.pi * turns + phase)
+
+        trial = f"{at}, with waves of size {float(sizes.max()):.3g} as the field"
+        found = _finite_misses(residual, name, x, AutogradField(wave, x, names, normals), trial)
+        squares.append((found - zero).square().mean(dim=0))
+    return torch.stack(squares).mean(dim=0).sqrt().double()
+
+
+def _finite_misses(residual: Residual, name: str, x: Tensor, u: Field, where: str) -> Tensor:
+    """The misses of a trial field, refused where they are not finite."""
+    found = residual(x, u).detach()
+    cure = " If it is finite for the fields you look for, give its scale: pinn.Likelihood(physics=...)."
+    check_finite(found, x, u.names, f"{name}.residual", where, cure)
+    return found
+
+
+def check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, cure: str = "") -> None:
+    """Refuse what is NaN or infinite, saying at which points."""
+    bad = (~miss.detach().isfinite()).any(dim=1)
+    if not bool(bad.any()):
+        return
+    first = int(bad.nonzero()[0, 0])
+    value = "NaN" if bool(miss[first].isnan().any()) else "infinite"
+    at = ", ".join(f"{axis} = {c:.4g}" for axis, c in zip(names.axes, x[first].tolist(), strict=True))
+    raise ValueError(
+        f"{name} should be finite, but it is {value} at {int(bad.sum())} of {len(x)} {where}, such as {at}. "
+        f"Look for a division by zero, or a logarithm or a root of something negative.{cure}"
+    )

@@ -1,0 +1,155 @@
+"""Mean squares: how far a network is off, of each kind of miss; what Adam and L-BFGS make small."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn.misses.likelihood import TERMS, check_finite
+from guardband.pinn.misses.points import Points, terms_of
+from guardband.pinn.misses.scales import Scales
+from guardband.pinn.misses.unknowns import CurrentProblem, Unknowns
+from guardband.pinn.networks.derivatives import JetField, Needs, Residual, differentiate_by, needs_of, split
+from guardband.pinn.networks.jets import Channels, Passes
+from guardband.pinn.problems import AutogradField, Condition, Field, Names, Problem, Term
+from guardband.pinn.problems.base import side_by_side, terms_in
+from guardband.predictors.models import evaluating
+
+
+class MeanSquares:
+    """The mean square of each kind of miss of a network at given points, in the order of `names`.
+
+    All points where only the value of u is needed go through the network together. The end of a line, a
+    single point, goes with those inside if they have its slope anyway: most of what it costs is the call.
+    With `scales` each miss is divided by its own before. `passes` are another way through the layers.
+    """
+
+    problem: Problem
+    net: nn.Module
+    terms: Sequence[Condition | Term]
+    names: Sequence[str]
+    """Those of `TERMS`, then those of the terms that the problem adds."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        net: nn.Module,
+        sample: Points,
+        *,
+        scales: Scales | None = None,
+        passes: Passes | None = None,
+    ) -> None:
+        self.problem, self.net = problem, net
+        self.terms = terms_of(problem, net)
+        self._columns = [len(TERMS) - 1] * (len(self.terms) - len(terms_in(problem)))
+        self._columns += range(len(TERMS), len(TERMS) + len(terms_in(problem)))
+        self.names = [*TERMS, *(term.name for term in terms_in(problem))]
+        self._names = names = problem.names
+        inside = needs_of(problem.misses, net, sample.inside, names)
+        edges = zip(self.terms, sample.edges, strict=True)
+        needs = [needs_of(c.residual, net, edge.points, names) for c, edge in edges]
+        self._field = differentiate_by(passes, net, inside, names)
+        self._values = differentiate_by(passes, net, Needs(), names)
+        self._slopes = [
+            None if need.only_value else differentiate_by(passes, net, need, names) for need in needs
+        ]
+        line = problem.domain.d == 1
+        self._rides = [line and not need.only_value and inside.cover(need) for need in needs]
+        self._partly = bool(sample.y.isnan().any())
+        self._units = _units(scales, sample)
+
+    def __call__(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
+        """The mean squares; zero where there are no points.
+
+        All misses are added to `seen`: of the data, of the equations, of each condition and term.
+        """
+        edges = list(zip(self.terms, points.edges, self._slopes, self._rides, strict=True))
+        plain = [edge.points for _, edge, slope, _ in edges if slope is None]
+        riders = [edge.points for _, edge, _, rides in edges if rides]
+        known = self._values(torch.cat([points.x, *plain])).value
+        values = iter(known.split([len(x) for x in (points.x, *plain)]))
+        fields = iter(split(self._field(torch.cat([points.inside, *riders])), points.inside, *riders))
+        zero = points.inside.new_zeros(())
+        off = next(values) - points.y
+        off = off.nan_to_num(0.0) if self._partly else off
+        of_data, of_equations, *of_terms = self._units
+        equations = self.problem.misses(points.inside, next(fields))
+        misses, squares = [off, equations], [zero] * len(self.names)
+        squares[0] = _mean_square(off, of_data) if len(points.x) else zero
+        squares[1] = _mean_square(equations, of_equations)
+        for (term, edge, slope, rides), unit, column in zip(edges, of_terms, self._columns, strict=True):
+            x = edge.points
+            field = next(fields) if rides else self._value(x, next(values)) if slope is None else slope(x)
+            field.normals = edge.normals
+            misses.append(term.residual(x, field))
+            squares[column] = squares[column] + _mean_square(misses[-1], unit)
+        if seen is not None:
+            seen += [miss.detach() for miss in misses]
+        return torch.stack(squares)
+
+    def _value(self, x: Tensor, value: Tensor) -> Field:
+        return JetField(self.net, x, value[None], Channels(), self._names)
+
+
+class SquaresModule(nn.Module):
+    """Mean squares as a module, so that its weights can be exchanged for others, and its unknowns."""
+
+    net: nn.Module
+    unknowns: Unknowns
+
+    def __init__(self, mean_squares: MeanSquares) -> None:
+        super().__init__()
+        self.net, self._mean_squares = mean_squares.net, mean_squares
+        if isinstance(mean_squares.problem, CurrentProblem):
+            self.unknowns = mean_squares.problem.unknowns
+
+    def forward(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
+        """The mean square of each kind of miss."""
+        return self._mean_squares(points, seen)
+
+
+def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
+    """Refuse an equation or a condition whose residual is not (n, equations), and values that are NaN."""
+    names = problem.names
+    _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
+    for condition, edge in zip(terms_of(problem, net), points.edges, strict=True):
+        said = f"The residual of {type(condition).__name__}"
+        _check_shape(condition.residual, net, edge.points, names, said, whole=isinstance(condition, Term))
+        with evaluating(net):
+            miss = condition.residual(edge.points, AutogradField(net, edge.points, names, edge.normals))
+        check_finite(miss, edge.points, names, said, "points where it holds")
+
+
+def _check_shape(
+    residual: Residual, net: nn.Module, x: Tensor, names: Names, name: str, *, whole: bool = False
+) -> None:
+    """Columns whose number follows the number of points are two shapes that were broadcast by mistake."""
+    with evaluating(net):
+        found = [
+            side_by_side(residual(part, AutogradField(net, part, names, torch.ones_like(part))), name)
+            for part in (x[:1].repeat(k, 1) for k in (3, 5))
+        ]
+    shapes = [tuple(part.shape) for part in found]
+    lengths = [shape[0] for shape in shapes if len(shape) == 2]
+    if lengths != [3, 5] and not (whole and lengths == [1, 1]):
+        wanted = "(n, q), or (1, q) for all points together" if whole else "(n, equations)"
+        raise ValueError(f"{name} should return {wanted}, for 3 points it returned {shapes[0]}.")
+    if shapes[0][1] != shapes[1][1]:
+        raise ValueError(
+            f"{name} returned {shapes[0]} for 3 points and {shapes[1]} for 5: something in it has the shape "
+            "(n,) and was broadcast against (n, 1). Keep the column: x[:, :1] for x[:, 0], or f[:, None]."
+        )
+
+
+def _units(scales: Scales | None, sample: Points) -> list[Tensor | None]:
+    """What the misses of the data, the equations and each condition are divided by; None where by 1."""
+    if scales is None:
+        return [None] * (2 + len(sample.edges))
+    parts = [scales.data, scales.physics, *scales.boundary]
+    return [None if bool((part == 1).all()) else part.to(sample.inside) for part in parts]
+
+
+def _mean_square(miss: Tensor, unit: Tensor | None) -> Tensor:
+    return (miss if unit is None else miss / unit).square().sum(dim=1).mean()

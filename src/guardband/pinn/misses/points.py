@@ -1,0 +1,64 @@
+"""Points: where a network is compared with data, equation, conditions and terms."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn.geometry import Boundary
+from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.problems import Condition, Problem
+from guardband.pinn.problems.base import Term, conditions_in, terms_in
+
+
+class Points(NamedTuple):
+    """Where the loss looks: data points with their targets, points inside, points of each of `terms_of`.
+
+    A target that was not measured is NaN.
+    """
+
+    x: Tensor
+    y: Tensor
+    inside: Tensor
+    edges: tuple[Boundary, ...]
+
+
+def fixed_points(
+    problem: Problem,
+    net: nn.Module,
+    data: tuple[Tensor, Tensor],
+    n_interior: int | tuple[int, ...] | None,
+    n_boundary: int,
+    generator: torch.Generator | None,
+) -> Points:
+    """Points that stay: all data, quasi-random points inside and random ones on the boundary.
+
+    Without a generator they are evenly placed. There are 256 inside on a line and 768 elsewhere, unless it is
+    said how many, or how many per axis.
+    """
+    x, y = data
+    domain = problem.domain
+    counts = n_interior or (256 if domain.d == 1 else 768)
+    whole = counts if isinstance(counts, int) else math.prod(counts)
+    within = domain.grid(counts) if generator is None else domain.quasi(whole, seed=generator.initial_seed())
+    on_edges = [c.points(domain, n_boundary, generator) for c in terms_of(problem, net)]
+    return Points(x, y, within.to(x), tuple(edge.to(x) for edge in on_edges))
+
+
+def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
+    """The conditions to be learned: not those that the network meets by construction."""
+    met, inner = ((), net) if not isinstance(net, Constrained) else (net.met, net.net)
+    if met is None:
+        return []
+    periodic = inner.periodic if isinstance(inner, MLP) else ()
+    conditions = (c for i, c in enumerate(conditions_in(problem)) if i not in met)
+    return [c for c in conditions if c.around(problem.domain) not in periodic]
+
+
+def terms_of(problem: Problem, net: nn.Module) -> Sequence[Condition | Term]:
+    """The conditions to be learned, then the terms that the problem adds, as in `Points.edges`."""
+    return [*conditions_of(problem, net), *terms_in(problem)]

@@ -1,0 +1,232 @@
+"""Unknowns in training: parameters next to the network, and the problem with their current values.
+
+A number t without bounds stands for each unknown, low + (high - low) / (1 + exp(-t)), so that no step leaves
+the bounds. Whenever the problem is asked for its residual or a condition, the values of this moment are put
+in place of the unknowns, as tensors without dimensions that gradients go through.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn.geometry import Boundary, Domain
+from guardband.pinn.misses.points import Points, terms_of
+from guardband.pinn.networks.windows import Within
+from guardband.pinn.problems import AutogradField, Condition, Field, Problem, Term, Unknown
+from guardband.pinn.problems.base import TAKEN, conditions_in, terms_in
+from guardband.pinn.problems.unknown import unknowns_in, with_values
+
+
+class Unknowns(nn.Module):
+    """The unknowns of a problem, one parameter each.
+
+    >>> found = Unknowns({"rate": Unknown(1.0, 3.0)})
+    >>> found.numbers(), [name for name, _ in found.named_parameters()]
+    ({'rate': 2.0}, ['raw_rate'])
+    """
+
+    sought: Mapping[str, Unknown]
+
+    def __init__(self, sought: Mapping[str, Unknown], starts: Mapping[str, float] | None = None) -> None:
+        super().__init__()
+        self.sought = dict(sought)
+        for name, one in self.sought.items():
+            share = ((starts or {}).get(name, one.first) - one.low) / (one.high - one.low)
+            share = min(max(share, 1e-3), 1 - 1e-3)
+            raw = torch.tensor(math.log(share / (1 - share)), dtype=torch.float64)
+            self.register_parameter(f"raw_{name}", nn.Parameter(raw))
+
+    def values(self) -> dict[str, Tensor]:
+        """The values now, as tensors that gradients go through."""
+        shares = (torch.sigmoid(raw) for raw in self.parameters())
+        return {
+            name: one.low + (one.high - one.low) * share
+            for (name, one), share in zip(self.sought.items(), shares, strict=True)
+        }
+
+    def numbers(self) -> dict[str, float]:
+        """The values now, as numbers within the bounds."""
+        found = dict[str, float]()
+        for (name, one), raw in zip(self.sought.items(), self.parameters(), strict=True):
+            value = one.low + (one.high - one.low) * float(raw.detach().double().sigmoid())
+            found[name] = min(max(value, float(one.low)), float(one.high))
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class CurrentProblem(Within):
+    """A problem whose unknowns have their current values."""
+
+    unknowns: Unknowns
+
+    def misses(self, x: Tensor, u: Field) -> Tensor:
+        """Those of the problem."""
+        return self.with_tensors().misses(x, u)
+
+    def residual(self, x: Tensor, u: Field) -> Any:
+        """That of the problem."""
+        return self.with_tensors().residual(x, u)
+
+    def conditions(self) -> list[Condition]:
+        """Those of the problem."""
+        return [CurrentCondition(self, i, one) for i, one in enumerate(conditions_in(self.with_tensors()))]
+
+    def terms(self) -> list[Term]:
+        """Those of the problem."""
+        return [CurrentTerm(self, i, one) for i, one in enumerate(terms_in(self.with_tensors()))]
+
+    def with_tensors(self) -> Problem:
+        """The problem with tensors that gradients go through."""
+        return with_values(self.problem, self.unknowns.values())
+
+    def with_numbers(self) -> Problem:
+        """The problem with numbers."""
+        return with_values(self.problem, self.unknowns.numbers())
+
+
+class CurrentCondition(Condition):
+    """A condition of a problem, with the values that its unknowns have when it is asked."""
+
+    sought: CurrentProblem
+    number: int
+    condition: Condition
+
+    def __init__(self, sought: CurrentProblem, number: int, condition: Condition) -> None:
+        self.sought, self.number, self.condition = sought, number, condition
+        self.together: int = condition.together  # type: ignore[misc]
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """That of the condition."""
+        return conditions_in(self.sought.with_tensors())[self.number].residual(x, u)
+
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """About n points where the condition holds."""
+        return self.condition.points(domain, n, generator)
+
+    def around(self, domain: Domain) -> int | None:
+        """The axis whose ends are the same."""
+        return self.condition.around(domain)
+
+
+class CurrentTerm(Term):
+    """A term of a problem, with the values that its unknowns have when it is evaluated."""
+
+    name: str
+    scale: float
+
+    def __init__(self, sought: CurrentProblem, number: int, term: Term) -> None:
+        self._sought, self._number, self._term = sought, number, term
+        self.name, self.scale = term.name, term.scale
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """That of the term."""
+        return terms_in(self._sought.with_tensors())[self._number].residual(x, u)
+
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """Those of the term."""
+        return self._term.points(domain, n, generator)
+
+
+class NetworkAndUnknowns(nn.Module):
+    """A network with the unknowns of its problem, called like the network."""
+
+    net: nn.Module
+    unknowns: Unknowns
+
+    def __init__(self, net: nn.Module, unknowns: Unknowns) -> None:
+        super().__init__()
+        self.net, self.unknowns = net, unknowns
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs of the network."""
+        return self.net(x)
+
+
+def all_trained(problem: Problem, net: nn.Module) -> nn.Module:
+    """The network, with the unknowns of the problem if it has any."""
+    return NetworkAndUnknowns(net, problem.unknowns) if isinstance(problem, CurrentProblem) else net
+
+
+def unknowns_of(problem: Problem) -> Unknowns:
+    """The unknowns of a problem in training; none of any other."""
+    return problem.unknowns if isinstance(problem, CurrentProblem) else Unknowns({})
+
+
+def with_current_numbers(problem: Problem) -> Problem:
+    """A problem with the numbers that its unknowns have now; one without any as it is."""
+    return problem.with_numbers() if isinstance(problem, CurrentProblem) else problem
+
+
+def current_numbers(problem: Problem) -> dict[str, float]:
+    """The numbers that the unknowns of a problem have now, by name."""
+    return unknowns_of(problem).numbers()
+
+
+def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
+    """How misses (n, q) change with the parameter of each unknown, (n, q, K).
+
+    The gradient of sum(v misses) is linear in v; its derivative in v is what is looked for. So there are two
+    passes backwards for each unknown, however many misses there are.
+    """
+    assert isinstance(problem, CurrentProblem)
+    raws = list(problem.unknowns.parameters())
+    if not misses.requires_grad:
+        return misses.new_zeros(*misses.shape, len(raws))
+    v = torch.zeros_like(misses, requires_grad=True)
+    gradients = torch.autograd.grad(
+        misses, raws, v, create_graph=True, allow_unused=True, materialize_grads=True
+    )
+    columns = [
+        torch.autograd.grad(part, v, retain_graph=True, allow_unused=True, materialize_grads=True)[0]
+        if part.requires_grad
+        else torch.zeros_like(misses)
+        for part in gradients
+    ]
+    return torch.stack(columns, dim=2).detach()
+
+
+def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
+    """Refuse unknowns that nothing tells, and those that cannot be sought in this way."""
+    sought, name = list(unknowns_in(problem)), type(problem).__name__
+    if not sought:
+        return
+    many = ", ".join(f"`{one}`" for one in sought)
+    if not data:
+        raise ValueError(
+            f"{name} has unknowns, {many}, and only readings of the solution tell their values: "
+            "pinn.fit(problem, net, data). Without readings, give numbers in their place."
+        )
+    if windows > 1:
+        raise ValueError(
+            f"{name} has unknowns, {many}, which are the same at all times, and windows of time are trained "
+            "one after the other. Leave `windows` out of the recipe."
+        )
+    for one in sought:
+        if one in TAKEN or one in problem.names.axes or one in problem.names.outputs:
+            raise ValueError(f"An unknown cannot be called `{one}`, which means something else already.")
+
+
+def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> None:
+    """Refuse an unknown that changes neither an equation nor a condition."""
+    if not isinstance(problem, CurrentProblem):
+        return
+    names, raws = problem.names, list(problem.unknowns.parameters())
+    x = points.inside[:16]
+    total = problem.misses(x, AutogradField(net, x, names)).sum()
+    for condition, edge in zip(terms_of(problem, net), points.edges, strict=True):
+        field = AutogradField(net, edge.points, names, edge.normals)
+        total = total + condition.residual(edge.points, field).sum()
+    found = torch.autograd.grad(total, raws, allow_unused=True) if total.requires_grad else [None] * len(raws)
+    for name, gradient in zip(problem.unknowns.sought, found, strict=True):
+        if gradient is None:
+            raise ValueError(
+                f"The unknown `{name}` changes neither the residual of {type(problem.problem).__name__} nor "
+                f"a condition, so nothing tells its value. Use self.{name} there, without float(). "
+                "A network with hard constraints meets conditions whatever the unknowns are."
+            )

@@ -1,0 +1,1 @@
+"""Networks and their derivatives: `mlp`, hard constraints, jets, and windows of time."""

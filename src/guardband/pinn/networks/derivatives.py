@@ -1,0 +1,269 @@
+"""Derivatives: which way to u and its derivatives is taken for this network and this equation.
+
+MLPs go by jets where the equation asks for first and second derivatives, mixed ones among them, and for third
+and fourth ones along an axis; everything else (other mixed derivatives, higher orders, other networks) by
+autograd. Both give the same numbers to rounding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate, pairwise
+from typing import TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from guardband.pinn.networks.activations import ACTIVATIONS, function_of
+from guardband.pinn.networks.jets import Channels, Jet, Layers, Memory, Passes, compiled_passes
+from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.problems import AutogradField, Field, Names
+from guardband.pinn.problems.field import Columns, pick
+
+Residual: TypeAlias = Callable[[Tensor, Field], Tensor]
+"""What should vanish at points x, given the field u there."""
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a residual asked of its field: derivatives along axes, and Laplacians over axes.
+
+    >>> Needs(derivatives=frozenset({(0,), (1, 1)})).channels()
+    Channels(axes=(0, 1), sums=(((1, 1),),), thirds=(), fourths=())
+    """
+
+    derivatives: frozenset[tuple[int, ...]] = frozenset()
+    laplacians: frozenset[tuple[int, ...]] = frozenset()
+
+    @property
+    def only_value(self) -> bool:
+        """Whether no derivative was asked for."""
+        return not (self.derivatives or self.laplacians)
+
+    def cover(self, other: Needs) -> bool:
+        """Whether the jet for these carries the first derivatives that are all the other asks for."""
+        mine, others = self.channels(), other.channels()
+        return mine is not None and others is not None and not others.sums and {*others.axes} <= {*mine.axes}
+
+    def channels(self) -> Channels | None:
+        """The jet that carries all this, or None where only autograd can."""
+        high = {along for along in self.derivatives if len(along) > 2}
+        if any(len({*along}) > 1 or len(along) > 4 for along in high):
+            return None
+        pairs = {along for along in self.derivatives if len(along) == 2}
+        pairs |= {(along[0], along[0]) for along in high}
+        whole = []
+        for over in sorted(self.laplacians):  # in one channel, unless parts of it are wanted anyway
+            parts = {(i, i) for i in over}
+            if parts & pairs or len(parts) == 1:
+                pairs |= parts
+            else:
+                whole.append(tuple((i, i) for i in over))
+        used = {i for along in (*self.derivatives, *self.laplacians) for i in along}
+        axes = tuple(sorted(used))
+        sums = [*whole, *(((i, j),) for i, j in sorted(pairs))]
+        return Channels(
+            axes,
+            tuple(tuple((axes.index(i), axes.index(j)) for i, j in part) for part in sums),
+            tuple(sorted(axes.index(i) for i in {along[0] for along in high})),
+            tuple(sorted(axes.index(along[0]) for along in high if len(along) == 4)),
+        )
+
+
+def needs_of(residual: Residual, net: nn.Module, x: Tensor, names: Names | None = None) -> Needs:
+    """What a residual asks for, found by evaluating it once at a few points x."""
+    field = _Recorder(net, x[:2], names, torch.ones_like(x[:2]))
+    training = net.training
+    net.eval()
+    try:
+        residual(field.x.detach(), field)
+    finally:
+        net.train(training)
+    return Needs(frozenset(field.asked - {()}), frozenset(field.asked_laplacians))
+
+
+def differentiate(
+    net: nn.Module, needs: Needs, names: Names | None = None, *, compile: bool = False
+) -> Callable[[Tensor], Field]:
+    """A function from points x (n, d) to the field of the network there, by jets where they can.
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> from guardband.pinn.networks.derivatives import Needs
+    >>> laplacian = Needs(laplacians=frozenset({(0, 1)}))
+    >>> u = pinn.differentiate(pinn.mlp(2, [16, 16]), laplacian)(torch.zeros(5, 2))
+    >>> u.laplacian.shape
+    torch.Size([5, 1])
+    """
+    return differentiate_by(compiled_passes() if compile else None, net, needs, names)
+
+
+def differentiate_by(
+    passes: Passes | None, net: nn.Module, needs: Needs, names: Names | None = None
+) -> Callable[[Tensor], Field]:
+    """The same, by these passes through the layers."""
+    if isinstance(net, Constrained):
+        inner = differentiate_by(passes, net.net, needs, names)
+        return lambda x: ConstrainedField(inner(x), net.lift, net.bubble, x)
+    if needs.only_value and passes is None:
+        return lambda x: JetField(net, x, net(x)[None], Channels(), names)
+    memory = Memory()
+    channels = needs.channels()
+
+    def jet_field(x: Tensor) -> Field:
+        plan = None if channels is None else layers_of(net, x)
+        if plan is None or channels is None:
+            return AutogradField(net, x, names)
+        points, layers = plan
+        jet = Jet.apply(points, layers, channels, memory, passes, *layers.weights, *layers.biases)
+        return JetField(net, x, jet, channels, names)
+
+    return jet_field
+
+
+class NotCarried(LookupError):
+    """A derivative was asked of a jet that does not carry it, and there is no network to ask."""
+
+
+class JetField(Field):
+    """A field read off a jet (channels, n, m); what it does not carry comes of the network by autograd."""
+
+    def __init__(
+        self, net: nn.Module | None, x: Tensor, jet: Tensor, channels: Channels, names: Names | None = None
+    ) -> None:
+        super().__init__(x, names)
+        self._net, self._jet, self._channels = net, jet, channels
+
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        position = self._channels.position(axes)
+        if position is None:
+            return self._by_autograd.partial(axes, columns)
+        return pick(self._jet[position], columns)
+
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        known = self._channels.axes
+        if {*axes} <= {*known}:
+            pairs = tuple((known.index(i), known.index(i)) for i in axes)
+            position = self._channels.position_of_sum(pairs)
+            if position is not None:
+                return pick(self._jet[position], columns)
+        return super().trace(axes, columns)
+
+    @cached_property
+    def _by_autograd(self) -> AutogradField:
+        if self._net is None:
+            raise NotCarried("This jet does not carry the derivative that was asked for, and has no network.")
+        if getattr(self._net, "dropout", 0) and self._net.training:
+            raise RuntimeError(
+                "This derivative was not asked for when the equation was first looked at, and dropout "
+                "masks cannot be drawn twice. Ask for the same derivatives at every call."
+            )
+        return AutogradField(self._net, self.x, self.names)
+
+
+class ConstrainedField(Field):
+    """u = lift + bubble net, by the product rule."""
+
+    def __init__(
+        self,
+        inner: Field,
+        lift: Callable[[Tensor], Tensor],
+        bubble: Callable[[Tensor], Tensor],
+        x: Tensor,
+    ) -> None:
+        super().__init__(x, inner.names)
+        self._inner, self._lift, self._bubble = inner, AutogradField(lift, x), AutogradField(bubble, x)
+
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        total = _fixed(self._lift.partial(axes), columns)
+        for choice in range(2 ** len(axes)):
+            masked = tuple(axis for i, axis in enumerate(axes) if choice >> i & 1)
+            rest = tuple(axis for i, axis in enumerate(axes) if not choice >> i & 1)
+            bubble = _fixed(self._bubble.partial(masked), columns)
+            total = total + bubble * self._inner.partial(rest, columns)
+        return total
+
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        bubble, inner = self._bubble, self._inner
+        total = _fixed(self._lift.trace(axes), columns)
+        total = total + _fixed(bubble.trace(axes), columns) * inner.partial((), columns)
+        for i in axes:
+            total = total + 2 * _fixed(bubble.partial((i,)), columns) * inner.partial((i,), columns)
+        return total + _fixed(bubble.partial(()), columns) * inner.trace(axes, columns)
+
+
+def _fixed(values: Tensor, columns: Columns) -> Tensor:
+    """Columns of what does not depend on the weights; one column alone counts for all outputs."""
+    return (values if values.shape[1] == 1 else pick(values, columns)).detach()
+
+
+def split(field: Field, *points: Tensor) -> list[Field]:
+    """A field at many points as fields at these, in which its own are listed."""
+    if len(points) == 1:
+        return [field]
+    ends = pairwise(accumulate((len(x) for x in points), initial=0))
+    return [_Rows(field, x, slice(*rows)) for x, rows in zip(points, ends, strict=True)]
+
+
+class _Rows(Field):
+    """Some of the points of a field."""
+
+    def __init__(self, whole: Field, x: Tensor, rows: slice) -> None:
+        super().__init__(x, whole.names)
+        self._whole, self._rows = whole, rows
+
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        return self._whole.partial(axes, columns)[self._rows]
+
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        return self._whole.trace(axes, columns)[self._rows]
+
+
+class _Recorder(AutogradField):
+    """A field that notes what it is asked for."""
+
+    @cached_property
+    def asked(self) -> set[tuple[int, ...]]:
+        return set()
+
+    @cached_property
+    def asked_laplacians(self) -> set[tuple[int, ...]]:
+        return set()
+
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        self.asked.add(axes)
+        return super().partial(axes, columns)
+
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        self.asked_laplacians.add(axes)
+        return torch.stack([AutogradField.partial(self, (i, i), columns) for i in axes]).sum(0)
+
+
+def layers_of(net: nn.Module, x: Tensor) -> tuple[Tensor, Layers] | None:
+    """A network as points and layers of a jet, or None if it is not an MLP that jets know."""
+    if isinstance(net, MLP):
+        activation = ACTIVATIONS.get(net.activation)
+        if activation is None or len(net.layers) < 2:
+            return None
+        shapes = [x.new_empty(()).expand(len(x), width) for width in net.sizes[1:-1]]
+        masks = [net.draw_mask(i, like) for i, like in enumerate(shapes)]
+        weights, biases = zip(*((layer.weight, layer.bias) for layer in net.linears), strict=True)
+        layers = Layers(weights, biases, [activation] * len(masks), masks, net.reach, net.waves)
+        return (x - net.center) / net.reach, layers
+    if isinstance(net, nn.Sequential) and len(net) % 2 and len(net) > 2:
+        linears, functions = list(net)[::2], [function_of(module) for module in list(net)[1::2]]
+        if all(isinstance(linear, nn.Linear) and linear.bias is not None for linear in linears):
+            activations = [ACTIVATIONS[f] for f in functions if f is not None]
+            if len(activations) == len(functions):
+                weights, biases = zip(*((layer.weight, layer.bias) for layer in linears), strict=True)
+                one = x.new_ones(x.shape[1])
+                return x, Layers(weights, biases, activations, [None] * len(activations), one)
+    return None

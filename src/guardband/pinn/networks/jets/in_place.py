@@ -1,0 +1,151 @@
+"""Forward and back in reused memory, which is fastest in eager torch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from guardband.pinn.networks.jets.bends import bends, bends_back
+from guardband.pinn.networks.jets.channels import Channels, Pairs
+from guardband.pinn.networks.jets.layers import Layers
+from guardband.pinn.networks.jets.memory import Block, Blocks
+
+
+class Tape(NamedTuple):
+    """What some points leave on their way through the network, for the way back.
+
+    The jets before and after each activation; the activation with its slope and bend, and the products of
+    first derivatives.
+    """
+
+    before: Blocks
+    after: Blocks
+    saved: list[tuple[Tensor, Tensor, Tensor, list[Tensor]]]
+
+
+def forward_pass(x: Tensor, layers: Layers, channels: Channels, tape: Tape) -> Tensor:
+    """The jet of the outputs (channels, n, m). x are points (n, d), or the jet of their features."""
+    axes, sums, thirds, _ = channels
+    z, weight = tape.before[0], layers.weights[0]
+    if x.ndim == 3:
+        torch.mm(x.flatten(0, 1), weight.T, out=z.flat)
+        z.value.add_(layers.biases[0])
+    else:
+        torch.addmm(layers.biases[0], x, weight.T, out=z.value)
+        for i, axis in enumerate(axes):
+            z.channels[1 + i].copy_(weight[:, axis] / layers.reach[axis])
+        z.whole[1 + len(axes) :].zero_()
+    for depth, (activation, mask) in enumerate(zip(layers.activations, layers.masks, strict=True)):
+        part, jet = z.channels, tape.after[depth]
+        value, first, second = activation.upto_second(z.value)
+        jet.value.copy_(value)
+        torch.mul(z.rest, first, out=jet.rest)
+        squares = [_sum_of_products(part, pairs) for pairs in sums]
+        for channel, square in enumerate(squares, 1 + len(axes)):
+            jet.channels[channel].addcmul_(second, square)
+        if thirds:
+            for channel, bend in bends(part, activation, (value, first, second), channels):
+                jet.channels[channel].add_(bend)
+        if mask is not None:
+            jet.whole.mul_(mask)
+        tape.saved.append((value, first, second, squares))
+        weight, bias = layers.weights[depth + 1], layers.biases[depth + 1]
+        last = depth + 1 == len(layers.masks)
+        z = Block(x.new_empty(*z.whole.shape[:2], len(weight))) if last else tape.before[depth + 1]
+        torch.mm(jet.flat, weight.T, out=z.flat)
+        z.value.add_(bias)
+    return z.whole
+
+
+def _sum_of_products(z: Sequence[Tensor], pairs: Pairs) -> Tensor:
+    i, j = pairs[0]
+    total = z[1 + i] * z[1 + j]
+    for i, j in pairs[1:]:
+        total.addcmul_(z[1 + i], z[1 + j])
+    return total
+
+
+class Gather(NamedTuple):
+    """What becomes of the gradients at all points, for weights and for biases.
+
+    `product` takes those of a layer (channels, n, out) and the jet (channels, n, in) that it saw, `total`
+    those of its values (n, out).
+    """
+
+    product: Callable[[Tensor, Tensor], Tensor]
+    total: Callable[[Tensor], Tensor]
+
+
+SUMMED = Gather(lambda grad, jet: grad.flatten(0, 1).T @ jet.flatten(0, 1), lambda grad: grad.sum(0))
+"""One gradient, of the sum over all points."""
+
+
+def _outer(grad: Tensor, jet: Tensor) -> Tensor:
+    """The product of both at each point, (n, out, in), summed over the channels."""
+    if len(grad) == 1:
+        return grad[0].unsqueeze(2) * jet[0].unsqueeze(1)  # several times as fast as a product of matrices
+    return grad.permute(1, 2, 0) @ jet.permute(1, 0, 2)
+
+
+EACH = Gather(_outer, lambda grad: grad.clone())
+"""A gradient for each point."""
+
+APART = Gather(lambda grad, jet: (grad, jet), lambda grad: grad)  # type: ignore[arg-type]
+"""No gradients: the factors that they are made of, views of the memory that the passes were given."""
+
+
+def reverse_pass(
+    grad: Tensor,
+    x: Tensor,
+    layers: Layers,
+    channels: Channels,
+    tape: Tape,
+    backs: Blocks,
+    gather: Gather = SUMMED,
+) -> list[Tensor]:
+    """The gradients in the weights, then in the biases, given that in the output jet."""
+    axes, sums, thirds, _ = channels
+    weight_grads, bias_grads = [], []
+    for depth in reversed(range(len(tape.saved))):
+        value, first, second, squares = tape.saved[depth]
+        z, back, mask = tape.before[depth].channels, backs[depth], layers.masks[depth]
+        weight_grads.append(gather.product(grad, tape.after[depth].whole))
+        bias_grads.append(gather.total(grad[0]))
+        torch.mm(grad.flatten(0, 1), layers.weights[depth + 1], out=back.flat)
+        if mask is not None:
+            back.whole.mul_(mask)
+        part = back.channels
+        slope = torch.zeros_like(z[0]) if len(channels) == 1 else part[1] * z[1]
+        for i in range(2, len(channels)):
+            slope.addcmul_(part[i], z[i])
+        activation = layers.activations[depth]
+        curved = part[1 + len(axes) : 1 + len(axes) + len(sums)]
+        turns, twists, more = [outer * second for outer in curved], [], []
+        if sums:
+            third = activation.third(z[0], value, first, second)
+            twists = [outer * third for outer in curved]
+        if thirds:
+            more = bends_back(part, z, activation, (value, first, second), channels)
+        back.whole.mul_(first)
+        back.value.addcmul_(slope, second)
+        for turn, twist, square, pairs in zip(turns, twists, squares, sums, strict=True):
+            back.value.addcmul_(twist, square)
+            for i, j in pairs:
+                if i == j:
+                    part[1 + i].addcmul_(turn, z[1 + i], value=2)
+                else:
+                    part[1 + i].addcmul_(turn, z[1 + j])
+                    part[1 + j].addcmul_(turn, z[1 + i])
+        for channel, bend in more:
+            part[channel].add_(bend)
+        grad = back.whole
+    if x.ndim == 3:
+        first_weight = gather.product(grad, x)
+    else:
+        first_weight = gather.product(grad[:1], x[None])
+        for i, axis in enumerate(axes):
+            first_weight[..., axis] += gather.total(grad[1 + i]) / layers.reach[axis]
+    return [first_weight, *weight_grads[::-1], gather.total(grad[0]), *bias_grads[::-1]]

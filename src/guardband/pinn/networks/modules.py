@@ -1,0 +1,46 @@
+"""Modules: a copy of a network that shares its weights, and float64 on devices that have it."""
+
+from __future__ import annotations
+
+from types import MethodType
+
+import torch
+from torch import Tensor, nn
+
+
+def own_modules(net: nn.Module) -> nn.Module:
+    """A copy of a network with modules of its own and the same weights.
+
+    `torch.func.functional_call` exchanges weights in the modules themselves for the length of a call, where
+    other threads would see them. So a call has modules of its own, made as those of DataParallel are.
+    """
+    return _own(net, {})
+
+
+def _own(module: nn.Module, made: dict[nn.Module, nn.Module]) -> nn.Module:
+    if module in made or isinstance(module, torch.jit.ScriptModule):
+        return made.get(module, module)
+    copied = made[module] = module.__new__(type(module))
+    parts = dict(vars(module))
+    for name in ("_parameters", "_buffers"):
+        parts[name] = dict(parts[name])
+    parts["_modules"] = {name: part and _own(part, made) for name, part in parts["_modules"].items()}
+    for name, part in parts.items():
+        if isinstance(part, MethodType) and part.__self__ is module:
+            parts[name] = MethodType(part.__func__, copied)
+    vars(copied).update(parts)
+    return copied
+
+
+def has_float64(device: torch.device) -> bool:
+    """Whether a device computes in double precision, which Apple's mps does not."""
+    try:
+        torch.zeros(1, dtype=torch.float64, device=device)
+    except TypeError:
+        return False
+    return True
+
+
+def doubled(a: Tensor) -> Tensor:
+    """A tensor in float64: on its own device, or on the CPU where the device has no float64."""
+    return a.double() if has_float64(a.device) else a.cpu().double()

@@ -1,0 +1,365 @@
+"""Networks: multilayer perceptrons that know their domain, and hard constraints around them."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from operator import index
+from typing import Any, Literal, SupportsIndex
+
+import torch
+from torch import Tensor, nn
+
+from guardband.base.kept import kept
+from guardband.pinn.geometry import Domain, axis_names
+from guardband.pinn.networks.activations import ACTIVATIONS
+from guardband.pinn.networks.jets import Waves
+from guardband.pinn.problems import Problem
+from guardband.pinn.problems.base import as_problem, conditions_in
+from guardband.pinn.problems.conditions import Function
+from guardband.pinn.problems.hard import Hard
+from guardband.values import Names, position
+
+LARGEST = 100_000
+"""The widest layer of a network that is made of a file."""
+
+
+class MLP(nn.Module):
+    """x -> (x - center) / reach -> waves if any -> linear, activation, ..., linear. Made by `mlp`.
+
+    `features` is the penultimate layer. Dropout masks come from the network's own generator, never
+    from the global one; they are drawn in training mode only.
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> net = pinn.mlp(2, [32, 16])
+    >>> net.sizes, net.features(torch.zeros(5, 2)).shape
+    ((2, 32, 16, 1), torch.Size([5, 16]))
+    """
+
+    sizes: tuple[int, ...]
+    activation: Function
+    dropout: float
+    where: Literal["last", "all"]
+    periodic: tuple[int, ...]
+    fourier: tuple[int, float] | None
+    generator: torch.Generator
+    layers: nn.ModuleList
+    center: Tensor
+    reach: Tensor
+    names: Names | None
+    matrix: Tensor | None
+    phase: Tensor | None
+    wavy: Tensor | None
+
+    def __init__(
+        self,
+        sizes: Sequence[int],
+        activation: Function = torch.tanh,
+        dropout: float = 0.0,
+        where: Literal["last", "all"] = "last",
+        seed: int = 0,
+        periodic: Sequence[int] = (),
+        fourier: tuple[int, float] | None = None,
+    ) -> None:
+        super().__init__()
+        if not 0 <= dropout < 1:
+            raise ValueError(f"`dropout` should lie in [0, 1), got {dropout}.")
+        self.sizes, self.activation, self.dropout, self.where = tuple(sizes), activation, dropout, where
+        self.periodic, self.fourier, self.names = tuple(periodic), fourier, None
+        self.generator = torch.Generator().manual_seed(seed)
+        pairs = itertools.pairwise((_n_features(sizes[0], self.periodic, fourier), *sizes[1:]))
+        waves = _waves(sizes[0], self.periodic, fourier, seed)
+        self.layers = nn.ModuleList(nn.utils.skip_init(nn.Linear, n_in, n_out) for n_in, n_out in pairs)
+        self.register_buffer("center", torch.zeros(sizes[0]))
+        self.register_buffer("reach", torch.ones(sizes[0]))
+        for name, part in zip(("matrix", "phase", "wavy"), waves or (None, None, None), strict=True):
+            self.register_buffer(name, part)
+        self.initialize()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs (n, m) at points x (n, d)."""
+        return self.linears[-1](self.features(x))
+
+    def features(self, x: Tensor) -> Tensor:
+        """The penultimate layer (n, width): what the last, linear layer sees."""
+        h = self.entry(x)
+        # Without gradients tanh works in place: one pass through memory less.
+        in_place = self.activation is torch.tanh and not torch.is_grad_enabled()
+        for i, layer in enumerate(self.linears[:-1]):
+            h = layer(h).tanh_() if in_place else self.activation(layer(h))
+            mask = self.draw_mask(i, h)
+            h = h if mask is None else h * mask
+        return h
+
+    def entry(self, x: Tensor) -> Tensor:
+        """What the first layer sees: scaled coordinates, or waves of them."""
+        if x.shape[-1] != self.sizes[0]:  # one column would be broadcast without a word
+            raise ValueError(
+                f"This network has {self.sizes[0]} inputs, and points of {x.shape[-1]} columns were given. "
+                "One point is one row: [[0.3, 0.9]]."
+            )
+        h = (x - self.center) / self.reach
+        return h if self.waves is None else self.waves(h)
+
+    @property
+    def waves(self) -> Waves | None:
+        """The features that the first layer sees in place of the coordinates, if any."""
+        if self.matrix is None or self.phase is None or self.wavy is None:
+            return None
+        return Waves(self.matrix, self.phase, self.wavy)
+
+    @property
+    def linears(self) -> list[nn.Linear]:
+        """The linear layers in order."""
+        return list(self.layers)  # type: ignore[arg-type]
+
+    def draw_mask(self, layer: int, like: Tensor) -> Tensor | None:
+        """A dropout mask for the activations of a hidden layer, (n, width), or None if it has none."""
+        last = len(self.layers) - 2
+        if not self.training or self.dropout == 0 or (self.where == "last" and layer != last):
+            return None
+        keep = torch.rand(like.shape, generator=self.generator, dtype=torch.float32) >= self.dropout
+        return keep.to(like) / (1 - self.dropout)
+
+    def set_domain(self, domain: Domain) -> None:
+        """Scale the inputs so that the domain becomes [-1, 1] on every axis."""
+        self.center.copy_(torch.tensor(domain.center))
+        self.reach.copy_(torch.tensor(domain.reach))
+
+    @torch.no_grad()
+    def initialize(self) -> None:
+        """Xavier-uniform weights with the gain of tanh, biases uniform in +-1 / sqrt(fan in)."""
+        for layer in self.linears:
+            n_out, n_in = layer.weight.shape
+            bound = 5 / 3 * math.sqrt(6 / (n_in + n_out))
+            layer.weight.uniform_(-bound, bound, generator=self.generator)
+            layer.bias.uniform_(-1 / math.sqrt(n_in), 1 / math.sqrt(n_in), generator=self.generator)
+
+
+def mlp(
+    problem: Problem | int,
+    widths: Sequence[int] | None = None,
+    *,
+    outputs: int | None = None,
+    activation: Function = torch.tanh,
+    dropout: float = 0.0,
+    where: Literal["last", "all"] = "last",
+    periodic: str | int | Sequence[str | int] | None = None,
+    fourier: tuple[int, float] | None = None,
+    seed: int = 0,
+) -> MLP:
+    """A multilayer perceptron for a problem, or from so many inputs, through hidden widths to the outputs.
+
+    Without `widths` there are three hidden layers of 24, whose last layer starts at a tenth, as suits
+    Gauss-Newton steps; with `dropout`, which is trained by Adam, layers 16 times as wide as there are inputs
+    and outputs together, but at least 32 and at most 64. `activation` is a smooth function such as
+    `torch.tanh`, `torch.sin` or `torch.nn.functional.gelu`. `dropout` acts on the last hidden layer only,
+    unless `where="all"` (which usually ruins a PINN's fit).
+
+    Along the axes in `periodic` the network repeats itself, with the extent of the domain as its period: it
+    sees their sines and cosines. Without `widths` they are those of the problem's `Periodic` conditions.
+    `fourier=(n, spread)` shows it n random waves of the other axes too, whose
+    frequencies are normal, `spread` being one standard deviation per half extent of the domain.
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> pinn.mlp(2, [16, 16])(torch.zeros(5, 2)).shape
+    torch.Size([5, 1])
+    >>> pinn.mlp(pinn.problems.AllenCahn2D()).sizes
+    (2, 24, 24, 24, 1)
+    """
+    if isinstance(widths, int):
+        raise TypeError(
+            f"`widths` should list the hidden layers, such as [{widths}, {widths}], got {widths}."
+        )
+    if isinstance(problem, SupportsIndex):
+        d, m = index(problem), 1 if outputs is None else outputs
+        axes = axis_names(d)
+    else:
+        names = as_problem(problem).names
+        d, m, axes = len(names.axes), len(names.outputs), names.axes
+        if outputs not in (None, m):
+            raise ValueError(f"The problem has {m} outputs ({', '.join(names.outputs)}), got {outputs}.")
+    automatic = widths is None
+    if widths is None:
+        widths = [min(64, max(32, 16 * (d + m)))] * 3 if dropout else [24] * 3
+    if periodic is None:
+        periodic = around(problem) if automatic and isinstance(problem, Problem) else ()
+    for name, sizes in (("problem", [d]), ("widths", widths), ("outputs", [m])):
+        if not all(isinstance(size, SupportsIndex) and index(size) >= 1 for size in sizes):
+            raise ValueError(
+                f"`{name}` should give whole numbers of 1 or more, got {', '.join(map(repr, sizes))}."
+            )
+    wanted = (periodic,) if isinstance(periodic, str | int) else tuple(periodic)
+    numbers = tuple(position(axis, axes, "axis") for axis in wanted)
+    net = MLP([d, *widths, m], activation, dropout, where, seed, numbers, fourier)
+    if automatic and not dropout:
+        with torch.no_grad():
+            net.linears[-1].weight.mul_(0.1)
+            net.linears[-1].bias.mul_(0.1)
+    if isinstance(problem, Problem):
+        net.set_domain(problem.domain)
+        net.names = problem.names
+    return net
+
+
+def around(problem: Problem) -> tuple[int, ...]:
+    """The axes along which all outputs of a problem are periodic, by number."""
+    conditions = [c for c in conditions_in(problem) if c.output is None]
+    return tuple(axis for axis in (c.around(problem.domain) for c in conditions) if axis is not None)
+
+
+def _n_features(d: int, periodic: Sequence[int], fourier: Sequence[float] | None) -> int:
+    """How many numbers the first layer sees in place of d coordinates."""
+    if not all(isinstance(axis, int) and 0 <= axis < d for axis in periodic) or len({*periodic}) < len(
+        periodic
+    ):
+        raise ValueError(f"`periodic` should be different axes from 0 to {d - 1}, got {list(periodic)}.")
+    if fourier is None:
+        return d + len(periodic)
+    count, spread = fourier
+    if not (isinstance(count, int) and 0 < count <= LARGEST and 0 < spread < math.inf):
+        raise ValueError(f"`fourier` should be a number of waves and their spread, got {fourier}.")
+    return d + len(periodic) + 2 * count
+
+
+def _waves(d: int, periodic: tuple[int, ...], fourier: tuple[int, float] | None, seed: int) -> Waves | None:
+    """Sines and cosines of periodic axes, the other axes as they are, and random waves of those."""
+    if not periodic and fourier is None:
+        return None
+    others = [axis for axis in range(d) if axis not in periodic]
+    rows = [torch.eye(d)[others]]
+    if fourier is not None:
+        count, spread = fourier
+        generator = torch.Generator().manual_seed(seed)
+        frequencies = torch.zeros(count, d)
+        frequencies[:, others] = spread / torch.pi * torch.randn(count, len(others), generator=generator)
+        rows += [frequencies, frequencies]
+    around = torch.eye(d)[list(periodic)]
+    matrix = torch.cat([*rows, around, around])
+    phase = torch.zeros(len(matrix))
+    phase[len(matrix) - len(periodic) :] = 0.5
+    if fourier is not None:
+        phase[len(others) + fourier[0] : len(others) + 2 * fourier[0]] = 0.5
+    return Waves(matrix, phase, torch.arange(len(matrix)) >= len(others))
+
+
+def _parts(net: MLP) -> dict[str, Any] | None:
+    if net.activation not in ACTIVATIONS:
+        return None  # a function of somebody's own
+    settings = {"sizes": list(net.sizes), "dropout": net.dropout, "where": net.where}
+    if net.waves is not None:
+        settings |= {"periodic": list(net.periodic), "fourier": net.fourier and list(net.fourier)}
+    if net.names is not None:
+        settings["names"] = net.names
+    return {**settings, "activation": net.activation.__name__, "weights": dict(net.state_dict())}
+
+
+def _made(parts: dict[str, Any]) -> MLP:
+    sizes, weights = parts["sizes"], parts["weights"]
+    if not all(isinstance(size, int) and 0 < size <= LARGEST for size in sizes):
+        raise ValueError(f"Layers should have 1 to {LARGEST} neurons, got {str(sizes)[:80]}.")
+    periodic, fourier = parts.get("periodic", []), parts.get("fourier")
+    seen = _n_features(sizes[0], periodic, fourier)
+    features = seen * sizes[0] if periodic or fourier else 0
+    layers = sum(a * b for a, b in itertools.pairwise((seen, *sizes[1:])))
+    if features + layers > sum(w.numel() for w in weights.values()):
+        raise ValueError("Layers should be as large as their weights, these are larger.")
+    known = {function.__name__: function for function in ACTIVATIONS}
+    net = MLP(
+        sizes,
+        known[parts["activation"]],
+        parts["dropout"],
+        parts["where"],
+        periodic=periodic,
+        fourier=fourier and (fourier[0], fourier[1]),
+    )
+    net.to(weights["center"].dtype).load_state_dict(weights)
+    net.names = parts.get("names")
+    if not isinstance(net.names, Names | None):
+        raise ValueError("The names of a network should be those of axes and outputs.")
+    return net.eval()
+
+
+kept(parts=_parts, made=_made)(MLP)
+
+
+class Constrained(nn.Module):
+    """u = lift(x) + bubble(x) net(x): conditions met exactly, whatever the weights.
+
+    `Constrained.of(problem, net)` makes both functions of the Dirichlet and Initial conditions of a problem
+    on shapes made of Box, Disk, Sphere and Polygon; its other conditions are learned. Of your own, `lift`
+    meets all conditions and `bubble` vanishes where they hold (to second order where they speak of
+    derivatives).
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> problem = pinn.problems.Poisson1D()
+    >>> net = pinn.Constrained(pinn.mlp(1, [16, 16]), problem.lift, problem.bubble)
+    >>> bool((net(torch.tensor([[0.0], [1.0]])) == 0).all())
+    True
+    """
+
+    net: nn.Module
+    lift: Function
+    bubble: Function
+    met: tuple[int, ...] | None
+
+    def __init__(
+        self, net: nn.Module, lift: Function, bubble: Function, met: tuple[int, ...] | None = None
+    ) -> None:
+        super().__init__()
+        self.net, self.lift, self.bubble, self.met = net, lift, bubble, met
+
+    @classmethod
+    def of(cls, problem: Problem, net: nn.Module) -> Constrained:
+        """The network with the Dirichlet and Initial conditions of a problem met exactly.
+
+        >>> from guardband import pinn
+        >>> problem = pinn.problems.Helmholtz3D()
+        >>> net = pinn.Constrained.of(problem, pinn.mlp(problem, [16, 16]))
+        >>> walls = problem.domain.boundary(30).points.float()
+        >>> bool((net(walls) == 0).all())
+        True
+        """
+        hard = Hard(problem)
+        return cls(net, hard.lift, hard.bubble, hard.met)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs (n, m) at points x (n, d)."""
+        return self.lift(x) + self.bubble(x) * self.net(x)
+
+    @property
+    def names(self) -> Names | None:
+        """What axes and outputs are called."""
+        return getattr(self.net, "names", None)
+
+    def features(self, x: Tensor) -> Tensor:
+        """The penultimate layer of the network inside."""
+        return self.net.features(x)  # type: ignore[operator]
+
+
+def _parts_of_constrained(net: Constrained) -> dict[str, Any]:
+    """The network inside, and the problem whose lift and bubble these are, or these functions themselves."""
+    owner = getattr(net.lift, "__self__", None)
+    if owner is None or owner is not getattr(net.bubble, "__self__", None):
+        return {"net": net.net, "lift": net.lift, "bubble": net.bubble, "met": net.met}
+    hard = isinstance(owner, Hard)
+    return {"net": net.net, "problem": owner.problem if hard else owner, "hard": hard}
+
+
+def _made_constrained(parts: dict[str, Any]) -> Constrained:
+    net, problem = parts["net"], parts.get("problem")
+    if problem is None:
+        return Constrained(net, parts["lift"], parts["bubble"], parts["met"])
+    return Constrained.of(problem, net) if parts["hard"] else Constrained(net, problem.lift, problem.bubble)
+
+
+kept(parts=_parts_of_constrained, made=_made_constrained)(Constrained)
+
+
+def inner_of(net: nn.Module) -> nn.Module:
+    """The network inside a hard constraint, or the network itself."""
+    return net.net if isinstance(net, Constrained) else net

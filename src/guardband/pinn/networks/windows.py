@@ -1,0 +1,222 @@
+"""Windows of time: an evolution equation solved piece after piece, each from where the last one ended."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from guardband.base.arrays import to_torch
+from guardband.base.computed import computed
+from guardband.base.kept import kept
+from guardband.pinn.geometry import Boundary, Domain, Time
+from guardband.pinn.geometry.time import TimeSpan
+from guardband.pinn.networks.networks import Constrained
+from guardband.pinn.problems import AutogradField, Condition, Field, Initial, Problem, Term
+from guardband.pinn.problems.base import conditions_in
+from guardband.values import Names, Observations
+
+
+class Windowed(nn.Module):
+    """A network for each window of time; a point is answered by the one of its time.
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> early, late = pinn.mlp(2, [4], seed=0), pinn.mlp(2, [4], seed=1)
+    >>> net = pinn.Windowed([early, late], [0.5])
+    >>> x = torch.tensor([[0.1, 0.2], [0.1, 0.7]])
+    >>> torch.allclose(net(x), torch.cat([early(x[:1]), late(x[1:])]))
+    True
+    """
+
+    nets: nn.ModuleList
+    borders: Tensor
+
+    def __init__(self, nets: Sequence[nn.Module], borders: Sequence[float]) -> None:
+        super().__init__()
+        if len(borders) != len(nets) - 1 or list(borders) != sorted(borders):
+            raise ValueError(
+                f"{len(nets)} windows have {len(nets) - 1} borders between them, in order, got {borders!r}."
+            )
+        self.nets = nn.ModuleList(nets)
+        self.register_buffer("borders", torch.tensor(list(borders), dtype=torch.float64))
+
+    def _apply(self, fn: Any, recurse: bool = True) -> Any:
+        """Move and cast the networks; borders stay in float64, which some devices do not have."""
+        borders = self._buffers.pop("borders")
+        try:
+            return super()._apply(fn, recurse)
+        finally:
+            self._buffers["borders"] = borders
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The outputs (n, m) at points x (n, d), of which time is the last."""
+        which = (x[:, -1:] >= self.borders.to(x)).sum(dim=1)
+        every = torch.stack([net(x) for net in self.nets])
+        return every[which, torch.arange(len(x), device=x.device)]
+
+    @property
+    def names(self) -> Names | None:
+        """What axes and outputs are called."""
+        return getattr(self.nets[0], "names", None)
+
+
+def _parts(net: Windowed) -> dict[str, Any]:
+    return {"nets": list(net.nets), "borders": net.borders.tolist()}
+
+
+def _made(parts: dict[str, Any]) -> Windowed:
+    return Windowed(parts["nets"], parts["borders"]).eval()
+
+
+kept(parts=_parts, made=_made)(Windowed)
+
+
+@dataclass(frozen=True, eq=False)
+class Within(Problem):
+    """A problem seen in another way: the same equation of the same outputs."""
+
+    problem: Problem
+    domain: ClassVar[Domain] = computed(lambda self: self.problem.domain)
+    outputs: ClassVar[tuple[str, ...] | int] = computed(lambda self: self.problem.names.outputs)
+
+    def residual(self, x: Tensor, u: Field) -> Any:
+        """That of the problem."""
+        return self.problem.residual(x, u)
+
+    @abstractmethod
+    def conditions(self) -> list[Condition]:
+        """Those of the problem, as they are seen here."""
+
+    def terms(self) -> Sequence[Term]:
+        """Those of the problem."""
+        return self.problem.terms()
+
+
+@dataclass(frozen=True, eq=False)
+class Window(Within):
+    """A problem in a window of time, from where the network before it ended, if there is one."""
+
+    start: float
+    end: float
+    before: nn.Module | None = None
+
+    def _inside(self) -> Domain:
+        """The same shape, for a part of the time."""
+        whole = self.problem.domain
+        if isinstance(whole, TimeSpan):
+            return whole.shape * Time(self.start, self.end, name=whole.time.name)
+        return Time(self.start, self.end, name=whole.names[-1])
+
+    domain: ClassVar[Domain] = computed(_inside)
+
+    def conditions(self) -> list[Condition]:
+        """Those of the problem, where the start is the end of the window before."""
+        return [self._here(condition) for condition in conditions_in(self.problem)]
+
+    def _here(self, condition: Condition) -> Condition:
+        if self.before is None or not isinstance(condition, Initial):
+            return condition
+        velocity = None if condition.velocity is None else self._velocity(condition)
+        return replace(condition, value=self._value(condition), velocity=velocity)
+
+    def _value(self, condition: Initial) -> Any:
+        def value(x: Tensor) -> Tensor:
+            return condition.of(self._ended(x)).value.detach()
+
+        return value
+
+    def _velocity(self, condition: Initial) -> Any:
+        def velocity(x: Tensor) -> Tensor:
+            return condition.of(self._ended(x)).d(x.shape[1] - 1).detach()
+
+        return velocity
+
+    def _ended(self, x: Tensor) -> Field:
+        assert self.before is not None
+        like = next(self.before.parameters())
+        return AutogradField(self.before, x.to(like), self.problem.names)
+
+
+@dataclass(frozen=True, eq=False)
+class Continuity(Condition):
+    """u is the same on both sides of each border, and so is du/dt where it starts with a velocity."""
+
+    borders: tuple[float, ...]
+    velocity: bool = False
+    together: ClassVar[int] = 2
+
+    def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
+        """About n points in pairs: a moment before a border, and at it."""
+        how = "even" if generator is None else "random"
+        seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
+        each = max(1, n // (2 * len(self.borders)))
+        start = domain.boundary(each, ("start",), how, seed=seed)
+        moment = 1e-6 * (domain.upper[-1] - domain.lower[-1])
+        points = start.points.repeat(len(self.borders), 1).repeat_interleave(2, dim=0)
+        at = torch.tensor(self.borders, dtype=points.dtype).repeat_interleave(2 * len(start))
+        points[:, -1] = at
+        points[::2, -1] -= moment
+        normals = start.normals.repeat(len(self.borders), 1).repeat_interleave(2, dim=0)
+        sizes = start.sizes.repeat(len(self.borders)).repeat_interleave(2)
+        return Boundary(points, normals, sizes, tuple("border" for _ in range(len(points))))
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u on one side less u on the other, beside the same of du/dt."""
+        other = torch.arange(len(x), device=x.device) ^ 1
+        parts = [u.value, *([u.d(x.shape[1] - 1)] if self.velocity else [])]
+        return torch.cat([part - part[other.clamp(max=len(x) - 1)] for part in parts], dim=1)
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Within):
+    """A problem as a `Windowed` network has to solve it: what its windows say should meet."""
+
+    borders: tuple[float, ...]
+
+    def conditions(self) -> list[Condition]:
+        """Those of the problem, and that windows meet."""
+        found = conditions_in(self.problem)
+        velocity = any(isinstance(one, Initial) and one.velocity is not None for one in found)
+        return [*found, Continuity(self.borders, velocity)]
+
+
+def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
+    """The ends of equal windows of the time of a problem, its start and end included."""
+    whole, name = problem.domain, type(problem).__name__
+    if windows > 1 and not (isinstance(whole, Time | TimeSpan) and (starts(problem) or problem.terms())):
+        raise ValueError(
+            f"{name} cannot be solved in {windows} windows of time: it has no time axis with a start, as "
+            "domain = pinn.Segment(0, 1) * pinn.Time(0, 5) with pinn.Initial(...) has. Leave `windows` out."
+        )
+    if windows > 1 and problem.terms():
+        raise ValueError(
+            f"{name} cannot be solved in {windows} windows of time: its terms are about all times. Leave "
+            "`windows` out."
+        )
+    if windows > 1 and isinstance(net, Constrained):
+        raise ValueError(
+            f"A network that meets conditions exactly cannot be trained in {windows} windows of time: it "
+            "meets the start of the first. Give the network inside of it, or leave `windows` out."
+        )
+    start, end = whole.lower[-1], whole.upper[-1]
+    return [start + (end - start) * k / windows for k in range(windows)] + [end]
+
+
+def starts(problem: Problem) -> bool:
+    """Whether a problem is about time and says how it starts."""
+    timely = len(problem.names.space) < problem.domain.d and not problem.terms()
+    return timely and any(isinstance(condition, Initial) for condition in conditions_in(problem))
+
+
+def data_in(data: Observations | None, domain: Domain) -> Observations | None:
+    """The observations of a window of time; none are None."""
+    if data is None:
+        return None
+    x, y = (to_torch(part) for part in data)
+    inside = (x[:, -1] >= domain.lower[-1]) & (x[:, -1] <= domain.upper[-1])
+    return Observations(x[inside], y[inside]) if bool(inside.any()) else None

@@ -1,0 +1,96 @@
+"""Diagnostics: what is known of Markov chains, and a plain verdict on them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from guardband.base import extras
+from guardband.base.kept import kept
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class Diagnostics:
+    """Chains of weights, told by a few numbers; the first axis counts chains, the second draws.
+
+    `potential` is U, `norm` is |theta|, `predictions` (chains, draws, probes) are outputs at points of the
+    domain. `prior_norm` is the |theta| that is typical of the prior.
+    R-hat and the effective sample size are ArviZ's rank-normalized split and bulk versions.
+    """
+
+    acceptance: np.ndarray
+    step_size: np.ndarray
+    divergences: np.ndarray
+    energy: np.ndarray
+    potential: np.ndarray
+    norm: np.ndarray
+    predictions: np.ndarray
+    prior_norm: float
+
+    @cached_property
+    def bfmi(self) -> np.ndarray:
+        """The energy's fraction of missing information, per chain; below 0.3 is a warning."""
+        steps = np.diff(self.energy, axis=1)
+        return np.mean(steps**2, axis=1) / np.var(self.energy, axis=1)
+
+    @cached_property
+    def rhat(self) -> dict[str, float]:
+        """R-hat of U, of |theta| and of the worst prediction; above 1.05 the chains do not agree."""
+        return {name: max(map(_rhat, series)) for name, series in self._series()}
+
+    @cached_property
+    def ess(self) -> dict[str, float]:
+        """How many independent draws these are worth: for U, for |theta|, for the worst prediction."""
+        return {name: min(map(_ess, series)) for name, series in self._series()}
+
+    @property
+    def verdict(self) -> str:
+        """What to make of these chains, in a sentence."""
+        worst = max(self.rhat, key=lambda name: self.rhat[name])
+        if self.divergences.sum() > 0.01 * self.energy.size:
+            share = self.divergences.sum() / self.energy.size
+            return f"{share:.0%} of the draws diverged: do not use them; take a longer warm-up."
+        if not self.rhat[worst] <= 1.05:
+            norm = float(self.norm.mean())
+            if norm < 0.5 * self.prior_norm:
+                return (
+                    "The chains have not left the neighborhood of their starting points: "
+                    f"|theta| {norm:.3g}, prior-typical {self.prior_norm:.3g}; use as a local scale only."
+                )
+            return f"The chains do not agree yet: R-hat of {worst} is {self.rhat[worst]:.2f}; draw more."
+        fewest = min(self.ess, key=lambda name: self.ess[name])
+        return f"The chains agree: R-hat at most {self.rhat[worst]:.2f}, worth {self.ess[fewest]:.0f} draws."
+
+    def to_arviz(self) -> Any:
+        """The same as ArviZ's `InferenceData`: U, |theta| and predictions, with energies."""
+        arviz = extras.load("arviz", "bayes")
+        posterior = {"potential": self.potential, "norm": self.norm, "prediction": self.predictions}
+        return arviz.from_dict(posterior=posterior, sample_stats={"energy": self.energy})
+
+    def __repr__(self) -> str:
+        chains, draws = self.energy.shape
+        return f"Diagnostics({chains} chains of {draws} draws. {self.verdict})"
+
+    def _series(self) -> list[tuple[str, list[np.ndarray]]]:
+        probes = [self.predictions[..., j] for j in range(self.predictions.shape[-1])]
+        return [("U", [self.potential]), ("|theta|", [self.norm]), ("predictions", probes)]
+
+
+def _rhat(series: np.ndarray) -> float:
+    return float(extras.load("arviz", "bayes").rhat(_two_chains(series), method="rank"))
+
+
+def _ess(series: np.ndarray) -> float:
+    return float(extras.load("arviz", "bayes").ess(_two_chains(series), method="bulk"))
+
+
+def _two_chains(series: np.ndarray) -> np.ndarray:
+    """ArviZ wants two chains: one alone is cut in half."""
+    if len(series) > 1:
+        return series
+    half = series.shape[1] // 2
+    return np.stack([series[0, :half], series[0, -half:]])

@@ -1,0 +1,155 @@
+"""Dropout: the network with some of its neurons silenced, again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from guardband.base.arrays import Array, to_torch
+from guardband.base.kept import kept
+from guardband.export.modules import Spread, answer, network_of
+from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.predictors import draws as stacks
+from guardband.pinn.predictors.draws import StackedWeights
+from guardband.pinn.predictors.masks import OTHERS, Masks, Silenced, balanced
+from guardband.values import Observations
+
+
+@kept
+class Dropout(StackedWeights):
+    """Monte Carlo dropout: `draws` random masks, drawn from `seed` and kept.
+
+    `model` was trained with dropout: the result of `fit` on `mlp(..., dropout=0.05)`, or any torch module
+    with `torch.nn.Dropout` in it; `training_data` is what it was trained on. In one draw the same neurons are
+    silent at all points. Every neuron is silent in the same number of draws: where dropout acts on the last
+    hidden layer only, the mean is the whole network's. Dropout that is no layer of its own, such as
+    `torch.nn.functional.dropout` or the one inside an attention, is off.
+    Cost: one training with dropout; per point `draws` evaluations, of the last layer only where dropout acts
+    on the last hidden layer of an `mlp` or a `torch.nn.Sequential`.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> predictor = pinn.predictors.Dropout(pinn.mlp(1, [16, 16], dropout=0.1))
+    >>> predictor(np.zeros((3, 1))).scale.shape
+    (3, 1)
+    """
+
+    masks: Masks | None = None
+
+    def __init__(
+        self, model: Any, *, draws: int = 100, seed: int = 0, training_data: Observations | None = None
+    ) -> None:
+        net = model if isinstance(model, nn.Module) else getattr(model, "net", None)
+        if not isinstance(net, nn.Module):
+            raise TypeError(
+                f"`model` should be a network or the result of `fit`, got {type(model).__name__}."
+            )
+        if draws < 2:
+            raise ValueError(f"`draws` should be at least 2, got {draws}.")
+        known = getattr(model, "training_data", None)
+        if training_data is None and isinstance(known, Observations):
+            training_data = known
+        stacked, generator = {}, torch.Generator().manual_seed(seed)
+        for name, (linear, p) in _silenced(net).items():
+            weight = linear.weight.detach()
+            stacked[name] = weight * balanced(p, draws, linear.in_features, generator).to(weight)[:, None]
+        super().__init__(net, stacked, training_data)
+        self.held_out: Observations | None = getattr(model, "held_out", None)
+        if not stacked:
+            self.masks = Masks.of(net, draws, seed)
+
+    def __len__(self) -> int:
+        return super().__len__() if self.masks is None else self.masks.draws
+
+    def _parts(self, x: Array) -> Iterator[Tensor]:
+        if self.masks is None:
+            yield from super()._parts(x)
+            return
+        silenced = Silenced(self.net, self.masks)
+        parameters = [p for p in self.net.parameters() if p.is_floating_point()]
+        points = to_torch(x).to(parameters[0]) if parameters else to_torch(x)
+        widest = max((max(p.shape, default=1) for p in parameters), default=1)
+        with torch.no_grad():
+            for part in points.split(max(1, stacks.AT_ONCE // (len(self) * widest))):
+                yield silenced(part)
+
+    def __repr__(self) -> str:
+        return f"Dropout({len(self)} draws)"
+
+    def as_module(self) -> nn.Module:
+        """All draws in one batch, without vmap: with stacked layers, or points repeated under masks."""
+        return Spread(_Stacked(self) if self.masks is None else _Masked(self.net, self.masks))
+
+
+class _Stacked(nn.Module):
+    """What a network with stacked weights says, (draws, n, m)."""
+
+    def __init__(self, predictor: Dropout) -> None:
+        super().__init__()
+        self.net = network_of(predictor.net)
+        for name, weight in predictor.stacked.items():
+            owner = name.removesuffix(".weight")
+            bias: Any = self.net.get_submodule(owner).bias
+            self.net.set_submodule(owner, _StackedLinear(weight.cpu(), bias))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(draws, n, m)."""
+        return answer(self.net, x).double()
+
+
+class _StackedLinear(nn.Module):
+    """A linear layer with weights (draws, out, in): (n, in) or (draws, n, in) -> (draws, n, out)."""
+
+    def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.mT.contiguous(), requires_grad=False)
+        self.bias = bias
+
+    def forward(self, h: Tensor) -> Tensor:
+        """All draws at once."""
+        h = h @ self.weight
+        return h if self.bias is None else h + self.bias
+
+
+class _Masked(nn.Module):
+    """What a network under masks says, (draws, n, m)."""
+
+    def __init__(self, net: nn.Module, masks: Masks) -> None:
+        super().__init__()
+        self.net = Silenced(network_of(net), masks)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(draws, n, m)."""
+        parameter = next((p for p in self.net.parameters() if p.is_floating_point()), x)
+        return self.net(x.to(parameter.dtype)).double()
+
+
+def _silenced(net: nn.Module) -> dict[str, tuple[nn.Linear, float]]:
+    """The linear layers whose inputs are dropped out, by the name of their weights, and how often.
+
+    Silencing a neuron is the same as setting its outgoing weights to zero, so here a mask is a draw of
+    weights. Of networks in which a Dropout stands elsewhere than before a Linear there are none.
+    """
+    if isinstance(net, Constrained):
+        return {f"net.{name}": found for name, found in _silenced(net.net).items()}
+    if isinstance(net, MLP) and net.dropout:
+        layers = range(1, len(net.layers)) if net.where == "all" else [len(net.layers) - 1]
+        return {f"layers.{i}.weight": (net.linears[i], net.dropout) for i in layers}
+    if not isinstance(net, nn.Sequential):
+        return {}
+    active = {part for part in net.modules() if isinstance(part, (nn.Dropout, *OTHERS)) and part.p > 0}
+    layers = [*net._modules.items(), ("", None)]  # with those that occur twice
+    if not active <= {layer for _, layer in layers}:
+        return {}
+    found = dict[str, tuple[nn.Linear, float]]()
+    for (_, layer), (name, after) in pairwise(layers):
+        if layer in active:
+            once = sum(other is after for _, other in layers) == 1
+            if not (isinstance(layer, nn.Dropout) and layer.p < 1 and isinstance(after, nn.Linear) and once):
+                return {}
+            found[f"{name}.weight"] = (after, layer.p)
+    return found

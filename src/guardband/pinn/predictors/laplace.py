@@ -1,0 +1,287 @@
+"""Laplace approximations that know the physics: what data, equation and conditions leave open.
+
+About its most probable weights the posterior of a network is nearly Gaussian. Its covariance is
+
+    (sum over misses of g g^T + 1/sd^2)^-1,      g: the gradient of a miss in the weights, over its noise
+
+and the standard deviation of the output at x is that of its linearization in the weights there. Misses are
+those of the data, of the equation inside the domain and of its conditions.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from guardband.base.arrays import Array, like, rows, to_torch
+from guardband.base.kept import kept
+from guardband.export.modules import MeanAndScale, answer, network_of, not_exported
+from guardband.pinn.misses.jacobian import jacobian, value
+from guardband.pinn.networks.activations import ACTIVATIONS, function_of
+from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.predictors.potential import Potential
+from guardband.pinn.training.fitted import Fitted
+from guardband.predictors.models import call_model, evaluating
+from guardband.values import Observations, Prediction, Predictor
+
+
+@dataclass(frozen=True, eq=False)
+class _Linearized(Predictor):
+    """What both approximations share: the posterior of some weights, and the network linearized in them."""
+
+    fitted: Fitted
+    prior: float | None = None
+    physics: bool = field(default=True, kw_only=True)
+    n_interior: int | None = field(default=None, kw_only=True)
+    n_boundary: int | None = field(default=None, kw_only=True)
+    seed: int = field(default=0, kw_only=True)
+    training_data: Observations | None = field(init=False, repr=False)
+    posterior: Posterior = field(init=False, repr=False)
+    net: nn.Module = field(init=False, repr=False)
+    names: list[str] = field(init=False, repr=False)
+
+    @torch.inference_mode(False)
+    @torch.enable_grad()
+    def __post_init__(self) -> None:
+        potential = Potential(
+            self.fitted,
+            n_interior=self.n_interior,
+            n_boundary=self.n_boundary,
+            seed=self.seed,
+            dtype=torch.float64,
+        )
+        net = potential.net
+        names = self._weights(net)
+        theta = torch.cat([p.detach().flatten() for name, p in net.named_parameters() if name in names])
+        posterior = Posterior(potential.gradients(names, physics=self.physics), theta, self.prior)
+        for name, made in {
+            "posterior": posterior,
+            "prior": posterior.sd,
+            "net": net,
+            "names": names,
+            "training_data": self.fitted.training_data,
+        }.items():
+            object.__setattr__(self, name, made)
+
+    def __call__(self, x: Array) -> Prediction:
+        """The network's output, and the standard deviation of its linearization."""
+        points = to_torch(x).to(next(self.net.parameters()))
+        scale = torch.cat([self._scale(part) for part in points.split(256)])
+        mean = call_model(self.fitted.net, x)
+        return Prediction(x, mean, like(mean, scale))
+
+    def _scale(self, x: Tensor) -> Tensor:
+        _, slopes = jacobian(value, self.net, x, self.names)
+        return self.posterior.variance(slopes.flatten(0, 1)).sqrt().reshape(slopes.shape[:2])
+
+    @abstractmethod
+    def _weights(self, net: nn.Module) -> list[str]:
+        """The names of the weights that are unsure."""
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class Laplace(_Linearized):
+    """The full Laplace approximation: all weights, generalized Gauss-Newton, linearized, in float64.
+
+    `prior` is the standard deviation of a weight before any data; by default the one of largest marginal
+    likelihood. `physics=False` leaves out equation and conditions, as every other library must: the scale is
+    then usually no better than a constant. Noise scales are those of the likelihood the network was fitted
+    with.
+    Cost: some seconds beyond the training; per point a product of as many rows as there are misses (some
+    1500) with all weights. A network of P weights needs 12 P kB.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
+    >>> fitted = pinn.fit(
+    ...     problem, pinn.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
+    >>> pinn.predictors.Laplace(fitted)(np.array([[0.5]]))
+    Prediction(1 points, mean (1, 1), with a scale)
+    """
+
+    def _weights(self, net: nn.Module) -> list[str]:
+        """The names of the weights that are unsure."""
+        return [name for name, _ in net.named_parameters()]
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class LastLayerLaplace(_Linearized):
+    """The Laplace approximation of the last layers alone, the features below them being taken for granted.
+
+    Networks often narrow towards their output, and one layer then has too few directions in which to be
+    unsure; two, the default, are nearly as good as all (`results/predictors.md`).
+    Cost: a small fraction of a training; per point one evaluation more, and a product with the square of as
+    many numbers as those layers have weights. With `layers=1` that is next to nothing.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
+    >>> fitted = pinn.fit(
+    ...     problem, pinn.mlp(1, [8, 8]), problem.observe(30), recipe=recipe, progress=False
+    ... )
+    >>> predictor = pinn.predictors.LastLayerLaplace(fitted)
+    >>> inside, outside = predictor(np.array([[0.5], [5.0]])).scale
+    >>> bool(outside > inside)
+    True
+    """
+
+    layers: int = field(default=2, kw_only=True)
+
+    def __call__(self, x: Array) -> Prediction:
+        """The network's output, and the standard deviation of its linearization; one layer takes one pass."""
+        x, net = rows(x, "x"), self.fitted.net
+        if self.layers > 1 or not isinstance(net, MLP) or net.sizes[-1] > 1:
+            return super().__call__(x)
+        with evaluating(net), torch.no_grad():
+            features = net.features(to_torch(x).to(net.center))
+            mean = net.linears[-1](features)
+            weight, bias, rest = self._whitening
+            whitened = functional.linear(features, weight, bias)
+            scale = torch.hypot(torch.linalg.vector_norm(whitened, dim=1, keepdim=True), rest)
+        return Prediction(x, like(x, mean), like(x, scale))
+
+    def as_module(self) -> nn.Module:
+        """The network's output, and the deviation of its linearization in the last layers."""
+        return _LaplaceModule(self)
+
+    @cached_property
+    def _whitening(self) -> tuple[Tensor, Tensor, Tensor]:
+        """One more linear layer, and a constant: the length of both is the scale.
+
+        The inverse of the factor, turned so that it has as many rows as there are features, and one that sees
+        the bias alone. As exact as the features that it gets.
+        """
+        with torch.inference_mode(False):  # it is kept for calls in other modes
+            return self._whitened()
+
+    def _whitened(self) -> tuple[Tensor, Tensor, Tensor]:
+        factor = self.posterior.factor
+        inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
+        turn, weight = torch.linalg.qr(inverse[:, :-1], mode="complete")
+        bias = turn.T @ inverse[:, -1]
+        like_net = self.fitted.net.center
+        return weight[:-1].to(like_net), bias[:-1].to(like_net), bias[-1].abs().to(like_net)
+
+    def _weights(self, net: nn.Module) -> list[str]:
+        """The names of the last layers' weights."""
+        if self.layers < 1:
+            raise ValueError(f"`layers` should be at least 1, got {self.layers}.")
+        owner = {name: name.rpartition(".")[0] for name, _ in net.named_parameters()}
+        last = list(dict.fromkeys(owner.values()))[-self.layers :]
+        return [name for name in owner if owner[name] in last]
+
+
+@kept
+class Posterior:
+    """The Gaussian N(theta, (G^T G + 1/sd^2)^-1) of weights, G holding one row per miss over its noise.
+
+    Computed in the space of weights or in that of misses, whichever is smaller.
+    """
+
+    rows: Tensor | None
+    sd: float
+    factor: Tensor
+
+    def __init__(self, rows: Tensor, theta: Tensor, sd: float | None) -> None:
+        self._by_weights = rows.shape[1] <= rows.shape[0]
+        self.rows = None if self._by_weights else rows
+        gram = rows.T @ rows if self._by_weights else rows @ rows.T
+        self.sd = _most_likely(torch.linalg.eigvalsh(gram), theta) if sd is None else sd
+        gram.diagonal().add_(1 / self.sd**2)
+        self.factor = torch.linalg.cholesky(gram)
+
+    def variance(self, slopes: Tensor) -> Tensor:
+        """The variance (n,) of linear functions of the weights, slopes (n, P)."""
+        if self.rows is None:
+            return self._solved(slopes).square().sum(0)
+        prior = slopes.square().sum(1)
+        known = self._solved(slopes @ self.rows.T).square().sum(0)
+        # What is left is a small difference of large numbers; rounding must not make it negative.
+        return self.sd**2 * torch.maximum(prior - known, 1e-14 * prior)
+
+    def _solved(self, slopes: Tensor) -> Tensor:
+        return torch.linalg.solve_triangular(self.factor, slopes.T, upper=False)
+
+
+def _most_likely(eigenvalues: Tensor, theta: Tensor) -> float:
+    """The prior's standard deviation of largest marginal likelihood, the weights being at theta."""
+    from scipy.optimize import minimize_scalar
+
+    eigenvalues = eigenvalues.clamp(min=0)
+    square = float(theta.square().sum())
+
+    def cost(log_sd: float) -> float:
+        variance = math.exp(2 * log_sd)
+        return 0.5 * (square / variance + float(torch.log1p(variance * eigenvalues).sum()))
+
+    return math.exp(minimize_scalar(cost, bounds=(-7.0, 7.0), method="bounded").x)
+
+
+class _LaplaceModule(nn.Module):
+    """The network's output, and the deviation of its linearization in the last layers, in float64."""
+
+    known: Tensor
+
+    def __init__(self, predictor: LastLayerLaplace) -> None:
+        super().__init__()
+        self.net, self.twin = network_of(predictor.fitted), network_of(predictor.net)
+        self.layers = predictor.layers
+        self.activation = ACTIVATIONS[_smooth(self._mlp)].upto_second
+        posterior = predictor.posterior
+        rows = torch.eye(len(posterior.factor)) if posterior.rows is None else posterior.rows
+        known = torch.linalg.solve_triangular(posterior.factor, rows.to(posterior.factor), upper=False)
+        self.register_buffer("known", known.T.contiguous().cpu())
+        self.sd = None if posterior.rows is None else posterior.sd
+
+    def forward(self, x: Tensor) -> MeanAndScale:
+        """Mean and scale at x."""
+        slopes = self._slopes(x.double())
+        variance = (slopes @ self.known).square().sum(2)
+        if self.sd is not None:
+            prior = slopes.square().sum(2)
+            variance = self.sd**2 * torch.maximum(prior - variance, 1e-14 * prior)
+        return answer(self.net, x).to(x.dtype), variance.sqrt().to(x.dtype)
+
+    @property
+    def _mlp(self) -> MLP:
+        net = self.twin.net if isinstance(self.twin, Constrained) else self.twin
+        if not isinstance(net, MLP):
+            raise TypeError(not_exported("the network of LastLayerLaplace", "made by pinn.mlp(...)", net))
+        return net
+
+    def _slopes(self, x: Tensor) -> Tensor:
+        """How the outputs change with the weights of the last layers, (n, m, P)."""
+        linears = self._mlp.linears
+        inputs, rises = [self._mlp.entry(x)], []
+        for linear in linears[:-1]:
+            value, rise, _ = self.activation(linear(inputs[-1]))
+            inputs.append(value)
+            rises.append(rise[:, None])
+        bubble = self.twin.bubble(x) if isinstance(self.twin, Constrained) else torch.ones_like(x[:, :1])
+        back = bubble[:, :, None] * torch.eye(linears[-1].out_features, dtype=x.dtype)
+        slopes: list[Tensor] = []
+        for i in reversed(range(len(linears))[-self.layers :]):
+            by_weight = (back[..., None] * inputs[i][:, None, None]).flatten(2)
+            slopes = [by_weight, back, *slopes]
+            back = back @ linears[i].weight * rises[i - 1] if i else back
+        return torch.cat(slopes, dim=2)
+
+
+def _smooth(net: MLP) -> Any:
+    """The activation of a network, one whose slope is known."""
+    activation = net.activation
+    smooth = function_of(activation) if isinstance(activation, nn.Module) else activation
+    if smooth not in ACTIVATIONS:
+        names = ", ".join(known.__name__ for known in ACTIVATIONS)
+        raise TypeError(not_exported("the activation under LastLayerLaplace", f"one of {names}", activation))
+    return smooth

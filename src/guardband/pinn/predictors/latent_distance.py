@@ -1,0 +1,92 @@
+"""LatentDistance: unsure where the network sees x unlike the training data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+import torch
+
+from guardband.base.arrays import rows, to_numpy
+from guardband.base.kept import kept
+from guardband.predictors.distance import FarFromData, nearest_of, root_mean_square, tree_of
+from guardband.predictors.models import Model, call_model
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class LatentDistance(FarFromData):
+    """How differently the network sees x and the data: the distance in its penultimate layer.
+
+    The neighbors are the nearest in `search`: "input" space, as in the paper, or "latent" space.
+    `features` is a function or module from x to the penultimate layer; networks made by `mlp` and
+    `torch.nn.Sequential` bring their own.
+    Cost: nothing beyond the training; per point one evaluation and a search in a tree.
+
+    >>> import numpy as np
+    >>> from guardband import pinn
+    >>> predictor = pinn.predictors.LatentDistance(
+    ...     pinn.mlp(1, [8, 8]), [0.0, 0.2, 0.4], n_neighbors=2
+    ... )
+    >>> predictor(np.array([[0.1], [2.0]])).scale.shape
+    (2, 1)
+    """
+
+    search: Literal["input", "latent"] = "input"
+    features: Model | None = field(default=None, kw_only=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.search not in ("input", "latent"):
+            raise ValueError(f"`search` should be 'input' or 'latent', got {self.search!r}.")
+        if self.features is None:
+            object.__setattr__(self, "features", Features(penultimate(self.model)))
+
+    def _distances(self, x: np.ndarray, left_out: bool) -> np.ndarray:
+        latent = self._latent(x)
+        if self.search == "latent":
+            distances, _ = nearest_of(self._latent_tree, latent, self.n_neighbors, left_out)
+        else:
+            _, nearest = nearest_of(self._tree, x, self.n_neighbors, left_out)
+            distances = np.linalg.norm(self._latent_train[nearest] - latent[:, None], axis=-1)
+        return root_mean_square(distances)
+
+    def _latent(self, x: np.ndarray) -> np.ndarray:
+        assert self.features is not None
+        return to_numpy(rows(call_model(self.features, x), "features"))
+
+    @cached_property
+    def _latent_train(self) -> np.ndarray:
+        return self._latent(np.asarray(self.x_train))
+
+    @cached_property
+    def _latent_tree(self) -> Any:
+        return tree_of(self._latent_train)
+
+
+@kept(parts=lambda value: {"net": value.net}, made=lambda parts: Features(parts["net"]))
+class Features(torch.nn.Module):
+    """The penultimate layer of a network as a module, so that it is called like one."""
+
+    def __init__(self, net: torch.nn.Module) -> None:
+        super().__init__()
+        self.net = net
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """The layer (n, width)."""
+        return self.net.features(x) if hasattr(self.net, "features") else self.net[:-1](x)  # type: ignore
+
+
+def penultimate(model: Model) -> torch.nn.Module:
+    """The network in a model whose penultimate layer is known, or an error that says how to give it."""
+    net = getattr(model, "net", model) if not hasattr(model, "features") else model
+    if isinstance(net, torch.nn.Module) and (
+        hasattr(net, "features") or isinstance(net, torch.nn.Sequential)
+    ):
+        return net
+    raise ValueError(
+        f"The penultimate layer of this {type(model).__name__} is not known. Give it as `features=`, "
+        "a function from x (n, d) to that layer (n, width)."
+    )

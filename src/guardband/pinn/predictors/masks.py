@@ -1,0 +1,126 @@
+"""Masks: which neurons of a network are silent in which draw, for networks of any build."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from guardband.base.kept import kept
+from guardband.pinn.networks.networks import MLP
+
+OTHERS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+"""Layers of dropout that silence something else than single neurons."""
+
+
+@kept(name="DropoutMasks")
+@dataclass(frozen=True, eq=False)
+class Masks:
+    """For every call of every `torch.nn.Dropout` in a network, `draws` masks over the features it sees.
+
+    In one draw all points are seen by the same network. A mask is drawn when the size of a layer is first
+    seen, from `seed` and the layer's name alone, so the order of calls does not matter; it is then kept.
+    `layers` are the names of the layers, and how often a neuron of each is silent.
+    """
+
+    layers: dict[str, float]
+    draws: int
+    seed: int
+    drawn: dict[str, Tensor] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, net: nn.Module, draws: int, seed: int) -> Masks:
+        """The masks of a network, or an error that says why it has none."""
+        kind = type(net).__name__
+        layers = {name: part.p for name, part in net.named_modules() if isinstance(part, nn.Dropout)}
+        for name, part in net.named_modules():
+            if (isinstance(part, OTHERS) and part.p) or (isinstance(part, MLP) and part.dropout):
+                raise ValueError(
+                    f"`{name}` of this {kind}, a {type(part).__name__}, has dropout that is not known here. "
+                    "Use torch.nn.Dropout throughout."
+                )
+        if not layers:
+            raise ValueError(
+                f"This {kind} has no layer torch.nn.Dropout. Train one with `pinn.mlp(..., dropout=0.05)`, "
+                "or with torch.nn.Dropout as a layer of its own; torch.nn.functional.dropout cannot be seen."
+            )
+        if not any(layers.values()):
+            raise ValueError(
+                f"Every Dropout of this {kind} has p = 0: no neuron was ever silent. Train with p > 0."
+            )
+        if max(layers.values()) >= 1:
+            raise ValueError(f"A Dropout of this {kind} has p = 1: no neuron is left. Train with p < 1.")
+        return cls({name: p for name, p in layers.items() if p}, draws, seed)
+
+    def mask(self, layer: str, call: int, h: Tensor) -> Tensor:
+        """The masks (draws, features) for what a layer sees at its call of this number, (rows, features)."""
+        features, key = h.shape[1:], f"{layer} {call}"
+        if key not in self.drawn:
+            digest = hashlib.sha256(f"{self.seed} {key}".encode()).digest()
+            generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
+            with torch.inference_mode(False):  # it is kept for calls in other modes
+                made = balanced(self.layers[layer], self.draws, features.numel(), generator)
+                self.drawn[key] = made.view(self.draws, *features)
+        mask = self.drawn[key]
+        if h.shape[0] % self.draws or mask.shape[1:] != features:
+            raise ValueError(
+                f"A Dropout should see rows, one per point and all of one size, but `{layer}` saw the shape "
+                f"{tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let points "
+                "be the first dimension there."
+            )
+        return mask.to(h)
+
+
+class Silenced(nn.Module):
+    """What each draw of a network says: x (n, d) -> (draws, n, m).
+
+    The network is left alone: its layers are copied, and masks act on what the copied Dropouts give. Its
+    weights are shared. A call changes what is in here, so every thread needs its own.
+    """
+
+    net: nn.Module
+    masks: Masks
+    calls: Counter[str]
+
+    def __init__(self, net: nn.Module, masks: Masks) -> None:
+        super().__init__()
+        weights = {id(parameter): parameter for parameter in net.parameters()}
+        self.net, self.masks, self.calls = copy.deepcopy(net, weights).eval(), masks, Counter[str]()
+        for name in masks.layers:
+            self.net.get_submodule(name).register_forward_hook(partial(self._silence, name))
+
+    def _silence(self, name: str, layer: nn.Module, _: Any, h: Tensor) -> Tensor:
+        mask = self.masks.mask(name, self.calls[name], h)[:, None]
+        self.calls[name] += 1
+        parts = h.unflatten(0, (len(mask), -1))  # one draw after the other
+        return (parts.mul_(mask) if getattr(layer, "inplace", False) else parts * mask).flatten(0, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(draws, n, m)."""
+        self.calls.clear()
+        u = self.net(x.repeat(self.masks.draws, *[1] * (x.ndim - 1)))
+        kind = type(self.net).__name__
+        if not isinstance(u, Tensor):
+            raise TypeError(
+                f"A model should return one array, this {kind} returned a {type(u).__name__}. Wrap it in a "
+                "module that picks the part you want."
+            )
+        if not self.calls:
+            raise ValueError(
+                f"No Dropout of this {kind} took part in its forward pass, so all draws are the same. Call "
+                "it there as a layer."
+            )
+        return (u[:, None] if u.ndim == 1 else u).unflatten(0, (self.masks.draws, -1))
+
+
+def balanced(p: float, draws: int, width: int, generator: torch.Generator) -> Tensor:
+    """Masks (draws, width) in which every neuron is silent equally often: on average nothing is dropped."""
+    silent = min(max(1, round(p * draws)), draws - 1)
+    order = torch.rand(draws, width, generator=generator, dtype=torch.float32).argsort(dim=0)
+    return (order >= silent).to(torch.float32) / (1 - silent / draws)

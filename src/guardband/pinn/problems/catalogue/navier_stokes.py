@@ -1,0 +1,19 @@
+"""The Navier-Stokes equations of a steady flow in two dimensions that keeps its volume."""
+
+from torch import Tensor
+
+from guardband.pinn.problems.field import Field
+from guardband.pinn.problems.unknown import Unknown
+
+
+def navier_stokes(w: Field, viscosity: float | Unknown) -> dict[str, Tensor]:
+    """Momentum along x and y, and mass, of w = (u, v, p), for the density 1.
+
+    u u_x + v u_y + p_x = nu (u_xx + u_yy), the same for v, and u_x + v_y = 0.
+    """
+    u, v, p = w["u"], w["v"], w["p"]
+    return {
+        "momentum x": u.value * u.d("x") + v.value * u.d("y") + p.d("x") - viscosity * u.laplacian,
+        "momentum y": u.value * v.d("x") + v.value * v.d("y") + p.d("y") - viscosity * v.laplacian,
+        "mass": w["u", "v"].divergence,
+    }

@@ -1,0 +1,50 @@
+"""The wave equation on a string: two tones at once."""
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from guardband.base.kept import kept
+from guardband.pinn.geometry import Domain, Segment, Time
+from guardband.pinn.problems.base import Problem
+from guardband.pinn.problems.conditions import Condition, Dirichlet, Initial
+from guardband.pinn.problems.field import Field
+from guardband.pinn.problems.unknown import Unknown
+
+
+@kept
+@dataclass(frozen=True)
+class Wave1D(Problem):
+    """u_tt = c^2 u_xx on [0, 1], u = 0 at both ends, at rest in sin(pi x) + sin(4 pi x) / 2.
+
+    Smooth and unique. The overtone swings four times for one swing of the ground tone: PINNs learn the slow
+    one first, and the three conditions at the start and the ends compete with the equation (Wang and others,
+    2022, with c = 2).
+
+    >>> from guardband import pinn
+    >>> pinn.problems.Wave1D().observe(300, noise=0.05)
+    Observations(300 points, x (300, 2), y (300, 1))
+    """
+
+    speed: float | Unknown = 2.0
+
+    domain: ClassVar[Domain] = Segment(0, 1) * Time(0, 1)
+
+    def residual(self, x: Tensor, u: Field) -> Tensor:
+        """u_tt - c^2 u_xx."""
+        return u.d("t", "t") - self.speed**2 * u.laplacian
+
+    def conditions(self) -> list[Condition]:
+        """u = 0 at both ends; released at rest."""
+        return [Dirichlet(0.0), Initial(lambda x: self._tone(1, x) + self._tone(4, x) / 2, velocity=0.0)]
+
+    def solution(self, x: Tensor) -> Tensor:
+        """Each tone sin(k pi x) swings as cos(k pi c t)."""
+        ground, overtone = (torch.cos(k * math.pi * self.speed * x[:, 1:]) for k in (1, 4))
+        return self._tone(1, x) * ground + self._tone(4, x) / 2 * overtone
+
+    def _tone(self, k: int, x: Tensor) -> Tensor:
+        return torch.sin(k * math.pi * x[:, :1])

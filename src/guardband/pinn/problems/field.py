@@ -1,0 +1,208 @@
+"""Fields: u and its derivatives at points x, in the words an equation uses; computed only if asked."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import cached_property
+from typing import TypeAlias
+
+import torch
+from torch import Tensor
+
+from guardband.pinn.geometry import axis_names
+from guardband.values import Names, position
+
+Columns: TypeAlias = tuple[int, ...] | None
+"""Which outputs are meant; None is all of them."""
+
+
+class Field(ABC):
+    """A function u of x (n, d) with m outputs: `u.value` and `u.d("x", "x")` are (n, m).
+
+    Axes are named as the domain names them, or given by number. `w["p"]` is one output, `w["u", "v"]` are
+    two, each a field again. `laplacian` and `divergence` are over space; time has no part in them.
+
+    >>> from guardband import pinn
+    >>> def residual(x, u):  # the heat equation
+    ...     return u.d("t") - u.laplacian
+    >>> rod = pinn.Segment(0, 1) * pinn.Time(0, 1)
+    >>> names = pinn.problems.Names(rod.names, ("u",), rod.space)
+    >>> x = rod.interior(9)
+    >>> u = pinn.problems.AutogradField(lambda x: x[:, :1] ** 2 + 2 * x[:, 1:], x, names)
+    >>> bool((residual(x, u) == 0).all())
+    True
+    """
+
+    def __init__(self, x: Tensor, names: Names | None = None, normals: Tensor | None = None) -> None:
+        self.x: Tensor = x
+        self.normals: Tensor | None = normals
+        self._names = names
+
+    @abstractmethod
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, sorted; none of them is the value itself."""
+
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        return torch.stack([self.partial((i, i), columns) for i in axes]).sum(0)
+
+    @property
+    def names(self) -> Names:
+        """What axes and outputs are called."""
+        if self._names is None:
+            self._names = Names.numbered(axis_names(self.x.shape[1]), self.value.shape[1])
+        return self._names
+
+    @property
+    def value(self) -> Tensor:
+        """The values of u, (n, m)."""
+        return self.partial(())
+
+    def d(self, *axes: str | int) -> Tensor:
+        """The derivative along these axes in turn, (n, m): `u.d("x", "x")` is d2u / dx2."""
+        return self.partial(tuple(sorted(self._axis(axis) for axis in axes)))
+
+    def __getitem__(self, outputs: str | int | tuple[str | int, ...]) -> Field:
+        """One output, or several, as a field."""
+        wanted = outputs if isinstance(outputs, tuple) else (outputs,)
+        return _Columns(self, tuple(self._output(output) for output in wanted))
+
+    @property
+    def grad(self) -> Tensor:
+        """The first derivatives along the axes of space, (n, m, axes)."""
+        return torch.stack([self.partial((i,)) for i in self._space()], dim=-1)
+
+    @property
+    def laplacian(self) -> Tensor:
+        """The sum of the second derivatives along the axes of space, (n, m)."""
+        return self.trace(self._space())
+
+    @property
+    def divergence(self) -> Tensor:
+        """Of as many outputs as there are axes of space: the sum of d(output i) / d(axis i), (n, 1)."""
+        space, outputs = self._space(), self.names.outputs
+        if len(outputs) != len(space):
+            axes = ", ".join(self.names.axes[i] for i in space)
+            raise ValueError(
+                f"A divergence takes one output for each of the axes {axes}, here are {len(outputs)} "
+                f'({", ".join(outputs)}). Choose them: w["u", "v"].divergence.'
+            )
+        return torch.stack([self.partial((i,), (j,)) for j, i in enumerate(space)]).sum(0)
+
+    @property
+    def outward(self) -> Tensor:
+        """The derivative along the outward normal, (n, m), at points of a boundary."""
+        if self.normals is None:
+            raise ValueError("Points inside have no normal; `outward` is for conditions on a boundary.")
+        normals = self.normals
+        return torch.stack([normals[:, i : i + 1] * self.partial((i,)) for i in self._space()]).sum(0)
+
+    def _space(self) -> tuple[int, ...]:
+        space = tuple(range(self.x.shape[1])) if self._names is None else self._names.space
+        if not space:
+            raise ValueError('There is no axis of space here, only time. Write u.d("t").')
+        return space
+
+    def _axis(self, axis: str | int) -> int:
+        known = axis_names(self.x.shape[1]) if self._names is None else self._names.axes
+        return position(axis, known, "axis")
+
+    def _output(self, output: str | int) -> int:
+        names = self.names.outputs
+        try:
+            return position(output, names, "output")
+        except ValueError as error:
+            more = output if isinstance(output, str) else f"u{output}"
+            cure = f"A problem with more of them says so: outputs = {(*names, more)!r}."
+            raise ValueError(f"{error} {cure}") from None
+
+
+class _Columns(Field):
+    """Some outputs of a field."""
+
+    def __init__(self, whole: Field, columns: tuple[int, ...]) -> None:
+        names = replace(whole.names, outputs=tuple(whole.names.outputs[j] for j in columns))
+        super().__init__(whole.x, names, whole.normals)
+        self._whole, self._chosen = whole, columns
+
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        return self._whole.partial(axes, self._of(columns))
+
+    def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The sum of the second derivatives along each of these axes, (n, m)."""
+        return self._whole.trace(axes, self._of(columns))
+
+    def _of(self, columns: Columns) -> tuple[int, ...]:
+        return self._chosen if columns is None else tuple(self._chosen[j] for j in columns)
+
+
+def pick(values: Tensor, columns: Columns) -> Tensor:
+    """Some columns of (n, m); a view where one is wanted.
+
+    >>> (
+    ...     pick(torch.tensor([[1, 2, 3]]), (2,)).tolist(),
+    ...     pick(torch.tensor([[1, 2, 3]]), (2, 0)).tolist(),
+    ... )
+    ([[3]], [[3, 1]])
+    """
+    if columns is None:
+        return values
+    return values[:, columns[0] : columns[0] + 1] if len(columns) == 1 else values[:, list(columns)]
+
+
+class AutogradField(Field):
+    """Derivatives of any order by repeated autograd, for any differentiable function of x.
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> u = pinn.problems.AutogradField(lambda x: x**3, torch.tensor([[2.0]]))
+    >>> u.value.item(), u.d("x").item(), u.laplacian.item()
+    (8.0, 12.0, 12.0)
+    """
+
+    def __init__(
+        self,
+        function: Callable[[Tensor], Tensor],
+        x: Tensor,
+        names: Names | None = None,
+        normals: Tensor | None = None,
+    ) -> None:
+        super().__init__(x.detach().requires_grad_(), names, normals)
+        self._function = function
+        self._known: dict[tuple[int, tuple[int, ...]], Tensor] = {}
+
+    @cached_property
+    def _value(self) -> Tensor:
+        with torch.enable_grad():
+            return self._function(self.x)
+
+    def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
+        """The derivative of some outputs along these axes, (n, m)."""
+        if not axes:
+            return pick(self._value, columns)
+        chosen: Sequence[int] = range(self._value.shape[1]) if columns is None else columns
+        return torch.stack([self._column(j, axes) for j in chosen], dim=1)
+
+    def _column(self, j: int, axes: tuple[int, ...]) -> Tensor:
+        """The derivative of one output, (n,)."""
+        if not axes:
+            return self._value[:, j]
+        if (j, axes) not in self._known:
+            with torch.enable_grad():  # a part of it that forgot how it was made would have no derivative
+                along = self._gradient(self._column(j, axes[:-1]))
+                for i in range(max(axes[:-1], default=0), self.x.shape[1]):
+                    self._known[j, (*axes[:-1], i)] = along[:, i]
+        return self._known[j, axes]
+
+    def _gradient(self, output: Tensor) -> Tensor:
+        """The gradient in x, (n, d), kept differentiable; zero where the output does not depend on x."""
+        if not output.requires_grad:
+            return torch.zeros_like(self.x)
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(
+                output.sum(), self.x, create_graph=True, allow_unused=True, materialize_grads=True
+            )
+        return gradient

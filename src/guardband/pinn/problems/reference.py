@@ -1,0 +1,189 @@
+"""References: solutions that were computed once, kept in small files, and interpolated, with their error.
+
+A file holds values on a grid, between which polynomials of degree 7 along each axis are laid, or on
+triangles, on each of which the solution is quadratic. Both are smooth enough to be differentiated. How a
+file was made, and how its error was measured, is said by the scripts in `tools/references`.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import cache, cached_property
+from importlib.resources import files
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from guardband.pinn.problems.base import Problem
+
+NODES = 8
+"""How many nodes along an axis a polynomial goes through."""
+
+CHUNK = 2**15
+"""How many points are interpolated at once."""
+
+BESIDE = 1e-6
+"""A share of the extent: points so little outside of a grid are on its edge, but for rounding."""
+
+FAR = 1e6
+"""Farther away than this is all the same to a search for triangles."""
+
+CHORD = 0.2
+"""How far outside of its triangle, as a share of its height, a point between chord and arc may lie."""
+
+NEAREST = 32
+"""How many triangles are looked at for each point: those whose middles are nearest."""
+
+
+class Interpolant(Protocol):
+    """Values (n, m) at points x (n, d)."""
+
+    d: int
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The values."""
+        ...
+
+
+@dataclass(frozen=True)
+class Reference:
+    """A computed solution by the name of its file; `error` is what it is off by, for each output.
+
+    The error is the root mean square of what the solution is off by over the root mean square of the
+    solution itself; `largest` is the largest over the largest. Both were measured by refinement. Outside of
+    its domain a reference is not a number.
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> reference = pinn.problems.AllenCahn1D.reference
+    >>> reference.error["u"] < 1e-5
+    True
+    >>> reference(torch.tensor([[0.25, 1.0], [0.25, 2.0]]))
+    tensor([[0.9...],
+            [   nan]])
+    """
+
+    name: str
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The solution (n, m) at points x (n, d), in the dtype of x."""
+        if x.ndim != 2 or x.shape[1] != self._interpolant.d:
+            raise ValueError(f"`x` should be (n, {self._interpolant.d}), got {tuple(x.shape)}.")
+        parts = [self._interpolant(part) for part in x.to("cpu", torch.float64).split(CHUNK)]
+        return torch.cat(parts).to(x)
+
+    def of(self, problem: Problem, x: Tensor) -> Tensor:
+        """The solution of a problem, if it has the coefficients that the reference was computed for."""
+        known = type(problem)()
+        if problem != known:
+            raise NotImplementedError(
+                f"The reference was computed for {known}, got {problem}. For other coefficients write "
+                "`solution(self, x)`."
+            )
+        return self(x)
+
+    @property
+    def error(self) -> dict[str, float]:
+        """The error of each output, relative, in the root mean square."""
+        return self._by_output("error")
+
+    @property
+    def largest(self) -> dict[str, float]:
+        """The largest error of each output over its largest value."""
+        return self._by_output("largest")
+
+    @property
+    def checks(self) -> dict[str, Any]:
+        """What else was measured: drag, mass, energy, and the like."""
+        return json.loads(str(_read(self.name)["checks"]))
+
+    def _by_output(self, key: str) -> dict[str, float]:
+        kept = _read(self.name)
+        return dict(zip(kept["outputs"].tolist(), kept[key].tolist(), strict=True))
+
+    @cached_property
+    def _interpolant(self) -> Interpolant:
+        kept = _read(self.name)
+        return Triangles(kept) if "triangles" in kept else Grid(kept)
+
+
+@cache
+def _read(name: str) -> dict[str, np.ndarray]:
+    """What the file of a reference holds."""
+    with files("guardband.pinn.problems.catalogue").joinpath("data", f"{name}.npz").open("rb") as file:
+        with np.load(file, allow_pickle=False) as kept:
+            return dict(kept)
+
+
+class Grid:
+    """Values on a grid, whose lines need not be evenly spaced, and polynomials between them."""
+
+    def __init__(self, kept: dict[str, np.ndarray]) -> None:
+        self._values = torch.from_numpy(kept["values"]).double()
+        self.d: int = self._values.ndim - 1
+        self._axes = [torch.from_numpy(kept[f"axis{i}"]).double() for i in range(self.d)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The values (n, m) at x (n, d)."""
+        nodes, weights = [], []
+        outside = torch.zeros(len(x), 1, dtype=torch.bool)
+        for axis, along in zip(self._axes, x.unbind(1), strict=True):
+            first = torch.searchsorted(axis, along.detach().contiguous()) - NODES // 2
+            nodes.append(first.clamp(0, len(axis) - NODES)[:, None] + torch.arange(NODES))
+            weights.append(_lagrange(axis[nodes[-1]], along))
+            slack = BESIDE * (axis[-1] - axis[0])
+            outside |= ~((along >= axis[0] - slack) & (along <= axis[-1] + slack))[:, None]
+        at = nodes[0]
+        for axis, more in zip(self._axes[1:], nodes[1:], strict=True):
+            at = at[..., None] * len(axis) + more.reshape(len(x), *[1] * (at.ndim - 1), NODES)
+        values = self._values.flatten(0, -2)[at]
+        for weight in weights:  # one axis after the other is summed over
+            values = torch.einsum("nk,nk...->n...", weight, values)
+        return values.masked_fill(outside, torch.nan)
+
+
+def _lagrange(nodes: Tensor, x: Tensor) -> Tensor:
+    """The weights (n, k) of values at nodes (n, k) in the polynomial through them, at x (n,)."""
+    k = nodes.shape[1]
+    away = x[:, None] - nodes
+    apart = nodes[:, :, None] - nodes[:, None, :] + torch.eye(k, dtype=nodes.dtype)
+    others = torch.stack([away[:, [j for j in range(k) if j != i]].prod(1) for i in range(k)], dim=1)
+    return others / apart.prod(2)
+
+
+class Triangles:
+    """Values at the corners of triangles and at the middles of their edges, quadratic between them."""
+
+    def __init__(self, kept: dict[str, np.ndarray]) -> None:
+        from scipy.spatial import KDTree
+
+        corners, triangles = kept["points"].astype(float), kept["triangles"].astype(int)
+        pairs = np.sort(triangles[:, [[0, 1], [1, 2], [2, 0]]].reshape(-1, 2), axis=1)
+        _, edge = np.unique(pairs, axis=0, return_inverse=True)
+        nodes = np.concatenate([triangles, len(corners) + edge.reshape(-1, 3)], axis=1)
+        self._values = torch.from_numpy(kept["values"]).double()[torch.from_numpy(nodes)]
+        sides = corners[triangles[:, 1:]] - corners[triangles[:, :1]]
+        self._origins = torch.from_numpy(corners[triangles[:, 0]])
+        self._shares = torch.from_numpy(np.linalg.inv(sides))
+        self._middles = KDTree(corners[triangles].mean(axis=1))
+        self.d: int = corners.shape[1]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """The values (n, m) at x (n, 2); between a chord and its arc, those of the triangle, continued."""
+        finite = x.detach().nan_to_num(torch.inf).clamp(-FAR, FAR)
+        _, near = self._middles.query(finite.numpy(), k=NEAREST)
+        near = torch.from_numpy(near)
+        depth, inside = self._barycentric(near, finite[:, None]).amin(-1).max(1, keepdim=True)
+        chosen = near.gather(1, inside)[:, 0]
+        a, b, c = self._barycentric(chosen, x).unbind(-1)
+        shapes = [a * (2 * a - 1), b * (2 * b - 1), c * (2 * c - 1), 4 * a * b, 4 * b * c, 4 * c * a]
+        values = (self._values[chosen] * torch.stack(shapes, dim=1)[..., None]).sum(1)
+        return values.masked_fill(depth < -CHORD, torch.nan)
+
+    def _barycentric(self, triangle: Tensor, x: Tensor) -> Tensor:
+        """The three coordinates of points in triangles: all positive inside."""
+        two = torch.einsum("...i,...ij->...j", x - self._origins[triangle], self._shares[triangle])
+        return torch.cat([1 - two.sum(-1, keepdim=True), two], dim=-1)

@@ -1,0 +1,144 @@
+"""Unknowns: coefficients of a problem that are found from readings, together with its solution."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from numbers import Real
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+
+from torch import Tensor
+
+from guardband.base.kept import kept
+
+if TYPE_CHECKING:
+    from guardband.pinn.problems.base import Problem
+
+    Kind = TypeVar("Kind", bound=Problem)
+else:
+    Kind = TypeVar("Kind")
+
+NO_VALUE = (
+    "A pinn.Unknown has no value before it is found. pinn.fit(problem, net, data) finds it, and "
+    "`fitted.problem` "
+    "has its value; or give a number in its place. What is computed from it belongs into `residual` or "
+    "`conditions`, and each unknown into a field of its own."
+)
+
+
+class _NoValue:
+    """What refuses to be computed with, in a sentence."""
+
+    def _refuse(self, *others: object) -> Any:
+        raise TypeError(NO_VALUE)
+
+    __add__ = _refuse
+    __radd__ = _refuse
+    __sub__ = _refuse
+    __rsub__ = _refuse
+    __mul__ = _refuse
+    __rmul__ = _refuse
+    __truediv__ = _refuse
+    __rtruediv__ = _refuse
+    __pow__ = _refuse
+    __rpow__ = _refuse
+    __neg__ = _refuse
+    __pos__ = _refuse
+    __abs__ = _refuse
+    __lt__ = _refuse
+    __le__ = _refuse
+    __gt__ = _refuse
+    __ge__ = _refuse
+    __array_ufunc__ = None  # numpy leaves arithmetic to the above
+
+    def __float__(self) -> float:
+        return self._refuse()
+
+    @classmethod
+    def __torch_function__(cls, *_: object) -> NoReturn:
+        raise TypeError(NO_VALUE)
+
+
+@kept
+@dataclass(frozen=True, repr=False)
+class Unknown(_NoValue):
+    """A coefficient between `low` and `high` that `pinn.fit` finds together with the field.
+
+    It is written in place of the number, in a field of the problem, and starts in the middle, or at `start`.
+    `fitted.estimates` and `fitted.problem` have the value that was found.
+
+    >>> from guardband import pinn
+    >>> data = pinn.problems.Heat1D(diffusivity=0.12).observe(40, noise=0.01)
+    >>> problem = pinn.problems.Heat1D(diffusivity=pinn.Unknown(0.02, 0.2))
+    >>> fitted = pinn.fit(problem, pinn.mlp(problem, [8]), data, progress=False)
+    >>> round(fitted.estimates["diffusivity"], 2)
+    0.12
+    """
+
+    low: float
+    high: float
+    start: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("low", "high", "start"):
+            value = getattr(self, name)
+            if value is not None and not (isinstance(value, Real) and math.isfinite(value)):
+                raise ValueError(f"`{name}` of an unknown should be a finite number, got {value!r:.80}.")
+        if not self.low < self.high:
+            raise ValueError(
+                f"An unknown should lie between two numbers, the lower one first: pinn.Unknown(0.02, 0.2), "
+                f"got {self.low:g} and {self.high:g}."
+            )
+        if self.start is not None and not self.low < self.start < self.high:
+            raise ValueError(
+                f"`start` should lie between {self.low:g} and {self.high:g}, inside of both, got "
+                f"{self.start:g}."
+            )
+
+    def __repr__(self) -> str:
+        start = "" if self.start is None else f", start={self.start:g}"
+        return f"Unknown({self.low:g}, {self.high:g}{start})"
+
+    @property
+    def first(self) -> float:
+        """Where the search starts."""
+        return (self.low + self.high) / 2 if self.start is None else float(self.start)
+
+
+def unknowns_in(problem: Problem) -> dict[str, Unknown]:
+    """The unknowns of a problem, by the names of their fields.
+
+    >>> from guardband import pinn
+    >>> unknowns_in(pinn.problems.DampedOscillator(damping=pinn.Unknown(0.02, 0.12)))
+    {'damping': Unknown(0.02, 0.12)}
+    """
+    return {name: value for name, value in _attributes(problem).items() if isinstance(value, Unknown)}
+
+
+def check_coefficients(problem: Problem) -> None:
+    """Refuse weights in the place of coefficients, which nothing would train."""
+    for name, value in _attributes(problem).items():
+        if isinstance(value, Tensor) and value.requires_grad:
+            raise TypeError(
+                f"`{name}` of {type(problem).__name__} is a tensor that asks for gradients, and `fit` does "
+                f"not train it. Say between which numbers it lies, {name}=pinn.Unknown(low, high), and it is "
+                f"found with the field; or give a number, {name}.item()."
+            )
+
+
+def with_values(problem: Kind, values: Mapping[str, Any]) -> Kind:
+    """A copy of a problem with other coefficients: numbers, tensors, or columns (n, 1) for n points."""
+    found = copy.copy(problem)
+    for name, value in values.items():
+        object.__setattr__(found, name, value)
+    return found
+
+
+def _attributes(problem: Problem) -> dict[str, Any]:
+    """What a problem holds: its fields, its other attributes, and those of its class."""
+    found = {name: value for kind in reversed(type(problem).__mro__) for name, value in vars(kind).items()}
+    if is_dataclass(problem):
+        found |= {part.name: getattr(problem, part.name, None) for part in fields(problem)}
+    return found | getattr(problem, "__dict__", {})

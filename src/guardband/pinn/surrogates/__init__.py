@@ -1,0 +1,5 @@
+"""Shapes of bands around operators that a second network learns."""
+
+from guardband.pinn.surrogates.network import NetworkScale, adapted
+
+__all__ = ["NetworkScale", "adapted"]

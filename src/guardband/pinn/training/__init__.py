@@ -1,0 +1,1 @@
+"""Training: from a problem, a network and observations to a `Fitted`."""

@@ -1,0 +1,111 @@
+"""Checkpoints: a run on disk, whole or not at all, from which it goes on bit for bit. No pickle.
+
+A file is one line, `guardband checkpoint 2` and the SHA-256 of the rest, and then safetensors: the tensors,
+and among them a JSON of everything else.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+from torch import Tensor
+
+from guardband.base import files
+
+HEAD = b"guardband checkpoint 2 "
+LARGEST = 2**32
+"""No checkpoint is larger, unless its reader knows of larger networks."""
+
+
+class DamagedCheckpoint(ValueError):
+    """A file is no checkpoint, or not as it was written."""
+
+
+def write(path: Path, state: Any) -> None:
+    """Write a nest of dicts, lists, tensors, numbers, strings and None, atomically."""
+    tensors: dict[str, Tensor] = {}
+    skeleton = _pack(state, tensors)
+    tensors["skeleton"] = torch.frombuffer(bytearray(json.dumps(skeleton).encode()), dtype=torch.uint8)
+    body = save(tensors)
+    files.write_bytes(path, HEAD + hashlib.sha256(body).hexdigest().encode() + b"\n" + body)
+
+
+def read(path: Path, *, at_most: int = LARGEST) -> Any:
+    """What was written, or an error that says the file is not a checkpoint."""
+    try:
+        data = files.read_bytes(path, at_most=at_most)
+    except files.UnsafeFile as error:
+        raise DamagedCheckpoint(f"{error} It is not a checkpoint: delete it to start anew.") from error
+    try:
+        tensors = load(_body(path, data))
+        return _unpack(json.loads(tensors.pop("skeleton").numpy().tobytes()), tensors)
+    except DamagedCheckpoint:
+        raise
+    except (SafetensorError, LookupError, ValueError, TypeError, RecursionError) as error:
+        raise damaged(path, str(error)) from error
+
+
+def damaged(path: Path, why: str) -> DamagedCheckpoint:
+    """The error of a file that is no checkpoint, or none any more."""
+    return DamagedCheckpoint(f"{path} is not a checkpoint of guardband: {why}. Delete it to start anew.")
+
+
+def wrong_with(optimizer: torch.optim.Optimizer, memory: dict[int, dict[str, Any]]) -> str:
+    """What an optimizer cannot remember, or nothing: torch takes whatever it is given, and stumbles later."""
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    adam = isinstance(optimizer, torch.optim.Adam)
+    for number, known in memory.items():
+        sizes = {1, parameters[number].numel() if adam else sum(part.numel() for part in parameters)}
+        if number >= len(parameters) or (adam and {*known} != {"step", "exp_avg", "exp_avg_sq"}):
+            return f"the optimizer remembers {sorted(known)} of parameter {number}"
+        for name, value in known.items():
+            for one in value if isinstance(value, list) else [value]:
+                number_or_none = not adam and (one is None or isinstance(one, int | float))
+                if not (one.numel() in sizes if isinstance(one, Tensor) else number_or_none):
+                    return f"the optimizer's `{name}` is not of this network"
+    return ""
+
+
+def _body(path: Path, data: bytes) -> bytes:
+    """What follows the first line, if its checksum is right."""
+    length = len(HEAD) + 64
+    head, body = data[: length + 1], data[length + 1 :]
+    if not head.startswith(HEAD):
+        raise damaged(path, "it does not begin like one of this version")
+    if head[len(HEAD) :] != hashlib.sha256(body).hexdigest().encode() + b"\n":
+        raise damaged(path, "its checksum is not that of its content, so it was damaged on the disk")
+    return body
+
+
+def _pack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    """The value with each tensor replaced by its number; dicts become lists, since keys may be numbers."""
+    match value:
+        case Tensor():
+            name = str(len(tensors))
+            tensors[name] = value.detach().cpu().contiguous().clone()
+            return {"tensor": name}
+        case dict():
+            return {"dict": [[key, _pack(item, tensors)] for key, item in value.items()]}
+        case list() | tuple():
+            return {"list": [_pack(item, tensors) for item in value]}
+        case np.generic():
+            return value.item()
+    return value
+
+
+def _unpack(value: Any, tensors: dict[str, Tensor]) -> Any:
+    match value:
+        case {"tensor": name}:
+            return tensors[name]
+        case {"dict": items}:
+            return {key: _unpack(item, tensors) for key, item in items}
+        case {"list": items}:
+            return [_unpack(item, tensors) for item in items]
+    return value

@@ -1,0 +1,17 @@
+from guardband.testing.calibrators import TEST_POINTS as TEST_POINTS
+from guardband.testing.calibrators import check_calibrator as check_calibrator
+from guardband.testing.predictors import check_predictor as check_predictor
+from guardband.testing.sets import check_calibrated as check_calibrated
+from guardband.testing.sets import check_score as check_score
+from guardband.testing.sets import check_threshold as check_threshold
+from guardband.testing.traces import untouched as untouched
+from guardband.testing.worlds import HEAVY_TAILS as HEAVY_TAILS
+from guardband.testing.worlds import HETEROSKEDASTIC as HETEROSKEDASTIC
+from guardband.testing.worlds import HOMOSKEDASTIC as HOMOSKEDASTIC
+from guardband.testing.worlds import WORLDS as WORLDS
+from guardband.testing.worlds import Draw as Draw
+from guardband.testing.worlds import Sampler as Sampler
+from guardband.testing.worlds import World as World
+from guardband.testing.worlds import exchangeable as exchangeable
+from guardband.testing.worlds import new_sensors as new_sensors
+from guardband.testing.worlds import two_groups as two_groups
