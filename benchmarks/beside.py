@@ -15,6 +15,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -173,7 +174,8 @@ def made_tasks(quick: bool) -> dict[str, Callable[[], object]]:
         return seen
 
     tasks = {"bands": bands, "evaluate": evaluate, "local": local, "calls": calls}
-    allen_cahn, helmholtz = pinn.problems.AllenCahn2D(), pinn.problems.Helmholtz3D()
+    problems = pinn.problems if hasattr(pinn, "problems") else import_module("guardband.problems")
+    allen_cahn, helmholtz = problems.AllenCahn2D(), problems.Helmholtz3D()
     tasks["allen_cahn"] = training(
         allen_cahn, [16, 32, 64, 64, 64, 32, 16], 300, (1024, 800), steps=2 if quick else 60
     )

@@ -64,7 +64,7 @@ def test_every_block_of_a_slow_page_runs(name: str, tmp_path: Path, monkeypatch:
         recipe = pinn.Recipe(steps=3, finish=0, n_interior=32, n_boundary=8)
         return whole(*arguments, **options | {"recipe": recipe, "progress": False})
 
-    monkeypatch.setattr(gb, "fit", brief)
+    monkeypatch.setattr(pinn, "fit", brief)
     monkeypatch.chdir(tmp_path)
     page = ROOT / name
     BLOCKS.with_output(page.read_text(), page.name)
