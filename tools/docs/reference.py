@@ -185,9 +185,8 @@ def pages() -> dict[str, str]:
         index += [f"## [{title}]({file})\n", "| name | meaning |\n|---|---|", *rows, ""]
         entries = [entry(name) for name in section.split()]
         made[file] = "\n".join([f"# {title}\n", *entries])
-    rows = [
-        f"| [`{path.rpartition('.')[2]}`](types.md#{path}) | {text} |" for path, text in aliases().items()
-    ]
+    paths = aliases()
+    rows = [f"| [`{path.rpartition('.')[2]}`](types.md#{path}) | {paths[path]} |" for path in paths]
     index += ["## [Types](types.md)\n", "| name | meaning |\n|---|---|", *rows, ""]
     made["types.md"] = TYPES + "\n".join(alias_entry(path) for path in paths)
     return {"index.md": "\n".join(index), **made}
