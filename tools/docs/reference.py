@@ -4,6 +4,7 @@ import ast
 import importlib
 import inspect
 import re
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
 from itertools import pairwise
@@ -276,10 +277,8 @@ def found(name: str) -> tuple[ModuleType, Any]:
 def _origins(module: ModuleType, word: str) -> Iterator[ModuleType]:
     """The module itself, and those of ours from which it imports a name."""
     yield module
-    for node in ast.walk(_tree(module)):
-        if isinstance(node, ast.ImportFrom) and word in [part.name for part in node.names]:
-            if node.module and node.module.startswith("guardband"):
-                yield from _origins(importlib.import_module(node.module), word)
+    for place in _imports(module).get(word, ()):
+        yield from _origins(importlib.import_module(place), word)
 
 
 def _below(module: ModuleType, word: str, *, alias: bool = False) -> Iterator[str]:
@@ -290,6 +289,17 @@ def _below(module: ModuleType, word: str, *, alias: bool = False) -> Iterator[st
         typed = ast.unparse(node.annotation) == "TypeAlias"
         if ast.unparse(node.target) == word and (typed or not alias):
             yield inspect.cleandoc(ast.literal_eval(after.value))
+
+
+@cache
+def _imports(module: ModuleType) -> dict[str, list[str]]:
+    """The names that a module imports from ours, each with the modules it comes from."""
+    places = defaultdict[str, list[str]](list)
+    for node in ast.walk(_tree(module)):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("guardband"):
+            for part in node.names:
+                places[part.name].append(node.module)
+    return places
 
 
 @cache
