@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from helpers import ROOT, script
+from helpers import ROOT, needs, script
 
 CHECK = script("tools/docs/check.py")
 
@@ -122,3 +122,43 @@ def test_the_script_fails_on_a_fault_and_on_a_folder_without_a_site(site: Path) 
     assert broken.returncode == 1 and "index.html:2: the link gone/" in broken.stdout
     empty = run(site / "guide" / "none")
     assert empty.returncode == 1 and "Give the folder of a built site" in empty.stderr
+
+
+HEADED = "Add.\n\nParameters\n----------\n"
+
+
+@needs("griffe")
+def test_a_docstring_is_prepared_for_the_site() -> None:
+    prepared = script("tools/docs/docstrings.py").prepared
+    plain = "Add two numbers.\n\n>>> 1 + 1\n2\n\nThat is all."
+    assert prepared(plain) == "Add two numbers.\n\n```pycon\n>>> 1 + 1\n2\n```\n\nThat is all."
+    sections = (
+        "Add.\n\nParameters\n----------\nx, y\n    Numbers.\nz\n    Another.\n\nExamples\n--------\n>>> 1\n1"
+    )
+    assert prepared(sections) == sections.replace(
+        "x, y\n    Numbers.\n", "x\n    Numbers.\ny\n    Numbers.\n"
+    )
+
+
+@needs("griffe")
+def test_names_that_share_the_last_line_of_a_docstring_are_separated() -> None:
+    prepared = script("tools/docs/docstrings.py").prepared
+    assert prepared(f"{HEADED}x, y\n    Numbers.") == f"{HEADED}x\n    Numbers.\ny\n    Numbers.\n"
+
+
+@needs("griffe")
+def test_the_described_names_of_a_docstring_are_found() -> None:
+    listed = script("tools/docs/docstrings.py").listed
+    text = (
+        "Add.\n\nParameters\n----------\nx, y\n    Numbers.\n\nAttributes\n----------\nz : float\n    Sum.\n"
+    )
+    assert listed(text) == {"x", "y", "z"}
+    assert listed("Add two numbers.") == set()
+
+
+def test_aliases_in_signatures_have_an_entry() -> None:
+    reference = script("tools/docs/reference.py")
+    aliases, page = reference.aliases(), reference.pages()["types.md"]
+    assert {"guardband.conformal.rank.Level", "guardband.conformal.base.Groups"} <= aliases.keys()
+    assert all(f"::: {path}\n" in page for path in aliases)
+    assert "guardband.lab.studies.base.Result" not in aliases  # it has an entry on the page of studies
