@@ -1,8 +1,9 @@
-"""The page of `benchmarks/coefficients.py`: what the rows of its ledger say, and whether a promise fails."""
+"""The page of `benchmarks/coefficients.py`: tables of its stored rows, and tests of the stated coverage."""
 
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from scipy.stats import binom
 
 import guardband as gb
@@ -13,22 +14,22 @@ VALID = {
     "signs": ("gaussian", "laplace", "heteroskedastic"),
     "permutations": ("gaussian", "laplace", "lognormal", "offset"),
 }
-"""Where each method promises its level."""
+"""The noise models for which each method states its level."""
 
 HEAD = """\
 # Coefficients
 
-Made by `python benchmarks/coefficients.py`, at 95 %. Truths are random in the ranges. Coverage is \
-membership of the truth in all data sets, lengths are medians of the first hundred at n = 40. Signs and \
-permutations are drawn afresh for each data set, before it. The solver is the reference, a network in its \
-place, or a network that was stopped early; the last two with Delta by `solved.check`, never from the \
-truth. Wald and profile are asymptotic, and for Gaussian noise; signs assume that noise is symmetric about \
-zero, permutations that it is exchangeable, so signs may fail with lognormal and offset noise, permutations \
-with heteroskedastic noise."""
+Written by `python benchmarks/coefficients.py`, at 95 %. True coefficients are drawn at \
+random from their ranges. Coverage is the share of data sets whose region contains \
+the truth. The solver is the reference solution, a trained network, or a network stopped early; for the \
+two networks the region is widened by Delta from `solved.check`, which never uses the truth. Wald and \
+profile regions are asymptotic and assume Gaussian noise. Signs assume noise that is symmetric about zero, \
+so they may fail for lognormal and offset noise; permutations assume exchangeable noise, so they may fail \
+for heteroskedastic noise. All cells: [coefficients.csv](data/coefficients.csv)."""
 
 
 def rejected(rows: list[Row]) -> list[str]:
-    """Cells in which a promise is rejected, one-sided at 1e-3 over all of them together."""
+    """Cells whose stated coverage is rejected by a one-sided test, at 1e-3 over all cells together."""
     rows = [row for row in rows if row["part"] == "coverage"]
     tests = [(row, method) for row in rows for method, noises in VALID.items() if row["noise"] in noises]
     found = []
@@ -40,7 +41,7 @@ def rejected(rows: list[Row]) -> list[str]:
 
 
 def page(rows: list[Row]) -> str:
-    """The page that is made of all rows."""
+    """The Markdown page."""
     total = sum(row["cpu_seconds"] for row in rows)
     lines = [HEAD, ""]
     for name, make in SECTIONS.items():
@@ -49,26 +50,78 @@ def page(rows: list[Row]) -> str:
             lines += [*make(mine), ""]
     if any(row["part"] == "coverage" for row in rows):
         wrong = rejected(rows)
-        said = "No promise is rejected" if not wrong else f"Rejected: {'; '.join(wrong)};"
-        lines += [f"{said}, one-sided at 1e-3 over all cells in which the noise is as assumed.", ""]
+        verdict = f"rejects {'; '.join(wrong)}" if wrong else "rejects none"
+        lines += [
+            "A one-sided test of the stated 95 %, at 1e-3 over all cells whose noise is as assumed, "
+            f"{verdict}.",
+            "",
+        ]
     return "\n".join([*lines, f"CPU seconds of all cells: {total:.0f}. Guardband {gb.__version__}.", ""])
 
 
 def covered(rows: list[Row]) -> list[str]:
-    head = [
-        "## Joint coverage and lengths",
+    """Coverage over problems and numbers of readings, then lengths and the error estimate."""
+    methods = ("wald", "profile", "signs", "permutations")
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    sizes = sorted({row["n"] for row in rows})
+    lines = [
+        "## Joint coverage",
         "",
-        "Lengths are shares of each range, medians at n = 40, by profile / signs / permutations.",
+        f"Median and (lowest) coverage over {len(problems)} problems ({', '.join(problems)}) and "
+        f"n = {', '.join(map(str, sizes))}, with {min(row['sets'] for row in rows)} data sets in each cell. "
+        "The last column names the methods that state 95 % for this noise.",
+        "",
+        "| solver | noise | cells | Wald | profile | signs | permutations | stated by |",
+        "|---|---|---|---|---|---|---|---|",
     ]
-    columns = "problem, solver, noise, n, sets, Wald, profile, signs, permutations, lengths, Delta / error"
-    head += ["", f"| {columns.replace(', ', ' | ')} |", "|" + "---|" * len(columns.split(", "))]
+    for solver in dict.fromkeys(row["solver"] for row in rows):
+        for noise in dict.fromkeys(row["noise"] for row in rows):
+            some = [row for row in rows if (row["solver"], row["noise"]) == (solver, noise)]
+            if some:
+                each = [[row[method] for row in some] for method in methods]
+                cells = " | ".join(f"{np.median(values):.3f} ({min(values):.3f})" for values in each)
+                stated = ", ".join(method for method, noises in VALID.items() if noise in noises)
+                lines.append(f"| {solver} | {noise} | {len(some)} | {cells} | {stated} |")
+    return [*lines, "", *lengths(rows), "", *estimated(rows)]
+
+
+def lengths(rows: list[Row]) -> list[str]:
+    """Interval lengths of each problem with Gaussian noise and n = 40."""
+    lines = [
+        "## Lengths of intervals",
+        "",
+        "Medians as shares of the range of each coefficient, over 100 data sets with Gaussian noise, n = 40.",
+        "",
+        "| problem | solver | profile | signs | permutations |",
+        "|---|---|---|---|---|",
+    ]
     for row in in_order(rows):
-        four = " | ".join(f"{row[k]:.3f}" for k in ("wald", "profile", "signs", "permutations"))
-        lengths = " / ".join(" ".join(f"{v:.2g}" for v in part) for part in row.get("lengths", {}).values())
-        over = f"{row['delta_over_error']:.2g}" if "delta_over_error" in row else ""
-        start = f"| {row['problem']} | {row['solver']} | {row['noise']} | {row['n']} | {row['sets']}"
-        head.append(f"{start} | {four} | {lengths} | {over} |")
-    return head
+        if "lengths" in row and row["noise"] == "gaussian":
+            parts = " | ".join(", ".join(f"{v:.2g}" for v in part) for part in row["lengths"].values())
+            lines.append(f"| {row['problem']} | {row['solver']} | {parts} |")
+    return lines
+
+
+def estimated(rows: list[Row]) -> list[str]:
+    """How far Delta lies above the true error of the solver."""
+    ratios = [row["delta_over_error"] for row in rows if "delta_over_error" in row]
+    if not ratios:
+        return []
+    return [
+        f"Delta over the true error of the solver, in {len(ratios)} cells: {min(ratios):.2g} to "
+        f"{max(ratios):.2g}, median {np.median(ratios):.2g}."
+    ]
+
+
+def flat(rows: list[Row]) -> list[Row]:
+    """The cells of coverage as rows of a table."""
+    found = []
+    for row in in_order([row for row in rows if row["part"] == "coverage"]):
+        plain = {key: value for key, value in row.items() if key not in ("part", "lengths")}
+        for method, values in row.get("lengths", {}).items():
+            plain |= {f"length {i + 1}, {method}": value for i, value in enumerate(values)}
+        found.append(plain)
+    return found
 
 
 def in_order(rows: list[Row]) -> list[Row]:
@@ -91,9 +144,9 @@ def families(rows: list[Row]) -> list[str]:
 
 def accepted_of_wide(rows: list[Row]) -> list[str]:
     head = [
-        "## How much of a wide range is accepted",
+        "## Share of a wide range that is accepted",
         "",
-        "Oscillator, damping .02 to .3, frequency 2 to 12, n = 40: mean share of the range over data sets.",
+        "Oscillator, damping .02 to .3, frequency 2 to 12, n = 40: mean over data sets.",
         "",
         "| truths | signs | permutations | profile |",
         "|---|---|---|---|",
@@ -108,24 +161,24 @@ def accepted_of_wide(rows: list[Row]) -> list[str]:
 def said_in_words(rows: list[Row]) -> list[str]:
     (row,) = rows
     return [
-        "## What cannot be known is said",
+        "## Coefficients that the readings do not determine",
         "",
-        f"Of {row['of']} data sets each, it was said in words in",
+        f"Of {row['of']} data sets each, the report named the problem in",
         "",
-        f"- {row['product']} where two coefficients enter as their product (the shortest interval of one of "
-        f"them was {row['shortest_product']:.2f} of its range),",
-        f"- {row['not_seen']} where no reading sees the coefficient,",
-        f"- {row['outside']} where the truth lies outside of the range.",
+        f"- {row['product']} where two coefficients enter only as their product (the shortest interval of "
+        f"one of them was {row['shortest_product']:.2f} of its range),",
+        f"- {row['not_seen']} where the readings do not depend on the coefficient,",
+        f"- {row['outside']} where the truth lies outside the range.",
     ]
 
 
 def alarms(rows: list[Row]) -> list[str]:
     (row,) = rows
     return [
-        "## Alarms about the equation",
+        "## The test of the equation",
         "",
-        f"A reaction that the equation leaves out: alarm in {row['wrong']} of {row['of']} data sets. The "
-        f"right equation: alarm in {row['valid_alarms']} of {row['valid']}, at a level of 1 %.",
+        f"With a reaction term missing from the equation, the test alarms in {row['wrong']} of {row['of']} "
+        f"data sets; with the right equation in {row['valid_alarms']} of {row['valid']}, at a level of 1 %.",
     ]
 
 
@@ -133,8 +186,8 @@ def chosen_readings(rows: list[Row]) -> list[str]:
     head = [
         "## Ten more readings",
         "",
-        "Length of profile intervals after ten random readings over that after ten chosen ones, in the "
-        "median, and how often the region from all thirty holds the truth:",
+        "Median ratio of profile interval lengths, ten random further readings over ten chosen ones, and "
+        "coverage of the region from all thirty readings:",
         "",
         "| problem | ratio | coverage |",
         "|---|---|---|",
@@ -152,7 +205,7 @@ def varying(rows: list[Row]) -> list[str]:
         ", ".join(f"{word} {100 * row[name][word]:.2g} %" for word in ("median", "worst")) for name in "uk"
     )
     return [
-        "## A coefficient k(x), found with u",
+        "## A coefficient k(x), inferred with u",
         "",
         f"Relative L2 errors over {row['of']} data sets of 40 readings of u, {row['seconds']} CPU s each: "
         f"u {u}; k {k}.",

@@ -1,14 +1,14 @@
-"""Regions for coefficients: how often they hold the truth, how long they are, what is said when they fail.
+"""Confidence regions for coefficients: coverage, length, and reports of undetermined coefficients.
 
     python benchmarks/coefficients.py [--parts coverage wide families words doubt design field]
         [--problems ...] [--sets 1000] [--out results/data/coefficients.jsonl] [--page]
 
-Level .95; truths are random in the ranges. A cell of the part `coverage` is a problem, a noise, a number of
-readings and a solver: the reference, a network in its place, or one stopped early, with Delta by `check`.
-Coverage is membership of the truth in all data sets, lengths are those of the first hundred at n = 40. Signs
-and permutations are drawn afresh for each data set, before it. Each cell adds a line to the file, and cells
-that are there are not repeated; `--page` only makes the page beside it anew. All of it takes some four CPU
-hours.
+The level is .95, and true coefficients are drawn at random from their ranges. A cell of the part `coverage`
+is a problem, a noise model, a number of readings and a solver: the reference solution, a network, or a
+network stopped early, with Delta from `check`. Coverage counts the data sets whose region contains the truth;
+lengths are medians over the first hundred data sets at n = 40. Signs and permutations are drawn for each data
+set before the data. Each cell appends a line to the file, and finished cells are not repeated. `--page` only
+rewrites the page and the table from the stored rows. The whole study takes about four CPU hours.
 """
 
 import argparse
@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from coefficient_page import LEVEL, page, rejected
+from coefficient_page import LEVEL, flat, page, rejected
 from coefficient_problems import FAMILIES, NOISES, Conductor, Late, Product, Rod
 from ledger import Ledger
 from scipy.stats import f
@@ -46,10 +46,10 @@ PARTS = ("coverage", "wide", "families", "words", "doubt", "design", "field")
 SIZES = (20, 40, 100)
 SOLVERS = ("reference", "network", "early")
 EARLY = 40
-"""Gauss-Newton steps of a network that is stopped early."""
+"""Gauss-Newton steps of the network that is stopped early."""
 
 SEED = 10
-"""Of the networks; seeds 0 to 4 were used to choose how they are trained."""
+"""Seed of the networks; seeds 0 to 4 were used to choose the training settings."""
 
 
 def main() -> None:
@@ -63,9 +63,15 @@ def main() -> None:
         with warnings.catch_warnings(action="ignore"):
             found = work()
         LEDGER.add([key | found | {"cpu_seconds": round(time.process_time() - start, 2)}])
-        files.write_text(LEDGER.page, page(LEDGER.rows()))
-    files.write_text(LEDGER.page, page(LEDGER.rows()))
+        write()
+    write()
     sys.exit(1 if rejected(LEDGER.rows()) else 0)
+
+
+def write() -> None:
+    """Write the page and the full table of cells."""
+    files.write_text(LEDGER.page, page(LEDGER.rows()))
+    LEDGER.write_table(flat(LEDGER.rows()))
 
 
 def arguments() -> argparse.Namespace:
@@ -78,7 +84,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--sets", type=int, default=1000, help="data sets of a cell")
     parser.add_argument("--lengths", type=int, default=100, help="data sets whose intervals are measured")
     parser.add_argument("--out", type=Path, default=LEDGER.path, help="the file of results")
-    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     return parser.parse_args()
 
 
@@ -86,7 +92,7 @@ Work = tuple[dict[str, Any], Callable[[], dict[str, Any]]]
 
 
 def planned(options: argparse.Namespace) -> Iterator[Work]:
-    """All cells that are asked for: what they are called, and how they are made."""
+    """The key of each selected cell, and the function that computes it."""
     sets = options.sets
     if "families" in options.parts:
         for name in options.problems:
@@ -121,7 +127,7 @@ def network(name: str, solver: str = "network") -> tuple[pinn.SolvedFamily, floa
 
 
 def trained(name: str) -> dict[str, Any]:
-    """How far the network of a family is off over the range, relatively."""
+    """Relative error of the network of a family over the range of coefficients."""
     solved, seconds = network(name)
     family = solved.family
     x = family.own.domain.quasi(512, seed=9, dtype=torch.float64)
@@ -132,9 +138,9 @@ def trained(name: str) -> dict[str, Any]:
 
 
 def coverage(problem: str, noise: str, n: int, solver: str, *, sets: int, most: int) -> dict[str, Any]:
-    """How often each region holds the truth; `PLACES` sets of places, many data sets at each."""
-    told = FAMILIES[problem]
-    solved = told.reference if solver == "reference" else network(problem, solver)[0]
+    """Coverage of each region, over `PLACES` sets of locations with many data sets at each."""
+    setup = FAMILIES[problem]
+    solved = setup.reference if solver == "reference" else network(problem, solver)[0]
     held, lengths, deltas = {name: 0 for name in ("wald", "profile", "signs", "permutations")}, [], []
     errors = []
     each = -(-sets // PLACES)
@@ -143,10 +149,10 @@ def coverage(problem: str, noise: str, n: int, solver: str, *, sets: int, most: 
         if some <= 0:
             break
         rng = np.random.default_rng([place, n])
-        x = told.places(n, rng)
-        design, truth = Design.at(solved, x, told.outputs), told.family.drawn(some, 1000 + place)
-        exact = Design.at(told.reference, x, told.outputs).values(truth)
-        y = exact + NOISES[noise](rng, exact, design, told.noise)
+        x = setup.places(n, rng)
+        design, truth = Design.at(solved, x, setup.outputs), setup.family.drawn(some, 1000 + place)
+        exact = Design.at(setup.reference, x, setup.outputs).values(truth)
+        y = exact + NOISES[noise](rng, exact, design, setup.noise)
         delta = 0.0
         if solver != "reference":
             delta = solved.check(x)
@@ -156,7 +162,7 @@ def coverage(problem: str, noise: str, n: int, solver: str, *, sets: int, most: 
         for name, inside in found.items():
             held[name] += int(inside.sum())
         if n == 40 and len(lengths) < most and len(solved.names) <= 2:
-            lengths += [measured(solved, x, one, told.outputs, delta) for one in y[: most - len(lengths)]]
+            lengths += [measured(solved, x, one, setup.outputs, delta) for one in y[: most - len(lengths)]]
     said: dict[str, Any] = {name: count / sets for name, count in held.items()}
     if lengths:
         said["lengths"] = {k: np.median([one[k] for one in lengths], axis=0).tolist() for k in lengths[0]}
@@ -171,7 +177,7 @@ def coverage(problem: str, noise: str, n: int, solver: str, *, sets: int, most: 
 def membership(
     design: Design, truth: np.ndarray, y: np.ndarray, delta: float, seed: int
 ) -> dict[str, np.ndarray]:
-    """Whether each method accepts the truth, for all data sets at once; of signs each has its own."""
+    """Whether each method accepts the truth; every data set has its own signs and permutations."""
     n, p, size = design.n, design.p, y.shape[1]
     m, q = ranks(LEVEL)
     misses = y - design.values(truth)
@@ -197,7 +203,7 @@ def accepted(chance: Chance, along: np.ndarray, misses: np.ndarray, p: int, q: i
 
 
 def estimates(design: Design, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Least squares of all data sets at once."""
+    """Least-squares estimates of all data sets at once."""
     apart = np.square(design.coarse_values - y[:, None]).sum(axis=2).argsort(axis=1)[:, :STARTS]
     starts = design.coarse[apart].reshape(-1, design.p)
     theta, squares = descent(design, np.repeat(y, STARTS, axis=0), starts)
@@ -223,9 +229,9 @@ def measured(
 
 
 def wide(sets: int) -> dict[str, Any]:
-    """How much of a wide range is accepted, of 1; n = 40, truths in all of it, and in its informative part.
+    """Share of a wide range that is accepted, with n = 40, for truths anywhere and for weak damping.
 
-    Where the damping is strong, hardly any reading sees the swing, and no method can say much.
+    Under strong damping few readings see the oscillation, so every region is large.
     """
     ranges = {"damping": (0.02, 0.3), "frequency": (2.0, 12.0)}
     solved = pinn.Family(pinn.problems.DampedOscillator, **ranges).exact()
@@ -243,7 +249,7 @@ def wide(sets: int) -> dict[str, Any]:
 
 
 def words(sets: int) -> dict[str, Any]:
-    """In how many of 100 data sets what cannot be known is said: a product, nothing seen, a truth outside."""
+    """Data sets, of 100, whose report names a product, an unseen coefficient or a truth outside the range."""
     count = min(sets, 100)
     product = pinn.Family(Product, width=(0.5, 2.0), rate=(0.5, 2.0)).exact()
     late, heat = pinn.Family(Late, rate=(0.5, 2.0)).exact(), FAMILIES["heat"].reference
@@ -264,7 +270,7 @@ def words(sets: int) -> dict[str, Any]:
 
 
 def doubts(sets: int) -> dict[str, Any]:
-    """Alarms of 100 data sets with a reaction fitted without one, and of many valid ones."""
+    """Alarms on 100 data sets whose reaction term the equation lacks, and on many valid data sets."""
     alarms, count = 0, min(sets, 100)
     rod = pinn.Family(Rod, diffusion=(0.01, 0.1)).exact()
     for seed in range(count):
@@ -272,28 +278,28 @@ def doubts(sets: int) -> dict[str, Any]:
         alarms += pinn.inverse.doubt(
             rod, front.observe(100, noise=0.05, seed=seed, dtype=torch.float64)
         ).alarm
-    valid, told = 0, FAMILIES["reaction-diffusion"]
+    valid, setup = 0, FAMILIES["reaction-diffusion"]
     for place in range(PLACES):
         rng = np.random.default_rng([place, 3])
-        design = Design.at(told.reference, told.places(100, rng))
-        exact = design.values(told.family.drawn(sets // PLACES, 2000 + place))
+        design = Design.at(setup.reference, setup.places(100, rng))
+        exact = design.values(setup.family.drawn(sets // PLACES, 2000 + place))
         valid += int((p_values(design, exact + 0.05 * rng.normal(size=exact.shape)) <= 0.01).sum())
     return {"wrong": alarms, "of": count, "valid_alarms": valid, "valid": sets // PLACES * PLACES}
 
 
 def designs(sets: int) -> dict[str, Any]:
-    """How much shorter profile intervals are after ten chosen readings than after ten random ones."""
+    """Length of profile intervals after ten random further readings, relative to ten chosen ones."""
     said: dict[str, Any] = {}
     for name in ("oscillator", "heat"):
-        told, ratios, held, count = FAMILIES[name], [], 0, min(sets, 200)
-        for seed, theta in enumerate(told.family.drawn(count, 5)):
+        setup, ratios, held, count = FAMILIES[name], [], 0, min(sets, 200)
+        for seed, theta in enumerate(setup.family.drawn(count, 5)):
             rng = np.random.default_rng([seed, 5])
-            problem = told.family.at(**dict(zip(told.family.ranges, theta, strict=True)))
-            x, more, candidates = told.places(20, rng), told.places(10, rng), told.places(200, rng)
-            first = read(problem, x, told.noise, rng)
-            chosen = np.asarray(pinn.next_points(told.reference, candidates, 10, data=first).x)
-            both = [read(problem, at, told.noise, rng, first) for at in (more, chosen)]
-            regions = [pinn.inverse.profile(told.reference, data) for data in both]
+            problem = setup.family.at(**dict(zip(setup.family.ranges, theta, strict=True)))
+            x, more, candidates = setup.places(20, rng), setup.places(10, rng), setup.places(200, rng)
+            first = read(problem, x, setup.noise, rng)
+            chosen = np.asarray(pinn.next_points(setup.reference, candidates, 10, data=first).x)
+            both = [read(problem, at, setup.noise, rng, first) for at in (more, chosen)]
+            regions = [pinn.inverse.profile(setup.reference, data) for data in both]
             ends = np.array([[np.diff(r.interval(one))[0] for one in r.names] for r in regions])
             ratios.append(float(np.prod(ends[0] / ends[1]) ** (1 / len(theta))))
             held += bool(regions[1].contains(theta[None])[0])  # type: ignore[index]
@@ -304,7 +310,7 @@ def designs(sets: int) -> dict[str, Any]:
 def read(
     problem: pinn.Problem, x: np.ndarray, noise: float, rng: np.random.Generator, before: Any = None
 ) -> gb.Observations:
-    """Readings at places, added to those before."""
+    """Readings at the given locations, appended to earlier ones."""
     y = problem.solution(torch.from_numpy(x)).numpy()
     y = y + noise * rng.normal(size=y.shape)
     if before is None:
@@ -313,9 +319,9 @@ def read(
 
 
 def fields(sets: int) -> dict[str, Any]:
-    """How far a coefficient k(x), a second output, is off in ten data sets of 40 readings of u alone.
+    """Error of a coefficient k(x), a second output, in ten data sets of 40 readings of u alone.
 
-    k(x) is free to follow the noise; thirty steps end before it does, as data seeds 100 to 102 showed.
+    k(x) can overfit the noise; thirty steps end before it does, as data seeds 100 to 102 showed.
     """
     problem, noise = Conductor(), 0.01
     x = problem.domain.grid(201, dtype=torch.float64)

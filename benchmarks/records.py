@@ -1,4 +1,4 @@
-"""How accurate a network is after so many CPU seconds, on all problems of the catalogue, beside engines.
+"""Accuracy of a network after a fixed CPU time, on all problems of the catalogue, compared with engines.
 
     python benchmarks/records.py [--problems Burgers1D Wave1D] [--seeds 10 11] [--seconds 3 10]
         [--contenders guardband adam deepxde pina] [--engines PYTHON] [--out FILE] [--page]
@@ -7,13 +7,13 @@ One thread, CPU seconds of the training call alone, the equation and its conditi
 error is relative L2 of each output at 10 000 uniform points, a pressure up to its mean. Contenders:
 
 - guardband: `pinn.mlp(problem)` by `pinn.Recipe.automatic(problem, seconds=...)`, and its verdict;
-- readings: the same with 20 readings without noise, where the equation has several solutions;
-- adam: what 0.1.0 did, Adam and then L-BFGS, each with half of the time;
-- deepxde: DeepXDE on PyTorch, as the nearest example of its documentation does it (`peers/by_deepxde.py`);
+- readings: the same with 20 noise-free readings, for an equation with several solutions;
+- adam: the recipe of 0.1.0, Adam and then L-BFGS, each for half of the time;
+- deepxde: DeepXDE on PyTorch, following the nearest example of its documentation (`peers/by_deepxde.py`);
 - pina: PINA on three problems (`peers/by_pina.py`).
 
-The last two run by `--engines`, a Python that has deepxde, pina-mathlab and guardband. Each run adds a line
-to the file, and runs that are there are not repeated; `--page` only makes the page beside it anew.
+The last two run in `--engines`, a Python with deepxde, pina-mathlab and guardband. Each run appends a line to
+the file, and finished runs are not repeated. `--page` only rewrites the page and table from the stored rows.
 """
 
 import argparse
@@ -47,18 +47,18 @@ torch.set_num_threads(1)
 HERE = Path(__file__).parent
 LEDGER = Ledger("records")
 PILOT = 50
-"""Steps of Adam that tell what one of them costs."""
+"""Steps of Adam that are timed to estimate the cost of one."""
 
 
 @dataclass(frozen=True)
 class Contender:
-    """Who runs for how long, from which seeds, and on which problems."""
+    """The budgets, seeds and problems of one contender."""
 
     seconds: tuple[float, ...]
     seeds: tuple[int, ...] = (10, 11, 12, 13, 14)
     problems: tuple[str, ...] = tuple(PROBLEMS)
     peer: str | None = None
-    """The module that runs it, in a process of its own."""
+    """The module that runs it in a separate process."""
 
 
 CONTENDERS = {
@@ -72,7 +72,7 @@ CONTENDERS = {
 }
 
 CANNOT: dict[str, str] = {}
-"""Problems that DeepXDE cannot state, and why."""
+"""Problems that DeepXDE cannot express, and the reason."""
 
 LITERATURE = {
     "AllenCahn1D": "PINN* .498, PirateNet 2.2e-5, jaxpi2 4.0e-6, SSBroyden* 1.9e-6",
@@ -82,26 +82,25 @@ LITERATURE = {
     "KuramotoSivashinsky": "PirateNet .161, jaxpi2 4.3e-3",
     "Wave1D": "jaxpi2 1.2e-5, PINNacle 9.8e-2",
 }
-"""Relative L2 as published for equations of this name; the page says what stands behind the names."""
+"""Published relative L2 errors for equations of this name; the page explains the methods."""
 
 NOTES = """
-Literature: jaxpi2 on one GPU, 50 000 to 100 000 steps; PirateNet by Adam; SSBroyden, a quasi-Newton method
-with adaptive points and 2 011 weights; PINNacle, the best of the methods compared there. A star is a figure
-that another paper quotes. They were made on other machines, with other budgets, and on other points.
+Literature: jaxpi2 on one GPU, 50 000 to 100 000 steps; PirateNet with Adam; SSBroyden, a quasi-Newton method
+with adaptive points and 2 011 weights; PINNacle, the best of the methods compared there. A star marks a
+figure that another paper quotes. Machines, budgets and test points differ from those used here.
 
-Runs by guardband that ended before their time were made again when a run that stalls came to be given more
-points; those in windows of time when one network came to try all times first; and those of Advection1D,
-AllenCahn1D, Cylinder, KortewegDeVries, Kovasznay, KuramotoSivashinsky, TaylorGreen2D and VibratingBeam when
-their sizes and scales changed. The others are of 0.2.0 and of the versions before it. The verdict on a run
-is by the rule of that version.
+Guardband runs that ended early were repeated after stalled runs were given more points, those in windows of
+time after one network was tried on all times first, and those of Advection1D, AllenCahn1D, Cylinder,
+KortewegDeVries, Kovasznay, KuramotoSivashinsky, TaylorGreen2D and VibratingBeam after their sizes and scales
+changed. The other runs are from 0.2.0 and its development versions. Each verdict uses the rule of the version
+that ran.
 
-DeepXDE runs on PyTorch, in float32 unless said, Adam at 1e-3 for half of the time and L-BFGS for the rest.
-Networks, points, weights and transforms follow the examples of its documentation, and rings are closed by
-its networks, as by guardband's. Fewer points than the example's were tried on seed 10 for 15 s. On
-TaylorGreen2D (against 5 000) they were far better, on Kovasznay and AllenCahn1D a little, which may be
-chance, and these have them; on Burgers1D they were worse, and it has the example's. Cavity and Cylinder
-follow Kovasznay and were not tried. Float64, tried in the same way, is there where it was better: Beam and
-Poisson1D. PINA trains networks of 3 x 32 in the same two halves. The examples:
+DeepXDE runs on PyTorch, in float32 unless noted, with Adam at 1e-3 for half of the time and L-BFGS for the
+rest. Networks, points, weights and transforms follow the examples of its documentation, and rings are closed
+as in guardband's networks. Fewer points than in the example were tried on seed 10 for 15 s and kept where
+they helped: TaylorGreen2D (instead of 5 000), Kovasznay and AllenCahn1D; Cavity and Cylinder follow Kovasznay
+untested. Float64 was tried in the same way and kept for Beam and Poisson1D. PINA trains networks of 3 x 32 in
+the same two halves. The examples:
 """
 
 
@@ -116,7 +115,7 @@ class Run:
 
     @property
     def key(self) -> dict[str, Any]:
-        """What it is called in the file."""
+        """The fields that identify it in the file."""
         return vars(self)
 
 
@@ -133,9 +132,15 @@ def main() -> None:
         except subprocess.CalledProcessError as error:
             failed.append(run)
             print(f"{run} failed:\n{error.stderr[-2000:]}", file=sys.stderr)
-        files.write_text(LEDGER.page, page())
-    files.write_text(LEDGER.page, page())
+        write()
+    write()
     sys.exit(1 if failed else 0)
+
+
+def write() -> None:
+    """Write the page and the table of every output."""
+    files.write_text(LEDGER.page, page())
+    LEDGER.write_table(flat(LEDGER.rows()))
 
 
 def arguments() -> argparse.Namespace:
@@ -146,12 +151,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", nargs="+", type=float, help="instead of each contender's own")
     parser.add_argument("--engines", default=sys.executable, help="a Python that has deepxde and pina")
     parser.add_argument("--out", type=Path, default=LEDGER.path, help="the file of results")
-    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     return parser.parse_args()
 
 
 def planned(options: argparse.Namespace) -> Iterator[Run]:
-    """All runs that are asked for, one seed after the other."""
+    """All selected runs, seed by seed."""
     every = {name: CONTENDERS[name] for name in options.contenders}
     seeds = options.seeds or sorted({seed for contender in every.values() for seed in contender.seeds})
     for seed in seeds:
@@ -165,14 +170,14 @@ def planned(options: argparse.Namespace) -> Iterator[Run]:
 
 
 def measured(run: Run, engines: str) -> dict[str, Any]:
-    """One training, its error in each output and what it took."""
+    """One training: its error in each output, and its cost."""
     module = CONTENDERS[run.contender].peer
     found = ours(run) if module is None else by_peer(run, module, engines)
     return run.key | found | {"guardband": gb.__version__}
 
 
 def ours(run: Run) -> dict[str, Any]:
-    """By this library."""
+    """A run of this library."""
     problem = PROBLEMS[run.problem]
     warm_up()
     net, asked = as_before(problem, run) if run.contender == "adam" else automatic(problem, run)
@@ -190,7 +195,7 @@ def ours(run: Run) -> dict[str, Any]:
 
 
 def trained(problem: pinn.Problem, net: torch.nn.Module, **asked: Any) -> pinn.Fitted:
-    """A fit without a word; of one that ran away the last good network."""
+    """A silent fit; if training diverges, the last good network."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
@@ -255,22 +260,27 @@ def page() -> str:
     """The Markdown page."""
     rows = LEDGER.rows()
     lines = [
-        "# Accuracy after so many CPU seconds",
+        "# Accuracy at a fixed CPU time",
         "",
-        "Made by `python benchmarks/records.py`: one thread, CPU seconds of the training call, the equation",
-        "and its conditions alone. Relative L2 of each output at 10 000 uniform points, a pressure up to its",
-        "mean: the median over the seeds, and the worst of them in brackets. `adam` is what 0.1.0 did, Adam",
-        "and L-BFGS on its networks and with its scales.",
+        "Written by `python benchmarks/records.py`: one thread, CPU seconds of the training call, the "
+        "equation",
+        "and its conditions alone. Errors are relative L2 at 10 000 uniform points, the largest of the "
+        "outputs,",
+        "a pressure up to its mean: the median over the seeds, with the worst seed in brackets. `adam` is "
+        "the",
+        "recipe of 0.1.0, Adam and L-BFGS, with the networks and scales of that version. Every output and",
+        "budget: [records.csv](data/records.csv).",
         "",
         "## Guardband",
         "",
         *errors_table(rows, [("guardband", seconds) for seconds in CONTENDERS["guardband"].seconds]),
         *with_readings(rows),
     ]
-    for seconds in CONTENDERS["deepxde"].seconds:
-        names = [name for name in CONTENDERS if name != "readings"]
-        lines += ["", f"## Contenders after {seconds:g} s", ""]
-        lines += errors_table(rows, [(name, seconds) for name in names], compare=True)
+    names = [name for name in CONTENDERS if name not in ("readings", "pina")]
+    *earlier, longest = CONTENDERS["deepxde"].seconds
+    lines += ["", f"## Comparison after {longest:g} s", ""]
+    lines += errors_table(rows, [(name, longest) for name in names], compare=True)
+    lines += ["", *by_pina(rows, longest), *(line for seconds in earlier for line in ratios(rows, seconds))]
     lines += [
         *literature(),
         *seeds(rows, [(name, seconds) for name in CONTENDERS for seconds in CONTENDERS[name].seconds]),
@@ -284,7 +294,7 @@ def page() -> str:
 
 
 def errors_table(rows: list[dict[str, Any]], budgets: list[Budget], compare: bool = False) -> Iterator[str]:
-    """The errors of some contenders on each output; `compare` adds the ratio of DeepXDE's to guardband's."""
+    """The errors of some contenders on each problem; `compare` adds the ratio of DeepXDE to guardband."""
     yield from head(
         [
             *(f"{name} {seconds:g} s" for name, seconds in budgets),
@@ -292,14 +302,10 @@ def errors_table(rows: list[dict[str, Any]], budgets: list[Budget], compare: boo
         ]
     )
     for problem in PROBLEMS:
-        mine = [row for row in rows if row["problem"] == problem]
-        outputs = PROBLEMS[problem].names.outputs
-        for output in outputs:
-            found = {budget: errors_of(mine, *budget, output) for budget in budgets}
-            by_name = {name: errors for (name, _), errors in found.items()}
-            cells = [said(problem, name, found[name, seconds]) for name, seconds in budgets]
-            cells += [ratio(by_name["deepxde"], by_name["guardband"])] if compare else []
-            yield row_of([problem if len(outputs) == 1 else f"{problem}, {output}", *cells])
+        found = {name: errors_of(rows, problem, name, seconds) for name, seconds in budgets}
+        cells = [shown(problem, name, errors_of(rows, problem, name, seconds)) for name, seconds in budgets]
+        cells += [ratio(found["deepxde"], found["guardband"])] if compare else []
+        yield row_of([problem, *cells])
 
 
 def head(titles: list[str]) -> list[str]:
@@ -313,30 +319,78 @@ def row_of(cells: list[str]) -> str:
 
 
 def with_readings(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """The errors with some readings, on the few problems that need them."""
+    """The errors with readings, on the problems that need them."""
     contender = CONTENDERS["readings"]
     for problem in contender.problems:
-        mine = [row for row in rows if row["problem"] == problem]
         for seconds in contender.seconds:
-            found = errors_of(mine, "readings", seconds, PROBLEMS[problem].names.outputs[0])
+            found = errors_of(rows, problem, "readings", seconds)
             yield ""
-            yield f"With 20 readings, {problem} after {seconds:g} s: {said(problem, 'readings', found)}."
+            yield f"With 20 readings, {problem} after {seconds:g} s: {shown(problem, 'readings', found)}."
+
+
+def by_pina(rows: list[dict[str, Any]], seconds: float) -> Iterator[str]:
+    """The errors of PINA on the problems it was run on."""
+    contender = CONTENDERS["pina"]
+    found = [
+        f"{problem} {shown(problem, 'pina', errors_of(rows, problem, 'pina', seconds))}"
+        for problem in contender.problems
+    ]
+    yield f"PINA after {seconds:g} s: {', '.join(found)}."
+
+
+def ratios(rows: list[dict[str, Any]], seconds: float) -> Iterator[str]:
+    """The range of the ratios of median errors at another budget."""
+    each = {
+        problem: float(np.median(errors_of(rows, problem, "deepxde", seconds)))
+        / float(np.median(errors_of(rows, problem, "guardband", seconds)))
+        for problem in PROBLEMS
+        if errors_of(rows, problem, "deepxde", seconds)
+    }
+    low, high = min(each, key=lambda name: each[name]), max(each, key=lambda name: each[name])
+    yield (
+        f"After {seconds:g} s the ratio of DeepXDE's error to guardband's is {each[low]:.2g} ({low}) to "
+        f"{each[high]:.2g} ({high}), median {np.median(list(each.values())):.2g}."
+    )
+
+
+def flat(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The median and worst error of every output, contender and budget."""
+    for name, contender in CONTENDERS.items():
+        for seconds in contender.seconds:
+            for problem in contender.problems:
+                mine = [r["error"] for r in chosen(rows, problem, name, seconds)]
+                for output in PROBLEMS[problem].names.outputs if mine else ():
+                    values = [errors[output] for errors in mine]
+                    yield {
+                        "problem": problem,
+                        "output": output,
+                        "contender": name,
+                        "seconds": seconds,
+                        "seeds": len(values),
+                        "median": float(f"{np.median(values):.4g}"),
+                        "worst": max(values),
+                    }
+
+
+def chosen(rows: list[dict[str, Any]], problem: str, contender: str, seconds: float) -> list[dict[str, Any]]:
+    """The runs of one contender on one problem with one budget."""
+    key = (problem, contender, seconds)
+    return [row for row in rows if (row["problem"], row["contender"], row["seconds"]) == key]
 
 
 def literature() -> Iterator[str]:
-    """Published figures; the notes say what they stand for."""
+    """Published figures; the notes explain the methods."""
     yield from ("", "## Literature", "", *head(["relative L2"]))
     yield from (row_of([problem, published]) for problem, published in LITERATURE.items())
 
 
-def errors_of(rows: list[dict[str, Any]], contender: str, seconds: float, output: str) -> list[float]:
-    """The errors of all seeds."""
-    mine = [row for row in rows if row["contender"] == contender and row["seconds"] == seconds]
-    return [row["error"][output] for row in mine]
+def errors_of(rows: list[dict[str, Any]], problem: str, contender: str, seconds: float) -> list[float]:
+    """The largest error over the outputs, for each seed."""
+    return [max(row["error"].values()) for row in chosen(rows, problem, contender, seconds)]
 
 
-def said(problem: str, contender: str, found: list[float]) -> str:
-    """The median, and the worst if there are several."""
+def shown(problem: str, contender: str, found: list[float]) -> str:
+    """The median, and the worst if there are several seeds."""
     if contender == "deepxde" and problem in CANNOT:
         return CANNOT[problem]
     if not found:
@@ -346,13 +400,13 @@ def said(problem: str, contender: str, found: list[float]) -> str:
 
 
 def ratio(above: list[float], below: list[float]) -> str:
-    """How many times the one median is the other."""
+    """The ratio of two medians."""
     return f"{np.median(above) / np.median(below):.2g}" if above and below else ""
 
 
 def seeds(rows: list[dict[str, Any]], budgets: list[Budget]) -> Iterator[str]:
-    """How many seeds stand behind the figures of each column, and how long its runs took at most."""
-    yield from ("", "Seeds behind a figure, and their longest run, which finishes its last step:", "")
+    """Seeds and longest run of each contender and budget."""
+    yield from ("", "Seeds per figure, and the longest run (a run finishes its last step):", "")
     for contender, seconds in budgets:
         mine = [row for row in rows if row["contender"] == contender and row["seconds"] == seconds]
         if mine:
@@ -364,34 +418,40 @@ def seeds(rows: list[dict[str, Any]], budgets: list[Budget]) -> Iterator[str]:
 
 
 def verdicts(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What the verdict said of runs that were wrong, and of runs that were right."""
+    """How often the verdict was wrong on inaccurate and on accurate runs."""
     judged = [(max(row["error"].values()), row["verdict"] == "converged") for row in rows if "verdict" in row]
     wrong, right = ([ok for e, ok in judged if e > 0.1], [ok for e, ok in judged if e < 0.01])
     yield ""
-    yield f"Of {len(wrong)} runs by guardband with an error above 10 % the verdict called {sum(wrong)}"
-    yield f"converged, and of {len(right)} below 1 % it called {len(right) - sum(right)} something else."
+    yield (
+        f"The verdict called {sum(wrong)} of {len(wrong)} guardband runs with an error above 10 % converged, "
+        f"and {len(right) - sum(right)} of {len(right)} with an error below 1 % not converged or suspicious."
+    )
 
 
 def examples(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """Which example of DeepXDE's each of its runs follows."""
+    """The example of DeepXDE that each of its runs follows."""
     yield ""
-    followed = {row["problem"]: row["example"] for row in rows if "example" in row}
+    followed: dict[str, list[str]] = {}
     for problem in PROBLEMS:
-        if problem in followed:
-            yield f"- {problem}: {followed[problem]}"
+        for example in {row["example"] for row in rows if row["problem"] == problem and "example" in row}:
+            followed.setdefault(example.partition(":")[0], []).append(problem)
+    for example, problems in followed.items():
+        yield f"- {example}: {', '.join(problems)}"
 
 
 def limits() -> Iterator[str]:
-    """Below which error a figure says nothing: that of the reference."""
-    yield from ("", "Solutions that were computed are themselves off, by a relative L2 of", "")
-    for name, problem in PROBLEMS.items():
-        reference = getattr(problem, "reference", None)
-        if reference is not None:
-            yield f"- {name}: {', '.join(f'{o} {e:.0e}' for o, e in reference.error.items())}"
+    """The errors of computed reference solutions, below which no error can be measured."""
+    found = [
+        f"{name} {max(reference.error.values()):.0e}"
+        for name, problem in PROBLEMS.items()
+        if (reference := getattr(problem, "reference", None)) is not None
+    ]
+    yield ""
+    yield f"Relative L2 errors of computed reference solutions, largest of the outputs: {', '.join(found)}."
 
 
 def versions(rows: list[dict[str, Any]]) -> Iterator[str]:
-    """What the runs were made with."""
+    """The versions of the packages that ran."""
     used = {f"{name} {row[name]}" for row in rows for name in ("guardband", "torch")}
     used |= {row["engine"] for row in rows if "engine" in row}
     yield from ("", f"Versions: {', '.join(sorted(used)) or 'none yet'}.")

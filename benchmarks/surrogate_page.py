@@ -1,4 +1,4 @@
-"""The page of `benchmarks/surrogates.py`: what the rows of its ledger say, and what is claimed of them."""
+"""The page of `benchmarks/surrogates.py`: its tables, and the claims that are checked."""
 
 from typing import Any
 
@@ -10,29 +10,25 @@ FALSE = 1e-3
 HEAD = """\
 # Surrogates of solvers
 
-Made by `python benchmarks/surrogates.py`, at 90 %. Models were trained here by their own libraries, on one \
-core. A pool of fresh solver fields, which neither trained a model nor learned a shape, is split at random \
-1000 times into n calibration fields and the rest, on which the band is tested. Given the pool, ranks alone \
-decide, so the number of fields covered in one split is exactly BetaBinomial(N - n, k, n + 1 - k), for a \
-finite pool too, and splits are independent: the sum over all has an exact law.
+Written by `python benchmarks/surrogates.py`, at 90 %. Models were trained here by their own libraries on \
+one core. The pool consists of fresh solver fields that neither trained a model nor shaped a band. It is \
+split at random 1000 times into n calibration fields and test fields. Given the pool, the number of covered \
+fields in one split follows exactly BetaBinomial(N - n, k, n + 1 - k), and splits are independent, so their \
+sum has an exact law.
 
-**Coverage here tests the code; widths test the method.** Any shape that comes from other fields is valid, \
-a good one is narrow. *Width* is the mean width of the band, or the radius of the ball, over the root mean \
-square of the solutions in the same norm; of a quantity, of that quantity. *Area*: the mean share of \
-nodes inside, read off at 2048 thresholds. *Wholly*: the share of fields that lie between the ends \
-everywhere, which `Share` and `RiskControl` do not promise; for a norm, which is no pointwise band, the \
-share that mean +- the ball's root mean square would hold. *Quarters*: coverage in the quarters of the pool \
-from the smallest inputs to the largest, n = 200; adaptive is not conditional. *CPU*: seconds to learn the \
-shape and answer the pool; microseconds to score a field."""
+**Coverage tests the code; widths compare the methods.** Any shape learned on other fields is valid, and a \
+good one gives a narrow band. All cells: [surrogates.csv](data/surrogates.csv) (promise, shape, n, coverage, \
+width, share of area inside, fields covered everywhere, coverage by quarters of the input size, CPU \
+seconds)."""
 
 
 UQNO = """\
-The same model, shape and promise: with probability 90 % at least 90 % of the nodes are covered. Re-derived \
-from `scripts/train_uqno_darcy.py` of neuraloperator. Their rule holds more nodes of each field than the \
-promise asks for, by a bound for independent nodes, and then takes a lower rank over fields than the exact \
-one. *Own share*: how often a field has the share of nodes inside that their place in a field stands for; \
-at the exact rank it would be 90 % or more. Nodes count alike here, as they do there; above they count by \
-their cells."""
+The same model, shape and promise: with probability 90 %, at least 90 % of the nodes are covered. The rule \
+is re-derived from `scripts/train_uqno_darcy.py` of neuraloperator. It covers more nodes of each field than \
+requested, by a Hoeffding bound for independent nodes, and then takes a lower rank over fields than the \
+exact one. *Own share* is the probability that a field has the share of nodes that the rule's rank within a \
+field implies; at the exact rank it would be at least 90 %. Nodes are weighted equally here, as in UQNO, and \
+by their cells in the tables above."""
 UQNO_COLUMNS = (
     "shape",
     "rule",
@@ -44,12 +40,15 @@ UQNO_COLUMNS = (
     "width",
 )
 STEPS = """\
-How often all steps and nodes of a trajectory lie inside at once, at 90 %. *Steps apart*: a rank at each \
-step, at the level, or at 99.5 % as Bonferroni asks, which needs 199 trajectories."""
+Joint coverage of all steps and nodes of a trajectory, at 90 % and n = 200. *Steps apart* calibrates each \
+step on its own, at the level or at 99.5 % (Bonferroni), which needs 199 trajectories and is infinite below. \
+n = 19 and 50: [surrogates_steps.csv](data/surrogates_steps.csv)."""
+PROMISED = ("Simultaneous", "Share(0.1)", "Norm L2", "Norm H1", "RiskControl: share outside")
+LARGEST = 200
 
 
 def page(rows: list[Row], planned: list[str]) -> tuple[list[str], list[Row]]:
-    """The lines of the page, and the claims; models that are planned and have no rows yet are named."""
+    """The lines of the page and the claims; planned models without rows are listed as not yet run."""
     models = [row for row in rows if row["what"] == "model"]
     cells = [row for row in rows if row["what"] == "promise"]
     narrow, ratios = narrowness(models, cells)
@@ -57,7 +56,7 @@ def page(rows: list[Row], planned: list[str]) -> tuple[list[str], list[Row]]:
     lines = [
         HEAD,
         "",
-        "## What is claimed",
+        "## Claims",
         "",
         *of_claims(claims),
         "",
@@ -65,16 +64,14 @@ def page(rows: list[Row], planned: list[str]) -> tuple[list[str], list[Row]]:
         "",
         *of_models(models),
     ]
-    lines += ["", "## Constant width beside the default", "", *narrow]
-    for model in models:
-        some = [row for row in cells if row["model"] == model["model"]]
-        lines += ["", f"## {model['about']}", "", *of_cells(some)]
+    lines += ["", "## Width of the default relative to constant width", "", *narrow]
+    lines += ["", "## Widths by promise and shape", "", *of_cells(models, cells)]
     lines += rivals(rows)
     missing = [name for name in planned if name not in {row["model"] for row in models}]
     dear = {row["model"] for row in cells if "cross-fitted" in row["shape"]}
     missing += [f"ensembles and cross-fitting on {name}" for name in ("burgers", "darcy") if name not in dear]
     if missing:
-        lines += ["", f"Not yet run: {', '.join(missing)}. The same command goes on with them."]
+        lines += ["", f"Not yet run: {', '.join(missing)}. The same command resumes with them."]
     return lines, claims
 
 
@@ -88,20 +85,24 @@ def of_claims(claims: list[Row]) -> list[str]:
 
 
 def of_models(models: list[Row]) -> list[str]:
-    """How good each one is."""
-    lines = ["| model | relative L2 | training, CPU s | fields that shape | pool |", "|---|---|---|---|---|"]
+    """Accuracy and cost of each model."""
+    lines = ["| name | model | relative L2 | training, CPU s | shaping fields | pool |", "|---" * 6 + "|"]
     for row in models:
         cost = f"{row['training_cpu']:.0f}"
         lines.append(
-            f"| {row['about']} | {row['relative L2']:.2%} | {cost} | {row['shaping']} | {row['pool']} |"
+            f"| {row['model']} | {row['about']} | {row['relative L2']:.2%} | {cost} | {row['shaping']} | "
+            f"{row['pool']} |"
         )
     return lines
 
 
 def narrowness(models: list[Row], cells: list[Row]) -> tuple[list[str], dict[str, float]]:
-    """Widths of the default over those of the constant shape, for the promise about all nodes."""
-    lines = ["Mean width of `Simultaneous` over that of the constant shape, n = 19 / 50 / 200.", ""]
-    lines += ["| model | default | chosen |", "|---|---|---|"]
+    """Widths of the default relative to the constant shape, for the promise about all nodes."""
+    lines = [
+        "Ratio of mean widths of `Simultaneous`, for n = 19 / 50 / 200, and the shape that was chosen.",
+        "",
+    ]
+    lines += ["| model | ratio | shape |", "|---|---|---|"]
     ratios = {}
     for model in models:
         some = [r for r in cells if (r["model"], r["promise"]) == (model["model"], "Simultaneous")]
@@ -111,43 +112,54 @@ def narrowness(models: list[Row], cells: list[Row]) -> tuple[list[str], dict[str
             continue
         each = [row["width"] / constant[n] for n, row in default.items()]
         ratios[model["model"]] = max(each)
-        said = next(iter(default.values()))["said"]
-        lines.append(f"| {model['about']} | {three(each)} | {said} |")
+        chosen, candidates, _ = next(iter(default.values()))["said"].partition(";")
+        lines.append(f"| {model['model']} | {three(each)} | {chosen}{')' if candidates else ''} |")
     return lines, ratios
 
 
-def of_cells(cells: list[Row]) -> list[str]:
-    """One line for each promise and shape."""
+def of_cells(models: list[Row], cells: list[Row]) -> list[str]:
+    """The widths of all promises with each shape at the largest n, and the lowest conditional coverage."""
+    covered = [row["coverage"] for row in cells if "coverage" in row]
+    losses = [row["loss"] for row in cells if "loss" in row]
     lines = [
-        "| promise | shape | coverage, n = 19 / 50 / 200 | width | area | wholly | quarters | CPU |",
-        "|---|---|---|---|---|---|---|---|",
+        f"Mean width, or radius of the ball, over the root mean square of the solutions in the same norm, at "
+        f"n = {LARGEST}. Coverage is {min(covered):.3f} to {max(covered):.3f} in all {len(covered)} cells, "
+        f"n = 19, 50 and 200; the mean loss of `RiskControl` is at most {max(losses):.3f}, for a bound of "
+        "0.1. "
+        "*Lowest quarter* is the lowest coverage of `Simultaneous` in the quarters of the "
+        "pool by input size: an adaptive band is not conditional on the input.",
+        "",
+        "| model | shape | Simultaneous | Share(0.1) | L2 | H1 | RiskControl | lowest quarter |",
+        "|---" * 8 + "|",
     ]
-    for promise in dict.fromkeys(row["promise"] for row in cells):
-        for shape in dict.fromkeys(row["shape"] for row in cells):
-            some = [row for row in cells if (row["promise"], row["shape"]) == (promise, shape)]
-            if not some:
-                continue
-            last = some[-1]
-            covered = [row["coverage"] for row in some] if "coverage" in last else None
-            said = three(covered) if covered else "loss " + three([row["loss"] for row in some])
-            area = f"{last['area']:.3f}" if "area" in last else ""
-            wholly = next((f"{last[key]:.3f}" for key in ("wholly", "as a band") if key in last), "")
-            quarters = " ".join(f"{one:.2f}" for one in last.get("quarters", []))
-            cost = f"{last['shape_cpu']:.0f} s"
-            cost += f", {1e6 * last['score_cpu']:.0f} us" if "score_cpu" in last else ""
-            width = " / ".join(f"{row['width']:.3g}" for row in some)
-            lines.append(
-                f"| {promise} | {shape} | {said} | {width} | {area} | {wholly} | {quarters} | {cost} |"
-            )
+    for model in models:
+        some = [row for row in cells if row["model"] == model["model"] and row["n"] == LARGEST]
+        for shape in dict.fromkeys(row["shape"] for row in some):
+            by = {row["promise"]: row for row in some if row["shape"] == shape}
+            widths = " | ".join(f"{by[name]['width']:.3g}" if name in by else "" for name in PROMISED)
+            lowest = min(by["Simultaneous"]["quarters"]) if "Simultaneous" in by else float("nan")
+            lines.append(f"| {model['model']} | {shape} | {widths} | {lowest:.2f} |")
     return lines
 
 
+def flat(rows: list[Row], what: str) -> list[Row]:
+    """The rows of one kind as rows of a table."""
+    found = []
+    for row in rows:
+        if row["what"] == what:
+            plain = {key: value for key, value in row.items() if key not in ("what", "quarters", "widths")}
+            plain |= {f"quarter {i + 1}": value for i, value in enumerate(row.get("quarters", []))}
+            plain |= {f"width at step {i + 1}": value for i, value in enumerate(row.get("widths", []))}
+            found.append(plain)
+    return found
+
+
 def rivals(rows: list[Row]) -> list[str]:
-    """UQNO's rule, and steps one by one."""
+    """Comparisons with UQNO's rule and with separately calibrated steps."""
     lines = []
     theirs = [row for row in rows if row["what"] == "uqno"]
     if theirs:
-        lines += ["", "## Beside UQNO's rule, Darcy, 1024 nodes", "", UQNO, ""]
+        lines += ["", "## Comparison with UQNO's rule, Darcy, 1024 nodes", "", UQNO, ""]
         lines += ["| " + " | ".join(UQNO_COLUMNS) + " |", "|---" * len(UQNO_COLUMNS) + "|"]
         for r in theirs:
             ranks, own = f"{r['rank']} ({r['exact rank']})", f"{r['own share']:.3f} ({r['law']:.3f})"
@@ -157,26 +169,25 @@ def rivals(rows: list[Row]) -> list[str]:
             )
     steps = [row for row in rows if row["what"] == "steps"]
     if steps:
-        names = {row["model"]: row["about"] for row in rows if row["what"] == "model"}
         lines += ["", "## Rollouts of 20 steps", "", STEPS, ""]
-        lines += ["| model | rule | n | joint coverage (law) | width at step 1 / 5 / 10 / 20 |"]
-        lines += ["|---|---|---|---|---|"]
-        for row in steps:
+        lines += ["| model | rule | joint coverage (law) | width at step 1 / 5 / 10 / 20 |"]
+        lines += ["|---|---|---|---|"]
+        for row in [row for row in steps if row["n"] == LARGEST]:
             law = f" ({row['law']:.3f})" if "law" in row else ""
             some = [row["widths"][k - 1] for k in (1, 5, 10, 20)]
             widths = " / ".join("infinite" if w is None else f"{w:.3g}" for w in some)
-            parts = names[row["model"]], row["rule"], str(row["n"]), f"{row['coverage']:.3f}{law}", widths
+            parts = row["model"], row["rule"], f"{row['coverage']:.3f}{law}", widths
             lines.append(f"| {' | '.join(parts)} |")
     return lines
 
 
 def claims_of(cells: list[Row], ratios: dict[str, float]) -> list[Row]:
-    """What is claimed: the law family-wise, and how narrow the default is."""
+    """The claims: the exact law over all cells, and the width of the default."""
     lowest = min(row["p"] for row in cells) * len(cells)
     others = [value for name, value in ratios.items() if name not in ("burgers", "deeponet")]
     claims = [
-        claim("lowest p of all cells, times their number", min(1.0, lowest), f">= {FALSE}"),
-        claim("cells in which the sets count otherwise", sum(not r.get("door", True) for r in cells), "<= 0"),
+        claim("lowest p-value times the number of cells", min(1.0, lowest), f">= {FALSE}"),
+        claim("cells in which sets and scores disagree", sum(not r.get("door", True) for r in cells), "<= 0"),
     ]
     if "burgers" in ratios:
         claims.append(claim("default over constant, Burgers of different size", ratios["burgers"], "<= 0.5"))
@@ -187,5 +198,5 @@ def claims_of(cells: list[Row], ratios: dict[str, float]) -> list[Row]:
 
 
 def three(values: list[float]) -> str:
-    """Numbers side by side."""
+    """Numbers separated by slashes."""
     return " / ".join(f"{value:.3f}" if np.isfinite(value) else "infinite" for value in values)

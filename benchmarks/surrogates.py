@@ -28,7 +28,7 @@ from claims import finish
 from ledger import Ledger
 from scipy.stats import norm
 from surrogate_models import SURROGATES, Surrogate, kept
-from surrogate_page import page
+from surrogate_page import flat, page
 from surrogate_rivals import beside_uqno, by_steps, largest_by_step
 
 import guardband as gb
@@ -325,7 +325,7 @@ def known(ledger: Ledger, model: str, shape: str, promise: str) -> list[dict[str
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--models", nargs="*", help="some of them only")
-    parser.add_argument("--page", action="store_true", help="the page alone, from the rows that there are")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     asked = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
@@ -344,8 +344,10 @@ def main() -> None:
 
 
 def written(ledger: Ledger) -> list[dict[str, Any]]:
-    """Write the page of the rows that there are; their claims."""
+    """Write the page and its tables from the stored rows, and return the claims."""
     lines, claims = page(ledger.rows(), list(SURROGATES))
+    ledger.write_table(flat(ledger.rows(), "promise"))
+    ledger.write_table(flat(ledger.rows(), "steps"), "_steps")
     files.write_text(ledger.page, "\n".join(lines) + "\n")
     return claims
 

@@ -1,25 +1,26 @@
-"""Does the equation buy width? Bands at 90 % of plain regression and of networks that know an equation.
+"""Does the equation buy width? Bands at 90 % from plain regression and from networks with an equation.
 
-    python benchmarks/worth.py [--quick] [--seeds 20]
+    python benchmarks/worth.py [--quick] [--seeds 20] [--page]
 
-Six problems of the catalogue with noise of standard deviation .05, n = 30, 100 and 300 readings in all, and
-an equation that is right or has a wrong coefficient. Settings were fixed beforehand, the same for all.
+Six problems of the catalogue with noise of standard deviation .05, n = 30, 100 and 300 readings in total, and
+an equation that is right or has a wrong coefficient. Settings were fixed in advance and are the same for all.
 
-- kriging, boosting: scikit-learn on one half of the readings, the other half calibrates; no equation. Kriging
-  is told the noise, and its own standard deviation is the scale of its band.
-- PINN, split: a network trained on the equation and one half, the other half calibrates.
-- equation only: a network trained on the equation alone, all n calibrate.
-- tangent full: all n move that network in its tangent space and calibrate it (`pinn.Tangent`).
+- kriging, boosting: scikit-learn on one half of the readings, calibrated on the other half, without an
+  equation. Kriging is given the noise level, and its standard deviation is the scale of its band.
+- PINN, split: a network trained on the equation and one half, calibrated on the other half.
+- equation only: a network trained on the equation alone, calibrated on all n.
+- tangent full: that network, updated in its tangent space and calibrated by all n (`pinn.Tangent`).
 
-A network that knows the equation alone serves all n of a seed, and its training counts in the CPU seconds of
-each. Goes on where it was stopped: results/data/worth.jsonl has a line for each problem, equation and seed.
+The network trained on the equation alone is shared by all n of a seed, and its training counts in the CPU
+seconds of each. The study resumes from results/data/worth.jsonl, which has a line for each problem, equation
+and seed.
 """
 
 import argparse
 import os
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 os.environ.update(OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -39,7 +40,7 @@ from guardband.base import files
 
 LEVEL, SD, SIZES, NEW, SEEDS = 0.9, 0.05, (30, 100, 300), 2000, 20
 FLOOR = 2 * SD * float(norm.ppf((1 + LEVEL) / 2))
-"""The width that somebody needs who knows the solution and that noise is Gaussian."""
+"""Width of the interval if the solution and the Gaussian noise were known."""
 LEDGER = Ledger("worth")
 
 catalogue = pinn.problems
@@ -67,17 +68,18 @@ PROBLEMS = {
         "growth 1.3 times too large, its conditions too",
     ),
 }
-"""The equation that readings obey, the wrong one, and what is wrong."""
+"""The equation that generates the readings, the wrong one, and its error."""
 
 PLAIN = ("kriging", "boosting")
 INFORMED = ("PINN, split", "equation only", "tangent full")
+MEASURED = ("coverage", "width", "error", "seconds")
 EQUATIONS = {"none": PLAIN, "right": INFORMED, "wrong": INFORMED}
 Method = Callable[[gb.Observations, np.ndarray], tuple[gb.Band, np.ndarray]]
-"""All readings and new places: the band there, and the predicted solution."""
+"""From readings and new locations to the band there and the predicted solution."""
 
 
 def readings(name: str, n: int, seed: int) -> tuple[gb.Observations, np.ndarray]:
-    """n readings at random places, and the truth there."""
+    """n readings at random locations, and the solution there."""
     truth = PROBLEMS[name][0]
     x = truth.domain.uniform(n, torch.Generator().manual_seed(seed), dtype=torch.float64)
     u = truth.solution(x).numpy()
@@ -85,16 +87,16 @@ def readings(name: str, n: int, seed: int) -> tuple[gb.Observations, np.ndarray]
 
 
 def halves(data: gb.Observations) -> tuple[gb.Observations, gb.Observations]:
-    """One half to train on and one to calibrate with; rows have no order."""
+    """One half for training and one for calibration; rows have no order."""
     half = len(data) // 2
     return tuple(gb.Observations(data.x[some], data.y[some]) for some in (slice(half), slice(half, None)))  # type: ignore[return-value]
 
 
 def kriging(data: gb.Observations, x: np.ndarray) -> tuple[gb.Band, np.ndarray]:
-    """A Gaussian process whose lengths, one per input, maximize the likelihood."""
+    """A Gaussian process whose length scales, one per input, maximize the likelihood."""
     first, second = halves(data)
     kernel = ConstantKernel(1.0, (1e-2, 1e2)) * RBF(np.ptp(data.x, axis=0) / 4, (1e-2, 1e2))
-    noise = (SD / first.y.std()) ** 2  # of readings over their spread, which is how they are fitted
+    noise = (SD / first.y.std()) ** 2  # relative to the spread of the readings, since they are normalized
     process = GaussianProcessRegressor(
         kernel, alpha=noise, normalize_y=True, n_restarts_optimizer=3, random_state=0
     ).fit(first.x, first.y[:, 0])
@@ -124,7 +126,7 @@ def _split(
 
 
 def informed(equation: pinn.Problem, seed: int) -> tuple[dict[str, Method], dict[str, float]]:
-    """Methods that know an equation, and the CPU seconds that each has spent before it sees a reading."""
+    """Methods that use an equation, and the CPU seconds each spends before it sees a reading."""
     likelihood, recipe = pinn.Likelihood(data=SD), pinn.Recipe.by_newton(60, n_interior=400)
     waves = (8, 6.0) if equation.domain.d == 1 else None
 
@@ -148,7 +150,7 @@ def informed(equation: pinn.Problem, seed: int) -> tuple[dict[str, Method], dict
 
 
 def cell(name: str, equation: str, seed: int) -> dict[str, Any]:
-    """All methods that know this equation, on each number of readings."""
+    """All methods with this equation, on each number of readings."""
     if equation == "none":
         methods: dict[str, Method] = {"kriging": kriging, "boosting": boosting}
         before: dict[str, float] = {method: 0.0 for method in PLAIN}
@@ -177,7 +179,7 @@ def mean(rows: list[dict[str, Any]], method: str, n: int, what: str) -> float:
 
 
 def found() -> dict[tuple[str, str], list[dict[str, Any]]]:
-    """Lines by problem and equation, of the seeds that are there for all of them."""
+    """Rows by problem and equation, for the seeds that all of them have."""
     rows = LEDGER.rows()
     by = {
         (name, equation): {r["seed"]: r for r in rows if (r["problem"], r["equation"]) == (name, equation)}
@@ -189,18 +191,18 @@ def found() -> dict[tuple[str, str], list[dict[str, Any]]]:
 
 
 def verdicts(by: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
-    """Where plain regression has the narrower band, first; then where the equation has."""
+    """Settings in which plain regression has the narrower band, then those in which the equation has."""
     lost: list[str] = []
     won: list[str] = []
     for equation in ("wrong", "right"):
         for name in PROBLEMS:
             for n in SIZES:
                 plain = min((mean(by[name, "none"], m, n, "width"), m) for m in PLAIN)
-                knows = min((mean(by[name, equation], m, n, "width"), m) for m in INFORMED)
-                best, other = sorted([plain, knows])
+                with_equation = min((mean(by[name, equation], m, n, "width"), m) for m in INFORMED)
+                best, other = sorted([plain, with_equation])
                 said = f"{name}, {equation} equation, n = {n}: "
                 said += f"{best[1]} {best[0]:.2f}, {other[1]} {other[0]:.2f}"
-                (lost if plain < knows else won).append(said)
+                (lost if plain < with_equation else won).append(said)
     split = [
         mean(by[name, equation], "PINN, split", n, "width") > mean(by[name, "none"], "kriging", n, "width")
         for name in PROBLEMS
@@ -214,10 +216,11 @@ def verdicts(by: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
     right = sum("right equation" in said for said in won)
     lines += [
         "",
-        f"The equation bought width in the other {len(won)}: in {right} of {total // 2} where it is right, "
-        f"in {len(won) - right} of {total // 2} where it is wrong. Kriging and the PINN both train on one "
-        f"half and calibrate with the other: there the PINN's band was the wider one in {sum(split)} of "
-        f"{len(split)}.",
+        f"The equation gave the narrower band in the other {len(won)}: in {right} of {total // 2} with the "
+        "right "
+        f"equation and in {len(won) - right} of {total // 2} with a wrong one. Compared with kriging, which "
+        "uses the "
+        f"same halves, the split PINN had the wider band in {sum(split)} of {len(split)}.",
     ]
     return lines
 
@@ -230,63 +233,110 @@ def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         lines += [f"So far {seeds} of {SEEDS} seeds: small differences are chance.", ""]
     lines += [*verdicts(by), ""]
     lines += [
-        f"Made by `python benchmarks/worth.py`: bands at {LEVEL:.0%} of n readings in all, whose noise is",
-        f"Gaussian with standard deviation {SD}; means over seeds ({seeds}), {NEW} new readings each.",
-        f"*Width* is over the noise floor, {FLOOR:.4f}, which somebody needs who knows the solution;",
-        "*error* is that of the predicted solution, root mean square, over the standard deviation of the",
-        "noise. Kriging, boosting and the PINN train on one half of the readings and calibrate with the",
-        "other; *equation only* calibrates with all, *tangent full* fits and calibrates with all. Kriging",
-        "and the networks are told the noise. A seed is a draw of readings and of starting weights.",
-        "Recipes are short: some seconds a network.",
+        f"Written by `python benchmarks/worth.py`: bands at {LEVEL:.0%} from n readings with Gaussian noise "
+        "of",
+        f"standard deviation {SD}; means over {seeds} seeds, with {NEW} new readings each. A seed draws "
+        "readings",
+        f"and initial weights. *Width* is relative to the noise floor, {FLOOR:.4f}, the width needed if the",
+        "solution were known. *Error* is the root mean square error of the predicted solution relative to "
+        "the",
+        "noise. Kriging, boosting and the PINN train on one half of the readings and calibrate on the other;",
+        "*equation only* trains without readings and calibrates on all; *tangent full* fits and calibrates "
+        "on",
+        "all. Kriging and the networks are given the noise level. Trainings are short, a few seconds each.",
+        "All settings: [worth.csv](data/worth.csv).",
         "",
-        "What is wrong in a wrong equation: "
-        + "; ".join(f"{name}: {what}" for name, (_, _, what) in PROBLEMS.items())
+        "Errors in the wrong equations: "
+        + "; ".join(f"{name}, {what}" for name, (_, _, what) in PROBLEMS.items())
         + ".",
+        "",
+        "## Width over the noise floor",
+        "",
+        "| problem | n | "
+        + " | ".join([*PLAIN, *(f"{m}, {e}" for e in ("right", "wrong") for m in INFORMED)])
+        + " |",
+        "|---" * 10 + "|",
     ]
-    titles = {"width": "Width over the noise floor", "coverage": "Coverage of new readings"}
-    titles |= {"error": "Error over the noise", "seconds": "CPU seconds, trainings included"}
-    for what, title in titles.items():
-        columns = [*PLAIN, *INFORMED]
-        lines += ["", f"## {title}", "", "| problem | equation | n | " + " | ".join(columns) + " |"]
-        lines.append("|---|---|---|" + "---|" * len(columns))
-        for name in PROBLEMS:
-            for equation in ("right", "wrong"):
-                for n in SIZES:
-                    values = [
-                        mean(by[name, "none" if method in PLAIN else equation], method, n, what)
-                        for method in columns
-                    ]
-                    best = min(values) if what in ("width", "error") else None
-                    cells = [f"**{v:.3g}**" if v == best else f"{v:.3g}" for v in values]
-                    lines.append(f"| {name} | {equation} | {n} | " + " | ".join(cells) + " |")
+    for name in PROBLEMS:
+        for n in SIZES:
+            plain = [mean(by[name, "none"], method, n, "width") for method in PLAIN]
+            sides = [
+                [mean(by[name, e], method, n, "width") for method in INFORMED] for e in ("right", "wrong")
+            ]
+            cells = [f"{value:.3g}" for value in plain]
+            for side in sides:
+                best = min(plain + side)
+                cells += [f"**{value:.3g}**" if value == best else f"{value:.3g}" for value in side]
+            lines.append(f"| {name} | {n} | " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "A bold width is the narrowest in its row, compared with kriging, boosting and the networks of the "
+        "same",
+        "equation.",
+        "",
+        "## Coverage, error and cost",
+        "",
+        "Over the problems and n: the lowest mean coverage, the median error and CPU seconds, trainings "
+        "included.",
+        "",
+        "| method | equation | lowest coverage | median error | largest error | median CPU s |",
+        "|---|---|---|---|---|---|",
+    ]
+    for equation, methods in EQUATIONS.items():
+        for method in methods:
+            values = {
+                what: [mean(by[name, equation], method, n, what) for name in PROBLEMS for n in SIZES]
+                for what in ("coverage", "error", "seconds")
+            }
+            error = values["error"]
+            lines.append(
+                f"| {method} | {equation} | {min(values['coverage']):.3f} | {np.median(error):.3g} | "
+                f"{max(error):.3g} | {np.median(values['seconds']):.3g} |"
+            )
     return "\n".join(lines) + "\n"
+
+
+def flat(by: dict[tuple[str, str], list[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """The means of all settings as rows of a table."""
+    for (name, equation), rows in by.items():
+        for method in EQUATIONS[equation]:
+            for n in SIZES:
+                values = {what: round(mean(rows, method, n, what), 5) for what in MEASURED}
+                yield {"problem": name, "equation": equation, "n": n, "method": method, **values}
+
+
+def write() -> None:
+    """Write the page and the table of all settings from the stored rows."""
+    files.write_text(LEDGER.page, page(found()))
+    LEDGER.write_table(flat(found()))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="one cell, and nothing is written")
+    parser.add_argument("--quick", action="store_true", help="one cell, without writing results")
     parser.add_argument("--seeds", type=int, default=SEEDS)
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     options = parser.parse_args()
     torch.set_num_threads(1)
-    warnings.simplefilter(
-        "ignore"
-    )  # of kriging whose lengths end at a bound, of infinite bands there are none
+    warnings.simplefilter("ignore")  # kriging warns when a length scale reaches its bound
     if options.quick:
         row = cell("heat", "right", 0)
         finish([claim("width of equation only over the floor", row["equation only, 300"]["width"], "<= 1.2")])
-    for seed in range(options.seeds):
+    for seed in [] if options.page else range(options.seeds):
         for name in PROBLEMS:
             for equation in EQUATIONS:
                 if not LEDGER.rows(problem=name, equation=equation, seed=seed):
                     LEDGER.add([cell(name, equation, seed)])
-        files.write_text(LEDGER.page, page(found()))
+        write()
+    if options.page:
+        write()
     by = found()
     methods = {method: equation for equation, some in EQUATIONS.items() for method in some}
     coverage = [
         float(np.mean([mean(by[name, methods[m]], m, n, "coverage") for name in PROBLEMS for n in SIZES]))
         for m in methods
     ]
-    # All problems share their noise, so that each seed and n is one draw: over 20 of them .01 is chance.
+    # All problems share their noise, so each seed and n is one draw; over 20 seeds .01 is chance.
     complete = len(by["heat", "none"]) >= SEEDS
     claims = [claim("least coverage of a method over all settings", min(coverage), ">= 0.87")]
     finish(claims if complete else [])

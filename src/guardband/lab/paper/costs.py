@@ -1,4 +1,4 @@
-"""What the study on the paper cost: one training, one chain, one curve, and all, beside the authors'."""
+"""The cost of the study on the paper, per training, chain and curve and in total, and that of the authors."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ AUTHORS = {
     "HMC": (2800, "6000 iterations"),
     "curve": (19 * 77, "nineteen quantile networks"),
 }
-"""CPU seconds of the authors' code on one core of a server, noisy: a training, and what follows it."""
+"""CPU seconds of the authors' code on one core of a server, approximate: trainings and later steps."""
 
 BESIDE = ("paper", "ours")
 NETWORK, CURVE = "constant width", "distance, pinball network, local"
 
 
 class Line(NamedTuple):
-    """Something that costs: where it is seen, which of its seconds count, and the authors' price."""
+    """A part of the cost: the cells that have it, which of their seconds count, and the authors' cost."""
 
     name: str
     experiment: str
@@ -48,15 +48,16 @@ LINES = (
 
 
 def costs(results: Sequence[Result]) -> Iterator[str]:
-    """Two tables: one of each thing, with the error of its network, and all that was computed."""
+    """Two tables: the cost of each part with the error of its network, and the total cost."""
     yield (
-        "Median CPU seconds on two busy cores; the authors' are those of their code on one core of a server. "
-        "A curve has its 1000 recalibrations with it. Errors are medians over the seeds that both presets "
-        "have, so of networks that saw the same data."
+        "Median CPU seconds on two busy cores; the authors' code ran on one core of a server. A curve "
+        "includes "
+        "its 1000 recalibrations. Errors are medians over the seeds common to both presets, so the networks "
+        "saw the same data."
     )
     yield ""
     yield (
-        "| one | authors' code | `paper` | `ours` | authors' / `paper` | `paper` / `ours` | "
+        "| part | authors' code | `paper` | `ours` | authors' / `paper` | `paper` / `ours` | "
         "error, `paper` | error, `ours` |"
     )
     yield "|---|---|---|---|---|---|---|---|"
@@ -99,7 +100,7 @@ def _all(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _spent(mine: Sequence[Result]) -> float:
-    """CPU seconds in all: each training and each predictor once, every evaluation."""
+    """Total CPU seconds: each training and each predictor once, and every evaluation."""
     trainings = {str(r["cell"]["training"]): r["seconds"]["training"] for r in mine}
     predictors = {
         str((r["cell"]["training"], r["cell"]["predictor"])): r["seconds"]["predictor"] for r in mine
@@ -108,7 +109,7 @@ def _spent(mine: Sequence[Result]) -> float:
 
 
 def _authors(name: str, mine: Sequence[Result]) -> float:
-    """The same at the authors' prices: their networks, chains, variational fits and local curves."""
+    """The same work at the authors' costs: networks, chains, variational fits and local curves."""
     if name not in AUTHORS:
         return math.nan
     methods = [r["cell"]["method"] for r in mine]

@@ -1,7 +1,7 @@
-"""Verdicts: the paper's sentences held against the same kind of method, training by training.
+"""Verdicts: the paper's claims compared with the same kind of method, training by training.
 
-A sentence is true of one training or not; the verdict is in how many, with the exact interval of Clopper and
-Pearson for the share of all trainings. Ours stands beside it, in a table of its own.
+A claim is true of one training or not; the verdict counts the trainings, with the exact interval of Clopper
+and Pearson for the share of all trainings. A separate table has our learner.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from guardband.lab.paper.experiments import PRESETS, Preset
-from guardband.lab.studies.tables import MethodRow, spread
+from guardband.lab.studies.tables import MethodRow
 from guardband.metrics import acd_floor
 
 Rows: TypeAlias = Mapping[tuple[str, str], MethodRow]
@@ -81,7 +81,7 @@ REGION = ("regions", "mask")
 
 def claims(made: Sequence[MethodRow]) -> Iterator[str]:
     """What the paper says, what it reports, and what its own kind of method does in each preset."""
-    yield f"| what the paper says | it reports | {' | '.join(TRAINED.values())} |"
+    yield f"| claim of the paper | reported | {' | '.join(TRAINED.values())} |"
     yield "|---|---|---|---|"
     for claim, reported, found in _sentences(_by_name(made)):
         yield f"| {claim} | {reported} | {' | '.join(found)} |"
@@ -124,13 +124,13 @@ def _local_sentences(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[
     yield (
         f"{experiment}: plain CP under-covers where the noise is large",
         f"{its.plain:.2f}",
-        [f"{spread(pair.plain)}: {_count(pair.plain < TARGET)}" if pair else "-" for pair in pairs],
+        [f"{_median(pair.plain)}: {_count(pair.plain < TARGET)}" if pair else "-" for pair in pairs],
     )
     sentences: list[tuple[str, str, Callable[[Pair], str]]] = [
         (
             "local CP covers more there than plain CP",
             f"{its.plain:.2f} to {its.local:.2f}",
-            lambda pair: f"{spread(pair.local)}: {_count(pair.local > pair.plain)}",
+            lambda pair: f"{_median(pair.local)}: {_count(pair.local > pair.plain)}",
         ),
         ("local CP restores coverage there", f"{its.local:.2f}", lambda pair: _restored(pair, its.local)),
         (
@@ -205,14 +205,14 @@ def _restored(pair: Pair, theirs: float) -> str:
     """As the paper states it: up to its own figure, or to 95 %; both to two digits, as it gives them."""
     reached = np.round(pair.local, 2) >= min(theirs, TARGET)
     short = reached.any() and round(float(np.median(pair.local)), 2) < TARGET
-    return f"{spread(pair.local)}: {_count(reached)}" + (", short of 0.95" if short else "")
+    return f"{_median(pair.local)}: {_count(reached)}" + (", short of 0.95" if short else "")
 
 
 def _direction(row: MethodRow | None, over: bool, method: str, preset: Preset) -> str:
     if row is None:
         return "-"
     raw = row.coverage("before")
-    return f"{spread(raw)}: {_count(raw > TARGET if over else raw < TARGET, _other(method, preset))}"
+    return f"{_median(raw)}: {_count(raw > TARGET if over else raw < TARGET, _other(method, preset))}"
 
 
 def _mended(row: MethodRow | None, method: str, preset: Preset) -> str:
@@ -227,18 +227,22 @@ def _mended(row: MethodRow | None, method: str, preset: Preset) -> str:
 def _other(method: str, preset: Preset) -> str:
     """What the method is instead of the one that the sentence is about; nothing if it is that one."""
     if method in CORRECTED:
-        return "the corrected method"
+        return "corrected method"
     return "our dropout" if (method, preset) == ("dropout", "ours") else ""
 
 
 def _count(true: np.ndarray, other: str = "") -> str:
-    """In how many trainings a sentence is true, in words."""
+    """The number of trainings in which a claim is true, in words."""
     k, n = int(true.sum()), len(true)
     low, high = share(k, n)
     of = f"{k} of {n} {'seed' if n == 1 else 'seeds'} [{low:.2f}, {high:.2f}]"
     if other:
-        return f"carries over to {other} in {of}" if k else f"does not carry over to {other}: {of}"
-    return f"reproduced in {of}" if k else f"**not reproduced**: {of}"
+        return f"{of} ({other})" if k else f"does not carry over, {of} ({other})"
+    return of if k else f"**not reproduced**, {of}"
+
+
+def _median(values: np.ndarray) -> str:
+    return f"{np.median(values):.3f}"
 
 
 def share(k: int, n: int) -> tuple[float, float]:
@@ -256,7 +260,7 @@ def share(k: int, n: int) -> tuple[float, float]:
 
 
 def ours(made: Sequence[MethodRow]) -> Iterator[str]:
-    """Our local bands on the same trainings, each beside the plain band on its own scale."""
+    """Our local bands on the same trainings, each with the plain band on the same scale."""
     yield (
         "| experiment | preset | band | coverage where the noise is large | of the plain band | "
         "at least 0.95 there | width | of the plain band | narrower |"
@@ -270,9 +274,9 @@ def ours(made: Sequence[MethodRow]) -> Iterator[str]:
                 if pair is not None:
                     reached = np.round(pair.local, 2) >= TARGET
                     yield (
-                        f"| {experiment} | {preset} | {local} | {spread(pair.local)} | "
-                        f"{spread(pair.plain)} | {_plainly(reached)} | {spread(pair.narrow)} | "
-                        f"{spread(pair.wide)} | {_plainly(pair.narrow < pair.wide)} |"
+                        f"| {experiment} | {preset} | {local} | {_median(pair.local)} | "
+                        f"{_median(pair.plain)} | {_plainly(reached)} | {_median(pair.narrow)} | "
+                        f"{_median(pair.wide)} | {_plainly(pair.narrow < pair.wide)} |"
                     )
 
 
@@ -282,7 +286,7 @@ def _plainly(true: np.ndarray) -> str:
 
 
 def notes(made: Sequence[MethodRow]) -> Iterator[str]:
-    """What we saw beside it, and what the paper does not speak of."""
+    """Observations that the paper does not make."""
     for experiment in ("allen-cahn", "helmholtz"):
         mine = [
             row
@@ -295,16 +299,18 @@ def notes(made: Sequence[MethodRow]) -> Iterator[str]:
             medians = [float(np.median(row.find("acd"))) for row in mine]
             theirs = [its.acd_after for (name, _), its in PAPER.items() if name == experiment]
             yield (
-                f"- ACD after calibration says nothing about a method on {experiment}: over many "
-                f"recalibrations all have {min(medians):.3f} to {max(medians):.3f}. One experiment of a "
-                f"perfectly valid band has {floor.low:.3f} to {floor.high:.3f}, and the values in the paper, "
-                f"{min(theirs):.3f} to {max(theirs):.3f}, lie inside."
+                f"- ACD after calibration does not distinguish the methods on {experiment}: over many "
+                f"recalibrations all have {min(medians):.3f} to {max(medians):.3f}. In a single experiment "
+                "an "
+                f"exactly valid band has {floor.low:.3f} to {floor.high:.3f}, which includes the paper's "
+                f"values, {min(theirs):.3f} to {max(theirs):.3f}."
             )
     scaled = [row for row in made if row.method.endswith("scaled")]
     if scaled:
         worst = max(scaled, key=lambda row: float(np.median(row.find("l2"))))
         yield (
-            f"- Coverage says nothing about a network: {worst.method.split(',')[0]} on {worst.experiment} "
+            f"- Coverage does not measure a network's accuracy: {worst.method.split(',')[0]} on "
+            f"{worst.experiment} "
             f"has a relative error of {np.median(worst.find('l2')):.0%} and a coverage of "
             f"{worst.coverage().mean():.3f} after calibration. Errors and widths are in the tables below."
         )
