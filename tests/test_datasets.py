@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from guardband import datasets
-from guardband.datasets.darcy import _solved
+from guardband.datasets.darcy import _solution
 from guardband.datasets.kuramoto_sivashinsky import evolved
 
 SMALL: dict[str, dict[str, Any]] = {
@@ -68,7 +68,7 @@ def test_what_is_conserved_is_conserved() -> None:
 
 
 def test_darcy_with_an_even_permeability_is_a_known_series() -> None:
-    middle = _solved(np.ones((64, 64)))[31:33, 31:33].mean()
+    middle = _solution(np.ones((64, 64)))[31:33, 31:33].mean()
     assert abs(middle - 0.0736713) < 1e-4  # the torsion of a square
 
 

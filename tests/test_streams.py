@@ -21,8 +21,7 @@ from guardband.streams import (
     Tracker,
 )
 from guardband.streams.adaptive import AdaptiveTracker
-from guardband.streams.earlier import EarlierScores
-from guardband.streams.window import LastScores
+from guardband.streams.scores import EarlierScores, LastScores
 from wings import torch
 
 METHODS: dict[str, StreamMethod] = {
@@ -373,7 +372,7 @@ class Peeking(AdaptiveTracker):
 
     def update(self, score: float) -> None:
         super().update(score)
-        self.asked -= self.step * (self.target - (score > self.threshold))
+        self.alpha -= self.step * (self.target - (score > self.threshold))
 
 
 class Deaf(AdaptiveTracker):

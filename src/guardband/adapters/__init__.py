@@ -1,8 +1,8 @@
-"""Adapters: models trained elsewhere become predictors, one small file per engine.
+"""Adapters: models trained with other libraries as predictors, one small file per library.
 
-A torch module needs none, PhysicsNeMo's included: `gb.calibrate(module, x, y)`. Nor does a function of
-numpy arrays. An adapter translates arrays and names, and leaves the model in the mode it was in; what it
-returns has no scale, so the band has constant width until a calibrator such as `gb.Local` shapes it.
+Torch modules, including those of PhysicsNeMo, and functions of numpy arrays need no adapter:
+`gb.calibrate(module, x, y)`. An adapter translates arrays and names, and restores the mode of the model. The
+predictor has no scale, so the band has constant width unless a calibrator such as `gb.Local` shapes it.
 """
 
 from guardband.adapters.deepxde import from_deepxde

@@ -3,22 +3,36 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any
 
 from guardband.base.arrays import Array, to_numpy
 from guardband.base.extras import load
 from guardband.predictors import MeanOnly
-from guardband.predictors.models import evaluating, is_module
+from guardband.predictors.models import Model, evaluating, is_module
 from guardband.values import Observations
 
 
-def from_deepxde(model: Any, *, training_data: Observations | None = None) -> MeanOnly:
-    """A trained `deepxde.Model`, equally unsure everywhere: `model.predict` at x (n, d).
+def from_deepxde(model: Model, *, training_data: Observations | None = None) -> MeanOnly:
+    """Return a trained `deepxde.Model` as a predictor without a scale.
 
-    Any backend of DeepXDE will do. It computes in DeepXDE's own dtype, float32 unless you changed it. A
-    DeepONet takes a pair of arrays instead of points: wrap it in a function of one array, which splits it,
-    and give that to `gb.predictors.MeanOnly`.
+    Parameters
+    ----------
+    model
+        Trained model, with any backend of DeepXDE. It computes in DeepXDE's dtype, by default float32.
+    training_data
+        Observations that the model was trained on; calibration refuses them.
 
+    Returns
+    -------
+    MeanOnly
+        Predictor that calls `model.predict` at points, shape (n, d).
+
+    Notes
+    -----
+    A DeepONet takes a pair of arrays. Wrap it in a function that splits one array into this pair, and pass
+    the function to `gb.predictors.MeanOnly`.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> from guardband.adapters import from_deepxde
     >>> model.train(iterations=1000)  # doctest: +SKIP

@@ -3,21 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
-from guardband.base.arrays import to_numpy
+from guardband.base.arrays import ArrayLike, to_numpy
 from guardband.base.extras import load
 from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 
-def from_jax(function: Callable[[Any], Any], *, training_data: Observations | None = None) -> MeanOnly:
-    """A function of jax arrays, equally unsure everywhere: x (n, d) to outputs (n, m).
+def from_jax(
+    function: Callable[[ArrayLike], ArrayLike], *, training_data: Observations | None = None
+) -> MeanOnly:
+    """Return a function of JAX arrays as a predictor without a scale.
 
-    `lambda x: net.apply(params, x)` for flax, `jax.vmap(net)` for equinox. JAX computes in float32 unless
-    `jax_enable_x64` is set, and a jitted function is compiled anew for every number of rows. A function of
-    numpy arrays needs no adapter: `gb.calibrate(function, x, y)`.
+    Parameters
+    ----------
+    function
+        Function from points, shape (n, d), to outputs, shape (n, m): `lambda x: net.apply(params, x)` for
+        flax, `jax.vmap(net)` for equinox.
+    training_data
+        Observations that the function was fitted to; calibration refuses them.
 
+    Returns
+    -------
+    MeanOnly
+        Predictor that calls the function.
+
+    Notes
+    -----
+    JAX computes in float32 unless `jax_enable_x64` is set, and compiles a jitted function again for every
+    number of rows. A function of numpy arrays needs no adapter: `gb.calibrate(function, x, y)`.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> from guardband.adapters import from_jax
     >>> predictor = from_jax(lambda x: net.apply(params, x))  # doctest: +SKIP

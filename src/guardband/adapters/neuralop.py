@@ -1,4 +1,4 @@
-"""Neuraloperator: an operator between fields, such as an FNO, as a predictor of whole fields."""
+"""Neuraloperator: an operator between fields, such as an FNO, as a predictor."""
 
 from __future__ import annotations
 
@@ -13,31 +13,47 @@ from guardband.values import Observations
 def from_neuralop(
     model: Model, *, on_grid: bool = False, training_data: Observations | None = None
 ) -> MeanOnly:
-    """A trained operator from fields x (N, channels, *grid) to fields, each answer (N, points, m).
+    """Return a trained operator as a predictor of whole fields, without a scale.
 
-    One row is one field, so y_cal is `nodes(fields)`, and so is the y of `training_data`. What is
-    exchangeable is fields: `score=gb.Simultaneous()` holds a new field everywhere at once. For one node j
-    alone, a probe, calibrate `MeanOnly(lambda x: predictor(x).mean[:, j])` on y[:, j]; for a random node of
-    a new field, flatten the rows and let `gb.Clustered()` know which field each came from.
+    Parameters
+    ----------
+    model
+        Torch module of neuralop or any other library, from fields of shape (N, channels, *grid) to fields of
+        shape (N, m, *grid). If it was trained on normalized data, pass a function that undoes this.
+    on_grid
+        Return fields of shape (N, *grid, m), for targets with named axes:
+        `gb.Fields(np.moveaxis(fields, 1, -1), dims=("x", "y"))`. By default predictions have shape
+        (N, points, m), and targets are `nodes(fields)`.
+    training_data
+        Fields that the model was trained on, with targets like those of the calibration, which refuses them.
 
-    With `on_grid=True` answers are (N, *grid, m), outputs last, for targets whose axes have names:
-    `gb.Fields(np.moveaxis(fields, 1, -1), dims=("x", "y"))`.
+    Returns
+    -------
+    MeanOnly
+        Predictor with one row per field.
 
-    `model` is the torch module itself, of neuralop or of any other library; nothing is imported. If it was
-    trained on normalized data, give a function that undoes that.
+    Notes
+    -----
+    The exchangeable units are fields. `score=gb.Simultaneous()` covers a new field at all nodes at once. For
+    a single node j, calibrate `MeanOnly(lambda x: predictor(x).mean[:, j])` on y[:, j]. For a random node of
+    a new field, flatten the rows and pass the field of each row as its group to `gb.Clustered()`.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband.adapters import from_neuralop
-    >>> operator = lambda x: np.concatenate([x, x**2], axis=1)  # an FNO goes in just so
+    >>> operator = lambda x: np.concatenate([x, x**2], axis=1)  # stands for an FNO
     >>> from_neuralop(operator)(np.zeros((5, 1, 8, 8))).mean.shape
     (5, 64, 2)
     """
-    turned = _outputs_last if on_grid else nodes
-    return MeanOnly(lambda x: turned(call_model(model, _channeled(model, x))), training_data=training_data)
+    rearranged = _outputs_last if on_grid else nodes
+    return MeanOnly(
+        lambda x: rearranged(call_model(model, _checked_channels(model, x))), training_data=training_data
+    )
 
 
-def _channeled(model: Model, x: Array) -> Array:
-    """Fields as they are, if they can have the channels of the model."""
+def _checked_channels(model: Model, x: Array) -> Array:
+    """The fields, if their shape fits the channels of the model; otherwise a `ValueError`."""
     channels = getattr(model, "in_channels", None)
     if x.ndim < 3 or (isinstance(channels, int) and x.shape[1] != channels):
         many = "channels" if channels is None else f"{channels} channels"
@@ -53,10 +69,22 @@ def _outputs_last(fields: Array) -> Array:
 
 
 def nodes(fields: ArrayLike) -> Array:
-    """Fields (N, m, *grid) as rows of nodes (N, points, m), the last axis of the grid running fastest.
+    """Flatten the grid of fields into nodes, with the last axis running fastest.
 
-    The way back is `values.swapaxes(1, 2).reshape(N, m, *grid)`.
+    `values.swapaxes(1, 2).reshape(N, m, *grid)` is the inverse.
 
+    Parameters
+    ----------
+    fields
+        Fields, shape (N, m, *grid).
+
+    Returns
+    -------
+    Array
+        Values at the nodes, shape (N, points, m).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband.adapters import nodes
     >>> nodes(np.zeros((5, 2, 8, 8))).shape

@@ -1,4 +1,4 @@
-"""ONNX: a graph exported from anywhere, run by onnxruntime, as a predictor."""
+"""ONNX: an exported graph, run by onnxruntime, as a predictor."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from guardband.base.arrays import Array, to_numpy
 from guardband.base.extras import load
@@ -15,9 +15,13 @@ from guardband.base.limits import FACTOR, MODEL, ROOM, shown
 from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
+if TYPE_CHECKING:
+    from google.protobuf.message import Message
+    from onnx import TensorProto
+
 DTYPES = {"tensor(float16)": "float16", "tensor(float)": "float32", "tensor(double)": "float64"}
-SAID = 300
-"""Characters of an error of onnxruntime that are shown."""
+SHOWN = 300
+"""Number of characters shown of an error of onnxruntime."""
 
 WRAP = "Export one with a single x and a single answer, or wrap your session in a function for MeanOnly(...)."
 
@@ -25,13 +29,29 @@ WRAP = "Export one with a single x and a single answer, or wrap your session in 
 def from_onnx(
     path_or_bytes: str | PathLike[str] | bytes, *, training_data: Observations | None = None
 ) -> MeanOnly:
-    """An ONNX graph, equally unsure everywhere, run on the CPU in the dtype of its input.
+    """Return an ONNX graph as a predictor without a scale, run on the CPU in the dtype of its input.
 
-    The graph takes one array x (n, d) with any number of rows, and returns one; export it with a dynamic
-    first dimension. `path_or_bytes` is the file or its content. Weights may be in other files if you give the
-    path, as `torch.onnx.export` writes them to `model.onnx.data`: regular files in the folder of the model,
-    no links, and at most 2 GiB together with it.
+    Parameters
+    ----------
+    path_or_bytes
+        The file or its content. The graph takes one array, shape (n, d), with any number of rows, and returns
+        one: export it with a dynamic first dimension.
+    training_data
+        Observations that the model was trained on; calibration refuses them.
 
+    Returns
+    -------
+    MeanOnly
+        Predictor that runs the graph.
+
+    Notes
+    -----
+    If a path is given, weights may be in other files, such as the `model.onnx.data` that `torch.onnx.export`
+    writes. These must be regular files in the folder of the model, not links, and have at most 2 GiB together
+    with it.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import onnx.parser
     >>> from guardband.adapters import from_onnx
@@ -49,21 +69,21 @@ def from_onnx(
     except Exception as error:
         name = "These bytes are" if isinstance(path_or_bytes, bytes) else f"{path_or_bytes} is"
         raise ValueError(
-            f"{name} no ONNX graph that onnxruntime can run: {shown(str(error), SAID)}"
+            f"{name} no ONNX graph that onnxruntime can run: {shown(str(error), SHOWN)}"
         ) from error
-    given = _only(session.get_inputs(), "input")
+    taken = _only(session.get_inputs(), "input")
     answer = _only(session.get_outputs(), "output")
-    if given.type not in DTYPES:
+    if taken.type not in DTYPES:
         raise TypeError(
-            f"The graph should take floating-point numbers, `{given.name}` is a {given.type}. {WRAP}"
+            f"The graph should take floating-point numbers, `{taken.name}` is a {taken.type}. {WRAP}"
         )
-    if given.shape and isinstance(given.shape[0], int):
+    if taken.shape and isinstance(taken.shape[0], int):
         raise ValueError(
-            f"The graph should take any number of rows, `{given.name}` has the fixed shape {given.shape}. "
+            f"The graph should take any number of rows, `{taken.name}` has the fixed shape {taken.shape}. "
             "Export it with a dynamic first dimension (`dynamic_shapes` in torch.onnx.export)."
         )
 
-    width = given.shape[1] if len(given.shape) == 2 else None
+    width = taken.shape[1] if len(taken.shape) == 2 else None
 
     def predict(x: Array) -> Array:
         if isinstance(width, int) and x.shape[1] != width:
@@ -71,15 +91,15 @@ def from_onnx(
                 f"The graph takes {width} inputs per row, got {x.shape[1]}. Give the columns it was trained "
                 "on, in their order."
             )
-        return session.run([answer.name], {given.name: to_numpy(x).astype(DTYPES[given.type])})[0]
+        return session.run([answer.name], {taken.name: to_numpy(x).astype(DTYPES[taken.type])})[0]
 
     return MeanOnly(predict, training_data=training_data)
 
 
 def whole_graph(path_or_bytes: str | PathLike[str] | bytes) -> bytes:
-    """An ONNX graph with all its weights in one piece, from a file and those that it keeps weights in.
+    """An ONNX graph with all its weights, including those that the file at a path keeps in other files.
 
-    A graph that is given as bytes has to be whole, since it has no folder.
+    A graph passed as bytes must contain its weights, since it has no folder.
     """
     by_path = not isinstance(path_or_bytes, bytes)
     name = f"{os.fspath(path_or_bytes)}" if by_path else "This graph"
@@ -96,56 +116,57 @@ def whole_graph(path_or_bytes: str | PathLike[str] | bytes) -> bytes:
         graph = load("onnx", "onnx").load_model_from_string(data)
     except ImportError:
         raise
-    except Exception as error:  # its parsers raise what they like
-        said = f"{type(error).__name__}: {shown(str(error))}"
-        raise ValueError(f"{name if by_path else 'This'} cannot be read as ONNX: {said}") from error
-    outside = [tensor for tensor in _tensors(graph) if tensor.data_location == tensor.EXTERNAL]
-    if not outside:
+    except Exception as error:  # its parsers raise errors of many types
+        reason = f"{type(error).__name__}: {shown(str(error))}"
+        raise ValueError(f"{name if by_path else 'This'} cannot be read as ONNX: {reason}") from error
+    external = [tensor for tensor in _tensors(graph) if tensor.data_location == tensor.EXTERNAL]
+    if not external:
         return data
     if not by_path:
         raise ValueError(
             f"{name} keeps weights in another file, and bytes have no folder to look in. Give the path."
         )
-    _take_in(outside, Path(os.fspath(path_or_bytes)).resolve().parent, name, MODEL - len(data))
+    _load_external(external, Path(os.fspath(path_or_bytes)).resolve().parent, name, MODEL - len(data))
     return graph.SerializeToString(deterministic=True)
 
 
-def _tensors(message: Any) -> Iterator[Any]:
-    """All tensors of a graph, wherever they stand: weights, constants, graphs in nodes, functions."""
+def _tensors(message: Message) -> Iterator[TensorProto]:
+    """All tensors of a graph: weights, constants, and those in subgraphs and functions."""
     if message.DESCRIPTOR.name == "TensorProto":
-        yield message
+        yield cast("TensorProto", message)
         return
-    for about, value in message.ListFields():
-        if about.message_type is not None:
+    for descriptor, value in message.ListFields():
+        if descriptor.message_type is not None:
             for part in [value] if hasattr(value, "ListFields") else value:
                 yield from _tensors(part)
 
 
-def _take_in(tensors: list[Any], folder: Path, name: str, left: int) -> None:
-    """Move weights from other files of the folder into the graph, at most `left` bytes.
+def _load_external(tensors: list[TensorProto], folder: Path, name: str, left: int) -> None:
+    """Copy weights from other files of the folder into the graph, at most `left` bytes.
 
-    They take no more memory than `FACTOR` times the bytes on the disk, and `ROOM`: holes are no bytes.
+    Sparse files and repeated references are bounded: memory is limited to `FACTOR` times the bytes on the
+    disk, plus `ROOM`.
     """
-    taken, files = 0, {}
+    total, files = 0, {}
     for tensor in tensors:
-        about = {entry.key: entry.value for entry in tensor.external_data}
-        location, start, size = about.get("location", ""), about.get("offset", "0"), about.get("length")
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location, start, size = entries.get("location", ""), entries.get("offset", "0"), entries.get("length")
         where = f"{name} keeps weights in {shown(location)}"
         if location in ("", ".", "..") or Path(location).name != location or "\\" in location:
             raise ValueError(f"{where}, which should be a file in the same folder. Export it again.")
         if not (_digits(start) and _digits(size or "0")):
             raise ValueError(f"{where}, at a place that is no number.")
         try:
-            with opened(folder / location, at_most=MODEL) as (descriptor, there):
+            with opened(folder / location, at_most=MODEL) as (descriptor, file_size):
                 first = int(start)
-                last = there if size is None else first + int(size)
-                if not first <= last <= there:
+                last = file_size if size is None else first + int(size)
+                if not first <= last <= file_size:
                     raise ValueError(f"{where}, which is too short for them.")
-                taken += last - first
-                if taken > left:
+                total += last - first
+                if total > left:
                     raise ValueError(f"{name} should have at most {MODEL} bytes, together with its weights.")
-                files[location] = 512 * getattr(os.fstat(descriptor), "st_blocks", there)
-                if taken > FACTOR * sum(files.values()) + ROOM:
+                files[location] = 512 * getattr(os.fstat(descriptor), "st_blocks", file_size)
+                if total > FACTOR * sum(files.values()) + ROOM:
                     raise ValueError(f"{where}, which is mostly holes, or named again and again.")
                 os.lseek(descriptor, first, os.SEEK_SET)
                 with os.fdopen(os.dup(descriptor), "rb") as file:
@@ -160,7 +181,18 @@ def _digits(text: str) -> bool:
     return text.isascii() and text.isdigit() and len(text) < 20
 
 
-def _only(ends: list[Any], kind: str) -> Any:
+class _End(Protocol):
+    """An input or output of a graph."""
+
+    name: str
+    type: str
+    shape: list[int | str | None]
+
+
+E = TypeVar("E", bound=_End)
+
+
+def _only(ends: list[E], kind: str) -> E:
     if len(ends) != 1:
         names = ", ".join(f"{end.name} {end.shape}" for end in ends)
         raise ValueError(f"The graph should have one {kind}, this one has {len(ends)}: {names}. {WRAP}")

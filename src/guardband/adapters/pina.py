@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from guardband.base.arrays import Array, to_torch
 from guardband.base.extras import load
 from guardband.predictors import MeanOnly
-from guardband.predictors.models import evaluating
+from guardband.predictors.models import Model, evaluating
 from guardband.values import Observations
 
 
-def from_pina(solver: Any, *, training_data: Observations | None = None) -> MeanOnly:
-    """A trained PINA solver, equally unsure everywhere: `solver(x)` with plain arrays in and out.
+def from_pina(solver: Model, *, training_data: Observations | None = None) -> MeanOnly:
+    """Return a trained PINA solver as a predictor without a scale.
 
-    The columns of x (n, d) are `solver.problem.input_variables`, in that order: first space, in the
-    alphabet's order, then time, then parameters.
+    Parameters
+    ----------
+    solver
+        Trained solver. The columns of x, shape (n, d), are `solver.problem.input_variables` in that order:
+        space in alphabetical order, then time, then parameters.
+    training_data
+        Observations that the solver was trained on; calibration refuses them.
 
+    Returns
+    -------
+    MeanOnly
+        Predictor that calls the solver with plain arrays.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> from guardband.adapters import from_pina
@@ -33,10 +43,10 @@ def from_pina(solver: Any, *, training_data: Observations | None = None) -> Mean
         )
     if isinstance(solver, solvers.EnsembleSolver):
         raise TypeError(
-            f"`solver` should have one model, {type(solver).__name__} has several, and where they disagree "
-            "they are unsure: gb.predictors.Ensemble(list(solver.models))."
+            f"`solver` should have one model, {type(solver).__name__} has several, whose disagreement is a "
+            "scale: gb.predictors.Ensemble(list(solver.models))."
         )
-    names = list(solver.problem.input_variables or [])  # None where nothing has a label
+    names = list(solver.problem.input_variables or [])  # None if the problem has no labels
 
     def predict(x: Array) -> Array:
         if solver.use_lt and tuple(x.shape[1:]) != (len(names),):

@@ -1,7 +1,7 @@
-"""Datasets: families of equations that are solved here, reproducibly, to train and test surrogates on.
+"""Datasets: solutions of families of equations, computed reproducibly, to train and test surrogates.
 
-Nothing is downloaded. Solutions are kept in a folder, `GUARDBAND_DATA` or the user's cache, batch by batch,
-so a run that was interrupted goes on; with `folder=None` nothing is kept.
+Nothing is downloaded. Solutions are stored batch by batch in a folder, `GUARDBAND_DATA` or the user's cache,
+so an interrupted run resumes; with `folder=None` nothing is stored.
 """
 
 from guardband.datasets.base import Dataset

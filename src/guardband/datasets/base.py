@@ -1,4 +1,4 @@
-"""Datasets: pairs of fields that are solved for here, once, and kept in a folder; nothing is downloaded."""
+"""Dataset: pairs of input and solution fields, computed once and stored in a folder."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import hashlib
 import io
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
 import numpy as np
 from tqdm.auto import tqdm
@@ -18,18 +18,31 @@ from guardband.base.files import read_bytes, write_bytes
 from guardband.values.grids import Fields
 
 AT_MOST = 2**34
-"""How many bytes a file in the folder may have."""
+"""Largest size of a file in the folder, in bytes."""
 
 VERSION = 1
-"""Changes with the numbers that the solvers give."""
+"""Version of the solvers, increased when their results change."""
 
 Part = tuple[np.ndarray, np.ndarray]
+
+Setting: TypeAlias = int | float | bool
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Dataset:
-    """Inputs and solutions, one row each, which unpack as `x, y = dataset`; `about` says what they are.
+    """Inputs and solutions, one row per sample, which unpack as `x, y = dataset`.
 
+    Parameters
+    ----------
+    x
+        Input fields.
+    y
+        Solutions, in the same order.
+    about
+        Description of the equation.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> x, y = gb.datasets.burgers(4, nodes=16, folder=None, progress=False)
     >>> x, y
@@ -46,8 +59,8 @@ class Dataset:
     def __len__(self) -> int:
         return len(self.x)
 
-    def __getitem__(self, rows: Any) -> Dataset:
-        """Some of the rows: a slice, indices or booleans."""
+    def __getitem__(self, rows: slice | Sequence[int] | np.ndarray) -> Dataset:
+        """Select rows by a slice, indices or booleans."""
         return Dataset(self.x[rows], self.y[rows], self.about)
 
     def __repr__(self) -> str:
@@ -56,15 +69,15 @@ class Dataset:
 
 
 def usual_folder() -> Path:
-    """Where solutions are kept: GUARDBAND_DATA, or the user's cache."""
-    known = os.environ.get("GUARDBAND_DATA")
+    """The default folder of solutions: GUARDBAND_DATA, or the user's cache."""
+    chosen = os.environ.get("GUARDBAND_DATA")
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(known) if known else Path(cache) / "guardband"
+    return Path(chosen) if chosen else Path(cache) / "guardband"
 
 
 def solved(
     name: str,
-    settings: Mapping[str, Any],
+    settings: Mapping[str, Setting],
     n: int,
     solve: Callable[[int, int], Part],
     *,
@@ -72,35 +85,36 @@ def solved(
     folder: str | os.PathLike[str] | None,
     progress: bool,
 ) -> Part:
-    """Inputs and solutions of n rows, `solve(first, last)` by batches; those in the folder are read again."""
+    """Inputs and solutions of n rows by `solve(first, last)`, in batches; stored batches are read instead."""
     if not isinstance(n, int) or n < 1:
         raise ValueError(f"`n` should be a whole number of rows, at least 1, got {n!r}.")
-    words = json.dumps({"name": name, "version": VERSION, **settings}, sort_keys=True)
-    key = hashlib.sha256(words.encode()).hexdigest()[:12]
+    text = json.dumps({"name": name, "version": VERSION, **settings}, sort_keys=True)
+    key = hashlib.sha256(text.encode()).hexdigest()[:12]
     parts = []
     with tqdm(total=n, disable=not progress, desc=name, unit="field") as bar:
         for first in range(0, n, batch):
             path = None if folder is None else Path(folder) / f"{name}-{key}" / f"{first:06d}.npz"
-            parts.append(_one(path, solve, first, min(first + batch, n)))
+            parts.append(_batch(path, solve, first, min(first + batch, n)))
             bar.update(len(parts[-1][0]))
     x, y = (np.concatenate(column) for column in zip(*parts, strict=True))
     return x, y
 
 
 def drawn(seed: int, first: int, last: int, draw: Callable[[np.random.Generator], np.ndarray]) -> np.ndarray:
-    """Random rows, each by a generator of its own: row i is the same however many are asked for."""
+    """Random rows, each from its own generator, so that row i does not depend on the number of rows."""
     return np.stack([draw(np.random.default_rng([seed, row])) for row in range(first, last)])
 
 
-def _one(path: Path | None, solve: Callable[[int, int], Part], first: int, last: int) -> Part:
+def _batch(path: Path | None, solve: Callable[[int, int], Part], first: int, last: int) -> Part:
+    """The rows from first to last, read from the file at `path` if it has them, else solved and written."""
     if path is not None and path.exists():
         with np.load(io.BytesIO(read_bytes(path, at_most=AT_MOST)), allow_pickle=False) as found:
             if len(found["x"]) >= last - first:
                 return found["x"][: last - first], found["y"][: last - first]
     x, y = (part.astype(np.float32) for part in solve(first, last))
     if path is not None:
-        made = io.BytesIO()
-        np.savez(made, x=x, y=y)
+        buffer = io.BytesIO()
+        np.savez(buffer, x=x, y=y)
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_bytes(path, made.getvalue())
+        write_bytes(path, buffer.getvalue())
     return x, y

@@ -26,12 +26,39 @@ def burgers(
     folder: str | os.PathLike[str] | None = "usual",
     progress: bool = True,
 ) -> Dataset:
-    """Velocities on a ring of length 2 pi, at time 0 and at time 1, (n, nodes, 1).
+    """Return velocities on a ring of length 2 pi at time 0 and at time 1.
 
-    Inputs differ five times in size, so their errors do too; with `alike=True` all are drawn of one size.
-    They have eight waves, and are solved for on `refined` times as many nodes. A thousand take some seconds
-    and 0.5 MiB.
+    Inputs are random fields of eight Fourier modes whose sizes differ by a factor of five, so the errors of a
+    surrogate differ in size too.
 
+    Parameters
+    ----------
+    n
+        Number of samples.
+    nodes
+        Number of nodes on the ring.
+    alike
+        Draw all inputs with the same size.
+    viscosity
+        Viscosity of the equation.
+    seed
+        Seed of the inputs.
+    refined
+        Factor by which the solver's grid is finer than the returned one.
+    folder
+        Folder in which solutions are stored, by default `GUARDBAND_DATA` or the user's cache; None stores
+        nothing.
+    progress
+        Show a progress bar.
+
+    Returns
+    -------
+    Dataset
+        Velocities at time 0 and at time 1, each of shape (n, nodes, 1). A thousand take some seconds and
+        0.5 MiB.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.datasets.burgers(8, nodes=32, folder=None, progress=False)
     Dataset(8 rows, 0.00195 MiB: Burgers on a ring, time 0 to 1)
@@ -47,18 +74,18 @@ def burgers(
     where = usual_folder() if folder == "usual" else folder
     x, y = solved("burgers", settings, n, solve, batch=BATCH, folder=where, progress=progress)
     places = {"x": LENGTH * np.arange(nodes) / nodes}
-    made = [Fields(part, dims="x", coordinates=places, periodic="x") for part in (x, y)]
-    return Dataset(*made, about="Burgers on a ring, time 0 to 1")
+    fields = [Fields(part, dims="x", coordinates=places, periodic="x") for part in (x, y)]
+    return Dataset(*fields, about="Burgers on a ring, time 0 to 1")
 
 
 def after(coefficients: np.ndarray, nodes: int, viscosity: float, refined: int) -> np.ndarray:
-    """The velocity at time 1, (n, nodes, 1)."""
+    """The velocity at time 1, shape (n, nodes, 1)."""
     fine, steps = nodes * refined, 50 * refined
     k = waves(fine, LENGTH)
-    kept = k < 2 / 3 * k[-1]
+    dealiased = k < 2 / 3 * k[-1]
 
     def flux(v: np.ndarray) -> np.ndarray:
-        return -0.5j * k * kept * np.fft.rfft(np.fft.irfft(v, n=fine) ** 2)
+        return -0.5j * k * dealiased * np.fft.rfft(np.fft.irfft(v, n=fine) ** 2)
 
     start = np.fft.rfft(on_ring(coefficients, fine))
     (v,) = states(-viscosity * k**2, flux, start, step=1 / steps, between=steps, count=1)

@@ -1,9 +1,8 @@
-"""Darcy flow on the unit square: -div(a grad u) = 1, u = 0 at the boundary, from the permeability to u."""
+"""Darcy flow on the unit square, -div(a grad u) = 1 with u = 0 at the boundary: from permeability to u."""
 
 from __future__ import annotations
 
 import os
-from typing import Any
 
 import numpy as np
 from scipy import sparse
@@ -25,11 +24,35 @@ def darcy(
     folder: str | os.PathLike[str] | None = "usual",
     progress: bool = True,
 ) -> Dataset:
-    """A permeability, the exponential of a random field of 8 x 8 cosines, and the pressure on a grid.
+    """Return permeabilities and the pressures of Darcy flow on a square grid.
 
-    The permeability is that at the middle of a cell, the pressure the mean over it, by finite volumes
-    `refined` times as fine. A thousand of 32 x 32 take about a minute and 8 MiB.
+    The permeability is the exponential of a random field of 8 x 8 cosines, evaluated at the center of a cell;
+    the pressure is the mean over the cell, computed with finite volumes.
 
+    Parameters
+    ----------
+    n
+        Number of samples.
+    nodes
+        Number of cells along each axis.
+    seed
+        Seed of the permeabilities.
+    refined
+        Factor by which the solver's grid is finer than the returned one.
+    folder
+        Folder in which solutions are stored, by default `GUARDBAND_DATA` or the user's cache; None stores
+        nothing.
+    progress
+        Show a progress bar.
+
+    Returns
+    -------
+    Dataset
+        Permeability and pressure, each of shape (n, nodes, nodes, 1). A thousand on 32 x 32 cells take about
+        a minute and 8 MiB.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.datasets.darcy(2, nodes=8, folder=None, progress=False)
     Dataset(2 rows, 0.000977 MiB: Darcy on a square)
@@ -49,7 +72,7 @@ def darcy(
 
 
 def permeability(draws: np.ndarray, cells: int) -> np.ndarray:
-    """The permeability (n, cells, cells) at the middle of each cell."""
+    """The permeability at the center of each cell, shape (n, cells, cells)."""
     k = np.arange(MODES)
     size = (1.0 + k[:, None] ** 2 + k**2) ** (-DECAY / 2)
     size[0, 0] = 0
@@ -58,27 +81,27 @@ def permeability(draws: np.ndarray, cells: int) -> np.ndarray:
 
 
 def pressure(draws: np.ndarray, nodes: int, refined: int) -> np.ndarray:
-    """The pressure (n, nodes, nodes), means over refined x refined finite volumes each."""
+    """The pressure, shape (n, nodes, nodes), each a mean over refined x refined finite volumes."""
     fine = nodes * refined
-    found = np.stack([_solved(a) for a in permeability(draws, fine)])
-    return found.reshape(-1, nodes, refined, nodes, refined).mean(axis=(2, 4))
+    solutions = np.stack([_solution(a) for a in permeability(draws, fine)])
+    return solutions.reshape(-1, nodes, refined, nodes, refined).mean(axis=(2, 4))
 
 
-def _solved(a: np.ndarray) -> np.ndarray:
-    """Finite volumes: fluxes by harmonic means between cells, over half a cell at the boundary."""
+def _solution(a: np.ndarray) -> np.ndarray:
+    """The pressure by finite volumes: fluxes use harmonic means, and half a cell at the boundary."""
     cells = len(a)
     across = _conductances(a)
     along = _conductances(a.T)
     diagonal = across[1:] + across[:-1] + (along[1:] + along[:-1]).T
-    below, beside = -across[1:-1].ravel(), -along.T[:, 1:].copy()
-    beside[:, -1] = 0
+    lower, side = -across[1:-1].ravel(), -along.T[:, 1:].copy()
+    side[:, -1] = 0
     offsets = [0, 1, -1, cells, -cells]
-    bands = [diagonal.ravel(), beside.ravel()[:-1], beside.ravel()[:-1], below, below]
-    matrix: Any = sparse.diags_array(bands, offsets=offsets, format="csc")  # type: ignore[arg-type]
+    diagonals = [diagonal.ravel(), side.ravel()[:-1], side.ravel()[:-1], lower, lower]
+    matrix = sparse.diags_array(diagonals, offsets=offsets, format="csc")  # type: ignore[arg-type]
     return np.asarray(spsolve(matrix, np.full(cells * cells, cells**-2.0))).reshape(cells, cells)
 
 
 def _conductances(a: np.ndarray) -> np.ndarray:
-    """Between cells along the first axis, (cells + 1, cells), the boundary included."""
+    """Conductances along the first axis, between cells and at the boundary, shape (cells + 1, cells)."""
     inner = 2 * a[1:] * a[:-1] / (a[1:] + a[:-1])
     return np.concatenate([2 * a[:1], inner, 2 * a[-1:]])

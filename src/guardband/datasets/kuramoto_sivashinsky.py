@@ -1,4 +1,4 @@
-"""The Kuramoto-Sivashinsky equation on a ring: u_t = -u u_x - u_xx - u_xxxx, chaotic, state by state."""
+"""The Kuramoto-Sivashinsky equation on a ring, u_t = -u u_x - u_xx - u_xxxx: chaotic trajectories."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from guardband.values.grids import Fields
 
 MODES, DECAY = 8, 0.5
 BATCH = 50
-FORGOTTEN = 100.0
-"""Time after which a state has forgotten how it was drawn."""
+SPIN_UP = 100.0
+"""Time after which a state no longer depends on how it was drawn."""
 
 
 def kuramoto_sivashinsky(
@@ -28,10 +28,38 @@ def kuramoto_sivashinsky(
     folder: str | os.PathLike[str] | None = "usual",
     progress: bool = True,
 ) -> Dataset:
-    """A state on the attractor (n, nodes, 1), and the next ones, one time unit apart: (n, steps, nodes, 1).
+    """Return states on the attractor and their trajectories.
 
-    Five hundred trajectories of twenty steps take some seconds and 2.5 MiB.
+    Parameters
+    ----------
+    n
+        Number of trajectories.
+    nodes
+        Number of nodes on the ring.
+    steps
+        Number of steps of a trajectory.
+    length
+        Length of the ring.
+    interval
+        Time between two steps.
+    seed
+        Seed of the initial states.
+    refined
+        Factor by which the solver's grid is finer than the returned one.
+    folder
+        Folder in which solutions are stored, by default `GUARDBAND_DATA` or the user's cache; None stores
+        nothing.
+    progress
+        Show a progress bar.
 
+    Returns
+    -------
+    Dataset
+        Initial states, shape (n, nodes, 1), and the following states, shape (n, steps, nodes, 1). Five
+        hundred trajectories of twenty steps take some seconds and 2.5 MiB.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.datasets.kuramoto_sivashinsky(
     ...     2, nodes=32, steps=3, folder=None, progress=False
@@ -49,7 +77,7 @@ def kuramoto_sivashinsky(
 
     def solve(first: int, last: int) -> Part:
         coefficients = ring(drawn(seed, first, last, lambda one: one.normal(size=(MODES, 2))), DECAY)
-        start = evolved(on_ring(coefficients, nodes), length, FORGOTTEN, 1)[:, 0]
+        start = evolved(on_ring(coefficients, nodes), length, SPIN_UP, 1)[:, 0]
         return start[..., None], evolved(start, length, interval, steps, refined=refined)[..., None]
 
     where = usual_folder() if folder == "usual" else folder
@@ -66,14 +94,14 @@ def kuramoto_sivashinsky(
 def evolved(
     start: np.ndarray, length: float, interval: float, count: int, *, refined: int = 1, step: float = 0.05
 ) -> np.ndarray:
-    """The states (n, count, nodes) after each interval."""
+    """The states after each interval, shape (n, count, nodes)."""
     nodes = start.shape[-1]
     fine = nodes * refined
     k = waves(fine, length)
-    kept = k < 2 / 3 * k[-1]
+    dealiased = k < 2 / 3 * k[-1]
 
     def flux(v: np.ndarray) -> np.ndarray:
-        return -0.5j * k * kept * np.fft.rfft(np.fft.irfft(v, n=fine) ** 2)
+        return -0.5j * k * dealiased * np.fft.rfft(np.fft.irfft(v, n=fine) ** 2)
 
     between = round(interval / step) * refined
     spectrum = np.zeros((len(start), len(k)), dtype=complex)

@@ -1,7 +1,7 @@
-"""Periodic equations in Fourier space: exponential time differencing of fourth order.
+"""Periodic equations in Fourier space, by exponential time differencing of fourth order.
 
-u_t = L u + N(u), with L diagonal in Fourier space and solved exactly. (Cox and Matthews 2002, with the
-contour integrals of Kassam and Trefethen 2005)
+The scheme solves u_t = L u + N(u), where L is diagonal in Fourier space and integrated exactly. (Cox and
+Matthews 2002, with the contour integrals of Kassam and Trefethen 2005)
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 
 CIRCLE = np.exp(1j * np.pi * (np.arange(1, 33) - 0.5) / 32)
-"""Points on a circle around each value of L dt, over which its functions are averaged."""
+"""Points on a circle around each value of L dt, at which the contour integrals are evaluated."""
 
 
 def states(
@@ -48,21 +48,21 @@ def states(
 
 
 def waves(size: int, length: float) -> np.ndarray:
-    """The wave numbers of real fields on a ring."""
+    """The wave numbers of real fields with `size` nodes on a ring."""
     return 2 * np.pi / length * np.arange(size // 2 + 1)
 
 
 def ring(draws: np.ndarray, decay: float) -> np.ndarray:
-    """Coefficients (n, modes) of smooth random fields on a ring, of normal draws (n, modes, 2).
+    """Coefficients (n, modes) of smooth random fields on a ring, from normal draws (n, modes, 2).
 
-    Their mean is 0, and their root mean square 1 on average.
+    The fields have mean 0, and a root mean square of 1 on average.
     """
     size = (1.0 + np.arange(draws.shape[1])) ** -decay
     return draws @ np.array([1, 1j]) * size / (2 * np.sqrt(np.sum(size**2)))
 
 
 def on_ring(coefficients: np.ndarray, nodes: int) -> np.ndarray:
-    """The fields (n, nodes) of such coefficients, on any number of nodes that can show them."""
+    """The fields (n, nodes) with these Fourier coefficients."""
     if nodes < 2 * coefficients.shape[1]:
         raise ValueError(
             f"`nodes` should be at least {2 * coefficients.shape[1]}, to show {coefficients.shape[1]} waves, "

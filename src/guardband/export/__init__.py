@@ -1,6 +1,6 @@
-"""Export: the band at a fixed level as one ONNX graph, for runtimes that know neither torch nor guardband.
+"""Export: the band at a fixed level as one ONNX graph, which runs without torch and guardband.
 
-`modules.py` makes a torch module of a calibration, and needs torch; `onnx.py` traces and writes it.
+`modules.py` converts a calibration into a torch module, and needs torch; `onnx.py` traces and writes it.
 """
 
 from guardband.export.onnx import export_onnx

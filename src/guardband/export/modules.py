@@ -1,12 +1,12 @@
-"""Torch modules: a calibration at a level as one module that can be traced, made part by part.
+"""Torch modules: a calibration at a level as one module that can be traced, composed of its parts.
 
-`module_of` looks each part up by its type, unless its class defines `as_module`:
+`module_of` converts each part by its type, unless its class defines `as_module`:
 
     calibrated.as_module(level)   x -> (mean, lower, upper)
-    predictor.as_module()         x -> (mean, scale or None), or what else its score takes; the mean first
+    predictor.as_module()         x -> (mean, scale or None), or the mean and other arguments of the score
     threshold.as_module(level)    a number, or x -> q (n,) in float64
     shape.as_module(level)        x -> shape (n,) in float64, or None for a flat one
-    score.as_module()             (mean, scale, q) -> (lower, upper), of what the predictor's module gives
+    score.as_module()             (mean, scale, q) -> (lower, upper), of the outputs of the predictor's module
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
+from guardband.base.arrays import ArrayLike
 from guardband.base.extras import load
 from guardband.conformal import Calibrated, ScoreCalibrated
 from guardband.conformal.base import Threshold
@@ -34,17 +35,15 @@ from guardband.values import Prediction, Predictor
 
 if TYPE_CHECKING:
     import torch
-    from torch import nn
+    from torch import Tensor, nn
+    from torch.nn import Module
 else:
     torch = load("torch", "pinn")
     nn = torch.nn
+    Tensor, Module = torch.Tensor, nn.Module
 
-Tensor: TypeAlias = Any
-Module: TypeAlias = Any
-"""A torch tensor and a torch module; their types are not known where torch is not installed."""
-
-MeanAndScale: TypeAlias = tuple[Tensor, Tensor]
-"""Mean (n, m) and scale (n, m), None if there is none."""
+MeanAndScale: TypeAlias = tuple[Tensor, Tensor | None]
+"""Mean (n, m), and scale (n, m) or None."""
 
 
 def module_of(part: Any, *level: Level) -> Any:
@@ -55,42 +54,42 @@ def module_of(part: Any, *level: Level) -> Any:
     (tensor([[1.]]), None)
     """
     own = getattr(type(part), "as_module", Calibrated.as_module)
-    return _made(part, *level) if own is Calibrated.as_module else part.as_module(*level)
+    return _converted(part, *level) if own is Calibrated.as_module else part.as_module(*level)
 
 
 @singledispatch
-def _made(shape: Any, level: Level) -> Any:
+def _converted(shape: object, level: Level) -> Module | float | None:
     raise TypeError(
         f"The shape {type(shape).__name__} cannot be exported: it has no `as_module`. Those that LogScale() "
         "and PinballNetwork() learn have one."
     )
 
 
-@_made.register
+@_converted.register
 def _(calibrated: Calibrated, level: Level) -> Module:
     raise TypeError(
         f"{calibrated.name} cannot be exported: it has no `as_module`, x -> (mean, lower, upper)."
     )
 
 
-@_made.register
+@_converted.register
 def _(calibrated: ScoreCalibrated, level: Level) -> Module:
     if calibrated.predictor is None:
         raise TypeError("This was calibrated from arrays and has no network. Use `gb.calibrate`.")
     if calibrated.prediction.mean.ndim != 2:
         shape = tuple(calibrated.prediction.mean.shape)
         raise TypeError(f"A graph gives outputs (n, m), one row per point; this one has fields {shape}.")
-    known = calibrated.predictor.estimator is not None  # its mean comes from elsewhere
-    predictor = nn.Identity() if known else module_of(calibrated.predictor)
-    return _Band(predictor, module_of(calibrated.threshold, level), module_of(calibrated.score))
+    has_estimator = calibrated.predictor.estimator is not None  # skl2onnx computes its mean
+    predictor = nn.Identity() if has_estimator else module_of(calibrated.predictor)
+    return BandModule(predictor, module_of(calibrated.threshold, level), module_of(calibrated.score))
 
 
-@_made.register
+@_converted.register
 def _(calibrated: Chosen, level: Level) -> Module:
     return module_of(calibrated.one, calibrated.asked(level))
 
 
-@_made.register
+@_converted.register
 def _(threshold: Threshold, level: Level) -> Module:
     raise TypeError(
         f"{type(threshold).__name__} cannot be exported: it has no `as_module`. The thresholds of Split() "
@@ -98,7 +97,7 @@ def _(threshold: Threshold, level: Level) -> Module:
     )
 
 
-@_made.register
+@_converted.register
 def _(threshold: SplitThreshold, level: Level) -> float:
     k, n = threshold.rank(level), len(threshold.scores)
     if threshold.scores.ndim == 2:
@@ -114,15 +113,15 @@ def _(threshold: SplitThreshold, level: Level) -> float:
     return q
 
 
-@_made.register
-def _(threshold: LocalThreshold, level: Level) -> Any:
+@_converted.register
+def _(threshold: LocalThreshold, level: Level) -> Module | float:
     q = module_of(threshold.normalized(level), level)
     shape = module_of(threshold.shape, float(exact(level)) if per_level(threshold.shape) else 0.95)
     return q if shape is None else _Times(q, shape)
 
 
-@_made.register(BoundedThreshold)
-@_made.register(TruthThreshold)
+@_converted.register(BoundedThreshold)
+@_converted.register(TruthThreshold)
 def _(threshold: Threshold, level: Level) -> float:
     with infinite_unsaid():
         q = float(threshold(Prediction(None, np.zeros((1, 1))), level))
@@ -131,17 +130,17 @@ def _(threshold: Threshold, level: Level) -> float:
     return q
 
 
-@_made.register
+@_converted.register
 def _(shape: Flat, level: Level) -> None:
     return None
 
 
-@_made.register
+@_converted.register
 def _(shape: LogScaleShape, level: Level) -> Module:
     return _LogScale(shape)
 
 
-@_made.register
+@_converted.register
 def _(score: Score) -> Module:
     raise TypeError(
         f"{type(score).__name__}() cannot be exported: it has no `as_module`. Absolute(), Scaled() and "
@@ -149,27 +148,27 @@ def _(score: Score) -> Module:
     )
 
 
-@_made.register
+@_converted.register
 def _(score: Absolute) -> Module:
     return _Symmetric(score.units)
 
 
-@_made.register
+@_converted.register
 def _(score: Scaled) -> Module:
     return _Symmetric(score.units, scaled=True)
 
 
-@_made.register
+@_converted.register
 def _(score: Total) -> Module:
     return _Symmetric(None, scaled=True, noise=score.noise)
 
 
-@_made.register
+@_converted.register
 def _(score: CQR) -> Module:
     return _Ends()
 
 
-@_made.register
+@_converted.register
 def _(predictor: Predictor) -> Module:
     raise TypeError(
         f"{type(predictor).__name__} cannot be exported: it has no `as_module`, which gives mean and scale "
@@ -177,41 +176,43 @@ def _(predictor: Predictor) -> Module:
     )
 
 
-@_made.register
+@_converted.register
 def _(predictor: MeanOnly) -> Module:
     return _Alone(network_of(predictor.model))
 
 
-@_made.register
+@_converted.register
 def _(predictor: Ensemble) -> Module:
     return Spread(_Members([network_of(member) for member in predictor.members]))
 
 
-@_made.register
+@_converted.register
 def _(predictor: Quantiles) -> Module:
-    return _Pair(*(None if one is None else network_of(one) for one in (predictor.lower, predictor.upper)))
+    return _Pair(
+        network_of(predictor.lower), None if predictor.upper is None else network_of(predictor.upper)
+    )
 
 
-@_made.register
+@_converted.register
 def _(predictor: Outputs) -> Module:
     return _SomeOutputs(module_of(predictor.predictor), predictor.columns)
 
 
-def network_of(model: Any) -> Module:
-    """A copy of the torch module that a model is, or holds as its `net`, in eval mode on the CPU."""
-    net: Module = model if isinstance(model, nn.Module) else getattr(model, "net", None)
+def network_of(model: object) -> Module:
+    """A copy of a torch module, or of the `net` of a model, in eval mode on the CPU."""
+    net = model if isinstance(model, nn.Module) else getattr(model, "net", None)
     if not isinstance(net, nn.Module):
         raise TypeError(not_exported("model", "a torch module or the result of `pinn.fit`", model))
     return copy.deepcopy(net).cpu().eval()
 
 
-def not_exported(what: str, supported: str, given: Any) -> str:
-    """Why something cannot be exported."""
+def not_exported(what: str, supported: str, given: object) -> str:
+    """The error message for a part that cannot be exported."""
     return f"To be exported, {what} should be {supported}, got {given!r}."
 
 
 def answer(net: Module, x: Tensor) -> Tensor:
-    """net(x) in the network's own dtype, (n, m)."""
+    """net(x) in the network's own dtype, shape (n, m)."""
     parameter = next((p for p in net.parameters() if p.is_floating_point()), x)
     u = net(x.to(parameter.dtype))
     return u[:, None] if u.ndim == 1 else u
@@ -225,7 +226,7 @@ class Spread(nn.Module):
         self.outputs = outputs
 
     def forward(self, x: Tensor) -> MeanAndScale:
-        """Mean and scale at x."""
+        """Return mean and scale at x."""
         outputs = self.outputs(x)
         mean = outputs.mean(0)
         variance = (outputs - mean).square().sum(0) / (len(outputs) - 1)
@@ -233,32 +234,33 @@ class Spread(nn.Module):
 
 
 class Around(nn.Module):
-    """x and a mean -> mean, lower, upper, by the `around` of a band's module."""
+    """(x, mean) -> (mean, lower, upper), for a mean that is computed elsewhere."""
 
-    def __init__(self, band: Module) -> None:
+    def __init__(self, band: BandModule) -> None:
         super().__init__()
         self.band = band
 
-    def forward(self, x: Tensor, given: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The band around what was predicted at x."""
+    def forward(self, x: Tensor, given: Tensor) -> tuple[Tensor, ...]:
+        """Return the band around a mean at x."""
         return self.band.around(x, 1 * given, None)
 
 
-class _Band(nn.Module):
-    """x -> mean, lower, upper: predictor, threshold and score in one."""
+class BandModule(nn.Module):
+    """x -> (mean, lower, upper): predictor, threshold and score."""
 
-    def __init__(self, predictor: Module, threshold: Any, score: Module) -> None:
+    def __init__(self, predictor: Module, threshold: Module | float, score: Module) -> None:
         super().__init__()
         self.predictor, self.score = predictor, score
         self.threshold = threshold if isinstance(threshold, nn.Module) else None
         self.q = 0.0 if isinstance(threshold, nn.Module) else threshold
 
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return mean, lower and upper end at x."""
         mean, *others = self.predictor(x)
         return self.around(x, mean, *others)
 
-    def around(self, x: Tensor, mean: Tensor, *others: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """The same around what was predicted at x."""
+    def around(self, x: Tensor, mean: Tensor, *others: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the band around a mean and other predicted values at x."""
         q = self.q
         if self.threshold is not None:
             q = self.threshold(x.to(torch.float64)).to(x.dtype)[:, None]
@@ -266,7 +268,7 @@ class _Band(nn.Module):
 
 
 class _Times(nn.Module):
-    """A number times a shape at x: the threshold (n,) in float64."""
+    """A number times a shape at x: the threshold, shape (n,), in float64."""
 
     def __init__(self, q: float, shape: Module) -> None:
         super().__init__()
@@ -277,7 +279,7 @@ class _Times(nn.Module):
 
 
 class _LogScale(nn.Module):
-    """`LogScaleShape` with features and weights multiplied out: one matrix per length of the kernel."""
+    """`LogScaleShape` with features and weights multiplied: one matrix per length scale of the kernel."""
 
     def __init__(self, shape: LogScaleShape) -> None:
         from scipy.linalg import solve_triangular
@@ -286,7 +288,7 @@ class _LogScale(nn.Module):
         draws = sorted(shape.draws, key=lambda draw: draw.kernel)
         self.center, self.reach = _double(shape.center), _double(shape.reach)
         self.mean, self.size, self.floor = _double([(d.mean, d.size, d.floor) for d in draws]).T
-        self.points = _double(shape.kernels[0].points)  # the kernels differ in length alone
+        self.points = _double(shape.kernels[0].points)  # the kernels differ only in length scale
         self.rates, self.weights = [], nn.ParameterList()
         for number in sorted({draw.kernel for draw in draws}):
             kernel = shape.kernels[number]
@@ -297,8 +299,8 @@ class _LogScale(nn.Module):
         self.top, self.share = len(draws) - int(place), place - int(place)
 
     def forward(self, x: Tensor) -> Tensor:
-        apart = ((x - self.center) / self.reach)[:, None] - self.points
-        distance = apart.square().sum(2).sqrt()
+        difference = ((x - self.center) / self.reach)[:, None] - self.points
+        distance = difference.square().sum(2).sqrt()
         reaches = [rate * distance for rate in self.rates]
         pairs = zip(reaches, self.weights, strict=True)
         smooth = torch.cat([((1 + r) * torch.exp(-r)) @ weights for r, weights in pairs], dim=1)
@@ -310,21 +312,21 @@ class _LogScale(nn.Module):
 
 
 class _Symmetric(nn.Module):
-    """(mean, scale, q) -> mean -+ q unit, rounded outwards as `Symmetric.band` does."""
+    """(mean, scale, q) -> mean -+ q unit, rounded outwards as in `Symmetric.band`."""
 
-    def __init__(self, units: Any, scaled: bool = False, noise: Any = None) -> None:
+    def __init__(self, units: ArrayLike, scaled: bool = False, noise: ArrayLike = None) -> None:
         super().__init__()
         self.scaled = scaled
         self.units = None if units is None else _double(units)
         self.noise = None if noise is None else _double(noise)
 
-    def forward(self, mean: Tensor, scale: Tensor, q: Any) -> tuple[Tensor, Tensor]:
+    def forward(self, mean: Tensor, scale: Tensor | None, q: Tensor | float) -> tuple[Tensor, Tensor]:
         limits = torch.finfo(mean.dtype)
         half = self._unit(mean, scale) * (q * (1 + ULPS * limits.eps))
         slack = mean.abs() * (ULPS * limits.eps) + limits.tiny
         return (mean - slack) - half, (mean + slack) + half
 
-    def _unit(self, mean: Tensor, scale: Tensor) -> Tensor:
+    def _unit(self, mean: Tensor, scale: Tensor | None) -> Tensor:
         if self.noise is not None:
             model = torch.zeros_like(mean) if scale is None else scale
             return (model.double().square() + self.noise.square()).sqrt().to(mean.dtype)
@@ -335,9 +337,9 @@ class _Symmetric(nn.Module):
 
 
 class _Ends(nn.Module):
-    """(mean, lower, upper, q) -> (lower - q, upper + q), rounded outwards as `CQR.band` does."""
+    """(mean, lower, upper, q) -> (lower - q, upper + q), rounded outwards as in `CQR.band`."""
 
-    def forward(self, mean: Tensor, lower: Tensor, upper: Tensor, q: Any) -> tuple[Tensor, Tensor]:
+    def forward(self, mean: Tensor, lower: Tensor, upper: Tensor, q: Tensor | float) -> tuple[Tensor, Tensor]:
         limits = torch.finfo(lower.dtype)
         few = ULPS * limits.eps
         grown = q + few * abs(q) + limits.tiny
@@ -345,7 +347,7 @@ class _Ends(nn.Module):
 
 
 class _Alone(nn.Module):
-    """The network's output, and no scale."""
+    """The network's output, without a scale."""
 
     def __init__(self, net: Module) -> None:
         super().__init__()
@@ -356,7 +358,7 @@ class _Alone(nn.Module):
 
 
 class _Members(nn.Module):
-    """The outputs of several networks, (members, n, m)."""
+    """The outputs of several networks, shape (members, n, m)."""
 
     def __init__(self, members: list[Module]) -> None:
         super().__init__()
@@ -367,9 +369,9 @@ class _Members(nn.Module):
 
 
 class _Pair(nn.Module):
-    """The mean halfway, and two quantiles, of two networks or of one with both."""
+    """The midpoint and two quantiles, from two networks or from one that returns both."""
 
-    def __init__(self, lower: Module, upper: Module) -> None:
+    def __init__(self, lower: Module, upper: Module | None) -> None:
         super().__init__()
         self.lower, self.upper = lower, upper
 
@@ -380,15 +382,15 @@ class _Pair(nn.Module):
 
 
 class _SomeOutputs(nn.Module):
-    """Some columns of mean and scale, and of what else there is."""
+    """Some columns of all outputs of a module."""
 
     def __init__(self, whole: Module, columns: tuple[int, ...]) -> None:
         super().__init__()
         self.whole, self.columns = whole, list(columns)
 
-    def forward(self, x: Tensor) -> tuple[Tensor, ...]:
+    def forward(self, x: Tensor) -> tuple[Tensor | None, ...]:
         return tuple(None if part is None else part[:, self.columns] for part in self.whole(x))
 
 
-def _double(a: Any) -> Tensor:
+def _double(a: ArrayLike) -> Tensor:
     return torch.tensor(a, dtype=torch.float64)

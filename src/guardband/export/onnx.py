@@ -1,7 +1,7 @@
-"""ONNX: the graph is traced, held against the library, labeled and written.
+"""ONNX: the graph of a band, traced, compared with the library, annotated and written.
 
-It repeats the road of one point, x -> mean and scale -> threshold -> band, in the dtypes the library uses.
-What does not depend on x (the rank, the factors of covariances, dropout masks) is a constant in it.
+The graph evaluates x -> mean and scale -> threshold -> band in the dtypes of the library. Values that do not
+depend on x (the rank, factors of covariances, dropout masks) are constants.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
 from guardband.base.arrays import Array, fingerprint, to_numpy, to_torch
 from guardband.base.extras import load
@@ -21,17 +22,24 @@ from guardband.base.files import write_bytes
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.split import asked
-from guardband.export.estimators import joined
+from guardband.predictors.models import Model
 from guardband.values import Band
 
+if TYPE_CHECKING:
+    import torch
+    from onnx import ModelProto
+
 OPSET = 18
-"""The ONNX operators that are used; runtimes since 2023 know them."""
+"""Version of the ONNX operators, supported by runtimes since 2023."""
 
 TOLERANCE = 1e-5
-"""How much of the band's width the graph may be off at the calibration points before it is refused."""
+"""Largest accepted difference from the library's band at the calibration points, relative to its width."""
 
 OUTPUTS = ("mean", "lower", "upper")
-"""What the graph answers."""
+"""Names of the outputs of the graph."""
+
+PREFIX, MEAN_INPUT = "model_", "given"
+"""The prefix of names in the graph of an estimator, and the input of the band's graph for its output."""
 
 
 def export_onnx(
@@ -39,21 +47,44 @@ def export_onnx(
     path: str | os.PathLike[str],
     *,
     level: Level = 0.95,
-    dtype: Any = None,
+    dtype: torch.dtype | None = None,
 ) -> Path:
-    """Write `calibrated(x, level)` as an ONNX graph: x (n, d) -> mean, lower, upper (n, m), for any n.
+    """Write the band at a level as an ONNX graph.
 
-    Predictors: MeanOnly (of a torch module, or of a scikit-learn regressor by skl2onnx), Ensemble (of torch
-    modules or results of `fit`), Dropout and LastLayerLaplace (of a network by `pinn.mlp`, Constrained or
-    not). Scores: Absolute, Scaled, Total. Calibrators: Split, and Local with any shape it learns here.
-    `dtype` is that of x and of the answer, float64 or float32, and by default that of the network, or
-    float64. The level, what is guaranteed, and the SHA-256 of the calibration points and of what was
-    predicted and measured there, stand in the file's metadata.
+    The graph maps x, shape (n, d), to mean, lower and upper, each of shape (n, m), for any n.
 
-    The ends are rounded outwards as in the library, but another runtime evaluates the network in its own
-    order: expect the last digits of the network's dtype to differ. Erf (in GELU) is computed in float32, the
-    only one onnxruntime has. A graph cannot refuse an x that is not finite; it answers NaN.
+    Parameters
+    ----------
+    calibrated
+        Calibration to export. Supported predictors are `MeanOnly` (of a torch module, or of a scikit-learn
+        regressor by skl2onnx), `Ensemble` (of torch modules or results of `pinn.fit`), `Dropout` and
+        `LastLayerLaplace` (of a network by `pinn.mlp`, also if `Constrained`). Supported scores are
+        `Absolute`, `Scaled` and `Total`; supported calibrators are `Split`, and `Local` with the shapes of
+        this library.
+    path
+        File to write.
+    level
+        Requested coverage, strictly between 0 and 1.
+    dtype
+        Data type of x and of the outputs, `torch.float64` or `torch.float32`; by default that of the network,
+        or float64.
 
+    Returns
+    -------
+    Path
+        The file.
+
+    Notes
+    -----
+    The metadata of the file contain the level, the guarantee, and the SHA-256 of the calibration points,
+    predictions and targets.
+
+    The ends are rounded outwards as in the library, but runtimes differ in the order of operations, so expect
+    differences in the last digits of the network's dtype. onnxruntime computes Erf (in GELU) in float32 only.
+    A graph cannot refuse values that are not finite: it returns NaN.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> import numpy as np
@@ -76,7 +107,7 @@ def export_onnx(
     dtype = dtype or _dtype_of(graph)
     if calibrated.prediction is None or calibrated.prediction.x is None:
         raise TypeError(
-            f"A graph is held against the band at calibration points, and {calibrated.name} keeps none."
+            f"A graph is compared with the band at calibration points, and {calibrated.name} keeps none."
         )
     x = to_torch(calibrated.prediction.x)[:100].to("cpu", dtype)
     try:
@@ -85,12 +116,12 @@ def export_onnx(
             model = _traced(graph, (x[:1].repeat(3, 1),))
         else:
             few = x[:1].repeat(3, 1)
-            behind = _traced(Around(graph), (few, to_torch(calibrated(few, level).mean)), "given")
-            model = joined(estimator, behind, x, OPSET)
+            band = _traced(Around(graph), (few, to_torch(calibrated(few, level).mean)), MEAN_INPUT)
+            model = _with_estimator(estimator, band, x)
     except RuntimeError as error:
         raise TypeError(
             "The network could not be traced by torch.onnx.export. It should be a fixed sequence of tensor "
-            "operations that act on each row of x alone; the reason stands above."
+            "operations that act on each row of x alone; the reason is above."
         ) from error
     _name_outputs(model)
     _single_erf(onnx, model)
@@ -103,47 +134,47 @@ def export_onnx(
     return write_bytes(path, model.SerializeToString())
 
 
-def _dtype_of(graph: Any) -> Any:
-    """That of the network's weights; float32 for lower ones, float64 where there are none."""
+def _dtype_of(graph: torch.nn.Module) -> torch.dtype:
+    """The dtype of the network's weights: float32 for lower precisions, float64 without weights."""
     torch = load("torch", "export")
     found = next((weights.dtype for weights in graph.parameters() if weights.is_floating_point()), None)
     return torch.float64 if found in (None, torch.float64) else torch.float32
 
 
-def _check(graph: Any, band: Band, x: Array) -> None:
-    """Refuse a graph that says something else than the library at the calibration points."""
+def _check(graph: torch.nn.Module, band: Band, x: Array) -> None:
+    """Raise a `TypeError` if the graph differs from the library at the calibration points."""
     with load("torch", "export").no_grad():
-        given = graph(x)
-    if not agree(given, band):
+        outputs = graph(x)
+    if not agree(outputs, band):
         raise TypeError(
             "The graph would differ from the library's band at the calibration points. Every layer should "
             "act on each row of x alone, and the predictor should be one of this library's, not a variant."
         )
 
 
-def agree(given: Sequence[Array], band: Band) -> bool:
-    """Whether mean, lower and upper are those of a band, but for rounding."""
-    known = [to_torch(part) for part in (band.mean, band.lower, band.upper)]
-    slack = TOLERANCE * (known[2] - known[1] + known[0].abs())
-    pairs = zip(given, known, strict=True)
+def agree(outputs: Sequence[Array], band: Band) -> bool:
+    """Whether mean, lower and upper equal those of a band up to rounding."""
+    expected = [to_torch(part) for part in (band.mean, band.lower, band.upper)]
+    slack = TOLERANCE * (expected[2] - expected[1] + expected[0].abs())
+    pairs = zip(outputs, expected, strict=True)
     return all(a.shape == b.shape and bool(((a - b).abs() <= slack).all()) for a, b in pairs)
 
 
-def _run(model: Any, x: Array) -> list[Array]:
-    """What the written graph answers."""
+def _run(model: ModelProto, x: Array) -> list[Array]:
+    """The outputs of the ONNX graph at x."""
     runtime = load("onnxruntime", "export")
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return [to_torch(part) for part in session.run(list(OUTPUTS), {"x": to_numpy(x)})]
 
 
-def _traced(graph: Any, given: tuple[Array, ...], *others: str) -> Any:
-    """The graph of x, and of others, as an ONNX model with a free number of rows."""
+def _traced(graph: torch.nn.Module, inputs: tuple[Array, ...], *others: str) -> ModelProto:
+    """The module as an ONNX model of x and other inputs, with a dynamic number of rows."""
     torch = load("torch", "export")
     names, rows = ["x", *others], torch.export.Dim("n")
     with _quiet():
         program = torch.onnx.export(
             graph,
-            given,
+            inputs,
             dynamo=True,
             verbose=False,
             input_names=names,
@@ -155,9 +186,38 @@ def _traced(graph: Any, given: tuple[Array, ...], *others: str) -> Any:
     return program.model_proto
 
 
+def _with_estimator(estimator: Model, band: ModelProto, x: Array) -> ModelProto:
+    """One graph of x: that of a scikit-learn estimator, followed by that of the band around its output."""
+    onnx, converter = load("onnx", "export"), load("skl2onnx", package="skl2onnx")
+    try:
+        model = converter.to_onnx(estimator, to_numpy(x[:1]), target_opset={"": OPSET, "ai.onnx.ml": 3})
+    except Exception as error:
+        raise TypeError(
+            f"{type(estimator).__name__} should be one that skl2onnx writes as a graph of one array. "
+            f"It could not: {error}."
+        ) from error
+    source, output = model.graph.input[0].name, model.graph.output[0].name
+    kind = onnx.TensorProto.DOUBLE if x.dtype.itemsize == 8 else onnx.TensorProto.FLOAT
+    model.graph.node.append(onnx.helper.make_node("Cast", [output], ["cast"], to=kind))
+    del model.graph.output[:]
+    model.graph.output.append(onnx.helper.make_tensor_value_info("cast", kind, None))
+    model.ir_version = band.ir_version
+    merged = onnx.compose.merge_models(
+        onnx.compose.add_prefix(model, PREFIX), band, io_map=[(f"{PREFIX}cast", MEAN_INPUT)]
+    )
+    for node in merged.graph.node:
+        node.input[:] = ["x" if name == f"{PREFIX}{source}" else name for name in node.input]
+    others = [value for value in merged.graph.input if value.name not in (f"{PREFIX}{source}", "x")]
+    first = next(value for value in merged.graph.input if value.name in ("x", f"{PREFIX}{source}"))
+    x_input = onnx.helper.make_tensor_value_info("x", first.type.tensor_type.elem_type, ["n", x.shape[1]])
+    del merged.graph.input[:]
+    merged.graph.input.extend([x_input, *others])
+    return merged
+
+
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """No warnings and no log of the exporter's, for the length of a block."""
+    """Suppress warnings and logs of the exporter for the duration of a block."""
     logger = logging.getLogger("torch.onnx")
     before = logger.level
     logger.setLevel(logging.ERROR)
@@ -169,8 +229,8 @@ def _quiet() -> Iterator[None]:
         logger.setLevel(before)
 
 
-def _name_outputs(model: Any) -> None:
-    """Name the outputs; the exporter overlooks that a value inside, such as a `mean`, may have the name."""
+def _name_outputs(model: ModelProto) -> None:
+    """Name the outputs; the exporter does not handle inner values with the same name, such as a `mean`."""
     new = {name: f"{name}_inside" for name in OUTPUTS} | {f"band_{name}": name for name in OUTPUTS}
     for node in model.graph.node:
         node.input[:] = [new.get(name, name) for name in node.input]
@@ -179,8 +239,8 @@ def _name_outputs(model: Any) -> None:
         value.name = new.get(value.name, value.name)
 
 
-def _single_erf(onnx: Any, model: Any) -> None:
-    """Compute Erf in float32: onnxruntime has no other."""
+def _single_erf(onnx: ModuleType, model: ModelProto) -> None:
+    """Compute Erf in float32, since onnxruntime does not implement it in float64."""
     single, double, make = onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.helper.make_node
     wide = {v.name for v in model.graph.value_info if v.type.tensor_type.elem_type == double}
     nodes = []
@@ -196,8 +256,8 @@ def _single_erf(onnx: Any, model: Any) -> None:
     model.graph.node.extend(nodes)
 
 
-def _label(onnx: Any, model: Any, calibrated: Calibrated, level: Level) -> None:
-    """Say in the file what it is; leave out the exporter's notes, which hold paths of this machine."""
+def _label(onnx: ModuleType, model: ModelProto, calibrated: Calibrated, level: Level) -> None:
+    """Write the metadata, and remove those of the exporter, which contain paths of this machine."""
     graph = model.graph
     for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         del part.metadata_props[:]
@@ -207,9 +267,9 @@ def _label(onnx: Any, model: Any, calibrated: Calibrated, level: Level) -> None:
         "data drawn differently."
     )
     about = {"level": str(float(exact(level))), "guarantee": guarantee, "calibrated": repr(calibrated)}
-    known = calibrated.prediction
-    assert known is not None
+    prediction = calibrated.prediction
+    assert prediction is not None
     about |= {"promise": calibrated.promise}
-    about |= {"sha256": fingerprint([known.x, *known.parts.values(), calibrated.y])}
+    about |= {"sha256": fingerprint([prediction.x, *prediction.parts.values(), calibrated.y])}
     onnx.helper.set_model_props(model, {"guardband": metadata.version("guardband"), **about})
     onnx.checker.check_model(model)

@@ -1,4 +1,4 @@
-"""How sure: predictors give a mean and, if they can, a scale. All are fixed functions of x."""
+"""Predictors: fixed functions of x that return a mean and, if they can, a scale."""
 
 from guardband.base.lazy import attach
 

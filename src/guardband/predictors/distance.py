@@ -1,4 +1,4 @@
-"""Distance: unsure where training data are far away."""
+"""Distance: a scale that grows with the distance to the training data."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,10 +15,13 @@ from guardband.base.kept import kept
 from guardband.predictors.models import Model, call_model
 from guardband.values import Observations, Prediction, Predictor
 
+if TYPE_CHECKING:
+    from scipy.spatial import KDTree
+
 
 @dataclass(frozen=True, eq=False)
 class FarFromData(Predictor):
-    """A predictor whose scale is a distance to training points, which it finds in a tree."""
+    """A predictor whose scale is a distance to the training points, found with a k-d tree."""
 
     model: Model
     x_train: ArrayLike | Observations = None
@@ -48,11 +51,11 @@ class FarFromData(Predictor):
         object.__setattr__(self, "training_data", training_data)
 
     def __call__(self, x: Array) -> Prediction:
-        """The model's output, and the distance to the training data as its scale."""
+        """Return the model's output, with the distance to the training data as its scale."""
         return self._predict(x, left_out=False)
 
     def at_training(self, x_train: Array) -> Prediction:
-        """The prediction at training points as if each had been left out: itself is no neighbor."""
+        """Predict at training points as if each had been left out: a point is not its own neighbor."""
         return self._predict(x_train, left_out=True)
 
     def _predict(self, x: Array, left_out: bool) -> Prediction:
@@ -61,7 +64,7 @@ class FarFromData(Predictor):
         return Prediction(x, mean, scale * self._units(mean) + 0 * mean)
 
     def _units(self, mean: Array) -> Array | float:
-        """A distance is in units of x: several outputs get units of their own from the training targets."""
+        """One factor per output, the spread of its training targets: outputs may differ in unit."""
         m = mean.shape[-1]
         if m == 1 or self.training_data is None or self.training_data.y.shape[-1] != m:
             return 1.0
@@ -70,23 +73,36 @@ class FarFromData(Predictor):
 
     @abstractmethod
     def _distances(self, x: np.ndarray, left_out: bool) -> np.ndarray:
-        """How far each x is from the training data, (n,)."""
+        """The distance of each x from the training data, shape (n,)."""
 
     @cached_property
-    def _tree(self) -> Any:
+    def _tree(self) -> KDTree:
         return tree_of(np.asarray(self.x_train))
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class Distance(FarFromData):
-    """How far x is from the data: the root mean square distance to the nearest training points.
+    """A model whose scale is the root mean square distance to the nearest training points.
 
-    `model` is what `fit` returned, which brings its training points, or any model with `x_train` (n, d)
-    or `Observations` given. `n_neighbors` is K of the paper. Distances are in the units of x: scale your
-    coordinates if they differ in kind.
-    Cost: nothing beyond the training; per point one evaluation and a search in a tree.
+    Parameters
+    ----------
+    model
+        The result of `pinn.fit`, which carries its training points, or any other model.
+    x_train
+        Training points, shape (n, d), or `Observations`. Needed if the model does not carry them.
+    n_neighbors
+        Number of nearest training points, K in the paper.
+    training_data
+        Observations that the model was trained on, by default those that the model carries.
 
+    Notes
+    -----
+    Distances are in the units of x, so rescale coordinates of different kinds first. The cost per point is
+    one evaluation of the model and one search in a k-d tree. Nothing else is trained.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> predictor = gb.predictors.Distance(np.sin, [0.0, 0.2, 0.4], n_neighbors=2)
@@ -100,18 +116,19 @@ class Distance(FarFromData):
         return root_mean_square(distances)
 
 
-def tree_of(points: np.ndarray) -> Any:
-    """A tree in which neighbors are found."""
-    from scipy.spatial import cKDTree  # type: ignore[attr-defined]
+def tree_of(points: np.ndarray) -> KDTree:
+    """A k-d tree of points (n, d)."""
+    from scipy.spatial import KDTree
 
-    return cKDTree(points)
+    return KDTree(points)
 
 
-def nearest_of(tree: Any, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Distances and positions of the k nearest points, (n, k); of x itself not, if it is to be left out."""
-    if not 1 <= k < tree.n:  # a forged file may say anything
+def nearest_of(tree: KDTree, x: np.ndarray, k: int, left_out: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Distances and indices of the k nearest points, each (n, k); with `left_out`, x itself is excluded."""
+    if not 1 <= k < tree.n:  # a forged file may hold any number
         raise ValueError(f"{k} neighbors cannot be found among {tree.n} points.")
-    distances, nearest = tree.query(x, k + 1, workers=int(os.environ.get("OMP_NUM_THREADS") or -1))
+    found = tree.query(x, k + 1, workers=int(os.environ.get("OMP_NUM_THREADS") or -1))
+    distances, nearest = (np.asarray(part) for part in found)
     drop = left_out & (distances[:, :1] == 0)
     return np.where(drop, distances[:, 1:], distances[:, :-1]), np.where(
         drop, nearest[:, 1:], nearest[:, :-1]

@@ -1,4 +1,4 @@
-"""Ensemble: several models trained alike from different starts; where they disagree, they are unsure."""
+"""Ensemble: the disagreement of several models, trained from different seeds, as a scale."""
 
 from __future__ import annotations
 
@@ -17,11 +17,21 @@ from guardband.values import Observations, Prediction, Predictor
 
 @kept
 class Ensemble(Predictor):
-    """The mean and the standard deviation over models that were trained alike, from different seeds.
+    """The mean and standard deviation over models that were trained in the same way from different seeds.
 
-    The members are torch modules, functions or results of `fit`, two at least.
-    Cost: as many trainings as there are members; per point one evaluation of each.
+    Parameters
+    ----------
+    members
+        At least two models: torch modules, functions or results of `pinn.fit`.
+    training_data
+        Observations that the members were trained on, by default those of the first member that carries any.
 
+    Notes
+    -----
+    The cost is one training per member, and one evaluation of each member per point.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> gb.predictors.Ensemble([np.sin, np.cos])(np.array([[0.0]])).mean
@@ -38,13 +48,24 @@ class Ensemble(Predictor):
 
     @classmethod
     def train(cls, *args: Any, **options: Any) -> Ensemble:
-        """Train an ensemble: the name of 0.2 for `pinn.predictors.train_ensemble`."""
+        """Train an ensemble; deprecated since 0.3, use `pinn.predictors.train_ensemble`.
+
+        Parameters
+        ----------
+        *args, **options
+            Passed to `pinn.predictors.train_ensemble`.
+
+        Returns
+        -------
+        Ensemble
+            The trained ensemble.
+        """
         now = "pinn.predictors.train_ensemble"
         warnings.warn(f"Ensemble.train is now {now}.", DeprecationWarning, stacklevel=2)
         return extras.load(f"guardband.{now.rpartition('.')[0]}", "pinn").train_ensemble(*args, **options)
 
     def __call__(self, x: Array) -> Prediction:
-        """Mean and standard deviation over the members, one at a time: memory does not grow with them."""
+        """Return mean and standard deviation over the members, with memory independent of their number."""
         mean = squares = np.zeros(1)
         for i, member in enumerate(self.members):
             output = to_numpy(call_model(member, x)).astype(float)

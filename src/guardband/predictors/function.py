@@ -1,4 +1,4 @@
-"""PredictionFunction: a function of the user's own that returns predictions."""
+"""PredictionFunction: a user's function that returns predictions."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ from guardband.values import Observations, Prediction, Predictor
 @kept
 @dataclass(frozen=True, eq=False)
 class PredictionFunction(Predictor):
-    """A function, or any object that can be called, from x (n, d) to a `Prediction`.
+    """A predictor from a function or any other callable that returns a `Prediction`.
 
-    `gb.calibrate` makes one of what it is given where that is no `Predictor` already. If the object has
-    `training_data` or `at_training`, they are used.
+    `gb.calibrate` wraps such callables automatically.
 
+    Parameters
+    ----------
+    function
+        Callable from points, shape (n, d), to a `Prediction`. Its attributes `training_data` and
+        `at_training` are used if it has them.
+    training_data
+        Observations that the function was fitted to, by default those of its attribute.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> predictor = gb.predictors.PredictionFunction(
@@ -38,9 +47,9 @@ class PredictionFunction(Predictor):
             object.__setattr__(self, "training_data", known)
 
     def __call__(self, x: Array) -> Prediction:
-        """What the function says."""
+        """Call the function at x (n, d)."""
         return self.function(x)
 
     def at_training(self, x_train: Array) -> Prediction:
-        """What the object says of training points, or what it says of any."""
+        """Call the function's `at_training` if it has one, otherwise the function itself."""
         return getattr(self.function, "at_training", self.function)(x_train)

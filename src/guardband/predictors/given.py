@@ -1,4 +1,4 @@
-"""Given: a mean and a scale that the user already has."""
+"""Given: a mean and a scale supplied by the user."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from guardband.values.frames import is_frame, numbers
 @kept
 @dataclass(frozen=True, eq=False)
 class Given(Predictor):
-    """Your own mean and your own uncertainty: two torch modules or functions of x (n, d).
+    """A predictor from your own mean and scale.
 
-    `scale` says where the error is likely to be large, (n, m) and >= 0, in the units of the mean; a
-    Gaussian process's standard deviation, a second network, an error estimator. Its size does not
-    matter, calibration sets it. Both must be fixed functions: no fresh randomness at each call.
-    Cost: one evaluation of each per point.
+    Both must be fixed functions, without new random numbers at each call.
 
+    Parameters
+    ----------
+    mean
+        Torch module or function from points, shape (n, d), to outputs, shape (n, m).
+    scale
+        Torch module or function of the same points that is large where large errors are likely, such as the
+        standard deviation of a Gaussian process or an error estimator: shape (n, m), nonnegative, in the
+        units of the mean. Its overall size does not matter, since calibration sets it.
+    training_data
+        Observations that the models were trained on; calibration refuses them.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> gb.predictors.Given(np.sin, lambda x: 0.1 + x**2)(np.array([[0.0]])).scale
@@ -34,6 +44,6 @@ class Given(Predictor):
     training_data: Observations | None = field(default=None, kw_only=True)
 
     def __call__(self, x: Array) -> Prediction:
-        """Both functions at x."""
+        """Evaluate both functions at x (n, d)."""
         at = numbers(x) if is_frame(x) else x
         return Prediction(at, call_model(self.mean, x), call_model(self.scale, x))

@@ -1,9 +1,9 @@
-"""MeanOnly: a model alone, with no idea of its own uncertainty."""
+"""MeanOnly: a model without a scale."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from guardband.base.arrays import Array
 from guardband.base.kept import kept
@@ -15,14 +15,21 @@ from guardband.values.frames import Columns, is_frame, numbers
 @kept
 @dataclass(frozen=True, eq=False)
 class MeanOnly(Predictor):
-    """Any trained model, equally unsure everywhere: calibration gives a band of constant width.
+    """Any trained model as a predictor without a scale: calibration gives a band of constant width.
 
-    `model` is a torch module, an object with `predict` such as a scikit-learn regressor, or a function from
-    x (n, d) to outputs (n, m). With homoskedastic noise nothing beats this width, so it always stands beside
-    cleverer scales. Give `training_data`, the observations the model was trained on, and calibration will
-    refuse points it has seen; the result of `fit` brings its own.
-    Cost: one evaluation of the model per point.
+    No scale beats a constant one if the noise is homoscedastic, so this is the baseline for all others.
 
+    Parameters
+    ----------
+    model
+        Torch module, object with `predict` such as a scikit-learn regressor, or function from points, shape
+        (n, d), to outputs, shape (n, m).
+    training_data
+        Observations that the model was trained on; calibration refuses these points. The result of `pinn.fit`
+        carries its own.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> gb.predictors.MeanOnly(np.sin)(np.array([[0.0]])).mean
@@ -39,17 +46,17 @@ class MeanOnly(Predictor):
             object.__setattr__(self, "training_data", known)
 
     def __call__(self, x: Array) -> Prediction:
-        """The model's output as the mean, and no scale."""
+        """Return the model's output as the mean, without a scale."""
         return Prediction(numbers(x) if is_frame(x) else x, call_model(self.model, x))
 
     def at_training(self, x_train: Array) -> Prediction:
-        """Predict at training points, in a frame where the model was fitted on one and names are known."""
+        """Predict at training points, passed as a frame if the model was fitted to one with known names."""
         names = None if self.training_data is None else self.training_data.names
         if names is None or columns_of(self.model) is None or is_frame(x_train):
             return super().at_training(x_train)
         return self(Columns(names, names).framed(x_train))
 
     @property
-    def estimator(self) -> Any:
-        """The model, if it has what every estimator of scikit-learn has."""
+    def estimator(self) -> Model | None:
+        """The model, if it has the methods that all scikit-learn estimators have."""
         return self.model if hasattr(self.model, "predict") and hasattr(self.model, "get_params") else None

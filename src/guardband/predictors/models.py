@@ -1,51 +1,62 @@
-"""Models as functions of arrays: a torch module or any function, called without leaving a trace."""
+"""Models: torch modules, estimators and functions, called in one way and left unchanged."""
 
 from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from guardband.base.arrays import Array, copy, floats, like, namespace, rows, to_torch
 from guardband.values.frames import aligned, all_numbers, is_frame, only_numbers, ordered
 
+if TYPE_CHECKING:
+    from torch.nn import Module
+
 Model: TypeAlias = Any
 """A torch module, an object with `.predict`, or any function from x (n, d) to outputs (n, m)."""
 
+Frame: TypeAlias = Any
+"""A DataFrame of pandas, polars or another library."""
+
 
 def is_module(model: object) -> bool:
-    """Whether a model is a torch module; torch is not imported, since nothing is one before it is."""
+    """Whether a model is a torch module, decided without importing torch."""
     return isinstance(model, getattr(getattr(sys.modules.get("torch"), "nn", None), "Module", ()))
 
 
 def call_model(model: Model, x: Array) -> Array:
-    """model(x), as the kind of array x is.
+    """Evaluate a model at x and return an array of the kind of x.
 
-    A torch module is called in eval mode, without gradients, on its own device and in its own
-    dtype; the mode it was in is restored, and the answer comes back in the dtype and on the device
-    of x. What has a `predict` is asked by it. Any other function is passed a copy of x, always (n, d), and
-    may answer with any array. A module that differentiates inside its own `forward` needs
-    gradients: wrap it in a function. Of a frame, a torch module gets the numbers, a function the frame, and
-    a model with `predict` the frame if it was fitted on one or if some columns are no numbers.
+    A torch module is called in eval mode, without gradients, on its own device and in its own dtype; its mode
+    is restored afterwards, and the output is converted to the dtype and device of x. A module that
+    differentiates inside `forward` needs gradients, so it must be wrapped in a function. For an object with
+    `predict` that method is called. Any other function receives a copy of x, always (n, d), and may return
+    any array. If x is a frame, a torch module receives its numbers, a function the frame, and an object with
+    `predict` the frame if it was fitted to one or if some columns are not numeric.
     """
     if is_frame(x):
         return _call_on_frame(model, x)
     x = rows(x, "x")
-    given = copy(x)  # a model that works in place must not change the caller's points
+    points = copy(x)  # a model that works in place must not change the caller's points
     if is_module(model):
         parameter = next((p for p in model.parameters() if p.is_floating_point()), None)
-        given = to_torch(given)
-        with evaluating(model), namespace(given).no_grad():
-            output = model(given if parameter is None else given.to(parameter))
+        points = to_torch(points)
+        with evaluating(model), namespace(points).no_grad():
+            output = model(points if parameter is None else points.to(parameter))
     else:
-        output = getattr(model, "predict", model)(given)
+        output = predict_of(model)(points)
     return like(x, _array(output))
 
 
-def _array(output: Any) -> Array:
-    """What a model returned, if it is one array."""
+def predict_of(model: Model) -> Callable[[Array], object]:
+    """The method `predict` of a model, or the model itself if it has none."""
+    return getattr(model, "predict", model)
+
+
+def _array(output: object) -> Array:
+    """The output of a model as one array, or a `TypeError`."""
     if isinstance(output, tuple | list):
         raise TypeError(
             f"A model should return one array, this one returned a {type(output).__name__}. Wrap it in a "
@@ -64,7 +75,7 @@ def _array(output: Any) -> Array:
     return found
 
 
-def _call_on_frame(model: Model, frame: Any) -> Array:
+def _call_on_frame(model: Model, frame: Frame) -> Array:
     fitted_on = columns_of(model)
     wants_numbers = is_module(model) or (
         hasattr(model, "predict") and fitted_on is None and all_numbers(frame)
@@ -72,30 +83,30 @@ def _call_on_frame(model: Model, frame: Any) -> Array:
     if not wants_numbers:
         if fitted_on is not None:
             frame = ordered(frame, fitted_on)
-        output = getattr(model, "predict", model)(frame.copy() if hasattr(frame, "copy") else frame)
+        output = predict_of(model)(frame.copy() if hasattr(frame, "copy") else frame)
         return _array(aligned(output, frame))
     return call_model(model, only_numbers(frame, "A torch module"))
 
 
-def columns_of(model: Model) -> Any:
-    """The columns a model was fitted on, in their order, if it knows them; each library has a word for it."""
+def columns_of(model: Model) -> Sequence[str | int] | None:
+    """The columns that a model was fitted to, in order, from the attribute that its library uses."""
     for name in ("feature_names_in_", "feature_name_", "feature_names_", "feature_name", "feature_names"):
         found = getattr(model, name, None)
         found = found() if callable(found) else found
         if found is not None:
-            return found
+            return cast("Sequence[str | int]", found)
     return None
 
 
-_MODES: dict[Any, tuple[int, bool]] = {}
+_MODES: dict[Module, tuple[int, bool]] = {}
 _MODES_LOCK = threading.Lock()
 
 
 @contextmanager
-def evaluating(model: Any) -> Iterator[None]:
-    """Eval mode for the length of a block; afterwards every submodule is in the mode it was in.
+def evaluating(model: Module) -> Iterator[None]:
+    """Set eval mode for the duration of a block, then restore the mode of every submodule.
 
-    Blocks of several threads may overlap: the last one to leave restores the modes.
+    Blocks in several threads may overlap: the last one to end restores the modes.
     """
     with _MODES_LOCK:
         changed = [module for module in model.modules() if module.training or module in _MODES]

@@ -1,9 +1,10 @@
-"""Outputs: some of those that a predictor has, such as the ones that were measured."""
+"""Outputs: a subset of a predictor's outputs, such as the measured ones."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -16,17 +17,26 @@ from guardband.values import Names, Observations, Prediction, Predictor
 @kept
 @dataclass(frozen=True, eq=False)
 class Outputs(Predictor):
-    """Some outputs of a predictor, by number; a band around it promises nothing about the others.
+    """A predictor restricted to some of its outputs; a band around it promises nothing about the others.
 
-    `gb.calibrate(model, x_cal, y_cal, outputs=("u", "v"))` makes one.
+    `gb.calibrate(model, x_cal, y_cal, outputs=("u", "v"))` creates one.
 
+    Parameters
+    ----------
+    predictor
+        Predictor of all outputs.
+    columns
+        Indices of the outputs that are kept.
+    outputs
+        Names of all outputs of the predictor.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> both = gb.predictors.MeanOnly(lambda x: np.concatenate([x, x**2], axis=1))
     >>> gb.predictors.Outputs(both, (1,))([2.0]).mean
     array([[4.]])
-
-    `outputs` are the names of all outputs of the predictor.
     """
 
     predictor: Predictor
@@ -35,8 +45,23 @@ class Outputs(Predictor):
     takes_frames: ClassVar[bool] = computed(lambda self: self.predictor.takes_frames)
 
     @classmethod
-    def named(cls, predictor: Predictor, outputs: Any, m: int) -> Outputs:
-        """The outputs called so, of the m that a predictor has."""
+    def named(cls, predictor: Predictor, outputs: str | int | Sequence[str | int], m: int) -> Outputs:
+        """Select outputs by name or index.
+
+        Parameters
+        ----------
+        predictor
+            Predictor of all outputs.
+        outputs
+            Names or indices of the outputs to keep.
+        m
+            Number of outputs of the predictor.
+
+        Returns
+        -------
+        Outputs
+            The restricted predictor.
+        """
         names = predictor.field_names or Names.numbered((), m)
         columns = names.positions(outputs)
         if len({*columns}) != len(columns):
@@ -48,7 +73,7 @@ class Outputs(Predictor):
         return self._of(self.predictor(x))
 
     def at_training(self, x_train: Array) -> Prediction:
-        """Predict at training points, as the predictor does."""
+        """Predict at training points with the predictor's own `at_training`."""
         return self._of(self.predictor.at_training(x_train))
 
     def _of(self, prediction: Prediction) -> Prediction:
@@ -59,20 +84,20 @@ class Outputs(Predictor):
 
     @property
     def scope(self) -> str:
-        """Which outputs a band is about, and about which it is not."""
+        """A sentence that names the outputs that a band covers, and those that it does not."""
         chosen = [self.outputs[j] for j in self.columns] if self.outputs else []
         left = [name for name in self.outputs if name not in chosen]
         return f"It is about {_listed(chosen)}; nothing is promised about {_listed(left)}." if left else ""
 
     @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called."""
+        """The names of axes and outputs."""
         known = self.predictor.field_names
         return known and replace(known, outputs=tuple(known.outputs[j] for j in self.columns))
 
     @computed
     def training_data(self) -> Observations | None:
-        """What the predictor was trained on: rows of which all these outputs were measured."""
+        """The training rows in which all of these outputs were measured."""
         known = self.predictor.training_data
         if known is None:
             return None
@@ -82,5 +107,5 @@ class Outputs(Predictor):
 
 
 def _listed(words: list[str]) -> str:
-    """u; u and v; u, v and p."""
+    """Words as an enumeration: "u", "u and v", "u, v and p"."""
     return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,4 +1,4 @@
-"""Quantiles: two models, or one with two answers, that say between which ends y lies most of the time."""
+"""Quantiles: models of a lower and an upper conditional quantile."""
 
 from __future__ import annotations
 
@@ -16,13 +16,27 @@ from guardband.values.frames import is_frame, numbers
 @kept
 @dataclass(frozen=True, eq=False)
 class Quantiles(Predictor):
-    """A model of a lower quantile and one of an upper, or one model that answers both, (n, 2).
+    """A predictor from two quantile models, or from one model that returns both quantiles.
 
     Models are torch modules, objects with `predict` such as the quantile regressors of scikit-learn and
-    LightGBM, or functions of x (n, d). For a band at 90 % the natural pair is trained at 0.05 and 0.95; any
-    pair will do, for any level, since calibration moves both ends by what is needed (`gb.CQR`).
-    Cost: one evaluation of each model per point.
+    LightGBM, or functions of points, shape (n, d).
 
+    Parameters
+    ----------
+    lower
+        Model of the lower quantile; without `upper`, a model that returns both quantiles, shape (n, 2).
+    upper
+        Model of the upper quantile.
+    training_data
+        Observations that the models were trained on; calibration refuses them.
+
+    Notes
+    -----
+    The natural pair for a band at 90 % is 0.05 and 0.95. Any other pair is valid at any level, since
+    calibration shifts both ends as far as needed (`gb.CQR`).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0)
@@ -45,7 +59,7 @@ class Quantiles(Predictor):
             )
 
     def __call__(self, x: Array) -> QuantilePrediction:
-        """Both quantiles at x; the mean lies halfway."""
+        """Return both quantiles at x; the mean is halfway between them."""
         at = numbers(x) if is_frame(x) else x
         lower = call_model(self.lower, x)
         if self.upper is None:
@@ -54,7 +68,7 @@ class Quantiles(Predictor):
 
 
 def _two(both: Array) -> tuple[Array, Array]:
-    """The two columns of an answer."""
+    """The two columns of an output (n, 2)."""
     if both.ndim != 2 or both.shape[1] != 2:
         raise ValueError(
             "One model of two quantiles should answer (n, 2), the lower one first, got shape "

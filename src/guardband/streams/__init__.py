@@ -1,4 +1,4 @@
-"""Streams: readings that come one after the other and may drift; bands that follow, and alarms."""
+"""Streams: bands that adapt to consecutive readings, which may drift, and alarms when their law changes."""
 
 from guardband.streams.adaptive import AdaptiveLevel
 from guardband.streams.alarm import Alarm

@@ -1,12 +1,12 @@
-"""Alarm: do the scores still come from one law? A test that never ends, with a stated rate of false alarms.
+"""Alarm: a sequential test of exchangeability with a stated rate of false alarms.
 
-The p-value of a score is the share of all earlier ones, and of itself, that are as large, ties broken at
-random: p = (number greater + u (number equal + 1)) / (n + 1). If scores are exchangeable these p-values are
-uniform and independent of each other. So bets f(p) on them, with mean 1, gain nothing, and R = (1 + R) f(p)
-grows by 1 a step on average (Shiryaev-Roberts). An alarm at R >= A takes at least A away, so in t steps there
-are at most t / A false alarms on average, and the mean time to the first is at least A. Starting anew every
-so many steps takes more away, and changes nothing of this. (Vovk, Gammerman and Shafer 2005; Volkhonskiy et
-al. 2017) Against a fixed calibration set p-values would depend on each other, and nothing would hold.
+The smoothed p-value of a score is the share of all scores up to it that are at least as large, with ties
+broken at random: p = (number greater + u (number equal + 1)) / (n + 1). If the scores are exchangeable, these
+p-values are uniform and independent. Bets f(p) with mean 1 then gain nothing on average, and R = (1 + R) f(p)
+grows by 1 per step on average (Shiryaev-Roberts). An alarm at R >= A resets at least A, so t steps have at
+most t / A false alarms on average, and the mean time to the first is at least A. Restarts at fixed intervals
+only lower R, so the bounds remain valid. (Vovk, Gammerman and Shafer 2005; Volkhonskiy et al. 2017) Ranks
+among a fixed calibration set would give dependent p-values, for which the bounds do not hold.
 """
 
 from __future__ import annotations
@@ -17,31 +17,44 @@ import numpy as np
 
 from guardband.base.kept import kept
 from guardband.streams.base import State
-from guardband.streams.earlier import EarlierScores
+from guardband.streams.scores import EarlierScores
 from guardband.streams.settings import positive
 
 POWERS = (0.3, 0.6, 0.9)
-"""Bets power p^(power - 1) on small p-values, large scores, and the same on small scores."""
+"""Bets power p^(power - 1) on small p-values, which are large scores, and the same bets on small scores."""
 
 BETS = tuple((side, power) for side in (0, 1) for power in POWERS)
 
 SMALLEST = 2.0**-53
-DRAWN = 1000
-"""How many random numbers are drawn at a time."""
+BLOCK = 1000
+"""Number of random numbers drawn at a time."""
 
 
 @kept
 @dataclass(frozen=True)
 class Alarm:
-    """When scores have changed: Shiryaev-Roberts on smoothed p-values, with a `threshold` in steps.
+    """An alarm when the law of the scores changes: the Shiryaev-Roberts procedure on smoothed p-values.
 
-    While scores stay exchangeable, those of the calibration included, there is at most one false alarm in
-    `threshold` steps on average. Scores that depend on those before them, such as errors that change slowly,
-    are not exchangeable even if their law never changes, and raise many more. It looks at scores that became
-    larger and at such that became smaller. After an alarm, and every `restart` steps,
-    it begins anew with no earlier scores: so the new state of things is learned, and memory stays bounded. In
-    the steps after that it sees little, for it has little to compare with.
+    It detects scores that become larger and scores that become smaller.
 
+    Parameters
+    ----------
+    threshold
+        Lower bound on the mean number of steps to a false alarm while all scores, including those of the
+        calibration, are exchangeable.
+    restart
+        Number of steps after which the test restarts without earlier scores, as it does after an alarm. This
+        bounds memory and lets the test learn the new law, but it detects little in the steps that follow.
+    seed
+        Seed of the random numbers that break ties.
+
+    Notes
+    -----
+    Autocorrelated scores, such as slowly varying errors, are not exchangeable even if their law is constant,
+    and raise far more alarms.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
@@ -65,20 +78,31 @@ class Alarm:
 
     @property
     def promise(self) -> str:
-        """How often there is a false alarm, and what that assumes."""
+        """A sentence on the rate of false alarms and its assumptions."""
         return (
-            "While scores, those of the calibration included, are exchangeable, drawn alike and in no "
-            f"special order, the mean time to a false alarm is at least {self.threshold:g} steps. Scores "
+            "While scores, those of the calibration included, are exchangeable (from one law and in no "
+            f"special order), the mean time to a false alarm is at least {self.threshold:g} steps. Scores "
             "that depend on those before them raise more."
         )
 
     def start(self, scores: np.ndarray) -> AlarmWatch:
-        """Begin with the calibration scores as the earlier ones."""
+        """Start a test with earlier scores.
+
+        Parameters
+        ----------
+        scores
+            Calibration scores, shape (n,).
+
+        Returns
+        -------
+        AlarmWatch
+            The state of the test, which changes with every score.
+        """
         return AlarmWatch(self, scores)
 
 
 class AlarmWatch:
-    """An alarm on its way along a stream. It changes with every score."""
+    """The state of an alarm along a stream; every score changes it."""
 
     settings: Alarm
     earlier: EarlierScores
@@ -95,13 +119,13 @@ class AlarmWatch:
 
     @property
     def statistic(self) -> float:
-        """R, the mean over all bets."""
+        """R, averaged over all bets."""
         return sum(self.gains) / len(self.gains)
 
     def update(self, score: float) -> tuple[float, bool]:
-        """The p-value of the next score, and whether there is an alarm."""
+        """Take the next score; return its p-value and whether it raises an alarm."""
         greater, equal = self.earlier.place(score)
-        p = (greater + self._chance() * (equal + 1)) / (len(self.earlier) + 1)
+        p = (greater + self._uniform() * (equal + 1)) / (len(self.earlier) + 1)
         self.earlier.add(score)
         self.seen, self.since = self.seen + 1, self.since + 1
         sides = max(p, SMALLEST), max(1 - p, SMALLEST)
@@ -109,27 +133,27 @@ class AlarmWatch:
         self.gains = [(1 + gain) * power * sides[side] ** (power - 1) for gain, (side, power) in bets]
         alarm = self.statistic >= self.settings.threshold
         if alarm or self.since >= self.settings.restart:
-            self._begin(np.empty(0))
+            self._restart(np.empty(0))
         return p, alarm
 
-    def _begin(self, scores: np.ndarray) -> None:
+    def _restart(self, scores: np.ndarray) -> None:
         self.earlier, self.since = EarlierScores(scores), 0
         self.gains = [0.0] * len(self.gains)
 
-    def _chance(self) -> float:
-        """A number in (0, 1] that belongs to this step alone."""
-        block, at = divmod(self.seen, DRAWN)
-        if at == 0 or not self._drawn:
-            self._drawn = (1 - np.random.default_rng((self.settings.seed, block)).random(DRAWN)).tolist()
-        return self._drawn[at]
+    def _uniform(self) -> float:
+        """A random number in (0, 1] that depends only on the seed and the step."""
+        block, i = divmod(self.seen, BLOCK)
+        if i == 0 or not self._drawn:
+            self._drawn = (1 - np.random.default_rng((self.settings.seed, block)).random(BLOCK)).tolist()
+        return self._drawn[i]
 
     def state(self) -> State:
-        """The earlier scores, the bets' gains, and how many steps were seen."""
+        """The earlier scores, the gains of the bets, and the numbers of steps."""
         gains = np.array(self.gains)
         return {"earlier": self.earlier.ascending(), "gains": gains, "seen": self.seen, "since": self.since}
 
     def restore(self, state: State) -> None:
-        """The same."""
+        """Restore a state."""
         self.earlier = EarlierScores(state["earlier"])
         self.gains = [float(gain) for gain in state["gains"]]
         self.seen, self.since, self._drawn = int(state["seen"]), int(state["since"]), []

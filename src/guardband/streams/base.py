@@ -1,7 +1,7 @@
-"""Methods follow a stream of scores: a threshold for the next one, then the score itself, again and again.
+"""The interface of stream methods: a threshold for the next score, then an update with that score.
 
-The promises are about frequencies: of T readings, whatever they are, the share outside their bands is near
-1 - level. No probability is promised for a single reading.
+The guarantees concern frequencies: the share of T readings outside their bands is near 1 - level, for any
+readings. They do not give a probability for a single reading.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from typing import Any, TypeAlias
 import numpy as np
 
 State: TypeAlias = Mapping[str, Any]
-"""What a tracker knows, as numbers and arrays by name: all that a snapshot keeps of it."""
+"""The state of a tracker in a snapshot: numbers and arrays by name."""
 
 
 class Tracker(ABC):
-    """A method on its way along a stream. It changes with every score.
+    """The state of a method along a stream; every score changes it.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> tracker = gb.streams.RollingWindow(9).start(np.arange(1.0, 10.0), level=0.9)
@@ -33,45 +35,99 @@ class Tracker(ABC):
     @property
     @abstractmethod
     def threshold(self) -> float:
-        """How large the next score may be: infinite, or -infinite for an empty band, where it must be."""
+        """The largest score inside the next band; it may be infinite, or -infinite for an empty band."""
 
     @abstractmethod
     def update(self, score: float) -> None:
-        """The next score has come; a miss is one above the threshold that stood before it."""
+        """Take the next score.
+
+        Parameters
+        ----------
+        score
+            The score; it is a miss if it is above the threshold before this call.
+        """
 
     @abstractmethod
     def state(self) -> State:
-        """All that it knows, for a snapshot."""
+        """Return the complete state for a snapshot.
+
+        Returns
+        -------
+        Mapping
+            Numbers and arrays by name.
+        """
 
     @abstractmethod
     def restore(self, state: State) -> None:
-        """Become what a snapshot says, to the last bit."""
+        """Restore a state, bit for bit.
+
+        Parameters
+        ----------
+        state
+            Return value of `state`.
+        """
 
 
 class StreamMethod(ABC):
-    """A way to follow a stream. A value: it holds settings only.
+    """A method that adapts the threshold along a stream; an immutable value that holds settings only.
 
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.streams.AdaptiveLevel().bound(0.9, 100_000) < 0.002
     True
     """
 
     def __repr__(self) -> str:
-        parts = fields(self) if is_dataclass(self) else ()  # only what was chosen
+        parts = fields(self) if is_dataclass(self) else ()  # only settings that differ from the default
         chosen = [f"{p.name}={getattr(self, p.name)!r}" for p in parts if getattr(self, p.name) != p.default]
         return f"{type(self).__name__}({', '.join(chosen)})"
 
     @abstractmethod
     def start(self, scores: np.ndarray, level: Fraction | float) -> Tracker:
-        """A tracker that begins with these calibration scores (n,), in the order in which they came."""
+        """Return a tracker that starts with calibration scores.
+
+        Parameters
+        ----------
+        scores
+            Calibration scores in the order of arrival, shape (n,).
+        level
+            Requested coverage.
+
+        Returns
+        -------
+        Tracker
+            The state that follows the stream.
+        """
 
     @abstractmethod
     def bound(self, level: Fraction | float, steps: int) -> float | None:
-        """How far the share of misses can be from 1 - level after so many steps, for scores of any kind.
+        """Return a bound on the difference between the share of misses and 1 - level, for any scores.
 
-        None where there is no such bound without more being known.
+        Parameters
+        ----------
+        level
+            Requested coverage.
+        steps
+            Number of readings.
+
+        Returns
+        -------
+        float or None
+            The bound, or None if there is no bound without further assumptions.
         """
 
     @abstractmethod
     def promise(self, level: Fraction | float) -> str:
-        """What is promised, and under which assumption, in words for a person."""
+        """Return the guarantee and its assumptions as text.
+
+        Parameters
+        ----------
+        level
+            Requested coverage.
+
+        Returns
+        -------
+        str
+            One or more sentences.
+        """

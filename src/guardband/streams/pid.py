@@ -1,11 +1,11 @@
-"""ConformalPID: a forecast of the quantile, a correction by misses, and an integrator that saturates.
+"""ConformalPID: a forecast of the quantile, a proportional correction, and an integrator that saturates.
 
 q_t = forecast + proportional + integral. The forecast is the quantile of the last scores. The proportional
 part moves by step unit (missed - (1 - level)). The integral part is unit gain tan(pi/2 E/saturation), where E
-is the sum of missed - (1 - level) so far: at E >= saturation the band is infinite, at E <= -saturation empty.
-So |E| never exceeds saturation + 1, whatever the scores and however bad the other two parts are: of T
-readings the share outside differs from 1 - level by at most (saturation + 1) / T. (Angelopoulos, Candes and
-Tibshirani 2023, with a saturation that does not grow)
+is the sum of missed - (1 - level): if E >= saturation the band is infinite, if E <= -saturation it is empty.
+Hence |E| <= saturation + 1 for any scores and for any values of the other two parts, and the share of T
+readings outside their bands differs from 1 - level by at most (saturation + 1) / T. (Angelopoulos, Candes and
+Tibshirani 2023, with a constant saturation)
 """
 
 from __future__ import annotations
@@ -18,18 +18,29 @@ import numpy as np
 
 from guardband.base.kept import kept
 from guardband.streams.base import State, StreamMethod, Tracker
+from guardband.streams.scores import LastScores
 from guardband.streams.settings import positive
-from guardband.streams.window import LastScores
 
 
 @kept
 @dataclass(frozen=True, repr=False)
 class ConformalPID(StreamMethod):
-    """Conformal PID control: the strongest bound in the long run, and a width that has to follow it.
+    """Conformal PID control: the strongest long-run bound, at the price of less steady widths.
 
-    `step` and `gain` are shares of the size of the last `window` scores. A small `saturation` keeps the
-    number of misses within so many of what it should be, at any time, and makes bands restless.
+    Parameters
+    ----------
+    step
+        Proportional gain, relative to the quantile of the last scores.
+    gain
+        Integral gain, relative to the quantile of the last scores.
+    saturation
+        Excess or deficit of misses at which the band becomes infinite or empty. A small value bounds the
+        excess tightly and makes the widths unsteady.
+    window
+        Number of last scores whose quantile is the forecast.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> gb.streams.ConformalPID().bound(0.9, 1000)
@@ -51,25 +62,24 @@ class ConformalPID(StreamMethod):
             )
 
     def start(self, scores: np.ndarray, level: Fraction | float) -> PIDTracker:
-        """Begin with the last of the calibration scores."""
+        """Start with the last of the calibration scores."""
         return PIDTracker(LastScores(scores[np.isfinite(scores)], self.window), Fraction(level), self)
 
     def bound(self, level: Fraction | float, steps: int) -> float:
-        """(saturation + 1) / T."""
+        """The bound (saturation + 1) / T."""
         return (self.saturation + 1) / steps
 
     def promise(self, level: Fraction | float) -> str:
-        """A frequency in the long run, for any readings."""
+        """A sentence on the long-run share of misses, for any readings."""
         return (
-            "Of T readings that come one after the other, whatever they are, the share outside their bands "
-            f"differs from {1 - float(level):g} by at most {self.saturation + 1:g} / T. A band may be "
-            "infinite or empty for this now and then. This is a frequency in the long run, no probability "
-            "for a single reading."
+            "Among T consecutive readings, whatever they are, the share outside their bands differs from "
+            f"{1 - float(level):g} by at most {self.saturation + 1:g} / T. Some bands may be infinite or "
+            "empty. This is a long-run frequency, not a probability for a single reading."
         )
 
 
 class PIDTracker(Tracker):
-    """The last scores, and by how much more was missed than should be."""
+    """The last scores, the excess of misses over the expected number, and the correction."""
 
     last: LastScores
     level: float
@@ -83,7 +93,7 @@ class PIDTracker(Tracker):
 
     @property
     def threshold(self) -> float:
-        """Forecast, proportional part and integral part together."""
+        """The sum of forecast, proportional part and integral part."""
         load = self.excess / self.method.saturation
         if abs(load) >= 1:
             return math.copysign(math.inf, load)
@@ -91,10 +101,10 @@ class PIDTracker(Tracker):
         return self._forecast + self.correction + integral
 
     def update(self, score: float) -> None:
-        """Count the miss, correct by it, and let the score count among the last."""
-        off = (score > self.threshold) - (1 - self.level)
-        self.correction += self.method.step * self._unit * off
-        self.excess += off
+        """Update correction and excess, and add the score to the last ones."""
+        surplus = (score > self.threshold) - (1 - self.level)
+        self.correction += self.method.step * self._unit * surplus
+        self.excess += surplus
         if math.isfinite(score):
             self.last.add(score)
 
@@ -108,10 +118,10 @@ class PIDTracker(Tracker):
         return abs(self._forecast) or 1.0
 
     def state(self) -> State:
-        """The scores in their order, the correction, and the excess of misses."""
+        """The scores in order of arrival, the correction, and the excess of misses."""
         return {"last": self.last.in_order(), "correction": self.correction, "excess": self.excess}
 
     def restore(self, state: State) -> None:
-        """The same."""
+        """Restore a state."""
         self.last = LastScores(state["last"], self.last.size)
         self.correction, self.excess = float(state["correction"]), float(state["excess"])

@@ -1,4 +1,4 @@
-"""RollingWindow: the plain quantile of the last scores, the honest baseline."""
+"""RollingWindow: the quantile of the last scores, as a baseline."""
 
 from __future__ import annotations
 
@@ -11,18 +11,25 @@ import numpy as np
 from guardband.base.kept import kept
 from guardband.conformal.rank import rank
 from guardband.streams.base import State, StreamMethod, Tracker
+from guardband.streams.scores import LastScores
 from guardband.streams.settings import positive, window_of
-from guardband.streams.window import LastScores
 
 
 @kept
 @dataclass(frozen=True, repr=False)
 class RollingWindow(StreamMethod):
-    """The exact conformal quantile of the last `window` scores, by default 20 / (1 - level) of them.
+    """The exact conformal quantile of the last scores: the baseline for methods that react to misses.
 
-    Where scores are exchangeable it is split conformal prediction, with its level. Where they drift it lags
-    behind, nothing corrects it, and nothing is promised: the yardstick for methods that look at their misses.
+    For exchangeable scores this is split conformal prediction, with its guarantee. Under drift it lags, and
+    there is no guarantee.
 
+    Parameters
+    ----------
+    window
+        Number of last scores, by default 20 / (1 - level).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> tracker = gb.streams.RollingWindow(window=9).start(np.arange(1.0, 10.0), level=0.9)
@@ -36,19 +43,19 @@ class RollingWindow(StreamMethod):
         positive(self.window, "window", whole=True)
 
     def start(self, scores: np.ndarray, level: Fraction | float) -> RollingTracker:
-        """Begin with the last of the calibration scores."""
+        """Start with the last of the calibration scores."""
         return RollingTracker(LastScores(scores, window_of(self.window, level)), level)
 
     def bound(self, level: Fraction | float, steps: int) -> float | None:
-        """None: under drift there is none."""
+        """None, since there is no bound under drift."""
         return None
 
     def promise(self, level: Fraction | float) -> str:
-        """Coverage of exchangeable scores only."""
+        """A sentence on the coverage of exchangeable scores."""
         size = window_of(self.window, level)
         return (
             f"If the last {size} scores and the next one are exchangeable, the next reading lies in its band "
-            "with probability at least the level. Under drift nothing is promised, not even in the long run."
+            "with probability at least the level. Under drift there is no guarantee, even in the long run."
         )
 
 
@@ -65,19 +72,19 @@ class RollingTracker(Tracker):
 
     @property
     def threshold(self) -> float:
-        """The k-th smallest; infinite while there are too few."""
+        """The k-th smallest score, infinite while there are too few."""
         n = len(self.last.ascending)
         k = self._rank if n == self.last.size else math.ceil((n + 1) * Fraction(self.level))
         return self.last.kth(k)
 
     def update(self, score: float) -> None:
-        """The newest score replaces the oldest."""
+        """Replace the oldest score by the newest."""
         self.last.add(score)
 
     def state(self) -> State:
-        """The scores in their order."""
+        """The scores in order of arrival."""
         return {"last": self.last.in_order()}
 
     def restore(self, state: State) -> None:
-        """The same scores."""
+        """Restore a state."""
         self.last = LastScores(state["last"], self.last.size)

@@ -1,4 +1,4 @@
-"""Settings of methods that follow streams, checked, and what they are by default."""
+"""Settings of stream methods: defaults and validation."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from fractions import Fraction
 from guardband.conformal.rank import exact
 
 BEYOND = 20
-"""How many of the last scores lie beyond the threshold, on average, where nobody chooses the window."""
+"""Mean number of the last scores above the threshold, which sets the default window."""
 
 
 def window_of(window: int | None, level: Fraction | float) -> int:
-    """How many of the last scores count: enough for about 20 beyond the threshold.
+    """The number of last scores, by default enough to have about 20 above the threshold.
 
     >>> window_of(None, 0.9), window_of(None, 0.99), window_of(300, 0.9)
     (200, 2000, 300)
@@ -21,7 +21,7 @@ def window_of(window: int | None, level: Fraction | float) -> int:
 
 
 def step_of(step: float | None, level: Fraction | float) -> float:
-    """How far the level moves at each reading: a twentieth of what may be missed.
+    """The change of the level per reading, by default a twentieth of 1 - level.
 
     >>> step_of(None, 0.9), step_of(None, 0.99), step_of(0.02, 0.9)
     (0.005, 0.0005, 0.02)
@@ -30,7 +30,7 @@ def step_of(step: float | None, level: Fraction | float) -> float:
 
 
 def positive(value: float | None, name: str, *, whole: bool = False) -> None:
-    """Refuse what is no positive number."""
+    """Raise a `ValueError` unless a setting is a positive number or None."""
     wanted = int if whole else (int, float)
     right = isinstance(value, wanted) and not isinstance(value, bool) and 0 < value < math.inf
     if value is not None and not right:

@@ -1,4 +1,4 @@
-"""Stream: bands that follow a sensor. A band, then the reading, then the next band; it changes as it goes."""
+"""Stream: bands that adapt to the readings of a sensor, one at a time."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import hashlib
 import json
 import math
 import threading
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
 import numpy as np
 from safetensors.numpy import load as load_arrays
@@ -27,11 +27,36 @@ from guardband.values.labeled import Axes, arranged_targets, matched, refuse_unp
 
 T = TypeVar("T")
 
+PredictionSet: TypeAlias = Any
+"""A `Band`, or the set of a score whose sets are not boxes."""
+
+
+class HasThreshold(Protocol):
+    """A calibration with a threshold for its score."""
+
+    @property
+    def threshold(self) -> Callable[[Prediction, Level], float | np.ndarray]:
+        """The threshold at a prediction and a level."""
+        ...
+
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a reading was: outside its band or not, its score, its p-value, and whether there is an alarm.
+    """The result of one reading.
 
+    Attributes
+    ----------
+    missed
+        Whether the reading lies outside its band.
+    score
+        Score of the reading.
+    p
+        p-value of the score among the earlier ones.
+    alarm
+        Whether the reading raises an alarm.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> stream = gb.Stream(
     ...     gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9]), level=0.9
@@ -49,10 +74,23 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class Followed:
-    """Many readings, one after the other: their bands, which were missed, and at which there was an alarm.
+    """The results of consecutive readings.
 
-    `read` is false where a reading was NaN; nothing was learned from it.
+    Attributes
+    ----------
+    band
+        Bands of all readings.
+    read
+        False for readings that are NaN, which are skipped, shape (n,).
+    missed
+        Whether each reading lies outside its band, shape (n,).
+    p
+        p-values of the scores, NaN for skipped readings, shape (n,).
+    alarm
+        Whether each reading raises an alarm, shape (n,).
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> stream = gb.Stream(
@@ -63,7 +101,7 @@ class Followed:
     (array([ True, False,  True]), array([False, False,  True]))
     """
 
-    band: Any
+    band: PredictionSet
     read: np.ndarray
     missed: np.ndarray
     p: np.ndarray
@@ -74,17 +112,31 @@ class Followed:
 
 
 class Stream:
-    """A calibration that follows a stream of readings, which may drift. Mutable: every reading changes it.
+    """A calibration that adapts to a stream of readings, which may drift.
 
-    `stream.band(x)` is the band of the next reading, at x (1, d) or around a `Prediction` of one row; then
-    `stream.update(y)` takes the reading. A reading that never comes is `stream.skip()`. Many readings whose
-    order is known are followed at once: `stream.follow(x, y)`, with the same result to the last bit.
+    A stream is mutable: every reading changes it. `stream.band(x)` returns the band of the next reading, and
+    `stream.update(y)` takes that reading; `stream.skip()` is for a reading that was not taken.
+    `stream.follow(x, y)` processes many readings at once, with bitwise the same results.
 
-    The `method` says how the threshold moves, by default `AdaptiveLevel()`, and what is promised: that misses
-    are as frequent as they should be in the long run, whatever the readings. The `alarm` says when scores are
-    no longer what they were. A `snapshot()` restores everything bit for bit, and `gb.save` keeps one. The
-    score is that of the calibration; the threshold of `Local` keeps its shape and only its size moves.
+    Parameters
+    ----------
+    calibrated
+        Calibration with a score.
+    level
+        Requested coverage, strictly between 0 and 1.
+    method
+        Method that moves the threshold, by default `AdaptiveLevel()`. Its guarantee bounds the long-run share
+        of misses for any readings.
+    alarm
+        Alarm that detects when the law of the scores changes, by default `Alarm()`.
 
+    Notes
+    -----
+    The score is that of the calibration. A threshold of `Local` keeps its shape, and only its size moves.
+    `snapshot` and `restore` reproduce the state bit for bit, and `gb.save` stores a snapshot.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
@@ -116,10 +168,10 @@ class Stream:
     ) -> None:
         self.calibrated, self.level = calibrated, exact(level)
         self._level = float(self.level)
-        self.method = _a(StreamMethod, AdaptiveLevel() if method is None else method, "method")
-        self.alarm = _a(Alarm, Alarm() if alarm is None else alarm, "alarm")
+        self.method = _checked(StreamMethod, AdaptiveLevel() if method is None else method, "method")
+        self.alarm = _checked(Alarm, Alarm() if alarm is None else alarm, "alarm")
         self._score, scores, self._shaped = _calibration_scores(calibrated, level)
-        self._known = hashlib.sha256(scores.tobytes()).hexdigest()
+        self._calibration_hash = hashlib.sha256(scores.tobytes()).hexdigest()
         self._tracker = self.method.start(scores, self.level)
         self._watch = self.alarm.start(scores)
         self._waiting: Prediction | None = None
@@ -134,26 +186,37 @@ class Stream:
 
     @property
     def missed(self) -> float:
-        """The share of the readings so far that lay outside their bands; NaN before the first."""
+        """The share of readings outside their bands; NaN before the first reading."""
         return self.misses / self.steps if self.steps else math.nan
 
     @property
     def promise(self) -> str:
-        """What is promised of bands and of alarms, in words for a person."""
+        """The guarantees for bands and alarms, as text."""
         return f"{self.method.promise(self.level)} Alarms: {self.alarm.promise}"
 
     @property
     def bound(self) -> float | None:
-        """How far `missed` can be from 1 - level by now, whatever the readings were; None if unknown."""
+        """The bound on the difference between `missed` and 1 - level for any readings; None if unknown."""
         return self.method.bound(self.level, self.steps) if self.steps else None
 
     @property
     def threshold(self) -> float:
-        """How large the next score may be; infinite, or -infinite for an empty band, now and then."""
+        """The largest score inside the next band; infinite, or -infinite for an empty band, at times."""
         return self._tracker.threshold
 
-    def band(self, x: ArrayLike | Prediction) -> Any:
-        """The band of the next reading, at x (1, d) or around a prediction of one row."""
+    def band(self, x: ArrayLike | Prediction) -> PredictionSet:
+        """Return the band of the next reading.
+
+        Parameters
+        ----------
+        x
+            Point, shape (1, d), or a prediction with one row.
+
+        Returns
+        -------
+        Band
+            The band, or another prediction set if the score has no box.
+        """
         prediction = x if isinstance(x, Prediction) else self.calibrated.predict(x)
         if len(prediction) != 1:
             raise ValueError(
@@ -166,12 +229,23 @@ class Stream:
                     "The band before this one still waits for its reading: stream.update(y). If that "
                     "reading never came, say so: stream.skip()."
                 )
-            made = self._made(prediction, self._tracker.threshold)
+            band = self._set_at(prediction, self._tracker.threshold)
             self._waiting = prediction
-        return made
+        return band
 
     def update(self, y: ArrayLike) -> Outcome:
-        """Take the reading that the last band was for, (1, m), (m,) or a number; see what it was."""
+        """Take the reading that the last band was for.
+
+        Parameters
+        ----------
+        y
+            Reading, shape (1, m) or (m,), or a number.
+
+        Returns
+        -------
+        Outcome
+            The result of the reading.
+        """
         with self._lock:
             if self._waiting is None:
                 raise RuntimeError(
@@ -189,16 +263,26 @@ class Stream:
             return Outcome(*self._take(score))
 
     def skip(self) -> None:
-        """The reading that the last band was for never came."""
+        """Discard the last band, whose reading was not taken."""
         with self._lock:
             if self._waiting is None:
                 raise RuntimeError("There is no band that waits for a reading, so there is none to skip.")
             self._waiting = None
 
     def follow(self, x: ArrayLike | Prediction, y: ArrayLike) -> Followed:
-        """Bands of many readings y (n, m) at x (n, d), in this order; each band knows the readings before it.
+        """Process many readings in order; each band depends on the readings before it.
 
-        Readings that are NaN are skipped.
+        Parameters
+        ----------
+        x
+            Points, shape (n, d), or predictions.
+        y
+            Readings, shape (n, m). Those that are NaN are skipped.
+
+        Returns
+        -------
+        Followed
+            Bands and results of all readings.
         """
         refuse_unpaired(x=x, y=y)
         prediction = x if isinstance(x, Prediction) else self.calibrated.predict(x)
@@ -221,13 +305,18 @@ class Stream:
                 thresholds[i] = self._tracker.threshold
                 if score == score:
                     missed[i], _, p[i], alarm[i] = self._take(score)
-            band = self._made(prediction, thresholds)
+            band = self._set_at(prediction, thresholds)
         return Followed(band, read, missed, p, alarm)
 
     def snapshot(self) -> bytes:
-        """All that was learned from readings, as bytes: `restore` goes on from there, bit for bit.
+        """Return the state learned from readings; `restore` resumes from it bit for bit.
 
-        A band that waits for its reading is not in it: ask for it again.
+        A band that waits for its reading is not included.
+
+        Returns
+        -------
+        bytes
+            The state, in the safetensors format.
         """
         with self._lock:
             parts = {"method": self._tracker.state(), "alarm": self._watch.state()}
@@ -238,7 +327,13 @@ class Stream:
         return save_arrays(arrays | {"about": np.frombuffer(about, dtype=np.uint8)})
 
     def restore(self, snapshot: bytes) -> None:
-        """Become what the snapshot says; it must be of the same calibration, level, method and alarm."""
+        """Restore a snapshot of a stream with the same calibration, level, method and alarm.
+
+        Parameters
+        ----------
+        snapshot
+            Return value of `snapshot`.
+        """
         try:
             arrays = load_arrays(bytes(snapshot))
             about = json.loads(arrays.pop("about").tobytes())
@@ -257,17 +352,18 @@ class Stream:
                     "alarm=...)."
                 )
         with self._lock:
-            self._tracker.restore(_of(arrays, "method"))
-            self._watch.restore(_of(arrays, "alarm"))
+            self._tracker.restore(_entries(arrays, "method"))
+            self._watch.restore(_entries(arrays, "alarm"))
             self.steps, self.misses, self.alarms, self._waiting = steps, misses, alarms, None
 
     def _about(self) -> dict[str, str]:
-        """What a snapshot has to agree with."""
-        made = {"level": self.level, "method": self.method, "alarm": self.alarm}
-        return {name: repr(value) for name, value in made.items()} | {"calibration": self._known}
+        """The description that a snapshot must match."""
+        settings = {"level": self.level, "method": self.method, "alarm": self.alarm}
+        found = {name: repr(value) for name, value in settings.items()}
+        return found | {"calibration": self._calibration_hash}
 
     def _take(self, score: float) -> tuple[bool, float, float, bool]:
-        """One score: was it a miss of the band that stood, then the next band, then the alarm."""
+        """Compare a score with the current threshold, then update threshold and alarm."""
         missed = score > self._tracker.threshold
         self._tracker.update(score)
         p, alarm = self._watch.update(score)
@@ -281,8 +377,8 @@ class Stream:
         scores = to_numpy(self._score(prediction, y)).astype(np.float64)
         return scores / _shape(self.calibrated, prediction, self.level) if self._shaped else scores
 
-    def _made(self, prediction: Prediction, q: float | np.ndarray) -> Any:
-        """The set at thresholds q; where q is -infinite nothing lies in it."""
+    def _set_at(self, prediction: Prediction, q: float | np.ndarray) -> PredictionSet:
+        """The set at thresholds q; rows where q is -infinite have an empty set."""
         q = q * _shape(self.calibrated, prediction, self.level) if self._shaped else q
         if not isinstance(q, np.ndarray) and q != -math.inf:
             return self._score.band(prediction, q, self._level)
@@ -290,17 +386,18 @@ class Stream:
         if not empty.any():
             return self._score.band(prediction, q, self._level)
         with np.errstate(invalid="ignore"):
-            made = self._score.band(prediction, q, self._level)
-        if not isinstance(made, Band):
-            return made
-        xp = namespace(made.mean)
-        nowhere = kind_of(made.mean, empty.reshape(-1, *[1] * (made.mean.ndim - 1)))
-        above, below = (like(made.mean, np.asarray(end)) for end in (np.inf, -np.inf))
-        lower, upper = xp.where(nowhere, above, made.lower), xp.where(nowhere, below, made.upper)
+            band = self._score.band(prediction, q, self._level)
+        if not isinstance(band, Band):
+            return band
+        xp = namespace(band.mean)
+        nowhere = kind_of(band.mean, empty.reshape(-1, *[1] * (band.mean.ndim - 1)))
+        above, below = (like(band.mean, np.asarray(end)) for end in (np.inf, -np.inf))
+        lower, upper = xp.where(nowhere, above, band.lower), xp.where(nowhere, below, band.upper)
         return Band.around(prediction, lower, upper, self._level)
 
 
-def _a(kind: type[T], value: Any, name: str) -> T:
+def _checked(kind: type[T], value: object, name: str) -> T:
+    """The value, or a `TypeError` if it is not of this kind."""
     if not isinstance(value, kind):
         raise TypeError(f"`{name}` should be an object such as gb.streams.{_EXAMPLES[name]}, got {value!r}.")
     return value
@@ -310,7 +407,7 @@ _EXAMPLES = {"method": "AdaptiveLevel()", "alarm": "Alarm()"}
 
 
 def _calibration_scores(calibrated: Calibrated, level: Level) -> tuple[Score, np.ndarray, bool]:
-    """The score, those of the calibration points in their order, and whether the band has a shape."""
+    """The score, the scores of the calibration points in order, and whether the band has a shape."""
     if not isinstance(calibrated, Calibrated):
         raise TypeError(
             f"`calibrated` should be what `gb.calibrate` returned, got {type(calibrated).__name__}."
@@ -336,9 +433,9 @@ def _calibration_scores(calibrated: Calibrated, level: Level) -> tuple[Score, np
 
 
 def _shape(calibrated: Calibrated, prediction: Prediction, level: Level) -> np.ndarray | float:
-    """How wide the calibration's own threshold is from place to place: 1 where it is one number."""
+    """The calibration's own threshold at each row if it varies, otherwise 1."""
     with infinite_unsaid():
-        q = calibrated.threshold(prediction, level)  # type: ignore[attr-defined]
+        q = cast("HasThreshold", calibrated).threshold(prediction, level)
     if np.ndim(q) == 0:
         return 1.0
     q = np.asarray(q, dtype=np.float64)
@@ -351,7 +448,7 @@ def _shape(calibrated: Calibrated, prediction: Prediction, level: Level) -> np.n
 
 
 def _reading(y: ArrayLike, prediction: Prediction, known: Axes | None) -> Array:
-    """A reading as (1, m), from a number, (m,) or (1, m); a row of a frame goes by its labels."""
+    """A reading as (1, m), from a number, (m,) or (1, m); a row of a frame is matched by its labels."""
     mean = prediction.mean
     if np.ma.is_masked(y):
         raise ValueError("The reading should be a number, got a masked value. For none: stream.skip().")
@@ -368,8 +465,8 @@ def _reading(y: ArrayLike, prediction: Prediction, known: Axes | None) -> Array:
     return y.reshape(whole)
 
 
-def _of(arrays: Mapping[str, np.ndarray], part: str) -> dict[str, Any]:
-    """The entries of one part, by their own names; arrays of no dimension are numbers."""
+def _entries(arrays: Mapping[str, np.ndarray], part: str) -> dict[str, np.ndarray | float]:
+    """The entries of one part by name; arrays without dimensions become numbers."""
     return {
         name.partition(".")[2]: values if values.ndim else values.item()
         for name, values in arrays.items()
@@ -378,12 +475,13 @@ def _of(arrays: Mapping[str, np.ndarray], part: str) -> dict[str, Any]:
 
 
 def _parts(stream: Stream) -> dict[str, Any]:
-    words = ("calibrated", "level", "method", "alarm")
-    known = {name: getattr(stream, name) for name in words}
-    return known | {"snapshot": np.frombuffer(stream.snapshot(), dtype=np.uint8).copy()}
+    """The parts of a stream that `gb.save` stores."""
+    settings = {name: getattr(stream, name) for name in ("calibrated", "level", "method", "alarm")}
+    return settings | {"snapshot": np.frombuffer(stream.snapshot(), dtype=np.uint8).copy()}
 
 
 def _restored(parts: dict[str, Any]) -> Stream:
+    """A stream from its stored parts."""
     stream = Stream(parts["calibrated"], parts["level"], method=parts["method"], alarm=parts["alarm"])
     stream.restore(parts["snapshot"].tobytes())
     return stream

@@ -1,4 +1,4 @@
-"""Surrogates of solvers: steps that are rolled out, and shapes that follow the size of their errors."""
+"""Surrogates of solvers: rollouts of one-step models, and scales that follow the errors of operators."""
 
 from guardband.base.lazy import Getter, moved
 from guardband.surrogates.adapted import Adapted, adapted, cross_fitted

@@ -1,37 +1,54 @@
-"""Adapted: the best of several shapes, chosen on fields that neither fit a shape nor calibrate the band."""
+"""Adapted: the best of several shapes, selected on fields that neither fit a shape nor calibrate the band."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, copy, to_numpy
 from guardband.base.kept import kept
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import Level
 from guardband.surrogates.scales import ConstantScale, SizeScale, SmoothedScale
 from guardband.values import Observations, Prediction, Predictor
 from guardband.values.labeled import field_pair
 
 GAIN = 0.03
-"""A shape should promise a band narrower by this share than the constant one, or that is taken."""
+"""A shape is selected only if its band is narrower than the constant one by more than this share."""
 
 Shape: TypeAlias = Callable[..., Predictor]
 """`shape(predictor, x, y, prediction=...)` fits a shape to fields, as `SizeScale.fitted` does."""
 
-LEAST = 8
-"""With fewer fields than this nothing is learned."""
+FEWEST = 8
+"""Smallest number of fields that a shape is learned from."""
 
 
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class Adapted(Predictor):
-    """A predictor with the shape that held-out fields preferred, and what they said of each.
+    """A predictor with the shape that gave the narrowest band on held-out fields.
 
-    `widths` are the widths that each shape promised on the fields that chose, relative to the constant one.
-    Calibration refuses all fields that a shape was learned or chosen by.
+    Calibration refuses all fields from which a shape was learned or selected.
 
+    Parameters
+    ----------
+    predictor
+        Predictor with the selected shape.
+    chosen
+        Name of the selected shape.
+    widths
+        Width of each shape on the fields used for selection, relative to the constant shape.
+    held_out
+        Fields from which the shapes were learned and selected; None if these were cross-fitted predictions of
+        training fields.
+    training_data
+        Fields that the model was trained on.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> inner = gb.predictors.MeanOnly(np.sin)
@@ -46,12 +63,12 @@ class Adapted(Predictor):
     training_data: Observations | None = field(default=None, kw_only=True)
 
     def __call__(self, x: Array) -> Prediction:
-        """What the predictor with the chosen shape believes."""
+        """Predict with the selected shape."""
         return self.predictor(x)
 
     @property
     def learned_shape(self) -> str:
-        """Which shape was chosen, and on what."""
+        """A sentence on the selected shape and the data used for the selection."""
         data = "cross-fitted predictions of training fields"
         if self.held_out is not None:
             data = f"{len(self.held_out)} fields, which should be none that the model was trained on"
@@ -59,13 +76,13 @@ class Adapted(Predictor):
             return f"Shapes were tried on {data}; constant width was taken, so there is nothing to guard."
         return f"The shape ({self.chosen}) was learned and chosen before calibration, on {data}."
 
-    def remarks(self, calibrated: Any, prediction: Prediction, level: Any) -> list[str]:
-        """Which shape was chosen."""
+    def remarks(self, calibrated: Calibrated, prediction: Prediction, level: Level) -> list[str]:
+        """A sentence on the selected shape."""
         return [f"The shape was chosen on fields of its own: {self.chosen}."]
 
     def __repr__(self) -> str:
-        said = ", ".join(f"{name} {width:.2f}" for name, width in self.widths.items())
-        return f"Adapted({self.chosen}; widths over that of constant: {said})"
+        widths = ", ".join(f"{name} {width:.2f}" for name, width in self.widths.items())
+        return f"Adapted({self.chosen}; widths over that of constant: {widths})"
 
 
 def adapted(
@@ -77,15 +94,38 @@ def adapted(
     shapes: Mapping[str, Shape] | None = None,
     seed: int = 0,
 ) -> Adapted:
-    """The predictor with a shape that follows its errors, learned from fields x, y it was not trained on.
+    """Return the predictor with a shape that follows its errors.
 
-    Two thirds of the fields fit the shapes: a power of the size of the input, `shapes` of your own by name,
-    and the predictor's own scale smoothed over neighbors, if it has one. `pinn.surrogates.adapted` adds a
-    second network. The others choose, and the constant shape is
-    taken unless one is narrower by more than 3 %. A shape changes widths, not the promise; and adaptive is
-    not conditional: `gb.evaluate` shows coverage by quarters of the input's size. Where fields are dear,
-    `prediction` holds cross-fitted predictions of training fields, by `cross_fitted`.
+    Two thirds of the fields fit the shapes: a power of the size of the input, the predictor's own scale
+    smoothed over neighbors, if it has one, and user-defined `shapes`. The other third selects one of them,
+    or the constant shape unless another is narrower by more than 3 %. `pinn.surrogates.adapted` adds a second
+    network.
 
+    Parameters
+    ----------
+    predictor
+        Predictor whose errors the shape follows.
+    x, y
+        Input fields and targets that the predictor was not trained on, unless `prediction` is given.
+    prediction
+        Cross-fitted predictions of training fields, by `cross_fitted`, if there are too few other fields.
+    shapes
+        Further shapes by name: functions `shape(predictor, x, y, prediction=...)` that return a predictor.
+    seed
+        Seed of the split into fitting and selection.
+
+    Returns
+    -------
+    Adapted
+        The predictor with the selected shape.
+
+    Notes
+    -----
+    A shape changes the widths, not the guarantee, which remains marginal: `gb.evaluate` reports coverage by
+    quarters of the input's size.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0)
@@ -97,16 +137,15 @@ def adapted(
     ('size', ['constant', 'size'])
     """
     seen = Observations(*field_pair(x, y))
-    if len(seen) < LEAST:
-        raise ValueError(f"A shape is learned and chosen by {LEAST} fields or more, got {len(seen)}.")
+    if len(seen) < FEWEST:
+        raise ValueError(f"A shape is learned and chosen by {FEWEST} fields or more, got {len(seen)}.")
     order = np.random.default_rng(seed).permutation(len(seen))
-    fit, choose = order[len(seen) // 3 :], order[: len(seen) // 3]
-    made = predictor(copy(seen.x)) if prediction is None else prediction
-    fitted = _shapes(predictor, seen, made, fit, shapes or {})
-    some = made.take(choose)
-    asked = {name: shape(seen.x[choose]) for name, shape in fitted.items()}
-    miss = abs(to_numpy(seen.y[choose]).astype(float) - to_numpy(some.mean))
-    logs = {name: _log_width(miss, to_numpy(found.scale).astype(float)) for name, found in asked.items()}
+    fit, select = order[len(seen) // 3 :], order[: len(seen) // 3]
+    predicted = predictor(copy(seen.x)) if prediction is None else prediction
+    fitted = _shapes(predictor, seen, predicted, fit, shapes or {})
+    scaled = {name: shape(seen.x[select]) for name, shape in fitted.items()}
+    errors = abs(to_numpy(seen.y[select]).astype(float) - to_numpy(predicted.take(select).mean))
+    logs = {name: _log_width(errors, to_numpy(found.scale).astype(float)) for name, found in scaled.items()}
     widths = {name: float(np.exp(value - logs["constant"])) for name, value in logs.items()}
     best = min(widths, key=lambda name: widths[name])
     chosen = best if widths[best] < 1 - GAIN else "constant"
@@ -115,10 +154,28 @@ def adapted(
 
 
 def cross_fitted(
-    refit: Callable[[Any, Any], Predictor], x: ArrayLike, y: ArrayLike, *, folds: int = 3, seed: int = 0
+    refit: Callable[[Array, Array], Predictor], x: ArrayLike, y: ArrayLike, *, folds: int = 3, seed: int = 0
 ) -> Prediction:
-    """Predictions of training fields, each by a model that `refit(x, y)` trained without them.
+    """Predict training fields, each by a model that was trained without it.
 
+    Parameters
+    ----------
+    refit
+        Function `refit(x, y)` that trains a model on some of the fields and returns a predictor.
+    x, y
+        Training fields and their targets.
+    folds
+        Number of folds.
+    seed
+        Seed of the assignment of fields to folds.
+
+    Returns
+    -------
+    Prediction
+        The predicted means of all fields, without a scale.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.arange(12.0).reshape(6, 2, 1)
@@ -139,20 +196,25 @@ def cross_fitted(
 
 
 def _shapes(
-    predictor: Predictor, seen: Observations, made: Prediction, fit: np.ndarray, others: Mapping[str, Shape]
+    predictor: Predictor,
+    seen: Observations,
+    prediction: Prediction,
+    fit: np.ndarray,
+    others: Mapping[str, Shape],
 ) -> Mapping[str, Predictor]:
-    x, y, some = seen.x[fit], seen.y[fit], made.take(fit)
+    """The predictor with each shape, fitted to the rows `fit`."""
+    x, y, some = seen.x[fit], seen.y[fit], prediction.take(fit)
     fitted: dict[str, Predictor] = {"constant": ConstantScale(predictor)}
     for name, shape in {"size": SizeScale.fitted, **others}.items():
         fitted[name] = shape(predictor, x, y, prediction=some)
-    if made.scale is not None:
+    if prediction.scale is not None:
         fitted["smoothed"] = SmoothedScale(predictor)
     return fitted
 
 
-def _log_width(miss: np.ndarray, scale: np.ndarray) -> float:
-    """The logarithm of the mean width over the levels from a half up, as the fields that choose see it."""
+def _log_width(errors: np.ndarray, scale: np.ndarray) -> float:
+    """The logarithm of the mean width on these fields, averaged over the levels above one half."""
     with np.errstate(divide="ignore"):
-        scores = np.sort((miss / scale).reshape(len(miss), -1).max(axis=1))
+        scores = np.sort((errors / scale).reshape(len(errors), -1).max(axis=1))
         upper = np.log(np.maximum(scores[len(scores) // 2 :], np.finfo(float).tiny))
     return float(upper.mean() + np.log(scale.mean()))

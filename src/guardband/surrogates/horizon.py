@@ -1,4 +1,4 @@
-"""The horizon: from which step on a rollout says less than the mean of known trajectories does."""
+"""The horizon of a rollout: the step from which the mean of known trajectories gives a narrower band."""
 
 from __future__ import annotations
 
@@ -15,11 +15,22 @@ from guardband.values import Band, Prediction
 
 @dataclass(frozen=True, eq=False)
 class Horizon:
-    """The step from which a band is wider than that of the mean trajectory, None if it never is; and widths.
+    """A comparison of a band with one around the mean of known trajectories.
 
-    `widths` (steps,) are the mean widths of the band, `rival` those of a band around the mean of the known
-    trajectories, with a shape by step, calibrated on the same trajectories at the same level.
+    Attributes
+    ----------
+    level
+        Level of both bands.
+    step
+        First step, counted from 1, at which the band is the wider one; None if there is no such step.
+    widths
+        Mean widths of the band, shape (steps,).
+    rival
+        Mean widths of the band around the mean of the known trajectories, shape (steps,). It has a scale by
+        step and is calibrated on the same trajectories.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> print(
@@ -43,11 +54,25 @@ class Horizon:
 
 
 def horizon(calibrated: Calibrated, prediction: Prediction, level: Level = 0.95) -> Horizon | None:
-    """Up to which step the band around these trajectories says more than the mean of known ones does.
+    """Compare a band around trajectories with one around the mean of known trajectories.
 
-    Known are those that the shape was learned from, or the predictor's training data. None where there are
-    none, or where the set is no band.
+    Parameters
+    ----------
+    calibrated
+        Calibrated rollout. The known trajectories are those that its shape was learned from, or the training
+        data of its predictor.
+    prediction
+        Predicted trajectories, for example `calibrated.predict(x)`.
+    level
+        Requested coverage, strictly between 0 and 1.
 
+    Returns
+    -------
+    Horizon or None
+        The comparison, or None if there are no known trajectories, or if the prediction set is not a band.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.random.default_rng(0).normal(size=(60, 4, 1))
@@ -63,19 +88,19 @@ def horizon(calibrated: Calibrated, prediction: Prediction, level: Level = 0.95)
         return None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
-        mine = calibrated.band(prediction, level)
+        band = calibrated.band(prediction, level)
         rival = calibrated.around(_mean_of(np.concatenate([to_numpy(data.y) for data in known]), y))
-        if rival is None or not isinstance(mine, Band) or mine.mean.shape != prediction.mean.shape:
+        if rival is None or not isinstance(band, Band) or band.mean.shape != prediction.mean.shape:
             return None
         assert rival.prediction is not None
-        other = rival.band(rival.prediction.take(slice(1)), level)
-    widths, theirs = _by_step(mine), _by_step(other)
-    wider = np.flatnonzero(widths > theirs)
-    return Horizon(float(exact(level)), int(wider[0]) + 1 if len(wider) else None, widths, theirs)
+        rival_band = rival.band(rival.prediction.take(slice(1)), level)
+    widths, rival_widths = _by_step(band), _by_step(rival_band)
+    wider = np.flatnonzero(widths > rival_widths)
+    return Horizon(float(exact(level)), int(wider[0]) + 1 if len(wider) else None, widths, rival_widths)
 
 
 def _mean_of(known: np.ndarray, y: Array) -> Prediction:
-    """The mean of known trajectories in place of each prediction, with a scale by step."""
+    """The mean of known trajectories as the prediction of every trajectory in y, with a scale by step."""
     middle = known.astype(float).mean(axis=0)
     largest = abs(known - middle).reshape(len(known), len(middle), -1).max(axis=2)
     by_step = np.maximum(largest.mean(axis=0), 1e-6 * max(float(largest.max()), np.finfo(float).tiny))
@@ -85,5 +110,6 @@ def _mean_of(known: np.ndarray, y: Array) -> Prediction:
 
 
 def _by_step(band: Band) -> np.ndarray:
+    """The mean width at each step, shape (steps,)."""
     width = np.asarray(to_numpy(band.width), dtype=float)
     return width.reshape(len(width), width.shape[1], -1).mean(axis=(0, 2))

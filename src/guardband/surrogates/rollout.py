@@ -1,14 +1,15 @@
-"""Rollout: a model of one step, applied again and again, as a predictor of whole trajectories."""
+"""Rollout: a one-step model, applied repeatedly, as a predictor of trajectories."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, like, namespace, rows, to_numpy
 from guardband.base.kept import kept
+from guardband.conformal import Calibrated
+from guardband.conformal.rank import Level
 from guardband.predictors.models import Model, call_model
 from guardband.surrogates.growth import fitted_growth, powers, sizes
 from guardband.surrogates.horizon import horizon
@@ -19,14 +20,32 @@ from guardband.values.labeled import field_pair
 @kept
 @dataclass(frozen=True, eq=False)
 class Rollout(Predictor):
-    """From a state x (n, *grid, m) to the next `steps` states, (n, steps, *grid, m), by a model of one step.
+    """A predictor of trajectories by a one-step model: from a state (n, *grid, m) to (n, steps, *grid, m).
 
-    One row is one trajectory, and has one score: `score=gb.Simultaneous()` holds a new trajectory at all
-    steps and nodes at once. Errors grow from step to step, and with the size of the state that they start
-    from: `rollout.shaped(x, y)` learns both from other trajectories than those of the calibration. The
-    targets name their axes, time first: `gb.Fields(y, dims=("t", "x"))`.
-    Cost: as many evaluations of the model as there are steps.
+    Parameters
+    ----------
+    step_model
+        Model that maps a state to the next one, of the same shape.
+    steps
+        Number of steps, one evaluation of the model each.
+    growth
+        Scale of each step, shape (steps,); learned by `shaped`.
+    power
+        Power of the size of the initial state in the scale; learned by `shaped`.
+    training_data
+        Trajectories that the model was trained on; calibration refuses them.
+    held_out
+        Trajectories that the shape was learned from; calibration refuses them too.
 
+    Notes
+    -----
+    One row is one trajectory and has one score: `score=gb.Simultaneous()` covers a new trajectory at all
+    steps and nodes at once. Targets name their axes, with time first: `gb.Fields(y, dims=("t", "x"))`. Errors
+    grow from step to step and with the size of the initial state; `rollout.shaped(x, y)` learns both from
+    trajectories that are not used for calibration.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> rollout = gb.Rollout(lambda u: 0.9 * u, steps=3)
@@ -46,9 +65,9 @@ class Rollout(Predictor):
             raise ValueError(f"`steps` should be a whole number of steps, at least 1, got {self.steps!r}.")
 
     def __call__(self, x: Array) -> Prediction:
-        """The trajectories that start at x, and the shape that was learned, if any, as their scale."""
+        """Return the trajectories that start at x, with the learned shape, if any, as their scale."""
         state = rows(x, "x")
-        found = []
+        states = []
         for step in range(1, self.steps + 1):
             new = call_model(self.step_model, state)
             if new.shape != state.shape:
@@ -62,17 +81,32 @@ class Rollout(Predictor):
                     f"The rollout of row {row} is no longer finite at step {step}. Take fewer steps, or "
                     "train the step on its own answers too."
                 )
-            found.append(new)
+            states.append(new)
             state = new
-        mean = namespace(state).stack(found, 1)
+        mean = namespace(state).stack(states, 1)
         return Prediction(x, mean, self._scale(x, mean))
 
     def shaped(self, x: ArrayLike, y: ArrayLike) -> Rollout:
-        """The same with a shape by step and by size of input, learned from trajectories x, y of their own.
+        """Return a copy whose scale depends on the step and on the size of the initial state.
 
-        The largest miss at each step is the growth of that step times a power of the input's size; both are
-        the least-squares ones of the logarithms. Calibration refuses these trajectories.
+        Parameters
+        ----------
+        x, y
+            Initial states, shape (n, *grid, m), and their trajectories, shape (n, steps, *grid, m).
+            Calibration refuses these trajectories.
 
+        Returns
+        -------
+        Rollout
+            The rollout with its scale.
+
+        Notes
+        -----
+        The largest error at each step is modeled as the growth of that step times a power of the size of the
+        initial state. Both are fitted by least squares in logarithms.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> import guardband as gb
         >>> x = np.exp(np.random.default_rng(0).normal(size=(20, 1, 1))) * np.ones((20, 5, 1))
@@ -94,8 +128,8 @@ class Rollout(Predictor):
         growth, power = fitted_growth(sizes(seen.x), misses.reshape(len(mean), self.steps, -1).max(axis=2))
         return replace(self, growth=growth, power=power, held_out=seen)
 
-    def remarks(self, calibrated: Any, prediction: Prediction, level: Any) -> list[str]:
-        """The horizon, where it is known."""
+    def remarks(self, calibrated: Calibrated, prediction: Prediction, level: Level) -> list[str]:
+        """The horizon, if there is one."""
         found = horizon(calibrated, prediction, level)
         return [] if found is None else [str(found)]
 

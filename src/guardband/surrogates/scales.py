@@ -1,13 +1,12 @@
-"""Scales: shapes that follow the size of a surrogate's errors, each a predictor around another one.
+"""Scales that follow the size of a surrogate's errors, each a predictor around another one.
 
-A shape is a fixed function by the time that calibration starts, so any of them is valid; a good one makes the
-band narrow. It is learned from fields of its own, never from the calibration fields.
+A scale is fixed before calibration, so the guarantee holds for any of them; a good one makes the band narrow.
+It is learned from fields that are not used for calibration.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from scipy.ndimage import uniform_filter1d
@@ -20,25 +19,32 @@ from guardband.values import Observations, Prediction, Predictor
 from guardband.values.labeled import field_pair
 
 FLOOR = 0.05
-"""No node claims to be surer than this share of its field's mean scale."""
+"""The scale at a node is at least this share of the mean scale of its field."""
 
 
 class FieldScale(Predictor):
-    """A predictor whose scale is filled by another rule; what it was trained on is what the inner one was."""
+    """A predictor that keeps the mean of another one and replaces its scale."""
 
     predictor: Predictor
 
     @computed
     def training_data(self) -> Observations | None:
-        """That of the predictor inside."""
+        """The training data of the inner predictor."""
         return self.predictor.training_data
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class ConstantScale(FieldScale):
-    """The same scale at every node of every field: constant width, which always stands beside.
+    """The same scale at every node of every field: the baseline of constant width.
 
+    Parameters
+    ----------
+    predictor
+        Predictor that gives the mean.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> inner = gb.predictors.MeanOnly(lambda x: x)
@@ -49,7 +55,7 @@ class ConstantScale(FieldScale):
     predictor: Predictor
 
     def __call__(self, x: Array) -> Prediction:
-        """The mean as it is, and a scale of 1."""
+        """Return the mean with a scale of 1."""
         found = self.predictor(x)
         return Prediction(found.x, found.mean, like(found.mean, np.ones(tuple(found.mean.shape))))
 
@@ -57,8 +63,17 @@ class ConstantScale(FieldScale):
 @kept
 @dataclass(frozen=True, eq=False)
 class SizeScale(FieldScale):
-    """A power of the size of the input, the root mean square: large inputs have large errors.
+    """A power of the size of the input, its root mean square: larger inputs have larger errors.
 
+    Parameters
+    ----------
+    predictor
+        Predictor that gives the mean.
+    power
+        Power of the size; `fitted` learns it.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.array([1.0, 2.0, 4.0]).reshape(3, 1, 1) * np.ones((3, 5, 1))
@@ -75,13 +90,28 @@ class SizeScale(FieldScale):
     def fitted(
         cls, predictor: Predictor, x: ArrayLike, y: ArrayLike, *, prediction: Prediction | None = None
     ) -> SizeScale:
-        """The power that fits the largest misses of these fields best, by least squares in logarithms."""
+        """Fit the power to the largest error of each field, by least squares in logarithms.
+
+        Parameters
+        ----------
+        predictor
+            Predictor that gives the mean.
+        x, y
+            Input fields and targets that the predictor was not trained on.
+        prediction
+            Predictions of these fields, if they are known already.
+
+        Returns
+        -------
+        SizeScale
+            The predictor with the fitted scale.
+        """
         x, y, mean = residual_data(predictor, x, y, prediction)
-        worst = abs(y - mean).reshape(len(y), -1).max(axis=1)
-        return cls(predictor, fitted_growth(sizes(x), worst[:, None])[1])
+        largest = abs(y - mean).reshape(len(y), -1).max(axis=1)
+        return cls(predictor, fitted_growth(sizes(x), largest[:, None])[1])
 
     def __call__(self, x: Array) -> Prediction:
-        """The mean as it is, and size^power at all nodes."""
+        """Return the mean with size^power as the scale at all nodes."""
         found = self.predictor(x)
         scale = powers(x, self.power).reshape(-1, *[1] * (found.mean.ndim - 1))
         whole = np.broadcast_to(scale, tuple(found.mean.shape)).copy()
@@ -91,11 +121,20 @@ class SizeScale(FieldScale):
 @kept
 @dataclass(frozen=True, eq=False)
 class SmoothedScale(FieldScale):
-    """The scale of an ensemble, or of any predictor that has one, as its root mean square over neighbors.
+    """The scale of an ensemble or another predictor, averaged over neighboring nodes.
 
-    A few members say little about a single node; with its neighbors they say more. It is averaged over
-    `neighbors` nodes along every axis of the field, and nowhere below a twentieth of its field's mean.
+    The spread of a few members at a single node is noisy; averaging over neighbors reduces the noise. The
+    result is a root mean square, and at least a twentieth of the mean scale of its field.
 
+    Parameters
+    ----------
+    predictor
+        Predictor that gives the mean and a scale.
+    neighbors
+        Number of nodes along each axis of the field over which the scale is averaged.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> members = [lambda x: x, lambda x: x + np.eye(5)[2][:, None]]
@@ -109,7 +148,7 @@ class SmoothedScale(FieldScale):
     neighbors: int = 5
 
     def __call__(self, x: Array) -> Prediction:
-        """The mean as it is, and the scale among neighbors."""
+        """Return the mean with the averaged scale."""
         found = self.predictor(x)
         if found.scale is None:
             raise ValueError(
@@ -127,8 +166,8 @@ class SmoothedScale(FieldScale):
 
 def residual_data(
     predictor: Predictor, x: ArrayLike, y: ArrayLike, prediction: Prediction | None
-) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Inputs, targets and what was predicted for them, by a model that did not see them."""
+) -> tuple[Array, np.ndarray, np.ndarray]:
+    """Inputs, targets and predicted means of held-out fields; shapes are checked."""
     seen = Observations(*field_pair(x, y))
     found = predictor(copy(seen.x)) if prediction is None else prediction
     if tuple(found.mean.shape) != tuple(seen.y.shape):
