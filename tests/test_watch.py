@@ -88,20 +88,20 @@ def test_a_file_that_grows_is_followed_from_where_it_was_left(home: Path) -> Non
 
 
 def test_rows_that_come_together_give_the_same_bytes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from guardband.cli import watching
+    from guardband.cli import watch as watching
 
     together = list[int]()
-    take = watching.Watcher._take
+    take = watching.Watcher._process
 
     def taken(self: watching.Watcher, header: Header) -> None:
         together.append(len(self.waiting))
         take(self, header)
 
-    monkeypatch.setattr(watching.Watcher, "_take", taken)
+    monkeypatch.setattr(watching.Watcher, "_process", taken)
     (home / "data.csv").write_text(table(300) + "0.5,\nno,1\n" + table(300, 2, names=False))
     watch("--data", "data.csv", "--out", "o", "--once")
     assert max(together) == 602
-    monkeypatch.setattr(watching, "_by_elements", lambda _: False)
+    monkeypatch.setattr(watching, "_is_elementwise", lambda _: False)
     together.clear()
     watch("--data", "data.csv", "--out", "p", "--once")
     assert max(together) == 1 and (home / "p").read_bytes() == (home / "o").read_bytes()
@@ -207,11 +207,11 @@ def test_a_file_that_it_did_not_write_is_not_shortened(
 
 def killed(out: str) -> bytes:
     """The output of a watcher that is killed at the end of the data, before its next snapshot."""
-    from guardband.cli.watching import Watcher
+    from guardband.cli.watch import Watcher
 
-    keep = Watcher._keep
+    keep = Watcher._save
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watcher, "_keep", lambda self: None if self.state.rows else keep(self))
+        patch.setattr(Watcher, "_save", lambda self: None if self.state.rows else keep(self))
         watch("--data", "data.csv", "--out", out, "--once")
     return Path(out).read_bytes()
 
@@ -326,7 +326,7 @@ def test_a_forged_snapshot_ends_in_one_error(
     watched: Path, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     """Either the watcher takes another step from it, or there is a sentence that names the file."""
-    from guardband.cli import watching
+    from guardband.cli import watch as watching
     from guardband.cli.models import Artifact
 
     artifact = Artifact.read(Path("band"), "net:model")
@@ -529,8 +529,8 @@ def test_a_header_after_counted_rows_begins_anew() -> None:
         if len(part) in (1, 2048) and part[0] == rows[0]:
             with pytest.raises(ValueError, match="could not be compared"):
                 again.header()
-            again.alike.clear()
-            again.now.count = 0
+            again.candidates.clear()
+            again.current.count = 0
     assert after == [b"0.5,0.2\n"] and again.dropped == 3000
     assert [batch.count for batch in again.snapshot()] == [1, 3000]
 
@@ -541,7 +541,7 @@ def test_another_header_in_the_middle_is_refused(home: Path) -> None:
 
 
 def test_a_last_line_that_is_cut_off_is_not_counted(home: Path) -> None:
-    assert "has no newline at its end" in pipe(home, table(5) + "0.5,0.2")
+    assert "does not end with a newline" in pipe(home, table(5) + "0.5,0.2")
     assert len(lines(home / "o")) == 5
 
 
@@ -577,7 +577,7 @@ def test_a_rotation_is_noticed_while_a_file_is_followed(
 
 
 def test_an_output_that_is_renamed_is_noticed(watched: Path) -> None:
-    from guardband.cli.watching import Output, State
+    from guardband.cli.watch import Output, State
 
     state = State("", rows=0, stream=b"")
     with (watched / "new").open("w+b") as file, (watched / "journal").open("w+b") as journal:
@@ -592,7 +592,7 @@ def test_an_output_that_is_renamed_is_noticed(watched: Path) -> None:
 LOOP = """
 import sys
 sys.argv = ["guardband", *sys.argv[1:]]
-import guardband.cli.watching  # imported before the clock of the kills starts
+import guardband.cli.watch  # imported before the clock of the kills starts
 print("ready", flush=True)
 from guardband.cli import run
 run()
