@@ -124,7 +124,7 @@ def test_a_snapshot_of_another_output_is_refused(tmp_path: Path) -> None:
     out = folder / "out.jsonl"
     precious = out.read_text().replace('{"row": 7, ', '{"day": 7, ') + "notes\n"
     out.write_text(precious)
-    with pytest.raises(AssertionError, match=r"Line 41 of .* are not what this watcher wrote"):
+    with pytest.raises(AssertionError, match=r"Line 41 of .* were not written by this watcher"):
         BASELINE.watch(folder)
     assert out.read_text() == precious
 

@@ -28,7 +28,7 @@ from typer.testing import CliRunner
 
 import guardband as gb
 from guardband import cli, fields, store
-from guardband.cli.models import own_model
+from guardband.cli.models import model_of
 from guardband.store import versions
 from guardband.tables import READERS, Table, TableError
 from helpers import ROOT, Later
@@ -292,7 +292,7 @@ def a_model(folder: Path) -> None:
 
 def asked(folder: Path) -> None:
     """A model from a file, at a few points; one whose graph computes otherwise may raise what it likes."""
-    made = own_model(str(folder / "model.onnx"))
+    made = model_of(str(folder / "model.onnx"))
     try:
         made(np.zeros((3, 2)))
     except Exception:

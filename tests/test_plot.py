@@ -202,7 +202,7 @@ def test_outputs_that_are_covered_each_by_itself_have_curves_of_their_own() -> N
 def test_plots_say_which_shape_they_want() -> None:
     with pytest.raises(ValueError, match="for 1-dimensional x, got shape"):
         gb.plot.band(gb.Band(GRID, np.zeros(35), np.zeros(35), np.zeros(35), 0.9))
-    with pytest.raises(ValueError, match="came from arrays without points"):
+    with pytest.raises(ValueError, match="was made from arrays without points"):
         gb.plot.band(gb.Band(None, [0.0], [0.0], [0.0], 0.9))
     with pytest.raises(ValueError, match=r"should be \(30, 2\) for a field, got \(30, 1\)"):
         gb.plot.heatmap(X, X)
@@ -223,7 +223,7 @@ def test_a_hole_stays_blank_and_names_are_drawn() -> None:
     named = gb.Band(line.x, line.mean, line.lower, line.upper, 0.9, gb.values.Names(("t",), ("u", "p"), ()))
     ax = gb.plot.band(named, output="p")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("t", "p") and gb.plot.width(named).get_xlabel() == "t"
-    with pytest.raises(ValueError, match="does not know its outputs by name; give 'p' as a number"):
+    with pytest.raises(ValueError, match="outputs of this band have no names; give 'p' as a number"):
         gb.plot.band(line, output="p")
     with pytest.raises(ValueError, match="There is no output 'q'"):
         gb.plot.band(named, output="q")
@@ -232,7 +232,7 @@ def test_a_hole_stays_blank_and_names_are_drawn() -> None:
 def test_more_than_two_axes_are_drawn_as_a_slice() -> None:
     x = np.random.default_rng(0).uniform(size=(30, 3))
     band = gb.Band(x, np.zeros(30), np.zeros(30), np.ones(30), 0.9)
-    cure = r"got (shape )?\(30, 3\). Draw a slice: .* gb\.plot\.heatmap\(x\[:, :2\], values\)"
+    cure = r"got (shape )?\(30, 3\). Plot a slice: .* gb\.plot\.heatmap\(x\[:, :2\], values\)"
     for draw in (lambda: gb.plot.heatmap(x, X), lambda: gb.plot.width(band)):
         with pytest.raises(ValueError, match=cure) as caught:
             draw()
@@ -332,7 +332,7 @@ def test_a_shape_over_time_is_drawn_at_one_time_and_a_solid_is_refused() -> None
     assert {str(c.get_gid()) for c in ax.collections[1:]} == {*PLATE.parts}
     for solid in (pinn.Box((0, 0, 0), (1, 1, 1)), pinn.Segment(0, 1)):
         with pytest.raises(
-            ValueError, match="should be a shape of the two axes that are drawn, got one of x"
+            ValueError, match="should be a shape over the two axes of the plot, got one over x"
         ):
             gb.plot.heatmap(x, x[:, 0], domain=solid)
     with pytest.raises(ValueError, match=r"`names` should be problem\.names, or two words"):
@@ -490,7 +490,7 @@ def test_slices_are_cut_at_the_nearest_times() -> None:
 def test_slices_say_what_they_need() -> None:
     scattered = np.random.default_rng(0).uniform(size=(30, 2))
     for x in (scattered, X[:, None]):
-        with pytest.raises(ValueError, match=r"full grid of two axes, got x .*Ask for the band on a grid"):
+        with pytest.raises(ValueError, match=r"full grid of two axes, got x .*Compute the band on a grid"):
             gb.plot.slices(around(x, x[:, :1], 0.1))
     with pytest.raises(ValueError, match=r"`at` should be times of the band, 0 to 2, got 0\.5, 2\.5"):
         gb.plot.slices(rod(), at=(0.5, 2.5))
@@ -710,7 +710,7 @@ def test_a_small_overview_of_a_long_channel_and_of_what_was_not_measured() -> No
 def test_an_overview_says_what_it_needs() -> None:
     band = around(GRID, GRID, 0.1)
     cases: list[tuple[Any, dict[str, Any], str]] = [
-        (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "came from arrays without points"),
+        (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "was made from arrays without points"),
         (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one axis or two, got x \(4, 3\). Draw a slice"),
         (
             around(np.ones((4, 2)), np.ones((4, 5, 1)), 1.0),

@@ -8,7 +8,7 @@ import pytest
 
 import guardband as gb
 from guardband.cli.models import import_code, predictor_of
-from guardband.cli.words import SCALES
+from guardband.cli.choices import SCALES
 from guardband.conformal.by_scores import on_scores
 from helpers import Later
 from wings import nn, pinn, torch

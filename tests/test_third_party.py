@@ -554,7 +554,7 @@ def test_a_calibrator_of_ones_own_on_the_command_line(file: str, words: list[str
     asked = ["--inputs", "x,y", "--targets", "u", *words, *own]
     said = run("calibrate", MODEL, *data, *asked, "--out", out)
     assert "lies in the band with probability at least the level" in " ".join(said.split())
-    assert "every hash is right" in run("verify", out, *own)
+    assert "all hashes match" in run("verify", out, *own)
     assert "guarantee" in run("verify", out, "--data", labelled / "fresh.csv", "--level", "0.8", *own)
     bands = labelled / "bands.csv"
     run("predict", out, "--data", labelled / "query.csv", "--out", bands, "--level", "0.8", *own)
@@ -605,13 +605,13 @@ def test_what_cannot_be_named_on_the_command_line_is_refused(labelled: Path) -> 
     words = ["calibrate", MODEL, *asked, *out]
     own = ["--import", OUTSIDE / "nearest.py", "--calibrator", "nearestcenter"]
     assert "takes its centers from --training-data FILE" in run(*words, *own, code=2)
-    assert "One of your own is marked with @gb.kept and imported with --import" in " ".join(
+    assert "Mark a class of your own with @gb.kept and import it with --import" in " ".join(
         run(*words, "--calibrator", "crosscalibrated", code=2).split()
     )
     assert "There is no file nowhere.py" in run(*words, "--import", "nowhere.py", code=2)
     (labelled / "json.py").write_text("")
     taken = run(*words, "--import", labelled / "json.py", code=2)
-    assert "A module `json` is there already" in " ".join(taken.split())
+    assert "A module `json` is already imported" in " ".join(taken.split())
     assert "SensorWise() needs `groups=`" in run(*words, "--calibrator", "sensorwise", code=2)
 
 

@@ -88,20 +88,20 @@ def test_a_file_that_grows_is_followed_from_where_it_was_left(home: Path) -> Non
 
 
 def test_rows_that_come_together_give_the_same_bytes(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from guardband.cli import watching
+    from guardband.cli import watch as watching
 
     together = list[int]()
-    take = watching.Watcher._take
+    take = watching.Watcher._process
 
     def taken(self: watching.Watcher, header: Header) -> None:
         together.append(len(self.waiting))
         take(self, header)
 
-    monkeypatch.setattr(watching.Watcher, "_take", taken)
+    monkeypatch.setattr(watching.Watcher, "_process", taken)
     (home / "data.csv").write_text(table(300) + "0.5,\nno,1\n" + table(300, 2, names=False))
     watch("--data", "data.csv", "--out", "o", "--once")
     assert max(together) == 602
-    monkeypatch.setattr(watching, "_by_elements", lambda _: False)
+    monkeypatch.setattr(watching, "_is_elementwise", lambda _: False)
     together.clear()
     watch("--data", "data.csv", "--out", "p", "--once")
     assert max(together) == 1 and (home / "p").read_bytes() == (home / "o").read_bytes()
@@ -113,7 +113,7 @@ def test_missing_readings_are_skipped_and_bad_rows_are_said(home: Path) -> None:
     found = lines(home / "out.jsonl")
     assert [line.get("missed") for line in found] == [None, None, None, None, False]
     assert "Column `x` should hold a number" in found[2]["unreadable"]
-    assert "should have 2 cells, and has 3" in found[3]["unreadable"]
+    assert "should have 2 cells, got 3" in found[3]["unreadable"]
     assert json.loads(said.splitlines()[-1])["readings"] == 1
 
 
@@ -136,16 +136,16 @@ def test_every_method_can_be_named(home: Path, method: str) -> None:
     ("words", "message"),
     [
         (("--data", "none.csv", "--out", "o"), "There is no file none.csv"),
-        (("--data", "cal.csv", "--out", "cal.csv"), "is the file that is read"),
-        (("--data", "cal.csv", "--out", "net.py"), "has lines already, and there is no snapshot"),
+        (("--data", "cal.csv", "--out", "cal.csv"), "is the input file"),
+        (("--data", "cal.csv", "--out", "net.py"), "already has lines, but no snapshot"),
         (("--data", "cal.csv", "--out", "o", "--method", "best"), "--method should be one of adaptive"),
-        (("--data", "cal.csv", "--out", "o", "--snapshot", "net.py"), "is no snapshot"),
+        (("--data", "cal.csv", "--out", "o", "--snapshot", "net.py"), "is not a snapshot"),
         (("--data", "other.csv", "--out", "o"), "other.csv has no column 'x'"),
         (("--data", "twice.csv", "--out", "o"), "twice.csv has 2 columns 'u'"),
-        (("--data", "cal.csv", "--out", "."), "--out should name a file to write"),
-        (("--data", "cal.csv", "--out", "o", "--snapshot", "band"), "--snapshot should name a file"),
+        (("--data", "cal.csv", "--out", "."), "--out should be a file to write"),
+        (("--data", "cal.csv", "--out", "o", "--snapshot", "band"), "--snapshot should be a file"),
         (("--data", "cal.csv", "--out", "o", "--snapshot", "o"), "should be two files"),
-        (("--data", "cal.csv", "--out", "o", "--snapshot", "cal.csv"), "is the file that is read"),
+        (("--data", "cal.csv", "--out", "o", "--snapshot", "cal.csv"), "is the input file"),
     ],
 )
 def test_what_is_wrong_is_said_in_a_sentence(home: Path, words: tuple[str, ...], message: str) -> None:
@@ -160,7 +160,7 @@ def test_a_shortened_file_output_or_another_level_is_refused(home: Path) -> None
     (home / "data.csv").write_text(table(3))
     assert REMEDY in watch("--data", "data.csv", "--out", "o", "--once", code=2)
     run_level = ("watch", "band", "--model", "net:model", "--data", "data.csv", "--out", "o", "--once")
-    assert "snapshot is of another stream" in " ".join(run(*run_level, "--level", "0.8", code=2).split())
+    assert "belongs to another stream" in " ".join(run(*run_level, "--level", "0.8", code=2).split())
     (home / "o").write_text("")
     assert "changed or shortened" in watch("--data", "data.csv", "--out", "o", "--once", code=2)
 
@@ -188,11 +188,14 @@ def watched(home: Path) -> Path:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda text: "x,u\n" + "0.5,0.2\n" * 900, "is not the output that the snapshot belongs to"),
-        (lambda text: text.replace("true", "null", 1).replace("false", "true", 1), "is not the output"),
-        (lambda text: text + "notes of a person\n", "are not what this watcher wrote"),
-        (lambda text: text + '{"row": 21, "bands": {}}\n', "are not what this watcher wrote"),
-        (lambda text: text + "{", "are not what this watcher wrote"),
+        (lambda text: "x,u\n" + "0.5,0.2\n" * 900, "does not belong to the output"),
+        (
+            lambda text: text.replace("true", "null", 1).replace("false", "true", 1),
+            "does not belong to the output",
+        ),
+        (lambda text: text + "notes of a person\n", "were not written by this watcher"),
+        (lambda text: text + '{"row": 21, "bands": {}}\n', "were not written by this watcher"),
+        (lambda text: text + "{", "were not written by this watcher"),
     ],
 )
 def test_a_file_that_it_did_not_write_is_not_shortened(
@@ -207,11 +210,11 @@ def test_a_file_that_it_did_not_write_is_not_shortened(
 
 def killed(out: str) -> bytes:
     """The output of a watcher that is killed at the end of the data, before its next snapshot."""
-    from guardband.cli.watching import Watcher
+    from guardband.cli.watch import Watcher
 
-    keep = Watcher._keep
+    keep = Watcher._save
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Watcher, "_keep", lambda self: None if self.state.rows else keep(self))
+        patch.setattr(Watcher, "_save", lambda self: None if self.state.rows else keep(self))
         watch("--data", "data.csv", "--out", out, "--once")
     return Path(out).read_bytes()
 
@@ -241,7 +244,7 @@ def test_lines_after_the_snapshot_stay_if_no_row_comes(watched: Path) -> None:
         watch("--data", "data.csv", "--out", "o", "--once")
         assert (watched / "o").read_bytes() == whole
     (watched / "o.snapshot.journal").unlink()
-    assert "are not what this watcher wrote" in " ".join(
+    assert "were not written by this watcher" in " ".join(
         watch("--data", "data.csv", "--out", "o", "--once", code=2).split()
     )
 
@@ -266,7 +269,7 @@ def test_the_output_of_another_watcher_is_not_shortened(home: Path) -> None:
 def test_a_journal_without_a_snapshot_is_not_shortened(home: Path) -> None:
     (home / "data.csv").write_text(table(5))
     (home / "o.snapshot.journal").write_text("notes\n")
-    assert "has lines already" in watch("--data", "data.csv", "--out", "o", "--once", code=2)
+    assert "already has lines" in watch("--data", "data.csv", "--out", "o", "--once", code=2)
     assert (home / "o.snapshot.journal").read_text() == "notes\n"
 
 
@@ -275,15 +278,13 @@ def test_a_snapshot_that_was_changed_is_refused(watched: Path, word: bytes) -> N
     snapshot, before = watched / "o.snapshot", (watched / "o").read_bytes()
     assert word in snapshot.read_bytes()
     snapshot.write_bytes(snapshot.read_bytes().replace(word, word[:-1] + b"9"))
-    assert "or it was changed since" in watch("--data", "data.csv", "--out", "o", "--once", code=2)
+    assert "or it was changed afterwards" in watch("--data", "data.csv", "--out", "o", "--once", code=2)
     assert (watched / "o").read_bytes() == before
 
 
 VALUES = [None, True, -1, 1.5, 2**70, "", "\ud800\x1b", [], ["x"], [[1]], {}, {"comma": 1}, {"x": "y"}]
-MESSAGE = (
-    "is no snapshot|was changed, or is of another|is not the output|other calibration|another calibration"
-)
-MESSAGE += "|belongs to data with the header|no longer the file|has lines already"
+MESSAGE = "is not a snapshot|was changed, or belongs to another|does not belong to the output|other calibration|another calibration"
+MESSAGE += "|belongs to data with the header|no longer the file|already has lines"
 
 
 def forged(head: bytes, stream: bytes) -> bytes:
@@ -326,7 +327,7 @@ def test_a_forged_snapshot_ends_in_one_error(
     watched: Path, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
     """Either the watcher takes another step from it, or there is a sentence that names the file."""
-    from guardband.cli import watching
+    from guardband.cli import watch as watching
     from guardband.cli.models import Artifact
 
     artifact = Artifact.read(Path("band"), "net:model")
@@ -489,7 +490,7 @@ def test_rows_of_a_pipe_that_come_again_are_counted_once(home: Path) -> None:
     pipe(home, first + second)
     assert (home / "o").read_bytes() == once
     more = rows_of((7, 3))
-    assert "110 came again" in pipe(home, second + more)
+    assert "110 repeated rows" in pipe(home, second + more)
     assert len(lines(home / "o")) == 57
     pipe(home, second + more + table(4, 4))
     assert len(lines(home / "o")) == 61
@@ -511,7 +512,7 @@ def test_what_cannot_be_told_from_counted_rows_is_refused(home: Path) -> None:
     before, parts = (home / "o").read_bytes(), whole.splitlines(keepends=True)
     assert "could not be compared" in pipe(home, "".join(parts[:12]), code=2)
     changed = [*parts[:1500], "0.5,0.1\n", *parts[1501:]]
-    assert "and continue otherwise" in " ".join(pipe(home, "".join(changed), code=2).split())
+    assert "and then differ" in " ".join(pipe(home, "".join(changed), code=2).split())
     assert (home / "o").read_bytes() == before
 
 
@@ -529,8 +530,8 @@ def test_a_header_after_counted_rows_begins_anew() -> None:
         if len(part) in (1, 2048) and part[0] == rows[0]:
             with pytest.raises(ValueError, match="could not be compared"):
                 again.header()
-            again.alike.clear()
-            again.now.count = 0
+            again.candidates.clear()
+            again.current.count = 0
     assert after == [b"0.5,0.2\n"] and again.dropped == 3000
     assert [batch.count for batch in again.snapshot()] == [1, 3000]
 
@@ -541,7 +542,7 @@ def test_another_header_in_the_middle_is_refused(home: Path) -> None:
 
 
 def test_a_last_line_that_is_cut_off_is_not_counted(home: Path) -> None:
-    assert "has no newline at its end" in pipe(home, table(5) + "0.5,0.2")
+    assert "does not end with a newline" in pipe(home, table(5) + "0.5,0.2")
     assert len(lines(home / "o")) == 5
 
 
@@ -577,7 +578,7 @@ def test_a_rotation_is_noticed_while_a_file_is_followed(
 
 
 def test_an_output_that_is_renamed_is_noticed(watched: Path) -> None:
-    from guardband.cli.watching import Output, State
+    from guardband.cli.watch import Output, State
 
     state = State("", rows=0, stream=b"")
     with (watched / "new").open("w+b") as file, (watched / "journal").open("w+b") as journal:
@@ -592,7 +593,7 @@ def test_an_output_that_is_renamed_is_noticed(watched: Path) -> None:
 LOOP = """
 import sys
 sys.argv = ["guardband", *sys.argv[1:]]
-import guardband.cli.watching  # imported before the clock of the kills starts
+import guardband.cli.watch  # imported before the clock of the kills starts
 print("ready", flush=True)
 from guardband.cli import run
 run()

@@ -1,19 +1,18 @@
-"""The command line: a thin shell over the library.
+"""The command line, a thin shell over the library.
 
-Commands of `pinn` and `lab` are imported by `load`, which names the extra to install: the work of `identify`
-when it runs, and the options of `study`, which import nothing heavy, at once.
+`load` imports the commands of `pinn` and `lab` and names the extra to install if one is missing. `identify`
+is imported when it runs; the options of `study` import nothing heavy and are loaded at once.
 """
 
 import signal
-from typing import Annotated, Any
+from types import FrameType
+from typing import Annotated
 
 import typer
 
 from guardband import __version__
 from guardband.base.extras import load
-from guardband.cli import bands, errors
-from guardband.cli.identify import identify
-from guardband.cli.watch import watch
+from guardband.cli import commands, errors
 
 app: typer.Typer = typer.Typer(
     no_args_is_help=True,
@@ -22,8 +21,8 @@ app: typer.Typer = typer.Typer(
 )
 
 
-def _version(asked: bool) -> None:
-    if asked:
+def _version(requested: bool) -> None:
+    if requested:
         errors.echo(__version__)
         raise typer.Exit
 
@@ -37,16 +36,24 @@ def main(
     """Prediction bands with a coverage guarantee for PINNs and other PDE surrogates."""
 
 
-for _command in (bands.calibrate, bands.predict, bands.verify, bands.report, watch, identify, bands.doctor):
+for _command in (
+    commands.calibrate,
+    commands.predict,
+    commands.verify,
+    commands.report,
+    commands.watch,
+    commands.identify,
+    commands.doctor,
+):
     app.command()(errors.in_one_line()(_command))
 app.add_typer(load("guardband.lab.cli", "lab").app, name="study")
 
 
 def run() -> None:
-    """The command `guardband`, which tidies up when it is terminated."""
-    signal.signal(signal.SIGTERM, _terminated)
+    """Run the command `guardband`; SIGTERM raises an exception, so that files are closed properly."""
+    signal.signal(signal.SIGTERM, _terminate)
     errors.run(app)
 
 
-def _terminated(number: int, _: Any) -> None:
+def _terminate(number: int, _: FrameType | None) -> None:
     raise errors.Terminated(128 + number)

@@ -1,4 +1,4 @@
-"""guardband doctor: versions, extras, threads, device, and a test of the exact law on this machine."""
+"""Report of `guardband doctor`: versions, extras, threads, device, and a test of the exact law."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ import re
 import time
 from collections.abc import Iterator
 from importlib import metadata
-from typing import Any
 
 from guardband.base.extras import load
 from guardband.conformal import Split
 from guardband.testing import check_calibrator
 
 
-def examine() -> dict[str, Any]:
-    """Versions, extras, threads, device, and a test of the exact law, in about five seconds."""
-    found: dict[str, Any] = {"guardband": metadata.version("guardband"), "python": platform.python_version()}
+def examine() -> dict[str, object]:
+    """Return versions, extras, threads, device and the result of a test of the exact law (5 seconds)."""
+    found: dict[str, object] = {
+        "guardband": metadata.version("guardband"),
+        "python": platform.python_version(),
+    }
     found |= {name: version for name in ("torch", "numpy", "scipy") if (version := _version(name))}
     for extra in metadata.metadata("guardband").get_all("Provides-Extra") or ():
         versions = {package: _version(package) for package in dict.fromkeys(packages("guardband", extra))}
@@ -29,13 +31,13 @@ def examine() -> dict[str, Any]:
         )
     found |= _torch() if "torch" in found else {"threads": f"{os.cpu_count()} cores"}
     start = time.perf_counter()
-    found["exact law"] = _law()
+    found["exact law"] = _law_test()
     found["seconds"] = round(time.perf_counter() - start, 1)
     return found
 
 
 def packages(name: str, extra: str) -> Iterator[str]:
-    """The packages that an extra of an installed package requires, with those of their own extras."""
+    """Yield the packages required by an extra of an installed package, including nested extras."""
     for line in metadata.requires(name) or ():
         found = re.fullmatch(r"""([\w.-]+)(?:\[([^]]*)\])?[^;]*; *extra *== *['"](.*)['"]""", line)
         if found is None or found[3] != extra:
@@ -56,7 +58,7 @@ def _version(package: str) -> str | None:
 
 
 def _torch() -> dict[str, str]:
-    """Threads and device of torch, or why it cannot be imported."""
+    """Return the threads and device of torch, or the reason why it cannot be imported."""
     try:
         torch = load("torch", "pinn")
     except (ImportError, OSError) as error:
@@ -65,7 +67,7 @@ def _torch() -> dict[str, str]:
     return {"threads": f"{torch.get_num_threads()} of {os.cpu_count()} cores", "device": device}
 
 
-def _law() -> str:
+def _law_test() -> str:
     try:
         check_calibrator(Split())
     except AssertionError as broken:

@@ -1,7 +1,7 @@
-"""How commands end: one sentence, and an exit code.
+"""Exit codes of the commands, and errors and notes printed as one line each.
 
-0 done, 1 the band does not hold, 2 the input is wrong, 3 a fault of the model or machine, 130 interrupted,
-141 the reader of standard output has gone.
+0: success; 1: the band does not hold; 2: wrong input; 3: a failure of the model or the machine;
+130: interrupted; 141: the reader of standard output has closed it.
 """
 
 from __future__ import annotations
@@ -12,36 +12,36 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import typer
 
 from guardband.base.limits import printable
 
 INPUT, FAULT, STOPPED, UNREAD = 2, 3, 130, 141
-"""Exit codes; 141 is what a shell reports for other programs whose reader has gone (SIGPIPE)."""
+"""Exit codes; 141 is the code that a shell reports for programs killed by SIGPIPE."""
 
 MACHINE = {errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.ENOMEM, errno.EMFILE, errno.ENFILE, errno.EROFS}
 MACHINE |= {errno.EFBIG}
-"""Errors of the operating system that no other input would mend."""
+"""Errors of the operating system that do not depend on the input."""
 
 
 class Terminated(SystemExit):
-    """The signal SIGTERM has come."""
+    """Raised on SIGTERM."""
 
 
 class Unwritten(Exception):
-    """Standard output cannot be written to. Not an `OSError`, which typer would turn into status 1."""
+    """Standard output cannot be written. Not an `OSError`, which typer would turn into status 1."""
 
 
 def fail(message: str, code: int = INPUT) -> NoReturn:
-    """Say what is wrong on standard error, and end."""
-    _complain(f"guardband: {message}", "red")
+    """Print an error message on standard error and exit."""
+    _print_error(f"guardband: {message}", "red")
     raise typer.Exit(code)
 
 
 def code_of(error: BaseException | None) -> int:
-    """A full disk is no fault of the input, however deep in an error it lies."""
+    """Return 3 if an error of the machine, such as a full disk, is among the causes, otherwise 2."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in MACHINE:
             return FAULT
@@ -51,9 +51,10 @@ def code_of(error: BaseException | None) -> int:
 
 @contextmanager
 def in_one_line(*more: type[Exception]) -> Iterator[None]:
-    """Errors and warnings as one line each, without a traceback.
+    """Print errors and warnings as one line each, without a traceback.
 
-    Status 1 is a verdict, so no error ends with it: not even a model that calls `sys.exit(1)`.
+    Status 1 is reserved for the verdict, so no error exits with it, not even a model that calls
+    `sys.exit(1)`.
     """
     try:
         with warnings.catch_warnings():
@@ -65,25 +66,25 @@ def in_one_line(*more: type[Exception]) -> Iterator[None]:
         fail("stopped.", STOPPED)
     except (ValueError, TypeError, ImportError, OSError, *more) as error:
         fail(str(error), code_of(error))
-    except BaseException as error:  # most likely of the model, which may raise anything
+    except BaseException as error:  # the model may raise anything
         fail(f"{type(error).__name__}: {error}", FAULT)
 
 
-def note(message: Warning | str, *_: Any) -> None:
-    """Say something worth knowing on standard error."""
-    _complain(f"guardband: note: {message}", "yellow")
+def note(message: Warning | str, *_: object) -> None:
+    """Print a note on standard error."""
+    _print_error(f"guardband: note: {message}", "yellow")
 
 
 def echo(text: object) -> None:
-    """Print a result. All commands print through this function."""
+    """Print a result on standard output; all commands print through this function."""
     try:
         typer.echo(printable(str(text)))
     except OSError as error:
         raise Unwritten from error
 
 
-def run(app: Callable[[], Any]) -> NoReturn:
-    """Run the commands of `app`; an exit code that is a verdict means that its output was written."""
+def run(app: Callable[[], object]) -> NoReturn:
+    """Run `app`; it exits with the code of a verdict only if all output was written."""
     code, error = FAULT, None
     try:
         app()
@@ -91,22 +92,22 @@ def run(app: Callable[[], Any]) -> NoReturn:
         code = UNREAD if isinstance(end.__context__, BrokenPipeError) else end.code
     except Unwritten as unwritten:
         error = unwritten.__cause__
-    except OSError as found:  # commands catch their own, so this is the help that cannot be written
-        error = found
+    except OSError as failure:  # commands catch their own, so the help could not be written
+        error = failure
     try:
         if sys.stdout is not None:
             sys.stdout.flush()
-    except OSError as found:
-        error = found
+    except OSError as failure:
+        error = failure
     if isinstance(error, OSError) and sys.stdout is not None:
-        with suppress(OSError, ValueError):  # else Python reports again what is still in the buffer
+        with suppress(OSError, ValueError):  # otherwise Python tries to flush the buffer again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         code = UNREAD if error.errno == errno.EPIPE else FAULT
         if code == FAULT:
-            _complain(f"guardband: Standard output cannot be written: {error.strerror}.", "red")
+            _print_error(f"guardband: Standard output cannot be written: {error.strerror}.", "red")
     sys.exit(code)
 
 
-def _complain(text: str, color: str) -> None:
+def _print_error(text: str, color: str) -> None:
     with suppress(OSError):  # standard error may be full or closed
         typer.secho(printable(text), err=True, fg=color)

@@ -1,4 +1,4 @@
-"""A model named on the command line, and the folder that a calibration of it lives in."""
+"""Models, calibrators and scores named on the command line, and calibrations in folders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from guardband.base.extras import load
 from guardband.base.files import read_bytes
 from guardband.base.kept import classes_of
 from guardband.base.limits import printable
-from guardband.cli.words import LAWS, SCALES
+from guardband.cli.choices import LAWS, SCALES
 from guardband.conformal import Calibrator, NoiseLaw, Score
 from guardband.conformal.base import made_of_nothing
 from guardband.evaluation.evaluate import reused
@@ -31,27 +31,27 @@ from guardband.values import Names
 T = TypeVar("T", bound=type)
 
 SETTINGS = "settings.json"
-HOLES = ("model", "predictor", "function")
-"""Under which names a calibration on disk wants its model back."""
+MODEL_ARGUMENTS = ("model", "predictor", "function")
+"""Names under which a saved calibration takes its model when it is loaded."""
 
 
 def matrix(table: Table, columns: list[str], path: Path) -> np.ndarray:
-    """Columns as numbers (n, k), or an error that names the file."""
+    """Return columns as numbers, shape (n, k); errors name the file."""
     try:
         return table.matrix(columns)
     except TableError as error:
-        text = " Choose columns with --inputs; a sensor's name goes to --groups."
-        raise TableError(f"{path}: {error}{text if 'numbers' in str(error) else ''}") from error
+        advice = " Choose columns with --inputs; the column with a sensor's name belongs to --groups."
+        raise TableError(f"{path}: {error}{advice if 'numbers' in str(error) else ''}") from error
 
 
 def sensors(table: Table, column: str) -> np.ndarray:
-    """Labels as text, the same in every file: 1, 1.0 and "1" are one sensor, whatever stands beside."""
+    """Return labels as text; 1, 1.0 and "1" are the same sensor in every file."""
     cells = [(cell, number(str(cell))) for cell in table.column(column).tolist()]
     return np.array([str(cell) if value is None else f"{value:.17g}" for cell, value in cells])
 
 
-def own_model(word: str) -> Any:
-    """The model that `model.onnx` or `module:object` names."""
+def model_of(word: str) -> Any:
+    """Return the model named by `model.onnx` or `module:object`."""
     if word.endswith(".onnx"):
         return from_onnx(Path(word)).model
     module, _, name = word.partition(":")
@@ -59,19 +59,19 @@ def own_model(word: str) -> Any:
         raise ValueError(f"A model should be a file ending in .onnx, or module:object, got {word!r}.")
     if os.getcwd() not in sys.path:
         sys.path.insert(0, os.getcwd())
-    made: Any = importlib.import_module(module)
+    found: Any = importlib.import_module(module)
     for part in name.split("."):
-        if not hasattr(made, part):
+        if not hasattr(found, part):
             raise ValueError(
                 f"{module} has no {part!r}. A model is named module:object, as it would be imported, got "
                 f"{word}."
             )
-        made = getattr(made, part)
-    return made
+        found = getattr(found, part)
+    return found
 
 
 def import_code(names: list[str] | None) -> None:
-    """Run Python that a person names on the command line, such as methods of their own."""
+    """Import the modules and run the files given with --import, such as user-defined methods."""
     for name in names or ():
         if os.getcwd() not in sys.path:
             sys.path.insert(0, os.getcwd())
@@ -85,7 +85,7 @@ def import_code(names: list[str] | None) -> None:
         if known is not None:
             if _same_file(getattr(known, "__file__", None), path):
                 continue
-            raise ValueError(f"A module `{path.stem}` is there already; give the file {name} another name.")
+            raise ValueError(f"A module `{path.stem}` is already imported; rename the file {name}.")
         spec = importlib.util.spec_from_file_location(path.stem, path)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
@@ -100,13 +100,13 @@ def _same_file(known: str | None, path: Path) -> bool:
 def calibrator_of(
     word: str, training_data: gb.Observations | None, x: np.ndarray, queries: np.ndarray | None
 ) -> Calibrator:
-    """The calibrator that a word names."""
-    made = _kept_class(Calibrator, word, "--calibrator")
-    return made.for_files(x=x, queries=queries, training_data=training_data)
+    """Return the calibrator with this name."""
+    cls = _kept_class(Calibrator, word, "--calibrator")
+    return cls.for_files(x=x, queries=queries, training_data=training_data)
 
 
 def score_of(word: str | None, noise: float | None) -> Score | None:
-    """The score that a word names, or that with noise added to the scale; None for the usual one."""
+    """Return the score with this name, the score with added noise, or None for the default."""
     if word is None:
         return None if noise is None else gb.conformal.Total(noise=noise)
     if noise is not None:
@@ -115,42 +115,33 @@ def score_of(word: str | None, noise: float | None) -> Score | None:
 
 
 def law_of(text: str) -> NoiseLaw:
-    """The noise that a word and a size name, such as gaussian:0.05."""
-    made = dict(
-        zip(
-            LAWS,
-            (
-                gb.conformal.GaussianNoise,
-                gb.conformal.LaplaceNoise,
-                gb.conformal.UniformNoise,
-                gb.conformal.BoundedNoise,
-            ),
-            strict=True,
-        )
-    )
+    """Return the noise law given by a name and a size, such as gaussian:0.05."""
+    c = gb.conformal
+    classes = (c.GaussianNoise, c.LaplaceNoise, c.UniformNoise, c.BoundedNoise)
+    laws = dict(zip(LAWS, classes, strict=True))
     word, _, size = text.partition(":")
     value = number(size)
-    if word not in made or value is None:
+    if word not in laws or value is None:
         raise ValueError(
             f"--truth should be one of {', '.join(LAWS)} and the size of the noise in the targets' units, "
             f"such as gaussian:0.05, got {printable(text)!r:.80}."
         )
-    return made[word](value)
+    return laws[word](value)
 
 
 def _kept_class(base: T, word: str, option: str) -> T:
-    """The kept class that a word names, in small letters or as it is written."""
+    """Return the class with this name, in lower case or as written, among those marked `@gb.kept`."""
     known = {name.lower(): cls for name, cls in classes_of(base).items()}
     if word.lower() not in known:
         raise ValueError(
-            f"{option} should be {', '.join(sorted(known))}, got {word!r}. One of your own is marked "
-            "with @gb.kept and imported with --import."
+            f"{option} should be {', '.join(sorted(known))}, got {word!r}. Mark a class of your own with "
+            "@gb.kept and import it with --import."
         )
     return known[word.lower()]
 
 
 def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) -> Any:
-    """The predictor that a word for a scale makes of a model."""
+    """Return a predictor: the model with the scale of this name."""
     x_train = None if training_data is None else training_data.x
     match scale:
         case "own":
@@ -172,7 +163,7 @@ def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) 
 
 @dataclass(frozen=True)
 class Artifact:
-    """A calibration on disk with the names of its columns and, if it is an ONNX file, its model."""
+    """A saved calibration with the names of its columns and, if it is an ONNX graph, its model."""
 
     calibrated: gb.Calibrated
     inputs: list[str]
@@ -190,76 +181,74 @@ class Artifact:
         targets: list[str],
         groups: str | None,
     ) -> None:
-        """Save a calibration, its ONNX model and the names of the columns, all or nothing."""
+        """Save a calibration, its ONNX model and the names of the columns in one step."""
         settings: dict[str, Any] = {"inputs": inputs, "targets": targets, "groups": groups}
         data = whole_graph(Path(model)) if model.endswith(".onnx") else None
         store.write(calibrated, folder, settings=settings, model=data, overwrite=True)
 
     @classmethod
     def read(cls, folder: Path, model: str | None = None) -> Artifact:
-        """Load what `write` wrote; a model that was given as module:object has to be named again."""
+        """Load a folder written by `write`; a model given as module:object must be given again."""
         try:
             saved = store.Saved.read(folder)
         except store.ArtifactError as error:
             if (folder / store.MANIFEST).exists():
                 raise
             raise store.ArtifactError(
-                f"There is no calibration in {folder}. `guardband calibrate MODEL ... --out {folder}` makes "
-                "one."
+                f"There is no calibration in {folder}. Create one with `guardband calibrate MODEL ... "
+                f"--out {folder}`."
             ) from error
-        settings, kept_model = _settings(saved)
-        wanted = [name for name in saved.manifest["passed_at_load"] if name in HOLES]
-        yours = {}
-        if wanted:
-            yours = dict.fromkeys(wanted, _given(model, kept_model))
+        settings, saved_model = _settings(saved)
+        wanted = [name for name in saved.manifest["passed_at_load"] if name in MODEL_ARGUMENTS]
+        models = dict.fromkeys(wanted, _model_to_pass(model, saved_model)) if wanted else {}
         names = settings["inputs"], settings["targets"], settings["groups"]
-        made = saved.made(gb.Calibrated, **yours)
-        at = made.prediction
-        if at is not None and at.mean.shape[1] != len(settings["targets"]):
+        calibrated = saved.made(gb.Calibrated, **models)
+        prediction = calibrated.prediction
+        if prediction is not None and prediction.mean.shape[1] != len(settings["targets"]):
             raise store.ArtifactError(
                 f"{folder} names other targets than it was calibrated for. {store.AGAIN}"
             )
-        made = made.with_names(Names(tuple(names[0]), tuple(names[1])))
-        return cls(made, *names, saved.hashes)
+        calibrated = calibrated.with_names(Names(tuple(names[0]), tuple(names[1])))
+        return cls(calibrated, *names, saved.hashes)
 
     def labels(self, table: Table) -> np.ndarray | None:
-        """The groups of a table's rows, where a band asks for them."""
+        """Return the group of each row of a table, or None if the band needs no groups."""
         if not self.calibrated.needs_groups or self.groups is None:
             return None
         return sensors(table, self.groups)
 
     def evaluate(self, path: Path, level: str, *, truth: bool = False) -> gb.evaluation.Evaluation:
-        """Coverage on fresh rows, held against the exact law; rows that were calibrated on are refused."""
+        """Compare the coverage on fresh rows with the exact law; calibration rows are refused."""
         table = read(path)
         x, y = matrix(table, self.inputs, path), matrix(table, self.targets, path)
         for what, found in reused(self.calibrated, x, y):
             raise ValueError(
-                f"{path}: {found.exact + found.near} of {len(y)} rows are {what} rows, which prove nothing; "
-                "test on others."
+                f"{path}: {found.exact + found.near} of {len(y)} rows are {what} rows, which cannot test the "
+                "band; use other rows."
             )
         about = "truth" if truth else "measurement"
         return gb.evaluate(self.calibrated, x, y, level=level, groups=self.labels(table), target=about)
 
 
-def _given(model: str | None, kept_model: bytes | None) -> Any:
-    """The model that was named again, or else the one that was kept."""
+def _model_to_pass(model: str | None, saved_model: bytes | None) -> Any:
+    """Return the model given by name, or the saved one."""
     if model is not None:
-        return own_model(model)
-    if kept_model is None:
+        return model_of(model)
+    if saved_model is None:
         raise ValueError(
-            "A model given as module:object is not kept in the folder; give it again, such as --model "
+            "A model given as module:object is not saved in the folder; give it again, such as --model "
             "net:model."
         )
-    return from_onnx(kept_model).model
+    return from_onnx(saved_model).model
 
 
 def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
-    """The names of columns, and the ONNX model if it was kept."""
+    """Return the names of columns, and the ONNX model if it was saved."""
     found, model = saved.manifest.get("settings"), saved.files.get(store.MODEL)
     try:
         if found is None:
             if not (saved.folder / SETTINGS).exists():
-                _refuse_plain(saved)
+                _refuse_without_columns(saved)
             found, model = _settings_of_0_1(saved)
         sound = (
             all(isinstance(found[key], list) for key in ("inputs", "targets"))
@@ -270,25 +259,25 @@ def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
         raise
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise store.ArtifactError(
-            f"{saved.folder} does not hold what `guardband calibrate` writes: {type(error).__name__}."
+            f"{saved.folder} was not written by `guardband calibrate`: {type(error).__name__}."
         ) from error
     if not sound:
         raise store.ArtifactError(f"{saved.folder} has damaged settings. {store.AGAIN}")
     return found, model
 
 
-def _refuse_plain(saved: store.Saved) -> None:
-    """What `gb.save` wrote has no names of columns; say what to do with it instead."""
+def _refuse_without_columns(saved: store.Saved) -> None:
+    """Refuse a folder of `gb.save`, which has no names of columns, and suggest a call in Python."""
     wanted = sorted(set(saved.manifest["passed_at_load"]) - set(saved.manifest["optional_at_load"]))
     loaded = ", ".join(["gb.load(folder", *(f"{name}=..." for name in wanted)]) + ")"
     raise store.ArtifactError(
-        f"{saved.folder} was written by `gb.save`, which does not know the columns of files. Commands read "
-        f"what `guardband calibrate` writes; in Python, gb.report({loaded}, x, y, path=...) makes the page."
+        f"{saved.folder} was written by `gb.save`, which saves no names of columns. Commands need a folder "
+        f"written by `guardband calibrate`. In Python, use gb.report({loaded}, x, y, path=...)."
     )
 
 
 def _settings_of_0_1(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
-    """The same from files beside the manifest, where guardband 0.1 kept them."""
+    """Return the same from the separate files that guardband 0.1 wrote."""
     found = limits.parsed(read_bytes(saved.folder / SETTINGS, at_most=limits.MANIFEST))
     manifest = read_bytes(saved.folder / store.MANIFEST, at_most=limits.MANIFEST)
     if found["manifest"] != hashlib.sha256(manifest).hexdigest():

@@ -1,4 +1,4 @@
-"""The rows of a growing file or a pipe: their columns, and which of them were counted already."""
+"""Rows of a growing file or a pipe: reading, parsing, and skipping those that were already counted."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from guardband.tables import TableError, number
 from guardband.tables.text import Dialect
 
 LINE, CHUNK = 2**24, 2**16
-"""Bytes that a row may have, and bytes that are read at once."""
+"""The largest size of a row, and the size of one read, in bytes."""
 
 BATCHES, HELD = 1000, 1024
-"""Headers, with the rows below them, that a snapshot remembers, and rows that are held back at most."""
+"""The number of batches in a snapshot, and the largest number of rows that are held back."""
 
 WAIT = 0.1
-"""Seconds between two looks at a file that does not grow."""
+"""Seconds between reads of a file that does not grow."""
 
 
 class Rotated(ValueError):
-    """A file is no longer the one whose rows were read."""
+    """The file was rotated, shortened or replaced while its rows were read."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         super().__init__(
@@ -43,93 +43,94 @@ class Rotated(ValueError):
 
 @dataclass
 class Batch:
-    """The rows below a header: how many, a hash of all, and hashes of the first 1, 2, 4, 8, ... rows."""
+    """The rows below a header: their number, their hash, and hashes of the first 1, 2, 4, 8, ... rows."""
 
     count: int = 0
     hash: str = ""
     marks: list[str] = field(default_factory=list)
 
     def add(self, line: bytes) -> None:
-        """Count one more row."""
+        """Count a row."""
         self.hash = hashlib.sha256(self.hash.encode() + line).hexdigest()[:16]
         self.count += 1
         if self.count == 1 << len(self.marks):
             self.marks.append(self.hash)
 
     def may_begin_with(self, rows: Batch) -> bool:
-        """False if `rows` differ from the first rows of this batch, as far as its hashes show."""
+        """Return False if the stored hashes prove that this batch does not begin with `rows`."""
         at = len(rows.marks) - 1
         marked = self.marks[at] if rows.count == 1 << at and at < len(self.marks) else ""
-        return (self.hash if rows.count == self.count else marked) in (rows.hash, "")  # 0.2.0 kept no hash
+        return (self.hash if rows.count == self.count else marked) in (rows.hash, "")  # 0.2.0 stored none
 
 
 @dataclass
 class Counted:
-    """Recognizes rows that were counted when they come again, after a restart or a rotation.
+    """Recognizes rows that are repeated after a restart or a rotation and were already counted.
 
-    Rows that may be the first of a counted batch are held back, and only skipped once `HELD` rows agree. When
-    they are the whole batch they are dropped, and the rows after them are new.
+    Rows that agree with the beginning of a counted batch are held back, at most `HELD` of them. If a later
+    row differs, they are new. If the rows agree with the whole batch, they are dropped, and the rows after
+    them are new.
     """
 
     batches: list[Batch]
-    now: Batch = field(default_factory=Batch)
-    alike: list[Batch] = field(default_factory=list)
+    current: Batch = field(default_factory=Batch)
+    candidates: list[Batch] = field(default_factory=list)
     held: list[bytes] = field(default_factory=list)
     dropped: int = 0
 
     def header(self) -> None:
         """Begin a batch."""
         self.end()
-        self.batches = self.alike = self.snapshot()
-        self.now = Batch()
+        self.batches = self.candidates = self.snapshot()
+        self.current = Batch()
 
     def row(self, line: bytes) -> list[bytes]:
-        """The rows that are known to be new now that this one has come."""
-        self.now.add(line)
-        if not self.alike:
+        """Add a row, and return the rows that are now known to be new."""
+        self.current.add(line)
+        if not self.candidates:
             return [line]
-        self.alike = [batch for batch in self.alike if batch.may_begin_with(self.now)]
-        if whole := [batch for batch in self.alike if batch.count == self.now.count]:
+        self.candidates = [batch for batch in self.candidates if batch.may_begin_with(self.current)]
+        if whole := [batch for batch in self.candidates if batch.count == self.current.count]:
             self.batches = [batch for batch in self.batches if batch not in whole]
-            self.dropped += self.now.count
-            self.alike, self.held = [], []
-        elif self.now.count <= HELD:
+            self.dropped += self.current.count
+            self.candidates, self.held = [], []
+        elif self.current.count <= HELD:
             self.held.append(line)
-        elif not self.alike:
+        elif not self.candidates:
             raise ValueError(
-                f"The data repeat more than {HELD} rows that were counted, and continue otherwise. Give the "
-                "data as they were, or another --out and --snapshot."
+                f"The data repeat more than {HELD} rows that were counted, and then differ. Give the "
+                "original data, or another --out and --snapshot."
             )
-        new = [] if self.alike else self.held
-        self.held = self.held if self.alike else []
+        new = [] if self.candidates else self.held
+        self.held = self.held if self.candidates else []
         return new
 
     def end(self) -> None:
-        """The batch ends here."""
-        if self.alike and self.now.count:
+        """End the batch; rows that are still held back are an error."""
+        if self.candidates and self.current.count:
             raise ValueError(
-                f"The data end, or a header comes again, after {self.now.count} rows that may be the first "
-                "of those that were counted before. They could not be compared and were not counted. Give "
-                "all of the data."
+                f"The data end, or the header is repeated, after {self.current.count} rows that may be the "
+                "first of those that were counted before. They could not be compared and were not counted. "
+                "Give all of the data."
             )
 
     def snapshot(self) -> list[Batch]:
-        """The batches that are counted by now."""
-        counted = self.now.count and not self.alike
-        return [*self.batches, self.now][-BATCHES:] if counted else self.batches
+        """Return the batches counted so far."""
+        counted = self.current.count and not self.candidates
+        return [*self.batches, self.current][-BATCHES:] if counted else self.batches
 
 
 MISSING = ("", "na", "nan")
-"""Cells that stand for a missing reading. Other words are errors of a sensor or a log."""
+"""Cells that denote a missing reading; any other word is an error of a sensor or a log."""
 
 
 class OtherHeader(TableError):
-    """A header has come that differs from the first one."""
+    """A header differs from the first one."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """The header of the data, and which of its columns are inputs and targets."""
+    """The header of the data, with the positions of inputs and targets."""
 
     text: str
     names: list[str]
@@ -141,7 +142,7 @@ class Header:
     def of(
         cls, line: bytes, source: str, inputs: list[str], targets: list[str], marks: dict[str, str]
     ) -> Header:
-        """The columns that a first line names; `marks` are the decimal marks found before."""
+        """Parse the first line; `marks` are the decimal marks found in earlier rows."""
         if not line.endswith(b"\n") or not line.strip():
             raise TableError(f"The first line of {source} should be a header with the names of columns.")
         text = _text(line)
@@ -149,27 +150,27 @@ class Header:
         names = [name.strip() for name in dialect.cells(text)]
         for name in (*inputs, *targets):
             if names.count(name) != 1:
-                many = "no column" if name not in names else f"{names.count(name)} columns"
-                raise TableError(f"{source} has {many} {shown(name)}; its header is {shown(names)}.")
+                count = "no column" if name not in names else f"{names.count(name)} columns"
+                raise TableError(f"{source} has {count} {shown(name)}; its header is {shown(names)}.")
         indices = [[names.index(name) for name in part] for part in (inputs, targets)]
         return cls(text, names, dialect, *indices)
 
-    def again(self, line: bytes) -> bool:
-        """Whether a line is the header once more."""
+    def is_repeated_in(self, line: bytes) -> bool:
+        """Whether a line is this header."""
         return line.rstrip(b"\r\n").removeprefix(b"\xef\xbb\xbf") == self.text.encode()
 
     def parsed(self, line: bytes, row: int) -> tuple[np.ndarray, np.ndarray]:
-        """Inputs (1, d) and readings (1, m), NaN for a missing one."""
+        """Return inputs (1, d) and readings (1, m), with NaN for a missing reading."""
         cells = self.dialect.cells(_text(line))
         words, used = [cell.strip() for cell in cells], (*self.inputs, *self.targets)
-        names, here = {self.names[i] for i in used}, {words[i] for i in used if i < len(words)}
-        if (names & here or names <= {*words}) and all(number(word) is None for word in here):
+        names, values = {self.names[i] for i in used}, {words[i] for i in used if i < len(words)}
+        if (names & values or names <= {*words}) and all(number(word) is None for word in values):
             raise OtherHeader(
                 f"Row {row} is a header that differs from the first one: {shown(cells)}. Choose another "
                 "--out and --snapshot for data with other columns."
             )
         if len(cells) != len(self.names):
-            raise TableError(f"The line should have {len(self.names)} cells, and has {len(cells)}.")
+            raise TableError(f"The line should have {len(self.names)} cells, got {len(cells)}.")
         x = [self._number(cells[i], i, row) for i in self.inputs]
         y = [
             math.nan if words[i].lower() in MISSING else self._number(cells[i], i, row) for i in self.targets
@@ -189,13 +190,14 @@ def _text(line: bytes) -> str:
     try:
         return line.decode("utf-8-sig").rstrip("\r\n")
     except UnicodeDecodeError as error:
-        raise TableError("The line should be UTF-8, and is not.") from error
+        raise TableError("The line should be encoded in UTF-8.") from error
 
 
 def lines(source: BinaryIO, path: Path | None = None, once: bool = True) -> Iterator[list[bytes]]:
-    """The complete lines of a pipe, or of the file `path`, those together that can be read together.
+    """Yield the complete lines of a pipe, or of the file `path`, in lists as they become available.
 
-    An empty list says that there is no more for now. Of a line longer than `LINE` the middle is left out.
+    An empty list means that the source has ended or has not grown. Lines longer than `LINE` lose their
+    middle.
     """
     rest, last, read, end = b"", b"", 0, 0
     while True:
@@ -213,7 +215,7 @@ def lines(source: BinaryIO, path: Path | None = None, once: bool = True) -> Iter
         if once:
             if rest:
                 name = path or "standard input"
-                note(f"The last line of {name} has no newline at its end, so it was not counted.")
+                note(f"The last line of {name} does not end with a newline, so it was not counted.")
             return
         time.sleep(WAIT)
         _refuse_rotated(path, source, last, end)
@@ -222,7 +224,7 @@ def lines(source: BinaryIO, path: Path | None = None, once: bool = True) -> Iter
 
 
 def _refuse_rotated(path: Path | None, source: BinaryIO, last: bytes, end: int) -> None:
-    """The name of a file should still lead to it, with the last line in its place."""
+    """Check that `path` is still the open file, and that its last line has not moved."""
     if path is None:
         return
     with contextlib.suppress(FileNotFoundError), path.open("rb", buffering=0) as again:

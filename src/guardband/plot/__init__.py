@@ -1,7 +1,7 @@
-"""Pictures: bands over one axis, fields over two, an overview of a band, and coverage over levels.
+"""Plots of bands over one axis, fields over two axes, overviews of a band, and coverage over levels.
 
-`curves.py` draws over one axis, `planes.py` over two, `shapes.py` clips colors to a shape. `front.py` puts a
-band on one page, over two axes by `sheets.py`. Pictures of trainings and of regions are in `pinn.plot`.
+`curves.py` plots over one axis and `planes.py` over two, `shapes.py` clips colors to a shape, and
+`summary.py` draws the overview of a band. Plots of trainings and of regions are in `pinn.plot`.
 """
 
 from guardband.base.lazy import attach

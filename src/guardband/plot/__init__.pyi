@@ -1,8 +1,7 @@
-from guardband.plot.coverage import coverage_curve as coverage_curve
 from guardband.plot.curves import band as band
+from guardband.plot.curves import coverage_curve as coverage_curve
 from guardband.plot.curves import slices as slices
 from guardband.plot.curves import width as width
-from guardband.plot.front import overview as overview
 from guardband.plot.planes import fields as fields
 from guardband.plot.planes import heatmap as heatmap
 from guardband.plot.style import BLUE as BLUE
@@ -10,3 +9,4 @@ from guardband.plot.style import GRAY as GRAY
 from guardband.plot.style import KINDS as KINDS
 from guardband.plot.style import ORANGE as ORANGE
 from guardband.plot.style import SIGNED as SIGNED
+from guardband.plot.summary import overview as overview

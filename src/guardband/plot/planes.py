@@ -1,4 +1,4 @@
-"""Planes: fields over two axes, drawn as their owner would: by name, to scale, within their shape."""
+"""Plots of fields over two axes: labeled, to scale, and clipped to the shape of a domain."""
 
 from __future__ import annotations
 
@@ -10,56 +10,59 @@ import numpy as np
 from guardband.base.arrays import ArrayLike, rows, to_numpy
 from guardband.plot import shapes
 from guardband.plot.shapes import DrawnShape
-from guardband.plot.style import HATCH, SIGNED, SLICE, VALUES, constant, figure, said
+from guardband.plot.style import HATCH, SIGNED, SLICE, VALUES, annotated, constant, figure
 from guardband.values import Names
 from guardband.values.labels import word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.backend_bases import RendererBase
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
+    from matplotlib.transforms import Bbox
 
 Aspect: TypeAlias = float | Literal["equal", "auto"] | None
-"""How long the vertical unit is beside the horizontal one; None is what fits the axes."""
+"""The ratio of the vertical to the horizontal unit; None chooses one from the axes."""
 
 Bar: TypeAlias = bool | Literal["right", "bottom"]
-"""Where the colorbar is, if there is one."""
+"""Whether there is a colorbar, and at which side."""
 
 LONGEST = 8.0
-"""A field of space that is longer than so many times its height is stretched."""
+"""The largest ratio of the sides of a spatial field; longer fields are stretched."""
 
 STEPS = [1, 2, 5, 10]
-"""Between the ticks of an axis."""
+"""Multiples allowed between the ticks of an axis."""
 
 TIMES = ("t", "time")
-"""What time is called where nobody says which axes are space."""
+"""Names of the time axis, if the spatial axes are not declared."""
 
 
 class Plane(NamedTuple):
-    """How two axes are drawn: which of them goes across, what both are called, and the shape they lie in.
+    """How two axes are drawn: the position of the horizontal one, the labels, and the shape.
 
-    `alike` says whether both are lengths: True, False, or None where it is not known.
+    `both_lengths` is True for two spatial axes, False if one is time, and None if this is unknown.
     """
 
     across: int
     words: tuple[str, str]
-    alike: bool | None
+    both_lengths: bool | None
     domain: DrawnShape | None
 
     def turned(self, x: np.ndarray) -> np.ndarray:
-        """Points (n, 2) as they are drawn, the horizontal axis first."""
+        """Return points (n, 2) with the horizontal axis first."""
         return x[:, [self.across, 1 - self.across]]
 
     def ratio(self, x: np.ndarray) -> float:
-        """How many times wider than high a field over these points is drawn."""
+        """Return the ratio of width to height of a plot over these points."""
         wide, high = self.extent(x)
-        if self.alike is False or min(wide, high) <= 0:
+        if self.both_lengths is False or min(wide, high) <= 0:
             return 4 / 3
-        if self.alike is None and not 1 / 3 <= wide / high <= 3:
+        if self.both_lengths is None and not 1 / 3 <= wide / high <= 3:
             return 4 / 3
         return float(np.clip(wide / high, 1 / LONGEST, LONGEST))
 
     def extent(self, x: np.ndarray) -> tuple[float, float]:
-        """How wide and how high the points reach, or the shape."""
+        """Return the width and height of the points, or of the shape."""
         known = x[np.isfinite(x).all(axis=1)]
         size = np.ptp(known, axis=0) if len(known) else np.zeros(2)
         if self.domain is not None:
@@ -81,16 +84,45 @@ def heatmap(
     ax: Axes | None = None,
     **style: Any,
 ) -> Axes:
-    """Values (n,) over a two-dimensional x (n, 2): on a regular grid as pixels, else by triangles.
+    """Plot values over a two-dimensional x, as pixels on a regular grid or by triangulation otherwise.
 
-    `names` are those of a problem, problem.names, or two words. Two axes of space are drawn to scale; time
-    goes across, and space upwards. Within a `domain`, a shape of `pinn` or another object with the interface
-    `plot.shapes.DrawnShape`, colors end where it ends, at holes too, and its boundary is drawn. `limits`
-    fixes the colors, so that fields can be compared; `signed` is for differences, in two colors around 0.
-    Infinite values are hatched. Without its own `colorbar`, several can share one:
-    `figure.colorbar(ax.collections[0], ax=axes)`. Values that are the same everywhere, but for rounding, are
-    drawn in one color, and the label says the value.
+    Two spatial axes are drawn to scale; time is the horizontal axis. Infinite values are hatched. Values
+    that are constant up to rounding are drawn in one color, with the value in the label.
 
+    Parameters
+    ----------
+    x
+        Points, shape (n, 2).
+    values
+        Values at the points, shape (n,).
+    label
+        The label of the colorbar.
+    limits
+        The range of the color scale, to make fields comparable; by default that of the values.
+    signed
+        Whether the values are differences, drawn in two colors around 0.
+    colorbar
+        Whether to draw a colorbar, or its side. Several plots without one can share
+        `figure.colorbar(ax.collections[0], ax=axes)`.
+    names
+        The names of a problem, `problem.names`, or two words.
+    domain
+        A shape of `pinn`, or another object with the interface `plot.shapes.DrawnShape`. Colors are clipped
+        to it, holes included, and its boundary is drawn.
+    aspect
+        The aspect ratio of the axes; by default it follows from the axes.
+    ax
+        The axes to draw into; by default new ones.
+    **style
+        Options of Matplotlib's `pcolormesh`, `tripcolor` or `scatter`.
+
+    Returns
+    -------
+    Axes
+        The Matplotlib axes.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.random.default_rng(0).uniform(size=(300, 2))
@@ -100,24 +132,24 @@ def heatmap(
     """
     x, values = to_numpy(rows(x, "x")), np.asarray(to_numpy(values), float).reshape(-1)
     if x.shape != (len(values), 2):
-        cure = f" {SLICE}" if x.shape[-1] > 2 else ""
-        raise ValueError(f"`x` should be ({len(values)}, 2) for a field, got {x.shape}.{cure}")
+        remedy = f" {SLICE}" if x.shape[-1] > 2 else ""
+        raise ValueError(f"`x` should be ({len(values)}, 2) for a field, got {x.shape}.{remedy}")
     plane = plane_of(names, domain)
-    known = np.isfinite(x).all(axis=1)  # of a frame, some numbers may be missing
+    known = np.isfinite(x).all(axis=1)  # a frame may have missing numbers
     x, values = x[known].astype(float), values[known]
     ax = new_axes(ax, plane.ratio(x))
     same = constant(values)
     shown = values if same is None else np.where(np.isfinite(values), same, values)
     style = {"cmap": SIGNED if signed else VALUES} | _limits(shown, limits, signed) | style
     colors = _draw(ax, x, shown, plane, style)
-    label = said(label, same, values)
+    label = annotated(label, same, values)
     if len(values) and np.isinf(values).all():
         ax.text(0.5, 0.5, label, transform=ax.transAxes, ha="center", va="center", bbox=WHITE)
     elif colorbar:
         place = "right" if colorbar is True else colorbar
         ticks = 3 if place == "bottom" or plane.ratio(x) >= LONG else 6
-        bar(ax, colors, label, place, same if limits is None else None, ticks)
-    frame(ax, plane, x, aspect)
+        add_colorbar(ax, colors, label, place, same if limits is None else None, ticks)
+    decorate(ax, plane, x, aspect)
     return ax
 
 
@@ -125,7 +157,7 @@ WHITE: dict[str, Any] = {"facecolor": "white", "edgecolor": "none", "pad": 3}
 
 
 def new_axes(ax: Axes | None, ratio: float) -> Axes:
-    """The axes that were given, or new ones for a field of this ratio of width to height."""
+    """Return the given axes, or new ones for a field with this ratio of width to height."""
     return ax if ax is not None else figure(1, 1, (6.4, float(np.clip(4.9 / ratio, 0.7, 6.4)) + 0.8))[1][0, 0]
 
 
@@ -139,10 +171,30 @@ def fields(
     aspect: Aspect = None,
     **style: Any,
 ) -> Figure:
-    """Several fields over the same points, values (n, m): a panel with its own colors for each.
+    """Plot several fields over the same points, each in a panel with its own colors.
 
-    Titles are the outputs of `names`, unless given. More is said at `heatmap`, which draws each.
+    Parameters
+    ----------
+    x
+        Points, shape (n, 2).
+    values
+        Values at the points, shape (n, m).
+    names
+        The names of a problem, `problem.names`, or two words.
+    titles
+        The titles of the m panels; by default the outputs of `names`.
+    domain, aspect
+        The shape to clip the colors to, and the aspect ratio of the axes; see `heatmap`.
+    **style
+        Further options of `heatmap`.
 
+    Returns
+    -------
+    Figure
+        The Matplotlib figure.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> names = gb.values.Names(("x", "y"), ("u", "v", "p"), (0, 1))
@@ -168,7 +220,7 @@ def fields(
 
 
 def tidy(grid: Sequence[Axes], ratio: float, columns: int) -> None:
-    """Name the axes once: stacked panels at the bottom, those side by side on the left."""
+    """Label shared axes once: below stacked panels, or to the left of panels side by side."""
     from matplotlib.ticker import MaxNLocator
 
     for number, ax in enumerate(grid):
@@ -182,14 +234,16 @@ def tidy(grid: Sequence[Axes], ratio: float, columns: int) -> None:
 
 
 LONG = 2.5
-"""Fields that are this many times wider than high stand one above the other."""
+"""Fields with at least this ratio of width to height are stacked."""
 
 
 def panels(m: int, ratio: float, lines: int = 1) -> tuple[Figure, list[Axes]]:
-    """A figure with m panels for fields of this ratio of width to height, and not one more.
+    """Return a figure with m panels for fields with this ratio of width to height.
 
-    There are up to three in a line, or as many as fit in so many `lines`; wide ones are stacked.
+    A row has up to three panels, or as many as `lines` rows require; wide panels are stacked.
     """
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
     if ratio >= LONG:
         whole, grid = figure(m, 1, (6.8, m * (5.2 / ratio + 0.55) + 0.6), sharex=True)
         return whole, list(grid[:, 0])
@@ -198,8 +252,9 @@ def panels(m: int, ratio: float, lines: int = 1) -> tuple[Figure, list[Axes]]:
     wide = (4.6, 6.0, 7.0)[min(columns, 3) - 1]
     high = (wide / columns - 0.75) / max(ratio, 0.4) + (1.15 if lines == 1 else 1.5)
     whole, grid = figure(lines, columns, (wide, lines * high + 0.55))
-    if lines > 1:
-        whole.get_layout_engine().set(h_pad=0.13)  # type: ignore[union-attr]
+    layout = whole.get_layout_engine()
+    if lines > 1 and isinstance(layout, ConstrainedLayoutEngine):
+        layout.set(h_pad=0.13)
     cells = list(grid.flat)
     for unused in cells[m:]:
         unused.remove()
@@ -216,14 +271,17 @@ def _titles(titles: Sequence[str] | None, names: object, m: int) -> Sequence[str
 
 
 def plane_of(names: Names | Sequence[str] | None, domain: DrawnShape | None) -> Plane:
-    """How two axes are drawn, by what is known of them."""
+    """Choose the layout of two axes from their names and the domain."""
     if domain is not None and not isinstance(domain, DrawnShape):
-        cure = " Give problem.domain." if hasattr(domain, "domain") else ""
-        raise TypeError(f"`domain` should be a shape, got {domain!r:.80}.{cure}")
-    if names is None and domain is None:
+        remedy = " Give problem.domain." if hasattr(domain, "domain") else ""
+        raise TypeError(f"`domain` should be a shape, got {domain!r:.80}.{remedy}")
+    if names is not None:
+        words = names.axes if isinstance(names, Names) else names
+    elif domain is not None:
+        words = domain.names
+    else:
         return Plane(0, ("x0", "x1"), None, None)
-    words = names.axes if isinstance(names, Names) else names if names is not None else domain.names  # type: ignore[union-attr]
-    shape = _flat(domain, words[:2])
+    shape = _in_plane(domain, words[:2])
     if isinstance(words, str) or len(words) < 2:
         raise ValueError(f'`names` should be problem.names, or two words such as ("x", "t"), got {names!r}.')
     known = names if isinstance(names, Names) else domain if names is None else None
@@ -233,21 +291,21 @@ def plane_of(names: Names | Sequence[str] | None, domain: DrawnShape | None) -> 
     return Plane(across, (word(words[across]), word(words[1 - across])), not time, shape)
 
 
-def _flat(domain: DrawnShape | None, words: Sequence[str]) -> DrawnShape | None:
-    """The shape in the plane that is drawn."""
+def _in_plane(domain: DrawnShape | None, words: Sequence[str]) -> DrawnShape | None:
+    """Return the shape over the two axes of the plot."""
     if domain is None:
         return None
     shape = domain.in_plane(words)
     if shape is not None:
         return shape
     raise ValueError(
-        f"`domain` should be a shape of the two axes that are drawn, got one of {', '.join(domain.names)}. "
-        "Leave it out, or give the shape that the plane cuts out of it."
+        f"`domain` should be a shape over the two axes of the plot, got one over {', '.join(domain.names)}. "
+        "Leave it out, or give its cross-section with the plane."
     )
 
 
-def frame(ax: Axes, plane: Plane, x: np.ndarray, aspect: Aspect = None) -> None:
-    """Name the axes, set their scale, and draw the outline of the shape."""
+def decorate(ax: Axes, plane: Plane, x: np.ndarray, aspect: Aspect = None) -> None:
+    """Label the axes, set their scale, and draw the outline of the shape."""
     across, upwards = plane.words
     chosen = _aspect(plane, x) if aspect is None else aspect
     if isinstance(chosen, float) and aspect is None:
@@ -264,11 +322,11 @@ def frame(ax: Axes, plane: Plane, x: np.ndarray, aspect: Aspect = None) -> None:
 
 
 def _aspect(plane: Plane, x: np.ndarray) -> float | Literal["equal", "auto"]:
-    """Equal for two lengths, unless the field is so long that it would be a line."""
+    """Return an equal aspect for two lengths, unless the field is too long."""
     wide, high = plane.extent(x)
-    if plane.alike is False or min(wide, high) <= 0:
+    if plane.both_lengths is False or min(wide, high) <= 0:
         return "auto"
-    if plane.alike is None:
+    if plane.both_lengths is None:
         return "equal" if 1 / 3 <= wide / high <= 3 else "auto"
     if wide > LONGEST * high:
         return wide / high / LONGEST
@@ -276,7 +334,7 @@ def _aspect(plane: Plane, x: np.ndarray) -> float | Literal["equal", "auto"]:
 
 
 def _limits(values: np.ndarray, limits: tuple[float, float] | None, signed: bool) -> dict[str, float]:
-    """The ends of the color scale."""
+    """Return the limits of the color scale."""
     shown = values[np.isfinite(values)]
     low, high = (float(shown.min()), float(shown.max())) if shown.size else (0.0, 1.0)
     if limits is not None:
@@ -290,13 +348,13 @@ def _limits(values: np.ndarray, limits: tuple[float, float] | None, signed: bool
     return {"vmin": low, "vmax": high}
 
 
-def _draw(ax: Axes, x: np.ndarray, values: np.ndarray, plane: Plane, style: dict[str, Any]) -> Any:
-    """The colors: on a shape within it, on a grid as pixels, else by triangles or as dots."""
+def _draw(ax: Axes, x: np.ndarray, values: np.ndarray, plane: Plane, style: dict[str, Any]) -> ScalarMappable:
+    """Draw the colors clipped to a shape, as pixels of a grid, by triangulation, or as dots."""
     if plane.domain is not None:
-        made = shapes.raster(x, values, plane.domain)
-        if made is not None:
-            picture = made.values if plane.across == 0 else made.values.T
-            first, second = (made.first, made.second)[:: 1 if plane.across == 0 else -1]
+        raster = shapes.raster(x, values, plane.domain)
+        if raster is not None:
+            picture = raster.values if plane.across == 0 else raster.values.T
+            first, second = (raster.first, raster.second)[:: 1 if plane.across == 0 else -1]
             return _pixels(ax, first, second, picture, {"rasterized": True} | style)
     x = plane.turned(x)
     grid = grid_of(x) if plane.domain is None else None
@@ -308,72 +366,74 @@ def _draw(ax: Axes, x: np.ndarray, values: np.ndarray, plane: Plane, style: dict
 
 def _pixels(
     ax: Axes, first: np.ndarray, second: np.ndarray, picture: np.ndarray, style: dict[str, Any]
-) -> Any:
-    """Cells around the middles, hatched where the values are infinite."""
+) -> ScalarMappable:
+    """Draw cells around their centers, hatched where the values are infinite."""
     colors = ax.pcolormesh(first, second, np.ma.masked_invalid(picture), shading="nearest", **style)
-    endless = np.isinf(picture)
-    if endless.any():
+    infinite = np.isinf(picture)
+    if infinite.any():
         across, upwards = (_doubled(middles) for middles in (first, second))
-        cells = np.repeat(np.repeat(endless, 2, axis=0), 2, axis=1)
+        cells = np.repeat(np.repeat(infinite, 2, axis=0), 2, axis=1)
         hatched = ax.contourf(across, upwards, cells, levels=[0.5, 1.5], colors="none", hatches=["////"])
         hatched.set(edgecolor=HATCH["edgecolor"], linewidth=0)
     return colors
 
 
 def _doubled(middles: np.ndarray) -> np.ndarray:
-    """Both edges of each cell."""
+    """Return both edges of each cell."""
     inner = (middles[1:] + middles[:-1]) / 2
     edges = np.concatenate([[2 * middles[0] - inner[0]], inner, [2 * middles[-1] - inner[-1]]])
     return np.repeat(edges, 2)[1:-1]
 
 
-def _triangles(ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any]) -> Any:
-    """Colors between scattered points, or dots where there is nothing between: few points, or a line."""
+def _triangles(ax: Axes, x: np.ndarray, values: np.ndarray, style: dict[str, Any]) -> ScalarMappable:
+    """Draw colors between scattered points, or dots for few points, or points on a line."""
     size = np.ptp(x, axis=0) if len(x) else np.ones(2)
-    between = None if (size == 0).any() else shapes.triangles((x - x.min(axis=0)) / size)
+    mesh = None if (size == 0).any() else shapes.triangles((x - x.min(axis=0)) / size)
     finite = np.isfinite(values)
-    if between is None:
+    if mesh is None:
         ax.scatter(*x[np.isinf(values)].T, marker="x", color=HATCH["edgecolor"])
         return ax.scatter(*x[finite].T, c=values[finite], edgecolor="black", linewidth=0.5, **style)
-    whole = finite[between.triangles].all(axis=1)
-    endless = np.isinf(values)[between.triangles].any(axis=1)
+    whole = finite[mesh.triangles].all(axis=1)
+    infinite = np.isinf(values)[mesh.triangles].any(axis=1)
     from matplotlib.collections import PolyCollection
     from matplotlib.tri import Triangulation
 
-    drawn = Triangulation(x[:, 0], x[:, 1], between.triangles, mask=~whole)
+    drawn = Triangulation(x[:, 0], x[:, 1], mesh.triangles, mask=~whole)
     colors = ax.tripcolor(drawn, np.where(finite, values, 0.0), shading="gouraud", **style)
-    if endless.any():
-        ax.add_collection(PolyCollection(list(x[between.triangles[endless]]), **HATCH))
+    if infinite.any():
+        ax.add_collection(PolyCollection(list(x[mesh.triangles[infinite]]), **HATCH))
     return colors
 
 
-def bar(ax: Axes, colors: Any, label: str, place: str, same: float | None, ticks: int = 5) -> None:
-    """A colorbar as long as the picture; of one value alone, with that value."""
+def add_colorbar(
+    ax: Axes, colors: ScalarMappable, label: str, place: str, same: float | None, ticks: int = 5
+) -> None:
+    """Add a colorbar as long as the plot; for a constant field its only tick is the value."""
     from matplotlib.ticker import MaxNLocator, ScalarFormatter
 
-    made = ax.figure.colorbar(colors, ax=ax, label=label, location=place, pad=0.03)
-    made.ax.set_axes_locator(_Beside(ax, place))
+    colorbar = ax.figure.colorbar(colors, ax=ax, label=label, location=place, pad=0.03)
+    colorbar.ax.set_axes_locator(_ColorbarLocator(ax, place))
     if same is not None:
-        below = place == "bottom" and bool(label)  # there the label would say it twice
-        made.set_ticks([same], labels=[label if below else f"{same:.4g}"])
-        made.set_label("" if below else label)
+        below = place == "bottom" and bool(label)  # the label already contains the value
+        colorbar.set_ticks([same], labels=[label if below else f"{same:.4g}"])
+        colorbar.set_label("" if below else label)
         return
     short = ScalarFormatter(useMathText=True)
     short.set_powerlimits((-3, 4))
-    made.locator, made.formatter = MaxNLocator(ticks), short
-    made.update_ticks()
+    colorbar.locator, colorbar.formatter = MaxNLocator(ticks), short
+    colorbar.update_ticks()
 
 
-class _Beside(NamedTuple):
-    """Where a colorbar is drawn: along a picture that may fill but a part of its place."""
+class _ColorbarLocator(NamedTuple):
+    """Places a colorbar along a plot, which may fill only a part of its axes' original position."""
 
     ax: Axes
     place: str
 
-    def __call__(self, bar: Any, renderer: Any) -> Any:
+    def __call__(self, bar: Any, renderer: RendererBase | None) -> Bbox:
         from matplotlib.transforms import Bbox
 
-        bar.set_box_aspect(None)  # the layout sets one again and again
+        bar.set_box_aspect(None)  # the layout sets it repeatedly
         picture, mine = self.ax.get_position(), bar.get_position(original=True)
         wide, high = bar.figure.get_size_inches()
         if self.place == "right":
@@ -382,7 +442,7 @@ class _Beside(NamedTuple):
 
 
 def grid_of(x: np.ndarray) -> tuple[list[np.ndarray], np.ndarray] | None:
-    """The two axes and the order of the points if x is a full regular grid, else None."""
+    """Return both axes and the order of the points if x is a full grid, otherwise None."""
     axes = [np.unique(x[:, j]) for j in range(2)]
     if len(axes[0]) * len(axes[1]) != len(x) or min(map(len, axes)) < 2:
         return None

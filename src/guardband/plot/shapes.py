@@ -1,4 +1,4 @@
-"""Shapes: colors that end where a domain ends, and the outline of its boundary, part by part."""
+"""Fields clipped to the shape of a domain, and the outline of its boundary."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ if TYPE_CHECKING:
     from matplotlib.tri import Triangulation
 
 CELLS = 160_000
-"""How many cells a picture of a shape has: so many that their steps hide behind the outline."""
+"""The number of cells of a raster, enough for their steps to hide behind the outline."""
 
 ALONG = 6000
-"""How many points an outline has, at least 16 on each piece."""
+"""The number of points of an outline, at least 16 on each piece."""
 
 REACH = 1.5
-"""How far values reach beyond the last points, in long distances between neighbors."""
+"""How far values are extrapolated, in units of a large distance between neighbors (95 % quantile)."""
 
 FEW = 10
-"""Fewer scattered points than this are drawn as dots: there is too little to say of what lies between."""
+"""Fewer scattered points than this are drawn as dots, without interpolation."""
 
 
 @runtime_checkable
 class DrawnShape(Protocol):
-    """A shape that a picture can be drawn in: the interface of the argument `domain`.
+    """The interface of the argument `domain`: a shape that fields can be clipped to.
 
-    Every shape of `pinn` has it, and so may any other object. All arrays are NumPy's.
+    Every shape of `pinn` implements it, and any other object may. All arrays are NumPy arrays.
     """
 
     @property
@@ -48,28 +48,28 @@ class DrawnShape(Protocol):
 
     @property
     def space(self) -> Sequence[int]:
-        """The positions of the axes of space; the others are time."""
+        """The positions of the spatial axes; the others are time."""
         ...
 
     def in_plane(self, axes: Sequence[str]) -> DrawnShape | None:
-        """The shape over the two axes of a picture; None if it is not a shape over two axes."""
+        """Return the shape over the two axes of a plot, or None if it is not a shape over two axes."""
         ...
 
     def clearly_outside(self, x: np.ndarray) -> np.ndarray:
-        """Whether points (n, 2) lie outside by more than a thousandth of the extent, (n,) booleans."""
+        """Return whether points (n, 2) lie outside by more than a thousandth of the extent, shape (n,)."""
         ...
 
     def outline(self, n: int) -> Mapping[str, Sequence[np.ndarray]]:
-        """The boundary in about n points: the lines (k, 2) of each part, by name.
+        """Return the boundary in about n points: the lines (k, 2) of each part, by name.
 
-        Lines of one point are drawn as dots. A shape with such a line is known at points only, and
+        Lines of one point are drawn as dots. A shape with such lines is a cloud of points, for which
         `clearly_outside` is not called.
         """
         ...
 
 
 class Raster(NamedTuple):
-    """A fine grid over a shape: its columns (k,), its lines (l,), and values (l, k), NaN outside."""
+    """A fine grid over a shape: coordinates (k,) and (l,), and values (l, k), NaN outside."""
 
     first: np.ndarray
     second: np.ndarray
@@ -77,42 +77,42 @@ class Raster(NamedTuple):
 
 
 def raster(x: np.ndarray, values: np.ndarray, domain: DrawnShape) -> Raster | None:
-    """Values at scattered points, between them by triangles that do not cross a boundary.
+    """Interpolate values at scattered points by triangles that do not cross a boundary.
 
-    Near a boundary, where there is no such triangle, they are means over the nearest points. Where the
-    nearest point has none, there is none. Too few points, or points on a line, have no raster.
+    Cells near a boundary that no triangle covers are means over the nearest points. If the nearest point
+    has no value, neither has the cell. The result is None for too few points, or points on a line.
     """
     if any(map(_scattered, domain.outline(ALONG).values())):
         return None
     low, size = _box(domain)
     unit = (x - low) / size
-    between = triangles(unit)
-    if between is None:
+    mesh = triangles(unit)
+    if mesh is None:
         return None
-    _stay_inside(between, x, domain)
+    _mask_crossing(mesh, x, domain)
     axes = _axes(low, size)
     cells = np.stack(np.meshgrid(*axes, indexing="xy"), -1).reshape(-1, 2)
     inside = ~domain.clearly_outside(cells)
     at = (cells[inside] - low) / size
-    found = np.full(len(cells), np.nan)
-    found[inside] = _between(between, unit, values, at)
-    return Raster(*axes, found.reshape(len(axes[1]), len(axes[0])))
+    filled = np.full(len(cells), np.nan)
+    filled[inside] = _interpolated(mesh, unit, values, at)
+    return Raster(*axes, filled.reshape(len(axes[1]), len(axes[0])))
 
 
 def triangles(x: np.ndarray) -> Triangulation | None:
-    """Triangles between scattered points, or None where there are none: few points, or a line."""
+    """Return a triangulation of scattered points, or None for few points, or points on a line."""
     if len(x) < FEW or np.linalg.matrix_rank(x - x[0]) < 2:
         return None
     from matplotlib.tri import Triangulation
 
     try:
         return Triangulation(x[:, 0], x[:, 1])
-    except (RuntimeError, ValueError):  # as good as on a line, in the eyes of the triangulation
+    except (RuntimeError, ValueError):  # numerically on a line
         return None
 
 
 def outline(ax: Axes, domain: DrawnShape, across: int, **style: Any) -> None:
-    """Draw the boundary of a shape, each part under its own name; of a cloud its points."""
+    """Draw the boundary of a shape, each part with its name as gid, or the points of a cloud."""
     from matplotlib.collections import LineCollection
 
     style = {"color": "black", "lw": 1.0, **style}
@@ -130,7 +130,7 @@ def outline(ax: Axes, domain: DrawnShape, across: int, **style: Any) -> None:
 
 
 def _scattered(lines: Sequence[np.ndarray]) -> bool:
-    """Whether a part of a boundary is known at points only."""
+    """Whether a part of a boundary consists of single points."""
     return any(len(line) == 1 for line in lines)
 
 
@@ -140,52 +140,51 @@ def _box(domain: DrawnShape) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _axes(low: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The middles of cells that are about square on paper; none is thinner than a tenth of the picture."""
+    """Return the centers of about square cells; the aspect ratio of the grid is limited to 10."""
     ratio = float(np.clip(size[0] / size[1], 0.1, 10))
     counts = max(2, round((CELLS * ratio) ** 0.5)), max(2, round((CELLS / ratio) ** 0.5))
     first, second = (low[j] + size[j] * (np.arange(n) + 0.5) / n for j, n in enumerate(counts))
     return first, second
 
 
-def _stay_inside(between: Triangulation, x: np.ndarray, domain: DrawnShape) -> None:
-    """Leave out triangles whose middle, or the middle of a side, lies outside of the shape."""
-    corners = x[between.triangles]
+def _mask_crossing(mesh: Triangulation, x: np.ndarray, domain: DrawnShape) -> None:
+    """Mask triangles whose center, or the midpoint of a side, lies outside of the shape."""
+    corners = x[mesh.triangles]
     middles = [corners.mean(axis=1), *((corners[:, j] + corners[:, j - 1]) / 2 for j in range(3))]
     outside = [domain.clearly_outside(middle) for middle in middles]
     crossing = np.any(outside, axis=0)
     if not crossing.all():
-        between.set_mask(crossing)
+        mesh.set_mask(crossing)
 
 
-def _edges(x: np.ndarray, between: Triangulation) -> np.ndarray:
-    """The lengths of all sides."""
-    ends = x[between.edges]
+def _edge_lengths(x: np.ndarray, mesh: Triangulation) -> np.ndarray:
+    ends = x[mesh.edges]
     return np.hypot(*(ends[:, 0] - ends[:, 1]).T)
 
 
-def _between(between: Triangulation, x: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:
-    """Values at points `at`: by triangles, else by the nearest points where they are in reach."""
+def _interpolated(mesh: Triangulation, x: np.ndarray, values: np.ndarray, at: np.ndarray) -> np.ndarray:
+    """Return values at points `at`, from triangles or else from nearby points."""
     from matplotlib.tri import LinearTriInterpolator
     from scipy.spatial import KDTree
 
     finite = np.isfinite(values)
-    hit = np.asarray(between.get_trifinder()(at[:, 0], at[:, 1]))
+    hit = np.asarray(mesh.get_trifinder()(at[:, 0], at[:, 1]))
     outside = hit < 0
-    whole = np.asarray(finite[between.triangles].all(axis=1))
+    whole = np.asarray(finite[mesh.triangles].all(axis=1))
     hit = np.where(outside | whole[hit], hit, -1)
-    found = LinearTriInterpolator(between, np.where(finite, values, 0.0))(at[:, 0], at[:, 1])
-    found = np.ma.filled(found, np.nan)
+    result = LinearTriInterpolator(mesh, np.where(finite, values, 0.0))(at[:, 0], at[:, 1])
+    result = np.ma.filled(result, np.nan)
     rest = hit < 0
     far, near = map(np.asarray, KDTree(x).query(at[rest], k=4))
-    reach = REACH * np.quantile(_edges(x, between), 0.95)
-    means = _mean_of(far, np.where(finite, values, 0.0)[near], finite[near])
+    reach = REACH * np.quantile(_edge_lengths(x, mesh), 0.95)
+    means = _weighted_mean(far, np.where(finite, values, 0.0)[near], finite[near])
     means[(far[:, 0] > reach) & outside[rest]] = np.nan
-    found[rest] = np.where(finite[near[:, 0]], means, values[near[:, 0]])
-    return found
+    result[rest] = np.where(finite[near[:, 0]], means, values[near[:, 0]])
+    return result
 
 
-def _mean_of(far: np.ndarray, values: np.ndarray, finite: np.ndarray) -> np.ndarray:
-    """Means over neighbors, those nearby counting most."""
+def _weighted_mean(far: np.ndarray, values: np.ndarray, finite: np.ndarray) -> np.ndarray:
+    """Return means over neighbors, weighted by the inverse squared distance."""
     weights = finite / (far + 1e-9) ** 2
     total = weights.sum(axis=1)
     return (weights * values).sum(axis=1) / np.where(total > 0, total, 1)

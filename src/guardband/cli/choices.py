@@ -1,16 +1,15 @@
-"""The words that may be said on the command line for predictors and calibrators."""
+"""Words that the command line accepts for predictors, calibrators, noise and stream methods."""
 
 SCALES = ("constant", "distance", "latent-distance", "dropout", "laplace", "last-layer-laplace", "own")
-"""Words for predictors; `own` is for an object that is a predictor already."""
+"""Predictors; `own` means that the given object already is a predictor."""
 
 CALIBRATORS = ("split", "grouped", "clustered", "local", "weighted", "randomlylocalized")
-"""Words for calibrators."""
 
 NOISES = ("symmetric", "exchangeable", "gaussian")
-"""Words for what is known of the noise of readings."""
+"""Assumptions about the noise of readings."""
 
 LAWS = ("gaussian", "laplace", "uniform", "bounded")
-"""Words for noise of a known law, each with its size."""
+"""Noise laws, each of which needs a size."""
 
 METHODS = ("adaptive", "decaying", "pid", "rolling")
-"""Words for how bands follow a stream."""
+"""Methods that adapt bands to a stream."""

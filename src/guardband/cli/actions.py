@@ -1,4 +1,4 @@
-"""What the commands do, from a model and measurements to a band. Each returns what it found, and words."""
+"""The actions behind the commands. Each returns its result as a dictionary and as text."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from guardband.cli.models import (
     import_code,
     law_of,
     matrix,
-    own_model,
+    model_of,
     predictor_of,
     score_of,
     sensors,
@@ -30,22 +30,22 @@ from guardband.reports import refuse_other_endings, sections, write
 from guardband.store import MANIFEST
 
 ROWS_AT_ONCE = 100_000
-"""How many points are predicted at a time."""
+"""Points per chunk of a prediction."""
 
 ENDS = ("mean", "lower", "upper")
-"""What is written of a band: the column of `u` becomes `u_mean`, `u_lower` and `u_upper`."""
+"""Parts of a band in the output: the target `u` gives `u_mean`, `u_lower` and `u_upper`."""
 
 TRUTH_ONLY = (
-    "This band is about the noise-free truth. Pass --truth if the targets of these rows are free of noise; "
-    "else leave their columns out, for noisy rows cannot test it."
+    "This band covers the noise-free truth. Pass --truth if the targets of these rows are free of noise. "
+    "Otherwise leave their columns out: noisy rows cannot test it."
 )
 MEASURED_ONLY = (
-    "This band is about new measurements, and --truth says that these rows are free of noise. Report it on "
+    "This band covers new measurements, but --truth declares these rows free of noise. Report it on "
     "measured rows, or calibrate it with --truth."
 )
 
-Found = tuple[dict[str, Any], str]
-"""What a command found, for programs, and the same in words."""
+Result = tuple[dict[str, object], str]
+"""The result of a command, for programs and as text."""
 
 
 def calibrate(
@@ -66,28 +66,28 @@ def calibrate(
     overwrite: bool,
     confidence: str | None,
     imports: list[str] | None,
-) -> Found:
-    """Calibrate a model, and write the folder."""
+) -> Result:
+    """Calibrate a model and write the folder."""
     import_code(imports)
     if (out / MANIFEST).exists() and not overwrite:
-        raise ValueError(f"{out} holds a calibration already; pass --overwrite, or write elsewhere.")
+        raise ValueError(f"{out} already holds a calibration; pass --overwrite, or write elsewhere.")
     table = tables.read(data)
     names_y = _names(targets)
     names_x = _names(inputs) if inputs else [n for n in table.names if n not in (*names_y, groups)]
     if both := [name for name in names_x if name in names_y]:
         raise ValueError(f"Column `{both[0]}` is a target; leave it out of --inputs.")
     if not names_x:
-        raise ValueError(f"{data} has no column left to predict from, beside targets and groups.")
-    seen = None
+        raise ValueError(f"{data} has no input columns, only targets and groups.")
+    training = None
     if training_data is not None:
         rows = tables.read(training_data)
-        seen = gb.Observations(matrix(rows, names_x, training_data), matrix(rows, names_y, training_data))
+        x_train, y_train = matrix(rows, names_x, training_data), matrix(rows, names_y, training_data)
+        training = gb.Observations(x_train, y_train)
     x, y = matrix(table, names_x, data), matrix(table, names_y, data)
-    predictor = predictor_of(own_model(model), scale, seen)
+    predictor = predictor_of(model_of(model), scale, training)
+    queries = None if query is None else matrix(tables.read(query), names_x, query)
     options: dict[str, Any] = {
-        "calibrator": calibrator_of(
-            calibrator, seen, x, None if query is None else matrix(tables.read(query), names_x, query)
-        ),
+        "calibrator": calibrator_of(calibrator, training, x, queries),
         "groups": None if groups is None else sensors(table, groups),
         "score": score_of(score, noise),
         "confidence": confidence,
@@ -95,77 +95,82 @@ def calibrate(
     if truth is not None:
         if calibrator != "split":
             raise ValueError(
-                f"--truth is a way to calibrate of its own; leave out --calibrator {calibrator}."
+                f"--truth cannot be combined with a calibrator; leave out --calibrator {calibrator}."
             )
         options |= {"target": "truth", "noise": law_of(truth), "calibrator": None}
-    if getattr(predictor, "training_data", None) is not seen:  # it does not know them, but we do
-        refuse_leaks({} if seen is None else {"training": seen}, x, y)
-    made = gb.calibrate(predictor, x, y, **options)
-    Artifact.write(out, made, model, inputs=names_x, targets=names_y, groups=groups)
-    size = made.size(0.95)
+    if getattr(predictor, "training_data", None) is not training:  # `gb.calibrate` then cannot check it
+        refuse_leaks({} if training is None else {"training": training}, x, y)
+    calibrated = gb.calibrate(predictor, x, y, **options)
+    Artifact.write(out, calibrated, model, inputs=names_x, targets=names_y, groups=groups)
+    size = calibrated.size(0.95)
     if size is not None and size.have < size.need:
         note(f"{size.have:g} {size.what} are too few for a finite band at 95 %; {size.need:g} are needed.")
-    found = {"folder": str(out), "inputs": names_x, "targets": names_y, "rows": len(y)}
     columns = f"{', '.join(names_x)} -> {', '.join(names_y)}, {len(y)} rows"
-    return found | {"promise": made.promise}, f"{columns}\n{made.promise}\nWritten to {out}."
+    result: dict[str, object] = {
+        "folder": str(out),
+        "inputs": names_x,
+        "targets": names_y,
+        "rows": len(y),
+        "promise": calibrated.promise,
+    }
+    return result, f"{columns}\n{calibrated.promise}\nWritten to {out}."
 
 
 def predict(
     folder: Path, data: Path, out: Path, level: str, model: str | None, imports: list[str] | None
-) -> Found:
-    """Write the band at every row of a file."""
+) -> Result:
+    """Write the band for every row of a file."""
     import_code(imports)
     if out.exists() and data.exists() and out.samefile(data):
-        raise ValueError(f"{out} is the file that is read; write the bands to another one.")
+        raise ValueError(f"{out} is the input file; write the bands to another file.")
     artifact = Artifact.read(folder, model)
     table = tables.read(data)
     x = matrix(table, artifact.inputs, data)
     labels = artifact.labels(table)
     results = [f"{target}_{end}" for target in artifact.targets for end in ENDS]
     if clash := {*results} & {*artifact.inputs}:
-        raise ValueError(f"The input `{min(clash)}` has the name of a result; give it another name.")
+        raise ValueError(f"The input `{min(clash)}` has the name of an output column; rename it.")
     parts = []
     for start in tqdm(
         range(0, len(x), ROWS_AT_ONCE), disable=len(x) <= ROWS_AT_ONCE, desc="predict", unit="chunk"
     ):
-        some = slice(start, start + ROWS_AT_ONCE)
-        given = None if labels is None else labels[some]
-        parts.append(artifact.calibrated(x[some], level, groups=given))
+        chunk = slice(start, start + ROWS_AT_ONCE)
+        groups = None if labels is None else labels[chunk]
+        parts.append(artifact.calibrated(x[chunk], level, groups=groups))
     columns: dict[str, np.ndarray] = {}
     for j, target in enumerate(artifact.targets):
         for end in ENDS:
-            found = [getattr(part, end)[:, j] for part in parts]
-            columns[f"{target}_{end}"] = np.concatenate(found) if found else np.empty(0)
-    given = {name: table.column(name) for name in table.names}
-    written = tables.Table(given | columns)
+            pieces = [getattr(part, end)[:, j] for part in parts]
+            columns[f"{target}_{end}"] = np.concatenate(pieces) if pieces else np.empty(0)
+    extended = tables.Table({name: table.column(name) for name in table.names} | columns)
     points = artifact.inputs[:3] if out.suffix.lower() in (".vtk", ".vtu") else None
-    tables.write(out, written, **({"points": points} if points else {}))
+    tables.write(out, extended, **({"points": points} if points else {}))
     return {"rows": len(x), "file": str(out)}, f"{len(x)} rows written to {out}."
 
 
 def verify(
     folder: Path, data: Path | None, level: str, truth: bool, model: str | None, imports: list[str] | None
-) -> Found:
-    """Check every hash, and the coverage on fresh rows; of a store or a study, all that is there."""
+) -> Result:
+    """Check all hashes and the coverage on fresh rows, or all entries of a store or a study."""
     import_code(imports)
     if not (folder / MANIFEST).exists() and folder.is_dir():
         if (folder / "zarr.json").exists():
-            found_there = fields.verify(folder)
-            return _sound(found_there.sound, str(found_there))
+            stored = fields.verify(folder)
+            return _soundness(stored.sound, str(stored))
         if (folder / "study.json").exists() or (folder / "cells.jsonl").exists():
-            return _sound(True, load("guardband.lab.cli", "lab").verify(folder))
+            return _soundness(True, load("guardband.lab.cli", "lab").verify(folder))
     artifact = Artifact.read(folder, model)
-    found: dict[str, Any] = {"hashes": "right", "consistent": None}
-    text = f"{folder}: every hash is right, and the model gives the stored values."
+    result: dict[str, object] = {"hashes": "right", "consistent": None}
+    text = f"{folder}: all hashes match, and the model reproduces the stored values."
     if data is not None:
         evaluation = artifact.evaluate(data, level, truth=truth)
-        found |= _measured(evaluation)
+        result |= _measured(evaluation)
         text += f"\n{evaluation}"
-    return found, text
+    return result, text
 
 
-def _sound(sound: bool, text: str) -> Found:
-    """What was found of a folder that is no calibration; an error if something is damaged."""
+def _soundness(sound: bool, text: str) -> Result:
+    """Return the result for a store or a study; a damaged part is an error."""
     if not sound:
         raise ValueError(text)
     return {"sound": True, "consistent": None}, text
@@ -179,8 +184,8 @@ def report(
     truth: bool,
     model: str | None,
     imports: list[str] | None,
-) -> Found:
-    """Write the page for a reviewer."""
+) -> Result:
+    """Write the report for a reviewer."""
     refuse_other_endings(out)
     import_code(imports)
     artifact = Artifact.read(folder, model)
@@ -196,7 +201,7 @@ def report(
     }
     words = ["guardband", "report", folder.name, "--data", data.name, "--level", level, "--out", out.name]
     words += ["--truth"] * truth + ([] if model is None else ["--model", model])
-    made = sections(
+    contents = sections(
         artifact.calibrated,
         matrix(table, artifact.inputs, data),
         matrix(table, artifact.targets, data) if labeled else None,
@@ -205,24 +210,24 @@ def report(
         facts=facts | {f"sha256 of {name}": value for name, value in artifact.hashes.items()},
         command=shlex.join([*words, *(word for name in imports or () for word in ("--import", name))]),
     )
-    write(out, f"{', '.join(artifact.targets)}: a prediction band, and what it promises", made)
+    write(out, f"{', '.join(artifact.targets)}: a prediction band and its guarantee", contents)
     return {"file": str(out), **measured}, f"Written to {out}."
 
 
-def _measured(evaluation: gb.evaluation.Evaluation) -> dict[str, Any]:
+def _measured(evaluation: gb.evaluation.Evaluation) -> dict[str, object]:
     return {
         "consistent": evaluation.consistent,
         "level": evaluation.level,
         "points": evaluation.n_test,
         "coverage": evaluation.coverage,
-        "mean_width": _or_none(evaluation.sharpness),
+        "mean_width": _finite_or_none(evaluation.sharpness),
         "acd": evaluation.acd,
-        "relative_l2": _or_none(evaluation.relative_l2),
+        "relative_l2": _finite_or_none(evaluation.relative_l2),
         "verdict": evaluation.verdict,
     }
 
 
-def _or_none(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
@@ -231,5 +236,5 @@ def _names(text: str) -> list[str]:
     if not all(names):
         raise ValueError(f"Columns should be names separated by commas, got {text!r}.")
     if len(set(names)) < len(names):
-        raise ValueError(f"Columns should be named once each, got {text!r}.")
+        raise ValueError(f"Columns should have different names, got {text!r}.")
     return names
