@@ -399,7 +399,7 @@ def test_what_predicts_is_asked_to(make: Callable[[], Any]) -> None:
     [
         ("net.onnx", r"got the path 'net.onnx'. Load it first: gb.adapters.from_onnx\(path\)"),
         (Path("net.pt"), r"got the path 'net.pt'. Load it first"),
-        (Regressor, "should be a fitted Regressor, got the class itself. Make and fit one first"),
+        (Regressor, "should be a fitted Regressor, got the class itself. Create and fit one first"),
         (gb.Split, "got the class itself"),
         (Classifier(), r"Classifier is a classifier; .* model.predict_proba\(x\)\[:, 1\]"),
         (3, "an object with `predict` or a function of x, got int"),
@@ -464,7 +464,7 @@ def test_the_door_and_its_rooms_ask_for_several_outputs_of_one_kind() -> None:
 )
 def test_a_model_that_looks_at_the_points_beside_is_refused(model: Any) -> None:
     x = np.random.default_rng(0).normal(size=(50, 1))
-    with pytest.raises(ValueError, match="depends on the points beside it: its mean differs by up"):
+    with pytest.raises(ValueError, match="depends on the other points: its mean differs by up"):
         gb.calibrate(model, x, x)
 
 
@@ -499,7 +499,7 @@ def test_labels_are_no_numbers() -> None:
     cluster = pytest.importorskip("sklearn.cluster")
     linear = pytest.importorskip("sklearn.linear_model")
     x = np.random.default_rng(0).normal(size=(40, 1))
-    with pytest.raises(TypeError, match="KMeans gives labels of clusters"):
+    with pytest.raises(TypeError, match="KMeans predicts cluster labels"):
         gb.calibrate(cluster.KMeans(2, n_init=1).fit(x), x, x)
     with pytest.raises(TypeError, match="LogisticRegression is a classifier"):
         gb.calibrate(linear.LogisticRegression().fit(x, x[:, 0] > 0).predict, x, x)

@@ -14,7 +14,7 @@ from scipy.stats import binom
 
 import cross
 import guardband as gb
-from guardband.calibration.cross import dealt
+from guardband.calibration.cross import assign_folds
 from guardband.conformal.cross import Shares
 from wings import pinn, torch
 
@@ -304,7 +304,7 @@ def test_it_is_saved_evaluated_and_checked(tmp_path: Path) -> None:
         ({"groups": ["a"] * 12}, ValueError, "at least 2 groups"),
         ({"groups": ["a"] * 11}, ValueError, r"one label per row, \(12,\)"),
         ({"data": readings(1)}, ValueError, "at least 2 readings"),
-        ({"data": (np.ones((4, 1)), np.ones((4, 2)))}, ValueError, "about one output"),
+        ({"data": (np.ones((4, 1)), np.ones((4, 2)))}, ValueError, "takes one output"),
         ({"data": (np.ones(4), [1, 2, np.nan, 4])}, ValueError, "row 2 is NaN"),
         ({"fit": lambda data: lambda x: np.ones((len(x), 2))}, ValueError, r"a model answers \(12, 2\)"),
     ],
@@ -328,7 +328,7 @@ def test_a_band_needs_what_each_model_says() -> None:
 
 
 def test_a_model_that_cannot_be_kept_is_refused_with_out(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"this one cannot be.*Or leave `out` away"):
+    with pytest.raises(TypeError, match=r"this one cannot be.*Or omit `out`"):
         gb.calibration.calibrate_cross(lambda data: np.sin, readings(12), folds=3, out=tmp_path / "run")
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
@@ -338,5 +338,5 @@ def test_a_model_that_cannot_be_kept_is_refused_with_out(tmp_path: Path) -> None
 
 def test_folds_are_as_equal_as_can_be() -> None:
     for n, folds in ((40, 7), (9, 9), (11, 2)):
-        counts = np.bincount(dealt(n, folds, None, 0))
+        counts = np.bincount(assign_folds(n, folds, None, 0))
         assert len(counts) == folds and counts.max() - counts.min() <= 1

@@ -187,7 +187,7 @@ def test_nothing_global_is_touched_and_parts_can_be_sent() -> None:
         ({"train": True}, "`train` should be a share such as 0.3, or a number of rows, got True"),
         ({"train": float("nan")}, "`train` should be a share"),
         ({"train": "half"}, "`train` should be a share"),
-        ({"train": 0.5, "test": 0.5, "groups": np.zeros(100, int)}, "2 parts need as many groups at least, "),
+        ({"train": 0.5, "test": 0.5, "groups": np.zeros(100, int)}, "2 parts need at least as many groups, "),
         ({"train": 0.5, "groups": np.zeros(99, int)}, "one label per row"),
     ],
 )

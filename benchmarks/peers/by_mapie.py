@@ -36,7 +36,7 @@ from sklearn.model_selection import LeaveOneOut, PredefinedSplit
 
 import guardband as gb
 from guardband.base import files
-from guardband.calibration.cross import dealt
+from guardband.calibration.cross import assign_folds
 
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95)
 FEW, SEVERAL = (9, 19, 20, 39, 100), (20, 39, 60, 100)
@@ -115,7 +115,7 @@ def quantiles(n: int, level: float, *, symmetric: bool) -> Setting:
 def crossed(n: int, level: float, *, folds: int | None) -> Setting:
     """Jackknife+, or CV+ on the same folds."""
     (x, y), (new, _) = drawn(n, n), drawn(QUERIES, 1)
-    fold = dealt(n, folds, None, 0)
+    fold = assign_folds(n, folds, None, 0)
 
     def theirs() -> Ends:
         cv = LeaveOneOut() if folds is None else PredefinedSplit(fold)

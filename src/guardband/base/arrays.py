@@ -22,7 +22,10 @@ Array: TypeAlias = Any
 """A numpy array or a torch tensor of floating-point numbers."""
 
 ArrayLike: TypeAlias = Any
-"""An `Array`, or anything `numpy.asarray` turns into one (lists, pandas columns, JAX arrays)."""
+"""An `Array`, or anything that `numpy.asarray` converts to one (lists, pandas columns, JAX arrays)."""
+
+Model: TypeAlias = Any
+"""A predictor, a torch module, an object with a method `predict`, or a function of x."""
 
 
 _FLOATS = frozenset((np.dtype(np.float64), np.dtype(np.float32)))

@@ -51,11 +51,11 @@ OLD_NAMES = {
         "Unknown": "guardband.pinn.Unknown",
         "Verdict": "guardband.pinn.Verdict",
         "calibrate_cross": "guardband.calibration.calibrate_cross",
-        "calibrate_stored": "guardband.calibration.old.calibrate_stored",
+        "calibrate_stored": "guardband.calibration.deprecated.calibrate_stored",
         "campaign": "guardband.lab.campaign",
         "coefficients": "guardband.pinn.coefficients",
         "density_ratio": "guardband.conformal.density_ratio",
-        "evaluate_stored": "guardband.calibration.old.evaluate_stored",
+        "evaluate_stored": "guardband.calibration.deprecated.evaluate_stored",
         "fit": "guardband.pinn.fit",
         "geometry": "guardband.pinn.geometry",
         "inverse": "guardband.pinn.inverse",
@@ -100,8 +100,8 @@ OLD_NAMES = {
 away in 0.4."""
 
 SAID = {
-    "guardband.calibration.old.calibrate_stored": "guardband.calibrate(model, fields, scores=...)",
-    "guardband.calibration.old.evaluate_stored": "guardband.evaluate(calibrated, fields, scores=...)",
+    "guardband.calibration.deprecated.calibrate_stored": "guardband.calibrate(model, fields, scores=...)",
+    "guardband.calibration.deprecated.evaluate_stored": "guardband.evaluate(calibrated, fields, scores=...)",
 }
 """What is said of names that are now an argument of another."""
 

@@ -1,6 +1,6 @@
-"""Calibrate a model on held-out data: once, by cross-validation, or as a choice among several bands.
+"""Calibrate a model on held-out data, by cross-validation, or as a choice among several candidates.
 
-`partition.py` splits one set of observations into parts for training, choosing, calibrating and testing.
+`partition.py` splits observations into parts for training, choosing, calibration and testing.
 """
 
 from guardband.base.lazy import attach

@@ -1,18 +1,18 @@
-"""Calibrate: the door. Any trained model and held-out measurements go in, a guarantee comes out."""
+"""Calibrate a trained model on held-out measurements."""
 
 from __future__ import annotations
 
 import os
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, TypeGuard
 
 import numpy as np
 
-from guardband.base.arrays import ArrayLike, copy, finite, kind_of, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, Model, copy, finite, kind_of, rows, to_numpy
 from guardband.base.engine import On
 from guardband.base.lazy import is_made_by
 from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Split
@@ -27,7 +27,7 @@ from guardband.leaks import refuse_leaks
 from guardband.predictors import MeanOnly, Outputs, PredictionFunction
 from guardband.predictors.models import evaluating, is_module
 from guardband.values import Names, Observations, Prediction, Predictor
-from guardband.values.frames import Columns, is_frame, on_axes, take
+from guardband.values.frames import Columns, Frame, is_frame, on_axes, take
 from guardband.values.labeled import (
     Axes,
     like_inputs,
@@ -41,18 +41,18 @@ from guardband.values.labeled import (
 if TYPE_CHECKING:
     from guardband.fields import StoredFields
 
-TWICE = 8
-"""At how many points a model is asked twice, to see that it answers the same."""
+REPEATED = 8
+"""The model is evaluated twice at this many points, to check that it is deterministic."""
 
 ROUNDING = {True: 1e-6, False: 1e-3}
-"""By how much of the output's spread two answers may differ: in float64, and in lower precision."""
+"""Tolerated difference of two evaluations, relative to the output's spread: float64, lower precision."""
 
-TOGETHER, HALF = 1e-3, 1e-4
-"""By how much an answer may change with the points beside it: of the spread, and of itself, by rounding."""
+BATCH_SPREAD, BATCH_VALUE = 1e-3, 1e-4
+"""Tolerated difference between batches, relative to the spread of the output and to the value itself."""
 
 
 def calibrate(
-    model: Any,
+    model: Model,
     x_cal: ArrayLike | StoredFields,
     y_cal: ArrayLike | None = None,
     *,
@@ -70,45 +70,82 @@ def calibrate(
     on: On = None,
     progress: bool = True,
 ) -> ScoreCalibrated:
-    """Calibrate a model on points it has not seen: x_cal (n, d) and measured y_cal (n, m).
+    """Calibrate a model on held-out data.
 
-    `model` is a predictor (anything that returns a `Prediction`), a torch module, an object with `predict`
-    such as a fitted scikit-learn regressor, or a function of x. x may be a DataFrame: its columns are known
-    by their names from then on, and a model that wants a frame gets one.
+    The result gives prediction bands with a finite-sample coverage guarantee, at any level:
+    `calibrated(x, level=0.95)`. Calibration compares predictions with targets and never looks inside the
+    model.
 
-    The guarantee holds if these points and the new ones are exchangeable: drawn alike, from the
-    same places with the same noise. They must not be training points, nor may the model, the score or the
-    level have been chosen by looking at them. What is covered is a new *measurement* y, noise included.
+    Parameters
+    ----------
+    model
+        The trained model: a predictor (anything that returns a `Prediction`), a torch module, an object with
+        a method `predict`, such as a fitted scikit-learn regressor, or a function of x.
+    x_cal
+        Calibration points, shape (n, d), which must not be training points. The columns of a DataFrame are
+        matched by name from then on, and a model that was fitted on a DataFrame receives one.
+        `gb.StoredFields` replace `x_cal` and `y_cal`; see Notes.
+    y_cal
+        Targets measured at `x_cal`, shape (n, m). For whole fields, one row is one field: an array of shape
+        (N, points, m), or a `gb.Fields` or xarray `DataArray`, whose axes have names.
+    score
+        How errors are measured. The default is `Scaled()`, or `CQR()` for a predictor of quantiles. With a
+        score of whole fields, such as `Simultaneous()`, the guarantee is about the whole field.
+    calibrator
+        How the threshold is computed from the scores, by default `Split()`.
+    groups
+        One label per calibration point, for calibrators that use groups.
+    confidence
+        The probability, over calibration sets, that the coverage is at least `level`, for a level fixed
+        beforehand. By default the coverage is guaranteed on average over calibration sets.
+    outputs
+        Names or indices of the outputs that `y_cal` contains, if not all outputs of the model were measured.
+        The band is then about these outputs only.
+    target
+        "measurement" for a band that covers new measurements, noise included, or "truth" for a band that
+        covers the noise-free truth. The truth requires `noise` and `confidence`.
+    noise
+        The distribution of the measurement noise, such as `gb.conformal.GaussianNoise(0.05)`, for
+        `target="truth"`. `gb.conformal.Truth` states the assumptions.
+    names
+        Names for the columns of an array `x_cal`, shown in tables and reports.
+        `pinn.problems.Names(axes, outputs)` names the outputs too.
+    scores
+        Path of the Zarr store to which the score of each stored field is written.
+    chunk
+        Number of stored fields held in memory at a time.
+    batch
+        Number of stored fields passed to the model at once. By default a short measurement chooses it. It is
+        saved with the scores, so that a resumed run gives the same results.
+    on
+        Where stored fields are evaluated; see `FieldBand.to_zarr`.
+    progress
+        Whether to show a progress bar for stored fields.
 
-    `score` is how misses are measured, `Scaled()` by default, and `CQR()` for quantiles; `calibrator` how
-    the threshold is found, `Split()` by default; `groups` one label per point for calibrators that use them;
-    `confidence` asks for "coverage at least `level` with this probability over calibration sets",
-    for a level fixed beforehand, instead of on average over them. `outputs` are those that y_cal holds, by
-    name or number, where not all outputs of the model were measured: the band is about these alone.
+    Returns
+    -------
+    ScoreCalibrated
+        The calibrated model. `calibrated(x, level)` returns a `Band`.
 
-    Settings that belong elsewhere: a level is asked of the result, `calibrated(x, level=0.95)` (1 - alpha for
-    a rate of misses alpha); training data belong to the predictor, `gb.predictors.MeanOnly(model,
-    training_data=...)`; `joint` and `units` to the score, `gb.Scaled(joint=False)`, `gb.Absolute(units=...)`.
+    Notes
+    -----
+    The guarantee holds if the calibration points and the new points are exchangeable: sampled in the same
+    way, from the same places, with the same noise. It is void if the model, the score or the level was
+    chosen by looking at the calibration points.
 
-    Whole fields are one row each: y_cal (N, points, m), or a `gb.Fields`, or an xarray `DataArray`, which
-    name their axes; with a score of whole fields, such as `Simultaneous()`, the promise is about all of one.
+    Some settings belong to other objects. The level, 1 - alpha for a miss rate alpha, is an argument of the
+    result. Training data belong to the predictor: `gb.predictors.MeanOnly(model, training_data=...)`.
+    `joint` and `units` belong to the score: `gb.Scaled(joint=False)`, `gb.Absolute(units=...)`.
 
-    `names` are those of the columns of x, where it is an array; `pinn.problems.Names(axes, outputs)` names
-    the outputs too. Tables and reports show them.
+    With `gb.StoredFields` the result is the same as for fields in memory, with exact ranks at all levels,
+    and the default score is `gb.Simultaneous()`. The result contains the scores but no field, so `gb.check`
+    cannot compare places. `scores` is required; an interrupted run resumes when called again with the same
+    path. A store with scores of another model is refused. Scores of other fields are detected by comparing
+    sixteen fields, so use a new path if the data change. Only the first few fields are compared with the
+    training fields of the predictor: make sure that the others are not training fields.
 
-    With `target="truth"` the band is about the noise-free truth, and needs the law of the noise, such as
-    `noise=gb.conformal.GaussianNoise(0.05)`, and a confidence; `gb.conformal.Truth` says what it assumes.
-
-    `gb.StoredFields` take the place of x_cal and y_cal: fields in a store, a `chunk` of them in memory at a
-    time. The result is that for the same fields in memory, by default with `gb.Simultaneous()`: all levels,
-    exact ranks. It keeps scores and no field, so `gb.check` cannot compare places. The score of each field is
-    written to a Zarr store at the path `scores`, and a run that was killed goes on there when called again.
-    Scores of another model are refused, and those of other fields by a look at sixteen of them: give data
-    that have changed a path of their own. `batch` is how many fields the model is asked at once; it is kept,
-    so that results do not depend on who computed them. `on` says where, as for `FieldBand.to_zarr`. Of
-    training fields that the model knows, only copies among the first few are noticed: see that the fields are
-    others.
-
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 50)
@@ -119,34 +156,32 @@ def calibrate(
     """
     if target not in ("measurement", "truth"):
         raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
-    of_stores: dict[str, Any] = {"scores": scores, "chunk": chunk, "batch": batch, "on": on}
     if is_made_by(x_cal, "guardband.fields.stored", "StoredFields"):
-        of_arrays = {"y_cal": y_cal, "calibrator": calibrator, "groups": groups, "outputs": outputs}
-        of_arrays |= {"noise": noise, "names": names, "target": target if target == "truth" else None}
-        refuse_options(of_arrays, FOR_STORES)
+        array_options = {"y_cal": y_cal, "calibrator": calibrator, "groups": groups, "outputs": outputs}
+        array_options |= {"noise": noise, "names": names, "target": target if target == "truth" else None}
+        refuse_options(array_options, FOR_STORES)
         if scores is None:
             raise TypeError(NO_SCORES)
         from guardband.calibration.stored import calibrate_fields
 
-        first = partial(calibrate, model, score=score or Simultaneous(), confidence=confidence)
-        fields: Any = x_cal
-        return calibrate_fields(first, fields, **of_stores, progress=progress)
-    refuse_options(of_stores, FOR_ARRAYS)
+        in_memory = partial(calibrate, model, score=score or Simultaneous(), confidence=confidence)
+        return calibrate_fields(in_memory, x_cal, scores, chunk=chunk, batch=batch, on=on, progress=progress)
+    refuse_options({"scores": scores, "chunk": chunk, "batch": batch, "on": on}, FOR_ARRAYS)
     if y_cal is None:
-        raise TypeError("`y_cal` is missing: the targets that were measured at `x_cal`.")
+        raise TypeError("`y_cal` is missing: give the targets that were measured at `x_cal`.")
     if target == "truth":
         score, calibrator = truth_of(noise, score, calibrator)
     elif noise is not None:
         raise ValueError(
-            "`noise` is for a band about the truth: target='truth'. For one about measurements around a "
-            "scale that knows only the model, use score=gb.conformal.Total(noise=...)."
+            "`noise` is for a band about the truth: target='truth'. For a band about measurements whose "
+            "scale describes only the model, use score=gb.conformal.Total(noise=...)."
         )
     refuse_unpaired(x_cal=x_cal, y_cal=y_cal, groups=groups)
     columns = Columns.of(x_cal) if is_frame(x_cal) else None
     x, places = (x_cal, None) if columns is not None else opened(x_cal, "x_cal")
     y_cal = like_inputs(y_cal, places)
     y, measured, grid = opened_targets(y_cal, "y_cal")
-    # What was calibrated on stays, whatever becomes of the caller's arrays.
+    # The calibration data are copied, since the caller may change the arrays later.
     x = copy_of(x) if columns is not None else copy(finite(rows(x, "x_cal"), "x_cal"))
     y = finite(rows(y, "y_cal"), "y_cal")
     if len(y) == 0:
@@ -177,7 +212,7 @@ def calibrate(
     used = _used(predictor, calibrator)
     _refuse_other_columns(used, columns, measured)
     refuse_leaks(used, prediction.x, y)
-    made = on_scores(
+    calibrated = on_scores(
         predictor,
         prediction,
         y,
@@ -190,14 +225,14 @@ def calibrate(
         axes={name: axes for name, axes in (("x", places), ("y", measured)) if axes is not None},
         names=names,
     )
-    caution = made.score.caution(prediction, y)
+    caution = calibrated.score.caution(prediction, y)
     if caution is not None:
         warnings.warn(caution, stacklevel=2)
-    return made
+    return calibrated
 
 
-def as_predictor(model: Any, x: Any) -> Predictor:
-    """A predictor as it is, anything else that can be asked at x (n, d) as one."""
+def as_predictor(model: Model, x: Array | Frame) -> Predictor:
+    """Wrap a model as a predictor, if it is not one already; x (n, d) is used to try functions."""
     if isinstance(model, Predictor):
         return model
     if isinstance(model, str | os.PathLike):
@@ -207,13 +242,12 @@ def as_predictor(model: Any, x: Any) -> Predictor:
         )
     if isinstance(model, type):
         raise TypeError(
-            f"`model` should be a fitted {model.__name__}, got the class itself. Make and fit one first."
+            f"`model` should be a fitted {model.__name__}, got the class itself. Create and fit one first."
         )
-    if getattr(model, "__name__", None) == "predict":  # a method of a model
+    if getattr(model, "__name__", None) == "predict":  # a bound method of a model
         _refuse_labels(getattr(model, "__self__", None))
     if callable(model) and not hasattr(model, "predict"):
-        made: Any = PredictionFunction if _predicts(model, x) else MeanOnly
-        return made(model)
+        return PredictionFunction(model) if _returns_prediction(model, x) else MeanOnly(model)
     if is_module(model):
         return MeanOnly(model)
     if not hasattr(model, "predict"):
@@ -225,11 +259,11 @@ def as_predictor(model: Any, x: Any) -> Predictor:
     return MeanOnly(model)
 
 
-def _refuse_labels(model: Any) -> None:
-    """What predicts classes or clusters has no band."""
+def _refuse_labels(model: Model) -> None:
+    """Refuse classifiers and clusterers, whose labels are not numbers."""
     kind = getattr(model, "_estimator_type", None)
     if hasattr(model, "cluster_centers_") or hasattr(model, "labels_") or kind == "clusterer":
-        raise TypeError(f"{type(model).__name__} gives labels of clusters; a band is for numbers.")
+        raise TypeError(f"{type(model).__name__} predicts cluster labels; a band is for numbers.")
     if hasattr(model, "classes_") or kind == "classifier":
         raise TypeError(
             f"{type(model).__name__} is a classifier; a band is for numbers. Wrap what you want to bound, "
@@ -237,8 +271,8 @@ def _refuse_labels(model: Any) -> None:
         )
 
 
-def _predicts(model: Any, x: Any) -> bool:
-    """Whether a function returns predictions; a network that stumbles over numpy does not."""
+def _returns_prediction(model: Model, x: Array | Frame) -> TypeGuard[Callable[[Array], Prediction]]:
+    """Whether a function returns `Prediction` objects; a module that fails on numpy arrays does not."""
     few = copy_of(take(x, slice(2)) if is_frame(x) else x[:2])
     if not is_module(model):
         return isinstance(model(few), Prediction)
@@ -247,9 +281,9 @@ def _predicts(model: Any, x: Any) -> bool:
     return False
 
 
-def _refuse_randomness(predictor: Predictor, x: Any, prediction: Prediction) -> None:
-    """A predictor that draws anew at every call is no fixed function: its scores are not its band's."""
-    some = slice(min(TWICE, max(1, len(x) // 2)))
+def _refuse_randomness(predictor: Predictor, x: Array | Frame, prediction: Prediction) -> None:
+    """Refuse a predictor that is random or depends on the batch: its band would not match its scores."""
+    some = slice(min(REPEATED, max(1, len(x) // 2)))
     few = take(x, some) if is_frame(x) else x[some]
     first, second = ask(predictor, few), ask(predictor, few)
     for name, values in prediction.parts.items():
@@ -266,29 +300,29 @@ def _refuse_randomness(predictor: Predictor, x: Any, prediction: Prediction) -> 
                 f"{abs(a - b).max():.3g}. A predictor should be a fixed function: switch dropout off, or "
                 "draw once and keep the draws, as pinn.predictors.Dropout does."
             )
-        among = whole[some]
-        if (abs(a - among) > TOGETHER * spread + HALF * abs(among)).any():
+        in_batch = whole[some]
+        if (abs(a - in_batch) > BATCH_SPREAD * spread + BATCH_VALUE * abs(in_batch)).any():
             raise ValueError(
-                f"What {name_of(predictor)} answers at a point depends on the points beside it: its {name} "
-                f"differs by up to {abs(a - among).max():.3g} when fewer are asked. A predictor should treat "
-                "each row by itself, in its order: no statistics of the batch, no sorting."
+                f"The prediction of {name_of(predictor)} at a point depends on the other points: its {name} "
+                f"differs by up to {abs(a - in_batch).max():.3g} if fewer points are passed. A predictor "
+                "should treat each row independently and keep the order: no batch statistics, no sorting."
             )
 
 
-def _refuse_missing_outputs(predictor: Predictor, prediction: Prediction, y: Any) -> None:
-    """Of a model with more outputs than were measured, somebody has to say which were."""
+def _refuse_missing_outputs(predictor: Predictor, prediction: Prediction, y: Array) -> None:
+    """Refuse targets with fewer outputs than the model, unless `outputs` names them."""
     had, given = tuple(prediction.mean.shape), tuple(y.shape)
     if len(had) == len(given) == 2 and given[1] < had[1]:
         known = predictor.field_names
         some = tuple(range(given[1])) if known is None else known.outputs[: given[1]]
         raise ValueError(
-            f"`y_cal` should have the shape of the predictions, got {given} beside {had}. Where not all "
+            f"`y_cal` should have the shape of the predictions, got {given} beside {had}. If not all "
             f"outputs were measured, say which: gb.calibrate(..., outputs={some!r})."
         )
 
 
 def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, Observations]:
-    """What predictor and calibrator have learned from, or will."""
+    """The observations from which the predictor and the calibrator learn, by their role."""
     used = dict(calibrator.used) if isinstance(calibrator, Calibrator) else {}
     if predictor.training_data is not None:
         if not isinstance(predictor.training_data, Observations):
@@ -302,7 +336,7 @@ def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, O
 def _refuse_other_columns(
     used: Mapping[str, Observations], columns: Columns | None, measured: Axes | None
 ) -> None:
-    """Rows that are compared or learned from have the columns of x_cal and y_cal in the same order."""
+    """Refuse training observations whose columns differ in name or order from those of x_cal and y_cal."""
     for what, data in used.items():
         words = None if measured is None else measured.words
         if words and data.outputs and {*words} == {*data.outputs} and words != tuple(data.outputs):

@@ -1,4 +1,4 @@
-"""Choosing: which of several bands, without spending the guarantee on the choice."""
+"""Choose among several candidates without losing the guarantee."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from guardband.base.arrays import ArrayLike, Model
 from guardband.calibration.calibrate import calibrate as calibrate_on
 from guardband.calibration.partition import Rows, pair_of, taken
-from guardband.conformal import Calibrated
+from guardband.conformal import Calibrated, Calibrator, Score
 from guardband.conformal.chosen import Chosen, shared
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
 from guardband.leaks import refuse_leaks
@@ -20,13 +21,28 @@ from guardband.metrics import interval_score, sharpness
 from guardband.values import Band, Observations
 
 FOLDS = 5
-"""Into how many parts the rows for choosing are cut: each is judged by bands calibrated on the others."""
+"""Folds of the rows for choosing; each is scored with bands calibrated on the others."""
+
+Candidate: TypeAlias = tuple[Model, Score | None, Calibrator | None]
 
 
 @dataclass(frozen=True, eq=False)
 class Choice:
-    """What `choose` picked: its name, the calibrated band, and what each candidate scored; less is better.
+    """The result of `choose`.
 
+    Attributes
+    ----------
+    name
+        Name of the chosen candidate.
+    calibrated
+        The chosen candidate, calibrated.
+    scores
+        The criterion for each candidate, by name; smaller is better.
+    by
+        The criterion, in words.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 300)
@@ -57,15 +73,41 @@ def choose(
     level: Level = 0.95,
     confidence: Level | None = None,
 ) -> Choice:
-    """Pick one of several candidates honestly: on rows of their own, or at the price of a wider band.
+    """Choose one of several candidates and calibrate it, with a valid guarantee.
 
-    A candidate is a model, or a tuple (model, score, calibrator) with None for what is left at its default.
-    Rows are `Observations` or pairs (x, y), parts that `gb.partition` made. With `choose`, candidates are
-    compared there by their interval score at `level`, cross-validated, and the winner is calibrated on
-    `calibrate` with its whole promise. Without, all K candidates are calibrated on the same rows, each at
-    1 - (1 - level)/K, or with confidence 1 - (1 - confidence)/K, and the narrowest at `level` is taken: its
-    promise holds whichever it is, and it is wider than one chosen on rows of their own.
+    The candidates are compared on separate rows, or on the calibration rows at the price of a wider band.
 
+    Parameters
+    ----------
+    candidates
+        Candidates by name. Each is a model, or a tuple (model, score, calibrator) in which None stands for
+        the default.
+    calibrate
+        Rows for calibration: `Observations` or a pair (x, y), such as the parts from `gb.partition`.
+    choose
+        Separate rows for the comparison. Without them the candidates are compared on the calibration rows.
+    level
+        The coverage at which candidates are compared.
+    confidence
+        The probability, over calibration sets, that the coverage is at least the level, as in
+        `gb.calibrate`.
+
+    Returns
+    -------
+    Choice
+        The chosen candidate, calibrated, and the criterion for each candidate.
+
+    Notes
+    -----
+    With `choose`, the criterion is the interval score at `level`, by 5-fold cross-validation on these rows.
+    The best candidate is then calibrated on the calibration rows and keeps its full guarantee.
+
+    Without `choose`, all K candidates are calibrated on the same rows, each at the level 1 - (1 - level)/K,
+    or with the confidence 1 - (1 - confidence)/K, and the narrowest at `level` is chosen. By the union bound
+    the guarantee holds for any choice, but the band is wider than one chosen on separate rows.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> rng = np.random.default_rng(0)
@@ -89,72 +131,73 @@ def choose(
     named = {str(name): _candidate(one) for name, one in candidates.items()}
     x, y = pair_of(calibrate)
     if choose is None:
-        return _together(named, x, y, level, confidence)
+        return _narrowest(named, x, y, level, confidence)
     seen_x, seen_y = pair_of(choose)
     refuse_leaks({"choosing": Observations(seen_x, seen_y)}, Observations(x, y).x, Observations(x, y).y)
-    scores = {name: _judged(one, seen_x, seen_y, level) for name, one in named.items()}
+    scores = {name: _cross_validated(one, seen_x, seen_y, level) for name, one in named.items()}
     best = min(scores, key=lambda name: scores[name])
-    made = _calibrated(named[best], x, y, confidence)
-    return Choice(best, made, scores, "interval score on rows of their own")
+    calibrated = _calibrated(named[best], x, y, confidence)
+    return Choice(best, calibrated, scores, "interval score on rows of their own")
 
 
-def _candidate(one: Any) -> tuple[Any, Any, Any]:
+def _candidate(one: Model | tuple[Any, ...]) -> Candidate:
     parts = one if isinstance(one, tuple) else (one,)
     if not 1 <= len(parts) <= 3:
         raise TypeError(
             f"A candidate is a model or a tuple (model, score, calibrator), got {len(parts)} parts."
         )
-    return (*parts, *[None] * (3 - len(parts)))  # type: ignore[return-value]
+    model, score, calibrator = (*parts, None, None)[:3]
+    return model, score, calibrator
 
 
-def _calibrated(one: tuple[Any, Any, Any], x: Any, y: Any, confidence: Level | None) -> Calibrated:
+def _calibrated(one: Candidate, x: ArrayLike, y: ArrayLike, confidence: Level | None) -> Calibrated:
     model, score, calibrator = one
     return calibrate_on(model, x, y, score=score, calibrator=calibrator, confidence=confidence)
 
 
-def _judged(one: tuple[Any, Any, Any], x: Any, y: Any, level: Level) -> float:
-    """The interval score on rows that the band was not calibrated on, each row once."""
+def _cross_validated(one: Candidate, x: ArrayLike, y: ArrayLike, level: Level) -> float:
+    """The mean interval score of all rows, each with a band that was not calibrated on it."""
     if len(x) < FOLDS:
         raise ValueError(f"`choose` should hold at least {FOLDS} rows, got {len(x)}.")
     fold = np.random.default_rng(0).permutation(len(x)) % FOLDS
     total = 0.0
     for k in range(FOLDS):
         rest, part = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
-        made = _calibrated(one, taken(x, rest), taken(y, rest), None)
-        _refuse_few(made, level, "`choose`", len(x), FOLDS / (FOLDS - 1))
-        total += len(part) * interval_score(_box(made, taken(x, part), level), taken(y, part))
+        calibrated = _calibrated(one, taken(x, rest), taken(y, rest), None)
+        _refuse_few(calibrated, level, "`choose`", len(x), FOLDS / (FOLDS - 1))
+        total += len(part) * interval_score(_box(calibrated, taken(x, part), level), taken(y, part))
     return total / len(x)
 
 
-def _together(
-    named: Mapping[str, tuple[Any, Any, Any]], x: Any, y: Any, level: Level, confidence: Level | None
+def _narrowest(
+    named: Mapping[str, Candidate], x: ArrayLike, y: ArrayLike, level: Level, confidence: Level | None
 ) -> Choice:
-    """The narrowest of all, each asked for so much more that all hold together."""
-    among = len(named)
-    sure = None if confidence is None else shared(confidence, among)
-    made = {name: Chosen(_calibrated(one, x, y, sure), among) for name, one in named.items()}
-    for one in made.values():
-        _refuse_few(one, level, f"Choosing among {among} on the calibration points", len(x))
-    widths = {name: sharpness(_box(one, x, level)) for name, one in made.items()}
+    """Choose the narrowest band, with the level or confidence corrected for the number of candidates."""
+    count = len(named)
+    corrected = None if confidence is None else shared(confidence, count)
+    bands = {name: Chosen(_calibrated(one, x, y, corrected), count) for name, one in named.items()}
+    for band in bands.values():
+        _refuse_few(band, level, f"Choosing among {count} on the calibration points", len(x))
+    widths = {name: sharpness(_box(band, x, level)) for name, band in bands.items()}
     best = min(widths, key=lambda name: widths[name])
-    return Choice(best, made[best], widths, f"mean width, each of {among} asked for more")
+    return Choice(best, bands[best], widths, f"mean width, corrected for {count} candidates")
 
 
-def _box(made: Calibrated, x: Any, level: Level) -> Band:
+def _box(calibrated: Calibrated, x: ArrayLike, level: Level) -> Band:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
-        band = made(x, level)
+        band = calibrated(x, level)
     if not isinstance(band, Band):
-        raise TypeError(f"Candidates are compared by the width of bands; {made.name} gives {band!r}.")
+        raise TypeError(f"Candidates are compared by the width of bands; {calibrated.name} gives {band!r}.")
     return band
 
 
-def _refuse_few(made: Calibrated, level: Level, what: str, n: int, more: float = 1.0) -> None:
-    """Infinite bands cannot be compared."""
-    size = made.size(level)
+def _refuse_few(calibrated: Calibrated, level: Level, what: str, n: int, factor: float = 1.0) -> None:
+    """Refuse a calibration set that gives infinite bands, since these cannot be compared."""
+    size = calibrated.size(level)
     if size is not None and size.have < size.need:
-        need = math.ceil(size.need * more)
+        need = math.ceil(size.need * factor)
         raise ValueError(
             f"{what} needs {need} rows at level {float(exact(level)):g}, there are {n}. "
-            "Give more rows, ask for a lower level, or bring fewer candidates."
+            "Give more rows, ask for a lower level, or compare fewer candidates."
         )

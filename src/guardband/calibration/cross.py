@@ -1,4 +1,4 @@
-"""Crossing: calibrate without spending a reading, by models that were each trained without some of them."""
+"""Calibrate by cross-validation: every reading is used for training and for calibration."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from functools import partial
 from numbers import Integral
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from guardband.base.arrays import fingerprint
+from guardband.base.arrays import Model, fingerprint
 from guardband.base.engine import On, connect, each, one_thread, takes_old_places
 from guardband.base.files import read_bytes, write_text
 from guardband.base.limits import MIB
@@ -29,12 +28,12 @@ from guardband.values import Names, Observations, Predictor
 from guardband.values.frames import Columns
 
 IDENTITY = "cross.json"
-"""What says of a folder which readings and folds its models belong to."""
+"""The file that identifies the readings, folds and seed of the models in a folder."""
 
 
 @takes_old_places
 def calibrate_cross(
-    fit: Callable[[Observations], Any],
+    fit: Callable[[Observations], Model],
     data: Rows,
     *,
     folds: int | None = None,
@@ -44,27 +43,51 @@ def calibrate_cross(
     on: On = None,
     names: Names | Sequence[str] | None = None,
 ) -> CrossValidated:
-    """Calibrate on all readings and train on all of them: jackknife+ and CV+, for twenty to a hundred points.
+    """Calibrate by cross-validation (jackknife+ or CV+), with all readings used for training and calibration.
 
-    `fit(observations)` trains a model of one output and returns it: anything that `gb.calibrate` takes. It is
-    called once for each fold, with the readings of all others, in random order. Settings (hyperparameters)
-    must be fixed without the readings, or chosen inside `fit` by those that it is given: the promise is void
-    for settings that were tuned on all of them. Without `folds` each reading is left out by itself, which is
-    jackknife+; with `folds=10` a tenth at a time, which is CV+. Rows are dealt to folds at random, by `seed`.
-    With `groups`, one label per row, a group is left out as a whole and counts as one, however many readings
-    it has, and the promise is about a reading of a new group.
+    Use it for small data sets, of about twenty to a hundred points.
 
-    The promise is weaker than the level, and what is seen is usually near the level: `promise` has both.
-    Where training is by an equation alone, calibrate on all readings by `gb.calibrate`, which is narrower and
-    promises the level itself; where few readings should correct a network, see `pinn.Tangent`.
+    Parameters
+    ----------
+    fit
+        A function that trains a model on `Observations` and returns it: a model of one output, of any kind
+        that `gb.calibrate` takes. It is called once per fold, with the readings of all other folds in random
+        order.
+    data
+        All readings: `Observations` or a pair (x, y), with one output.
+    folds
+        Number of folds (CV+). By default every reading, or group, is a fold (jackknife+).
+    groups
+        One label per row. A group is left out as a whole and counts as one unit, regardless of its size; the
+        guarantee is about a reading of a new group.
+    seed
+        Seed of the random assignment of rows to folds.
+    out
+        Folder in which each model is saved when it is trained. An interrupted run resumes when called again
+        with the same arguments. A folder with models of other readings, folds or seeds is refused.
+    on
+        Where models are trained, as in `FieldBand.to_zarr`: by default in this process, with `on=4` on four
+        Dask workers.
+    names
+        Names for the columns of an array x, shown in tables and reports.
 
-    Models are trained in this process, or where `on` says, as for `FieldBand.to_zarr`: `on=4` is so many Dask
-    workers here. With a folder `out` each is kept there when it is finished: a run that was killed goes on
-    with the others when called again in the same way, with the same `fit`. Folders of other readings, folds
-    or seeds are refused.
+    Returns
+    -------
+    CrossValidated
+        The calibrated models. `calibrated(x, level)` returns a `Band`.
 
-    `names` are those of the columns of x, where it is an array; tables and reports show them.
+    Notes
+    -----
+    The guaranteed coverage is lower than the level, while the actual coverage is usually close to the level:
+    `promise` states both. Hyperparameters must be fixed without the readings, or chosen inside `fit` from the
+    readings that it receives; the guarantee is void for hyperparameters that were tuned on all readings.
 
+    If a model is trained on an equation alone, use `gb.calibrate` on all readings instead: its bands are
+    narrower, and it guarantees the level itself. If a few readings should correct a trained network, see
+    `pinn.Tangent`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> def fit(data):
@@ -83,28 +106,30 @@ def calibrate_cross(
         raise TypeError(f"`fit` should be a function of observations, got {type(fit).__name__}.")
     if tuple(data.y.shape[1:]) != (1,):
         raise ValueError(
-            f"Cross-calibration is about one output, y of shape (n, 1), got {tuple(data.y.shape)}. Calibrate "
-            "each output by itself."
+            f"Cross-calibration takes one output, y of shape (n, 1), got {tuple(data.y.shape)}. Calibrate "
+            "each output separately."
         )
-    of = None if groups is None else labels(groups, len(data))
-    fold = dealt(len(data), folds, of, seed)
-    asked = [Fold(data, fold, k, seed) for k in range(fold.max() + 1)]
+    group = None if groups is None else labels(groups, len(data))
+    fold = assign_folds(len(data), folds, group, seed)
+    all_folds = [Fold(data, fold, k, seed) for k in range(fold.max() + 1)]
     with connect(on) as client:
-        kept = None if out is None else Path(out)
-        models = dict(_kept(kept, data, fold, seed))
-        for k, model in each(client, partial(trained, fit), [one for one in asked if one.k not in models]):
-            asked[k].refuse_seen(model)
-            models[k] = model if kept is None else _keep(model, kept, k)
-    in_order = tuple(models[one.k] for one in asked)
+        folder = None if out is None else Path(out)
+        models = dict(_saved(folder, data, fold, seed))
+        for k, model in each(
+            client, partial(trained, fit), [one for one in all_folds if one.k not in models]
+        ):
+            all_folds[k].refuse_seen(model)
+            models[k] = model if folder is None else _save(model, folder, k)
+    in_order = tuple(models[one.k] for one in all_folds)
     columns = None if data.names is None else Columns(data.names, data.names)
     prediction = said_by(in_order, data.x, columns)
-    known = None if names is None else checked_names(names, in_order[0], prediction, columns)
-    return CrossValidated(in_order, fold, prediction, data.y, of, columns, known)
+    checked = None if names is None else checked_names(names, in_order[0], prediction, columns)
+    return CrossValidated(in_order, fold, prediction, data.y, group, columns, checked)
 
 
 @dataclass(frozen=True, eq=False)
 class Fold:
-    """One of several folds: all readings, the fold of each, the number of this one, and a seed."""
+    """All readings, the fold of each, and the index of the fold that is left out."""
 
     data: Observations
     fold: np.ndarray
@@ -113,29 +138,29 @@ class Fold:
 
     @property
     def others(self) -> Observations:
-        """What the model is trained on: the readings of all other folds, in random order."""
+        """The training data of this fold: the readings of all other folds, in random order."""
         rows = np.random.default_rng([self.seed, self.k]).permutation(np.flatnonzero(self.fold != self.k))
         return Observations(taken(self.data.x, rows), taken(self.data.y, rows), names=self.data.names)
 
     def refuse_seen(self, model: Predictor) -> None:
-        """A model that has seen what was left out is too good there."""
+        """Refuse a model that was trained on readings of the fold that was left out."""
         if model.training_data is None:
             return
         rows = np.flatnonzero(self.fold == self.k)
         names, data = model.training_data.names, self.data
         if names is not None and {*names} == {*(data.names or ())}:
             data = data.on_axes(names)
-        out = taken(data.x, rows), taken(data.y, rows)
+        left_out = taken(data.x, rows), taken(data.y, rows)
         try:
-            refuse_leaks({"training": model.training_data}, *out)
+            refuse_leaks({"training": model.training_data}, *left_out)
         except ValueError as error:
             raise ValueError(
                 f"`fit` should train on the observations that it is given, and on no others: {error}"
             ) from error
 
 
-def trained(fit: Callable[[Observations], Any], fold: Fold) -> tuple[int, Predictor]:
-    """The number of a fold, and a model that has not seen it."""
+def trained(fit: Callable[[Observations], Model], fold: Fold) -> tuple[int, Predictor]:
+    """Train a model without one fold, and return the index of the fold and the model."""
     with one_thread():
         model = fit(fold.others)
     if model is None:
@@ -143,8 +168,8 @@ def trained(fit: Callable[[Observations], Any], fold: Fold) -> tuple[int, Predic
     return fold.k, as_predictor(model, fold.data.x)
 
 
-def dealt(n: int, folds: int | None, groups: np.ndarray | None, seed: int) -> np.ndarray:
-    """Which fold each row is in, (n,): units at random, as many in each as can be."""
+def assign_folds(n: int, folds: int | None, groups: np.ndarray | None, seed: int) -> np.ndarray:
+    """The fold of each row, shape (n,): random, with equally many units per fold up to one."""
     unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     units = int(unit.max(initial=-1)) + 1
     what = "readings" if groups is None else "groups"
@@ -159,21 +184,21 @@ def dealt(n: int, folds: int | None, groups: np.ndarray | None, seed: int) -> np
     return np.random.default_rng(seed).permutation(np.arange(units) % int(count))[unit]
 
 
-def _kept(
+def _saved(
     out: Path | None, data: Observations, fold: np.ndarray, seed: int
 ) -> Iterator[tuple[int, Predictor]]:
-    """The models that a folder holds; it is marked with what it belongs to, and others are refused."""
+    """The models saved in a folder, which is marked with the identity of the run; other runs are refused."""
     if out is None:
         return
-    mine = {"readings": fingerprint([data.x, data.y]), "folds": fingerprint([fold]), "seed": seed}
+    wanted = {"readings": fingerprint([data.x, data.y]), "folds": fingerprint([fold]), "seed": seed}
     path = out / IDENTITY
     if not path.exists():
         if out.exists() and any(out.iterdir()):
-            raise FileExistsError(f"{out} holds something else. Give `out` a folder of its own.")
-        write_text(path, json.dumps(mine) + "\n")
-    theirs = json.loads(read_bytes(path, at_most=MIB))
-    if theirs != mine:
-        other = ", ".join(name for name in mine if theirs.get(name) != mine[name])
+            raise FileExistsError(f"{out} holds something else. Give `out` an empty folder.")
+        write_text(path, json.dumps(wanted) + "\n")
+    found = json.loads(read_bytes(path, at_most=MIB))
+    if found != wanted:
+        other = ", ".join(name for name in wanted if found.get(name) != wanted[name])
         raise ValueError(
             f"{out} holds models of another run: its {other} differ. Call it as before, or give "
             "`out` another folder."
@@ -183,13 +208,13 @@ def _kept(
             yield k, load(out / _name(k), Predictor)
 
 
-def _keep(model: Predictor, out: Path, k: int) -> Predictor:
-    """A model, written whole; one that cannot be kept is refused."""
+def _save(model: Predictor, out: Path, k: int) -> Predictor:
+    """Save a model and return it; a model that cannot be saved is refused."""
     try:
         save(model, out / _name(k), overwrite=True)
     except TypeError as error:
         raise TypeError(
-            f"With `out` each model is kept on disk, and this one cannot be: {error} Or leave `out` away."
+            f"With `out` each model is saved, and this one cannot be: {error} Or omit `out`."
         ) from error
     return model
 

@@ -1,8 +1,8 @@
-"""Partition: one set of observations, cut into what trains, chooses, calibrates and tests."""
+"""Partition observations into parts for training, choosing, calibration and testing."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any, TypeAlias
@@ -16,19 +16,29 @@ from guardband.values.grids import Fields, row_or_first
 from guardband.values.labeled import refuse_unpaired
 
 Rows: TypeAlias = Any
-"""Observations, or a pair (x, y) of arrays, tensors, lists or pandas objects."""
+"""`Observations`, or a pair (x, y) of arrays, tensors, lists or pandas objects."""
 
 NAMES = ("train", "choose", "calibrate", "test")
-"""The parts, in the order they are used in."""
+"""The parts, in the order of their use."""
 
 
 @dataclass(frozen=True, eq=False)
 class Parts:
-    """What `partition` made: `train`, `choose`, `calibrate` and `test`, None where none was asked for.
+    """The result of `partition`, which unpacks into the requested parts in the order of the attributes.
 
-    It unpacks into the parts that were asked for, in this order. `indices` and `groups` hold, by the name of
-    the part, which rows are in it, and the labels of those.
+    Attributes
+    ----------
+    train, choose, calibrate, test
+        The parts, each of the type that was passed; None for a part that was not requested.
+    indices
+        Row indices of each part, by name.
+    groups
+        Group labels of the rows of each part, by name; None without groups.
+    n
+        Total number of rows, including rows in no part.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> data = gb.Observations(np.linspace(0, 1, 100), np.zeros(100))
@@ -49,14 +59,14 @@ class Parts:
     n: int
 
     def __iter__(self) -> Iterator[Rows]:
-        """Unpack the parts that were asked for."""
+        """Unpack the requested parts."""
         return (getattr(self, name) for name in NAMES if name in self.indices)
 
     def __repr__(self) -> str:
         words = []
         for name, rows in self.indices.items():
-            of = self.groups[name]
-            words.append(f"{len(rows)} {name}" + ("" if of is None else f" in {_count(of)}"))
+            groups = self.groups[name]
+            words.append(f"{len(rows)} {name}" + ("" if groups is None else f" in {_count(groups)}"))
         left = self.n - sum(map(len, self.indices.values()))
         return f"Parts({', '.join(words)}{f'; {left} left out' if left else ''})"
 
@@ -71,18 +81,41 @@ def partition(
     groups: Groups = None,
     seed: int = 0,
 ) -> Parts:
-    """Cut observations at random into parts that share no row: one line, and nothing leaks.
+    """Split observations at random into disjoint parts.
 
-    `train` is what the model learns from. `choose` is for choosing between methods, scales and levels:
-    whatever was chosen on calibration rows is no longer covered by the guarantee. `calibrate` is for the one
-    that was chosen, and `test` for testing it, once.
+    Parameters
+    ----------
+    observations
+        `Observations`, or a pair (x, y) of arrays, tensors, lists or pandas objects.
+    train
+        Size of the part that trains the model. All sizes are either fractions that sum to at most 1, such as
+        0.7, or numbers of rows. A part of size 0 is omitted.
+    choose
+        Size of the part on which methods, scales and levels are compared. The guarantee does not hold for a
+        method that was chosen on the calibration rows.
+    calibrate
+        Size of the part that calibrates the chosen method.
+    test
+        Size of the part that tests the calibrated band, once.
+    groups
+        One label per row. The rows of a group stay together, which is necessary if rows of one sensor, run
+        or trajectory are similar.
+    seed
+        Seed of the random split.
 
-    Sizes are shares, such as 0.7, that sum to at most 1, or whole numbers of rows; a part of size 0 is not
-    made. With `groups`, one label per row, a group goes into one part as a whole, as it must where rows of
-    one sensor, run or trajectory are alike. Each part then gets its share of the groups, whatever their
-    sizes, so its share of the rows varies: a cut that looked at sizes would make the groups of one part
-    unlike those of another. Parts are what was given: `Observations`, or a pair (x, y) of whatever has rows.
+    Returns
+    -------
+    Parts
+        The parts, each of the type of `observations`.
 
+    Notes
+    -----
+    With `groups`, each part gets its fraction of the groups regardless of their sizes, so its fraction of the
+    rows varies. A split that took the sizes into account would make the groups of different parts
+    non-exchangeable.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x, y, sensor = np.linspace(0, 1, 60), np.zeros(60), np.repeat(np.arange(20), 3)
@@ -99,14 +132,14 @@ def partition(
     sizes = _sizes(dict(zip(NAMES, (train, choose, calibrate, test), strict=True)), n)
     order = np.random.default_rng(seed).permutation
     if groups is None:
-        marks, of = order(n), None
+        shuffled, group = order(n), None
         cuts = np.cumsum([0, *sizes.values()])
     else:
-        of = labels(groups, n)
-        marks, cuts = _whole_groups(of, sizes, order)
+        group = labels(groups, n)
+        shuffled, cuts = _whole_groups(group, sizes, order)
     indices = {}
     for name, start, stop in zip(sizes, cuts[:-1], cuts[1:], strict=True):
-        indices[name] = np.sort(marks[start:stop])
+        indices[name] = np.sort(shuffled[start:stop])
         indices[name].flags.writeable = False
     parts = {name: None for name in NAMES} | {
         name: _part(observations, x, y, i) for name, i in indices.items()
@@ -114,17 +147,17 @@ def partition(
     return Parts(
         **parts,
         indices=indices,
-        groups={name: None if of is None else of[i] for name, i in indices.items()},
+        groups={name: None if group is None else group[i] for name, i in indices.items()},
         n=n,
     )
 
 
 def pair_of(observations: Rows) -> tuple[ArrayLike, ArrayLike]:
-    """The x and the y of rows, however they were given."""
+    """Unpack rows into x and y, and check that they match."""
     if not isinstance(observations, Observations | tuple | list) or len(pair := tuple(observations)) != 2:
         raise TypeError(
             "Rows should be gb.Observations(x, y) or a pair (x, y), got "
-            f"{type(observations).__name__}. Put x and y into parentheses."
+            f"{type(observations).__name__}. Put x and y in parentheses."
         )
     x, y = pair
     refuse_unpaired(x=x, y=y)
@@ -134,8 +167,8 @@ def pair_of(observations: Rows) -> tuple[ArrayLike, ArrayLike]:
     return x, y
 
 
-def row_count(a: Any, name: str) -> int:
-    """How many rows it has, along the axis of rows where axes have names."""
+def row_count(a: ArrayLike, name: str) -> int:
+    """The number of rows, along the row axis if the axes have names."""
     if isinstance(a, Mapping):
         raise TypeError(
             f"`{name}` should be an array or a frame, got a {type(a).__name__}, which has no rows. Use "
@@ -146,7 +179,7 @@ def row_count(a: Any, name: str) -> int:
 
 
 def _sizes(asked: dict[str, float], n: int) -> dict[str, int]:
-    """How many rows each part gets."""
+    """The number of rows of each part."""
     for name, size in asked.items():
         if isinstance(size, bool | np.bool_) or not isinstance(size, Real) or not 0 <= size < float("inf"):
             raise ValueError(f"`{name}` should be a share such as 0.3, or a number of rows, got {size!r}.")
@@ -180,32 +213,34 @@ def _sizes(asked: dict[str, float], n: int) -> dict[str, int]:
 
 
 def _rounded(wanted: np.ndarray) -> np.ndarray:
-    """Whole numbers with the same sum, as near as can be: the largest rests are rounded up."""
+    """Round to integers with the same sum, rounding up those with the largest fractional parts."""
     sizes = np.floor(wanted + 1e-9)
-    more = round(float(wanted.sum() - sizes.sum()))
-    sizes[np.argsort(sizes - wanted, kind="stable")[:more]] += 1
+    missing = round(float(wanted.sum() - sizes.sum()))
+    sizes[np.argsort(sizes - wanted, kind="stable")[:missing]] += 1
     return sizes.astype(int)
 
 
-def _whole_groups(of: np.ndarray, sizes: dict[str, int], order: Any) -> tuple[np.ndarray, np.ndarray]:
-    """The rows, group after group in random order, and where they are cut, between groups.
+def _whole_groups(
+    groups: np.ndarray, sizes: dict[str, int], order: Callable[[int], np.ndarray]
+) -> tuple[np.ndarray, np.ndarray]:
+    """The rows sorted by group, with groups in random order, and the ends of the parts, between groups.
 
-    How many groups a part gets is fixed before they are drawn and does not depend on how large they are, so
-    the groups of all parts are exchangeable.
+    The number of groups in a part is fixed beforehand and does not depend on their sizes, so the groups of
+    all parts are exchangeable.
     """
-    names, number = np.unique(of, return_inverse=True)
+    names, number = np.unique(groups, return_inverse=True)
     if len(names) < len(sizes):
         raise ValueError(
-            f"{len(sizes)} parts need as many groups at least, and there are {len(names)}. None is cut."
+            f"{len(sizes)} parts need at least as many groups, got {len(names)}. Groups are not split."
         )
-    counts = np.maximum(_rounded(np.array(list(sizes.values())) * len(names) / len(of)), 1)
+    counts = np.maximum(_rounded(np.array(list(sizes.values())) * len(names) / len(groups)), 1)
     while counts.sum() > len(names):
         counts[counts.argmax()] -= 1
     position = np.empty(len(names), int)
     position[order(len(names))] = np.arange(len(names))
-    marks = np.argsort(position[number], kind="stable")
+    shuffled = np.argsort(position[number], kind="stable")
     ends = np.cumsum([0, *np.bincount(position[number], minlength=len(names))])
-    return marks, ends[np.cumsum([0, *counts])]
+    return shuffled, ends[np.cumsum([0, *counts])]
 
 
 def _part(observations: Rows, x: ArrayLike, y: ArrayLike, indices: np.ndarray) -> Rows:
@@ -215,8 +250,8 @@ def _part(observations: Rows, x: ArrayLike, y: ArrayLike, indices: np.ndarray) -
     return Observations(*pair, names=observations.names, outputs=observations.outputs)
 
 
-def taken(a: Any, indices: np.ndarray) -> Any:
-    """These rows of it, as the kind it is."""
+def taken(a: ArrayLike, indices: np.ndarray) -> ArrayLike:
+    """Some rows of an array or table, of the same type."""
     if is_tensor(a):
         return a[to_torch(indices).to(a.device)]
     if hasattr(a, "iloc"):
@@ -226,6 +261,6 @@ def taken(a: Any, indices: np.ndarray) -> Any:
     return a[indices] if hasattr(a, "shape") else np.asarray(a)[indices]
 
 
-def _count(of: np.ndarray) -> str:
-    count = len(np.unique(of))
+def _count(groups: np.ndarray) -> str:
+    count = len(np.unique(groups))
     return f"{count} group{'s' if count > 1 else ''}"

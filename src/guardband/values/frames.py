@@ -4,12 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from guardband.base.arrays import DATES, holds_dates, refuse_large, rows
 from guardband.base.kept import kept
+
+Frame: TypeAlias = Any
+"""A pandas or polars DataFrame."""
+
+Series: TypeAlias = Any
+"""A column of a pandas or polars DataFrame."""
 
 PROBES = 16
 """How many calibration points are asked again when a calibration is loaded."""

@@ -1,10 +1,11 @@
-"""Functions of 0.2 that other functions do now; they go away in 0.4."""
+"""Deprecated functions of 0.2, to be removed in 0.4."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from guardband.base.arrays import Model
 from guardband.base.engine import takes_old_places
 from guardband.calibration.calibrate import calibrate
 from guardband.conformal import Calibrated, ScoreCalibrated
@@ -14,9 +15,9 @@ from guardband.fields import StoredFields
 
 @takes_old_places
 def calibrate_stored(
-    model: Any, fields: StoredFields, scores: str | os.PathLike[str], **options: Any
+    model: Model, fields: StoredFields, scores: str | os.PathLike[str], **options: Any
 ) -> ScoreCalibrated:
-    """The name of 0.2 for `gb.calibrate(model, fields, scores=...)`."""
+    """Call `gb.calibrate(model, fields, scores=...)`; this was its name in 0.2."""
     return calibrate(model, fields, scores=scores, **options)
 
 
@@ -24,5 +25,5 @@ def calibrate_stored(
 def evaluate_stored(
     calibrated: Calibrated, fields: StoredFields, scores: str | os.PathLike[str], **options: Any
 ) -> Evaluation:
-    """The name of 0.2 for `gb.evaluate(calibrated, fields, scores=...)`."""
+    """Call `gb.evaluate(calibrated, fields, scores=...)`; this was its name in 0.2."""
     return evaluate(calibrated, fields, scores=scores, **options)
