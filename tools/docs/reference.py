@@ -118,7 +118,7 @@ SECTIONS = {
         testing.new_sensors testing.World testing.Draw testing.untouched conformal.Score
         conformal.Symmetric conformal.Calibrator conformal.Learned conformal.Threshold conformal.Traits
         conformal.Size conformal.ScoreCalibrated conformal.CoverageLaw conformal.quantile conformal.rank
-        conformal.confident_rank pinn.MLP pinn.differentiate pinn.Potential pinn.Prior
+        conformal.confident_rank pinn.Network pinn.MLP pinn.differentiate pinn.Potential pinn.Prior
     """,
 }
 """The sections in order, each with its names, to be read behind `guardband.`."""
