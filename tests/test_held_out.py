@@ -13,8 +13,8 @@ import guardband as gb
 from guardband import pinn
 from guardband.pinn import Moment
 from guardband.pinn.convergence.judging import told, trend_of
+from guardband.pinn.networks.modules import restarted
 from guardband.pinn.problems import Condition, Field
-from guardband.pinn.training.restarts import restarted
 
 PROBLEM = pinn.problems.Poisson1D()
 NEWTON = pinn.Recipe.by_newton(30)

@@ -222,6 +222,7 @@ VALUES = {
     "Disk",
     "Initial",
     "Mesh",
+    "Network",
     "Neumann",
     "Norm",
     "Periodic",

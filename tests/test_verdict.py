@@ -17,7 +17,7 @@ from guardband.pinn.convergence.correction import Correction, correction
 from guardband.pinn.convergence.evidence import look
 from guardband.pinn.convergence.judging import HeldOut, judged
 from guardband.pinn.problems import Field
-from guardband.pinn.training.restarts import _off
+from guardband.pinn.training.train import _off
 
 
 @dataclass(frozen=True)

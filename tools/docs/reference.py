@@ -148,8 +148,8 @@ SECTIONS = {
         Predictor predictors.PredictionFunction conformal.NoiseLaw streams.StreamMethod
         streams.Tracker
     """,
-    "Base classes of problems": """
-        pinn.problems.Condition pinn.problems.AutogradField pinn.Prior
+    "Base classes of problems and networks": """
+        pinn.problems.Condition pinn.problems.AutogradField pinn.Network pinn.Prior
     """,
     "Base classes of shapes": """
         pinn.geometry.Domain pinn.geometry.Boundary pinn.geometry.Piece

@@ -31,6 +31,7 @@ from guardband.pinn.networks.derivatives import differentiate as differentiate
 from guardband.pinn.networks.networks import MLP as MLP
 from guardband.pinn.networks.networks import Constrained as Constrained
 from guardband.pinn.networks.networks import mlp as mlp
+from guardband.pinn.networks.traits import Network as Network
 from guardband.pinn.networks.windows import Windowed as Windowed
 from guardband.pinn.predictors.pinball import PinballNetwork as PinballNetwork
 from guardband.pinn.predictors.potential import Potential as Potential

@@ -22,7 +22,8 @@ from guardband.pinn.convergence.correction import Correction, correction
 from guardband.pinn.convergence.evidence import Looked, look
 from guardband.pinn.convergence.judging import LOOSE, LOOSE_WINDOWS, ROUGH, HeldOut, Verdict, judged
 from guardband.pinn.misses.titles import Titles, titles_of
-from guardband.pinn.networks.windows import Joined, Windowed, Within
+from guardband.pinn.networks.traits import Network, traits_of
+from guardband.pinn.networks.windows import Within
 from guardband.pinn.problems import Condition, PointValue, Problem
 from guardband.pinn.problems.base import as_problem, conditions_in
 from guardband.pinn.problems.measured import measured
@@ -85,9 +86,9 @@ def verdict_with(
 
     Of readings whose noise is not known a training says nothing.
     """
-    problem = _known(as_problem(problem), model)
+    known = _known(as_problem(problem), model)
     net = _network(model)
-    problem = _asked(problem, net.model)
+    problem = _asked(known, net.model)
     readings, used = (_readings(problem, given) for given in (held_out, training_data))
     noises = _noises(problem, noise)
     with torch.inference_mode(False), torch.enable_grad(), evaluating(net):
@@ -98,7 +99,7 @@ def verdict_with(
         if not looked.finite():
             return _not_finite(problem, titles, looked)
         found = _estimated(problem, net, looked, SEED + 2 * seed)
-        loosest = LOOSE_WINDOWS if isinstance(problem, Joined) else LOOSE
+        loosest = LOOSE if problem is known else LOOSE_WINDOWS
         pins = [part for part in (used, readings) if part is not None]
         pinned = None
         if pins and found.loose > loosest:
@@ -195,7 +196,7 @@ def _by_name(titles: Titles, looked: Looked) -> dict[str, float]:
     return {name: float(part.max()) for name, part in zip(names, parts, strict=True)}
 
 
-class _Judged(nn.Module):
+class _Judged(Network):
     """Any model as a module that meets no condition by construction, so that all of them are looked at."""
 
     def __init__(self, model: Any) -> None:
@@ -204,6 +205,10 @@ class _Judged(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x)
+
+    def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
+        own = getattr(self.model, "known_derivative", None)
+        return None if own is None else own(x, axes)
 
 
 def _network(model: Any) -> _Judged:
@@ -221,8 +226,7 @@ def _network(model: Any) -> _Judged:
 
 def _asked(problem: Problem, model: Any) -> Problem:
     """The problem; of a network for each window of time also that the windows meet."""
-    borders = tuple(model.borders.tolist()) if isinstance(model, Windowed) else ()
-    return Joined(problem, borders) if borders else problem
+    return traits_of(model).posed(problem) if isinstance(model, nn.Module) else problem
 
 
 def _checked(problem: Problem, net: nn.Module, like: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -119,7 +119,7 @@ class GaussNewton:
                 gain = (before - _half_square(after)) / promised if promised > 0 else -1.0
                 if gain > 1e-4:  # which NaN is not
                     self._relax(gain)
-                    if not isinstance(normal, Iterated):  # a factor costs nothing to use again, products do
+                    if normal.factored:  # solving again with a factor costs little
                         after = self._chords(system, solve, after)
                     return Step(before, _half_square(after), True)
             self.damping *= self.growth
@@ -154,6 +154,7 @@ class Normal:
     slopes: Vector
     dual: bool
     gram: Vector
+    factored: ClassVar[bool] = True
 
     def __init__(self, slopes: Vector) -> None:
         from scipy.linalg.blas import dsyrk  # type: ignore[attr-defined]
@@ -187,6 +188,7 @@ class Iterated:
     """
 
     slopes: Linear
+    factored: ClassVar[bool] = False
 
     def __init__(self, slopes: Linear) -> None:
         self.slopes = slopes
@@ -224,6 +226,7 @@ class NormalElsewhere:
     slopes: Tensor
     dual: bool
     gram: Tensor
+    factored: ClassVar[bool] = True
 
     def __init__(self, slopes: Tensor) -> None:
         self.slopes, self.dual = slopes, slopes.shape[0] < slopes.shape[1]

@@ -18,7 +18,7 @@ from guardband.pinn.misses.points import Points
 from guardband.pinn.misses.scales import Scales
 from guardband.pinn.networks.derivatives import layers_of, needs_of
 from guardband.pinn.networks.jets import FUSED, compiled_passes, tiles
-from guardband.pinn.networks.networks import MLP, inner_of
+from guardband.pinn.networks.traits import core_of, traits_of
 from guardband.pinn.problems import Problem
 
 SHAPES = 4
@@ -101,11 +101,10 @@ def _fits(problem: Problem, net: nn.Module, sample: Points) -> bool:
 
     Points in several tiles are better left to passes that are compiled once and called for each.
     """
-    inner = inner_of(net)
-    if isinstance(inner, MLP) and inner.dropout > 0:
+    if traits_of(net).stochastic:
         return False
     channels = needs_of(problem.misses, net, sample.inside, problem.names).channels()
-    planned = layers_of(inner, sample.inside)
+    planned = layers_of(core_of(net), sample.inside)
     return channels is not None and planned is not None and len(tiles(*planned, channels)) == 1
 
 

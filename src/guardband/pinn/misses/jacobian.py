@@ -18,7 +18,6 @@ from torch.func import functional_call, vmap
 
 from guardband.pinn.misses.factors import Factors
 from guardband.pinn.networks.derivatives import (
-    ConstrainedField,
     JetField,
     NotCarried,
     Residual,
@@ -37,7 +36,7 @@ from guardband.pinn.networks.jets import (
     reverse_pass,
 )
 from guardband.pinn.networks.modules import own_modules
-from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.networks.traits import composed, core_of, has_derivatives, traits_of
 from guardband.pinn.problems import AutogradField, Field, Names
 
 POINTS_AT_ONCE = 128
@@ -130,9 +129,9 @@ def _all(names: Sequence[str] | None, net: nn.Module) -> bool:
 
 def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) -> Channels | None:
     """The jet by which this residual of this network is differentiated, or None."""
-    inner = net.net if isinstance(net, Constrained) else net
-    masked = isinstance(inner, MLP) and inner.training and inner.dropout > 0
-    planned = None if masked or not len(x) else layers_of(inner, x[:1])
+    core = core_of(net)
+    masked = core.training and traits_of(core).stochastic
+    planned = None if masked or not len(x) else layers_of(core, x[:1])
     if planned is None:
         return None
     _, layers = planned
@@ -177,8 +176,7 @@ def _taped(
     as_jet: bool = False,
 ) -> _Taped:
     """Forwards through the layers; with `as_jet` the first one sees its points as a jet too."""
-    inner = net.net if isinstance(net, Constrained) else net
-    planned = layers_of(inner, x)
+    planned = layers_of(core_of(net), x)
     assert planned is not None
     points, layers = planned
     layers = layers._replace(
@@ -193,8 +191,7 @@ def _taped(
     tape = Tape(before, after, [])
     jet = forward_pass(points, layers, channels, tape).requires_grad_()
     field: Field = JetField(None, x, jet, channels, slopes_of.of)
-    if isinstance(net, Constrained):
-        field = ConstrainedField(field, net.lift, net.bubble, x)
+    field = composed(net, field, x)
     field.normals = normals
     return _Taped(slopes_of.residual(x, field), jet, points, layers, tape)
 
@@ -248,11 +245,8 @@ def _by_copies(
     chosen = [name for name in weights if names is None or name in names]
     copies = {name: weights[name].expand(len(x), *weights[name].shape).clone() for name in chosen}
     leaves = [copy.requires_grad_() for copy in copies.values()]
-
-    def one(own: dict[str, Tensor], x: Tensor) -> Tensor:
-        return functional_call(net, {**weights, **own}, (x[None],))[0]
-
-    field = AutogradField(lambda x: vmap(one)(copies, x), x, slopes_of.of, normals)
+    field = _copied(net, weights, copies, x, slopes_of.of)
+    field.normals = normals
     misses, together = slopes_of.residual(x, field), slopes_of.together
     slopes, step = x.new_empty(*misses.shape, sum(weights[name].numel() for name in chosen)), together or 1
     for j, first in itertools.product(range(misses.shape[1]), range(step)):
@@ -266,6 +260,57 @@ def _by_copies(
         each = torch.cat([gradient.detach().reshape(len(x), -1) for gradient in gradients], dim=1)
         slopes[first::step, j] = _grouped(each, together)
     return misses.detach(), slopes
+
+
+def _copied(
+    net: nn.Module, weights: dict[str, Tensor], copies: dict[str, Tensor], x: Tensor, of: Names | None
+) -> Field:
+    """The field of a network in which each point has its own copy of some weights."""
+    core = core_of(net)
+    if core is net or not has_derivatives(core):
+        return AutogradField(_Copies(net, weights, copies), x, of)
+    prefix = next(name for name, part in net.named_modules() if part is core) + "."
+    own, shared = (
+        {name.removeprefix(prefix): part for name, part in found.items() if name.startswith(prefix)}
+        for found in (copies, weights)
+    )
+    return composed(net, AutogradField(_Copies(core, shared, own), x, of), x)
+
+
+class _Copies:
+    """A network in which each point has its own copy of some weights."""
+
+    def __init__(self, net: nn.Module, weights: dict[str, Tensor], copies: dict[str, Tensor]) -> None:
+        self._net, self._weights, self._copies = net, weights, copies
+
+    def __call__(self, x: Tensor) -> Tensor:
+        def one(own: dict[str, Tensor], x: Tensor) -> Tensor:
+            return functional_call(self._net, {**self._weights, **own}, (x[None],))[0]
+
+        return vmap(one)(self._copies, x)
+
+    def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
+        """The network's own derivative, with the copies."""
+        if traits_of(self._net).known_derivative(x[:1], axes) is None:
+            return None
+        derivative = _Derivative(self._net, axes)
+        weights = {f"net.{name}": part for name, part in self._weights.items()}
+
+        def one(own: dict[str, Tensor], x: Tensor) -> Tensor:
+            return functional_call(derivative, {**weights, **own}, (x[None],))[0]
+
+        return vmap(one)({f"net.{name}": part for name, part in self._copies.items()}, x)
+
+
+class _Derivative(nn.Module):
+    """A derivative of a network that computes its own, as a module."""
+
+    def __init__(self, net: nn.Module, axes: tuple[int, ...]) -> None:
+        super().__init__()
+        self.net, self._axes = net, axes
+
+    def forward(self, x: Tensor) -> Tensor | None:
+        return traits_of(self.net).known_derivative(x, self._axes)
 
 
 def _ordinary(a: Tensor) -> Tensor:

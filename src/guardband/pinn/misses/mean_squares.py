@@ -10,9 +10,10 @@ from torch import Tensor, nn
 from guardband.pinn.misses.likelihood import TERMS, check_finite
 from guardband.pinn.misses.points import Points, terms_of
 from guardband.pinn.misses.scales import Scales
-from guardband.pinn.misses.unknowns import CurrentProblem, Unknowns
+from guardband.pinn.misses.unknowns import Unknowns, current_problem
 from guardband.pinn.networks.derivatives import JetField, Needs, Residual, differentiate_by, needs_of, split
 from guardband.pinn.networks.jets import Channels, Passes
+from guardband.pinn.networks.traits import core_of
 from guardband.pinn.problems import AutogradField, Condition, Field, Names, Problem, Term
 from guardband.pinn.problems.base import side_by_side, terms_in
 from guardband.predictors.models import evaluating
@@ -102,8 +103,8 @@ class SquaresModule(nn.Module):
     def __init__(self, mean_squares: MeanSquares) -> None:
         super().__init__()
         self.net, self._mean_squares = mean_squares.net, mean_squares
-        if isinstance(mean_squares.problem, CurrentProblem):
-            self.unknowns = mean_squares.problem.unknowns
+        if current := current_problem(mean_squares.problem):
+            self.unknowns = current.unknowns
 
     def forward(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
         """The mean square of each kind of miss."""
@@ -114,12 +115,35 @@ def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
     """Refuse an equation or a condition whose residual is not (n, equations), and values that are NaN."""
     names = problem.names
     _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
-    for condition, edge in zip(terms_of(problem, net), points.edges, strict=True):
+    terms = terms_of(problem, net)
+    added = len(terms) - len(terms_in(problem))
+    for number, (condition, edge) in enumerate(zip(terms, points.edges, strict=True)):
         said = f"The residual of {type(condition).__name__}"
-        _check_shape(condition.residual, net, edge.points, names, said, whole=isinstance(condition, Term))
+        _check_shape(condition.residual, net, edge.points, names, said, whole=number >= added)
         with evaluating(net):
             miss = condition.residual(edge.points, AutogradField(net, edge.points, names, edge.normals))
         check_finite(miss, edge.points, names, said, "points where it holds")
+
+
+def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
+    """Refuse a residual that no weight changes, and a network whose second derivatives vanish."""
+    x, names, name = x[:16], problem.names, type(problem).__name__
+    needs = needs_of(problem.misses, net, x, names)
+    with evaluating(net):
+        if not problem.misses(x, AutogradField(net, x, names)).requires_grad:
+            raise ValueError(
+                f"{name}.residual should depend on the field that it is given, and no weight of the network "
+                "changes it. Look for .detach(), torch.no_grad() or numpy in it."
+            )
+        second = [along for along in needs.derivatives if len(along) > 1]
+        second += [(axis, axis) for over in needs.laplacians for axis in over]
+        field = AutogradField(core_of(net), x)
+        sloped = any(bool(field.partial((axis,)).any()) for axis in range(x.shape[1]))
+        if second and sloped and not any(bool(field.partial(along).any()) for along in second):
+            raise ValueError(
+                f"{name}.residual asks for second derivatives, and those of this network are 0 everywhere, "
+                "as with ReLU. Take a smooth activation: pinn.mlp(problem) has tanh."
+            )
 
 
 def _check_shape(

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from guardband.pinn.geometry import Boundary
-from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.networks.traits import traits_of
 from guardband.pinn.problems import Condition, Problem
 from guardband.pinn.problems.base import Term, conditions_in, terms_in
 
@@ -51,12 +51,8 @@ def fixed_points(
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
     """The conditions to be learned: not those that the network meets by construction."""
-    met, inner = ((), net) if not isinstance(net, Constrained) else (net.met, net.net)
-    if met is None:
-        return []
-    periodic = inner.periodic if isinstance(inner, MLP) else ()
-    conditions = (c for i, c in enumerate(conditions_in(problem)) if i not in met)
-    return [c for c in conditions if c.around(problem.domain) not in periodic]
+    met = traits_of(net).meets(problem)
+    return [condition for i, condition in enumerate(conditions_in(problem)) if i not in met]
 
 
 def terms_of(problem: Problem, net: nn.Module) -> Sequence[Condition | Term]:

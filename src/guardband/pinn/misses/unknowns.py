@@ -148,19 +148,27 @@ class NetworkAndUnknowns(nn.Module):
         return self.net(x)
 
 
+def current_problem(problem: Problem) -> CurrentProblem | None:
+    """The problem, if its unknowns are in training; None if it has none."""
+    return problem if isinstance(problem, CurrentProblem) else None
+
+
 def all_trained(problem: Problem, net: nn.Module) -> nn.Module:
     """The network, with the unknowns of the problem if it has any."""
-    return NetworkAndUnknowns(net, problem.unknowns) if isinstance(problem, CurrentProblem) else net
+    current = current_problem(problem)
+    return net if current is None else NetworkAndUnknowns(net, current.unknowns)
 
 
 def unknowns_of(problem: Problem) -> Unknowns:
-    """The unknowns of a problem in training; none of any other."""
-    return problem.unknowns if isinstance(problem, CurrentProblem) else Unknowns({})
+    """The unknowns of a problem in training; an empty set for any other problem."""
+    current = current_problem(problem)
+    return Unknowns({}) if current is None else current.unknowns
 
 
 def with_current_numbers(problem: Problem) -> Problem:
-    """A problem with the numbers that its unknowns have now; one without any as it is."""
-    return problem.with_numbers() if isinstance(problem, CurrentProblem) else problem
+    """The problem with the current values of its unknowns, if it has any, as numbers."""
+    current = current_problem(problem)
+    return problem if current is None else current.with_numbers()
 
 
 def current_numbers(problem: Problem) -> dict[str, float]:
@@ -174,8 +182,7 @@ def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
     The gradient of sum(v misses) is linear in v; its derivative in v is what is looked for. So there are two
     passes backwards for each unknown, however many misses there are.
     """
-    assert isinstance(problem, CurrentProblem)
-    raws = list(problem.unknowns.parameters())
+    raws = list(unknowns_of(problem).parameters())
     if not misses.requires_grad:
         return misses.new_zeros(*misses.shape, len(raws))
     v = torch.zeros_like(misses, requires_grad=True)
@@ -214,19 +221,20 @@ def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
 
 def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> None:
     """Refuse an unknown that changes neither an equation nor a condition."""
-    if not isinstance(problem, CurrentProblem):
+    current = current_problem(problem)
+    if current is None:
         return
-    names, raws = problem.names, list(problem.unknowns.parameters())
+    names, raws = problem.names, list(current.unknowns.parameters())
     x = points.inside[:16]
     total = problem.misses(x, AutogradField(net, x, names)).sum()
     for condition, edge in zip(terms_of(problem, net), points.edges, strict=True):
         field = AutogradField(net, edge.points, names, edge.normals)
         total = total + condition.residual(edge.points, field).sum()
     found = torch.autograd.grad(total, raws, allow_unused=True) if total.requires_grad else [None] * len(raws)
-    for name, gradient in zip(problem.unknowns.sought, found, strict=True):
+    for name, gradient in zip(current.unknowns.sought, found, strict=True):
         if gradient is None:
             raise ValueError(
-                f"The unknown `{name}` changes neither the residual of {type(problem.problem).__name__} nor "
+                f"The unknown `{name}` changes neither the residual of {type(current.problem).__name__} nor "
                 f"a condition, so nothing tells its value. Use self.{name} there, without float(). "
                 "A network with hard constraints meets conditions whatever the unknowns are."
             )

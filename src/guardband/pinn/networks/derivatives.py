@@ -16,9 +16,8 @@ from typing import TypeAlias
 import torch
 from torch import Tensor, nn
 
-from guardband.pinn.networks.activations import ACTIVATIONS, function_of
 from guardband.pinn.networks.jets import Channels, Jet, Layers, Memory, Passes, compiled_passes
-from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.networks.traits import traits_of
 from guardband.pinn.problems import AutogradField, Field, Names
 from guardband.pinn.problems.field import Columns, pick
 
@@ -104,9 +103,10 @@ def differentiate_by(
     passes: Passes | None, net: nn.Module, needs: Needs, names: Names | None = None
 ) -> Callable[[Tensor], Field]:
     """The same, by these passes through the layers."""
-    if isinstance(net, Constrained):
-        inner = differentiate_by(passes, net.net, needs, names)
-        return lambda x: ConstrainedField(inner(x), net.lift, net.bubble, x)
+    traits = traits_of(net)
+    if traits.inner is not net:
+        inner = differentiate_by(passes, traits.inner, needs, names)
+        return lambda x: traits.compose(inner(x), x)
     if needs.only_value and passes is None:
         return lambda x: JetField(net, x, net(x)[None], Channels(), names)
     memory = Memory()
@@ -157,7 +157,7 @@ class JetField(Field):
     def _by_autograd(self) -> AutogradField:
         if self._net is None:
             raise NotCarried("This jet does not carry the derivative that was asked for, and has no network.")
-        if getattr(self._net, "dropout", 0) and self._net.training:
+        if self._net.training and traits_of(self._net).stochastic:
             raise RuntimeError(
                 "This derivative was not asked for when the equation was first looked at, and dropout "
                 "masks cannot be drawn twice. Ask for the same derivatives at every call."
@@ -248,22 +248,5 @@ class _Recorder(AutogradField):
 
 
 def layers_of(net: nn.Module, x: Tensor) -> tuple[Tensor, Layers] | None:
-    """A network as points and layers of a jet, or None if it is not an MLP that jets know."""
-    if isinstance(net, MLP):
-        activation = ACTIVATIONS.get(net.activation)
-        if activation is None or len(net.layers) < 2:
-            return None
-        shapes = [x.new_empty(()).expand(len(x), width) for width in net.sizes[1:-1]]
-        masks = [net.draw_mask(i, like) for i, like in enumerate(shapes)]
-        weights, biases = zip(*((layer.weight, layer.bias) for layer in net.linears), strict=True)
-        layers = Layers(weights, biases, [activation] * len(masks), masks, net.reach, net.waves)
-        return (x - net.center) / net.reach, layers
-    if isinstance(net, nn.Sequential) and len(net) % 2 and len(net) > 2:
-        linears, functions = list(net)[::2], [function_of(module) for module in list(net)[1::2]]
-        if all(isinstance(linear, nn.Linear) and linear.bias is not None for linear in linears):
-            activations = [ACTIVATIONS[f] for f in functions if f is not None]
-            if len(activations) == len(functions):
-                weights, biases = zip(*((layer.weight, layer.bias) for layer in linears), strict=True)
-                one = x.new_ones(x.shape[1])
-                return x, Layers(weights, biases, activations, [None] * len(activations), one)
-    return None
+    """A network as points and layers of a jet, or None if jets do not apply to it."""
+    return traits_of(net).as_layers(x)

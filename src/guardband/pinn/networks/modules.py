@@ -1,7 +1,8 @@
-"""Modules: a copy of a network that shares its weights, and float64 on devices that have it."""
+"""Copies of networks, with the same weights or new ones, and float64 on devices that support it."""
 
 from __future__ import annotations
 
+import copy
 from types import MethodType
 
 import torch
@@ -44,3 +45,28 @@ def has_float64(device: torch.device) -> bool:
 def doubled(a: Tensor) -> Tensor:
     """A tensor in float64: on its own device, or on the CPU where the device has no float64."""
     return a.double() if has_float64(a.device) else a.cpu().double()
+
+
+def restarted(net: nn.Module, seed: int) -> nn.Module:
+    """A copy of a network with new random weights, each scaled to the root mean square that it had."""
+    made, before = copy.deepcopy(net), [weight.detach().clone() for weight in net.parameters()]
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        known = set[int]()
+        for module in made.modules():
+            generator, reset = (getattr(module, name, None) for name in ("generator", "reset_parameters"))
+            if isinstance(generator, torch.Generator):
+                generator.manual_seed(seed)
+            if callable(reset):
+                reset()
+                known |= {id(weight) for weight in module.parameters(recurse=False)}
+    if not {id(weight) for weight in made.parameters()} <= known:
+        raise ValueError(
+            f"Some weights of this {type(net).__name__} cannot be drawn anew: a module of yours that has "
+            "weights needs a method `reset_parameters`. Or train each start by its own `fit`."
+        )
+    with torch.no_grad():
+        for weight, old in zip(made.parameters(), before, strict=True):
+            size, was = (part.square().mean().sqrt() for part in (weight, old))
+            weight.mul_(torch.where((size > 0) & (was > 0), was / size, 1.0))
+    return made

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import index
 from typing import Any, Literal, SupportsIndex
 
@@ -14,8 +14,10 @@ from torch import Tensor, nn
 from guardband.base.kept import kept
 from guardband.pinn.geometry import Domain, axis_names
 from guardband.pinn.networks.activations import ACTIVATIONS
-from guardband.pinn.networks.jets import Waves
-from guardband.pinn.problems import Problem
+from guardband.pinn.networks.derivatives import ConstrainedField
+from guardband.pinn.networks.jets import Layers, Waves
+from guardband.pinn.networks.traits import Dropped, Network, core_of, has_derivatives, traits_of
+from guardband.pinn.problems import AutogradField, Field, Problem
 from guardband.pinn.problems.base import as_problem, conditions_in
 from guardband.pinn.problems.conditions import Function
 from guardband.pinn.problems.hard import Hard
@@ -25,7 +27,7 @@ LARGEST = 100_000
 """The widest layer of a network that is made of a file."""
 
 
-class MLP(nn.Module):
+class MLP(Network):
     """x -> (x - center) / reach -> waves if any -> linear, activation, ..., linear. Made by `mlp`.
 
     `features` is the penultimate layer. Dropout masks come from the network's own generator, never
@@ -128,6 +130,53 @@ class MLP(nn.Module):
         self.center.copy_(torch.tensor(domain.center))
         self.reach.copy_(torch.tensor(domain.reach))
 
+    @property
+    def shape(self) -> tuple[int, int]:
+        """The numbers of coordinates and outputs."""
+        return self.sizes[0], self.sizes[-1]
+
+    def adapt(self, problem: Problem) -> None:
+        """Scale the inputs to the domain of the problem, and use its names."""
+        self.set_domain(problem.domain)
+        self.names = problem.names
+
+    def as_layers(self, x: Tensor) -> tuple[Tensor, Layers] | None:
+        """The layers, if there is a hidden one and the activation is known."""
+        activation = ACTIVATIONS.get(self.activation)
+        if activation is None or len(self.layers) < 2:
+            return None
+        shapes = [x.new_empty(()).expand(len(x), width) for width in self.sizes[1:-1]]
+        masks = [self.draw_mask(i, like) for i, like in enumerate(shapes)]
+        weights, biases = zip(*((layer.weight, layer.bias) for layer in self.linears), strict=True)
+        layers = Layers(weights, biases, [activation] * len(masks), masks, self.reach, self.waves)
+        return (x - self.center) / self.reach, layers
+
+    def meets(self, problem: Problem) -> Collection[int]:
+        """The conditions along axes in which the network is periodic."""
+        found = enumerate(conditions_in(problem) if self.periodic else ())
+        return [i for i, condition in found if condition.around(problem.domain) in self.periodic]
+
+    @property
+    def last_layer(self) -> nn.Linear:
+        """The last layer, which sees `features`."""
+        return self.linears[-1]
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether there is dropout."""
+        return self.dropout > 0
+
+    def dropped(self) -> Mapping[str, Dropped]:
+        """The layers that see masked activations."""
+        if not self.dropout:
+            return {}
+        layers = range(1, len(self.layers)) if self.where == "all" else [len(self.layers) - 1]
+        return {f"layers.{i}.weight": Dropped(self.linears[i], self.dropout) for i in layers}
+
+    def reset_parameters(self) -> None:
+        """Draw new weights from the network's own generator."""
+        self.initialize()
+
     @torch.no_grad()
     def initialize(self) -> None:
         """Xavier-uniform weights with the gain of tanh, biases uniform in +-1 / sqrt(fan in)."""
@@ -174,6 +223,7 @@ def mlp(
         raise TypeError(
             f"`widths` should list the hidden layers, such as [{widths}, {widths}], got {widths}."
         )
+    given = None if isinstance(problem, SupportsIndex) else as_problem(problem)
     if isinstance(problem, SupportsIndex):
         d, m = index(problem), 1 if outputs is None else outputs
         axes = axis_names(d)
@@ -186,7 +236,7 @@ def mlp(
     if widths is None:
         widths = [min(64, max(32, 16 * (d + m)))] * 3 if dropout else [24] * 3
     if periodic is None:
-        periodic = around(problem) if automatic and isinstance(problem, Problem) else ()
+        periodic = () if given is None or not automatic else around(given)
     for name, sizes in (("problem", [d]), ("widths", widths), ("outputs", [m])):
         if not all(isinstance(size, SupportsIndex) and index(size) >= 1 for size in sizes):
             raise ValueError(
@@ -199,9 +249,8 @@ def mlp(
         with torch.no_grad():
             net.linears[-1].weight.mul_(0.1)
             net.linears[-1].bias.mul_(0.1)
-    if isinstance(problem, Problem):
-        net.set_domain(problem.domain)
-        net.names = problem.names
+    if given is not None:
+        net.adapt(given)
     return net
 
 
@@ -286,7 +335,7 @@ def _made(parts: dict[str, Any]) -> MLP:
 kept(parts=_parts, made=_made)(MLP)
 
 
-class Constrained(nn.Module):
+class Constrained(Network):
     """u = lift(x) + bubble(x) net(x): conditions met exactly, whatever the weights.
 
     `Constrained.of(problem, net)` makes both functions of the Dirichlet and Initial conditions of a problem
@@ -340,6 +389,53 @@ class Constrained(nn.Module):
         """The penultimate layer of the network inside."""
         return self.net.features(x)  # type: ignore[operator]
 
+    @property
+    def inner(self) -> nn.Module:
+        """The network inside."""
+        return self.net
+
+    def compose(self, field: Field, x: Tensor) -> Field:
+        """The derivatives by the product rule."""
+        return ConstrainedField(field, self.lift, self.bubble, x)
+
+    def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
+        """The derivative by the product rule, if the network inside has derivatives of its own."""
+        if not has_derivatives(core_of(self)):
+            return None
+        return self.compose(AutogradField(self.net, x), x).partial(axes)
+
+    def meets(self, problem: Problem) -> Collection[int]:
+        """The conditions met by lift and bubble (all if `met` is None), and by the network inside."""
+        conditions = range(len(conditions_in(problem)))
+        return conditions if self.met is None else {*self.met, *self._traits.meets(problem)}
+
+    @property
+    def meets_start(self) -> bool:
+        """Whether the initial state is built in: it may be in lift and bubble."""
+        return True
+
+    @property
+    def shape(self) -> tuple[int, int] | None:
+        """That of the network inside."""
+        return self._traits.shape
+
+    def adapt(self, problem: Problem) -> None:
+        """Prepare the network inside."""
+        self._traits.adapt(problem)
+
+    @property
+    def stochastic(self) -> bool:
+        """Whether the network inside is random in training mode."""
+        return self._traits.stochastic
+
+    def dropped(self) -> Mapping[str, Dropped]:
+        """The layers of the network inside."""
+        return {f"net.{name}": found for name, found in self._traits.dropped().items()}
+
+    @property
+    def _traits(self) -> Network:
+        return traits_of(self.net)
+
 
 def _parts_of_constrained(net: Constrained) -> dict[str, Any]:
     """The network inside, and the problem whose lift and bubble these are, or these functions themselves."""
@@ -358,8 +454,3 @@ def _made_constrained(parts: dict[str, Any]) -> Constrained:
 
 
 kept(parts=_parts_of_constrained, made=_made_constrained)(Constrained)
-
-
-def inner_of(net: nn.Module) -> nn.Module:
-    """The network inside a hard constraint, or the network itself."""
-    return net.net if isinstance(net, Constrained) else net

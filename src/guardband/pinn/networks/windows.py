@@ -15,13 +15,13 @@ from guardband.base.computed import computed
 from guardband.base.kept import kept
 from guardband.pinn.geometry import Boundary, Domain, Time
 from guardband.pinn.geometry.time import TimeSpan
-from guardband.pinn.networks.networks import Constrained
+from guardband.pinn.networks.traits import Network, core_of, has_derivatives, traits_of
 from guardband.pinn.problems import AutogradField, Condition, Field, Initial, Problem, Term
 from guardband.pinn.problems.base import conditions_in
 from guardband.values import Names, Observations
 
 
-class Windowed(nn.Module):
+class Windowed(Network):
     """A network for each window of time; a point is answered by the one of its time.
 
     >>> import torch
@@ -55,14 +55,37 @@ class Windowed(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """The outputs (n, m) at points x (n, d), of which time is the last."""
+        return self._by_time(x, [net(x) for net in self.nets])
+
+    def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
+        """The derivative of the network of each point's time, if all have derivatives of their own."""
+        if not all(has_derivatives(core_of(net)) for net in self.nets):
+            return None
+        return self._by_time(x, [AutogradField(net, x).partial(axes) for net in self.nets])
+
+    def _by_time(self, x: Tensor, found: Sequence[Tensor]) -> Tensor:
+        """The rows (n, m) of each point's window, given those of all windows."""
         which = (x[:, -1:] >= self.borders.to(x)).sum(dim=1)
-        every = torch.stack([net(x) for net in self.nets])
-        return every[which, torch.arange(len(x), device=x.device)]
+        return torch.stack([*found])[which, torch.arange(len(x), device=x.device)]
 
     @property
     def names(self) -> Names | None:
         """What axes and outputs are called."""
         return getattr(self.nets[0], "names", None)
+
+    @property
+    def windowed(self) -> bool:
+        """Whether it consists of one network for each window of time, which it does."""
+        return True
+
+    def at_time(self, time: float) -> nn.Module:
+        """The network of the window that a time lies in."""
+        return self.nets[int((self.borders <= time).sum())]
+
+    def posed(self, problem: Problem) -> Problem:
+        """The problem with continuity between the windows as a condition, if there are several."""
+        borders = tuple(self.borders.tolist())
+        return Joined(problem, borders) if borders else problem
 
 
 def _parts(net: Windowed) -> dict[str, Any]:
@@ -180,9 +203,8 @@ class Joined(Within):
 
     def conditions(self) -> list[Condition]:
         """Those of the problem, and that windows meet."""
-        found = conditions_in(self.problem)
-        velocity = any(isinstance(one, Initial) and one.velocity is not None for one in found)
-        return [*found, Continuity(self.borders, velocity)]
+        velocity = any(initial.velocity is not None for initial in _initials(self.problem))
+        return [*conditions_in(self.problem), Continuity(self.borders, velocity)]
 
 
 def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
@@ -198,7 +220,7 @@ def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
             f"{name} cannot be solved in {windows} windows of time: its terms are about all times. Leave "
             "`windows` out."
         )
-    if windows > 1 and isinstance(net, Constrained):
+    if windows > 1 and traits_of(net).meets_start:
         raise ValueError(
             f"A network that meets conditions exactly cannot be trained in {windows} windows of time: it "
             "meets the start of the first. Give the network inside of it, or leave `windows` out."
@@ -210,7 +232,12 @@ def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
 def starts(problem: Problem) -> bool:
     """Whether a problem is about time and says how it starts."""
     timely = len(problem.names.space) < problem.domain.d and not problem.terms()
-    return timely and any(isinstance(condition, Initial) for condition in conditions_in(problem))
+    return timely and bool(_initials(problem))
+
+
+def _initials(problem: Problem) -> list[Initial]:
+    """The initial conditions of a problem."""
+    return [condition for condition in conditions_in(problem) if isinstance(condition, Initial)]
 
 
 def data_in(data: Observations | None, domain: Domain) -> Observations | None:

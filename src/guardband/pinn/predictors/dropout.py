@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import torch
@@ -12,10 +11,10 @@ from torch import Tensor, nn
 from guardband.base.arrays import Array, to_torch
 from guardband.base.kept import kept
 from guardband.export.modules import Spread, answer, network_of
-from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.networks.traits import traits_of
 from guardband.pinn.predictors import draws as stacks
 from guardband.pinn.predictors.draws import StackedWeights
-from guardband.pinn.predictors.masks import OTHERS, Masks, Silenced, balanced
+from guardband.pinn.predictors.masks import Masks, Silenced, balanced
 from guardband.values import Observations
 
 
@@ -54,7 +53,7 @@ class Dropout(StackedWeights):
         if training_data is None and isinstance(known, Observations):
             training_data = known
         stacked, generator = {}, torch.Generator().manual_seed(seed)
-        for name, (linear, p) in _silenced(net).items():
+        for name, (linear, p) in traits_of(net).dropped().items():
             weight = linear.weight.detach()
             stacked[name] = weight * balanced(p, draws, linear.in_features, generator).to(weight)[:, None]
         super().__init__(net, stacked, training_data)
@@ -126,30 +125,3 @@ class _Masked(nn.Module):
         """(draws, n, m)."""
         parameter = next((p for p in self.net.parameters() if p.is_floating_point()), x)
         return self.net(x.to(parameter.dtype)).double()
-
-
-def _silenced(net: nn.Module) -> dict[str, tuple[nn.Linear, float]]:
-    """The linear layers whose inputs are dropped out, by the name of their weights, and how often.
-
-    Silencing a neuron is the same as setting its outgoing weights to zero, so here a mask is a draw of
-    weights. Of networks in which a Dropout stands elsewhere than before a Linear there are none.
-    """
-    if isinstance(net, Constrained):
-        return {f"net.{name}": found for name, found in _silenced(net.net).items()}
-    if isinstance(net, MLP) and net.dropout:
-        layers = range(1, len(net.layers)) if net.where == "all" else [len(net.layers) - 1]
-        return {f"layers.{i}.weight": (net.linears[i], net.dropout) for i in layers}
-    if not isinstance(net, nn.Sequential):
-        return {}
-    active = {part for part in net.modules() if isinstance(part, (nn.Dropout, *OTHERS)) and part.p > 0}
-    layers = [*net._modules.items(), ("", None)]  # with those that occur twice
-    if not active <= {layer for _, layer in layers}:
-        return {}
-    found = dict[str, tuple[nn.Linear, float]]()
-    for (_, layer), (name, after) in pairwise(layers):
-        if layer in active:
-            once = sum(other is after for _, other in layers) == 1
-            if not (isinstance(layer, nn.Dropout) and layer.p < 1 and isinstance(after, nn.Linear) and once):
-                return {}
-            found[f"{name}.weight"] = (after, layer.p)
-    return found

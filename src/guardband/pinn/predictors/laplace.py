@@ -26,6 +26,7 @@ from guardband.export.modules import MeanAndScale, answer, network_of, not_expor
 from guardband.pinn.misses.jacobian import jacobian, value
 from guardband.pinn.networks.activations import ACTIVATIONS, function_of
 from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.networks.traits import traits_of
 from guardband.pinn.predictors.potential import Potential
 from guardband.pinn.training.fitted import Fitted
 from guardband.predictors.models import call_model, evaluating
@@ -140,11 +141,12 @@ class LastLayerLaplace(_Linearized):
     def __call__(self, x: Array) -> Prediction:
         """The network's output, and the standard deviation of its linearization; one layer takes one pass."""
         x, net = rows(x, "x"), self.fitted.net
-        if self.layers > 1 or not isinstance(net, MLP) or net.sizes[-1] > 1:
+        last, seen = traits_of(net).last_layer, getattr(net, "features", None)
+        if self.layers > 1 or last is None or seen is None or last.out_features > 1:
             return super().__call__(x)
         with evaluating(net), torch.no_grad():
-            features = net.features(to_torch(x).to(net.center))
-            mean = net.linears[-1](features)
+            features = seen(to_torch(x).to(last.weight))
+            mean = last(features)
             weight, bias, rest = self._whitening
             whitened = functional.linear(features, weight, bias)
             scale = torch.hypot(torch.linalg.vector_norm(whitened, dim=1, keepdim=True), rest)
@@ -169,7 +171,7 @@ class LastLayerLaplace(_Linearized):
         inverse = torch.linalg.solve_triangular(factor, torch.eye(len(factor)).to(factor), upper=False)
         turn, weight = torch.linalg.qr(inverse[:, :-1], mode="complete")
         bias = turn.T @ inverse[:, -1]
-        like_net = self.fitted.net.center
+        like_net = next(self.fitted.net.parameters())
         return weight[:-1].to(like_net), bias[:-1].to(like_net), bias[-1].abs().to(like_net)
 
     def _weights(self, net: nn.Module) -> list[str]:
@@ -235,6 +237,7 @@ class _LaplaceModule(nn.Module):
     def __init__(self, predictor: LastLayerLaplace) -> None:
         super().__init__()
         self.net, self.twin = network_of(predictor.fitted), network_of(predictor.net)
+        self.bubble = self.twin.bubble if isinstance(self.twin, Constrained) else None
         self.layers = predictor.layers
         self.activation = ACTIVATIONS[_smooth(self._mlp)].upto_second
         posterior = predictor.posterior
@@ -254,7 +257,7 @@ class _LaplaceModule(nn.Module):
 
     @property
     def _mlp(self) -> MLP:
-        net = self.twin.net if isinstance(self.twin, Constrained) else self.twin
+        net = self.twin if self.bubble is None else self.twin.net
         if not isinstance(net, MLP):
             raise TypeError(not_exported("the network of LastLayerLaplace", "made by pinn.mlp(...)", net))
         return net
@@ -267,7 +270,7 @@ class _LaplaceModule(nn.Module):
             value, rise, _ = self.activation(linear(inputs[-1]))
             inputs.append(value)
             rises.append(rise[:, None])
-        bubble = self.twin.bubble(x) if isinstance(self.twin, Constrained) else torch.ones_like(x[:, :1])
+        bubble = torch.ones_like(x[:, :1]) if self.bubble is None else self.bubble(x)
         back = bubble[:, :, None] * torch.eye(linears[-1].out_features, dtype=x.dtype)
         slopes: list[Tensor] = []
         for i in reversed(range(len(linears))[-self.layers :]):

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from guardband.base.kept import kept
-from guardband.pinn.networks.networks import MLP
+from guardband.pinn.networks.traits import DROPOUT, core_of, traits_of
 
-OTHERS = (nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout, nn.FeatureAlphaDropout)
+OTHERS = DROPOUT[1:]
 """Layers of dropout that silence something else than single neurons."""
 
 
@@ -40,7 +40,7 @@ class Masks:
         kind = type(net).__name__
         layers = {name: part.p for name, part in net.named_modules() if isinstance(part, nn.Dropout)}
         for name, part in net.named_modules():
-            if (isinstance(part, OTHERS) and part.p) or (isinstance(part, MLP) and part.dropout):
+            if (isinstance(part, OTHERS) and part.p) or _hidden(part):
                 raise ValueError(
                     f"`{name}` of this {kind}, a {type(part).__name__}, has dropout that is not known here. "
                     "Use torch.nn.Dropout throughout."
@@ -75,6 +75,12 @@ class Masks:
                 "be the first dimension there."
             )
         return mask.to(h)
+
+
+def _hidden(part: nn.Module) -> bool:
+    """Whether a module has dropout that is not a layer of torch."""
+    random = core_of(part) is part and traits_of(part).stochastic
+    return random and not any(isinstance(layer, DROPOUT) for layer in part.modules())
 
 
 class Silenced(nn.Module):

@@ -42,7 +42,7 @@ from guardband.pinn.misses.points import Points, fixed_points
 from guardband.pinn.misses.rows import Rows
 from guardband.pinn.misses.scales import scales_of
 from guardband.pinn.misses.titles import titles_of
-from guardband.pinn.networks.windows import Windowed
+from guardband.pinn.networks.traits import traits_of
 from guardband.pinn.training.fitted import Fitted
 from guardband.values import MODEL, Band, Names, Prediction
 from guardband.values.frames import PROBES
@@ -404,7 +404,7 @@ def _refuse_network(fitted: Fitted) -> None:
         raise ValueError(
             "`fitted` was loaded without its problem: gb.load(folder, pinn.Fitted, problem=...)."
         )
-    if isinstance(fitted.net, Windowed):
+    if traits_of(fitted.net).windowed:
         raise ValueError(
             "`fitted` has a network for each window of time, which readings would move apart. Train one: "
             "pinn.fit(problem, net, recipe=pinn.Recipe.by_newton())."

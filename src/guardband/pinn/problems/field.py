@@ -172,6 +172,7 @@ class AutogradField(Field):
     ) -> None:
         super().__init__(x.detach().requires_grad_(), names, normals)
         self._function = function
+        self._own: Callable[..., Tensor | None] | None = getattr(function, "known_derivative", None)
         self._known: dict[tuple[int, tuple[int, ...]], Tensor] = {}
 
     @cached_property
@@ -183,6 +184,9 @@ class AutogradField(Field):
         """The derivative of some outputs along these axes, (n, m)."""
         if not axes:
             return pick(self._value, columns)
+        own = None if self._own is None else self._own(self.x, axes)
+        if own is not None:
+            return pick(own, columns)
         chosen: Sequence[int] = range(self._value.shape[1]) if columns is None else columns
         return torch.stack([self._column(j, axes) for j in chosen], dim=1)
 

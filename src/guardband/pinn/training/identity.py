@@ -21,7 +21,8 @@ from guardband.pinn.geometry import Domain
 from guardband.pinn.misses.points import terms_of
 from guardband.pinn.misses.unknowns import with_current_numbers
 from guardband.pinn.networks.derivatives import Residual
-from guardband.pinn.problems import AutogradField, Problem, Term
+from guardband.pinn.problems import AutogradField, Problem
+from guardband.pinn.problems.base import terms_in
 from guardband.pinn.problems.measured import tensors_of
 from guardband.pinn.problems.unknown import unknowns_in
 from guardband.pinn.training.schedule import Task, scaled_to
@@ -95,7 +96,7 @@ def of_problem(problem: Problem, net: nn.Module) -> Identity:
         values += [_kept(edge.points), _kept(edge.normals)]
         values += _residuals(term.residual, edge.points, problem, like, edge.normals)
     sizes = [list(domain.lower), list(domain.upper), list(problem.names.outputs), len(terms)]
-    sizes += [[one.name, float(one.scale)] for one in terms if isinstance(one, Term)]
+    sizes += [[term.name, float(term.scale)] for term in terms_in(problem)]
     return {"sizes": sizes, "values": values}
 
 

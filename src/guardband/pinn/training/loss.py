@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from guardband.pinn.misses.gradients import Gradients
 from guardband.pinn.misses.likelihood import Likelihood
-from guardband.pinn.misses.mean_squares import check_shapes
+from guardband.pinn.misses.mean_squares import check_equation, check_shapes
 from guardband.pinn.misses.points import Points, fixed_points, terms_of
 from guardband.pinn.misses.scales import Scales, scales_of, sizes_of, weights_of
 from guardband.pinn.misses.titles import Record, titles_of
@@ -22,7 +22,6 @@ from guardband.pinn.misses.unknowns import (
 from guardband.pinn.problems import Problem
 from guardband.pinn.problems.base import terms_in
 from guardband.pinn.problems.measured import tensors_of
-from guardband.pinn.training.arguments import check_equation
 from guardband.pinn.training.recipe import Recipe
 from guardband.values import Observations
 

@@ -23,7 +23,7 @@ from guardband.pinn.misses.points import Points, terms_of
 from guardband.pinn.misses.rows import Rows
 from guardband.pinn.misses.scales import Scales
 from guardband.pinn.misses.unknowns import all_trained, current_numbers
-from guardband.pinn.networks.networks import MLP, Constrained
+from guardband.pinn.networks.traits import core_of, traits_of
 from guardband.pinn.problems import Condition, Problem, Term
 
 FIRST = 96
@@ -268,9 +268,9 @@ class _Moving(Rows):
         misses, slopes = self._of_weights()
         if self._whole is self.net:
             return misses, slopes
-        if isinstance(slopes, Products):
-            return misses, Widened(slopes, self.columns())
-        return misses, torch.cat([slopes, self.columns()], dim=1)
+        if isinstance(slopes, Tensor):
+            return misses, torch.cat([slopes, self.columns()], dim=1)
+        return misses, Widened(slopes, self.columns())
 
     def _of_weights(self) -> tuple[Tensor, Tensor | Products]:
         units = self._weight_units * self._free
@@ -290,10 +290,8 @@ class _Moving(Rows):
 
 def _last_layer(net: nn.Module) -> nn.Linear | None:
     """The layer whose weights have the units of the outputs, where it is known."""
-    inner = net.net if isinstance(net, Constrained) else net
-    known = isinstance(inner, MLP | nn.Sequential)
-    last = [part for part in inner.modules() if isinstance(part, nn.Linear)][-1:] if known else []
-    return last[0] if last and last[0].weight.requires_grad else None
+    last = traits_of(core_of(net)).last_layer
+    return last if last is not None and last.weight.requires_grad else None
 
 
 def _units(net: nn.Module, last: nn.Linear | None, sizes: Tensor) -> Tensor:
@@ -310,8 +308,7 @@ def _units(net: nn.Module, last: nn.Linear | None, sizes: Tensor) -> Tensor:
 @torch.no_grad()
 def _shrink(net: nn.Module, last: nn.Linear, x: Tensor, sizes: Tensor) -> None:
     """Bring outputs that are ten times as large as the solution, or more, to a tenth of its size."""
-    inner = net.net if isinstance(net, Constrained) else net
-    now = inner(x).square().mean(dim=0).sqrt()
+    now = core_of(net)(x).square().mean(dim=0).sqrt()
     factor = torch.where(now > 10 * sizes.to(now), 0.1 * sizes.to(now) / now, 1.0)
     last.weight.mul_(factor[:, None])
     if last.bias is not None:

@@ -17,8 +17,8 @@ from torch import nn
 from guardband.pinn.convergence.verdict import verdict
 from guardband.pinn.misses.likelihood import Likelihood
 from guardband.pinn.misses.unknowns import CurrentProblem, Unknowns
-from guardband.pinn.networks.networks import MLP, inner_of
-from guardband.pinn.networks.windows import Window, Windowed, borders_of, data_in
+from guardband.pinn.networks.traits import traits_of
+from guardband.pinn.networks.windows import Window, borders_of, data_in
 from guardband.pinn.problems import Problem
 from guardband.pinn.problems.unknown import unknowns_in
 from guardband.pinn.training.fitted import Fitted
@@ -87,10 +87,10 @@ class Leg:
 
     def net(self, task: Task, problem: Problem, before: nn.Module | None) -> nn.Module:
         """The network to begin with: that of the window before, or the one given."""
-        start = task.net if before is None else before
-        if isinstance(task.net, Windowed):
-            start = task.net.nets[int((task.net.borders <= (self.start + self.end) / 2).sum())]
-        return scaled_to(start, problem)
+        given = traits_of(task.net)
+        if before is None or given.windowed:
+            before = given.at_time((self.start + self.end) / 2)
+        return scaled_to(before, problem)
 
     def readings(self, problem: Problem, given: Observations | None) -> Observations | None:
         """The readings in this window."""
@@ -109,7 +109,7 @@ class Leg:
 def first_leg(task: Task) -> Leg:
     """The leg that a training begins with."""
     recipe, first = task.recipe, nth_window(task, 0, _since(task), 0.0)
-    if recipe.trial and not first.whole and recipe.counts is None and not isinstance(task.net, Windowed):
+    if recipe.trial and not first.whole and recipe.counts is None and not traits_of(task.net).windowed:
         start, end = borders_of(task.problem, task.net, 1)
         return Leg(start, end, since=first.since, until=recipe.seconds, trial=True)
     return first
@@ -142,10 +142,7 @@ def trial_is_over(task: Task, now: Progress) -> bool:
 def scaled_to(net: nn.Module, problem: Problem) -> nn.Module:
     """A copy of a network with its inputs scaled to the domain of a problem."""
     net = copy.deepcopy(net)
-    inner = inner_of(net)
-    if isinstance(inner, MLP):
-        inner.set_domain(problem.domain)
-        inner.names = problem.names
+    traits_of(net).adapt(problem)
     return net
 
 

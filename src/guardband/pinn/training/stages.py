@@ -11,7 +11,7 @@ from torch import Tensor
 
 from guardband.pinn.misses.points import Points, terms_of
 from guardband.pinn.misses.unknowns import unknowns_of
-from guardband.pinn.networks.networks import MLP
+from guardband.pinn.networks.traits import generators_in
 from guardband.pinn.problems.measured import tensors_of
 from guardband.pinn.training.checkpoint import wrong_with
 from guardband.pinn.training.loss import Loss
@@ -162,9 +162,8 @@ class LBFGSStage(Stage):
 
     def _same_masks(self) -> None:
         """Dropout masks that stay while L-BFGS goes on, which cannot follow a loss that changes."""
-        for module in self._loss.net.modules():
-            if isinstance(module, MLP):
-                module.generator.manual_seed(self._seed)
+        for generator in generators_in(self._loss.net):
+            generator.manual_seed(self._seed)
 
     def state(self) -> Any:
         """Steps and memory."""

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -18,7 +18,7 @@ from guardband.pinn.misses.likelihood import Likelihood
 from guardband.pinn.misses.scales import sizes_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.misses.unknowns import NetworkAndUnknowns, current_numbers, with_current_numbers
-from guardband.pinn.networks.networks import MLP
+from guardband.pinn.networks.traits import generators_in
 from guardband.pinn.networks.windows import Windowed, borders_of
 from guardband.pinn.problems.measured import tensors_of
 from guardband.pinn.problems.unknown import unknowns_in, with_values
@@ -188,9 +188,10 @@ class Trainer:
         if now.watch is not None:
             now.watch.restore(last)
         problem, estimates = task.problem, NOTHING
-        if isinstance(last, NetworkAndUnknowns):
-            estimates = PointEstimates(last.unknowns.numbers(), unknowns_in(problem))
-            problem, last = with_values(problem, estimates), last.net
+        if unknowns := unknowns_in(problem):
+            both = cast(NetworkAndUnknowns, last)
+            estimates = PointEstimates(both.unknowns.numbers(), unknowns)
+            problem, last = with_values(problem, estimates), both.net
         nets = [*(copy.deepcopy(done.net).to(self._dtype).eval() for done in now.done), last]
         net, likelihood = last, self.loss.likelihood
         if recipe.windows > 1:
@@ -293,5 +294,4 @@ class Trainer:
 
     def _generators(self) -> list[torch.Generator]:
         """The generators that change during a leg."""
-        networks = (module for module in self.loss.net.modules() if isinstance(module, MLP))
-        return [self.loss.generator, *(module.generator for module in networks)]
+        return [self.loss.generator, *generators_in(self.loss.net)]
