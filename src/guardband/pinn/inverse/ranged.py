@@ -18,7 +18,7 @@ from torch import Tensor
 from guardband.base.computed import computed
 from guardband.pinn.geometry import Boundary, Box, Domain, Piece
 from guardband.pinn.geometry.arguments import as_generator, count, of_any_points
-from guardband.pinn.geometry.domain import Placed
+from guardband.pinn.geometry.boundary import Placed
 from guardband.pinn.problems import Condition, Field, Problem, Term
 from guardband.pinn.problems.base import conditions_in, terms_in
 from guardband.pinn.problems.field import Columns
