@@ -21,7 +21,7 @@ from guardband.base.files import sha256
 from guardband.cli.errors import note
 from guardband.cli.models import matrix
 from guardband.cli.words import NOISES
-from guardband.pinn.inverse.checking import DRAWN, has_solution
+from guardband.pinn.inverse.family import DRAWN, has_solution
 from guardband.pinn.inverse.next_points import SAID, NextPoints
 from guardband.reports.page import refuse_other_endings
 
