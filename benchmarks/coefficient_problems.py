@@ -12,7 +12,7 @@ from torch import Tensor
 from guardband import pinn
 from guardband.base.arrays import to_numpy
 from guardband.pinn.inverse.design import Design
-from guardband.pinn.inverse.solved import Solver
+from guardband.pinn.inverse.family import Solver
 from guardband.pinn.problems import Field
 
 

@@ -34,10 +34,10 @@ from scipy.stats import f
 import guardband as gb
 from guardband import pinn
 from guardband.base import files
-from guardband.pinn.inverse.chance import Chance, Permutations, Signs, ranks
 from guardband.pinn.inverse.design import Design
 from guardband.pinn.inverse.doubt import p_values
 from guardband.pinn.inverse.least_squares import STARTS, descent
+from guardband.pinn.inverse.methods import Permutations, Perturbation, Signs, ranks
 
 torch.set_num_threads(1)
 LEDGER = Ledger("coefficients")
@@ -198,7 +198,9 @@ def membership(
     return found
 
 
-def accepted(chance: Chance, along: np.ndarray, misses: np.ndarray, p: int, q: int, delta: float) -> bool:
+def accepted(
+    chance: Perturbation, along: np.ndarray, misses: np.ndarray, p: int, q: int, delta: float
+) -> bool:
     return bool(chance.accepted(chance.statistics(along, misses, p), misses, q, delta)[0])
 
 

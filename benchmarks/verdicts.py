@@ -30,7 +30,7 @@ from verdict_runs import KINDS, RECIPES, WRONG, Run, runs
 import guardband as gb
 from guardband import pinn
 from guardband.base import files
-from guardband.pinn.convergence.judging import HeldOut, judged
+from guardband.pinn.convergence.verdict import HeldOut, judge
 from guardband.pinn.misses.likelihood import PHYSICS_SHARE, typical_residual
 
 torch.set_num_threads(1)
@@ -115,7 +115,7 @@ def word(row: dict[str, Any], *, with_readings: bool = True, noise: bool = True,
         row["unexplained"],
         row["loose"],
     )
-    return judged(evidence, held_out if with_readings else {}).word
+    return judge(evidence, held_out if with_readings else {}).word
 
 
 def worst(row: dict[str, Any], what: str = "error") -> float:

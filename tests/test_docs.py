@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-import guardband as gb
 from helpers import Later, needs, script
 from wings import pinn
 

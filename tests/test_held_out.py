@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import guardband as gb
 from guardband import pinn
 from guardband.pinn import Moment
-from guardband.pinn.convergence.judging import told, trend_of
+from guardband.pinn.convergence.verdict import trend_of, with_training
 from guardband.pinn.networks.modules import restarted
 from guardband.pinn.problems import Condition, Field
 
@@ -321,9 +321,9 @@ def test_trend_and_spread_in_words() -> None:
         (0.8, "The loss fell by a factor of 1.2 over .*: more steps will not help, but another activ"),
         (13.0, "The loss did not fall over .*: more steps will not help"),
     ):
-        assert re.match(said, told(replace(wrong, trend=trend)).reasons[-1])
-    stalled = told(replace(wrong, trend=0.25), stalled=True)
+        assert re.match(said, with_training(replace(wrong, trend=trend)).reasons[-1])
+    stalled = with_training(replace(wrong, trend=0.25), stalled=True)
     assert stalled.reasons[-1].startswith("The run ended when its steps no longer helped")
-    assert told(exact, stalled=True).reasons == exact.reasons  # who has arrived may stand still
-    doubt = told(replace(exact, spread={"u": 0.2}))
+    assert with_training(exact, stalled=True).reasons == exact.reasons  # who has arrived may stand still
+    doubt = with_training(replace(exact, spread={"u": 0.2}))
     assert doubt.word == "suspicious" and "several solutions" in doubt.reasons[-1]

@@ -109,7 +109,7 @@ def test_a_family_is_trained_kept_in_a_folder_and_taken_from_it() -> None:
 def test_a_network_is_held_against_trainings_where_nobody_says_how_far_it_is_off(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("guardband.pinn.inverse.checking.DRAWN", 1)
+    monkeypatch.setattr("guardband.pinn.inverse.family.DRAWN", 1)
     monkeypatch.setattr("guardband.pinn.cli.DRAWN", 1)
     quick = "recipe = pinn.Recipe.by_newton(3, n_interior=64)\n"
     said = run(write(HEAD + FAMILY + quick), "--data", heated())

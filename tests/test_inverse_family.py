@@ -12,9 +12,8 @@ from torch import Tensor
 
 import guardband as gb
 from guardband import pinn
-from guardband.pinn.inverse.checking import _path, misses_of
-from guardband.pinn.inverse.ranged import Ranged
-from guardband.pinn.inverse.solved import CHUNK, ByNetwork
+from guardband.pinn.inverse.family import CHUNK, ByNetwork, _path, misses_of
+from guardband.pinn.inverse.parametric import ParametricProblem
 from guardband.pinn.problems import Field
 from guardband.pinn.problems.unknown import with_values
 
@@ -75,7 +74,7 @@ def test_the_laplacian_is_over_space_and_time_is_the_last_axis() -> None:
     ranged = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).ranged
     assert ranged.names.axes == ("diffusivity", "x", "t") and ranged.names.space == (0, 1)
     x = ranged.domain.quasi(5, dtype=torch.float64)
-    u = ranged.seen(ranged.field(lambda x: x[:, :1] ** 3 + x[:, 1:2] ** 2 + x[:, 2:] ** 3, x))
+    u = ranged.original(ranged.field(lambda x: x[:, :1] ** 3 + x[:, 1:2] ** 2 + x[:, 2:] ** 3, x))
     assert torch.allclose(u.laplacian, torch.full_like(u.laplacian, 2.0))
     assert torch.allclose(u.d("t"), 3 * x[:, 2:] ** 2)
     assert u.names.axes == ("x", "t")
@@ -191,7 +190,7 @@ def test_delta_is_told_by_a_solver_by_trainings_and_never_by_residuals(
     family, x = pinn.Family(Decay, rate=(0.5, 1.0)), np.linspace(0, 2, 9)
     off = family.solved_by(lambda x, rate: solve(x, rate) + 0.1)
     assert off.check(x, solve) == pytest.approx(1.5 * 0.1 * 3)
-    monkeypatch.setattr("guardband.pinn.inverse.checking.DRAWN", 1)
+    monkeypatch.setattr("guardband.pinn.inverse.family.DRAWN", 1)
     recipe = pinn.Recipe.by_newton(15)
     assert off.check(x, recipe=recipe) == pytest.approx(1.5 * 0.1 * 3, rel=0.02)
     early = family.fit(recipe=pinn.Recipe.by_newton(1), progress=False)
@@ -250,7 +249,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
 
 def test_ranged_is_a_problem_with_names() -> None:
     ranged = HEAT.ranged
-    assert isinstance(ranged, Ranged) and ranged.outputs == ("u",)
+    assert isinstance(ranged, ParametricProblem) and ranged.outputs == ("u",)
     fitted = pinn.fit(ranged, pinn.mlp(ranged, [4]), recipe=pinn.Recipe(steps=2, finish=0), progress=False)
     assert list(fitted.terms[-1]) == ["step", "equation", "Dirichlet", "Initial"]
 

@@ -9,7 +9,7 @@ import torch
 
 import guardband as gb
 from guardband import pinn
-from guardband.pinn.inverse.curvature import Curvature
+from guardband.pinn.inverse.laplace import Curvature
 
 DATA = pinn.problems.Heat1D(diffusivity=0.12).observe(30, noise=0.02)
 PLACES = np.random.default_rng(0).uniform(size=(25, 2))

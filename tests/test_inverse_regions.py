@@ -14,10 +14,10 @@ from torch import Tensor
 import guardband as gb
 from guardband import pinn
 from guardband.conformal.hashed import key
-from guardband.pinn.inverse.chance import Chance, Permutations, Signs, _signs, ranks, units_needed
 from guardband.pinn.inverse.design import Design
-from guardband.pinn.inverse.grid import traced
 from guardband.pinn.inverse.least_squares import least_squares
+from guardband.pinn.inverse.methods import Permutations, Perturbation, Signs, _signs, ranks, units_needed
+from guardband.pinn.inverse.search import search_grid
 from guardband.pinn.problems import Field
 
 SETS, N = 1000, 20
@@ -37,7 +37,7 @@ NOISES: dict[str, Noise] = {
 LEVEL = 1 - 6 / 128
 
 
-def chance(kind: type[Chance], seed: int, n: int = N) -> Chance:
+def chance(kind: type[Perturbation], seed: int, n: int = N) -> Perturbation:
     return kind(seed, n, 1, 128, centered=kind is Permutations)
 
 
@@ -49,10 +49,10 @@ def cases(noise: Noise, n: int = N, seed: int = 0) -> tuple[Design, np.ndarray, 
 
 
 def covered(
-    kind: type[Chance],
+    kind: type[Perturbation],
     noise: Noise,
     *,
-    make: Callable[[type[Chance], int], Chance] = chance,
+    make: Callable[[type[Perturbation], int], Perturbation] = chance,
     delta: float = 0.0,
     bias: float = 0.0,
 ) -> int:
@@ -86,7 +86,7 @@ def off(inside: int, level: float = LEVEL) -> bool:
         *((Permutations, noise) for noise in ("gaussian", "laplace", "lognormal", "offset")),
     ],
 )
-def test_coverage_is_exactly_the_level_under_the_stated_noise(kind: type[Chance], noise: str) -> None:
+def test_coverage_is_exactly_the_level_under_the_stated_noise(kind: type[Perturbation], noise: str) -> None:
     assert not off(covered(kind, NOISES[noise]))
 
 
@@ -97,7 +97,7 @@ def test_the_guard_pays_for_a_solver_that_is_off_and_without_it_coverage_is_lost
 
 
 def test_signs_drawn_after_the_readings_are_caught() -> None:
-    def after(kind: type[Chance], seed: int) -> Chance:
+    def after(kind: type[Perturbation], seed: int) -> Perturbation:
         class Peeking(Signs):
             """Signs that make all misses that were seen negative, and so their own statistics small."""
 
@@ -143,7 +143,7 @@ def covered_by_signs(n: int, seed: int) -> tuple[int, float]:
 
 
 @pytest.mark.parametrize("kind", [Signs, Permutations])
-def test_ties_do_not_reject(kind: type[Chance]) -> None:
+def test_ties_do_not_reject(kind: type[Perturbation]) -> None:
     """Noise on a coarse grid: many variants are equal, and the level is kept."""
     rng = np.random.default_rng(3)
     misses = rng.integers(-1, 2, size=(SETS, 8)).astype(float)
@@ -162,15 +162,15 @@ def test_few_readings_reject_nothing_and_say_so() -> None:
 
 
 def test_each_data_set_has_permutations_of_its_own() -> None:
-    chances = [
-        pinn.inverse.permuted(HEAT.exact(), _heated(0.1, seed=seed)).test.chance  # type: ignore[attr-defined]
+    perturbations = [
+        pinn.inverse.permuted(HEAT.exact(), _heated(0.1, seed=seed)).test.perturbation  # type: ignore[attr-defined]
         for seed in (0, 0, 1)
     ]
-    assert chances[0] == chances[1] != chances[2]
+    assert perturbations[0] == perturbations[1] != perturbations[2]
 
 
 @pytest.mark.parametrize("kind", [Signs, Permutations])
-def test_the_statistic_moves_by_at_most_what_is_added(kind: type[Chance]) -> None:
+def test_the_statistic_moves_by_at_most_what_is_added(kind: type[Perturbation]) -> None:
     rng = np.random.default_rng(0)
     design = Design.at(OSCILLATOR.exact(), rng.uniform(0, 5, (N, 1)))
     along = design.directions(OSCILLATOR.drawn(50), centered=kind is Permutations)
@@ -263,11 +263,11 @@ def test_least_squares_finds_the_lowest_of_many_valleys() -> None:
 
 def test_a_small_region_between_the_values_of_the_first_grid_is_found_near_the_estimate() -> None:
     at = np.array([0.4037, 0.6121])
-    grid = traced(lambda theta: np.square(theta - at).sum(axis=1) < 1e-3**2, np.zeros(2), np.ones(2), at)
+    grid = search_grid(lambda theta: np.square(theta - at).sum(axis=1) < 1e-3**2, np.zeros(2), np.ones(2), at)
     assert not grid.empty and grid.pieces == 1
     assert grid.share == pytest.approx(np.pi * 1e-6, rel=0.2)
     assert grid.ends(0)[0] < at[0] - 1e-3 * 0.9 and grid.ends(0)[1] > at[0] + 1e-3 * 0.9
-    nothing = traced(lambda theta: np.zeros(len(theta), dtype=bool), np.zeros(1), np.ones(1), at[:1])
+    nothing = search_grid(lambda theta: np.zeros(len(theta), dtype=bool), np.zeros(1), np.ones(1), at[:1])
     assert nothing.empty and np.isnan(nothing.ends(0)).all()
 
 

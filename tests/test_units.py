@@ -11,7 +11,7 @@ from torch import Tensor
 
 import guardband as gb
 from guardband import pinn
-from guardband.pinn.convergence.correction import _factor, _loose, _loose_there
+from guardband.pinn.convergence.error import _factor, _loose, _loose_there
 from guardband.pinn.misses.likelihood import BOUNDARY_SHARE, DROWNED, PHYSICS_SHARE, typical_residual
 from guardband.pinn.misses.sizes import crude_sizes
 from guardband.pinn.problems import Field

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 
 import guardband as gb
 from guardband import pinn
-from guardband.pinn.convergence.correction import Correction, correction
-from guardband.pinn.convergence.evidence import look
-from guardband.pinn.convergence.judging import HeldOut, judged
+from guardband.pinn.convergence.error import Correction, correction
+from guardband.pinn.convergence.residuals import sample_misses
+from guardband.pinn.convergence.verdict import HeldOut, judge
 from guardband.pinn.problems import Field
 from guardband.pinn.training.train import _off
 
@@ -143,14 +143,14 @@ def test_what_noise_does_not_explain_is_a_share_of_the_size() -> None:
 @pytest.mark.parametrize("order", [(0.0, math.nan), (math.nan, 0.0)])
 def test_an_estimate_that_is_no_number_is_not_met(order: tuple[float, float]) -> None:
     error = dict(zip("uv", order, strict=True))
-    assert judged(pinn.Verdict("converged", (), {}, {}, error)).word == "not converged"
+    assert judge(pinn.Verdict("converged", (), {}, {}, error)).word == "not converged"
 
 
 @pytest.mark.parametrize(("missed", "word"), [(0.005, "converged"), (0.03, "not converged")])
 def test_an_error_that_could_not_be_estimated_is_no_small_error(missed: float, word: str) -> None:
     evidence = pinn.Verdict("converged", (), {"equation": missed}, {}, {"u": 0.0}, unexplained=1.0)
-    assert judged(evidence).word == word and "could not be estimated" in judged(evidence).reasons[0]
-    assert judged(replace(evidence, unexplained=0.6)).word == "converged"
+    assert judge(evidence).word == word and "could not be estimated" in judge(evidence).reasons[0]
+    assert judge(replace(evidence, unexplained=0.6)).word == "converged"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_misses_behind_which_anything_may_stand_are_no_convergence(
 ) -> None:
     """Chaos makes much of little: a field may be wrong altogether and miss half a percent."""
     evidence = pinn.Verdict("converged", (), {"equation": 0.003}, {"Initial": 0.004}, {"u": 0.0}, left, loose)
-    found = judged(evidence)
+    found = judge(evidence)
     assert found.word == word and found.behind == pytest.approx(0.005 * loose)
     assert ("off by 125 % could miss as little" in found.because) == (word == "not converged")
 
@@ -176,9 +176,9 @@ def test_misses_behind_which_anything_may_stand_are_no_convergence(
 def test_an_error_that_could_not_be_estimated_is_no_number(left: float, loose: float) -> None:
     """In 0.2 it was 0.0, which a script read as a perfect fit."""
     evidence = pinn.Verdict("converged", (), {"equation": 0.003}, {"Initial": 0.004}, {"u": 0.0}, left, loose)
-    found = judged(evidence)
+    found = judge(evidence)
     assert math.isnan(found.error["u"]) and found.reasons[0].startswith("The error could not be estimated")
-    assert judged(found).word == found.word and judged(found).reasons == found.reasons
+    assert judge(found).word == found.word and judge(found).reasons == found.reasons
     exact = pinn.verdict(POISSON, POISSON.solution)
     assert exact.word == "converged" and (math.isnan(exact.error["u"]) == (exact.unexplained > 0.9))
 
@@ -199,7 +199,7 @@ def test_an_estimate_is_not_raised_by_more_than_what_is_left_can_stand_for() -> 
 
 def test_a_large_estimate_is_told_however_rough_it_is() -> None:
     evidence = pinn.Verdict("converged", (), {"equation": 0.001}, {}, {"u": 0.2}, unexplained=0.95)
-    found = judged(evidence)
+    found = judge(evidence)
     assert found.word == "not converged" and "u is off by about 20 %" in found.reasons[0]
     assert "explains 5 % of the misses, so it is rough" in found.reasons[1]
 
@@ -207,7 +207,7 @@ def test_a_large_estimate_is_told_however_rough_it_is() -> None:
 @pytest.mark.parametrize(("unexplained", "word"), [(0.1, "converged"), (0.9, "not converged")])
 def test_shares_of_terms_count_where_the_estimate_is_rough(unexplained: float, word: str) -> None:
     evidence = pinn.Verdict("converged", (), {"equation": 0.2}, {}, {"u": 0.01}, unexplained)
-    assert judged(evidence).word == word
+    assert judge(evidence).word == word
 
 
 def test_readings_of_some_outputs_are_enough() -> None:
@@ -310,7 +310,9 @@ def test_the_correction_explains_misses_at_other_points() -> None:
     def model(x: Tensor) -> Tensor:
         return 0.97 * heat.solution(x)
 
-    found = correction(heat, model, look(heat, model, 0, 400, 64), look(heat, model, 1, 200, 64))
+    found = correction(
+        heat, model, sample_misses(heat, model, 0, 400, 64), sample_misses(heat, model, 1, 200, 64)
+    )
     assert found.left < 0.02 and found.error[0] == pytest.approx(0.03, rel=0.05)
 
 
@@ -320,8 +322,8 @@ def with_a_spike(x: Tensor) -> Tensor:
 
 
 def test_points_follow_the_misses_and_are_weighted_for_it() -> None:
-    followed = look(POISSON, with_a_spike, 0, 2000, 2, pool=16_000)
-    uniform = look(POISSON, with_a_spike, 1, 400_000, 2)
+    followed = sample_misses(POISSON, with_a_spike, 0, 2000, 2, pool=16_000)
+    uniform = sample_misses(POISSON, with_a_spike, 1, 400_000, 2)
     at_spike = (followed.x - 0.3).abs() < 4e-3
     assert 0.4 < at_spike.double().mean() < 0.6  # half of the points, on less than a hundredth of the line
     assert float(followed.weights.mean()) == pytest.approx(1, rel=0.05) and followed.weights.max() <= 2
@@ -335,10 +337,12 @@ def test_points_follow_the_equations_that_are_missed() -> None:
     def still(x: Tensor) -> Tensor:
         return torch.cat([torch.zeros_like(x), x[:, :1] ** 2], dim=1)  # a pressure that moves nothing
 
-    found = look(flow, still, 0, 500, 8, pool=4000)
+    found = sample_misses(flow, still, 0, 500, 8, pool=4000)
     assert found.shares()[0].tolist()[1:] == [0, 0]
     assert bool(found.weights.isfinite().all()) and found.weights.std() > 0.1
-    assert bool((look(flow, lambda x: 0 * torch.cat([x, x[:, :1]], 1), 0, 500, 8, 4000).weights == 1).all())
+    assert bool(
+        (sample_misses(flow, lambda x: 0 * torch.cat([x, x[:, :1]], 1), 0, 500, 8, 4000).weights == 1).all()
+    )
 
 
 @pytest.mark.parametrize(("lefts", "taken"), [((0.4,), 0.4), ((0.8, 0.3), 0.3), ((0.8, 0.9), 0.8)])

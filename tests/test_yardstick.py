@@ -7,8 +7,7 @@ import torch
 from torch import Tensor
 
 from guardband import pinn
-from guardband.pinn.convergence.evidence import look
-from guardband.pinn.convergence.yardstick import rms, size
+from guardband.pinn.convergence.residuals import rms, sample_misses, size
 from guardband.pinn.problems import Field, catalogue
 from guardband.pinn.problems.base import conditions_in
 from guardband.pinn.problems.catalogue.navier_stokes import navier_stokes
@@ -198,6 +197,6 @@ def test_what_is_the_same_everywhere_is_held_against_a_hundredth_of_itself(off: 
 
 def test_scales_of_equations_and_conditions_are_never_nothing() -> None:
     channel = Channel()
-    looked = look(channel, channel.solution, 0, 200, 40)
+    looked = sample_misses(channel, channel.solution, 0, 200, 40)
     assert len(looked.scales()) == 1 + len(conditions_in(channel))
     assert all(bool((scale > 1e-3).all()) for scale in looked.scales())

@@ -9,7 +9,7 @@ from guardband.pinn import problems as problems
 from guardband.pinn import surrogates as surrogates
 from guardband.pinn import testing as testing
 from guardband.pinn import training as training
-from guardband.pinn.convergence.judging import Verdict as Verdict
+from guardband.pinn.convergence.verdict import Verdict as Verdict
 from guardband.pinn.convergence.verdict import verdict as verdict
 from guardband.pinn.geometry import Box as Box
 from guardband.pinn.geometry import Disk as Disk

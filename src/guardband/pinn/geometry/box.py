@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from guardband.pinn.geometry.arguments import as_generator, count, of_any_points
-from guardband.pinn.geometry.domain import Domain, Piece, Placed, axis_names
+from guardband.pinn.geometry.boundary import Piece, Placed
+from guardband.pinn.geometry.domain import Domain, axis_names
 from guardband.pinn.geometry.smooth import both, nearest, trimmed
 
 FACES: dict[int, tuple[tuple[str, str], ...]] = {

@@ -13,8 +13,8 @@ from torch import Tensor
 from guardband.base.arrays import ArrayLike, rows, to_torch
 from guardband.base.computed import computed
 from guardband.pinn.geometry.arguments import as_generator, count, of_any_points
-from guardband.pinn.geometry.domain import Boundary, Domain, How, Piece
-from guardband.pinn.geometry.time import TimeSpan
+from guardband.pinn.geometry.boundary import Boundary, How, Piece
+from guardband.pinn.geometry.domain import Domain, TimeSpan
 
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)

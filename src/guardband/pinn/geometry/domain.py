@@ -1,8 +1,6 @@
 """Domains: where a problem lives. What is inside, and a boundary of named parts with outward normals.
 
-The boundary is a list of pieces. Each piece is the image of a unit cube under a map that keeps shares of
-size, so even, random and quasi-random points on it are the images of such points of the cube; what another
-shape hides of it is left out.
+Shapes are joined, intersected and subtracted (`Combination`), and multiplied with time (`TimeSpan`).
 """
 
 from __future__ import annotations
@@ -11,181 +9,35 @@ import itertools
 import math
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import Any, Literal, TypeAlias, overload
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from guardband.base.computed import computed
 from guardband.pinn.geometry.arguments import as_generator, count, named_parts, of_any_points
-
-if TYPE_CHECKING:
-    from guardband.pinn.geometry.sets import Combination
-    from guardband.pinn.geometry.time import Time, TimeSpan
-
-How: TypeAlias = Literal["even", "random", "quasi"]
-Placed: TypeAlias = tuple[Tensor, Tensor]
-"""Points (n, d) and their outward normals (n, d)."""
-
-PROBES = 2**18
-"""Points by which sizes are measured that have no formula; their error is far below one percent."""
+from guardband.pinn.geometry.boundary import (
+    NOTHING,
+    PROBES,
+    ROUNDS,
+    Boundary,
+    How,
+    Piece,
+    Placed,
+    cubes,
+    even,
+)
+from guardband.pinn.geometry.smooth import both, either, nearest, trimmed
 
 STEP = 1e-7
 """How far on either side of its boundary a shape is asked, as a share of its smallest extent."""
 
-NOTHING = "No point was found there: the shape has no inside, or the part of its boundary no size."
-
-ROUNDS = 24
-"""Rounds of up to 2^18 points that are tried before a shape is said to be empty."""
-
-
-@dataclass(frozen=True, eq=False)
-class Piece:
-    """A part of a boundary: `place` maps the unit cube (n, dimension) to points and outward normals.
-
-    `side`, of points and normals, says 1 where the piece is seen, -1 where it is seen from its other side,
-    so that the normal turns around, and 0 where it is hidden.
-
-    >>> import math
-    >>> import torch
-    >>> from guardband import pinn
-    >>> def half_circle(unit):
-    ...     angle = math.pi * unit[:, 0]
-    ...     normals = torch.stack([angle.cos(), angle.sin()], dim=1)
-    ...     return 2 * normals, normals
-    >>> arch = pinn.geometry.Piece("arch", 1, 2 * math.pi, half_circle)
-    >>> len(arch.points(9, "quasi", seed=0)[0])
-    9
-    """
-
-    name: str
-    dimension: int
-    whole: float
-    place: Callable[[Tensor], Placed]
-    side: Callable[[Tensor, Tensor], Tensor] | None = None
-
-    @cached_property
-    def share(self) -> float:
-        """How much of it is seen, of 1."""
-        if self.side is None:
-            return 1.0
-        if self.dimension == 0:
-            return float(len(self.at(torch.zeros(1, 0, dtype=torch.float64))[0]))
-        return len(self.at(next(cubes(PROBES, self.dimension, "quasi", 0)))[0]) / PROBES
-
-    @property
-    def size(self) -> float:
-        """The length or area that is seen; 1 for a point."""
-        return self.whole * self.share
-
-    def at(self, unit: Tensor) -> Placed:
-        """What is seen of the images of points of the unit cube."""
-        points, normals = self.place(unit)
-        if self.side is None:
-            return points, normals
-        side = self.side(points, normals)
-        seen = side != 0
-        return points[seen], normals[seen] * side[seen, None]
-
-    def hidden_by(self, side: Callable[[Tensor, Tensor], Tensor]) -> Piece:
-        """The same piece, seen only where both it was and `side` says so."""
-        before = self.side
-        if before is None:
-            return replace(self, side=side)
-
-        def both(points: Tensor, normals: Tensor) -> Tensor:
-            first = before(points, normals)
-            return first * side(points, normals * first[:, None])
-
-        return replace(self, side=both)
-
-    def points(self, n: int, how: How, seed: int) -> Placed:
-        """n points that are seen, or about n where they are to be even."""
-        if self.dimension == 0:
-            return self.at(torch.zeros(1, 0, dtype=torch.float64))
-        if how == "even":
-            return self.at(even(round(n / max(self.share, 1e-9)), self.dimension))
-        found: list[Placed] = []
-        total = 0
-        for unit in cubes(n, self.dimension, how, seed):
-            found.append(self.at(unit))
-            total += len(found[-1][0])
-            if total >= n:
-                break
-        points, normals = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
-        return points[:n], normals[:n]
-
-    def lines(self, n: int) -> list[np.ndarray]:
-        """What is seen of a piece with one dimension, as lines of n points in all, cut where it is hidden."""
-        points, normals = self.place(torch.linspace(0, 1, n, dtype=torch.float64)[:, None])
-        at = points.numpy()
-        if self.side is None:
-            return [at]
-        seen = self.side(points, normals).numpy() != 0
-        cuts = np.flatnonzero(np.diff(seen)) + 1
-        runs = zip(np.split(at, cuts), np.split(seen, cuts), strict=True)
-        return [run for run, shown in runs if shown[0] and len(run) > 1]
-
-
-def even(n: int, dimension: int) -> Tensor:
-    """About n points in the middles of the cells of a grid of the unit cube."""
-    per_axis = max(1, round(n ** (1 / dimension)))
-    axis = (torch.arange(per_axis, dtype=torch.float64) + 0.5) / per_axis
-    return torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension)
-
-
-def cubes(n: int, dimension: int, how: How, seed: int) -> Iterator[Tensor]:
-    """Points of the unit cube, round by round, each of about n or more."""
-    draw = _sobol(dimension, seed) if how == "quasi" else _chance(dimension, seed)
-    for number in range(ROUNDS):
-        yield draw(n if number == 0 else max(n, 1024 << min(number, 8)))
-    raise ValueError(NOTHING)
-
-
-def _sobol(dimension: int, seed: int) -> Callable[[int], Tensor]:
-    from scipy.stats.qmc import Sobol
-
-    sequence = Sobol(dimension, rng=np.random.default_rng(seed))
-    # In powers of two, by which the sequence is even.
-    return lambda n: torch.from_numpy(sequence.random(1 << (n - 1).bit_length()))
-
-
-def _chance(dimension: int, seed: int) -> Callable[[int], Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    return lambda n: torch.rand(n, dimension, generator=generator, dtype=torch.float64)
-
-
-@dataclass(frozen=True, eq=False)
-class Boundary:
-    """Points (n, d) of a boundary, outward normals (n, d), the size that each stands for, and its part.
-
-    >>> from guardband import pinn
-    >>> edge = pinn.Segment(0, 2).boundary(2)
-    >>> edge.points.tolist(), edge.normals.tolist(), edge.parts
-    ([[0.0], [2.0]], [[-1.0], [1.0]], ('left', 'right'))
-    """
-
-    points: Tensor
-    normals: Tensor
-    sizes: Tensor
-    parts: tuple[str, ...]
-
-    def __len__(self) -> int:
-        return len(self.points)
-
-    def to(self, like: Tensor) -> Boundary:
-        """The same on the device and in the dtype of another tensor."""
-        points, normals, sizes = (part.to(like) for part in (self.points, self.normals, self.sizes))
-        return Boundary(points, normals, sizes, self.parts)
-
-    def __getitem__(self, rows: slice | Tensor) -> Boundary:
-        """Some of the points: a slice, or their numbers."""
-        index = range(len(self))[rows] if isinstance(rows, slice) else rows.tolist()
-        parts = tuple(self.parts[i] for i in index)
-        return Boundary(self.points[rows], self.normals[rows], self.sizes[rows], parts)
+Ends: TypeAlias = tuple[float, ...]
+Choice: TypeAlias = Callable[[float, float], float]
 
 
 class Domain(ABC):
@@ -244,6 +96,11 @@ class Domain(ABC):
     def space(self) -> tuple[int, ...]:
         """The axes of space: all but time."""
         return tuple(range(self.d))
+
+    @property
+    def factors(self) -> tuple[Domain | None, Time | None]:
+        """The shape in space and the time whose product this is; None for a factor that it does not have."""
+        return self, None
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -424,24 +281,307 @@ class Domain(ABC):
         return lower + unit * (upper - lower)
 
     def __or__(self, other: Domain) -> Combination:
-        from guardband.pinn.geometry.sets import Combination
-
         return Combination(self, other, "or")
 
     def __and__(self, other: Domain) -> Combination:
-        from guardband.pinn.geometry.sets import Combination
-
         return Combination(self, other, "and")
 
     def __sub__(self, other: Domain) -> Combination:
-        from guardband.pinn.geometry.sets import Combination
-
         return Combination(self, other, "without")
 
     def __mul__(self, time: Time) -> TimeSpan:
-        from guardband.pinn.geometry.time import TimeSpan
-
         return TimeSpan(self, time)
+
+
+@dataclass(frozen=True)
+class Combination(Domain):
+    """Two shapes of the same axes as one: `a | b`, `a & b`, `a - b`.
+
+    >>> from guardband import pinn
+    >>> inside = pinn.geometry.Disk((0, 0), 1.0, name="inside")
+    >>> ring = pinn.geometry.Disk((0, 0), 2.0, name="outside") - inside
+    >>> round(ring.measure / 3.14159, 2), ring.parts
+    (3.0, ('outside', 'inside'))
+    """
+
+    first: Domain
+    second: Domain
+    how: Literal["or", "and", "without"]
+
+    def __post_init__(self) -> None:
+        if self.first.names != self.second.names:
+            raise ValueError(
+                f"Shapes should have the same axes to be put together, got {', '.join(self.first.names)} and "
+                f"{', '.join(self.second.names)}."
+            )
+        if any(a >= b for a, b in zip(self.lower, self.upper, strict=True)):
+            raise ValueError("These shapes have nothing in common, so nothing is left.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes."""
+        return self.first.names
+
+    @computed
+    def lower(self) -> tuple[float, ...]:
+        """The lower end of each axis."""
+        return self._ends(self.first.lower, self.second.lower, min, max)
+
+    @computed
+    def upper(self) -> tuple[float, ...]:
+        """The upper end of each axis."""
+        return self._ends(self.first.upper, self.second.upper, max, min)
+
+    def _ends(self, first: Ends, second: Ends, wide: Choice, narrow: Choice) -> Ends:
+        if self.how == "without":
+            return first
+        pick = wide if self.how == "or" else narrow
+        return tuple(pick(a, b) for a, b in zip(first, second, strict=True))
+
+    @of_any_points
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points lie in the whole."""
+        first, second = self.first.contains(x), self.second.contains(x)
+        if self.how == "or":
+            return first | second
+        return first & (second if self.how == "and" else ~second)
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """About the distance to the nearer of the parts of both shapes."""
+        found = []
+        for shape, other in ((self.first, self.second), (self.second, self.first)):
+            mine = [name for name in on if name in shape.parts]
+            if not mine:
+                continue
+            hole = shape is self.second and self.how == "without"
+            distance = shape.smooth_distance(x, mine, anywhere=anywhere or hole or self.how == "or")
+            if anywhere or self.how == "or":  # what the other shape hides of a part is left out
+                within = hole or self.how == "and"
+                distance = trimmed(distance, other.depth(x) if within else -other.depth(x))
+            found.append(distance)
+        return nearest(*found)
+
+    def depth(self, x: Tensor) -> Tensor:
+        """Positive in the whole."""
+        first, second = self.first.depth(x), self.second.depth(x)
+        if self.how == "or":
+            return either(first, second)
+        return both(first, second if self.how == "and" else -second)
+
+    def pieces(self) -> list[Piece]:
+        """What is seen of both boundaries; where they are the same, the first one's."""
+        step = min(self.first.step, self.second.step)
+
+        def side(points: Tensor, normals: Tensor) -> Tensor:
+            behind, before = self.contains(points - step * normals), self.contains(points + step * normals)
+            return behind.double() - before.double()
+
+        def alone(points: Tensor, normals: Tensor) -> Tensor:
+            behind, before = (self.first.contains(points + s * step * normals) for s in (-1, 1))
+            return side(points, normals) * (behind == before)
+
+        first = [piece.hidden_by(side) for piece in self.first.made]
+        return first + [piece.hidden_by(alone) for piece in self.second.made]
+
+
+@dataclass(frozen=True)
+class Time(Domain):
+    """From a start to an end: alone, as for an ordinary differential equation, or multiplied with a shape.
+
+    >>> from guardband import pinn
+    >>> pinn.geometry.Time(0, 5).parts
+    ('start', 'end')
+    >>> rod = pinn.geometry.Segment(0, 1) * pinn.geometry.Time(0, 2)
+    >>> rod.names, rod.parts, rod.walls
+    (('x', 't'), ('left', 'right', 'start', 'end'), ('left', 'right'))
+    """
+
+    start: float
+    end: float
+    name: str = "t"
+
+    def __post_init__(self) -> None:
+        if not -math.inf < self.start < self.end < math.inf:
+            raise ValueError(f"Time should have a start before its end, got {self.start} and {self.end}.")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The name of the axis."""
+        return (self.name,)
+
+    @computed
+    def lower(self) -> tuple[float, ...]:
+        """The start."""
+        return (float(self.start),)
+
+    @computed
+    def upper(self) -> tuple[float, ...]:
+        """The end."""
+        return (float(self.end),)
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """No axis of space."""
+        return ()
+
+    @property
+    def factors(self) -> tuple[None, Time]:
+        """Time alone."""
+        return None, self
+
+    @property
+    def walls(self) -> tuple[str, ...]:
+        """No boundary in space."""
+        return ()
+
+    @property
+    def measure(self) -> float:
+        """The length of time."""
+        return self.end - self.start
+
+    @of_any_points
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points lie between start and end."""
+        return ((self.start <= x) & (x <= self.end)).all(1)
+
+    def pieces(self) -> list[Piece]:
+        """The start and the end."""
+        return [self._end("start", self.start, -1.0), self._end("end", self.end, 1.0)]
+
+    def _end(self, name: str, t: float, sign: float) -> Piece:
+        def place(unit: Tensor) -> Placed:
+            return unit.new_full((len(unit), 1), t), unit.new_full((len(unit), 1), sign)
+
+        return Piece(name, 0, 1.0, place)
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """The time from the start, to the end, or both multiplied; as shares of the whole."""
+        since, until = x[:, -1:] - self.start, self.end - x[:, -1:]
+        factors = [part for name, part in (("start", since), ("end", until)) if name in on]
+        return torch.stack(factors).prod(0) / self.measure ** len(factors)
+
+
+@dataclass(frozen=True)
+class TimeSpan(Domain):
+    """A shape at all times from a start to an end; time is the last axis. Made by `shape * Time(a, b)`.
+
+    >>> from guardband import pinn
+    >>> (pinn.Disk((0, 0), 1.0) * pinn.Time(0, 2)).names
+    ('x', 'y', 't')
+    """
+
+    shape: Domain
+    time: Time
+
+    def __post_init__(self) -> None:
+        _check_factors(self.shape, self.time)
+        if self.time.name in self.shape.names:
+            raise ValueError(
+                f"There is an axis {self.time.name!r} already: Time(a, b, name=...) takes another."
+            )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the axes, time being the last."""
+        return (*self.shape.names, self.time.name)
+
+    @computed
+    def lower(self) -> tuple[float, ...]:
+        """The lower end of each axis."""
+        return (*self.shape.lower, float(self.time.start))
+
+    @computed
+    def upper(self) -> tuple[float, ...]:
+        """The upper end of each axis."""
+        return (*self.shape.upper, float(self.time.end))
+
+    @property
+    def factors(self) -> tuple[Domain, Time]:
+        """The shape and the time."""
+        return self.shape, self.time
+
+    @property
+    def space(self) -> tuple[int, ...]:
+        """The axes of space."""
+        return self.shape.space
+
+    @property
+    def walls(self) -> tuple[str, ...]:
+        """The parts of the boundary in space, at all times."""
+        return self.shape.walls
+
+    @property
+    def measure(self) -> float:
+        """The measure of the shape times the length of time."""
+        return self.shape.measure * (self.time.end - self.time.start)
+
+    @of_any_points
+    def contains(self, x: Tensor) -> Tensor:
+        """Whether points lie in the shape and in time."""
+        t = x[:, -1]
+        return self.shape.contains(x[:, :-1]) & (self.time.start <= t) & (t <= self.time.end)
+
+    def uniform(
+        self,
+        n: int,
+        generator: torch.Generator | int | None = None,
+        *,
+        seed: int | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> Tensor:
+        """n independent points of the shape, each at a time of its own."""
+        n, generator = count(n), as_generator(generator, seed)
+        x = self.shape.uniform(n, generator, dtype=dtype)
+        t = torch.rand(len(x), 1, generator=generator, dtype=x.dtype)
+        return torch.cat([x, self.time.start + t * self.time.measure], dim=1)
+
+    def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
+        """That of the shape, times the share of time since the start or to the end."""
+        walls = [name for name in on if name in self.shape.parts]
+        ends = [name for name in on if name not in walls]
+        factors = [self.shape.smooth_distance(x[:, :-1], walls, anywhere=anywhere)] if walls else []
+        return torch.stack([*factors, *([self.time.smooth_distance(x, ends)] if ends else [])]).prod(0)
+
+    def in_plane(self, axes: Sequence[str]) -> Domain | None:
+        """The shape itself over two axes, where time is none of them."""
+        if self.d == 2:
+            return self
+        return None if self.time.name in axes else self.shape.in_plane(axes)
+
+    def pieces(self) -> list[Piece]:
+        """The pieces of the shape at all times, and the shape at the start and at the end."""
+        length = self.time.end - self.time.start
+        walls = [self._wall(piece, length) for piece in self.shape.made]
+        return [*walls, self._end("start", self.time.start, -1.0), self._end("end", self.time.end, 1.0)]
+
+    def _wall(self, piece: Piece, length: float) -> Piece:
+        def place(unit: Tensor) -> Placed:
+            points, normals = piece.place(unit[:, :-1])
+            t = self.time.start + length * unit[:, -1:]
+            return torch.cat([points, t], dim=1), torch.cat([normals, torch.zeros_like(t)], dim=1)
+
+        def side(points: Tensor, normals: Tensor) -> Tensor:
+            assert piece.side is not None
+            return piece.side(points[:, :-1], normals[:, :-1])
+
+        hidden = None if piece.side is None else side
+        return Piece(piece.name, piece.dimension + 1, piece.whole * length, place, hidden)
+
+    def _end(self, name: str, t: float, sign: float) -> Piece:
+        shape = self.shape
+        box = math.prod(b - a for a, b in zip(shape.lower, shape.upper, strict=True))
+
+        def place(unit: Tensor) -> Placed:
+            points = shape.stretched(unit)
+            at = points.new_full((len(points), 1), t)
+            normals = torch.zeros(len(points), shape.d + 1, dtype=points.dtype)
+            normals[:, -1] = sign
+            return torch.cat([points, at], dim=1), normals
+
+        def side(points: Tensor, _: Tensor) -> Tensor:
+            return shape.contains(points[:, :-1]).double()
+
+        return Piece(name, shape.d, box, place, side)
 
 
 def axis_names(d: int) -> tuple[str, ...]:
@@ -449,23 +589,21 @@ def axis_names(d: int) -> tuple[str, ...]:
     return ("x", "y", "z")[:d] if d <= 3 else tuple(f"x{i + 1}" for i in range(d))
 
 
-def edge(name: str, start: Sequence[float], end: Sequence[float]) -> Piece:
-    """A straight piece of a boundary in two dimensions; the inside is on its left.
-
-    >>> import torch
-    >>> from guardband import pinn
-    >>> points, normals = pinn.geometry.edge("bottom", (0, 0), (2, 0)).at(
-    ...     torch.tensor([[0.5]]).double()
-    ... )
-    >>> points.tolist(), normals.tolist()
-    ([[1.0, 0.0]], [[0.0, -1.0]])
-    """
-    first, last = (torch.tensor([float(c) for c in point], dtype=torch.float64) for point in (start, end))
-    along = last - first
-    length = float(along.norm())
-    normal = torch.stack([along[1], -along[0]]) / length
-
-    def place(unit: Tensor) -> Placed:
-        return first + unit * along, normal.expand(len(unit), 2) + 0.0
-
-    return Piece(name, 1, length, place)
+def _check_factors(shape: Domain, time: object) -> None:
+    """Refuse what is not a shape in space times time."""
+    said = f"{type(shape).__name__} * {type(time).__name__}"
+    if not isinstance(time, Domain):
+        raise TypeError(
+            f"A shape is multiplied with time alone, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}. A "
+            "larger shape has other ends: pinn.Segment(0, 2)."
+        )
+    if len(shape.space) < shape.d:
+        raise TypeError(
+            f"The first factor should be a shape in space, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}: "
+            f"{type(shape).__name__} has a time axis already."
+        )
+    if not isinstance(time, Time):
+        raise TypeError(
+            f"A shape is multiplied with time alone, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}. With "
+            "more axes of space it is a pinn.Rectangle((0, 0), (1, 1)) or a pinn.Box."
+        )

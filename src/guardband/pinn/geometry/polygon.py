@@ -14,7 +14,8 @@ from torch import Tensor
 from guardband.base import extras
 from guardband.base.computed import computed
 from guardband.pinn.geometry.arguments import of_any_points
-from guardband.pinn.geometry.domain import Domain, Piece, edge
+from guardband.pinn.geometry.boundary import Piece, edge
+from guardband.pinn.geometry.domain import Domain
 from guardband.pinn.geometry.smooth import nearest, trimmed
 
 Corners: TypeAlias = Sequence[Sequence[float]]

@@ -12,7 +12,8 @@ from torch import Tensor
 
 from guardband.base.computed import computed
 from guardband.pinn.geometry.arguments import of_any_points
-from guardband.pinn.geometry.domain import Domain, Piece, Placed
+from guardband.pinn.geometry.boundary import Piece, Placed
+from guardband.pinn.geometry.domain import Domain
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,12 @@
 """Which coefficients: families of equations, regions that hold the truth, and where to measure next."""
 
 from guardband.pinn.inverse.doubt import Doubt, doubt
-from guardband.pinn.inverse.envelope import Envelope
 from guardband.pinn.inverse.estimates import Estimates, coefficients
-from guardband.pinn.inverse.family import Family
-from guardband.pinn.inverse.joint import JointIntervals, laplace_intervals
+from guardband.pinn.inverse.family import Family, SolvedFamily
+from guardband.pinn.inverse.laplace import JointIntervals, laplace_intervals
 from guardband.pinn.inverse.methods import permuted, profile, sign_perturbed, wald
 from guardband.pinn.inverse.next_points import NextPoints, next_points
-from guardband.pinn.inverse.region import ConfidenceRegion
-from guardband.pinn.inverse.solved import SolvedFamily
+from guardband.pinn.inverse.region import ConfidenceRegion, Envelope
 
 __all__ = [
     "ConfidenceRegion",

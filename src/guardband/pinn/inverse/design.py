@@ -14,7 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, to_numpy
-from guardband.pinn.inverse.solved import SolvedFamily
+from guardband.pinn.inverse.family import SolvedFamily
 from guardband.values import Observations
 
 STEP = 1e-3
@@ -116,11 +116,16 @@ class Design:
         return (apart - apart.mean(axis=2, keepdims=True)).reshape(rows.shape)
 
 
-def readings(solved: SolvedFamily, data: Observations) -> tuple[Design, np.ndarray]:
-    """The design of measurements, and what was read, (N,)."""
+def on_axes(solved: SolvedFamily, data: Observations) -> Observations:
+    """Measurements with their columns in the order of the family's axes."""
     if not isinstance(data, Observations):
         raise TypeError(f"`data` should be gb.Observations(x, y), got {type(data).__name__}.")
-    data = data.on_axes(solved.family.names.axes)
+    return data.on_axes(solved.family.names.axes)
+
+
+def readings(solved: SolvedFamily, data: Observations) -> tuple[Design, np.ndarray]:
+    """The design of measurements, and what was read, (N,)."""
+    data = on_axes(solved, data)
     design, y = Design.at(solved, data.x, data.outputs), to_numpy(data.y).astype(float)
     if y.shape != (design.n, design.m):
         names = ", ".join(solved.family.names.outputs)

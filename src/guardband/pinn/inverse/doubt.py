@@ -24,9 +24,9 @@ import numpy as np
 
 from guardband.base.arrays import to_numpy
 from guardband.pinn.inverse.design import Design, readings
+from guardband.pinn.inverse.family import SolvedFamily
 from guardband.pinn.inverse.least_squares import least_squares
 from guardband.pinn.inverse.methods import checked_delta
-from guardband.pinn.inverse.solved import SolvedFamily
 from guardband.values import Observations
 
 FALSE_ALARMS = 0.01

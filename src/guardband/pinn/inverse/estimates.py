@@ -4,25 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 import numpy as np
 
-from guardband.base.arrays import ArrayLike
+from guardband.base.arrays import ArrayLike, to_numpy
 from guardband.conformal.rank import Level
-from guardband.pinn.inverse.checking import has_solution
+from guardband.pinn.inverse.design import on_axes
 from guardband.pinn.inverse.doubt import Doubt, doubt
-from guardband.pinn.inverse.envelope import Envelope, envelope_of
+from guardband.pinn.inverse.family import SolvedFamily, has_solution
+from guardband.pinn.inverse.least_squares import correlation, misfit_along
 from guardband.pinn.inverse.methods import permuted, profile, sign_perturbed
-from guardband.pinn.inverse.misfit import correlation, misfit
-from guardband.pinn.inverse.region import ConfidenceRegion
-from guardband.pinn.inverse.solved import SolvedFamily
+from guardband.pinn.inverse.region import ConfidenceRegion, Envelope, envelope_of
+from guardband.plot.curves import DOT
+from guardband.plot.style import BLUE, COLORS, GRAY, ORANGE, axes, legend, percent
+from guardband.reports.page import Section, origin, png
 from guardband.values import Observations
+from guardband.values.labels import axis_words, word
 
 if TYPE_CHECKING:
-    from guardband.reports.page import Section
+    from matplotlib.axes import Axes
 
 Noise: TypeAlias = Literal["symmetric", "exchangeable", "gaussian"]
+
+INSIDE: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "lw": 0}
+"""How values inside of a region are drawn."""
+
+WEAK = 0.1
+"""Coefficients that are correlated less than this are called told apart."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -74,20 +83,27 @@ class Estimates:
         if region.drawn and not region.empty:
             first, last = region.interval(name)
             low, high = max(low, 2 * first - last), min(high, 2 * last - first)
-        return misfit(region.design, region.y, region.estimate, j, float(low), float(high))
+        return misfit_along(region.design, region.y, region.estimate, j, float(low), float(high))
 
     @property
     def report_title(self) -> str:
         """The title of a report."""
-        from guardband.pinn.inverse.report import title
-
-        return title(self)
+        names = self.region.names
+        said = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{said}: a region, and what it promises"
 
     def report_sections(self, facts: dict[str, str] | None = None) -> list[Section]:
         """What `gb.report` writes about them; `facts` are further lines of the last section."""
-        from guardband.pinn.inverse.report import sections
-
-        return sections(self, facts or {})
+        return [
+            _claim_section(self),
+            _region_section(self),
+            _misfit_section(self),
+            *([_correlation_section(self)] if len(self.region.names) > 1 else []),
+            _residual_section(self),
+            _equation_section(self),
+            _guarantee_section(self),
+            _provenance_section(self, facts or {}),
+        ]
 
     def __repr__(self) -> str:
         return "\n".join([*self._found(), *self._warnings(), self.assumed])
@@ -218,8 +234,7 @@ def coefficients(
         raise TypeError(
             f"`solved` should be a solved family, pinn.Family(...).fit(), got {type(solved).__name__}."
         )
-    if isinstance(data, Observations):
-        data = data.on_axes(solved.family.names.axes)
+    data = on_axes(solved, data)
     if noise == "gaussian":
         found = doubt(solved, data, delta=0.0 if delta is None else delta)
         return Estimates(profile(solved, data, level=level), found, seed)
@@ -242,3 +257,258 @@ def _delta(solved: SolvedFamily, data: Observations) -> float:
             "and give it: pinn.coefficients(solved, data, delta=delta)."
         )
     return solved.check(data.x)
+
+
+def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None) -> Axes:
+    """The region of one or two coefficients, with the least-squares estimate, and the truth if it is given.
+
+    Of one coefficient it is drawn below the misfit; of two in their plane, as wide as the region is.
+
+    >>> from guardband import pinn
+    >>> ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
+    >>> solved = pinn.Family(pinn.problems.DampedOscillator, **ranges).exact()
+    >>> truth = {"damping": 0.05, "frequency": 6.2}
+    >>> data = pinn.problems.DampedOscillator(**truth).observe(40, noise=0.15)
+    >>> ax = pinn.plot.region(pinn.coefficients(solved, data), truth=truth)
+    >>> ax.get_xlabel(), ax.get_legend_handles_labels()[1]
+    ('damping', ['95 % region', 'least squares', 'truth'])
+    """
+    found = _checked(estimates).region
+    if not found.drawn:
+        raise ValueError(
+            f"A region of {len(found.names)} coefficients cannot be drawn. Draw one at a time, "
+            f"pinn.plot.misfit(estimates, {found.names[0]!r}), or ask for single values: "
+            "region.contains(...)."
+        )
+    if len(found.names) == 1:
+        return misfit(estimates, found.names[0], truth=truth, ax=ax)
+    ax = axes(ax)
+    label = f"{percent(found.level)} region"
+    if found.empty:
+        ax.plot([], [], " ", label=f"{label}: empty")
+    else:
+        inside = found.grid.inside.T.astype(float)
+        a, b = found.grid.axes
+        ax.contourf(a, b, inside, levels=[0.5, 1.5], colors=[BLUE], alpha=0.25)
+        ax.contour(a, b, inside, levels=[0.5], colors=[BLUE], linewidths=1.2)
+        ax.fill_between([], [], **INSIDE, label=label)
+    ax.plot(*found.estimate, "o", color=BLUE, ms=6, label="least squares")
+    if truth is not None:
+        ax.plot(*(truth[name] for name in found.names), "x", color=ORANGE, ms=9, mew=2, label="truth")
+    ax.set(xlabel=word(found.names[0]), ylabel=word(found.names[1]))
+    legend(ax, loc="lower center", bbox_to_anchor=(0.5, 1), ncols=3)
+    return ax
+
+
+def misfit(
+    estimates: Estimates, name: str, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None
+) -> Axes:
+    """How far readings are off along one coefficient, the others refitted; shaded is its interval.
+
+    A deep valley is a coefficient that readings tell; a flat line is one that they do not.
+
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> pinn.plot.misfit(pinn.coefficients(solved, data), "diffusivity").get_ylabel()
+    'root mean square of the residuals'
+    """
+    found = _checked(estimates).region
+    values, off = estimates.misfit(name)
+    j = found.position(name)
+    ax = axes(ax)
+    label = f"{percent(found.level)} region"
+    if found.drawn and not found.empty:
+        if len(found.names) > 1:
+            ax.axvspan(*found.interval(name), **INSIDE, label=f"ends of the {label}")
+        else:
+            for number, (low, high) in enumerate(_pieces(found.grid.axes[0], found.grid.inside)):
+                ax.axvspan(low, high, **INSIDE, label=label if number == 0 else None)
+    ax.plot(values, off, color=BLUE, lw=1.8)
+    ax.axvline(found.estimate[j], color=BLUE, ls="--", lw=1.2, label="least squares")
+    if truth is not None:
+        ax.axvline(truth[name], color=ORANGE, ls=":", lw=1.8, label="truth")
+    low, high = float(values[0]), float(values[-1])
+    ax.set(xlabel=word(name), ylabel="root mean square of the residuals", xlim=(low, high))
+    if off.max() - off.min() < 1e-3 * off.max():
+        ax.set_ylim(0, 1.2 * off.max() or 1.0)  # flat is drawn flat
+    legend(ax)
+    return ax
+
+
+def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None = None) -> Axes:
+    """What was read less the solution for the least-squares estimate, along one axis; by default the first.
+
+    Where the equation is right, this is noise: as often above as below, in no order.
+
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> pinn.plot.residuals(pinn.coefficients(solved, data), "t").get_xlabel()
+    't'
+    """
+    design = _checked(estimates).region.design
+    names = design.solved.family.names
+    known = list(names.axes)
+    if axis is not None and axis not in known:
+        raise ValueError(f"There is no axis {axis!r}; there are {', '.join(known)}.")
+    j = 0 if axis is None else known.index(axis)
+    x = to_numpy(design.x)[:, j]
+    ax = axes(ax)
+    ax.axhline(0, color=GRAY, lw=1)
+    for number, (column, off) in enumerate(zip(design.columns, estimates.residuals.T, strict=True)):
+        style = DOT if design.m == 1 else {**DOT, "color": COLORS[number % len(COLORS)]}
+        ax.plot(x, off, **{**style, "ms": 7}, label=word(names.outputs[column]))
+    if design.m > 1:
+        legend(ax)
+    ax.set(xlabel=axis_words(names, known)[j], ylabel="read - solution")
+    return ax
+
+
+def _pieces(axis: np.ndarray, inside: np.ndarray) -> list[tuple[float, float]]:
+    """From where to where values are inside: the first ones beyond, as for the interval."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(int)))
+    last = len(axis) - 1
+    return [
+        (float(axis[max(0, start - 1)]), float(axis[min(last, end)]))
+        for start, end in zip(edges[::2], edges[1::2], strict=True)
+    ]
+
+
+def _checked(estimates: Estimates) -> Estimates:
+    if not hasattr(estimates, "region"):
+        raise TypeError(
+            f"`estimates` should be those of pinn.coefficients(solved, data), got {type(estimates).__name__}."
+        )
+    return estimates
+
+
+def _claim_section(estimates: Estimates) -> Section:
+    lines = str(estimates).splitlines()
+    count = len(estimates.values)
+    lines = [" ".join(lines[:count]), *lines[count:]]  # all coefficients stand in the headline
+    if estimates.doubt.alarm:
+        said = estimates.doubted
+        others = [line for line in lines if line != said]
+        return Section("The equation does not describe these readings", [said, *others], mark="fails")
+    if estimates.region.drawn and estimates.region.empty:
+        return Section("No value in the range agrees with the readings", lines, mark="fails")
+    return Section("The claim", lines, mark="claim")
+
+
+def _region_section(estimates: Estimates) -> Section:
+    found = estimates.region
+    rows = [["coefficient", "least squares", "from", "to", "range", "told by readings"]]
+    for name, value in estimates.values.items():
+        low, high = found.design.solved.ranges[name]
+        ends = [end.rstrip(",") for end in found.ends(name)] if len(found.values) else ["none", "none"]
+        told = "yes" if found.informed[name] else "no"
+        rows.append([name, f"{value:.4g}", *ends, f"{low:g} to {high:g}", told])
+    if not found.drawn:
+        return Section(
+            "The region", ["It has too many coefficients to be drawn. The ends are those of a search."], rows
+        )
+    if len(found.names) == 1:
+        caption = "How far readings are off along the coefficient; the region is shaded."
+    else:
+        caption = "The region of both coefficients together."
+    picture = png(lambda ax: region(estimates, ax=ax))
+    return Section("The region", [], rows, [(caption, picture)])
+
+
+def _misfit_section(estimates: Estimates) -> Section:
+    if len(estimates.region.names) == 1:
+        share = estimates.region.share
+        text = f"The region takes {100 * share:.3g} % of the range." if not estimates.region.empty else ""
+        return Section("How much readings tell", [text or "The region is empty."])
+    drawn = [
+        (
+            f"How far readings are off along {name}, the others refitted.",
+            png(lambda ax, name=name: misfit(estimates, name, ax=ax)),
+        )
+        for name in estimates.region.names
+    ]
+    text = (
+        "A deep valley is a coefficient that readings tell; a flat line is one that they do not. "
+        "Shaded are the ends of the region, which belong to all coefficients together."
+    )
+    return Section("Each coefficient alone", [text], pictures=drawn)
+
+
+def _correlation_section(estimates: Estimates) -> Section:
+    names, found = estimates.region.names, estimates.correlation
+    rows = [["", *names]]
+    rows += [[name, *(f"{value:.2f}" for value in row)] for name, row in zip(names, found, strict=True)]
+    i, j = np.unravel_index(np.abs(np.triu(found, 1)).argmax(), found.shape)
+    strongest = float(found[i, j])
+    if abs(strongest) < WEAK:
+        told = "each is told on its own."
+    else:
+        other = "larger" if strongest > 0 else "smaller"
+        told = f"where {names[i]} is taken larger, readings are met best with a {other} {names[j]}."
+    text = (
+        f"The strongest correlation is {strongest:.2f}: {told} It is that of (J^T J)^-1 at the estimate, for "
+        "noise of one size."
+    )
+    return Section("How coefficients trade off", [text], rows)
+
+
+def _residual_section(estimates: Estimates) -> Section:
+    off = float(np.sqrt(np.square(estimates.residuals).mean()))
+    drawn = [
+        (
+            f"What was read less the solution, along {axis}.",
+            png(lambda ax, axis=axis: residuals(estimates, axis, ax=ax)),
+        )
+        for axis in estimates.region.design.solved.family.names.axes
+    ]
+    text = f"From the solution for the least-squares estimate readings are {off:.3g} off (root mean square)."
+    return Section("Residuals by place and time", [text], pictures=drawn)
+
+
+def _equation_section(estimates: Estimates) -> Section:
+    solver = "is exact" if estimates.region.test.asymptotic else "is off by at most Delta"
+    text = (
+        "The signs of the residuals are counted, and their changes along each axis, in cells that fill the "
+        "range. The alarm is raised if all of them are rejected. If the noise is independent with median "
+        f"zero, the truth is in the range, the solver {solver}, and the solution at each reading is monotone "
+        "in each coefficient within each cell, a right equation raises it in at most 1 % of data sets. "
+        "Silence does not prove the equation: a mistake that the coefficients make up for is not seen."
+    )
+    return Section("Is the equation right?", [estimates.doubted, text])
+
+
+def _guarantee_section(estimates: Estimates) -> Section:
+    region = estimates.region
+    level = f"{100 * region.level:.6g} %"
+    if region.test.asymptotic:
+        held = (
+            f"Guaranteed is nothing for a finite number of readings: the {level} hold as readings become "
+            "many, for Gaussian noise of one size, and the error of the solver is not counted."
+        )
+    else:
+        held = (
+            f"Guaranteed: in {level} of data sets, or more, the region holds the true coefficients, all of "
+            "them together, however few readings there are, if all that is assumed above is so."
+        )
+    return Section(
+        "What is guaranteed, and what is not",
+        [
+            held,
+            "Not guaranteed: that the truth is likelier in the middle than at the border; anything about a "
+            "single coefficient beyond that its ends hold it at least as often; anything at all if the "
+            "equation is wrong. Delta is an estimate from above, and no bound. A region is not about new "
+            "measurements: for these, calibrate a band.",
+        ],
+    )
+
+
+def _provenance_section(estimates: Estimates, facts: dict[str, str]) -> Section:
+    region = estimates.region
+    solved = {
+        "readings": f"{region.design.n} of {region.design.m} output{'s' if region.design.m > 1 else ''}",
+        "family": repr(region.design.solved),
+        "Delta": f"{region.delta:.3g}",
+        "seed": str(estimates.seed),
+    }
+    return origin("region", repr(region), solved | facts)

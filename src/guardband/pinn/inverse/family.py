@@ -1,36 +1,59 @@
-"""Families: a problem with ranges of its coefficients, to be solved for all of them at once."""
+"""Families: a problem with ranges of its coefficients, and solvers for all values in these ranges."""
 
 from __future__ import annotations
 
 import itertools
 import math
+import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
+from functools import cached_property
 from numbers import Real
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
+from tqdm.auto import tqdm
 
+from guardband.base.arrays import Array, ArrayLike, copy, floats, like, rows, to_numpy, to_torch
 from guardband.base.kept import kept
-from guardband.pinn.inverse.ranged import Ranged
-from guardband.pinn.misses.likelihood import Likelihood
+from guardband.pinn.inverse.parametric import ParametricProblem
+from guardband.pinn.misses.likelihood import Likelihood, typical_residual
+from guardband.pinn.misses.scales import sizes_of
+from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.networks.networks import mlp
-from guardband.pinn.problems import Problem
+from guardband.pinn.problems import AutogradField, Problem
 from guardband.pinn.problems.base import as_problem
+from guardband.pinn.problems.unknown import with_values
 from guardband.pinn.training.recipe import AS_LONG_AS_IT_TAKES, Recipe
 from guardband.pinn.training.train import fit
+from guardband.predictors.models import evaluating
 from guardband.values import Names
-
-if TYPE_CHECKING:
-    from guardband.pinn.inverse.solved import SolvedFamily
+from guardband.values.labeled import placed
 
 MOST = 4
 """So many coefficients may have ranges."""
 
 SECONDS, POINTS = 100.0, 2048
 """What `Family.fit` takes at most, unless a recipe says otherwise: CPU seconds, and points inside."""
+
+CHUNK = 2**16
+"""How many points a network is asked about at once."""
+
+DRAWN = 32
+"""At so many random coefficients a family is looked at, beside the corners."""
+
+MARGIN = 1.5
+"""Delta is so many times the largest error that was seen."""
+
+FIRST, NEXT = Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=5.0), Recipe.by_newton(15)
+"""Trainings at single values: the first, and those that start from a solution nearby. One that stops too
+early makes Delta larger."""
+
+MISSES = 0.02
+"""Misses of more than this share of a residual's own terms are told."""
 
 
 @kept(
@@ -132,9 +155,9 @@ class Family:
         return self.problem
 
     @property
-    def ranged(self) -> Ranged:
+    def ranged(self) -> ParametricProblem:
         """The problem with its coefficients as the first axes of its domain."""
-        return Ranged(self.own, self.ranges)
+        return ParametricProblem(self.own, self.ranges)
 
     def solved_by(self, function: Callable[..., Any]) -> SolvedFamily:
         """Solved by a function of your own: (x, **coefficients) -> u (n, m), numpy or torch.
@@ -149,8 +172,6 @@ class Family:
         >>> family.solved_by(solve)(np.array([[0.5, 0.0]]), [0.1, 0.2]).shape
         (2, 1, 1)
         """
-        from guardband.pinn.inverse.solved import ByFunction, SolvedFamily
-
         if not callable(function) or isinstance(function, type):
             raise TypeError(
                 f"`function` should solve the problem, (x, **coefficients) -> u, got {function!r:.80}."
@@ -165,8 +186,6 @@ class Family:
         >>> float(solved([[0.5, 0.0]], [0.1])[0, 0, 0])
         1.0
         """
-        from guardband.pinn.inverse.solved import BySolution, SolvedFamily
-
         return SolvedFamily(self, BySolution(self.own))
 
     def fit(
@@ -190,14 +209,303 @@ class Family:
         >>> abs(float(solved([[0.5, 0.0]], [0.15])[0, 0, 0]) - 1) < 0.1
         True
         """
-        from guardband.pinn.inverse.solved import ByNetwork, SolvedFamily
-
         ranged = self.ranged
         activation = torch.tanh if self.names.space else torch.sin  # what has no space swings
         start = mlp(ranged, activation=activation, seed=seed).double() if net is None else net
         chosen = recipe or Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=SECONDS, n_interior=POINTS)
         fitted = fit(ranged, start, recipe=chosen, likelihood=likelihood, seed=seed, progress=progress)
         return SolvedFamily(self, ByNetwork(fitted.net))
+
+
+class Solver(ABC):
+    """How a family is solved."""
+
+    certain: bool = False
+    """Whether it is taken as exact unless somebody says how far it is off."""
+
+    @property
+    def network(self) -> nn.Module | None:
+        """The network of coefficients and coordinates that solves the family; None without one."""
+        return None
+
+    @abstractmethod
+    def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
+        """The solutions (k, n, m) at points x (n, d) for coefficients theta (k, p)."""
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class ByNetwork(Solver):
+    """One network whose inputs are the coefficients and the coordinates."""
+
+    net: nn.Module
+
+    @property
+    def network(self) -> nn.Module:
+        """The network."""
+        return self.net
+
+    def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
+        """The network at all pairs of coefficients and points."""
+        weight = next(self.net.parameters())
+        at, values = to_torch(x).to(weight), torch.from_numpy(theta).to(weight)
+        step = max(1, CHUNK // max(1, len(at)))
+        with evaluating(self.net), torch.no_grad():
+            parts = [self.net(_pairs(part, at)) for part in values.split(step)]
+        return torch.cat(parts).view(len(theta), len(at), -1).cpu().double().numpy()
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class ByFunction(Solver):
+    """A function (x, **coefficients) -> u (n, m), asked for one value of the coefficients after the other."""
+
+    function: Callable[..., Any]
+    certain = True
+
+    def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
+        """What the function answers."""
+        return np.stack([self._one(family, x, one) for one in theta])
+
+    def _one(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
+        values = dict(zip(family.ranges, theta.tolist(), strict=True))
+        found = to_numpy(floats(self.function(copy(x), **values), "the solver's answer")).astype(float)
+        found = found[:, None] if found.ndim == 1 else found
+        shape = len(x), len(family.names.outputs)
+        at = ", ".join(f"{name} = {value:g}" for name, value in values.items())
+        if found.shape != shape:
+            raise ValueError(f"The solver should answer with {shape}, it gave {found.shape} at {at}.")
+        if not np.isfinite(found).all():
+            raise ValueError(f"The solver's answer should be finite, it is not at {at}. Narrow the range.")
+        return found
+
+
+@kept
+@dataclass(frozen=True, eq=False)
+class BySolution(Solver):
+    """The problem's own `solution`, with columns of coefficients where it takes them."""
+
+    problem: Problem
+    certain = True
+
+    def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
+        """The solution, for all coefficients in one call if it can be."""
+        if self._takes_columns(family, x):
+            return self._by_columns(family, x, theta)
+        return np.stack([self._one(family, x, one) for one in theta])
+
+    def _one(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
+        values = dict(zip(family.ranges, theta.tolist(), strict=True))
+        found = with_values(self.problem, values).solution(to_torch(x).double())
+        return to_numpy(found[:, None] if found.ndim == 1 else found)
+
+    def _by_columns(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
+        pairs = _pairs(torch.from_numpy(theta), to_torch(x).double())
+        columns = {name: pairs[:, [i]] for i, name in enumerate(family.ranges)}
+        found = with_values(self.problem, columns).solution(pairs[:, len(columns) :])
+        return to_numpy(found).reshape(len(theta), len(x), -1)
+
+    @cached_property
+    def _seen(self) -> dict[int, bool]:
+        return {}
+
+    def _takes_columns(self, family: Family, x: Array) -> bool:
+        """Whether columns give what numbers give, tried once at a few points."""
+        if 0 not in self._seen:
+            theta, some = family.drawn(2), x[:3]
+            single = np.stack([self._one(family, some, one) for one in theta])
+            try:
+                found = self._by_columns(family, some, theta)
+                self._seen[0] = found.shape == single.shape and np.allclose(found, single, rtol=1e-9)
+            except (TypeError, ValueError, RuntimeError):
+                self._seen[0] = False
+        return self._seen[0]
+
+
+@kept
+@dataclass(frozen=True, eq=False, repr=False)
+class SolvedFamily:
+    """A family with its solver: `solved(x, theta)` are the solutions for coefficients theta.
+
+    Made by `Family.fit`, `Family.solved_by` or `Family.exact`; `pinn.coefficients` and `pinn.next_points` use
+    it. `gb.save` keeps one that is a network.
+
+    >>> from guardband import pinn
+    >>> family = pinn.Family(
+    ...     pinn.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)
+    ... )
+    >>> solved = family.exact()
+    >>> solved([[0.0], [1.0]], [[0.05, 6.0]]).shape
+    (1, 2, 1)
+    >>> solved.names, solved.ranges["damping"]
+    (('damping', 'frequency'), (0.02, 0.12))
+    """
+
+    family: Family
+    solver: Solver
+
+    def __repr__(self) -> str:
+        return f"SolvedFamily({self.family!r}, {type(self.solver).__name__})"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the coefficients, in order."""
+        return tuple(self.family.ranges)
+
+    @property
+    def ranges(self) -> Mapping[str, tuple[float, float]]:
+        """The lower and the upper end of each coefficient."""
+        return self.family.ranges
+
+    def __call__(self, x: ArrayLike, theta: ArrayLike) -> Array:
+        """The solutions (k, n, m) at points x (n, d) for coefficients theta (k, p), or (k,) of one."""
+        x = self.points(x)
+        return like(x, self.solver(self.family, x, self.values(theta)))
+
+    def points(self, x: ArrayLike) -> Array:
+        """Points (n, d) of the domain, as they are taken."""
+        axes = self.family.names.axes
+        x = rows(placed(x, axes), "x")
+        if x.ndim != 2 or x.shape[1] != len(axes):
+            said = f"({', '.join(axes)})"
+            raise ValueError(
+                f"`x` should be (n, {len(axes)}), a column for each of {said}, got {tuple(x.shape)}."
+            )
+        return x
+
+    def values(self, theta: ArrayLike) -> np.ndarray:
+        """Values of the coefficients as (k, p); (k,) are k values of one coefficient."""
+        found, p = to_numpy(rows(theta, "theta")).astype(float), len(self.names)
+        if found.ndim != 2 or found.shape[1] != p:
+            raise ValueError(
+                f"`theta` should be (k, {p}), a column for each of {', '.join(self.names)}, got "
+                f"{tuple(np.shape(theta))}. One value is one row: [[...]]."
+            )
+        return found
+
+    def check(
+        self,
+        x: ArrayLike,
+        solver: Callable[..., Any] | None = None,
+        *,
+        seed: int = 0,
+        recipe: Recipe | None = None,
+        progress: bool = True,
+    ) -> float:
+        """Delta for readings at x: how far the solver may be off there, as the length of a vector.
+
+        It is 1.5 times the largest l2 error at these points over 32 random coefficients and all corners of
+        the ranges, an estimate from above and no bound. The truth is what `solver` answers, a function
+        (x, **coefficients), or the problem's own `solution`, or fresh trainings, each started from the one
+        before at a value nearby, which take some minutes. A network that misses its equation or a condition
+        at points of its own is told by a warning.
+
+        >>> from guardband import pinn
+        >>> family = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2))
+        >>> family.exact().check([[0.5, 0.5], [0.3, 0.1]])
+        0.0
+        """
+        family, x = self.family, self.points(x)
+        theta = np.concatenate([family.drawn(DRAWN, seed), family.corners])
+        if self.solver.network is not None and family.problem is not None:
+            warn_of_misses(self, seed)
+        found = self.solver(family, x, theta)
+        truth = _truth(family, x, theta, solver, seed, recipe, progress)
+        return MARGIN * float(np.sqrt(np.square(found - truth).sum(axis=(1, 2))).max())
+
+
+def has_solution(problem: Problem | None, x: Array) -> bool:
+    """Whether a problem knows its own solution."""
+    try:
+        return problem is not None and problem.solution(to_torch(x).double()[:1]) is not None
+    except NotImplementedError:
+        return False
+
+
+def _truth(
+    family: Family,
+    x: Array,
+    theta: np.ndarray,
+    solver: Callable[..., Any] | None,
+    seed: int,
+    recipe: Recipe | None,
+    progress: bool,
+) -> np.ndarray:
+    if solver is not None:
+        return ByFunction(solver)(family, x, theta)
+    if has_solution(family.problem, x):
+        return BySolution(family.own)(family, x, theta)
+    return _by_trainings(family, x, theta, recipe, seed + 1, progress)
+
+
+def _by_trainings(
+    family: Family, x: Array, theta: np.ndarray, recipe: Recipe | None, seed: int, progress: bool
+) -> np.ndarray:
+    """Solutions at single values of the coefficients, by networks that never saw the family's.
+
+    Each training starts from the solution at a value nearby, which saves most of its time.
+    """
+    found: dict[int, np.ndarray] = {}
+    net = mlp(family.own, seed=seed).double()
+    path = _path((theta - family.lower) / (family.upper - family.lower))
+    for k in tqdm(path, desc="check", unit="training", disable=not progress):
+        problem = family.at(**dict(zip(family.ranges, theta[k].tolist(), strict=True)))
+        chosen = recipe or (NEXT if found else FIRST)
+        fitted = fit(problem, net, recipe=chosen, seed=seed, progress=False)
+        found[k], net = to_numpy(floats(fitted(x), "the answer")).astype(float), fitted.net
+    return np.stack([found[k] for k in range(len(theta))])
+
+
+def _path(unit: np.ndarray) -> list[int]:
+    """An order of points (k, p) of the unit box: from the middle on, always to the nearest one left."""
+    left, path, at = list(range(len(unit))), list[int](), np.full(unit.shape[1], 0.5)
+    while left:
+        nearest = min(left, key=lambda k: float(np.square(unit[k] - at).sum()))
+        left.remove(nearest)
+        path.append(nearest)
+        at = unit[nearest]
+    return path
+
+
+def warn_of_misses(solved: SolvedFamily, seed: int) -> None:
+    """Warn of an equation or a condition that a network misses at fresh points."""
+    for name, share in misses_of(solved, seed).items():
+        if share > MISSES:
+            warnings.warn(
+                f"At fresh points the network misses {name!r} by {100 * share:.2g} % of its own terms. "
+                "Train it longer, or narrow the ranges.",
+                stacklevel=3,
+            )
+
+
+def misses_of(solved: SolvedFamily, seed: int = 0) -> dict[str, float]:
+    """How far the network of a family misses each equation and condition, as a share of their own terms."""
+    ranged, net = solved.family.ranged, solved.solver.network
+    assert net is not None
+    generator = torch.Generator().manual_seed(seed)
+    like = next(net.parameters())
+    x = ranged.domain.uniform(1024, generator, dtype=torch.float64).to(like)
+    sizes = sizes_of(ranged, like.new_zeros(0, len(ranged.names.outputs)))
+    titles = titles_of(ranged, net, x)
+    columns = (
+        ranged.misses(x, AutogradField(net, x, ranged.names)).detach().split([*titles.equations.values()], 1)
+    )
+    terms = typical_residual(ranged, ranged.misses, None, sizes).split([*titles.equations.values()])
+    found = {
+        name: _share(miss, typical)
+        for name, miss, typical in zip(titles.equations, columns, terms, strict=True)
+    }
+    for name, condition in titles.conditions.items():
+        edge = condition.points(ranged.domain, 256, generator).to(like)
+        field = AutogradField(net, edge.points, ranged.names, edge.normals)
+        miss = condition.residual(edge.points, field).detach()
+        found[name] = _share(miss, typical_residual(ranged, condition.residual, condition, sizes))
+    return found
+
+
+def _share(miss: torch.Tensor, typical: torch.Tensor) -> float:
+    """The root mean square of misses over that of a residual's own terms."""
+    return float(miss.double().square().mean().sqrt() / typical.square().mean().sqrt().clamp(min=1e-300))
 
 
 def _range(name: str, given: Any) -> tuple[float, float]:
@@ -222,3 +530,9 @@ def _made(parts: dict[str, Any]) -> Family:
     family = object.__new__(Family)
     _fill(family, problem=parts["problem"], ranges=ranges, names=parts["names"])
     return family
+
+
+def _pairs(theta: Tensor, x: Tensor) -> Tensor:
+    """All coefficients with all points, (k n, p + d)."""
+    k, n = len(theta), len(x)
+    return torch.cat([theta.repeat_interleave(n, dim=0), x.repeat(k, 1)], dim=1)

@@ -1,4 +1,4 @@
-"""Least squares: the coefficients whose solution is nearest to the readings, from several starts."""
+"""Least squares: the coefficients that fit the readings best, and which of them the readings determine."""
 
 from __future__ import annotations
 
@@ -11,6 +11,15 @@ STARTS = 6
 
 STEPS = 40
 """Gauss-Newton steps, at most."""
+
+VALUES = 9
+"""At so many values of its range a coefficient is held, while the others are refitted."""
+
+ERRORS = 2.0
+"""Changes below so many standard errors of the noise are not seen."""
+
+ALONE, OTHERS = 201, 31
+"""Values at which one coefficient is held, where it is the only one and where others are refitted."""
 
 
 def least_squares(
@@ -67,3 +76,87 @@ def descent(
         if not len(going):
             break
     return theta, squares
+
+
+def misfit_along(
+    design: Design, y: np.ndarray, estimate: np.ndarray, j: int, low: float, high: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """Values of a coefficient from low to high, and the root mean square of the residuals at each.
+
+    The other coefficients are refitted, from the estimate and from the best value nearby on a coarse grid.
+    """
+    if design.p == 1:
+        held = np.linspace(low, high, ALONE)
+        return held, np.sqrt(np.square(y - design.values(held[:, None])).mean(axis=1))
+    held = np.linspace(low, high, OTHERS)
+    squares = np.square(design.coarse_values - y).sum(axis=1)
+    away = np.abs(design.coarse[:, j] - held[:, None])
+    near = np.where(away <= 1.01 * away.min(axis=1, keepdims=True), squares, np.inf).argmin(axis=1)
+    starts = np.concatenate([np.tile(estimate, (OTHERS, 1)), design.coarse[near]])
+    starts[:, j] = np.tile(held, 2)
+    _, found = descent(design, np.tile(y, (len(starts), 1)), starts, fixed=j)
+    return held, np.sqrt(found.reshape(2, OTHERS).min(axis=0) / len(y))
+
+
+def correlation(design: Design, estimate: np.ndarray) -> np.ndarray:
+    """The correlation (p, p) of the least-squares estimates, by the slopes there: that of (J^T J)^-1.
+
+    1 or -1 are coefficients that only move together; a coefficient that is not seen at all has none, 0.
+    """
+    slopes = design.slopes(estimate[None])[0]
+    length = np.linalg.norm(slopes, axis=0)
+    slopes = slopes / np.where(length > 0, length, 1.0)
+    inverse = np.linalg.inv(slopes.T @ slopes + 1e-9 * np.eye(design.p))
+    spread = np.sqrt(np.diag(inverse))
+    return np.clip(inverse / np.outer(spread, spread), -1.0, 1.0)
+
+
+def informed(design: Design, y: np.ndarray, estimate: np.ndarray, delta: float) -> dict[str, bool]:
+    """For each coefficient, whether moving it across its range changes the readings enough to be seen."""
+    enough = delta + ERRORS * noise_sd(design, y, estimate)
+    seen = (changes(design, estimate) > enough) & ~confounded(design, estimate, enough)
+    return dict(zip(design.solved.names, map(bool, seen), strict=True))
+
+
+def confounded(design: Design, estimate: np.ndarray, enough: float) -> np.ndarray:
+    """Which coefficients are seen only together with others, (p,), as the factors of a product are.
+
+    By the slopes at the estimate a whole range of such a one changes readings enough, but not if the others
+    follow. Within the ranges they may not be able to follow all the way, so that both have intervals.
+    """
+    slopes = design.slopes(estimate[None])[0]
+    found = []
+    for j in range(design.p):
+        alone, others = slopes[:, j], np.delete(slopes, j, axis=1)
+        left = alone - others @ np.linalg.lstsq(others, alone, rcond=1e-9)[0]
+        found.append(np.linalg.norm(alone) > enough >= np.linalg.norm(left))
+    return np.array(found)
+
+
+def noise_sd(design: Design, y: np.ndarray, estimate: np.ndarray) -> float:
+    """The standard deviation of the noise, by the residuals of least squares."""
+    misses = y - design.values(estimate[None])[0]
+    return float(np.sqrt(np.square(misses).sum() / max(1, len(y) - design.p)))
+
+
+def changes(design: Design, estimate: np.ndarray) -> np.ndarray:
+    """By how much readings change when each coefficient moves across its range, (p,), the others refitted."""
+    goal = design.values(estimate[None])[0]
+    found = []
+    for j in range(design.p):
+        held = np.linspace(design.lower[j], design.upper[j], VALUES)
+        starts = np.tile(estimate, (VALUES, 1))
+        if design.p > 1:
+            starts = np.concatenate([starts, _nearest(design, goal, j, held)])
+        starts[:, j] = np.tile(held, len(starts) // VALUES)
+        _, squares = descent(design, np.tile(goal, (len(starts), 1)), starts, fixed=j)
+        found.append(float(np.sqrt(squares.reshape(-1, VALUES).min(axis=0).max())))
+    return np.array(found)
+
+
+def _nearest(design: Design, goal: np.ndarray, j: int, held: np.ndarray) -> np.ndarray:
+    """For each value that a coefficient is held at, the point of the coarse grid near it that fits best."""
+    wide = design.upper[j] - design.lower[j]
+    squares = np.square(design.coarse_values - goal).sum(axis=1)
+    away = np.abs(design.coarse[:, j] - held[:, None]) > 0.2 * wide
+    return design.coarse[np.where(away, np.inf, squares).argmin(axis=1)]

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from guardband.base.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
-from guardband.pinn.inverse.by_curvature import by_curvature
-from guardband.pinn.inverse.design import Design, readings
+from guardband.base.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy, to_torch
+from guardband.pinn.inverse.design import Design, on_axes, readings
+from guardband.pinn.inverse.family import SolvedFamily
+from guardband.pinn.inverse.laplace import Curvature
 from guardband.pinn.inverse.least_squares import least_squares
-from guardband.pinn.inverse.solved import SolvedFamily
 from guardband.pinn.training.fitted import Fitted
 from guardband.values import Observations
 from guardband.values.labeled import placed
@@ -98,20 +100,43 @@ def next_points(
     >>> len(late), bool((late.x > 1).all())
     (4, True)
     """
-    x = finite(_points(solved, candidates), "candidates")
-    if data is not None and not isinstance(solved, Fitted):
-        data = data.on_axes(solved.family.names.axes)
-    if not 1 <= int(n) <= len(x):
-        raise ValueError(f"`n` should be a number of candidates, 1 to {len(x)}, got {n!r:.80}.")
-    if goal not in ("coefficients", "field"):
-        raise ValueError(f'`goal` should be "coefficients" or "field", got {goal!r:.80}.')
-    price = _prices(costs, len(x))
     if isinstance(solved, Fitted):
         if data is not None or theta is not None:
             raise ValueError(
                 "A training knows its own readings and coefficients: leave `data` and `theta` out."
             )
-        return _chosen(x, by_curvature(solved, x, int(n), goal, price), price, solved.problem.names.axes)
+        axes = solved.problem.names.axes
+        x = _checked(_points(axes, candidates), n, goal)
+        price = _prices(costs, len(x))
+        return _chosen(x, _by_curvature(solved, x, int(n), goal, price), price, axes)
+    x = _checked(solved.points(candidates), n, goal)
+    price = _prices(costs, len(x))
+    return _chosen(
+        x, _by_design(solved, x, int(n), goal, data, theta, price), price, solved.family.names.axes
+    )
+
+
+def _checked(x: Array, n: int, goal: str) -> Array:
+    """Finite candidates, of which n are to be chosen for a goal."""
+    x = finite(x, "candidates")
+    if not 1 <= int(n) <= len(x):
+        raise ValueError(f"`n` should be a number of candidates, 1 to {len(x)}, got {n!r:.80}.")
+    if goal not in ("coefficients", "field"):
+        raise ValueError(f'`goal` should be "coefficients" or "field", got {goal!r:.80}.')
+    return x
+
+
+def _by_design(
+    solved: SolvedFamily,
+    x: Array,
+    n: int,
+    goal: str,
+    data: Observations | None,
+    theta: Sequence[float] | None,
+    price: np.ndarray,
+) -> list[int]:
+    """The n best of the candidates x (k, d) for a solved family, by the slopes of its solution."""
+    data = None if data is None else on_axes(solved, data)
     outputs = None if data is None else data.outputs
     design = Design.at(solved, x, outputs)
     at = _where(solved, data, theta)
@@ -122,14 +147,11 @@ def next_points(
         known = known + np.swapaxes(before, 1, 2) @ before
     scale = np.square(slopes).sum(axis=2).max()
     known[:, range(design.p), range(design.p)] += PRIOR * scale
-    return _chosen(x, _greedy(slopes, known, int(n), goal, price), price, solved.family.names.axes)
+    return _greedy(slopes, known, n, goal, price)
 
 
-def _points(solved: SolvedFamily | Fitted, candidates: ArrayLike) -> Array:
+def _points(axes: Sequence[str], candidates: ArrayLike) -> Array:
     """Candidates as (k, d)."""
-    if not isinstance(solved, Fitted):
-        return solved.points(candidates)
-    axes = solved.problem.names.axes
     x, d = rows(placed(candidates, axes), "candidates"), len(axes)
     if x.ndim != 2 or x.shape[1] != d:
         raise ValueError(f"`candidates` should be (k, {d}), a row for each place, got {tuple(x.shape)}.")
@@ -177,3 +199,68 @@ def _prices(costs: ArrayLike | None, k: int) -> np.ndarray:
     if found.shape != (k,) or not (np.isfinite(found) & (found > 0)).all():
         raise ValueError(f"`costs` should be {k} positive numbers, one for each candidate.")
     return found
+
+
+def _by_curvature(fitted: Fitted, x: Array, n: int, goal: str, price: np.ndarray) -> list[int]:
+    """The n best of the candidates x (k, d), each read once, of the outputs that were read before."""
+    if goal == "coefficients" and not fitted.estimates:
+        raise ValueError(
+            'This training sought no coefficients, so no reading tells about them. Say goal="field", or put '
+            "pinn.Unknown(low, high) in place of a number of the problem and train again."
+        )
+    curvature = Curvature(fitted)
+    readings = curvature.slopes(to_torch(x)).reshape(len(x), len(curvature.noise), -1)[:, curvature.measured]
+    targets = curvature.of_unknowns() if goal == "coefficients" else readings.flatten(0, 1)
+    known = _Covariances(curvature, targets, readings)
+    prices = torch.as_tensor(price)
+    left, chosen = torch.ones(len(x), dtype=torch.bool), list[int]()
+    for _ in range(n):
+        gain = known.sharper() if goal == "coefficients" else known.smaller()
+        best = int((gain / prices).masked_fill(~left, -torch.inf).argmax())
+        known.read(best)
+        left[best] = False
+        chosen.append(best)
+    return chosen
+
+
+class _Covariances:
+    """What is known of targets (t) and of readings at k places of m outputs, as covariances.
+
+    It shrinks with each reading, as that of Gaussians does.
+    """
+
+    def __init__(self, curvature: Curvature, targets: Tensor, readings: Tensor) -> None:
+        self.k, self.m = readings.shape[:2]
+        flat = readings.flatten(0, 1)
+        self.noise = torch.diag(curvature.noise[curvature.measured].square())
+        self.targets = curvature.covariance(targets, targets)
+        self.across = curvature.covariance(targets, flat)
+        self.readings = curvature.covariance(flat, flat)
+
+    def smaller(self) -> Tensor:
+        """By how much each candidate makes the sum of the targets' variances smaller, (k,)."""
+        return self._told().square().sum(dim=(1, 2))
+
+    def sharper(self) -> Tensor:
+        """By how much each makes the logarithm of their determinant smaller, (k,)."""
+        root = torch.linalg.cholesky(self.targets)
+        told = torch.linalg.solve_triangular(root, self._told(), upper=False)
+        left = torch.eye(len(root), dtype=root.dtype) - told @ told.mT
+        return -torch.linalg.slogdet(left)[1]
+
+    def read(self, i: int) -> None:
+        """Take a reading at candidate i."""
+        at = slice(i * self.m, (i + 1) * self.m)
+        root = torch.linalg.cholesky(self.readings[at, at] + self.noise)
+        mine, others = self.across[:, at].clone(), self.readings[:, at].clone()
+        mine, others = (torch.linalg.solve_triangular(root, part.T, upper=False).T for part in (mine, others))
+        self.targets = self.targets - mine @ mine.T
+        self.across = self.across - mine @ others.T
+        self.readings = self.readings - others @ others.T
+
+    def _told(self) -> Tensor:
+        """What each candidate tells of each target, in units of its own noise, (k, t, m)."""
+        blocks = self.readings.reshape(self.k, self.m, self.k, self.m)
+        own = blocks[range(self.k), :, range(self.k)] + self.noise
+        across = self.across.reshape(-1, self.k, self.m).permute(1, 2, 0)
+        return torch.linalg.solve_triangular(torch.linalg.cholesky(own), across, upper=False).mT

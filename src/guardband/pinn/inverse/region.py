@@ -10,12 +10,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from guardband.base.arrays import ArrayLike
+from guardband.base.arrays import Array, ArrayLike, kind_of
 from guardband.pinn.inverse.design import Design
-from guardband.pinn.inverse.grid import Traced, traced
-from guardband.pinn.inverse.informed import informed, noise_of
-from guardband.pinn.inverse.least_squares import least_squares
-from guardband.pinn.inverse.search import searched
+from guardband.pinn.inverse.least_squares import informed, least_squares, noise_sd
+from guardband.pinn.inverse.search import Grid, search_grid, search_lines
+from guardband.values import Band
 
 GRIDS = 2
 """Regions of so many coefficients can be drawn on a grid."""
@@ -91,14 +90,14 @@ class ConfidenceRegion:
         return within
 
     @cached_property
-    def grid(self) -> Traced:
+    def grid(self) -> Grid:
         """The region on a grid, refined where it ends."""
         if not self.drawn:
             raise ValueError(
                 f"A region of {self.design.p} coefficients is not drawn: a grid would be too large. Whether "
                 "it holds one value is exact, region.contains(...); region.interval(...) is a search."
             )
-        return traced(self._accepts, self.design.lower, self.design.upper, self.estimate)
+        return search_grid(self._accepts, self.design.lower, self.design.upper, self.estimate)
 
     def interval(self, name: str) -> tuple[float, float]:
         """Between which values one coefficient lies: a projection, which holds it at least at the level.
@@ -134,7 +133,7 @@ class ConfidenceRegion:
         """Values (k, p) that stand for the region: of the grid, with a step around, or of a search."""
         if self.drawn:
             return self.grid.values
-        return searched(
+        return search_lines(
             self._accepts, self.design.lower, self.design.upper, self.estimate, self._standard_errors()
         )
 
@@ -144,7 +143,7 @@ class ConfidenceRegion:
         slopes = self.design.slopes(self.estimate[None])[0]
         gram = slopes.T @ slopes
         known = np.linalg.inv(gram + 1e-9 * np.trace(gram).clip(min=1e-300) * np.eye(self.design.p))
-        spread = noise_of(self.design, self.y, self.estimate) * known / np.sqrt(np.diag(known))[:, None]
+        spread = noise_sd(self.design, self.y, self.estimate) * known / np.sqrt(np.diag(known))[:, None]
         return np.clip(spread, -1.0, 1.0) * wide
 
     def position(self, name: str) -> int:
@@ -194,3 +193,67 @@ def region_of(
 ) -> ConfidenceRegion:
     """The region of a test, with the least-squares estimate around which it is looked for."""
     return ConfidenceRegion(design, y, test, level, delta, least_squares(design, y)[0])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Envelope:
+    """The smallest and the largest solution at each point over a region of coefficients; see `promise`.
+
+    It is about the solution, everywhere at once; a conformal band is about new measurements, one at a time.
+
+    >>> from guardband import pinn
+    >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
+    >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
+    >>> envelope = pinn.coefficients(solved, data).envelope([[0.5, 0.2], [0.5, 1.0]])
+    >>> truth = pinn.problems.Heat1D(diffusivity=0.1).solution(
+    ...     data.x.new_tensor([[0.5, 0.2], [0.5, 1.0]])
+    ... )
+    >>> bool(
+    ...     (envelope.lower < truth.numpy()).all()
+    ...     and (truth.numpy() < envelope.upper).all()
+    ... )
+    True
+    """
+
+    band: Band
+    """The same as a band, to be drawn: `gb.plot.band(envelope.band)`."""
+    promise: str
+
+    @property
+    def lower(self) -> Array:
+        """The smallest solution at each point, (n, m)."""
+        return self.band.lower
+
+    @property
+    def upper(self) -> Array:
+        """The largest solution at each point, (n, m)."""
+        return self.band.upper
+
+    def __repr__(self) -> str:
+        return f"Envelope({len(self.band)} points). {self.promise}"
+
+
+def envelope_of(region: ConfidenceRegion, x: ArrayLike) -> Envelope:
+    """The envelope of all solutions for coefficients in a region, at points x (n, d)."""
+    solved = region.design.solved
+    x, inside = solved.points(x), region.values
+    if not len(inside):
+        raise ValueError("No value in the range agrees with the readings: there is no envelope of nothing.")
+    found = solved.solver(solved.family, x, np.concatenate([region.estimate[None], inside]))
+    ends = kind_of(x, found[0]), kind_of(x, found.min(axis=0)), kind_of(x, found.max(axis=0))
+    return Envelope(Band(x, *ends, region.level, solved.family.names), _promise(region))
+
+
+def _promise(region: ConfidenceRegion) -> str:
+    level = f"{100 * region.level:.6g} %"
+    if not region.drawn:
+        return (
+            "No level is promised: it is over values that a search found in the region, which may have "
+            "missed some."
+        )
+    kind = ", as readings become many (asymptotic)," if region.test.asymptotic else ""
+    return (
+        f"With a confidence of {level}{kind} the solution for the true coefficients lies inside at all "
+        "points together, if the equation is right and all else that the region assumes is so, up to the "
+        "error of the solver. It is not about new measurements, which have noise."
+    )

@@ -1,20 +1,110 @@
-"""Search: values inside of a region of three or four coefficients, found along lines, with no guarantee.
-
-A heuristic. What it finds is inside, by the test itself; that it finds all, nobody says: a piece that lies
-apart is missed, and ends are too short rather than too long.
-"""
+"""Search: where a region lies, on a grid of one or two coefficients, along lines for three or four."""
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TypeAlias
+
 import numpy as np
 
-from guardband.pinn.inverse.grid import Accepts
+Accepts: TypeAlias = Callable[[np.ndarray], np.ndarray]
+"""From values (k, p) to whether each is in the region, (k,)."""
 
-ROUNDS, LINES, HALVINGS, DRAWN = 6, 48, 10, 512
+FIRST_GRID = {1: 129, 2: 25}
+"""Values of each coefficient on the first grid."""
+
+GRID_STEPS = {1: 100, 2: 30}
+"""How many steps of the last grid a region is wide, at least, along each axis."""
+
+REFINEMENTS = 12
+"""How often a step is halved, at most."""
+
+ROUNDS, LINES, BISECTIONS, DRAWN = 6, 48, 10, 512
 """How often lines are drawn, how many at once, how closely their ends are found; random values before."""
 
 
-def searched(
+@dataclass(frozen=True, eq=False)
+class Grid:
+    """Values along each axis, and which pairs of them are inside; nothing outside of it was found inside."""
+
+    axes: tuple[np.ndarray, ...]
+    inside: np.ndarray
+    lower: np.ndarray
+    upper: np.ndarray
+
+    @property
+    def empty(self) -> bool:
+        """Whether nothing is inside."""
+        return not self.inside.any()
+
+    @property
+    def pieces(self) -> int:
+        """How many separate pieces there are."""
+        from scipy.ndimage import label
+
+        _, count = label(self.inside, np.ones((3,) * self.inside.ndim))  # type: ignore[misc]
+        return int(count)
+
+    @property
+    def share(self) -> float:
+        """How much of the box is inside, of 1."""
+        weights = np.ones(())
+        for axis, low, high in zip(self.axes, self.lower, self.upper, strict=True):
+            edges = np.concatenate([axis[:1], (axis[1:] + axis[:-1]) / 2, axis[-1:]])
+            weights = weights[..., None] * np.diff(edges) / (high - low)
+        return float(weights[self.inside].sum())
+
+    @property
+    def values(self) -> np.ndarray:
+        """All values inside with their neighbors, (k, p): what is inside lies among them."""
+        near = self.inside | _differs(self.inside)
+        return np.stack(
+            [axis[where] for axis, where in zip(self.axes, np.nonzero(near), strict=True)], axis=1
+        )
+
+    def ends(self, j: int) -> tuple[float, float]:
+        """The first values of an axis beyond those that were found inside, or the ends of its range."""
+        others = tuple(i for i in range(self.inside.ndim) if i != j)
+        found = np.flatnonzero(self.inside.any(axis=others))
+        if not len(found):
+            return float("nan"), float("nan")
+        axis = self.axes[j]
+        return float(axis[max(0, found[0] - 1)]), float(axis[min(len(axis) - 1, found[-1] + 1)])
+
+    def touches(self, j: int) -> tuple[bool, bool]:
+        """Whether the lower and the upper end of a range are inside."""
+        slices = [np.take(self.inside, end, axis=j).any() for end in (0, -1)]
+        axis = self.axes[j]
+        return bool(slices[0] and axis[0] == self.lower[j]), bool(slices[1] and axis[-1] == self.upper[j])
+
+
+def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray) -> Grid:
+    """A region of one or two coefficients; `near` is a point around which it is looked for most closely.
+
+    The first grid covers the whole box. Steps are halved until the region is many steps wide, and values are
+    asked only where neighbors differ. A piece that lies between the values of the first grid, away from
+    `near`, is not found.
+    """
+    p = len(lower)
+    axes = [np.linspace(a, b, FIRST_GRID[p]) for a, b in zip(lower, upper, strict=True)]
+    whole = tuple(axes)
+    inside = _asked(accepts, axes, np.argwhere(np.ones([len(axis) for axis in axes], dtype=bool)))
+    inside = inside.reshape([len(axis) for axis in axes])
+    for _ in range(REFINEMENTS):
+        axes, inside = _window(axes, inside, near)
+        narrow = [_width(inside, j) < GRID_STEPS[p] for j in range(p)]
+        if not any(narrow):
+            break
+        axes, inside, known = _halved(axes, inside, narrow)
+        _flood(accepts, axes, inside, known, near)
+    if not inside.any():
+        return Grid(whole, np.zeros([len(axis) for axis in whole], dtype=bool), lower, upper)
+    return Grid(tuple(axes), inside, lower, upper)
+
+
+def search_lines(
     accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray, steps: np.ndarray
 ) -> np.ndarray:
     """Values inside, (k, p), none if none is found: from `near` and random ones outwards along lines.
@@ -34,6 +124,77 @@ def searched(
     return found
 
 
+def _asked(accepts: Accepts, axes: Sequence[np.ndarray], where: np.ndarray) -> np.ndarray:
+    return accepts(np.stack([axis[where[:, j]] for j, axis in enumerate(axes)], axis=1))
+
+
+def _place(axes: Sequence[np.ndarray], near: np.ndarray) -> list[int]:
+    """The value of each axis that is nearest to a point."""
+    return [int(np.abs(axis - value).argmin()) for axis, value in zip(axes, near, strict=True)]
+
+
+def _width(inside: np.ndarray, j: int) -> int:
+    found = np.flatnonzero(inside.any(axis=tuple(i for i in range(inside.ndim) if i != j)))
+    return int(found[-1] - found[0]) if len(found) else 0
+
+
+def _window(
+    axes: Sequence[np.ndarray], inside: np.ndarray, near: np.ndarray
+) -> tuple[list[np.ndarray], np.ndarray]:
+    """The part that holds all that is inside, and the point, with a step around."""
+    places, parts = _place(axes, near), []
+    for j in range(inside.ndim):
+        found = np.flatnonzero(inside.any(axis=tuple(i for i in range(inside.ndim) if i != j)))
+        first, last = min([places[j], *found[:1]]), max([places[j], *found[-1:]])
+        parts.append(slice(max(0, first - 2), last + 3))
+    return [axis[part] for axis, part in zip(axes, parts, strict=True)], inside[tuple(parts)]
+
+
+def _halved(
+    axes: Sequence[np.ndarray], inside: np.ndarray, narrow: Sequence[bool]
+) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
+    """Steps of half the length along narrow axes; what lies between is guessed, and not known."""
+    known = np.ones_like(inside)
+    finer = []
+    for j, axis in enumerate(axes):
+        if not narrow[j]:
+            finer.append(axis)
+            continue
+        values = np.empty(2 * len(axis) - 1)
+        values[::2], values[1::2] = axis, (axis[1:] + axis[:-1]) / 2
+        finer.append(values)
+        index = np.arange(len(values)) // 2
+        inside, known = np.take(inside, index, axis=j), np.take(known, index, axis=j)
+        between = [slice(None)] * inside.ndim
+        between[j] = slice(1, None, 2)
+        known[tuple(between)] = False
+    return finer, inside, known
+
+
+def _flood(
+    accepts: Accepts, axes: Sequence[np.ndarray], inside: np.ndarray, known: np.ndarray, near: np.ndarray
+) -> None:
+    """Ask wherever neighbors differ, or the point is near, until nothing is left to be asked."""
+    close = np.zeros_like(known)
+    close[tuple(slice(max(0, i - 1), i + 2) for i in _place(axes, near))] = True
+    while True:
+        where = np.argwhere((_differs(inside) | close) & ~known)
+        if not len(where):
+            return
+        inside[tuple(where.T)] = _asked(accepts, axes, where)
+        known[tuple(where.T)] = True
+
+
+def _differs(inside: np.ndarray) -> np.ndarray:
+    """Where a neighbor, also along a diagonal, is on the other side of the border."""
+    padded = np.pad(inside, 1, mode="edge")
+    found = np.zeros_like(inside)
+    for way in itertools.product((0, 1, 2), repeat=inside.ndim):
+        part = tuple(slice(w, w + size) for w, size in zip(way, inside.shape, strict=True))
+        found |= padded[part] != inside
+    return found
+
+
 def _ends(
     accepts: Accepts, starts: np.ndarray, ways: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:
@@ -43,11 +204,11 @@ def _ends(
         return np.clip(starts + far[:, None] * ways, lower, upper)
 
     inside, outside = np.zeros(len(starts)), np.full(len(starts), 0.25)
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         good = accepts(at(outside))
         inside = np.where(good, outside, inside)
         outside = np.where(good, 2 * outside, outside)
-    for _ in range(HALVINGS):
+    for _ in range(BISECTIONS):
         middle = (inside + outside) / 2
         good = accepts(at(middle))
         inside, outside = np.where(good, middle, inside), np.where(good, outside, middle)

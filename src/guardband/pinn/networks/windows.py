@@ -14,7 +14,6 @@ from guardband.base.arrays import to_torch
 from guardband.base.computed import computed
 from guardband.base.kept import kept
 from guardband.pinn.geometry import Boundary, Domain, Time
-from guardband.pinn.geometry.time import TimeSpan
 from guardband.pinn.networks.traits import Network, core_of, has_derivatives, traits_of
 from guardband.pinn.problems import AutogradField, Condition, Field, Initial, Problem, Term
 from guardband.pinn.problems.base import conditions_in
@@ -131,9 +130,8 @@ class Window(Within):
     def _inside(self) -> Domain:
         """The same shape, for a part of the time."""
         whole = self.problem.domain
-        if isinstance(whole, TimeSpan):
-            return whole.shape * Time(self.start, self.end, name=whole.time.name)
-        return Time(self.start, self.end, name=whole.names[-1])
+        part, shape = Time(self.start, self.end, name=whole.names[-1]), whole.factors[0]
+        return part if shape is None else shape * part
 
     domain: ClassVar[Domain] = computed(_inside)
 
@@ -210,7 +208,7 @@ class Joined(Within):
 def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
     """The ends of equal windows of the time of a problem, its start and end included."""
     whole, name = problem.domain, type(problem).__name__
-    if windows > 1 and not (isinstance(whole, Time | TimeSpan) and (starts(problem) or problem.terms())):
+    if windows > 1 and not (whole.factors[1] is not None and (starts(problem) or problem.terms())):
         raise ValueError(
             f"{name} cannot be solved in {windows} windows of time: it has no time axis with a start, as "
             "domain = pinn.Segment(0, 1) * pinn.Time(0, 5) with pinn.Initial(...) has. Leave `windows` out."

@@ -7,18 +7,13 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, is_dataclass
 from numbers import Real
-from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
+from typing import Any, NoReturn, TypeVar
 
 from torch import Tensor
 
 from guardband.base.kept import kept
 
-if TYPE_CHECKING:
-    from guardband.pinn.problems.base import Problem
-
-    Kind = TypeVar("Kind", bound=Problem)
-else:
-    Kind = TypeVar("Kind")
+P = TypeVar("P")
 
 NO_VALUE = (
     "A pinn.Unknown has no value before it is found. pinn.fit(problem, net, data) finds it, and "
@@ -107,7 +102,7 @@ class Unknown(_NoValue):
         return (self.low + self.high) / 2 if self.start is None else float(self.start)
 
 
-def unknowns_in(problem: Problem) -> dict[str, Unknown]:
+def unknowns_in(problem: object) -> dict[str, Unknown]:
     """The unknowns of a problem, by the names of their fields.
 
     >>> from guardband import pinn
@@ -117,7 +112,7 @@ def unknowns_in(problem: Problem) -> dict[str, Unknown]:
     return {name: value for name, value in _attributes(problem).items() if isinstance(value, Unknown)}
 
 
-def check_coefficients(problem: Problem) -> None:
+def check_coefficients(problem: object) -> None:
     """Refuse weights in the place of coefficients, which nothing would train."""
     for name, value in _attributes(problem).items():
         if isinstance(value, Tensor) and value.requires_grad:
@@ -128,7 +123,7 @@ def check_coefficients(problem: Problem) -> None:
             )
 
 
-def with_values(problem: Kind, values: Mapping[str, Any]) -> Kind:
+def with_values(problem: P, values: Mapping[str, Any]) -> P:
     """A copy of a problem with other coefficients: numbers, tensors, or columns (n, 1) for n points."""
     found = copy.copy(problem)
     for name, value in values.items():
@@ -136,7 +131,7 @@ def with_values(problem: Kind, values: Mapping[str, Any]) -> Kind:
     return found
 
 
-def _attributes(problem: Problem) -> dict[str, Any]:
+def _attributes(problem: object) -> dict[str, Any]:
     """What a problem holds: its fields, its other attributes, and those of its class."""
     found = {name: value for kind in reversed(type(problem).__mro__) for name, value in vars(kind).items()}
     if is_dataclass(problem):

@@ -3,7 +3,7 @@
 Each returns nothing if the laws hold and raises an `AssertionError` that names the one that is broken.
 """
 
-from guardband.pinn.geometry.laws import check_domain
-from guardband.pinn.testing.equations import check_problem
+from guardband.pinn.testing.domains import check_domain
+from guardband.pinn.testing.problems import check_problem
 
 __all__ = ["check_domain", "check_problem"]

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from guardband.base.arrays import Array, rows
 from guardband.base.kept import kept
-from guardband.pinn.convergence.judging import Verdict, told
+from guardband.pinn.convergence.verdict import Verdict, verdict_with, with_training
 from guardband.pinn.misses.likelihood import Likelihood
 from guardband.pinn.problems import Problem, Unknown
 from guardband.pinn.problems.measured import outside_of
@@ -131,11 +131,9 @@ class Fitted:
         >>> pinn.fit(problem, pinn.mlp(problem, [8]), progress=False).verdict.word
         'converged'
         """
-        from guardband.pinn.convergence.verdict import verdict_with
-
         given = self.problem, self.net, self.held_out, self.training_data
         found = verdict_with(*given, noise=self.noise)
-        return told(replace(found, trend=self.trend, spread=self.spread), stalled=self.stalled)
+        return with_training(replace(found, trend=self.trend, spread=self.spread), stalled=self.stalled)
 
     def __repr__(self) -> str:
         weights = sum(parameter.numel() for parameter in self.net.parameters())

@@ -12,8 +12,7 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from guardband.pinn.convergence.judging import trend_of
-from guardband.pinn.convergence.verdict import shares_of
+from guardband.pinn.convergence.verdict import shares_of, trend_of
 from guardband.pinn.misses.likelihood import Likelihood
 from guardband.pinn.misses.scales import sizes_of
 from guardband.pinn.misses.titles import titles_of

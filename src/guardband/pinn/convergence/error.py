@@ -18,9 +18,7 @@ import torch
 from numpy.polynomial import Polynomial, legendre
 from torch import Tensor, nn
 
-from guardband.pinn.convergence.evidence import Looked
-from guardband.pinn.convergence.judging import LOOSE
-from guardband.pinn.convergence.yardstick import rms, size
+from guardband.pinn.convergence.residuals import Sample, rms, size
 from guardband.pinn.geometry import Domain
 from guardband.pinn.misses.jacobian import Slopes, value
 from guardband.pinn.misses.linearized import Axes, Source
@@ -46,7 +44,10 @@ SMOOTH = 1e-9
 """The damping when it is asked what is left open: fine waves between the points do not count."""
 
 DIRECTIONS = 16
-"""How many directions that look loose are looked at once more."""
+"""How many directions that look loose are sample at once more."""
+
+LOOSE = 1e3
+"""How far a field may change, relatively, for misses that change by 1, before something is left open."""
 
 LEAST_REMOVED = 0.05
 """Misses of which less is removed are taken for noise, of which no more can be said."""
@@ -65,17 +66,17 @@ class Correction:
 
 
 def correction(
-    problem: Problem, model: Callable[[Tensor], Tensor], looked: Looked, other: Looked
+    problem: Problem, model: Callable[[Tensor], Tensor], sample: Sample, other: Sample
 ) -> Correction:
     """How far a model is off, by what would correct it; `other` are points to hold the answer against."""
-    u = looked.inside(())
-    sizes = looked.sizes
+    u = sample.inside(())
+    sizes = sample.sizes
     basis = _Features(problem.domain, 200 if len(sizes) > 1 else 300)
-    tangent = _Tangent.of(problem, model, looked, sizes)
-    scales = looked.scales()
-    misses, rows = _system(looked, scales, sizes, basis, tangent)
+    tangent = _Tangent.of(problem, model, sample, sizes)
+    scales = sample.scales()
+    misses, rows = _system(sample, scales, sizes, basis, tangent)
     misses_there, rows_there = _system(other, scales, sizes, basis, tangent)
-    values = _values(looked, sizes, basis, tangent)  # (n, m, columns)
+    values = _values(sample, sizes, basis, tangent)  # (n, m, columns)
     gram, right = rows.T @ rows, rows.T @ misses
     before = float(misses_there.norm())
     best = before, torch.zeros_like(right)
@@ -91,10 +92,10 @@ def correction(
     delta = values @ move
     left = after / before if before else 0.0
     removed = math.sqrt(1 - left**2)  # in least squares what is left is at right angles to it
-    weights = looked.weights
-    against = size(u - delta, weights).maximum(looked.least).clamp(min=1e-300)
+    weights = sample.weights
+    against = size(u - delta, weights).maximum(sample.least).clamp(min=1e-300)
     error = rms(delta, weights) / against / max(LEAST_REMOVED, removed)
-    factor, here = _factor(gram, SMOOTH), _relative(values, looked, sizes)
+    factor, here = _factor(gram, SMOOTH), _relative(values, sample, sizes)
     if factor is None:
         return Correction(tuple(error.tolist()), left, math.inf)
     loose = _loose(gram, factor, here)
@@ -110,9 +111,9 @@ def _factor(gram: Tensor, share: float) -> Tensor | None:
     return None if failed else factor
 
 
-def _relative(values: Tensor, looked: Looked, sizes: Tensor) -> Tensor:
+def _relative(values: Tensor, sample: Sample, sizes: Tensor) -> Tensor:
     """Values (n, m, columns) over the sizes of outputs, so that their sum of squares is a mean square."""
-    weights = (looked.weights / len(values)).sqrt()
+    weights = (sample.weights / len(values)).sqrt()
     return (values / sizes[:, None] * weights[:, None, None]).flatten(0, 1)
 
 
@@ -143,11 +144,11 @@ def _loose_there(factor: Tensor, here: Tensor, rows_there: Tensor, there: Tensor
 
 
 def _system(
-    looked: Looked, scales: list[Tensor], sizes: Tensor, basis: _Features, tangent: _Tangent | None
+    sample: Sample, scales: list[Tensor], sizes: Tensor, basis: _Features, tangent: _Tangent | None
 ) -> tuple[Tensor, Tensor]:
     """All misses over their scales, and how each changes with each column."""
     misses, rows = [], []
-    for part, scale in zip(looked.parts, scales, strict=True):
+    for part, scale in zip(sample.parts, scales, strict=True):
         over = torch.where(scale > 0, scale, 1.0) * (len(part.weights) / part.weights[:, None]).sqrt()
         columns = [(part.linear.applied(basis.at(part.x)) * sizes).flatten(2)]
         if tangent is not None:
@@ -158,10 +159,10 @@ def _system(
     return torch.cat(misses), torch.cat(rows)
 
 
-def _values(looked: Looked, sizes: Tensor, basis: _Features, tangent: _Tangent | None) -> Tensor:
+def _values(sample: Sample, sizes: Tensor, basis: _Features, tangent: _Tangent | None) -> Tensor:
     """What each column is, as a field, (n, m, columns)."""
-    own = torch.einsum("nk,ij->nikj", basis.at(looked.x)(()), torch.diag(sizes)).flatten(2)
-    return own if tangent is None else torch.cat([own, tangent(value, looked.x)], dim=2)
+    own = torch.einsum("nk,ij->nikj", basis.at(sample.x)(()), torch.diag(sizes)).flatten(2)
+    return own if tangent is None else torch.cat([own, tangent(value, sample.x)], dim=2)
 
 
 class _Features:
@@ -238,7 +239,7 @@ class _Tangent:
         self._over = torch.ones(len(chosen), dtype=torch.float64)
 
     @classmethod
-    def of(cls, problem: Problem, model: object, looked: Looked, sizes: Tensor) -> _Tangent | None:
+    def of(cls, problem: Problem, model: object, sample: Sample, sizes: Tensor) -> _Tangent | None:
         """That of a network that torch can differentiate in its weights point by point, else None."""
         if not isinstance(model, nn.Module):
             return None
@@ -252,7 +253,7 @@ class _Tangent:
         order = torch.randperm(total, generator=torch.Generator().manual_seed(0))
         found = cls(problem, model, None if whole else names[::-1], order[:WEIGHTS].sort().values)
         try:
-            values = found(value, looked.x) / sizes[:, None]
+            values = found(value, sample.x) / sizes[:, None]
         except RuntimeError:  # torch.func does not know every module
             return None
         found._over = _inverse(values.square().mean(dim=(0, 1)).sqrt())

@@ -18,7 +18,7 @@ from torch import Tensor
 from guardband.base.computed import computed
 from guardband.pinn.geometry import Boundary, Box, Domain, Piece
 from guardband.pinn.geometry.arguments import as_generator, count, of_any_points
-from guardband.pinn.geometry.domain import Placed
+from guardband.pinn.geometry.boundary import Placed
 from guardband.pinn.problems import Condition, Field, Problem, Term
 from guardband.pinn.problems.base import conditions_in, terms_in
 from guardband.pinn.problems.field import Columns
@@ -27,21 +27,21 @@ from guardband.values import Names
 
 
 @dataclass(frozen=True, eq=False)
-class Ranged(Problem):
+class ParametricProblem(Problem):
     """A problem whose coefficients are axes, each between the ends of its range."""
 
     problem: Problem
     ranges: Mapping[str, tuple[float, float]]
-    domain: ClassVar[Domain] = computed(lambda self: Over(_box(self.ranges), self.problem.domain))
+    domain: ClassVar[Domain] = computed(lambda self: ParametricDomain(_box(self.ranges), self.problem.domain))
     outputs: ClassVar[tuple[str, ...] | int] = computed(lambda self: self.problem.names.outputs)
 
     def residual(self, x: Tensor, u: Field) -> Any:
         """That of the problem, with columns of coefficients."""
-        return self.at(x).residual(x[:, len(self.ranges) :], self.seen(u))
+        return self.at(x).residual(x[:, len(self.ranges) :], self.original(u))
 
     def conditions(self) -> list[Condition]:
         """Those of the problem, for all coefficients."""
-        return [ForAll(self, i, one) for i, one in enumerate(conditions_in(self.problem))]
+        return [ParametricCondition(self, i, one) for i, one in enumerate(conditions_in(self.problem))]
 
     def terms(self) -> list[Term]:
         """None: terms about all points at once are not known for each coefficient."""
@@ -56,12 +56,12 @@ class Ranged(Problem):
         """The problem with the coefficients of points x."""
         return with_values(self.problem, {name: x[:, [i]] for i, name in enumerate(self.ranges)})
 
-    def seen(self, u: Field) -> Field:
+    def original(self, u: Field) -> Field:
         """A field as the problem knows it, without the axes of the coefficients."""
-        return _Seen(u, len(self.ranges), self.problem.names)
+        return _Original(u, len(self.ranges), self.problem.names)
 
 
-class _Seen(Field):
+class _Original(Field):
     """A field along its last axes alone."""
 
     def __init__(self, whole: Field, first: int, names: Names) -> None:
@@ -78,13 +78,13 @@ class _Seen(Field):
         return self._whole.trace(tuple(i + self._first for i in axes), columns)
 
 
-class ForAll(Condition):
+class ParametricCondition(Condition):
     """A condition of a problem, at all of its coefficients."""
 
     called: str
 
-    def __init__(self, ranged: Ranged, number: int, condition: Condition) -> None:
-        self._ranged, self._number, self._condition = ranged, number, condition
+    def __init__(self, problem: ParametricProblem, number: int, condition: Condition) -> None:
+        self._parametric, self._number, self._condition = problem, number, condition
         vars(self).update(on=condition.on, output=condition.output, together=condition.together)
         self.called = type(condition).__name__
         axis = getattr(condition, "axis", None)
@@ -93,15 +93,15 @@ class ForAll(Condition):
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """That of the condition, with columns of coefficients."""
-        problem = self._ranged.at(x)
+        problem = self._parametric.at(x)
         condition = conditions_in(problem)[self._number]
-        return condition.residual(x[:, len(self._ranged.ranges) :], self._ranged.seen(u))
+        return condition.residual(x[:, len(self._parametric.ranges) :], self._parametric.original(u))
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
         """About n points where the condition holds, each with coefficients of its own."""
         edge, box = (
-            self._condition.points(self._ranged.problem.domain, n, generator),
-            _box(self._ranged.ranges),
+            self._condition.points(self._parametric.problem.domain, n, generator),
+            _box(self._parametric.ranges),
         )
         groups = len(edge) // self.together
         times = max(1, math.ceil(n / max(1, len(edge))))
@@ -119,12 +119,12 @@ class ForAll(Condition):
 
     def around(self, domain: Domain) -> int | None:
         """The axis whose ends are the same, counted behind the coefficients."""
-        axis = self._condition.around(self._ranged.problem.domain)
-        return None if axis is None else axis + len(self._ranged.ranges)
+        axis = self._condition.around(self._parametric.problem.domain)
+        return None if axis is None else axis + len(self._parametric.ranges)
 
 
 @dataclass(frozen=True, eq=False)
-class Over(Domain):
+class ParametricDomain(Domain):
     """A box of coefficients, which are the first axes, and at each of its points the same shape."""
 
     box: Box

@@ -1,0 +1,196 @@
+"""Boundaries: pieces with outward normals, and points on them.
+
+Each piece is the image of a unit cube under a map that keeps shares of size, so even, random and quasi-random
+points on it are the images of such points of the cube; what another shape hides of it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Literal, TypeAlias
+
+import numpy as np
+import torch
+from torch import Tensor
+
+How: TypeAlias = Literal["even", "random", "quasi"]
+Placed: TypeAlias = tuple[Tensor, Tensor]
+"""Points (n, d) and their outward normals (n, d)."""
+
+PROBES = 2**18
+"""Points by which sizes are measured that have no formula; their error is far below one percent."""
+
+NOTHING = "No point was found there: the shape has no inside, or the part of its boundary no size."
+
+ROUNDS = 24
+"""Rounds of up to 2^18 points that are tried before a shape is said to be empty."""
+
+
+@dataclass(frozen=True, eq=False)
+class Piece:
+    """A part of a boundary: `place` maps the unit cube (n, dimension) to points and outward normals.
+
+    `side`, of points and normals, says 1 where the piece is seen, -1 where it is seen from its other side,
+    so that the normal turns around, and 0 where it is hidden.
+
+    >>> import math
+    >>> import torch
+    >>> from guardband import pinn
+    >>> def half_circle(unit):
+    ...     angle = math.pi * unit[:, 0]
+    ...     normals = torch.stack([angle.cos(), angle.sin()], dim=1)
+    ...     return 2 * normals, normals
+    >>> arch = pinn.geometry.Piece("arch", 1, 2 * math.pi, half_circle)
+    >>> len(arch.points(9, "quasi", seed=0)[0])
+    9
+    """
+
+    name: str
+    dimension: int
+    whole: float
+    place: Callable[[Tensor], Placed]
+    side: Callable[[Tensor, Tensor], Tensor] | None = None
+
+    @cached_property
+    def share(self) -> float:
+        """How much of it is seen, of 1."""
+        if self.side is None:
+            return 1.0
+        if self.dimension == 0:
+            return float(len(self.at(torch.zeros(1, 0, dtype=torch.float64))[0]))
+        return len(self.at(next(cubes(PROBES, self.dimension, "quasi", 0)))[0]) / PROBES
+
+    @property
+    def size(self) -> float:
+        """The length or area that is seen; 1 for a point."""
+        return self.whole * self.share
+
+    def at(self, unit: Tensor) -> Placed:
+        """What is seen of the images of points of the unit cube."""
+        points, normals = self.place(unit)
+        if self.side is None:
+            return points, normals
+        side = self.side(points, normals)
+        seen = side != 0
+        return points[seen], normals[seen] * side[seen, None]
+
+    def hidden_by(self, side: Callable[[Tensor, Tensor], Tensor]) -> Piece:
+        """The same piece, seen only where both it was and `side` says so."""
+        before = self.side
+        if before is None:
+            return replace(self, side=side)
+
+        def both(points: Tensor, normals: Tensor) -> Tensor:
+            first = before(points, normals)
+            return first * side(points, normals * first[:, None])
+
+        return replace(self, side=both)
+
+    def points(self, n: int, how: How, seed: int) -> Placed:
+        """n points that are seen, or about n where they are to be even."""
+        if self.dimension == 0:
+            return self.at(torch.zeros(1, 0, dtype=torch.float64))
+        if how == "even":
+            return self.at(even(round(n / max(self.share, 1e-9)), self.dimension))
+        found: list[Placed] = []
+        total = 0
+        for unit in cubes(n, self.dimension, how, seed):
+            found.append(self.at(unit))
+            total += len(found[-1][0])
+            if total >= n:
+                break
+        points, normals = found[0] if len(found) == 1 else map(torch.cat, zip(*found, strict=True))
+        return points[:n], normals[:n]
+
+    def lines(self, n: int) -> list[np.ndarray]:
+        """What is seen of a piece with one dimension, as lines of n points in all, cut where it is hidden."""
+        points, normals = self.place(torch.linspace(0, 1, n, dtype=torch.float64)[:, None])
+        at = points.numpy()
+        if self.side is None:
+            return [at]
+        seen = self.side(points, normals).numpy() != 0
+        cuts = np.flatnonzero(np.diff(seen)) + 1
+        runs = zip(np.split(at, cuts), np.split(seen, cuts), strict=True)
+        return [run for run, shown in runs if shown[0] and len(run) > 1]
+
+
+def even(n: int, dimension: int) -> Tensor:
+    """About n points in the middles of the cells of a grid of the unit cube."""
+    per_axis = max(1, round(n ** (1 / dimension)))
+    axis = (torch.arange(per_axis, dtype=torch.float64) + 0.5) / per_axis
+    return torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension)
+
+
+def cubes(n: int, dimension: int, how: How, seed: int) -> Iterator[Tensor]:
+    """Points of the unit cube, round by round, each of about n or more."""
+    draw = _sobol(dimension, seed) if how == "quasi" else _chance(dimension, seed)
+    for number in range(ROUNDS):
+        yield draw(n if number == 0 else max(n, 1024 << min(number, 8)))
+    raise ValueError(NOTHING)
+
+
+def _sobol(dimension: int, seed: int) -> Callable[[int], Tensor]:
+    from scipy.stats.qmc import Sobol
+
+    sequence = Sobol(dimension, rng=np.random.default_rng(seed))
+    # In powers of two, by which the sequence is even.
+    return lambda n: torch.from_numpy(sequence.random(1 << (n - 1).bit_length()))
+
+
+def _chance(dimension: int, seed: int) -> Callable[[int], Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    return lambda n: torch.rand(n, dimension, generator=generator, dtype=torch.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class Boundary:
+    """Points (n, d) of a boundary, outward normals (n, d), the size that each stands for, and its part.
+
+    >>> from guardband import pinn
+    >>> edge = pinn.Segment(0, 2).boundary(2)
+    >>> edge.points.tolist(), edge.normals.tolist(), edge.parts
+    ([[0.0], [2.0]], [[-1.0], [1.0]], ('left', 'right'))
+    """
+
+    points: Tensor
+    normals: Tensor
+    sizes: Tensor
+    parts: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.points)
+
+    def to(self, like: Tensor) -> Boundary:
+        """The same on the device and in the dtype of another tensor."""
+        points, normals, sizes = (part.to(like) for part in (self.points, self.normals, self.sizes))
+        return Boundary(points, normals, sizes, self.parts)
+
+    def __getitem__(self, rows: slice | Tensor) -> Boundary:
+        """Some of the points: a slice, or their numbers."""
+        index = range(len(self))[rows] if isinstance(rows, slice) else rows.tolist()
+        parts = tuple(self.parts[i] for i in index)
+        return Boundary(self.points[rows], self.normals[rows], self.sizes[rows], parts)
+
+
+def edge(name: str, start: Sequence[float], end: Sequence[float]) -> Piece:
+    """A straight piece of a boundary in two dimensions; the inside is on its left.
+
+    >>> import torch
+    >>> from guardband import pinn
+    >>> points, normals = pinn.geometry.edge("bottom", (0, 0), (2, 0)).at(
+    ...     torch.tensor([[0.5]]).double()
+    ... )
+    >>> points.tolist(), normals.tolist()
+    ([[1.0, 0.0]], [[0.0, -1.0]])
+    """
+    first, last = (torch.tensor([float(c) for c in point], dtype=torch.float64) for point in (start, end))
+    along = last - first
+    length = float(along.norm())
+    normal = torch.stack([along[1], -along[0]]) / length
+
+    def place(unit: Tensor) -> Placed:
+        return first + unit * along, normal.expand(len(unit), 2) + 0.0
+
+    return Piece(name, 1, length, place)
