@@ -240,7 +240,7 @@ def verdict_with(
         if not sample.finite():
             return _not_finite(problem, titles, sample)
         found = _estimated(problem, net, sample, SEED + 2 * seed)
-        loosest = LOOSE if problem.known else LOOSE_WINDOWS
+        loosest = LOOSE if problem is known else LOOSE_WINDOWS
         pins = [part for part in (used, readings) if part is not None]
         pinned = None
         if pins and found.loose > loosest:
