@@ -13,7 +13,7 @@ import numpy as np
 from guardband.calibration.calibrate import calibrate as calibrate_on
 from guardband.calibration.partition import Rows, pair_of, taken
 from guardband.conformal import Calibrated
-from guardband.conformal.chosen import Chosen, shared
+from guardband.conformal.chosen import Chosen, bonferroni_level
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
 from guardband.leaks import refuse_leaks
 from guardband.metrics import interval_score, sharpness
@@ -131,7 +131,7 @@ def _together(
 ) -> Choice:
     """The narrowest of all, each asked for so much more that all hold together."""
     among = len(named)
-    sure = None if confidence is None else shared(confidence, among)
+    sure = None if confidence is None else bonferroni_level(confidence, among)
     made = {name: Chosen(_calibrated(one, x, y, sure), among) for name, one in named.items()}
     for one in made.values():
         _refuse_few(one, level, f"Choosing among {among} on the calibration points", len(x))
