@@ -9,7 +9,7 @@ import numpy as np
 import guardband as gb
 from guardband.conformal import CoverageLaw, quantile, rank
 from guardband.conformal.laws import tails, total_counts
-from guardband.conformal.whole.share import counted
+from guardband.conformal.whole.share import integer_weights
 
 Draws = Callable[[int, int], Iterator[tuple[np.ndarray, np.ndarray]]]
 
@@ -35,7 +35,7 @@ def beside_uqno(
     `span` (N,) is the mean width of a field's band at a threshold of 1.
     """
     total, nodes = ratios.shape
-    outside = nodes - counted(np.ones(nodes), gamma)[1]  # so many nodes may lie outside
+    outside = nodes - integer_weights(np.ones(nodes), gamma)[1]  # so many nodes may lie outside
     ours = ratios[:, nodes - 1 - outside]
     for n in sizes:
         at, fields = uqno_places(n, nodes, gamma, 1 - level)

@@ -9,7 +9,7 @@ import pytest
 
 import guardband as gb
 from guardband.conformal.hashed import uniform
-from guardband.conformal.rank import infinite_unsaid
+from guardband.conformal.rank import allow_infinite
 
 
 def eighths(x: np.ndarray) -> np.ndarray:
@@ -35,7 +35,7 @@ def covered(features: Any, n: int, sets: int, level: float) -> tuple[np.ndarray,
     for seed, place in enumerate(places):
         made = calibrated(draw.uniform(size=n), features, seed)
         y = (0.2 + 3 * (place > 0.7)) * draw.normal(size=1)
-        with infinite_unsaid():
+        with allow_infinite():
             inside.append(made.contains(gb.Prediction(place[None], [0.0]), y, level)[0])
     return places[:, 0], np.array(inside)
 
@@ -140,7 +140,7 @@ def test_it_is_a_fixed_function_and_is_saved(tmp_path: Path) -> None:
     made = calibrated(np.random.default_rng(0).uniform(size=120), eighths)
     at = gb.Prediction(draws(20), np.zeros(20))
     again = gb.load(gb.save(made, tmp_path / "a"), features=eighths)
-    with infinite_unsaid():
+    with allow_infinite():
         whole = made.band(at, 0.8)
         parts = [made.band(at.take(slice(i, i + 1)), 0.8).upper for i in range(20)]
         assert np.array_equal(whole.upper, np.concatenate(parts))
@@ -171,7 +171,7 @@ def covered_at(
         x = draw.integers(places, size=(n + 1, 1)).astype(float)
         y = (1 + 2 * x) * draw.normal(size=(n + 1, 1))
         made = gb.calibrate_arrays(0 * y[:n], y[:n], x_cal=x[:n], calibrator=calibrator)
-        with infinite_unsaid():
+        with allow_infinite():
             inside.append(made.contains(gb.Prediction(x[n:], 0 * y[n:]), y[n:], level)[0])
     return np.array(inside)
 

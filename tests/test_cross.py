@@ -15,7 +15,7 @@ from scipy.stats import binom
 import cross
 import guardband as gb
 from guardband.calibration.cross import assign_folds
-from guardband.conformal.cross import Shares
+from guardband.conformal.cross import GroupWeights
 from wings import pinn, torch
 
 FALSE_ALARM = 1e-3 / 8
@@ -93,7 +93,7 @@ def test_groups_are_kept_whole_and_count_as_one() -> None:
     assert made([0.4], "0.9").upper[0, 0] == pytest.approx(min(enough))
     with pytest.warns(gb.conformal.InfiniteBandWarning, match=r"needs 19 groups \(sensors\), there are 10"):
         assert np.isinf(made([0.4], 0.95).lower).all()
-    many = Shares.of(np.repeat(np.arange(60), np.arange(1, 61)))  # beyond 64 bits
+    many = GroupWeights.of(np.repeat(np.arange(60), np.arange(1, 61)))  # beyond 64 bits
     assert sum(many.weights) == 60 * many.whole
 
 

@@ -9,7 +9,7 @@ from scipy.stats import norm
 
 import guardband as gb
 from guardband.conformal import Local, LogScale, OverfittedWarning
-from guardband.conformal.local.crowd import MEAN, SIZE, Crowd
+from guardband.conformal.local.sampler import MEAN, SIZE, Sampler
 from guardband.conformal.local.shape import Flat, LocalShape, LocalThreshold, best_shape, log_score
 from guardband.testing import HETEROSKEDASTIC, check_calibrator
 from helpers import Shaped
@@ -313,8 +313,8 @@ ROUGH, SMOOTH = np.sign(POINTS - 0.3)[:, None], POINTS[:, None]
 """Two lengths of a kernel, with one feature each."""
 
 
-def crowd(states: int, seed: int = 0) -> Crowd:
-    return Crowd([ROUGH, SMOOTH], SCORES, states, np.random.default_rng(seed))
+def crowd(states: int, seed: int = 0) -> Sampler:
+    return Sampler([ROUGH, SMOOTH], SCORES, states, np.random.default_rng(seed))
 
 
 def log_likelihood(feature: np.ndarray, w: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -347,7 +347,7 @@ def test_the_draws_are_of_the_posterior() -> None:
     exact = np.exp(logs - logs.max())
     exact /= exact.sum()
     states = crowd(4000)
-    states.lead()
+    states.anneal()
     states.move(5)
     spread = 4 / np.sqrt(1000)  # states are worth fewer than they are
     assert states.power == 1.0
@@ -361,6 +361,6 @@ def test_the_draws_are_of_the_posterior() -> None:
 
 def test_states_of_a_kernel_stand_together_and_keep_what_they_fit() -> None:
     states = crowd(40)
-    states.lead()
+    states.anneal()
     assert (np.diff(states.kernel) >= 0).all()
-    assert states.fit == pytest.approx(states._likelihood(states.z)[0])
+    assert states.log_likelihood == pytest.approx(states._likelihood(states.z)[0])

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from guardband.conformal.rank import confident_rank, exact, points_needed, quantile, rank, written
+from guardband.conformal.rank import confident_rank, exact, parse_exact, points_needed, quantile, rank
 from wings import needed, torch
 
 
@@ -155,6 +155,6 @@ def test_levels_that_are_no_numbers_are_refused() -> None:
 
 
 def test_a_quotient_has_sixty_digits_on_either_side() -> None:
-    assert written("1" * 60 + "/" + "3" * 60) == Fraction(1, 3)
-    with pytest.raises(ValueError, match="not so many digits"):
-        written("1" * 61 + "/" + "3" * 61)
+    assert parse_exact("1" * 60 + "/" + "3" * 60) == Fraction(1, 3)
+    with pytest.raises(ValueError, match="too many digits"):
+        parse_exact("1" * 61 + "/" + "3" * 61)

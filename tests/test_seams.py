@@ -9,7 +9,7 @@ import pytest
 import guardband as gb
 from guardband.cli.choices import SCALES
 from guardband.cli.models import import_code, predictor_of
-from guardband.conformal.by_scores import on_scores
+from guardband.conformal.score_calibrated import calibrate_prediction
 from helpers import Later
 from wings import nn, pinn, torch
 
@@ -66,7 +66,7 @@ def test_a_prediction_will_do_in_place_of_arrays() -> None:
     made = gb.calibrate_arrays(prediction, Y)
     assert np.array_equal(made.band(prediction).upper, by_arrays.band(prediction).upper)
     with pytest.raises(ValueError, match="at least one calibration point, got none"):
-        on_scores(None, prediction.take(slice(0)), Y[:0], score=gb.Scaled(), calibrator=gb.Split())
+        calibrate_prediction(None, prediction.take(slice(0)), Y[:0], score=gb.Scaled(), calibrator=gb.Split())
 
 
 def test_shards_know_how_many_coordinates_their_points_have() -> None:

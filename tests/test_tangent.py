@@ -14,7 +14,7 @@ from scipy.stats import binom, binomtest
 import guardband as gb
 from guardband import pinn
 from guardband.conformal import rank
-from guardband.conformal.cross import between
+from guardband.conformal.cross import band_between
 from guardband.pinn.misses.jacobian import jacobian, value
 from guardband.pinn.misses.points import fixed_points
 from guardband.pinn.misses.rows import Rows
@@ -53,7 +53,7 @@ def pool() -> tuple[np.ndarray, np.ndarray]:
 def band_of(ridge: Ridge, features: np.ndarray, kind: str, level: Any) -> gb.Band:
     nowhere = np.zeros(len(features))
     prediction = ridge.around(nowhere[:, None], nowhere, features)
-    return between(prediction, *ridge.without(features, kind, prediction.mean), level)
+    return band_between(prediction, *ridge.without(features, kind, prediction.mean), level)
 
 
 # Equal to brute force

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import guardband as gb
-from guardband.conformal.rank import infinite_unsaid
+from guardband.conformal.rank import allow_infinite
 from guardband.predictors.models import evaluating
 from helpers import Later
 from wings import nn, pinn, torch
@@ -215,7 +215,7 @@ def check_predictor(name: str, mode: str, calls: int) -> None:
 
 
 def band_of(made: gb.Calibrated, x: Any) -> Any:
-    with infinite_unsaid():
+    with allow_infinite():
         return made(x, 0.8, groups=GROUPS[: len(X)] if made.needs_groups else None)
 
 
@@ -407,7 +407,7 @@ def test_only_the_thread_that_asked_for_silence_has_it() -> None:
     few = gb.calibrate(p.MeanOnly(lambda x: x[:, :1]), CAL.x[:5], CAL.y[:5])
     with warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
-        with infinite_unsaid():
+        with allow_infinite():
             few(X, 0.95)
             assert not said
             other = threading.Thread(target=few, args=(X, 0.95))

@@ -98,7 +98,7 @@ class Hopeful(TruthThreshold):
     """Shares as they were seen, in place of what they may be."""
 
     def _shares(self, delta: Any) -> np.ndarray:
-        return (self.scores > self._counted_at[:, None]).mean(axis=1)
+        return (self.scores > self._thresholds[:, None]).mean(axis=1)
 
 
 def test_a_bound_without_confidence_is_caught() -> None:
@@ -107,7 +107,7 @@ def test_a_bound_without_confidence_is_caught() -> None:
     generator, wrong = np.random.default_rng(1), 0
     for _ in range(300):
         scores = np.sort(abs(miss(generator, 800) + draw(generator, 800)))
-        wrong += within(Hopeful(scores, noise, "0.9").unmixed(0.9)) < 0.9
+        wrong += within(Hopeful(scores, noise, "0.9").distribution_bound(0.9)) < 0.9
     assert wrong > binom.ppf(1 - FALSE_ALARM, 300, 0.1)
 
 
@@ -156,7 +156,7 @@ def test_the_bound_is_the_best_over_fixed_thresholds_by_brute_force() -> None:
         t = np.arange(0.001, 4, 0.001)
         out = norm.sf(s - t) + norm.sf(s + t)
         best = min(best, t[share - alone <= 0.1 * (out - alone)].min(initial=math.inf))
-    found = TruthThreshold(scores, gb.conformal.GaussianNoise(1.0), "0.95").unmixed(0.9)
+    found = TruthThreshold(scores, gb.conformal.GaussianNoise(1.0), "0.95").distribution_bound(0.9)
     assert best - 0.001 <= found <= best
 
 
@@ -166,12 +166,12 @@ def test_the_smaller_bound_is_taken_and_many_points_pay() -> None:
     many = TruthThreshold(np.sort(abs(y)), gb.conformal.GaussianNoise(1.0), "0.95")
     for n in (100, 500):
         few = TruthThreshold(np.sort(abs(y[:n])), gb.conformal.GaussianNoise(1.0), "0.95")
-        assert few(anywhere(0.0), 0.9) == min(few.plain(0.9), few.unmixed(0.9))
-    assert many(anywhere(0.0), 0.9) == many.unmixed(0.9) < 0.7 * many.plain(0.9)
+        assert few(anywhere(0.0), 0.9) == min(few.symmetric_bound(0.9), few.distribution_bound(0.9))
+    assert many(anywhere(0.0), 0.9) == many.distribution_bound(0.9) < 0.7 * many.symmetric_bound(0.9)
     levels = [f"0.{i}" for i in range(1, 10)]
     assert (np.diff([many(anywhere(0.0), level) for level in levels]) >= 0).all()
     k = gb.conformal.confident_rank(5000, 0.95, 0.975)
-    assert many.plain(0.9) == np.sort(abs(y))[k - 1]
+    assert many.symmetric_bound(0.9) == np.sort(abs(y))[k - 1]
 
 
 # The door

@@ -150,10 +150,10 @@ def test_infinite_scores_are_named_as_the_cause() -> None:
 def test_a_chosen_bandwidth_does_not_depend_on_the_unit() -> None:
     x, _ = drawn(300)
     in_metres, in_nanometres = (
-        RandomlyLocalized(inputs=x * unit)._choose(500) / unit for unit in (1.0, 1e-9)
+        RandomlyLocalized(inputs=x * unit)._choose_bandwidth(500) / unit for unit in (1.0, 1e-9)
     )
     assert in_nanometres == pytest.approx(in_metres, rel=1e-6)
-    assert RandomlyLocalized(inputs=np.zeros((20, 1)))._choose(500) > 0
+    assert RandomlyLocalized(inputs=np.zeros((20, 1)))._choose_bandwidth(500) > 0
 
 
 @pytest.mark.parametrize("method", ["logistic", "kernel"])

@@ -10,7 +10,7 @@ import guardband as gb
 from guardband.base.kept import kind_named
 from guardband.conformal import CoverageLaw, rank
 from guardband.conformal.laws import tails, total_counts
-from guardband.conformal.whole.share import counted
+from guardband.conformal.whole.share import integer_weights
 from wings import torch
 
 X, Y = np.linspace(0, 1, 9), np.linspace(0, 2, 5)
@@ -102,9 +102,9 @@ def test_a_share_holds_its_share_of_the_area() -> None:
 
 
 def test_shares_are_counted_in_whole_numbers() -> None:
-    assert counted(np.full(10, 0.1), "0.7")[1] == 3  # in floats (1 - 0.7) * 10 is 3.0000000000000004
-    assert counted(np.array([0.05, 0.1, 0.1, 0.05]), "0.5")[1] == 3
-    counts, needed = counted(np.array([1.0, np.pi, np.e]), 0.5)
+    assert integer_weights(np.full(10, 0.1), "0.7")[1] == 3  # in floats (1 - 0.7) * 10 is 3.0000000000000004
+    assert integer_weights(np.array([0.05, 0.1, 0.1, 0.05]), "0.5")[1] == 3
+    counts, needed = integer_weights(np.array([1.0, np.pi, np.e]), 0.5)
     assert counts.dtype == np.int64 and abs(needed / counts.sum() - 0.5) < 1e-15
     y = np.arange(1.0, 11.0).reshape(1, 10, 1)
     for gamma, score in (("0.1", 9.0), ("0.05", 10.0), ("0.7", 3.0), (1 / 3, 7.0)):

@@ -11,7 +11,7 @@ import numpy as np
 
 import guardband as gb
 from guardband.conformal import CoverageLaw, Size, quantile, rank
-from guardband.conformal.base import no_confidence, no_groups, places_of
+from guardband.conformal.base import no_confidence, no_groups, points_of
 
 ALIKE = "it makes groups of the places itself."
 
@@ -74,7 +74,7 @@ class NearestThreshold(gb.conformal.Threshold):
 
 def nearest(centers: tuple[tuple[float, ...], ...], prediction: gb.Prediction) -> np.ndarray:
     """The number of the center nearest to each point."""
-    x, at = places_of(prediction, "NearestCenter()"), np.array(centers, dtype=float)
+    x, at = points_of(prediction, "NearestCenter()"), np.array(centers, dtype=float)
     if x.shape[1:] != at.shape[1:]:
         raise ValueError(
             f"`centers` should have {x.shape[1]} coordinates like the points, got {at.shape[1]}."

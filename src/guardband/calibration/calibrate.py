@@ -16,12 +16,12 @@ from guardband.base.arrays import Array, ArrayLike, Model, copy, finite, kind_of
 from guardband.base.engine import On
 from guardband.base.lazy import is_made_by
 from guardband.conformal import Calibrator, Scaled, Score, ScoreCalibrated, Split
-from guardband.conformal.asking import WATCHED, ask, copy_of, held_out_of, name_of
 from guardband.conformal.base import FOR_ARRAYS, FOR_STORES, NO_SCORES, Groups, refuse_options
-from guardband.conformal.by_scores import on_scores
 from guardband.conformal.noise import NoiseLaw
+from guardband.conformal.predict import VALIDATION, copy_of, name_of, predict, validation_data_of
 from guardband.conformal.rank import Level
-from guardband.conformal.truth import truth_of
+from guardband.conformal.score_calibrated import calibrate_prediction
+from guardband.conformal.truth import truth_calibration
 from guardband.conformal.whole.simultaneous import Simultaneous
 from guardband.leaks import refuse_leaks
 from guardband.predictors import MeanOnly, Outputs, PredictionFunction
@@ -170,7 +170,7 @@ def calibrate(
     if y_cal is None:
         raise TypeError("`y_cal` is missing: give the targets that were measured at `x_cal`.")
     if target == "truth":
-        score, calibrator = truth_of(noise, score, calibrator)
+        score, calibrator = truth_calibration(noise, score, calibrator)
     elif noise is not None:
         raise ValueError(
             "`noise` is for a band about the truth: target='truth'. For a band about measurements whose "
@@ -196,10 +196,10 @@ def calibrate(
             columns = Columns.of(x)
         elif places is not None and places.words is not None:
             x, places = matched(x, places, axes, "x_cal"), axes
-    prediction = ask(predictor, x)
+    prediction = predict(predictor, x)
     if outputs is not None:
         predictor = Outputs.named(predictor, outputs, prediction.mean.shape[-1])
-        prediction = ask(predictor, x)
+        prediction = predict(predictor, x)
     if predictor.field_names is not None and (named := several(measured)) is not None and named.words:
         known = Axes.of_columns(predictor.field_names.outputs)
         y, measured = matched(y, named, known, "y_cal"), known
@@ -212,7 +212,7 @@ def calibrate(
     used = _used(predictor, calibrator)
     _refuse_other_columns(used, columns, measured)
     refuse_leaks(used, prediction.x, y)
-    calibrated = on_scores(
+    calibrated = calibrate_prediction(
         predictor,
         prediction,
         y,
@@ -285,7 +285,7 @@ def _refuse_randomness(predictor: Predictor, x: Array | Frame, prediction: Predi
     """Refuse a predictor that is random or depends on the batch: its band would not match its scores."""
     some = slice(min(REPEATED, max(1, len(x) // 2)))
     few = take(x, some) if is_frame(x) else x[some]
-    first, second = ask(predictor, few), ask(predictor, few)
+    first, second = predict(predictor, few), predict(predictor, few)
     for name, values in prediction.parts.items():
         if name not in first.parts or name not in second.parts:
             continue
@@ -329,8 +329,8 @@ def _used(predictor: Predictor, calibrator: Calibrator | None) -> Mapping[str, O
             kind = type(predictor.training_data).__name__
             raise TypeError(f"`training_data` should be gb.Observations(x, y), got {kind}.")
         used["training"] = predictor.training_data
-    watched = held_out_of(predictor)
-    return used if watched is None else used | {WATCHED: watched}
+    watched = validation_data_of(predictor)
+    return used if watched is None else used | {VALIDATION: watched}
 
 
 def _refuse_other_columns(

@@ -14,7 +14,7 @@ from guardband.base.arrays import ArrayLike, Model
 from guardband.calibration.calibrate import calibrate as calibrate_on
 from guardband.calibration.partition import Rows, pair_of, taken
 from guardband.conformal import Calibrated, Calibrator, Score
-from guardband.conformal.chosen import Chosen, shared
+from guardband.conformal.chosen import Chosen, bonferroni_level
 from guardband.conformal.rank import InfiniteBandWarning, Level, exact
 from guardband.leaks import refuse_leaks
 from guardband.metrics import interval_score, sharpness
@@ -174,7 +174,7 @@ def _narrowest(
 ) -> Choice:
     """Choose the narrowest band, with the level or confidence corrected for the number of candidates."""
     count = len(named)
-    corrected = None if confidence is None else shared(confidence, count)
+    corrected = None if confidence is None else bonferroni_level(confidence, count)
     bands = {name: Chosen(_calibrated(one, x, y, corrected), count) for name, one in named.items()}
     for band in bands.values():
         _refuse_few(band, level, f"Choosing among {count} on the calibration points", len(x))

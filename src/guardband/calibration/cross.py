@@ -18,9 +18,9 @@ from guardband.base.files import read_bytes, write_text
 from guardband.base.limits import MIB
 from guardband.calibration.calibrate import as_predictor
 from guardband.calibration.partition import Rows, pair_of, taken
-from guardband.conformal.base import Groups, labels
-from guardband.conformal.by_scores import checked_names
-from guardband.conformal.cross import CrossValidated, said_by
+from guardband.conformal.base import Groups, group_labels
+from guardband.conformal.cross import CrossValidated, predict_each
+from guardband.conformal.score_calibrated import checked_names
 from guardband.leaks import refuse_leaks
 from guardband.store import load, save
 from guardband.store.versions import MANIFEST
@@ -109,7 +109,7 @@ def calibrate_cross(
             f"Cross-calibration takes one output, y of shape (n, 1), got {tuple(data.y.shape)}. Calibrate "
             "each output separately."
         )
-    group = None if groups is None else labels(groups, len(data))
+    group = None if groups is None else group_labels(groups, len(data))
     fold = assign_folds(len(data), folds, group, seed)
     all_folds = [Fold(data, fold, k, seed) for k in range(fold.max() + 1)]
     with connect(on) as client:
@@ -122,7 +122,7 @@ def calibrate_cross(
             models[k] = model if folder is None else _save(model, folder, k)
     in_order = tuple(models[one.k] for one in all_folds)
     columns = None if data.names is None else Columns(data.names, data.names)
-    prediction = said_by(in_order, data.x, columns)
+    prediction = predict_each(in_order, data.x, columns)
     checked = None if names is None else checked_names(names, in_order[0], prediction, columns)
     return CrossValidated(in_order, fold, prediction, data.y, group, columns, checked)
 

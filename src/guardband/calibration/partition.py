@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from guardband.base.arrays import ArrayLike, axis_names, is_tensor, to_torch
-from guardband.conformal.base import Groups, labels
+from guardband.conformal.base import Groups, group_labels
 from guardband.values import Observations
 from guardband.values.grids import Fields, row_or_first
 from guardband.values.labeled import refuse_unpaired
@@ -135,7 +135,7 @@ def partition(
         shuffled, group = order(n), None
         cuts = np.cumsum([0, *sizes.values()])
     else:
-        group = labels(groups, n)
+        group = group_labels(groups, n)
         shuffled, cuts = _whole_groups(group, sizes, order)
     indices = {}
     for name, start, stop in zip(sizes, cuts[:-1], cuts[1:], strict=True):

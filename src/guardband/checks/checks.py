@@ -12,7 +12,7 @@ import numpy as np
 from guardband.base.arrays import Array, ArrayLike, flat, rows, to_numpy
 from guardband.checks.extrapolation import COMPONENTS, energy_test, extrapolates, leading
 from guardband.conformal import Calibrated
-from guardband.conformal.base import Groups, labels
+from guardband.conformal.base import Groups, group_labels
 from guardband.conformal.rank import Level, exact
 from guardband.leaks import find_copies, shared_states, states_of, without_common
 from guardband.metrics.ranges import features_of, strongest, trends
@@ -338,7 +338,7 @@ def _pieces(calibrated: Calibrated, asked: _Asked) -> dict[str, list[set[int]]]:
     if asked.runs:
         sizes = {name: len(x) for name, (x, _) in given.items()} | {"calibration": calibrated.n}
         return {
-            name: [{hash(run)} for run in labels(runs, sizes.get(name, len(runs))).tolist()]
+            name: [{hash(run)} for run in group_labels(runs, sizes.get(name, len(runs))).tolist()]
             for name, runs in asked.runs.items()
         }
     time = None if calibrated.grid is None else calibrated.grid.time

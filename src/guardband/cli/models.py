@@ -23,7 +23,7 @@ from guardband.base.kept import classes_of
 from guardband.base.limits import printable
 from guardband.cli.choices import LAWS, SCALES
 from guardband.conformal import Calibrator, NoiseLaw, Score
-from guardband.conformal.base import made_of_nothing
+from guardband.conformal.base import with_defaults
 from guardband.evaluation.evaluate import reused
 from guardband.tables import Table, TableError, number, read
 from guardband.values import Names
@@ -111,7 +111,7 @@ def score_of(word: str | None, noise: float | None) -> Score | None:
         return None if noise is None else gb.conformal.Total(noise=noise)
     if noise is not None:
         raise ValueError("--noise belongs to the score total; give it or --score, not both.")
-    return made_of_nothing(_kept_class(Score, word, "--score"))
+    return with_defaults(_kept_class(Score, word, "--score"))
 
 
 def law_of(text: str) -> NoiseLaw:

@@ -1,8 +1,7 @@
-"""The guarantee: exact ranks, the laws they obey, scores, calibrators. Knows arrays, never a network."""
+"""The guarantee: exact ranks, coverage laws, scores and calibrators, for arrays from any model."""
 
 from guardband.base.lazy import Getter, moved
 from guardband.conformal.base import Calibrator, Learned, Size, Threshold, Traits
-from guardband.conformal.by_scores import ScoreCalibrated
 from guardband.conformal.calibrate import calibrate_arrays
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.chosen import Chosen
@@ -23,6 +22,7 @@ from guardband.conformal.rank import (
     rank,
 )
 from guardband.conformal.risk import RiskControl, ShareOutside
+from guardband.conformal.score_calibrated import ScoreCalibrated
 from guardband.conformal.scores import Absolute, Scaled, Score, Symmetric, Total, raw_band
 from guardband.conformal.shards import calibrate_shards, order_statistics
 from guardband.conformal.split import Split

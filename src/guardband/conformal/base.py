@@ -1,7 +1,7 @@
-"""Calibrators turn scores into a threshold; a threshold says how large a new score may be.
+"""Interfaces: calibrators turn scores into a threshold, and a threshold bounds the score of a new point.
 
-What other rooms have to know of a method is said here, as traits with defaults; a method says otherwise in
-its own file. Nobody asks which class it is.
+Properties of a method that other modules depend on are declared as traits with defaults, and each method
+overrides them in its own file. No other module checks the class of a calibrator.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from guardband.conformal.scores import Score
 from guardband.values import Observations, Prediction, Predictor
 
 Groups: TypeAlias = Any
-"""One label per row, strings or whole numbers: a sequence, numpy array, tensor or pandas column."""
+"""One label per row, strings or integers: a sequence, numpy array, tensor or pandas column."""
 
 Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
-"""Independent parts of a test set: the law of each, and how many test points it holds."""
+"""Independent parts of a test set, each with its coverage law and its number of test points."""
 
 
 FOR_STORES = "is not for stored fields, which have one score each and one threshold for all. Leave it out."
@@ -34,8 +34,19 @@ NO_SCORES = "Stored fields need `scores`, a path where the score of each is kept
 
 @dataclass(frozen=True)
 class Size:
-    """How many calibration points count, how many a finite band needs, and what is counted.
+    """The number of calibration points, and the number that a finite band needs.
 
+    Parameters
+    ----------
+    have
+        Number of units available.
+    need
+        Number of units that a finite band needs at the given level.
+    what
+        The unit that is counted.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> calibrated.size(0.95)
@@ -49,10 +60,36 @@ class Size:
 
 @dataclass(frozen=True)
 class Traits:
-    """What others must know of a threshold, or of a calibration, to use it rightly.
+    """Properties of a threshold or a calibration that its users depend on.
 
-    Nobody asks which class it is; each has `traits`, and says there what differs from these defaults.
+    Parameters
+    ----------
+    needs_groups
+        Whether the group label of each new point is required.
+    covers_new_groups
+        Whether the guarantee is for groups that do not occur in the calibration set.
+    answers_shift
+        Whether new points may follow a different distribution of inputs from the calibration points.
+    joint
+        Whether all outputs are covered simultaneously; otherwise each output is covered separately.
+    is_box
+        Whether the sets are boxes, one interval per output. A box that covers measurements also bounds the
+        miscoverage of the noise-free truth.
+    leaves_out
+        Whether the same observations serve for training and calibration, each compared with a model that was
+        trained without it.
+    guarded
+        Whether overfitting would be detected before a shape is learned from training residuals; None if no
+        shape is learned.
+    about
+        What is covered: a new "measurement", noise included, or the noise-free "truth".
+    is_elementwise
+        Whether rows evaluated together have the same bits as rows evaluated one by one.
+    holds_for
+        Models for which the guarantee holds, in words.
 
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> calibrated.traits.joint, calibrated.traits.needs_groups
@@ -60,48 +97,47 @@ class Traits:
     """
 
     needs_groups: bool = False
-    """Whether a query must come with its group."""
     covers_new_groups: bool = False
-    """Whether the promise is about groups not seen before."""
     answers_shift: bool = False
-    """Whether queries may come from other places than the calibration points."""
     joint: bool = True
-    """Whether all outputs are covered at once; otherwise each by itself."""
     is_box: bool = False
-    """Whether sets are an interval for each output, from which a promise for the truth follows."""
     leaves_out: bool = False
-    """Whether readings fit and calibrate at once, each left out of what it is held against."""
     guarded: bool | None = None
-    """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
     about: str = "measurement"
-    """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
     is_elementwise: bool = False
-    """Whether rows computed together have the same bits as one by one."""
     holds_for: str = "any model"
-    """For which models the promise holds, in words."""
 
 
-class Told:
-    """An attribute that says what `traits` say; a class or an object may say otherwise, as before 0.3."""
+class TraitAttribute:
+    """An attribute that returns the trait of the same name; subclasses written before 0.3 override it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name: str = name
 
-    def __get__(self, threshold: Any, owner: type) -> Any:
+    def __get__(self, threshold: Threshold | None, owner: type[Threshold]) -> Any:
         return getattr((owner if threshold is None else threshold).traits, self.name)
 
 
-def told() -> Any:
-    """A new `Told`, for a type checker of any type."""
-    return Told()
+def trait_attribute() -> Any:
+    """A new `TraitAttribute`, typed so that subclasses may override it by a value."""
+    return TraitAttribute()
 
 
 class Threshold(ABC):
-    """q(x, level): a new score exceeds it with probability at most 1 - level. Any level at call time.
+    """A function q(x, level) that a new score exceeds with probability at most 1 - level.
 
-    `traits` says what others must know of it: whether a query must come with its group, whether the promise
-    is about groups not seen before, and whether queries may come from other places.
+    The level is chosen at the call, and any level is valid. `traits` declares the properties that other
+    modules depend on.
 
+    Attributes
+    ----------
+    traits
+        Declared properties, such as whether new points need group labels.
+    needs_groups, covers_new_groups, answers_shift
+        The traits of the same names.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> calibrated.threshold(calibrated.prediction, 0.9)
@@ -111,71 +147,145 @@ class Threshold(ABC):
     """
 
     traits: ClassVar[Traits] = Traits()
-    needs_groups: ClassVar[bool] = told()
-    covers_new_groups: ClassVar[bool] = told()
-    answers_shift: ClassVar[bool] = told()
+    needs_groups: ClassVar[bool] = trait_attribute()
+    covers_new_groups: ClassVar[bool] = trait_attribute()
+    answers_shift: ClassVar[bool] = trait_attribute()
 
     @abstractmethod
     def __call__(
         self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
     ) -> float | np.ndarray:
-        """The threshold, one number or one per row (n,); infinite where no finite one is valid."""
+        """Return the threshold, one number or one per row (n,); infinite if no finite threshold is valid."""
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
-        """The exact law of how many of m new points are covered, if points are independent and alike.
+        """Return the exact law of the number of covered points among m new ones, for i.i.d. points.
 
-        None where only a bound is known.
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+        m
+            Number of test points.
+        groups
+            Group label of each test point, shape (m,), if the method needs groups.
+
+        Returns
+        -------
+        Pieces or None
+            Independent parts of the test set with the law of each; None if only a bound is known.
         """
         return None
 
     def laws_for(
         self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
     ) -> Pieces | None:
-        """The exact law of how many of these new points are covered; for laws that depend on the places."""
+        """Return the exact law of the number of covered points among given ones, for laws that depend on x.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the test points.
+        level
+            Requested coverage, strictly between 0 and 1.
+        groups
+            Group label of each test point, shape (n,), if the method needs groups.
+
+        Returns
+        -------
+        Pieces or None
+            Independent parts of the test set with the law of each; None if only a bound is known.
+        """
         return self.laws(level, len(prediction), groups)
 
     def count(self) -> int | None:
-        """How many scores it was made of, where that is not the number of calibration points kept."""
+        """Return the number of calibration scores, if it may differ from the number of stored points.
+
+        Returns
+        -------
+        int or None
+            The number of scores; None if each stored calibration point has one.
+        """
         return None
 
     def size(self, level: Level) -> Size | None:
-        """How many points stand behind a band at this level, and how many are needed; None if unknown."""
+        """Return the number of calibration points and the number that a finite band needs.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        Size or None
+            Available and required number of points; None if unknown.
+        """
         return None
 
 
 def traits_of(threshold: Threshold) -> Traits:
-    """The traits of a threshold, the attributes too by which one could say them before 0.3."""
-    said = ("needs_groups", "covers_new_groups", "answers_shift")
-    return replace(threshold.traits, **{name: getattr(threshold, name) for name in said})
+    """The traits of a threshold, including those that classes written before 0.3 set as attributes."""
+    names = ("needs_groups", "covers_new_groups", "answers_shift")
+    return replace(threshold.traits, **{name: getattr(threshold, name) for name in names})
 
 
 class Learned(ABC):
-    """All that a calibrator knows before it sees scores: ready to turn them into a threshold.
+    """A calibrator after its training step, ready to turn calibration scores into a threshold.
 
-    A calibrator that has nothing to learn is its own `Learned`.
+    A calibrator without a training step is its own `Learned`.
 
+    Attributes
+    ----------
+    about
+        What is covered: a new "measurement", noise included, or the noise-free "truth".
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.Split().learn(None, gb.Scaled())
     Split()
     """
 
     about: ClassVar[str] = "measurement"
-    """What is covered: a new "measurement", noise included, or the noise-free "truth"."""
 
     @property
     def promise(self) -> str:
-        """What is promised, and under which assumption, in words for a person."""
+        """The guarantee and its assumptions, in words."""
         return (
             "If the calibration points and a new point are exchangeable (drawn alike, from the same places "
             "with the same noise), a new measurement lies in the band with probability at least the level."
         )
 
     def promised(self, level: Level) -> Fraction | None:
-        """The probability that is promised at a level: the level itself, for most. None if none is."""
+        """Return the guaranteed coverage probability at a level, for most methods the level itself.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        Fraction or None
+            The guaranteed probability; None if no coverage probability is guaranteed.
+        """
         return exact(level)
 
     def confident(self, confidence: float, each: str) -> str:
-        """What a confidence adds to the promise, in words; `each` says of what it holds by itself."""
+        """Return the sentence that a confidence adds to the guarantee.
+
+        Parameters
+        ----------
+        confidence
+            Probability over calibration sets.
+        each
+            Words inserted after "this holds", such as " of each group by itself"; may be empty.
+
+        Returns
+        -------
+        str
+            The sentence.
+        """
         return (
             f"With confidence {confidence:g} this holds{each} for the calibration set at hand, not only on "
             "average over such sets, if moreover all points are drawn independently of each other from one "
@@ -185,20 +295,31 @@ class Learned(ABC):
     @property
     @abstractmethod
     def plain(self) -> Calibrator:
-        """The same promise without a shape of its own: what a rival of constant width is calibrated by."""
+        """The calibrator with the same guarantee and no learned shape, for a baseline of constant width."""
 
     @property
     def guarded(self) -> bool | None:
-        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
+        """Whether overfitting would be detected before a shape is learned; None if no shape is learned."""
         return None
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """The observations it has learned from, by what they are; calibration points must be others."""
+        """The observations used for learning, by role; calibration points must differ from them."""
         return {}
 
     def at_points(self, x: np.ndarray) -> Learned:
-        """The same, prepared for many calls at these points (n, d); most have nothing to prepare."""
+        """Return an equivalent object that is prepared for many calls at the same points.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Learned
+            The prepared object; by default `self`, since most methods have nothing to precompute.
+        """
         return self
 
     @abstractmethod
@@ -210,12 +331,37 @@ class Learned(ABC):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> Threshold:
-        """The threshold that these scores (n,), of these predictions, give."""
+        """Return the threshold for given calibration scores.
+
+        Parameters
+        ----------
+        scores
+            Calibration scores, shape (n,).
+        prediction
+            The prediction at the calibration points.
+        groups
+            Group label of each calibration point, shape (n,).
+        confidence
+            Probability over calibration sets with which the coverage is guaranteed; None for a guarantee on
+            average over calibration sets.
+
+        Returns
+        -------
+        Threshold
+            The threshold as a function of prediction and level.
+        """
 
 
 class Calibrator(Learned):
-    """A way to turn calibration scores into a threshold. A value: it holds settings only.
+    """A method that turns calibration scores into a threshold; an immutable value that holds settings only.
 
+    Attributes
+    ----------
+    whole_groups
+        Whether a split into training and calibration sets keeps all rows of a group in one part.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> class Cautious(gb.conformal.Calibrator):
     ...     def threshold(self, scores, prediction, *, groups=None, confidence=None):
@@ -228,36 +374,76 @@ class Calibrator(Learned):
     """
 
     whole_groups: ClassVar[bool] = True
-    """Whether a split between training and calibration keeps the rows of a group on one side."""
 
     @property
     def plain(self) -> Calibrator:
-        """Itself: it has no shape."""
+        """The calibrator itself, since it learns no shape."""
         return self
 
     def prepared(self, prediction: Prediction, y: Array) -> tuple[Prediction, Array, Calibrator]:
-        """Calibration points as it wants them, and itself for those; most take them as they are."""
+        """Return the calibration data in the form that the method requires, and the calibrator for that form.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the calibration points.
+        y
+            Calibration targets, shape (n, m).
+
+        Returns
+        -------
+        tuple of Prediction, Array and Calibrator
+            By default all three unchanged.
+        """
         return prediction, y, self
 
     def learn(self, predictor: Predictor | None, score: Score) -> Learned:
-        """What it has to learn off the calibration set; most have nothing to learn."""
+        """Learn from data other than the calibration set; most calibrators have nothing to learn.
+
+        Parameters
+        ----------
+        predictor
+            The predictor, or None if only arrays are given.
+        score
+            The score that the calibration uses.
+
+        Returns
+        -------
+        Learned
+            By default the calibrator itself.
+        """
         return self
 
     @classmethod
     def for_files(
         cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
     ) -> Calibrator:
-        """One for the command line, which knows calibration points, queries and training data at most."""
+        """Create a calibrator on the command line, from the data that are available there.
+
+        Parameters
+        ----------
+        x
+            Calibration points, shape (n, d).
+        queries
+            Points at which bands will be requested, shape (n, d), or None.
+        training_data
+            Training data, or None.
+
+        Returns
+        -------
+        Calibrator
+            The calibrator with default settings or with settings estimated from these data.
+        """
         if queries is not None:
             raise ValueError(f"--query means nothing to {cls.__name__}; leave it out.")
-        return made_of_nothing(cls)
+        return with_defaults(cls)
 
 
 T = TypeVar("T")
 
 
-def made_of_nothing(cls: type[T]) -> T:
-    """An object with its default settings, or an error that says where they would come from."""
+def with_defaults(cls: type[T]) -> T:
+    """An object with default settings; raises an error if a setting has no default."""
     try:
         return cls()
     except TypeError as error:
@@ -267,12 +453,12 @@ def made_of_nothing(cls: type[T]) -> T:
         ) from error
 
 
-def labels(groups: Groups, n: int) -> np.ndarray:
-    """Group labels (n,) as an array of strings or whole numbers, checked."""
+def group_labels(groups: Groups, n: int) -> np.ndarray:
+    """Group labels (n,) as an array of strings or integers, validated."""
     refuse_masked(groups, "groups")
     if isinstance(groups, np.ndarray) or namespace(groups) is not np:
         array = to_numpy(groups)
-    else:  # a list may mix kinds, which numpy would silently turn into strings
+    else:  # numpy would silently convert a list of mixed types to strings
         array = np.asarray(groups, dtype=object)
     if array.dtype.kind == "O":
         for kind, dtype in ((str, str), (int | np.integer | np.bool_, np.int64)):
@@ -290,8 +476,8 @@ def labels(groups: Groups, n: int) -> np.ndarray:
     return array
 
 
-def places(x: Array) -> np.ndarray:
-    """Points (n, d) as float64 numpy, checked."""
+def point_array(x: Array) -> np.ndarray:
+    """Points (n, d) as a float64 numpy array, validated."""
     if getattr(x, "ndim", 2) > 2:
         raise ValueError(
             f"Methods that look at places take points (n, d), and here x is {tuple(x.shape)}: whole fields "
@@ -300,30 +486,30 @@ def places(x: Array) -> np.ndarray:
     return np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
 
 
-def places_of(prediction: Prediction, name: str) -> np.ndarray:
-    """The points of a prediction, or an error that asks for them."""
+def points_of(prediction: Prediction, name: str) -> np.ndarray:
+    """The points of a prediction; raises an error that asks for them if it has none."""
     if prediction.x is None:
         raise ValueError(
             f"{name} looks at the points: give x_cal to `calibrate_arrays`, and x to `gb.Prediction`."
         )
-    return places(prediction.x)
+    return point_array(prediction.x)
 
 
-def refuse_options(options: Mapping[str, Any], why: str) -> None:
-    """Refuse arguments that would be ignored."""
+def refuse_options(options: Mapping[str, object], why: str) -> None:
+    """Raise an error for arguments that would be ignored."""
     for name, value in options.items():
         if value is not None:
             raise TypeError(f"`{name}` {why}")
 
 
 def no_groups(groups: np.ndarray | None, name: str, why: str) -> None:
-    """Refuse group labels that a method would ignore."""
+    """Raise an error for group labels that the method would ignore."""
     if groups is not None:
         raise ValueError(f"`groups` should not be given to {name}: {why}")
 
 
 def no_confidence(confidence: Level | None, name: str) -> None:
-    """Refuse a confidence where no training-conditional guarantee is known."""
+    """Raise an error for a confidence if the method has no training-conditional guarantee."""
     if confidence is not None:
         raise ValueError(
             f"`confidence` is known for Split(), Grouped() and Local(), not for {name}: its coverage, given "

@@ -1,4 +1,4 @@
-"""Calibrate from arrays: predictions and targets at held-out points, and no model to call."""
+"""Calibrate from arrays: predictions and targets at held-out points, without a model to call."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 from guardband.base.arrays import ArrayLike, copy, finite, kind_of, rows
 from guardband.conformal.base import Calibrator, Groups
-from guardband.conformal.by_scores import ScoreCalibrated, on_scores
 from guardband.conformal.rank import Level
+from guardband.conformal.score_calibrated import ScoreCalibrated, calibrate_prediction
 from guardband.conformal.scores import Scaled, Score
 from guardband.conformal.split import Split
 from guardband.leaks import refuse_leaks
@@ -36,13 +36,42 @@ def calibrate_arrays(
     confidence: Level | None = None,
     names: Names | Sequence[str] | None = None,
 ) -> ScoreCalibrated:
-    """Calibrate from arrays alone: predictions (n, m) at held-out points, targets, scales if any.
+    """Calibrate from held-out predictions and targets alone, without a model.
 
-    The result has no model to call; give it predictions with `calibrated.band(Prediction(...))`. In place of
-    mean, scale and x a `Prediction` will do. Whole fields on several axes, or in time, name them: `y_cal` is
-    then a `gb.Fields`, or an xarray `DataArray`. `names` are those of the columns of x, for tables and
-    reports.
+    The result has no model to call. Pass predictions at new points to `calibrated.band(Prediction(...))`.
 
+    Parameters
+    ----------
+    mean_cal
+        Predictions at the calibration points, shape (n, m), or a `Prediction` that replaces mean, scale and
+        x.
+    y_cal
+        Calibration targets, shape (n, m). Whole fields with several axes, or with a time axis, are given as
+        `gb.Fields` or an xarray `DataArray`, which name the axes.
+    scale_cal
+        Scales of the predictions, shape (n, m), if available.
+    x_cal
+        Calibration points, shape (n, d), for methods that use their positions.
+    score
+        How errors are measured; by default `Scaled()`, or the score that belongs to the class of the
+        prediction.
+    calibrator
+        How scores become a threshold; by default `Split()`.
+    groups
+        Group label of each calibration point, shape (n,), for calibrators that use groups.
+    confidence
+        Probability over calibration sets with which the coverage is guaranteed. By default coverage is
+        guaranteed on average over calibration sets.
+    names
+        Names of the columns of x and of the outputs, for tables and reports.
+
+    Returns
+    -------
+    ScoreCalibrated
+        The calibrated band, for any level.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> calibrated.band(gb.Prediction(None, [10.0]), level=0.9).upper.round(6)
@@ -71,7 +100,7 @@ def calibrate_arrays(
     y = copy(kind_of(prediction.mean, finite(rows(values, "y_cal"), "y_cal")))
     if isinstance(calibrator, Calibrator):
         refuse_leaks(calibrator.used, prediction.x, y)
-    made = on_scores(
+    calibrated = calibrate_prediction(
         None,
         prediction,
         y,
@@ -83,7 +112,7 @@ def calibrate_arrays(
         axes=axes,
         names=names,
     )
-    caution = made.score.caution(prediction, y)
+    caution = calibrated.score.caution(prediction, y)
     if caution is not None:
         warnings.warn(caution, stacklevel=2)
-    return made
+    return calibrated

@@ -1,4 +1,4 @@
-"""Calibrated: the interface of what `gb.calibrate` returns, a predictor with a guarantee."""
+"""`Calibrated`: the interface of the objects that `gb.calibrate` returns, predictors with a guarantee."""
 
 from __future__ import annotations
 
@@ -22,11 +22,28 @@ from guardband.values.labeled import Axes, arranged_targets, refuse_unpaired
 
 
 class Calibrated(ABC):
-    """A predictor with a guarantee: `calibrated(x, level=0.95)` is a set that holds a new y so often.
+    """A predictor with a guarantee: `calibrated(x, level=0.95)` is a set that contains y at this level.
 
-    Any level at any time. `promise` says what is promised and under which assumption; `laws` gives the exact
-    law of coverage where there is one. What calibration points it keeps, it keeps as `prediction` and `y`.
+    The level is chosen at the call. `promise` states the guarantee and its assumptions, and `laws` gives the
+    exact law of coverage if it is known.
 
+    Attributes
+    ----------
+    prediction
+        The prediction at the stored calibration points, if any are stored.
+    y
+        Calibration targets, shape (n, m).
+    groups
+        Group label of each calibration point, shape (n,), or None.
+    confidence
+        Probability over calibration sets with which the coverage is guaranteed, or None.
+    columns
+        Columns of the frame used for calibration, or None.
+    axes
+        Names of the axes of the inputs, "x", and of the targets, "y", if calibration data had names.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> calibrated.contains(gb.Prediction(None, [10.0]), [18.0], level=0.9)
@@ -39,61 +56,153 @@ class Calibrated(ABC):
     confidence: Level | None = None
     columns: Columns | None = None
     axes: Mapping[str, Axes] = MappingProxyType({})
-    """The names of the axes of inputs, "x", and targets, "y", of calibration, if they had any."""
 
     @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called, where the predictor knows."""
+        """Names of axes and outputs, if the predictor declares them."""
         return None
 
     def with_names(self, names: Names) -> Calibrated:
-        """The same with names for the columns of arrays; itself where names are known or are not kept."""
+        """Return a copy with names for the columns of arrays.
+
+        Parameters
+        ----------
+        names
+            Names of inputs and outputs.
+
+        Returns
+        -------
+        Calibrated
+            The copy; the object itself if it has names already or cannot store them.
+        """
         return self
 
     @property
     def grid(self) -> FieldGrid | None:
-        """The named axes of the whole fields that were calibrated on; None for points and unnamed ones."""
+        """The named axes of whole fields used for calibration; None for points and unnamed fields."""
         return None
 
     def derived(self, y: Array) -> Array:
-        """What of targets the sets are about: all of it, for most."""
+        """Return the quantities of the targets that the sets cover, for most methods the targets themselves.
+
+        Parameters
+        ----------
+        y
+            Targets, shape (n, m) or (N, *grid, m).
+
+        Returns
+        -------
+        Array
+            The covered quantities, one row per row of `y`.
+        """
         return y
 
     def remarks(
         self, prediction: Prediction, y: Array, level: Level, groups: np.ndarray | None = None
     ) -> list[str]:
-        """Sentences that belong beside the coverage of these targets; most have none."""
+        """Return sentences to report with the measured coverage; for most methods there are none.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the test points.
+        y
+            Test targets, shape (n, m).
+        level
+            Requested coverage, strictly between 0 and 1.
+        groups
+            Group label of each test point, shape (n,).
+
+        Returns
+        -------
+        list of str
+            The sentences.
+        """
         return []
 
     def __repr__(self) -> str:
         return f"{self.name}(n={self.n})"
 
     def __call__(self, x: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Any:
-        """The set at x (n, d), a `Band` where it is a box: a new y is inside with probability >= `level`."""
+        """Return the prediction set at x (n, d), a `Band` if it is a box; P(y in set) >= level."""
         refuse_unpaired(x=x, groups=groups)
         return self.band(self.predict(x), level, groups=groups)
 
     @abstractmethod
     def predict(self, x: ArrayLike) -> Prediction:
-        """What is believed at x (n, d), before calibration."""
+        """Return the prediction before calibration.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Prediction
+            Mean and, if available, scale at x.
+        """
 
     @abstractmethod
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
-        """The set around a prediction already made: a sweep over levels pays the predictor once."""
+        """Return the set around an existing prediction, so that a sweep over levels evaluates the model once.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the new points.
+        level
+            Requested coverage, strictly between 0 and 1.
+        groups
+            Group label of each new point, shape (n,), if the method needs groups.
+
+        Returns
+        -------
+        Band or NormBand
+            The prediction set of each row.
+        """
 
     @property
     @abstractmethod
     def promise(self) -> str:
-        """What is promised, and under which assumption, in words for a person."""
+        """The guarantee and its assumptions, in words."""
 
     def promised(self, level: Level) -> Fraction | None:
-        """The probability that is promised at a level: the level itself, for most. None if none is."""
+        """Return the guaranteed coverage probability at a level, for most methods the level itself.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        Fraction or None
+            The guaranteed probability; None if no coverage probability is guaranteed.
+        """
         return exact(level)
 
     def contains(
         self, x: ArrayLike | Prediction, y: ArrayLike, level: Level = 0.95, *, groups: Groups = None
     ) -> np.ndarray:
-        """Whether each new y (n, m) lies in the set at x, a prediction or points: (n,) booleans."""
+        """Return whether each new target lies in the prediction set at its point.
+
+        Parameters
+        ----------
+        x
+            New points, shape (n, d), or the prediction at them.
+        y
+            Targets, shape (n, m).
+        level
+            Requested coverage, strictly between 0 and 1.
+        groups
+            Group label of each point, shape (n,), if the method needs groups.
+
+        Returns
+        -------
+        np.ndarray
+            Booleans, shape (n,), or (n, parts) if outputs are covered separately.
+        """
         refuse_unpaired(x=x, y=y, groups=groups)
         prediction = x if isinstance(x, Prediction) else self.predict(x)
         return self.contains_at(prediction, y, [level], groups=groups)[0]
@@ -101,13 +210,30 @@ class Calibrated(ABC):
     def contains_at(
         self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
     ) -> np.ndarray:
-        """`contains` at several levels: (levels, n), or (levels, n, parts) where it is not joint."""
+        """Evaluate `contains` at several levels.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the new points.
+        y
+            Targets, shape (n, m).
+        levels
+            Requested coverages.
+        groups
+            Group label of each point, shape (n,), if the method needs groups.
+
+        Returns
+        -------
+        np.ndarray
+            Booleans, shape (levels, n), or (levels, n, parts) if outputs are covered separately.
+        """
         y = self.targets(y)
         return np.stack([to_numpy(self.band(prediction, at, groups=groups).contains(y)) for at in levels])
 
     @property
     def target_axes(self) -> Axes | None:
-        """The names of the axes and outputs of targets, if the calibration or the model has any."""
+        """Names of the axes and outputs of the targets, if the calibration data or the model have any."""
         if "y" in self.axes:
             return self.axes["y"]
         if self.grid is not None and self.y is not None:
@@ -116,21 +242,73 @@ class Calibrated(ABC):
         return None if names is None or len(names.outputs) < 2 else Axes.of_columns(names.outputs)
 
     def targets(self, y: ArrayLike) -> Array:
-        """Targets in the order of calibration: named outputs and axes by their names, arrays as they are."""
+        """Arrange targets in the order used at calibration: by name if they have names, otherwise unchanged.
+
+        Parameters
+        ----------
+        y
+            Targets as an array, frame, `gb.Fields` or xarray object.
+
+        Returns
+        -------
+        Array
+            The targets as an array.
+        """
         return arranged_targets(y, self.target_axes, "y")
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
-        """The exact law of how many of m new points are covered, if points are independent and alike."""
+        """Return the exact law of the number of covered points among m new ones, for i.i.d. points.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+        m
+            Number of test points.
+        groups
+            Group label of each test point, shape (m,), if the method needs groups.
+
+        Returns
+        -------
+        Pieces or None
+            Independent parts of the test set with the law of each; None if only a bound is known.
+        """
         return None
 
     def laws_for(
         self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
     ) -> Pieces | None:
-        """The exact law of how many of these new points are covered."""
+        """Return the exact law of the number of covered points among given test points.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the test points.
+        level
+            Requested coverage, strictly between 0 and 1.
+        groups
+            Group label of each test point, shape (n,), if the method needs groups.
+
+        Returns
+        -------
+        Pieces or None
+            Independent parts of the test set with the law of each; None if only a bound is known.
+        """
         return self.laws(level, len(prediction), groups)
 
     def size(self, level: Level) -> Size | None:
-        """How many points stand behind a set at this level, and how many are needed; None if unknown."""
+        """Return the number of calibration points and the number that a finite set needs.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        Size or None
+            Available and required number of points; None if unknown.
+        """
         return None
 
     @property
@@ -140,44 +318,44 @@ class Calibrated(ABC):
 
     @property
     def name(self) -> str:
-        """What it is called in a sentence."""
+        """The name of the method for use in sentences."""
         return type(self).__name__
 
     @property
     def traits(self) -> Traits:
-        """What others must know of it; its attributes of the same names say the same."""
+        """Properties that other modules depend on; the attributes of the same names return them too."""
         return Traits()
 
     joint: bool = computed(lambda self: self.traits.joint)
 
     @property
     def needs_groups(self) -> bool:
-        """Whether a query must come with its group."""
+        """Whether the group label of each new point is required."""
         return self.traits.needs_groups
 
     @property
     def covers_new_groups(self) -> bool:
-        """Whether the promise is about groups not seen before."""
+        """Whether the guarantee is for groups that do not occur in the calibration set."""
         return self.traits.covers_new_groups
 
     @property
     def answers_shift(self) -> bool:
-        """Whether queries may come from other places than the calibration points."""
+        """Whether new points may follow a different distribution of inputs from the calibration points."""
         return self.traits.answers_shift
 
     @property
     def is_box(self) -> bool:
-        """Whether its sets are an interval for each output, from which a promise for the truth follows."""
+        """Whether the sets are boxes, one interval per output."""
         return self.traits.is_box
 
     @property
     def leaves_out(self) -> bool:
-        """Whether readings fit and calibrate at once, each left out of what it is held against."""
+        """Whether observations both train and calibrate, each left out of the model it is compared with."""
         return self.traits.leaves_out
 
     @property
     def guarded(self) -> bool | None:
-        """Whether a shape learned from an overfitted model would be noticed; None if none is learned."""
+        """Whether overfitting would be detected before a shape is learned; None if no shape is learned."""
         return self.traits.guarded
 
     @property
@@ -187,34 +365,92 @@ class Calibrated(ABC):
 
     @property
     def holds_for(self) -> str:
-        """For which models the promise holds, in words."""
+        """Models for which the guarantee holds, in words."""
         return self.traits.holds_for
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """Observations that were learned from, by what they are: "training", "held-out"."""
+        """Observations used for training or learning, by role, such as "training" and "held-out"."""
         return {}
 
     def constant_width(self) -> Calibrated | None:
-        """The rival: constant width, calibrated on the same points with the same promise; None if unknown."""
+        """Return the baseline of constant width, calibrated on the same points with the same guarantee.
+
+        Returns
+        -------
+        Calibrated or None
+            The baseline; None if it cannot be built.
+        """
         return None
 
     def around(self, prediction: Prediction) -> Calibrated | None:
-        """A rival: the same targets around other predictions, with the same promise; None if unknown."""
+        """Return the same calibration with other predictions of the same targets.
+
+        Parameters
+        ----------
+        prediction
+            Predictions at the calibration points.
+
+        Returns
+        -------
+        Calibrated or None
+            The calibration of these predictions with the same guarantee; None if it cannot be built.
+        """
         return None
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """The band that the predictor's own scale would promise without calibration; None if it has none."""
+        """Return the uncalibrated band given by the predictor's own scale.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the new points.
+        level
+            Nominal coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        Band or None
+            The band without a guarantee; None if the predictor has no scale.
+        """
         return None
 
     def misses(self, level: Level) -> np.ndarray | None:
-        """How far each calibration point missed, as a share of the set's size there; None if unknown."""
+        """Return the error at each calibration point relative to the size of its set.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        np.ndarray or None
+            Ratios, shape (n,), above 1 outside of the set; None if unknown.
+        """
         return None
 
     def fingerprint(self) -> dict[str, np.ndarray]:
-        """Numbers that must be the same after saving and loading."""
+        """Return numbers that must not change when the calibration is saved and loaded.
+
+        Returns
+        -------
+        dict of str to np.ndarray
+            Arrays by name.
+        """
         return {}
 
     def as_module(self, level: Level) -> Any:
-        """The set at a level as a torch module, x -> (mean, lower, upper), as `gb.export_onnx` writes it."""
+        """Return the set at a level as a torch module x -> (mean, lower, upper), for `gb.export_onnx`.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        torch.nn.Module
+            The module.
+        """
         return import_module("guardband.export.modules").module_of(self, level)

@@ -1,7 +1,7 @@
-"""Chosen: one of several calibrations, picked on the very points that it was calibrated on, and still valid.
+"""`Chosen`: one of several calibrations, selected on its own calibration points, with a valid guarantee.
 
-Each of K is asked for so much more that all hold together: at 1 - (1 - level)/K, or with confidence
-1 - (1 - confidence)/K. Then the one that is picked holds, however it was picked.
+Each of K candidates is calibrated at the Bonferroni-adjusted level 1 - (1 - level)/K, or with confidence
+1 - (1 - confidence)/K. All K then hold simultaneously, so the selected one holds under any selection rule.
 """
 
 from __future__ import annotations
@@ -22,10 +22,12 @@ from guardband.conformal.rank import Level, exact
 from guardband.values import Band, Names, Observations, Prediction
 
 
-def shared(level: Level, among: int) -> Fraction:
-    """What each of several is asked for, so that all keep a level together.
+def bonferroni_level(level: Level, among: int) -> Fraction:
+    """The level at which each of several candidates is calibrated so that all hold together at `level`.
 
-    >>> shared(0.9, 5)
+    Examples
+    --------
+    >>> bonferroni_level(0.9, 5)
     Fraction(49, 50)
     """
     return 1 - (1 - exact(level)) / among
@@ -34,8 +36,17 @@ def shared(level: Level, among: int) -> Fraction:
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class Chosen(Calibrated):
-    """One of `among` calibrations that was picked by looking at its calibration points; `gb.choose` makes it.
+    """One of `among` calibrations, selected by its results on the calibration points; created by `gb.choose`.
 
+    Parameters
+    ----------
+    one
+        The selected calibration.
+    among
+        The number of candidates.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 200)
@@ -51,43 +62,56 @@ class Chosen(Calibrated):
     among: int
 
     def predict(self, x: ArrayLike) -> Prediction:
-        """What the chosen one believes at x (n, d)."""
+        """Return the prediction of the selected calibration at x (n, d)."""
         return self.one.predict(x)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
-        """The set of the chosen one, at what it has to be asked for."""
-        made = self.one.band(prediction, self.asked(level), groups=groups)
-        return replace(made, level=float(exact(level))) if isinstance(made, Band) else made
+        """Return the set of the selected calibration at the adjusted level."""
+        band = self.one.band(prediction, self.asked(level), groups=groups)
+        return replace(band, level=float(exact(level))) if isinstance(band, Band) else band
 
     def contains_at(
         self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
     ) -> np.ndarray:
-        """`contains` of the chosen one, at what it has to be asked for."""
+        """Evaluate `contains` of the selected calibration at the adjusted levels."""
         return self.one.contains_at(prediction, y, [self.asked(level) for level in levels], groups=groups)
 
     def asked(self, level: Level) -> Level:
-        """What the chosen one is asked for, so that the choice keeps a level."""
-        return level if self.one.confidence is not None else shared(level, self.among)
+        """Return the level requested from the selected calibration, so that the selection keeps `level`.
+
+        Parameters
+        ----------
+        level
+            Requested coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        Level
+            The adjusted level; `level` itself if the adjustment is made to the confidence.
+        """
+        return level if self.one.confidence is not None else bonferroni_level(level, self.among)
 
     @property
     def promise(self) -> str:
-        """That of the chosen one, and what was paid for choosing."""
+        """The guarantee of the selected calibration, and the adjustment for the selection."""
         if self.confidence is None:
-            paid = f"at 1 - (1 - level)/{self.among}, so the level is kept"
+            adjusted = f"at 1 - (1 - level)/{self.among}, so the level is kept"
         else:
-            paid = f"with that confidence, so it is kept with confidence {float(exact(self.confidence)):g}"
+            adjusted = (
+                f"with that confidence, so it is kept with confidence {float(exact(self.confidence)):g}"
+            )
         return (
             f"{self.one.promise} Of {self.among} bands this one was chosen by looking at the calibration "
-            f"points; each was asked {paid} whichever is chosen."
+            f"points; each was asked {adjusted} whichever is chosen."
         )
 
     def promised(self, level: Level) -> Fraction | None:
-        """The level, if that is what the chosen one promises."""
-        found = self.one.promised(self.asked(level))
-        return None if found is None else 1 - (1 - found) * (1 if self.confidence else self.among)
+        """Return the level, if the selected calibration guarantees its own level."""
+        guaranteed = self.one.promised(self.asked(level))
+        return None if guaranteed is None else 1 - (1 - guaranteed) * (1 if self.confidence else self.among)
 
     def size(self, level: Level) -> Size | None:
-        """What the chosen one has, and needs at what it has to be asked for."""
+        """Return the points of the selected calibration, and the number needed at the adjusted level."""
         return self.one.size(self.asked(level))
 
     def __repr__(self) -> str:
@@ -95,13 +119,13 @@ class Chosen(Calibrated):
 
     @computed
     def confidence(self) -> Level | None:
-        """The confidence of the choice, where one was asked for."""
+        """The confidence after the adjustment, if one was requested."""
         one = self.one.confidence
         return None if one is None else 1 - (1 - exact(one)) * self.among
 
     @computed
     def prediction(self) -> Any:
-        """What the chosen one keeps of its calibration points."""
+        """The prediction at the stored calibration points."""
         return self.one.prediction
 
     @computed
@@ -111,24 +135,24 @@ class Chosen(Calibrated):
 
     @computed
     def columns(self) -> Any:
-        """The columns of the frame it was calibrated on."""
+        """The columns of the frame used for calibration."""
         return self.one.columns
 
     @property
     def traits(self) -> Traits:
-        """Those of the chosen one."""
+        """The traits of the selected calibration."""
         return self.one.traits
 
     @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called."""
+        """Names of axes and outputs."""
         return self.one.field_names
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """What the chosen one has learned from."""
+        """The data that the selected calibration has learned from."""
         return self.one.used
 
     def fingerprint(self) -> dict[str, np.ndarray]:
-        """That of the chosen one."""
+        """Return the fingerprint of the selected calibration."""
         return self.one.fingerprint()

@@ -1,8 +1,8 @@
-"""Clustered: many readings from few sensors, and a new sensor to be covered.
+"""`Clustered`: coverage of new sensors, calibrated on several readings of each of a few sensors.
 
-Thirty readings of one sensor share its bias, so they are not thirty points: what is exchangeable is
-the sensors. Each of K sensors carries the same weight, shared among its readings, and the new sensor
-counts as one more, whose reading may be arbitrarily bad.
+Readings of one sensor share its bias, so thirty readings are not thirty exchangeable points; the sensors are
+exchangeable. Each of K sensors carries the same weight, divided equally among its readings. The new sensor
+carries the same weight, at an infinite score.
 """
 
 from __future__ import annotations
@@ -17,20 +17,33 @@ import numpy as np
 from guardband.base.arrays import Array
 from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups
-from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, points_needed, warn_infinite
+from guardband.conformal.rank import (
+    INFINITE_SCORES,
+    Level,
+    checked_scores,
+    exact,
+    points_needed,
+    warn_infinite,
+)
 from guardband.values import Prediction
 
 
 @kept
 @dataclass(frozen=True)
 class Clustered(Calibrator):
-    """Hierarchical conformal prediction: a reading of a new sensor is covered with probability >= level.
+    """Hierarchical conformal prediction: coverage of a reading of a new sensor.
 
-    q is the smallest t at which the readings with score <= t weigh at least `level`, where each of
-    the N_k readings of sensor k weighs 1 / ((K+1) N_k) and 1 / (K+1) sits at infinity. With one
-    reading per sensor this is `Split()`. A 95 % band needs 19 sensors, however many readings.
-    (Lee, Barber and Willett 2023)
+    A reading of a new sensor is covered with probability at least `level`. The sensors are given as `groups`
+    at calibration. A 95 % band needs 19 sensors, whatever the number of readings of each.
 
+    Notes
+    -----
+    The threshold is the smallest t for which the readings with score <= t carry weight of at least `level`.
+    Each of the N_k readings of sensor k has weight 1 / ((K+1) N_k), and weight 1 / (K+1) lies at infinity.
+    With one reading per sensor this is `Split()`. Reference: Lee, Barber and Willett (2023).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> sensor = np.repeat(np.arange(9), 10)  # 9 sensors, 10 readings of each
@@ -44,7 +57,7 @@ class Clustered(Calibrator):
 
     @property
     def promise(self) -> str:
-        """Coverage of new sensors."""
+        """The guarantee for new sensors."""
         return (
             "If the sensors (groups) of the calibration data and a new sensor are exchangeable, and so are "
             "the readings of each (none is special, as the latest of a drifting sensor would be), a reading "
@@ -63,7 +76,7 @@ class Clustered(Calibrator):
         no_confidence(confidence, "Clustered()")
         if groups is None:
             raise ValueError("Clustered() needs `groups=`, the sensor of each calibration point.")
-        scores = checked(scores)
+        scores = checked_scores(scores)
         _, sensor, readings = np.unique(groups, return_inverse=True, return_counts=True)
         order = np.argsort(scores, kind="stable")
         return ClusteredThreshold(scores[order], readings[sensor][order], len(readings))
@@ -71,7 +84,7 @@ class Clustered(Calibrator):
 
 @dataclass(frozen=True, eq=False)
 class ClusteredThreshold(Threshold):
-    """The sorted scores, how many readings the sensor of each has, and how many sensors there are."""
+    """The sorted scores, the number of readings of the sensor of each score, and the number of sensors."""
 
     scores: np.ndarray
     readings: np.ndarray
@@ -79,7 +92,7 @@ class ClusteredThreshold(Threshold):
     traits: ClassVar[Traits] = Traits(covers_new_groups=True)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
-        """The smallest score that carries the level; infinite where there are too few sensors."""
+        """Return the smallest score whose cumulative weight reaches the level, or infinity."""
         no_groups(groups, "Clustered() at the call", "it covers readings of new sensors.")
         needed = exact(level) * (self.clusters + 1)
         if needed > self.clusters:
@@ -96,12 +109,12 @@ class ClusteredThreshold(Threshold):
 
     @cached_property
     def _weights(self) -> tuple[int, np.ndarray]:
-        """A sensor's weight, and that of all scores up to each: whole numbers, so sums are exact."""
+        """The weight of a sensor and the cumulative weights of the sorted scores, in exact integers."""
         sensor = math.lcm(*map(int, np.unique(self.readings)))
         fits = sensor * (self.clusters + 1) < 2**62
         readings = self.readings if fits else self.readings.astype(object)
         return sensor, np.cumsum(sensor // readings)
 
     def size(self, level: Level) -> Size:
-        """Sensors count, not readings."""
+        """Return the number of sensors, which are the exchangeable units."""
         return Size(self.clusters, points_needed(level), "sensors (groups)")

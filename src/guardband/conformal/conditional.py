@@ -1,11 +1,11 @@
-"""Conditional: the level holds for every reweighting of places by chosen features, not only on average.
+"""`Conditional`: coverage under every reweighting of x by chosen features, not only on average.
 
-The threshold at x is a quantile regression of the scores on features f(x), in which the new point takes part
-with the score it would need: so nothing is lost to estimation. With eta in [-(1 - level), level] the dual
-variable of the new point and u drawn uniformly from that interval, the set is all scores with eta < u. Then
-E[g(x) (covered - level)] = 0 for every g in the span of the features, exactly. With the indicators of groups
-that is the level in each of them, overlapping ones too; with a density ratio in the span it is the level
-after that shift. (Gibbs, Cherian and Candes 2023)
+The threshold at x comes from a quantile regression of the scores on features f(x) that includes the new point
+with a hypothetical score. Let eta in [-(1 - level), level] be the dual variable of the new point, and u a
+uniform draw from that interval; the set contains all scores with eta < u. Then
+E[g(x) (1{covered} - level)] = 0 for every g in the span of the features, exactly and in finite samples. With
+indicators of groups as features, each group is covered at the level, overlapping groups included; with a
+density ratio in the span, the level holds under that covariate shift. (Gibbs, Cherian and Candes 2023)
 """
 
 from __future__ import annotations
@@ -20,28 +20,43 @@ import numpy as np
 
 from guardband.base.arrays import Array, rows, to_numpy
 from guardband.base.kept import kept
-from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups, places_of
+from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups, points_of
 from guardband.conformal.hashed import FRESH, FROZEN, key, uniform
-from guardband.conformal.rank import Level, checked, exact, points_needed, warn_infinite
+from guardband.conformal.rank import Level, checked_scores, exact, points_needed, warn_infinite
 from guardband.values import Prediction
 
 
-def _made(parts: dict[str, Any]) -> Conditional:
-    """A saved one; what 0.2 has saved keeps the draws of 0.2."""
+def _restored(parts: dict[str, Any]) -> Conditional:
+    """A calibrator restored from its stored parts; without `fresh` it was saved by version 0.2."""
     return Conditional(**{"fresh": False, **parts})
 
 
-@kept(made=_made)
+@kept(made=_restored)
 @dataclass(frozen=True, eq=False)
 class Conditional(Calibrator):
-    """Conditional conformal prediction over `features`, a function from x (n, d) to numbers (n, p).
+    """Conditional conformal prediction: coverage within groups and under shifts spanned by features of x.
 
-    A constant is always among them. Each query is a linear program over all calibration points: some
-    milliseconds at some hundreds of them, so it is for thousands of queries, not for millions. It wants many
-    more points than features: with few, bands are infinite or empty now and then. Do not use it where groups
-    do not overlap (`Grouped()` is exact and fast), or to learn a width from place to place (`Local()`). The
-    draw u is a function of `seed`, the calibration scores and x, so the band is a fixed function.
+    A constant is always added to the features. Use `Grouped()` for groups that do not overlap, which is exact
+    and fast, and `Local()` to learn a width that varies over the domain.
 
+    Parameters
+    ----------
+    features
+        A function from x (n, d) to features (n, p).
+    seed
+        Seed of the randomized threshold. The draw u is a function of the seed, the calibration scores and x,
+        so the band is a fixed function of x.
+    fresh
+        Whether draws depend on the calibration scores; False for calibrations saved by version 0.2.
+
+    Notes
+    -----
+    Each new point requires the solution of a linear program over all calibration points, a few milliseconds
+    for several hundred points, so the method suits thousands of points rather than millions. It needs many
+    more calibration points than features; otherwise bands are occasionally infinite or empty.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.random.default_rng(0).uniform(size=400)
@@ -67,7 +82,7 @@ class Conditional(Calibrator):
 
     @property
     def promise(self) -> str:
-        """Coverage under every reweighting in the span."""
+        """The guarantee under every reweighting in the span of the features."""
         return (
             f"{super().promise} This holds moreover for every reweighting of places by a nonnegative "
             "combination of the features and a constant: within each group that is a feature, and after a "
@@ -83,21 +98,21 @@ class Conditional(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> ConditionalThreshold:
-        """Keep scores and features; the regression is made for each query."""
+        """Store scores and features; the regression is solved for each new point."""
         no_groups(groups, "Conditional()", "give the groups as features of x, or use Grouped().")
         no_confidence(confidence, "Conditional()")
-        scores, x = checked(scores), places_of(prediction, "Conditional()")
+        scores, x = checked_scores(scores), points_of(prediction, "Conditional()")
         if not np.isfinite(scores).all():
             raise ValueError(
                 f"`scores` should be finite for a regression, but row {int((~np.isfinite(scores)).argmax())} "
                 "is infinite. Use a scale that is positive everywhere."
             )
-        return ConditionalThreshold(scores, _columns(self.features, x), self)
+        return ConditionalThreshold(scores, _feature_matrix(self.features, x), self)
 
 
 @dataclass(frozen=True, eq=False)
 class ConditionalThreshold(Threshold):
-    """The calibration scores (n,) and their features (n, p), a constant first."""
+    """The calibration scores (n,) and their features (n, 1 + p), a constant first."""
 
     scores: np.ndarray
     columns: np.ndarray
@@ -105,10 +120,10 @@ class ConditionalThreshold(Threshold):
     traits: ClassVar[Traits] = Traits(answers_shift=True)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """Per query the score at which its dual variable reaches the draw, (n,)."""
+        """Return for each new point the score at which its dual variable reaches the draw, (n,)."""
         no_groups(groups, "Conditional()", "give the groups as features of x, or use Grouped().")
-        x = places_of(prediction, "Conditional()")
-        columns = _columns(self.settings.features, x)
+        x = points_of(prediction, "Conditional()")
+        columns = _feature_matrix(self.settings.features, x)
         if columns.shape[1] != self.columns.shape[1]:
             raise ValueError(
                 f"`features` should give {self.columns.shape[1] - 1} numbers per point, as at calibration, "
@@ -117,13 +132,13 @@ class ConditionalThreshold(Threshold):
         alpha = float(1 - exact(level))
         draws = [float(uniform(self._key, row)[0]) - alpha for row in x]
         pairs = zip(columns, draws, strict=True)
-        found = np.array([self._reached(at, u, alpha) for at, u in pairs], dtype=float)
-        if (found == math.inf).any():
+        thresholds = np.array([self._boundary_score(at, u, alpha) for at, u in pairs], dtype=float)
+        if (thresholds == math.inf).any():
             warn_infinite(
                 "at some queries there are too few calibration points with such features. Take fewer "
                 "features, or more calibration points."
             )
-        return found
+        return thresholds
 
     @cached_property
     def _key(self) -> bytes:
@@ -132,11 +147,12 @@ class ConditionalThreshold(Threshold):
             return key(settings.seed, np.sort(self.scores))
         return b"conditional" + np.int64(settings.seed).tobytes()
 
-    def _reached(self, at: np.ndarray, u: float, alpha: float) -> float:
-        """f(x) beta, where beta solves the regression with the new point's dual variable held at u.
+    def _boundary_score(self, at: np.ndarray, u: float, alpha: float) -> float:
+        """f(x) beta, where beta solves the regression with the new point's dual variable fixed at u.
 
-        The dual: the largest sum of eta_i s_i with eta_i in [-alpha, 1 - alpha] and sum eta_i f_i = -u f(x);
-        beta are its multipliers. If no such eta exists the score is unbounded, up or down as u says.
+        The dual problem maximizes the sum of eta_i s_i over eta_i in [-alpha, 1 - alpha] subject to sum eta_i
+        f_i = -u f(x); beta are its multipliers. If it is infeasible, the score is unbounded, with the sign of
+        u.
         """
         from scipy.optimize import linprog
 
@@ -153,12 +169,12 @@ class ConditionalThreshold(Threshold):
         return float(at @ -solved.eqlin.marginals)
 
     def size(self, level: Level) -> Size:
-        """As many points as groups of their own would need: a rule, since it depends on the features."""
+        """Return the number of points; as a rule of thumb, each feature needs as many as a group."""
         return Size(len(self.scores), points_needed(level) * int(np.linalg.matrix_rank(self.columns)))
 
 
-def _columns(features: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
-    """A constant and the features, (n, 1 + p), each checked."""
+def _feature_matrix(features: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
+    """A constant and the features, (n, 1 + p), validated."""
     found = np.asarray(to_numpy(rows(features(x), "features")), dtype=float)
     if found.ndim != 2 or len(found) != len(x):
         raise ValueError(f"`features` should give one row per point, ({len(x)}, p), got shape {found.shape}.")

@@ -1,9 +1,9 @@
-"""Cross: a band of models that were each trained without some of the readings, so that none is spent.
+"""Jackknife+ and CV+: a band from models that were each trained without a part of the data.
 
-With K models, each trained without one of K folds, a reading i has a residual R_i of the model that has not
-seen it. The band at x runs between order statistics of mu_-i(x) - R_i and of mu_-i(x) + R_i, mu_-i being the
-model without the fold of i: jackknife+ where every reading is a fold of its own, CV+ else (Barber, Candes,
-Ramdas and Tibshirani 2021).
+Every reading serves for training and for calibration. With K models, each trained without one of K folds,
+reading i has the residual R_i of the model mu_-i that was trained without its fold. The band at x lies
+between order statistics of mu_-i(x) - R_i and of mu_-i(x) + R_i. This is jackknife+ if every reading is a
+fold, and CV+ otherwise. (Barber, Candes, Ramdas and Tibshirani 2021)
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, finite, kind_of, like, namespace, rows, to_numpy
 from guardband.base.kept import attributes, kept
-from guardband.conformal.asking import ask
 from guardband.conformal.base import Groups, Size, Traits, no_groups
 from guardband.conformal.calibrated import Calibrated
+from guardband.conformal.predict import predict
 from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
 from guardband.conformal.scores import ULPS
 from guardband.values import MODEL, Band, Names, Prediction, Predictor
@@ -31,8 +31,21 @@ from guardband.values.labeled import Axes, arranged, inputs
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossPrediction(Prediction):
-    """The mean over the models, and what each of them says: `each` (n, K).
+    """The mean of several models, and the prediction of each model.
 
+    Parameters
+    ----------
+    x
+        Points, shape (n, d), or None.
+    mean
+        Mean over the models, shape (n, 1).
+    scale
+        Not used; None.
+    each
+        Prediction of each model, shape (n, K).
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.conformal.CrossPrediction(None, [2.0], each=[[1.0, 3.0]])
     CrossPrediction(1 points, 2 models)
@@ -56,8 +69,27 @@ class CrossPrediction(Prediction):
 @kept(parts=lambda value: {k: v for k, v in attributes(value).items() if (k, v) != ("names", None)})
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossValidated(Calibrated):
-    """K models, and which of them has not seen each reading; `gb.calibration.calibrate_cross` makes it.
+    """K models and the fold that each was trained without; created by `gb.calibration.calibrate_cross`.
 
+    Parameters
+    ----------
+    models
+        The models, in the order of the folds.
+    fold
+        For each reading, the number of the model that was trained without it, shape (n,).
+    prediction
+        The predictions of all models at the readings.
+    y
+        Targets, shape (n, 1).
+    groups
+        Group label of each reading, shape (n,), or None.
+    columns
+        Columns of the frame that the readings came from, or None.
+    names
+        Names of the columns of arrays, or None.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> def fit(data):
@@ -75,25 +107,23 @@ class CrossValidated(Calibrated):
 
     models: tuple[Predictor, ...]
     fold: np.ndarray
-    """Which model has not seen each reading, (n,)."""
     prediction: CrossPrediction  # type: ignore[assignment]
     y: Array
     groups: np.ndarray | None = None
     columns: Columns | None = None
     names: Names | None = None
-    """The names of the columns of arrays, if they were given."""
 
     def predict(self, x: ArrayLike) -> CrossPrediction:
-        """What each of the models says at x (n, d), and their mean; columns of a frame go by their names."""
+        """Return the prediction of each model at x (n, d) and their mean; frames are matched by name."""
         if self.columns is None and self.field_names is not None:
             names = self.field_names.axes
             x = arranged(on_axes(x, names) if is_frame(x) else x, Axes.of_columns(names), "x")
         x = inputs(x, self.columns, None)
         x = only_numbers(x, self.name) if is_frame(x) else x
-        return said_by(self.models, x, self.columns)
+        return predict_each(self.models, x, self.columns)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
-        """Between order statistics of what the models say, minus and plus the residuals."""
+        """Return the band between order statistics of the predictions minus and plus the residuals."""
         no_groups(groups, f"{self.name} at the call", "all new points are alike.")
         if not isinstance(prediction, CrossPrediction):
             raise TypeError(
@@ -101,27 +131,27 @@ class CrossValidated(Calibrated):
                 f"{type(prediction).__name__}."
             )
         without = to_numpy(prediction.each).astype(float)[:, self.fold]  # mu_-i(x), (queries, n)
-        return between(prediction, without, self.residuals, level, self.shares)
+        return band_between(prediction, without, self.residuals, level, self.shares)
 
     @cached_property
     def residuals(self) -> np.ndarray:
-        """|y - mu_-i|, (n,)."""
+        """The leave-fold-out residuals |y - mu_-i(x_i)|, shape (n,)."""
         each = to_numpy(self.prediction.each).astype(float)
         return abs(to_numpy(self.y).astype(float)[:, 0] - each[np.arange(len(self.fold)), self.fold])
 
     @cached_property
-    def shares(self) -> Shares | None:
-        """How much each reading counts; None where all count alike."""
-        return None if self.groups is None else Shares.of(self.groups)
+    def shares(self) -> GroupWeights | None:
+        """The weight of each reading; None if all weights are equal."""
+        return None if self.groups is None else GroupWeights.of(self.groups)
 
     @property
     def units(self) -> int:
-        """How many there are of what is exchangeable: groups, or readings where there are none."""
+        """The number of exchangeable units: groups if there are any, otherwise readings."""
         return len(self.fold) if self.shares is None else self.shares.groups
 
     @property
     def promise(self) -> str:
-        """A number, with what is assumed, and what is usually seen."""
+        """The guaranteed probability as a number, its assumptions, and the typical coverage."""
         what = "readings" if self.groups is None else "groups (sensors), the readings of each,"
         new = "reading" if self.groups is None else "reading of a new group"
         cost = "" if self.cost == 0 else f" - {float(self.cost):.4f}"
@@ -135,7 +165,7 @@ class CrossValidated(Calibrated):
 
     @property
     def traits(self) -> Traits:
-        """Intervals for one output, and with groups a promise about a new one; readings are left out."""
+        """Intervals for one output; with groups a guarantee for new groups; readings are left out in turn."""
         return Traits(
             covers_new_groups=self.groups is not None,
             is_box=True,
@@ -144,15 +174,16 @@ class CrossValidated(Calibrated):
         )
 
     def promised(self, level: Level) -> Fraction:
-        """1 - 2 (1 - level), less what folds cost; nothing below 0."""
+        """Return 1 - 2 (1 - level) minus the cost of the folds, at least 0."""
         return max(Fraction(0), 1 - 2 * (1 - exact(level)) - self.cost)
 
     @property
     def cost(self) -> Fraction:
-        """What folds of more than one cost beyond the factor of two.
+        """The loss of guaranteed coverage caused by folds of several units, in addition to the factor of two.
 
-        min{2 (1 - 1/K) / (n/K + 1), (1 - K/n) / (K + 1)} for n units in K equal folds. The first is that of a
-        mean of p-values, in which a fold counts by its size, so it holds for unequal folds; the second not.
+        It is min{2 (1 - 1/K) / (n/K + 1), (1 - K/n) / (K + 1)} for n units in K equal folds. The first bound
+        comes from a mean of p-values weighted by fold size and holds for unequal folds too; the second does
+        not.
         """
         n, k = self.units, len(self.models)
         mean = 2 * (1 - Fraction(1, k)) / (Fraction(n, k) + 1)
@@ -160,32 +191,32 @@ class CrossValidated(Calibrated):
 
     @property
     def equal(self) -> bool:
-        """Whether all folds hold equally many units."""
+        """Whether all folds contain the same number of units."""
         groups = np.arange(len(self.fold)) if self.groups is None else self.groups
         return len({len(np.unique(groups[self.fold == k])) for k in range(len(self.models))}) == 1
 
     def size(self, level: Level) -> Size:
-        """Readings count, or groups where there are any."""
+        """Return the number of groups, or of readings if there are no groups."""
         what = "readings" if self.groups is None else "groups (sensors)"
         return Size(self.units, points_needed(level), what)
 
     @property
     def name(self) -> str:
-        """Jackknife+ where each unit is a fold of its own, CV+ else."""
+        """Jackknife+ if each unit is a fold, otherwise CV+."""
         return "Jackknife+" if len(self.models) == self.units else "CV+"
 
     @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called: by `names`, or by the models."""
+        """Names of axes and outputs: `names`, or those of the models."""
         return self.names or self.models[0].field_names
 
     def with_names(self, names: Names) -> CrossValidated:
-        """The same with names for the columns of arrays; itself where names are known."""
+        """Return a copy with names for the columns of arrays; the object itself if names are known."""
         known = self.columns is not None or self.field_names is not None
         return self if known else replace(self, names=names)
 
     def fingerprint(self) -> dict[str, np.ndarray]:
-        """What the models say at some readings, and the residuals."""
+        """Return the predictions of the models at some readings, and the residuals."""
         found = {"scores": self.residuals}
         if self.prediction.x is not None:
             found |= {"each": to_numpy(self.predict(self.prediction.x[:PROBES]).each)}
@@ -195,10 +226,12 @@ class CrossValidated(Calibrated):
         return f"{self.name}({len(self.models)} models, n={self.n})"
 
 
-def said_by(models: tuple[Predictor, ...], x: ArrayLike, columns: Columns | None = None) -> CrossPrediction:
-    """What each of some models of one output says at x (n, d), and their mean; a network goes by its axes."""
+def predict_each(
+    models: tuple[Predictor, ...], x: ArrayLike, columns: Columns | None = None
+) -> CrossPrediction:
+    """The prediction of each single-output model at x (n, d) and their mean; columns are matched by name."""
     x = finite(rows(x, "x"), "x")
-    answers = [ask(model, x[:, _order(model, columns)]).mean for model in models]
+    answers = [predict(model, x[:, _column_order(model, columns)]).mean for model in models]
     wrong = next((tuple(answer.shape) for answer in answers if tuple(answer.shape[1:]) != (1,)), None)
     if wrong is not None:
         raise ValueError(
@@ -210,8 +243,8 @@ def said_by(models: tuple[Predictor, ...], x: ArrayLike, columns: Columns | None
     return CrossPrediction(x, kind.mean(-1)[:, None], each=kind)
 
 
-def _order(model: Predictor, columns: Columns | None) -> Any:
-    """Where the axes of a model stand among columns; all as they are where one of both has no names."""
+def _column_order(model: Predictor, columns: Columns | None) -> Any:
+    """The positions of a model's axes among the columns; all columns unchanged if either has no names."""
     names = model.field_names
     if columns is None or names is None or {*columns.names} != {*names.axes}:
         return slice(None)
@@ -219,17 +252,17 @@ def _order(model: Predictor, columns: Columns | None) -> Any:
 
 
 @dataclass(frozen=True, eq=False)
-class Shares:
-    """How much each reading counts, in whole numbers: all of a group as much as all of any other."""
+class GroupWeights:
+    """Weights of readings as integers, such that all groups have the same total weight."""
 
     weights: np.ndarray
     whole: int
-    """What all readings of a group count together."""
+    """The total weight of a group."""
     groups: int
 
     @classmethod
-    def of(cls, groups: np.ndarray) -> Shares:
-        """One over how many readings a group has, on a common denominator."""
+    def of(cls, groups: np.ndarray) -> GroupWeights:
+        """Weights 1 / (number of readings in the group), on a common denominator."""
         _, group, readings = np.unique(groups, return_inverse=True, return_counts=True)
         whole = math.lcm(*map(int, readings))
         fits = whole * (len(readings) + 1) < 2**62
@@ -237,17 +270,22 @@ class Shares:
 
 
 ROUNDING = 1e-12
-"""By how much of themselves ends are moved outwards, so that what lies at an end lies in the band."""
+"""Relative outward rounding of the ends, so that a target at an end is counted as covered."""
 
 
-def between(
-    prediction: Prediction, middle: np.ndarray, reach: np.ndarray, level: Level, shares: Shares | None = None
+def band_between(
+    prediction: Prediction,
+    middle: np.ndarray,
+    reach: np.ndarray,
+    level: Level,
+    shares: GroupWeights | None = None,
 ) -> Band:
-    """The band between order statistics of n intervals at each point, middle -+ reach, (queries, n).
+    """The band between order statistics of n intervals middle -+ reach at each point, (queries, n).
 
-    From the (n + 1 - k)-th smallest of the lower ends to the k-th smallest of the upper ones,
-    k = ceil((n + 1) level); without such a rank it is infinite, with a warning. With shares, n is the number
-    of groups, and ranks are masses: the least end up to which they reach n + 1 times the level.
+    It extends from the (n + 1 - k)-th smallest lower end to the k-th smallest upper end, k = ceil((n + 1)
+    level), and is infinite, with a warning, if k > n. With weights, n is the number of groups, and the upper
+    end is the smallest at which the cumulative weight reaches (n + 1) level group weights, likewise the lower
+    end.
     """
     n = middle.shape[1] if shares is None else shares.groups
     if rank(n, level) > n:
@@ -257,13 +295,16 @@ def between(
         ends = -high, high
     else:
         reach = reach + ROUNDING * (abs(middle) + reach)
-        ends = -_reached(reach - middle, level, shares), _reached(middle + reach, level, shares)
+        ends = (
+            -_order_statistic(reach - middle, level, shares),
+            _order_statistic(middle + reach, level, shares),
+        )
     low, high = (_outward(prediction, end, sign) for end, sign in zip(ends, (-1, 1), strict=True))
     return Band.around(prediction, low, high, float(exact(level)))
 
 
-def _reached(ends: np.ndarray, level: Level, shares: Shares | None) -> np.ndarray:
-    """In each row the k-th smallest end, or the least at which the mass of those below is enough."""
+def _order_statistic(ends: np.ndarray, level: Level, shares: GroupWeights | None) -> np.ndarray:
+    """The k-th smallest end in each row, or the smallest end at which the cumulative weight is sufficient."""
     if shares is None:
         k = rank(ends.shape[1], level)
         return np.partition(ends, k - 1, axis=1)[:, k - 1]
@@ -275,7 +316,7 @@ def _reached(ends: np.ndarray, level: Level, shares: Shares | None) -> np.ndarra
 
 
 def _outward(prediction: Prediction, end: np.ndarray, sign: int) -> Array:
-    """An end as the kind of array the mean is, moved outwards by some ulp so that rounding loses no point."""
+    """An end as an array of the same kind as the mean, rounded outwards by a few ulp."""
     limits = namespace(prediction.mean).finfo(prediction.mean.dtype)
     away = ULPS * float(limits.eps) * abs(end) + float(limits.tiny)
     return like(prediction.mean, (end + sign * away)[:, None])

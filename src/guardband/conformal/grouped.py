@@ -1,4 +1,4 @@
-"""Grouped: a threshold for each group, so that each sensor or regime is covered, not only the mix."""
+"""`Grouped`: a separate threshold for each group, so that every sensor or regime is covered."""
 
 from __future__ import annotations
 
@@ -15,27 +15,33 @@ from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import (
     INFINITE_SCORES,
     Level,
-    checked,
+    checked_scores,
     kth,
     points_needed,
     rank_for,
     warn_infinite,
 )
-from guardband.conformal.split import asked
+from guardband.conformal.split import level_text
 from guardband.values import Prediction
 
 
 @kept
 @dataclass(frozen=True)
 class Grouped(Calibrator):
-    """Split conformal prediction within each group: coverage >= level in every one of them.
+    """Split conformal prediction within each group: coverage of at least `level` in every group.
 
-    `calibrate(..., groups=labels)` and `calibrated(x, level, groups=labels)`: a sensor's name is not
-    a function of x, so it is given at both ends. Each group needs its own points, 19 for 95 %; a
-    smaller one gets an infinite band and a warning. Readings within a group must be exchangeable
-    with the new ones of the same group; for readings of *new* sensors use `Clustered()`.
-    (Vovk's Mondrian prediction)
+    Group labels are given at both ends, `calibrate(..., groups=labels)` and `calibrated(x, level,
+    groups=labels)`, since a label such as the name of a sensor is not a function of x.
 
+    Notes
+    -----
+    Readings within a group must be exchangeable with new readings of the same group. Each group needs its own
+    calibration points, 19 for 95 %; a smaller group gets an infinite band and a warning. For readings of new
+    sensors use `Clustered()`. This is Mondrian conformal prediction (Vovk,
+    Gammerman and Shafer 2005).
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> y, sensors = [1.0] * 9 + [5.0] * 9, ["a"] * 9 + ["b"] * 9
     >>> calibrated = gb.calibrate_arrays(
@@ -52,7 +58,7 @@ class Grouped(Calibrator):
 
     @property
     def promise(self) -> str:
-        """Coverage in every group."""
+        """The guarantee in every group."""
         return (
             "If within each group the calibration points and a new point are exchangeable, a new measurement "
             "of that group lies in the band with probability at least the level, in every group."
@@ -71,13 +77,13 @@ class Grouped(Calibrator):
             raise ValueError("Grouped() needs `groups=`, one label per calibration point.")
         names, which, sizes = np.unique(groups, return_inverse=True, return_counts=True)
         order = np.argsort(which, kind="stable")
-        parts = np.split(checked(scores)[order], np.cumsum(sizes)[:-1])
+        parts = np.split(checked_scores(scores)[order], np.cumsum(sizes)[:-1])
         return GroupedThreshold(names, tuple(np.sort(part) for part in parts), confidence)
 
 
 @dataclass(frozen=True, eq=False)
 class GroupedThreshold(Threshold):
-    """The names of the groups in ascending order, and the sorted scores of each."""
+    """The names of the groups in ascending order, and the sorted scores of each group."""
 
     names: np.ndarray
     scores: tuple[np.ndarray, ...]
@@ -85,7 +91,7 @@ class GroupedThreshold(Threshold):
     traits: ClassVar[Traits] = Traits(needs_groups=True)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """The threshold of each row's own group, (n,)."""
+        """Return the threshold of the group of each row, (n,)."""
         q = np.full(len(self.names), np.nan)
         present, which = self._members(groups)
         small = []
@@ -96,7 +102,7 @@ class GroupedThreshold(Threshold):
                 small.append(f"{self.names[i]} ({len(self.scores[i])})")
         if small:
             warn_infinite(
-                f"{asked(level, self.confidence)} needs {points_needed(level, self.confidence)} "
+                f"{level_text(level, self.confidence)} needs {points_needed(level, self.confidence)} "
                 f"calibration points in each group; too few in {listed(small, most=8)}."
             )
         elif np.isinf(q[present]).any():
@@ -104,12 +110,12 @@ class GroupedThreshold(Threshold):
         return q[which]
 
     def size(self, level: Level) -> Size:
-        """The smallest group decides."""
+        """Return the number of points in the smallest group, which decides."""
         what = "calibration points in the smallest group"
         return Size(min(map(len, self.scores)), points_needed(level, self.confidence), what)
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
-        """One piece for each group that occurs: BetaBinomial with its own n, k and share of m."""
+        """Return one piece per group that occurs: BetaBinomial with its own k, n and number of points."""
         present, which = self._members(groups)
         pieces = []
         for i in present:
@@ -119,7 +125,7 @@ class GroupedThreshold(Threshold):
         return pieces
 
     def _members(self, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
-        """Which groups occur, and the index of each row's group."""
+        """The indices of the groups that occur, and the index of the group of each row."""
         if groups is None:
             raise ValueError("This was calibrated with Grouped(): give `groups=`, one label per row of x.")
         same_kind = (groups.dtype.kind == "U") == (self.names.dtype.kind == "U")

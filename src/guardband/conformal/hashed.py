@@ -1,10 +1,10 @@
-"""Hashed: random numbers that are a fixed function of a seed and of data.
+"""Random numbers that are a deterministic function of a seed and of data.
 
-A random draw that depends on the seed alone is the same for every data set, so at one seed a method that is
-exact over its draws may miss its level for good. A draw from a hash of the seed **and** the data is fresh for
-each data set, and the same call still gives the same answer. Data that repeat exactly repeat their draw: at
-one seed the level holds for scores without ties, of which no two data sets have the same. With ties it holds
-on average over seeds, and sets are larger than they need be.
+A draw that depends on the seed alone is the same for every data set. At a fixed seed, a method that is exact
+only on average over its draws may then miss its level systematically. A draw from a hash of the seed and the
+data differs between data sets, and the same call still returns the same result. Identical data repeat their
+draw, so at a fixed seed the level holds for scores without ties, for which no two data sets are equal. With
+ties it holds on average over seeds, and sets are larger than necessary.
 """
 
 from __future__ import annotations
@@ -19,21 +19,23 @@ FRESH = (
     "one draw at each place, so where places repeat, such as at fixed sensors, the coverage of one "
     "calibration varies more than that of Split()."
 )
-"""What a promise that rests on draws says of them."""
+"""The sentence that promises of randomized methods contain."""
 
 FROZEN = (
     "The probability is over random draws as well, which the seed and the place determine, as in guardband "
     "0.2: at places that repeat, such as fixed sensors, the draw is the same for every calibration set, and "
     "the level holds on average over seeds, not for the one at hand. Calibrate again for fresh draws."
 )
-"""The same for a calibration that an older release has saved."""
+"""The same sentence for calibrations saved by an older release."""
 
 
 def key(seed: int, *data: np.ndarray) -> bytes:
-    """Sixteen bytes for a seed and arrays of numbers, of which some seven digits count.
+    """Sixteen bytes derived from a seed and arrays of numbers, rounded to about seven digits.
 
-    The digits left out are those in which two machines may differ.
+    Rounding removes the digits in which results of two machines may differ.
 
+    Examples
+    --------
     >>> key(0, np.array([0.1 + 0.2])) == key(0, np.array([0.3])), key(0) == key(1)
     (True, False)
     """
@@ -45,8 +47,10 @@ def key(seed: int, *data: np.ndarray) -> bytes:
 
 
 def uniform(own: bytes, row: np.ndarray, count: int = 1) -> np.ndarray:
-    """`count` numbers, uniform in (0, 1), that are a function of a key and of one point (d,).
+    """`count` numbers, uniform in (0, 1), as a function of a key and one point (d,).
 
+    Examples
+    --------
     >>> bool(uniform(b"", np.zeros(2))[0] == uniform(b"", np.array([0.0, -0.0]))[0])
     True
     """

@@ -1,7 +1,7 @@
-"""Noise whose law is known: how often a reading lies farther from the truth than so much.
+"""Noise with a known distribution, or with a known bound only.
 
-A law is that of one reading, or of the mean of several `readings` at one place. All but `BoundedNoise` are
-symmetric and unimodal, which the band for the truth rests on.
+A law describes one reading, or the mean of several `readings` at one point. All laws but `BoundedNoise` are
+symmetric and unimodal, which the band for the noise-free truth requires.
 """
 
 from __future__ import annotations
@@ -20,12 +20,19 @@ from guardband.values import Prediction
 
 
 class NoiseLaw(ABC):
-    """Noise of a law that is known, the same at every place, symmetric about 0 and unimodal.
+    """Noise with a known distribution that is the same everywhere, symmetric about 0 and unimodal.
 
-    One of your own says what it is measured in, how often it lies `above` a number, and what the mean of
-    several readings is like. `bound` is the most that it can be; a noise of which nothing else is known says
-    so by `known = False`.
+    A subclass defines `unit`, `above` and `averaged`.
 
+    Attributes
+    ----------
+    known
+        Whether the distribution is known; False if only `bound` is.
+    bound
+        Largest absolute value of the noise, possibly infinite.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> gb.conformal.GaussianNoise(0.5).beyond(np.array([0.0, 0.5]), 0.0).round(3)
@@ -38,26 +45,68 @@ class NoiseLaw(ABC):
     @property
     @abstractmethod
     def unit(self) -> float:
-        """What it is measured in: its standard deviation."""
+        """The unit in which the noise is measured: its standard deviation."""
 
     @abstractmethod
     def above(self, s: np.ndarray) -> np.ndarray:
-        """The probability that it is larger than s, of any sign."""
+        """Return the probability that the noise exceeds s.
+
+        Parameters
+        ----------
+        s
+            Values of any sign and shape.
+
+        Returns
+        -------
+        np.ndarray
+            Probabilities, of the shape of `s`.
+        """
 
     @abstractmethod
     def averaged(self, readings: int) -> NoiseLaw:
-        """The law of the mean of so many independent readings."""
+        """Return the law of the mean of several independent readings.
+
+        Parameters
+        ----------
+        readings
+            Number of readings.
+
+        Returns
+        -------
+        NoiseLaw
+            The law of their mean.
+        """
 
     def beyond(self, s: np.ndarray, shift: np.ndarray | float) -> np.ndarray:
-        """The probability that noise around `shift` >= 0 lies farther than s >= 0 from 0."""
+        """Return the probability that noise around `shift` is farther than s from 0.
+
+        Parameters
+        ----------
+        s
+            Distances >= 0.
+        shift
+            Centers of the noise, >= 0.
+
+        Returns
+        -------
+        np.ndarray
+            The probabilities P(|shift + noise| > s).
+        """
         return self.above(s - shift) + self.above(s + shift)
 
 
 @kept
 @dataclass(frozen=True)
 class GaussianNoise(NoiseLaw):
-    """Gaussian noise of a known standard deviation.
+    """Gaussian noise with a known standard deviation.
 
+    Parameters
+    ----------
+    sd
+        Standard deviation.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.conformal.GaussianNoise(0.05).averaged(4)
     GaussianNoise(sd=0.025)
@@ -74,21 +123,30 @@ class GaussianNoise(NoiseLaw):
         return self.sd
 
     def above(self, s: np.ndarray) -> np.ndarray:
-        """The tail of a normal law."""
+        """Return the tail of the normal distribution."""
         from scipy.special import ndtr
 
         return ndtr(-np.asarray(s) / self.sd)
 
     def averaged(self, readings: int) -> GaussianNoise:
-        """Gaussian again."""
+        """Return Gaussian noise with a smaller standard deviation."""
         return GaussianNoise(self.sd / readings**0.5)
 
 
 @kept
 @dataclass(frozen=True)
 class LaplaceNoise(NoiseLaw):
-    """Laplace noise, whose tails are heavier than Gaussian ones; `sd` is that of one reading.
+    """Laplace noise, with heavier tails than Gaussian noise.
 
+    Parameters
+    ----------
+    sd
+        Standard deviation of one reading.
+    readings
+        Number of readings that are averaged.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> noise = gb.conformal.LaplaceNoise(0.05)
@@ -108,11 +166,11 @@ class LaplaceNoise(NoiseLaw):
         return self.sd / self.readings**0.5
 
     def averaged(self, readings: int) -> LaplaceNoise:
-        """The same noise, of so many times as many readings."""
+        """Return the same noise with `readings` times as many readings."""
         return replace(self, readings=self.readings * readings)
 
     def above(self, s: np.ndarray) -> np.ndarray:
-        """The sum of r readings is a mixture of Gamma laws, mirrored: all terms are positive."""
+        """Return the tail of the mean of r readings, from a mixture of symmetrized Gamma distributions."""
         from scipy.special import binom, gammaincc
 
         r, k = self.readings, np.arange(self.readings)
@@ -125,8 +183,17 @@ class LaplaceNoise(NoiseLaw):
 @kept
 @dataclass(frozen=True)
 class UniformNoise(NoiseLaw):
-    """Noise uniform between -`bound` and `bound`: rounding, coarse displays.
+    """Noise uniform between -`bound` and `bound`, such as rounding errors.
 
+    Parameters
+    ----------
+    bound
+        Half the width of the distribution.
+    readings
+        Number of readings that are averaged.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> noise = gb.conformal.UniformNoise(0.5)
@@ -149,13 +216,15 @@ class UniformNoise(NoiseLaw):
         return self.bound / (3 * self.readings) ** 0.5
 
     def averaged(self, readings: int) -> UniformNoise:
-        """The same noise, of so many times as many readings."""
+        """Return the same noise with `readings` times as many readings."""
         return replace(self, readings=self.readings * readings)
 
     def above(self, s: np.ndarray) -> np.ndarray:
-        """The sum of r readings has the integral of a cardinal B-spline: a sum of splines, all positive."""
+        """Return the tail of the mean of r readings, the integral of a cardinal B-spline."""
         r = self.readings
-        z = r / 2 - abs(np.asarray(s, dtype=float)) * (r / (2 * self.bound))  # how far from its lower end
+        z = r / 2 - abs(np.asarray(s, dtype=float)) * (
+            r / (2 * self.bound)
+        )  # distance from the lower end of the support
         parts = [np.nan_to_num(_spline(r)(z - j)) for j in range(r // 2 + 1)]
         tail = np.sum(parts, axis=0)
         return np.where(np.asarray(s) >= 0, tail, 1 - tail)
@@ -164,10 +233,17 @@ class UniformNoise(NoiseLaw):
 @kept
 @dataclass(frozen=True)
 class BoundedNoise(NoiseLaw):
-    """Noise of which only a bound is known: no reading is farther than `bound` from the truth.
+    """Noise with a known bound and an unknown distribution.
 
-    It may be biased, and depend on the place.
+    No reading is farther than `bound` from the truth. The noise may be biased and may depend on the point.
 
+    Parameters
+    ----------
+    bound
+        Largest distance of a reading from the truth.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays(
     ...     [0.0] * 9,
@@ -191,16 +267,16 @@ class BoundedNoise(NoiseLaw):
         return self.bound
 
     def above(self, s: np.ndarray) -> np.ndarray:
-        """Not known, but that it is 0 beyond the bound."""
+        """Return 0 beyond the bound, and otherwise the trivial bound 1."""
         return np.where(np.asarray(s) >= self.bound, 0.0, 1.0)
 
     def averaged(self, readings: int) -> BoundedNoise:
-        """A mean of readings has the same bound."""
+        """Return the same noise, since a mean of readings has the same bound."""
         return self
 
 
-def means_at_places(prediction: Prediction, y: Array) -> tuple[Prediction, Array, int]:
-    """Readings at the same place averaged, and how many there are at each; places come as they first do."""
+def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array, int]:
+    """Average the readings at the same point, in order of first occurrence; also return their number."""
     x = to_numpy(prediction.x).reshape(len(y), -1)
     _, first, which, counts = np.unique(x, axis=0, return_index=True, return_inverse=True, return_counts=True)
     least, most = int(counts.min()), int(counts.max())
@@ -219,7 +295,7 @@ def means_at_places(prediction: Prediction, y: Array) -> tuple[Prediction, Array
 
 @lru_cache
 def _spline(degree: int) -> Any:
-    """The cardinal B-spline of a degree, which starts at 0; NaN where it is 0."""
+    """The cardinal B-spline of a degree, supported from 0; NaN outside of its support."""
     from scipy.interpolate import BSpline
 
     return BSpline.basis_element(np.arange(degree + 2.0), extrapolate=False)

@@ -1,8 +1,9 @@
-"""Quantiles: a model that says between which ends y lies most of the time, made right by calibration.
+"""Conformalized quantile regression: calibration of a model that predicts a lower and an upper quantile.
 
-The score is how far y lies outside of the two ends, negative where it lies inside; the set moves both ends by
-the threshold. With one threshold for both the law is that of the calibrator. With one for each end, each is
-asked at half of 1 - level, and only a bound is known. (Romano, Patterson and Candes 2019)
+The score is the distance of y from the interval between the two quantiles, negative inside. The set moves
+both ends by the threshold. With one threshold for both ends, the law of coverage is that of the calibrator.
+With one threshold for each end, each allows half of the miscoverage, and only a bound is known. (Romano,
+Patterson and Candes 2019)
 """
 
 from __future__ import annotations
@@ -16,19 +17,32 @@ from guardband.base.arrays import Array, ArrayLike, finite, flat, kind_of, like,
 from guardband.base.computed import computed
 from guardband.base.kept import kept
 from guardband.conformal.base import Learned, Size, Threshold, Traits, traits_of
-from guardband.conformal.rank import Level, half_missed
-from guardband.conformal.scores import APART, ULPS, Score
+from guardband.conformal.rank import Level, half_miscoverage
+from guardband.conformal.scores import SPREAD_RATIO, ULPS, Score
 from guardband.values import MODEL, Band, Observations, Prediction
 
 
 @kept
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class QuantilePrediction(Prediction):
-    """What a model of two quantiles believes at x (n, d): a lower and an upper end (n, m), and a mean.
+    """The prediction of a quantile model: lower and upper ends and a mean.
 
-    Without a mean it lies halfway. The ends are taken as they are: they may cross, which `crossed` tells, and
-    need not be right. `gb.calibrate` measures misses by `CQR()` where nobody says otherwise.
+    The ends are used as they are: they may cross, which `crossed` reports, and need not be accurate. The
+    default score for such predictions is `CQR()`.
 
+    Parameters
+    ----------
+    x
+        Points, shape (n, d), or None.
+    lower
+        Lower quantile, shape (n, m).
+    upper
+        Upper quantile, shape (n, m).
+    mean
+        Point prediction, shape (n, m); by default the midpoint of the two ends.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> prediction = gb.conformal.QuantilePrediction(
     ...     None, lower=[0.0, 5.0], upper=[2.0, 4.0]
@@ -64,12 +78,12 @@ class QuantilePrediction(Prediction):
 
     @property
     def crossed(self) -> np.ndarray:
-        """Where a lower end lies above its upper one: (n,) booleans."""
+        """Whether the lower end exceeds the upper end in any output: booleans (n,)."""
         return flat(to_numpy(self.lower > self.upper)).any(axis=-1)
 
     @property
     def own_score(self) -> CQR:
-        """How far y lies outside of the two ends."""
+        """The default score, `CQR()`."""
         return CQR()
 
     def __repr__(self) -> str:
@@ -81,14 +95,22 @@ class QuantilePrediction(Prediction):
 @kept
 @dataclass(frozen=True, repr=False)
 class CQR(Score):
-    """max(lower - y, y - upper): how far y lies outside of two quantiles, negative if inside.
+    """max(lower - y, y - upper): the distance of y from the interval between two quantiles, negative inside.
 
-    The set is [lower - q, upper + q], which is empty where a negative q takes more than there is. Several
-    outputs make one score, their maximum; with `joint=False` each has a threshold of its own. The law is that
-    of the calibrator. With `symmetric=False` each end has a threshold of its own, asked at 1 - (1 - level)/2:
-    a new y lies above the band with probability at most (1 - level)/2, and so below; for this, coverage has
-    a bound and no exact law, and the band is a little wider.
+    The set is [lower - q, upper + q], which is empty if q < -(upper - lower) / 2.
 
+    Parameters
+    ----------
+    symmetric
+        Whether one threshold moves both ends. With `symmetric=False` each end has a threshold at level
+        1 - (1 - level)/2, so a new y lies above the band with probability at most (1 - level)/2, and likewise
+        below. Coverage then has a lower bound and no exact law, and the band is slightly wider.
+    joint
+        Whether the outputs share one score, their maximum, and are covered simultaneously; otherwise each
+        output has its own threshold.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> y = np.arange(1.0, 20.0)
@@ -119,21 +141,21 @@ class CQR(Score):
 
     @property
     def is_box(self) -> bool:
-        """It is: an interval for each output, which may be empty."""
+        """True: an interval for each output, which may be empty."""
         return True
 
     @property
     def scope(self) -> str:
-        """What is said of each end by itself, and of sets that are empty."""
-        each = (
+        """The guarantee for each end separately, and the treatment of empty sets."""
+        each_end = (
             ""
             if self.symmetric
             else "It lies below the band with probability at most half of 1 - level, and above it so too. "
         )
-        return each + "Where the ends cross the set is empty; misses there count among those allowed."
+        return each_end + "Where the ends cross the set is empty; misses there count among those allowed."
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
-        """The scores (n,) of targets y (n, m); (n, 2) if each end, (n, m) if each output has its own."""
+        """Return the scores (n,) of targets y (n, m), (n, 2) with one per end, (n, m) with one per output."""
         lower, upper = self._ends(prediction)
         y = y if tuple(y.shape) == tuple(lower.shape) else rows(y, "y")
         if y.shape != lower.shape:
@@ -148,12 +170,12 @@ class CQR(Score):
         return xp.amax(outside, -1) if self.joint else outside
 
     def contains(self, prediction: Prediction, y: Array, q: float | Array) -> np.ndarray:
-        """Which targets score at most q, on both sides."""
+        """Return which targets score at most q at both ends."""
         inside = super().contains(prediction, y, q)
         return inside if self.symmetric else np.asarray(inside.all(axis=-1))
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
-        """[lower - q, upper + q], rounded outwards by a few ulp as those of other scores are."""
+        """Return [lower - q, upper + q], rounded outwards by a few ulp like the bands of other scores."""
         lower, upper = self._ends(prediction)
         below, above = self._sides(np.asarray(to_numpy(q), dtype=float), lower)
         return Band.around(prediction, _moved(lower, below, -1), _moved(upper, above, 1), level)
@@ -167,17 +189,18 @@ class CQR(Score):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> Threshold:
-        """One threshold for both ends; or one for each, with half of what may go wrong."""
+        """Return one threshold for both ends, or one for each end with half of the miscoverage."""
         if self.symmetric:
             return learned.threshold(scores, prediction, groups=groups, confidence=confidence)
-        sure = None if confidence is None else half_missed(confidence)
-        made = [learned.threshold(s, prediction, groups=groups, confidence=sure) for s in scores.T]
-        return TwoSided(*made)
+        each_confidence = None if confidence is None else half_miscoverage(confidence)
+        below, above = (
+            learned.threshold(s, prediction, groups=groups, confidence=each_confidence) for s in scores.T
+        )
+        return TwoSided(below, above)
 
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
-        """Itself, unless the two quantiles were exchanged."""
-        self._ends(prediction)
-        crossed = prediction.crossed  # type: ignore[attr-defined]
+        """Return the score itself; raises an error if the two quantiles are exchanged."""
+        crossed = self._quantiles(prediction).crossed
         if len(crossed) > 1 and crossed.all():
             raise ValueError(
                 "The lower quantile lies above the upper one at every calibration point. Exchange them: "
@@ -186,8 +209,8 @@ class CQR(Score):
         return self
 
     def caution(self, prediction: Prediction, y: Array) -> str | None:
-        """A warning where quantiles cross, and where outputs of very different size share a threshold."""
-        crossed = int(prediction.crossed.sum())  # type: ignore[attr-defined]
+        """Return a warning if quantiles cross, or if outputs of very different size share a threshold."""
+        crossed = int(self._quantiles(prediction).crossed.sum())
         spread = np.ptp(to_numpy(y).astype(float).reshape(-1, y.shape[-1]), axis=0)
         words = []
         if crossed:
@@ -197,63 +220,67 @@ class CQR(Score):
                 "order: gb.conformal.QuantilePrediction(x, np.minimum(lower, upper), np.maximum(lower, "
                 "upper))."
             )
-        if self.joint and spread.max() > APART * spread[spread > 0].min(initial=np.inf):
+        if self.joint and spread.max() > SPREAD_RATIO * spread[spread > 0].min(initial=np.inf):
             words.append(
-                f"The outputs differ in size by a factor of more than {APART:g}, and both ends of all are "
-                "moved by one number. Bring them to one size, or use CQR(joint=False), for a threshold and "
-                "a promise for each output by itself."
+                f"The outputs differ in size by a factor of more than {SPREAD_RATIO:g}, and both ends of all "
+                "are moved by one number. Bring them to one size, or use CQR(joint=False), for a threshold "
+                "and a promise for each output by itself."
             )
         return " ".join(words) or None
 
     def _ends(self, prediction: Prediction) -> tuple[Array, Array]:
+        prediction = self._quantiles(prediction)
+        return prediction.lower, prediction.upper
+
+    def _quantiles(self, prediction: Prediction) -> QuantilePrediction:
         if not isinstance(prediction, QuantilePrediction):
             raise TypeError(
                 f"CQR() wants a model of two quantiles, whose answer is a gb.conformal.QuantilePrediction(x, "
                 "lower, "
                 f"upper); got a {type(prediction).__name__}. Two models make one: gb.Quantiles(lower, upper)."
             )
-        return prediction.lower, prediction.upper
+        return prediction
 
     def _sides(self, q: np.ndarray, lower: Array) -> tuple[Array, Array]:
-        """The threshold of each side, to be added to (n, ..., m): of all rows or of each."""
+        """The threshold of each end, shaped to be added to (n, ..., m), for all rows or for each row."""
         if not self.symmetric:
             q = np.broadcast_to(q, (len(q) if q.ndim == 2 else 1, 2))
-            return tuple(_beside(side, lower) for side in q.T)
-        return (_beside(q, lower),) * 2
+            return tuple(_broadcastable(side, lower) for side in q.T)
+        return (_broadcastable(q, lower),) * 2
 
 
 @dataclass(frozen=True, eq=False)
 class TwoSided(Threshold):
-    """A threshold for each side, (1, 2) or (n, 2), each missed half as often as both may be."""
+    """A threshold for each end, (1, 2) or (n, 2), each with half of the miscoverage."""
 
     below: Threshold
     above: Threshold
     traits: ClassVar[Traits] = computed(lambda self: traits_of(self.below))
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """Both thresholds, side by side."""
-        at = half_missed(level)
+        """Return both thresholds in columns."""
+        at = half_miscoverage(level)
         sides = [np.atleast_1d(side(prediction, at, groups)) for side in (self.below, self.above)]
         return np.stack(sides, axis=1)
 
     def count(self) -> int | None:
-        """How many scores each was made of."""
+        """Return the number of scores of each threshold."""
         return self.below.count()
 
     def size(self, level: Level) -> Size | None:
-        """What each of the two has and needs."""
-        return self.below.size(half_missed(level))
+        """Return the available and required number of points of each threshold."""
+        return self.below.size(half_miscoverage(level))
 
 
-def _beside(q: np.ndarray, ends: Array) -> Array:
-    """A threshold, (), (n,) or (n, m), as an array that goes with (n, ..., m)."""
+def _broadcastable(q: np.ndarray, ends: Array) -> Array:
+    """A threshold of shape (), (n,) or (n, m), shaped to broadcast against (n, ..., m)."""
     if q.ndim == 1:
         q = q.reshape(-1, *[1] * (ends.ndim - 1))
     return like(ends, q)
 
 
 def _moved(ends: Array, q: Array, sign: int) -> Array:
-    """Ends moved outwards by q, which may be negative or infinite, and by some ulp of both."""
+    """Ends moved outwards by q, which may be negative or infinite, and rounded outwards by a few ulp."""
     xp = namespace(ends)
     limits = xp.finfo(ends.dtype)
     few = ULPS * float(limits.eps)

@@ -1,8 +1,8 @@
-"""RandomlyLocalized: calibration points near the query count most, without any training.
+"""`RandomlyLocalized`: calibration points near the new point have larger weights, without any training.
 
-Weighing by the distance to the query itself would not be valid: the query would always sit at the top of its
-own kernel. So a nearby point is drawn from the kernel around the query first, and weights are centered there;
-then query and calibration points are treated alike. (Hore and Barber 2023)
+Weights by the distance to the new point itself would not be valid, since the new point always lies at the
+center of its own kernel. The method first draws a point from the kernel around the new point and centers the
+weights there, so the new point and the calibration points are treated symmetrically. (Hore and Barber 2023)
 """
 
 from __future__ import annotations
@@ -14,29 +14,43 @@ import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike
 from guardband.base.kept import kept
-from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, places, places_of
+from guardband.conformal.base import Calibrator, Threshold, no_confidence, no_groups, point_array, points_of
 from guardband.conformal.hashed import FRESH, FROZEN, key, uniform
-from guardband.conformal.rank import Level, checked
-from guardband.conformal.weighted import bounded, weighted_rank
+from guardband.conformal.rank import Level, checked_scores
+from guardband.conformal.weighted import scores_at_ranks, weighted_rank
 from guardband.values import Observations, Prediction
 
 
-def _made(parts: dict[str, Any]) -> RandomlyLocalized:
-    """A saved one; what 0.2 has saved keeps the draws of 0.2."""
+def _restored(parts: dict[str, Any]) -> RandomlyLocalized:
+    """A calibrator restored from its stored parts; without `fresh` it was saved by version 0.2."""
     return RandomlyLocalized(**{"fresh": False, **parts})
 
 
-@kept(made=_made)
+@kept(made=_restored)
 @dataclass(frozen=True, eq=False)
 class RandomlyLocalized(Calibrator):
-    """Randomly localized conformal prediction: exact on average, approximately right at every place.
+    """Randomly localized conformal prediction: exact marginal coverage, approximate local coverage.
 
-    Give the `bandwidth` of the kernel, in the units of x, or `inputs` (such as the training inputs, never
-    the calibration ones): the bandwidth is then chosen so that about `effective` calibration points count at
-    a typical place. Few of them make a local band, and one that is often infinite: at 95 %, 19 must count.
-    The drawn point is a function of `seed`, the calibration scores and x: the band is a fixed function, and
-    each calibration set has draws of its own. With `fresh=False` the scores do not enter, as in 0.2.
+    Parameters
+    ----------
+    bandwidth
+        Bandwidth of the kernel, in the units of x.
+    inputs
+        Points from which the bandwidth is chosen in place of `bandwidth`, such as the training inputs, never
+        the calibration points.
+    effective
+        Effective number of calibration points at a typical point, for the choice of the bandwidth. Few points
+        make a local band that is often infinite: at 95 % at least 19 must count.
+    kernel
+        "gauss" or "box".
+    seed
+        Seed of the randomized centers. The center drawn for x is a function of the seed, the calibration
+        scores and x, so the band is a fixed function and each calibration set has its own draws.
+    fresh
+        Whether draws depend on the calibration scores; False for calibrations saved by version 0.2.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x, zero = np.linspace(0, 1, 500), np.zeros_like
@@ -57,7 +71,7 @@ class RandomlyLocalized(Calibrator):
 
     @property
     def promise(self) -> str:
-        """Coverage on average over the draws."""
+        """The guarantee on average over the draws."""
         return f"{super().promise} {FRESH if self.fresh else FROZEN}"
 
     def __post_init__(self) -> None:
@@ -66,7 +80,7 @@ class RandomlyLocalized(Calibrator):
         if self.bandwidth is not None and not 0 < self.bandwidth < np.inf:
             raise ValueError(f"`bandwidth` should be a positive length, got {self.bandwidth}.")
         if self.inputs is not None:
-            object.__setattr__(self, "inputs", places(self.inputs))
+            object.__setattr__(self, "inputs", point_array(self.inputs))
         if self.kernel not in ("gauss", "box"):
             raise ValueError(f"`kernel` should be 'gauss' or 'box', got {self.kernel!r}.")
 
@@ -74,7 +88,7 @@ class RandomlyLocalized(Calibrator):
     def for_files(
         cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
     ) -> RandomlyLocalized:
-        """With a bandwidth chosen from the training points."""
+        """Create a calibrator whose bandwidth is chosen from the training points."""
         if training_data is None:
             raise ValueError(
                 "--calibrator randomlylocalized chooses its bandwidth from training rows: "
@@ -93,21 +107,21 @@ class RandomlyLocalized(Calibrator):
         """Sort the scores with their points."""
         no_groups(groups, "RandomlyLocalized()", "it weighs points by their places.")
         no_confidence(confidence, "RandomlyLocalized()")
-        scores, x = checked(scores), places_of(prediction, "RandomlyLocalized()")
-        if self.inputs is not None and places(self.inputs).shape[1] != x.shape[1]:
+        scores, x = checked_scores(scores), points_of(prediction, "RandomlyLocalized()")
+        if self.inputs is not None and point_array(self.inputs).shape[1] != x.shape[1]:
             raise ValueError(
                 f"`inputs` should have {x.shape[1]} coordinates like the calibration points, got "
-                f"{places(self.inputs).shape[1]}."
+                f"{point_array(self.inputs).shape[1]}."
             )
         order = np.argsort(scores, kind="stable")
-        bandwidth = self.bandwidth if self.bandwidth is not None else self._choose(len(x))
+        bandwidth = self.bandwidth if self.bandwidth is not None else self._choose_bandwidth(len(x))
         return RandomlyLocalizedThreshold(
             scores[order], x[order], bandwidth, self.kernel, self.seed, self.fresh
         )
 
-    def _choose(self, n: int) -> float:
-        """The bandwidth at which so many of n points count, by halving."""
-        x = places(self.inputs)
+    def _choose_bandwidth(self, n: int) -> float:
+        """The bandwidth at which `effective` of n points count, by bisection."""
+        x = point_array(self.inputs)
         target = min(self.effective / n, 1.0) * len(x)
         extent = float(np.ptp(x, axis=0).max()) or 1.0
         low, high = 1e-6 * extent, 1e3 * extent
@@ -131,11 +145,11 @@ class RandomlyLocalizedThreshold(Threshold):
     fresh: bool = True
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """Per query the weighted quantile around a point drawn near it, (n,)."""
+        """Return the weighted quantile around a randomly drawn center for each new point, (n,)."""
         no_groups(groups, "RandomlyLocalized()", "it weighs points by their places.")
-        x = places_of(prediction, "RandomlyLocalized()")
+        x = points_of(prediction, "RandomlyLocalized()")
         parts = [self._ranks(x[start : start + 1000], level) for start in range(0, len(x), 1000)]
-        return bounded(
+        return scores_at_ranks(
             self.scores,
             np.concatenate(parts) if parts else np.empty(0, dtype=int),
             "too few calibration points are near. Take a larger `bandwidth` or `effective`, or more "
@@ -143,14 +157,14 @@ class RandomlyLocalizedThreshold(Threshold):
         )
 
     def _ranks(self, x: np.ndarray, level: Level) -> np.ndarray:
-        near = self.near(x)
-        others = _log_kernel(self.x, near, self.bandwidth, self.kernel)
-        own = _log_kernel_pairs(x, near, self.bandwidth, self.kernel)
+        centers = self.centers(x)
+        others = _log_kernel(self.x, centers, self.bandwidth, self.kernel)
+        own = _log_kernel_pairs(x, centers, self.bandwidth, self.kernel)
         top = np.maximum(others.max(axis=1, initial=-np.inf), own)
         return weighted_rank(np.exp(others - top[:, None]), np.exp(own - top), level)
 
-    def near(self, x: np.ndarray) -> np.ndarray:
-        """The points drawn from the kernels around x."""
+    def centers(self, x: np.ndarray) -> np.ndarray:
+        """The centers drawn from the kernels around x."""
         from scipy.special import ndtri
 
         own = key(self.seed, self.scores) if self.fresh else np.int64(self.seed).tobytes()

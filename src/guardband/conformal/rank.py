@@ -1,9 +1,9 @@
-"""Ranks: which of the sorted calibration scores bounds a new one, in exact arithmetic.
+"""Exact ranks: which of the sorted calibration scores bounds a new score.
 
-With n exchangeable scores, a new score is at most the k-th smallest with probability at least
-`level` when k = ceil((n + 1) level). If k > n there is no such score and the bound is infinite.
-Floating point gets this k wrong (ceil((19 + 1) * (1 - 0.95)) is 2 there), so a level is the decimal
-the user wrote, kept as a fraction.
+For n exchangeable scores, a new score is at most the k-th smallest with probability at least `level` if k =
+ceil((n + 1) level). If k > n there is no such score and the bound is infinite. Floating-point arithmetic can
+give the wrong k (it gives ceil((19 + 1) * (1 - 0.95)) = 2), so a level is the decimal number that the user
+wrote, stored as a fraction.
 """
 
 from __future__ import annotations
@@ -25,12 +25,14 @@ from guardband.base.arrays import ArrayLike, is_tensor, namespace, to_numpy
 from guardband.base.limits import DIGITS, shown
 
 Level: TypeAlias = float | str | Decimal | Fraction
-"""A level strictly between 0 and 1, meant as the decimal that was written."""
+"""A level strictly between 0 and 1, interpreted as the decimal number that was written."""
 
 
 class InfiniteBandWarning(UserWarning):
-    """The calibration set is too small for the level asked, so the band is honestly infinite.
+    """The calibration set is too small for the requested level, so the band is infinite.
 
+    Examples
+    --------
     >>> import warnings
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 5, [1, 2, 3, 4, 5])  # 95 % needs 19
@@ -44,12 +46,15 @@ class InfiniteBandWarning(UserWarning):
 
 
 def exact(level: Level, name: str = "level") -> Fraction:
-    """The decimal the user wrote, as a fraction strictly between 0 and 1.
+    """The decimal number that the user wrote, as a fraction strictly between 0 and 1.
 
-    Strings, decimals and fractions are taken as they are. A float is the decimal of at most 12 digits that
-    it stands for; where there is none, a simple fraction such as 2/3 if it is one to the last bit, else the
-    nearest decimal of 12 digits. A scalar of lower precision is its own shortest decimal, or such a fraction.
+    Strings, decimals and fractions are exact. A float is interpreted as the decimal number of at most 12
+    digits that has its value. If there is none, it is a simple fraction such as 2/3 if it agrees to the last
+    bit, and otherwise the nearest decimal number of 12 digits. A scalar of lower precision is its shortest
+    decimal number, or such a fraction.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> (
     ...     exact(0.95),
@@ -68,7 +73,7 @@ def exact(level: Level, name: str = "level") -> Fraction:
 
 @lru_cache(maxsize=1024)
 def _exact(level: Any, name: str) -> Fraction:
-    """`exact`, which remembers floats and words: a sweep asks for the same levels again and again."""
+    """`exact` with a cache for floats and strings, since a sweep requests the same levels repeatedly."""
     value = _fraction(level, name)
     if not 0 < value < 1:
         hint = f" Did you mean {float(value / 100):g}?" if 1 < value < 100 else ""
@@ -76,18 +81,34 @@ def _exact(level: Any, name: str) -> Fraction:
     return value
 
 
-def half_missed(level: Level) -> Fraction:
-    """The level that is missed half as often: what each of two bounds is asked for that hold together.
+def half_miscoverage(level: Level) -> Fraction:
+    """The level with half of the miscoverage, (1 + level) / 2, for two bounds that must hold together.
 
-    >>> half_missed(0.9)
+    Examples
+    --------
+    >>> half_miscoverage(0.9)
     Fraction(19, 20)
     """
     return (1 + exact(level)) / 2
 
 
 def rank(n: int, level: Level) -> int:
-    """k = ceil((n + 1) level), which of n sorted scores to take; n + 1 stands for infinity.
+    """Return k = ceil((n + 1) level), the rank of the threshold among n sorted scores.
 
+    Parameters
+    ----------
+    n
+        Number of calibration scores.
+    level
+        Requested coverage, strictly between 0 and 1.
+
+    Returns
+    -------
+    int
+        The rank, counted from 1; n + 1 stands for an infinite threshold.
+
+    Examples
+    --------
     >>> from guardband.conformal import rank
     >>> rank(100, 0.95), rank(19, 0.95), rank(18, 0.95)
     (96, 19, 19)
@@ -96,12 +117,31 @@ def rank(n: int, level: Level) -> int:
 
 
 def confident_rank(n: int, level: Level, confidence: Level) -> int:
-    """The smallest k with P(Beta(k, n+1-k) < level) <= 1 - confidence; n + 1 if there is none.
+    """Return the smallest k with P(Beta(k, n+1-k) < level) <= 1 - confidence.
 
-    The k-th score then covers at least `level` of all new points with probability `confidence`
-    over calibration sets (training-conditional, or PAC), not only on average over them.
-    Since P(Beta(k, n+1-k) < level) = P(Binomial(n, level) >= k), this is a binomial tail. (Vovk 2012)
+    The k-th smallest score then covers at least `level` of all new points with probability `confidence` over
+    calibration sets (training-conditional or PAC coverage), not only on average over calibration sets.
 
+    Parameters
+    ----------
+    n
+        Number of calibration scores.
+    level
+        Requested coverage, strictly between 0 and 1.
+    confidence
+        Probability over calibration sets, strictly between 0 and 1.
+
+    Returns
+    -------
+    int
+        The rank, counted from 1; n + 1 if no rank satisfies the condition.
+
+    Notes
+    -----
+    P(Beta(k, n+1-k) < level) = P(Binomial(n, level) >= k), a binomial tail. Reference: Vovk (2012).
+
+    Examples
+    --------
     >>> from guardband.conformal import confident_rank
     >>> confident_rank(100, 0.95, 0.9)
     99
@@ -118,10 +158,23 @@ def confident_rank(n: int, level: Level, confidence: Level) -> int:
 
 
 def points_needed(level: Level, confidence: Level | None = None) -> int:
-    """How many calibration points a finite band needs: 9 at 90 %, 19 at 95 %, 99 at 99 %.
+    """Return the number of calibration points that a finite band needs: 9 at 90 %, 19 at 95 %, 99 at 99 %.
 
-    With a confidence, the smallest n with level^n <= 1 - confidence.
+    Parameters
+    ----------
+    level
+        Requested coverage, strictly between 0 and 1.
+    confidence
+        Probability over calibration sets. With a confidence, the result is the smallest n with
+        level^n <= 1 - confidence.
 
+    Returns
+    -------
+    int
+        The number of points.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> (
     ...     gb.conformal.points_needed(0.9),
@@ -144,18 +197,35 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
 
 
 def quantile(scores: ArrayLike, level: Level, *, confidence: Level | None = None) -> float:
-    """The exact conformal quantile of n scores: the k-th smallest, or infinity if k > n.
+    """Return the exact conformal quantile of n scores: the k-th smallest, or infinity if k > n.
 
+    Parameters
+    ----------
+    scores
+        Calibration scores, shape (n,).
+    level
+        Requested coverage, strictly between 0 and 1.
+    confidence
+        Probability over calibration sets with which the coverage is guaranteed; None for a guarantee on
+        average.
+
+    Returns
+    -------
+    float
+        The threshold.
+
+    Examples
+    --------
     >>> from guardband.conformal import quantile
     >>> quantile([3.0, 1.0, 2.0, 5.0, 4.0, 9.0, 7.0, 8.0, 6.0], 0.9)
     9.0
     """
-    ascending = np.sort(checked(scores))
+    ascending = np.sort(checked_scores(scores))
     return kth(ascending, rank_for(len(ascending), level, confidence))
 
 
-def checked(scores: ArrayLike) -> np.ndarray:
-    """Scores (n,) as float64, or an error: they are numbers, one per point, possibly infinite, never NaN."""
+def checked_scores(scores: ArrayLike) -> np.ndarray:
+    """Scores (n,) as float64, validated: one number per point, possibly infinite, never NaN."""
     scores = np.asarray(to_numpy(scores), dtype=np.float64)
     if scores.ndim != 1:
         raise ValueError(
@@ -169,7 +239,7 @@ def checked(scores: ArrayLike) -> np.ndarray:
 
 
 def rank_for(n: int, level: Level, confidence: Level | None) -> int:
-    """`rank`, or `confident_rank` where a confidence is asked; words and floats are remembered."""
+    """`rank`, or `confident_rank` if a confidence is given, with a cache for floats and strings."""
     if type(level) in (float, str):
         return _rank_for(n, level, confidence)
     return _rank_for.__wrapped__(n, level, confidence)
@@ -181,7 +251,7 @@ def _rank_for(n: int, level: Level, confidence: Level | None) -> int:
 
 
 def kth(ascending: np.ndarray, k: int) -> float:
-    """The k-th smallest of sorted scores (k counts from 1), infinite beyond the last."""
+    """The k-th smallest of sorted scores (k counts from 1), infinite if k exceeds their number."""
     return float(ascending[k - 1]) if k <= len(ascending) else math.inf
 
 
@@ -191,22 +261,22 @@ INFINITE_SCORES = (
 )
 
 
-_SILENT: ContextVar[bool] = ContextVar("_SILENT", default=False)
+_SUPPRESSED: ContextVar[bool] = ContextVar("_SUPPRESSED", default=False)
 
 
 @contextmanager
-def infinite_unsaid() -> Iterator[None]:
-    """No warning of infinite bands in a block, and in this thread only, which a filter cannot do."""
-    before = _SILENT.set(True)
+def allow_infinite() -> Iterator[None]:
+    """Suppress warnings about infinite bands in this block and thread; warning filters are global."""
+    before = _SUPPRESSED.set(True)
     try:
         yield
     finally:
-        _SILENT.reset(before)
+        _SUPPRESSED.reset(before)
 
 
 def warn_infinite(reason: str) -> None:
-    """Warn, at the caller's own line, that a band is infinite and what would make it finite."""
-    if _SILENT.get():
+    """Warn at the caller's line that a band is infinite, and state what makes it finite."""
+    if _SUPPRESSED.get():
         return
     frame, depth = sys._getframe(1), 2
     while frame.f_back and frame.f_globals.get("__name__", "").startswith("guardband"):
@@ -215,7 +285,7 @@ def warn_infinite(reason: str) -> None:
 
 
 SIMPLE = 1000
-"""The largest denominator of a fraction that a float is taken for, if it is that fraction to the last bit."""
+"""The largest denominator of a fraction that a float may represent."""
 
 
 def _fraction(level: Any, name: str) -> Fraction:
@@ -227,7 +297,7 @@ def _fraction(level: Any, name: str) -> Fraction:
         raise TypeError(f"`{name}` should be a number between 0 and 1, got {level}.")
     try:
         if isinstance(level, str | Decimal | Fraction):
-            return written(level)
+            return parse_exact(level)
         if isinstance(level, np.floating) and level.itemsize < 8:
             decimals = str(level).partition(".")[2].rstrip("0")
             short = len(decimals) < np.finfo(level.dtype).precision
@@ -243,36 +313,38 @@ def _fraction(level: Any, name: str) -> Fraction:
     raise TypeError(f"`{name}` should be one number between 0 and 1, got {type(level).__name__}.")
 
 
-def written(number: str | Decimal | Fraction) -> Fraction:
-    """A number as it was written, exactly: a decimal, or a quotient such as 2/3, of not too many digits.
+def parse_exact(number: str | Decimal | Fraction) -> Fraction:
+    """The exact value of a decimal number or a quotient such as 2/3, with a limited number of digits.
 
-    >>> written("0.95"), written("2/3")
+    Examples
+    --------
+    >>> parse_exact("0.95"), parse_exact("2/3")
     (Fraction(19, 20), Fraction(2, 3))
     """
     if isinstance(number, str):
         if len(number) > 2 * DIGITS + 2:
-            raise ValueError("A level has not so many digits.")
+            raise ValueError("A level has too many digits.")
         number = Fraction(number) if "/" in number else Decimal(number)
     if isinstance(number, Decimal):
         _, digits, exponent = number.as_tuple()
         if not isinstance(exponent, int) or len(digits) > DIGITS or abs(exponent) > DIGITS:
-            raise ValueError("A level has not so many digits.")
+            raise ValueError("A level has too many digits.")
     number = Fraction(number)
     if max(abs(number.numerator), number.denominator) >= 10 ** (2 * DIGITS):
-        raise ValueError("A level has not so many digits.")
+        raise ValueError("A level has too many digits.")
     return number
 
 
 def _simple(value: np.floating) -> Fraction | None:
-    """A fraction of small denominator that is at most an ulp away, if there is one."""
+    """A fraction of small denominator within one ulp, or None."""
     digits = np.finfo(value.dtype).precision
-    most = min(SIMPLE, round(10 ** (digits / 2)))  # else every number would be near one
+    most = min(SIMPLE, round(10 ** (digits / 2)))  # a larger bound would match every number
     near = Fraction(float(value)).limit_denominator(most)
     return near if abs(near - Fraction(float(value))) <= Fraction(float(np.spacing(value))) else None
 
 
 def _of_bfloat16(level: Any) -> Fraction:
-    """The shortest decimal that is this number in bfloat16: what the user wrote before it was rounded."""
+    """The shortest decimal number with this value in bfloat16, taken as the number that the user wrote."""
     for digits in (1, 2, 3, 4):
         decimal = f"{float(level):.{digits}g}"
         if level.new_tensor(float(decimal)) == level:
@@ -281,7 +353,7 @@ def _of_bfloat16(level: Any) -> Fraction:
 
 
 def _binomial_tail_at_most(n: int, k: int, p: Fraction, bound: Fraction) -> bool:
-    """Whether P(Binomial(n, p) >= k) <= bound; exactly, also where the two sides are nearly equal."""
+    """Whether P(Binomial(n, p) >= k) <= bound, exactly, even if the two sides are nearly equal."""
     from scipy.special import betainc
 
     tail = float(betainc(k, n - k + 1, float(p)))

@@ -1,10 +1,10 @@
-"""RiskControl: not how often a reading is missed, but how much is lost on average.
+"""`RiskControl`: a bound on the expected loss rather than on the probability of a miss.
 
-A loss says how bad it is that y lies where it does, given a band. It never rises as the band grows, and it is
-right-continuous in the threshold q. With n calibration points, of mean loss R(q) at threshold q, and no loss
-above B, take the smallest q with (n R(q) + B) / (n + 1) <= 1 - level. The expected loss of a new point is
-then at most 1 - level: the one point that is not yet seen is counted as if it lost all. (Angelopoulos, Bates,
-Fisch, Lei and Schuster 2024)
+A loss measures the harm of a target y for a given band. It never increases as the band grows, and it is
+right-continuous in the threshold q. Let R(q) be the mean loss of n calibration points at threshold q, and B
+an upper bound of the loss. The method takes the smallest q with (n R(q) + B) / (n + 1) <= 1 - level. The
+expected loss of a new point is then at most 1 - level: the unseen point is counted with the largest possible
+loss. (Angelopoulos, Bates, Fisch, Lei and Schuster 2024)
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ import numpy as np
 from guardband.base.arrays import Array, flat, kind_of, rows, to_numpy
 from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, no_confidence, no_groups
-from guardband.conformal.rank import Level, checked, exact, warn_infinite
+from guardband.conformal.rank import Level, checked_scores, exact, warn_infinite
 from guardband.conformal.scores import Score
 from guardband.values import Band, Prediction, Predictor
 
 Loss: TypeAlias = Callable[[Band, Array], Array]
-"""What each row of y (n, ...) loses, given its band: (n,) numbers, from 0 to a known largest one."""
+"""The loss of each row of y (n, ...) given its band: (n,) numbers between 0 and a known maximum."""
 
 HALVINGS = 60
-"""How often the range of thresholds is halved: to the last digits of a float."""
+"""Number of bisection steps, enough for the full precision of a float."""
 
 
 @kept
 @dataclass(frozen=True)
 class ShareOutside:
-    """The share of a row's values that lie outside of the band: of its outputs, or of a field's nodes.
+    """The share of the values of a row outside of the band: of its outputs, or of the nodes of a field.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> band = gb.Band(None, [[0.0, 0.0]], [[-1.0, -1.0]], [[1.0, 1.0]], level=0.9)
@@ -44,7 +46,7 @@ class ShareOutside:
     """
 
     def __call__(self, band: Band, y: Array) -> np.ndarray:
-        """The share in each row."""
+        """Return the share for each row."""
         y = to_numpy(kind_of(band.mean, rows(y, "y")))
         inside = (to_numpy(band.lower) <= y) & (y <= to_numpy(band.upper))
         return 1 - flat(inside).mean(axis=-1)
@@ -55,16 +57,34 @@ class ShareOutside:
 class RiskControl(Calibrator):
     """Conformal risk control: the expected loss of a new point is at most 1 - level.
 
-    `loss(band, y)` gives a number per row, from 0 to `largest` at every point, new ones too. It never rises
-    as the band grows, and it is right-continuous in the threshold: a value at the end of the band counts as
-    inside. At the calibration points a loss that is larger, that rises between nine thresholds, or that is
-    not 0 for an infinite band is refused; the rest you vouch for. By default it is the share of values
-    outside: "at 90 %, a tenth of a field's nodes lie outside on average" is a weaker promise than that a
-    field lies wholly inside, and a much narrower band. A bounded cost, such as min(distance / 0.1, 1), is
-    another. A function of your own is passed again at load: `gb.load(folder, loss=...)`. It needs
-    largest / (1 - level) - 1 points. Not for those who have to know how often a single reading is missed:
-    that is `Split()`.
+    Use it to bound an average loss, such as the share of a field's nodes outside of the band, which is a
+    weaker guarantee than containing the whole field and gives a much narrower band. Use `Split()` to bound
+    the probability that a single measurement is missed.
 
+    Parameters
+    ----------
+    loss
+        A function `loss(band, y)` that returns one number per row, between 0 and `largest` at every point,
+        new points included. It must not increase as the band grows, must be right-continuous in the threshold
+        (a value at the end of the band counts as inside), and must be 0 for an infinite band. By default the
+        share of values outside of the band. A bounded cost, such as min(distance / 0.1, 1), is another
+        example.
+    largest
+        Upper bound of the loss.
+    targets
+        Calibration targets; set by the calibration.
+    score
+        The score whose bands are evaluated; set by the calibration.
+
+    Notes
+    -----
+    The band needs largest / (1 - level) - 1 calibration points. At the calibration points, a loss above
+    `largest`, one that increases between nine thresholds, and one that is not 0 for an infinite band are
+    refused. The remaining conditions are not checked. A user-defined loss is passed again at load:
+    `gb.load(folder, loss=...)`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> y = np.random.default_rng(0).normal(size=(200, 10))  # ten outputs
@@ -94,10 +114,10 @@ class RiskControl(Calibrator):
 
     @property
     def promise(self) -> str:
-        """A bound on the expected loss."""
+        """The bound on the expected loss."""
         return (
             "If the calibration points and a new point are exchangeable (drawn alike, from the same places "
-            f"with the same noise), and the loss {_named(self.loss)} never rises as the band grows, is "
+            f"with the same noise), and the loss {_loss_name(self.loss)} never rises as the band grows, is "
             f"right-continuous in the threshold, lies between 0 and {self.largest:g} at every point, new "
             "ones too, and is 0 for an infinite band, the expected loss of a new measurement is at most "
             "1 - level. Nothing is promised of how often a "
@@ -105,15 +125,15 @@ class RiskControl(Calibrator):
         )
 
     def promised(self, level: Level) -> None:
-        """None: no probability of lying inside is promised."""
+        """Return None: no coverage probability is guaranteed."""
         return None
 
     def prepared(self, prediction: Prediction, y: Array) -> tuple[Prediction, Array, RiskControl]:
-        """The same with the targets, which losses are computed from."""
+        """Return the same calibrator with the targets, from which losses are computed."""
         return prediction, y, replace(self, targets=y)
 
     def learn(self, predictor: Predictor | None, score: Score) -> RiskControl:
-        """The same with the score, whose bands are judged."""
+        """Return the same calibrator with the score, whose bands are evaluated."""
         return replace(self, score=score)
 
     def threshold(
@@ -124,20 +144,20 @@ class RiskControl(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> RiskThreshold:
-        """Losses at every threshold are a call away; checked is that they fall, to 0 for infinite bands."""
+        """Return the threshold, after checks that losses do not increase and vanish for infinite bands."""
         no_groups(groups, "RiskControl()", "it treats all points alike.")
         no_confidence(confidence, "RiskControl()")
         if self.targets is None or self.score is None:
             raise ValueError("RiskControl() needs the targets: calibrate by `gb.calibrate`, on points.")
-        made = RiskThreshold(np.sort(checked(scores)), prediction, self.targets, self)
-        made.refuse_growing()
-        made.refuse_more_than_nothing()
-        return made
+        threshold = RiskThreshold(np.sort(checked_scores(scores)), prediction, self.targets, self)
+        threshold.refuse_increasing()
+        threshold.refuse_unavoidable()
+        return threshold
 
 
 @dataclass(frozen=True, eq=False)
 class RiskThreshold(Threshold):
-    """The sorted scores, and the points whose losses are counted."""
+    """The sorted scores, and the calibration points at which losses are computed."""
 
     scores: np.ndarray
     prediction: Prediction
@@ -145,7 +165,7 @@ class RiskThreshold(Threshold):
     risk: RiskControl
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
-        """The smallest threshold whose losses are small enough, by halving; infinite if n is too small."""
+        """Return the smallest threshold with sufficiently small losses, by bisection, or infinity."""
         no_groups(groups, "RiskControl()", "it treats all points alike.")
         size = self.size(level)
         if size.have < size.need:
@@ -156,23 +176,23 @@ class RiskThreshold(Threshold):
             return math.inf
         finite = self.scores[np.isfinite(self.scores)]
         low, high = min(0.0, float(finite.min(initial=0.0))), float(finite.max(initial=0.0))
-        if not self._enough(high, level):
+        if not self._sufficient(high, level):
             warn_infinite("too many calibration scores are infinite.")
             return math.inf
-        if self._enough(low, level):
+        if self._sufficient(low, level):
             return low
         for _ in range(HALVINGS):
             middle = low / 2 + high / 2
-            low, high = (low, middle) if self._enough(middle, level) else (middle, high)
+            low, high = (low, middle) if self._sufficient(middle, level) else (middle, high)
         return high
 
     def size(self, level: Level) -> Size:
-        """Each point counts as one, and the new one as if it lost all."""
+        """Return the number of calibration points, the new point being counted with the largest loss."""
         need = math.ceil(Fraction(repr(float(self.risk.largest))) / (1 - exact(level)) - 1)
         return Size(len(self.scores), max(1, need))
 
     def losses(self, q: float, *, checked: bool = True) -> np.ndarray:
-        """What each calibration point loses at a threshold."""
+        """The loss of each calibration point at a threshold."""
         assert self.risk.score is not None
         band = self.risk.score.band(self.prediction, q, 0.5)
         losses = np.asarray(to_numpy(self.risk.loss(band, self.targets)), dtype=float)
@@ -189,8 +209,8 @@ class RiskThreshold(Threshold):
             )
         return losses
 
-    def refuse_growing(self) -> None:
-        """A loss that grows with the band anywhere has no smallest band that is good enough."""
+    def refuse_increasing(self) -> None:
+        """Raise an error if the loss increases with the band; bisection needs a monotone loss."""
         some = np.unique(np.quantile(self.scores, np.linspace(0, 1, 9), method="lower"))
         before = None
         for q in some[np.isfinite(some)]:
@@ -203,9 +223,9 @@ class RiskThreshold(Threshold):
                 )
             before = losses
 
-    def refuse_more_than_nothing(self) -> None:
-        """A loss that an infinite band does not take to 0 cannot be bounded by any band."""
-        with np.errstate(invalid="ignore"):  # infinity less infinity
+    def refuse_unavoidable(self) -> None:
+        """Raise an error if the loss of an infinite band is not 0; no band could bound it."""
+        with np.errstate(invalid="ignore"):  # inf - inf
             losses = self.losses(math.inf, checked=False)
         wrong = ~(losses <= 1e-12 * self.risk.largest)
         if wrong.any():
@@ -216,13 +236,13 @@ class RiskThreshold(Threshold):
                 "0 for infinite ones."
             )
 
-    def _enough(self, q: float, level: Level) -> bool:
+    def _sufficient(self, q: float, level: Level) -> bool:
         n = len(self.scores)
         return bool(
             self.losses(q).sum() + self.risk.largest <= (n + 1) * float(1 - exact(level)) * (1 + 1e-12)
         )
 
 
-def _named(loss: Any) -> str:
-    """A loss in a sentence."""
+def _loss_name(loss: Any) -> str:
+    """The name of a loss in a sentence."""
     return getattr(loss, "__name__", repr(loss))

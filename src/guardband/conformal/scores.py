@@ -1,8 +1,8 @@
-"""Scores: how badly a prediction missed, and the set of all targets that miss no more.
+"""Conformity scores and the prediction sets that they define.
 
-A score is large where y lies far from the prediction. Calibration finds the threshold q that a new score
-exceeds only rarely; the set at x is then all y whose score is at most q, `contains(prediction, y, q)`. Where
-that set is a box, `band` gives its ends.
+A score is large if y is far from the prediction. Calibration finds a threshold q that a new score rarely
+exceeds. The prediction set at x contains all y with a score of at most q, `contains(prediction, y, q)`. If
+this set is a box, `band` returns its ends.
 """
 
 from __future__ import annotations
@@ -34,17 +34,26 @@ from guardband.values import Band, Observations, Prediction
 from guardband.values.grids import FieldGrid
 
 ULPS = 4
-"""By how many units in the last place a mean and a threshold are rounded outwards."""
+"""Number of units in the last place by which means and thresholds are rounded outwards."""
 
-APART = 100.0
-"""Outputs whose spreads differ by more than this factor hardly share a unit."""
+SPREAD_RATIO = 100.0
+"""Ratio of output spreads above which a common unit is questionable."""
 
 
 class Score(ABC):
-    """One number per row: how badly y missed the prediction. A fixed function of both; it may be negative.
+    """How far y is from the prediction, one number per row: a fixed function of both, possibly negative.
 
-    With `joint=False` it is one number per row and part (n, k), and every part has its own threshold.
+    With `joint=False` there is one number per row and output (n, k), and each output has its own threshold.
 
+    Attributes
+    ----------
+    joint
+        Whether all outputs share one score and are covered simultaneously.
+    grid
+        The named axes of whole fields, for scores that depend on them.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import Prediction, Scaled
     >>> score, prediction = Scaled(), Prediction(None, [0.0, 0.0], [1.0, 2.0])
@@ -57,39 +66,74 @@ class Score(ABC):
 
     joint: bool = True
     grid: FieldGrid | None = None
-    """The named axes of whole fields, for scores that look at them."""
 
     def on(self, grid: FieldGrid) -> Self:
-        """The same for fields on this grid; most scores take all that belongs to a row alike."""
+        """Return the score for fields on a grid; most scores do not depend on the axes of a row.
+
+        Parameters
+        ----------
+        grid
+            The named axes of the fields.
+
+        Returns
+        -------
+        Self
+            The score for these fields.
+        """
         return self
 
     def derived(self, y: Array) -> Array:
-        """What of targets the band is about: all of it, for most; derived numbers, for some."""
+        """Return the quantities of the targets that the band covers, for most scores the targets themselves.
+
+        Parameters
+        ----------
+        y
+            Targets, shape (n, m) or (N, *grid, m).
+
+        Returns
+        -------
+        Array
+            The covered quantities, one row per row of `y`.
+        """
         return y
 
     def remarks(self, prediction: Prediction, y: Array, q: float | Array) -> list[str]:
-        """Sentences that belong beside the coverage of these targets; most have none."""
+        """Return sentences to report with the measured coverage; for most scores there are none.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the test points.
+        y
+            Test targets, shape (n, m).
+        q
+            The threshold, one number or one per row (n,).
+
+        Returns
+        -------
+        list of str
+            The sentences.
+        """
         return []
 
     @property
     def is_distance(self) -> bool:
-        """Whether it is |y - mean| itself, in the units of y."""
+        """Whether the score is |y - mean| itself, in the units of y."""
         return False
 
     @property
     def is_box(self) -> bool:
-        """Whether its sets are an interval for each output; False unless a score says so.
+        """Whether the sets are boxes, one interval per output; False by default.
 
-        If a box misses the truth, noise of median zero that is independent of the box keeps the reading
-        outside with probability 1/2 at least: the truth lies on one side of the box in some output, and the
-        noise is as likely to lead away from the box as back. So the truth is missed at most twice as often as
-        a reading.
+        Suppose that a box misses the truth and that the noise has median zero and is independent of the box.
+        The truth lies on one side of the box in some output, and with probability at least 1/2 the noise does
+        not move the reading towards the box. So the truth is missed at most twice as often as a reading.
         """
         return False
 
     @property
     def is_elementwise(self) -> bool:
-        """Whether a row's score and band use elementwise arithmetic on that row only.
+        """Whether the score and band of a row use elementwise arithmetic on that row only.
 
         Rows computed together then have the same bits as rows computed one by one.
         """
@@ -97,36 +141,86 @@ class Score(ABC):
 
     @property
     def plain(self) -> Score:
-        """The score of a rival of constant width, in the same units."""
+        """The score of a baseline of constant width, in the same units."""
         return Absolute(joint=self.joint)
 
     def __repr__(self) -> str:
-        parts = fields(self) if is_dataclass(self) else ()  # only what was chosen
-        chosen = [f"{p.name}={getattr(self, p.name)!r}" for p in parts if getattr(self, p.name) != p.default]
-        return f"{type(self).__name__}({', '.join(chosen)})"
+        parts = fields(self) if is_dataclass(self) else ()  # defaults are left out
+        settings = [
+            f"{p.name}={getattr(self, p.name)!r}" for p in parts if getattr(self, p.name) != p.default
+        ]
+        return f"{type(self).__name__}({', '.join(settings)})"
 
     @abstractmethod
     def __call__(self, prediction: Prediction, y: Array) -> Array:
-        """The scores (n,) of targets y (n, m)."""
+        """Return the scores (n,) of targets y (n, m)."""
 
     def contains(self, prediction: Prediction, y: Array, q: float | Array) -> np.ndarray:
-        """Which targets score at most q, one number or one per row (n,): (n,) booleans, or (n, k)."""
+        """Return which targets score at most q.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the new points.
+        y
+            Targets, shape (n, m).
+        q
+            The threshold, one number or one per row (n,).
+
+        Returns
+        -------
+        np.ndarray
+            Booleans, shape (n,), or (n, k) with one score per output.
+        """
         return to_numpy(self(prediction, y)) <= to_numpy(q)
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Any:
-        """All targets whose score is at most q, as a value; only some scores have sets that can be shown."""
+        """Return the set of all targets that score at most q, for scores whose sets have ends or a radius.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the new points.
+        q
+            The threshold, one number or one per row (n,).
+        level
+            Coverage that the band reports.
+
+        Returns
+        -------
+        Band or NormBand
+            The set of each row.
+
+        Raises
+        ------
+        TypeError
+            If the sets of the score cannot be described by ends or a radius.
+        """
         raise TypeError(
             f"The set of {type(self).__name__}() is no box, so it has no ends. Ask which targets it holds: "
             "calibrated.contains(x, y, level)."
         )
 
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
-        """The same with what it has to learn off the calibration set, such as units; most have nothing."""
+        """Return the score with settings learned from training data, such as units; most learn nothing.
+
+        Parameters
+        ----------
+        training_data
+            The training data of the predictor, or None.
+        prediction
+            The prediction at the calibration points.
+
+        Returns
+        -------
+        Self
+            The score to calibrate with.
+        """
         return self
 
     @property
     def scope(self) -> str:
-        """A sentence for the promise, where there is more to say of its sets; most have nothing."""
+        """A sentence for the promise on the meaning of the sets; empty for most scores."""
         return ""
 
     def threshold(
@@ -138,25 +232,73 @@ class Score(ABC):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> Any:
-        """The threshold that a `Learned` makes of its scores; a score that needs several asks it for each."""
+        """Return the threshold for given calibration scores; scores with several thresholds override this.
+
+        Parameters
+        ----------
+        learned
+            The calibrator after its training step.
+        scores
+            Calibration scores, shape (n,) or (n, k).
+        prediction
+            The prediction at the calibration points.
+        groups
+            Group label of each calibration point, shape (n,), or None.
+        confidence
+            Probability over calibration sets with which the coverage is guaranteed, or None.
+
+        Returns
+        -------
+        Threshold
+            The threshold as a function of prediction and level.
+        """
         return learned.threshold(scores, prediction, groups=groups, confidence=confidence)
 
     def caution(self, prediction: Prediction, y: Array) -> str | None:
-        """What should be known before these targets are calibrated on, in a sentence; None if nothing."""
+        """Return a warning about the calibration targets.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the calibration points.
+        y
+            Calibration targets, shape (n, m).
+
+        Returns
+        -------
+        str or None
+            The warning; None if there is no reason for one.
+        """
         return None
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """The band that the predictor's own scale would promise, were it Gaussian; None without a scale."""
+        """Return the uncalibrated band of the predictor's scale, taken as a Gaussian standard deviation.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the new points.
+        level
+            Nominal coverage, strictly between 0 and 1.
+
+        Returns
+        -------
+        Band or None
+            The band without a guarantee; None if the predictor has no scale.
+        """
         return None if prediction.scale is None else raw_band(prediction, level)
 
 
 class Symmetric(Score):
-    """max_j |y_j - mean_j| / unit_j, and the band mean +- q unit.
+    """max_j |y_j - mean_j| / unit_j, with the band mean +- q unit.
 
-    Several outputs make one score, their maximum, so the band is joint: all outputs lie inside at once with
-    the probability asked. With `joint=False` each output has a score and a threshold of its own. A unit of
-    zero is a claim of certainty: missing at all then scores infinity, and hitting exactly scores zero.
+    Several outputs share one score, their maximum, so the band is joint: all outputs lie inside
+    simultaneously with probability at least the level. With `joint=False` each output has its own score and
+    threshold. A unit of zero claims certainty: any error then scores infinity, and an exact prediction scores
+    zero.
 
+    Examples
+    --------
     >>> import guardband as gb
     >>> class Relative(gb.conformal.Symmetric):
     ...     def unit(self, prediction):
@@ -168,56 +310,80 @@ class Symmetric(Score):
 
     @property
     def is_box(self) -> bool:
-        """It is: mean +- q unit."""
+        """True: mean +- q unit."""
         return True
 
     @abstractmethod
     def unit(self, prediction: Prediction) -> Array | float:
-        """The miss that scores 1, (n, m), (m,) or a number, in the units of the mean."""
+        """Return the error that scores 1, in the units of the mean.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the points.
+
+        Returns
+        -------
+        Array or float
+            Units, shape (n, m) or (m,), or a number.
+        """
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
-        """The scores (n,) of targets y (n, m), or (n, m) where they are not joint."""
+        """Return the scores (n,) of targets y (n, m), or (n, m) if they are not joint."""
         scores = self.each(prediction, y)
         if not self.joint:
             return scores
         return scores[:, 0] if scores.shape[1] == 1 else namespace(scores).amax(scores, -1)
 
     def each(self, prediction: Prediction, y: Array) -> Array:
-        """The miss of every number of a row over its unit, side by side: (n, everything)."""
+        """Return the error of each component of a row divided by its unit.
+
+        Parameters
+        ----------
+        prediction
+            The prediction at the points.
+        y
+            Targets, shape (n, m).
+
+        Returns
+        -------
+        Array
+            Ratios, shape (n, number of components).
+        """
         if tuple(y.shape) != tuple(prediction.mean.shape):
-            y = rows(y, "y")  # (n,) beside (n, 1) would broadcast to (n, n)
+            y = rows(y, "y")  # (n,) and (n, 1) would broadcast to (n, n)
             if y.shape != prediction.mean.shape:
                 raise ValueError(
                     f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, "
                     f"got {tuple(y.shape)}."
                 )
         miss = abs(y - prediction.mean)
-        # A quotient below the smallest normal number has lost its digits; no miss scores less.
+        # A quotient below the smallest normal number has lost digits; it is the least score of an error.
         smallest = limits_of(prediction.mean).tiny
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             scores = at_least(miss / self.unit(prediction), smallest)
         scores[miss == 0] = 0.0
-        return flat(scores)  # NaN stays NaN: it is in no set
+        return flat(scores)  # NaN remains NaN, which is in no set
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
-        """All targets whose score is at most q, one number or one per row (n,).
+        """Return all targets that score at most q, one number or one per row (n,).
 
-        The ends are rounded outwards by a few ulp, so that a target whose score is at most q, as
-        computed, lies in the band, as computed: at least k of the n calibration points do.
+        The ends are rounded outwards by a few ulp, so that a target whose computed score is at most q lies in
+        the computed band. At least k of the n calibration points therefore lie in the band.
         """
         low, high = prediction.outward
         with np.errstate(over="ignore", under="ignore"):
-            half = _times(self.unit(prediction), q, prediction)
+            half = _half_width(self.unit(prediction), q, prediction)
             upper = high + half
-            # `half` is ours alone: its memory becomes the lower end, which spares a large array.
-            ours = getattr(half, "shape", None) == low.shape
-            lower = namespace(low).subtract(low, half, out=half) if ours else low - half
+            # A full-size `half` has no other reference: reusing its memory avoids a large array.
+            reusable = getattr(half, "shape", None) == low.shape
+            lower = namespace(low).subtract(low, half, out=half) if reusable else low - half
         return Band.around(prediction, lower, upper, level)
 
 
 @dataclass(frozen=True, repr=False)
-class _Plain(Symmetric):
-    """What `Absolute` and `Scaled` share: a unit per output, given or learned, where nothing else has one."""
+class _UnitScore(Symmetric):
+    """The common part of `Absolute` and `Scaled`: a unit per output, given or learned."""
 
     units: ArrayLike = field(default=None, metadata={"neutral": None})
     joint: bool = field(default=True, metadata={"neutral": True})
@@ -226,11 +392,13 @@ class _Plain(Symmetric):
         if not isinstance(self.joint, bool):
             raise TypeError(f"`joint` should be True or False, got {self.joint!r}.")
         if self.units is not None:
-            object.__setattr__(self, "units", _sizes(self.units, "units", "positive numbers, one per output"))
+            object.__setattr__(
+                self, "units", _positive_numbers(self.units, "units", "positive numbers, one per output")
+            )
 
     @property
     def is_elementwise(self) -> bool:
-        """Units are the same in every row."""
+        """True: units are the same in every row."""
         return True
 
     @property
@@ -239,7 +407,7 @@ class _Plain(Symmetric):
         return Absolute(self.units, self.joint)
 
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
-        """With several outputs and no unit, the spread of each over the training targets is its unit."""
+        """Return the score with the spreads of the training targets as units, if it needs units."""
         m = prediction.mean.shape[-1]
         if not self._lacks_units(prediction) or training_data is None or training_data.y.shape[-1] != m:
             return self
@@ -247,12 +415,12 @@ class _Plain(Symmetric):
         return replace(self, units=tuple(np.where(spread > 0, spread, 1.0).tolist()))
 
     def caution(self, prediction: Prediction, y: Array) -> str | None:
-        """A warning where outputs of very different size share one width."""
+        """Return a warning if outputs of very different size share one width."""
         if not (self.joint and self._lacks_units(prediction)):
             return None
         spread = np.ptp(to_numpy(y).astype(float).reshape(-1, y.shape[-1]), axis=0)
         spread = spread[spread > 0]
-        if not len(spread) or spread.max() <= APART * spread.min():
+        if not len(spread) or spread.max() <= SPREAD_RATIO * spread.min():
             return None
         return (
             f"The outputs differ in size by a factor of {spread.max() / spread.min():.2g}, and "
@@ -276,12 +444,20 @@ class _Plain(Symmetric):
 
 @kept
 @dataclass(frozen=True, repr=False)
-class Absolute(_Plain):
-    """|y - mean|: a band of constant width, the yardstick for every cleverer one.
+class Absolute(_UnitScore):
+    """|y - mean|: a band of constant width, the baseline for other scores.
 
-    Several outputs are measured in `units`, one per output: by default the spread of each over the
-    predictor's training data, where those are known.
+    Parameters
+    ----------
+    units
+        Unit of each output, shape (m,), or one number. By default, with several outputs, the spread of each
+        output over the predictor's training data, if those are available.
+    joint
+        Whether all outputs share one score, their maximum, and are covered simultaneously; otherwise each
+        output has its own threshold.
 
+    Examples
+    --------
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Absolute())
@@ -292,20 +468,31 @@ class Absolute(_Plain):
     """
 
     def unit(self, prediction: Prediction) -> Array | float:
-        """One unit of the output, everywhere."""
+        """Return the unit of each output, the same everywhere."""
         return self._unit(prediction)
 
     @property
     def is_distance(self) -> bool:
-        """It is, where no unit was given."""
+        """True if no unit is set."""
         return self.units is None and self.joint
 
 
 @kept
 @dataclass(frozen=True, repr=False)
-class Scaled(_Plain):
-    """|y - mean| / scale: wide where the predictor is unsure. Without a scale, constant width in `units`.
+class Scaled(_UnitScore):
+    """|y - mean| / scale: wide where the predictor is uncertain. Without a scale, constant width in `units`.
 
+    Parameters
+    ----------
+    units
+        Unit of each output, shape (m,), or one number, for predictors without a scale. By default, with
+        several outputs, the spread of each output over the predictor's training data, if those are available.
+    joint
+        Whether all outputs share one score, their maximum, and are covered simultaneously; otherwise each
+        output has its own threshold.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [1.0] * 9
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, y, scale, score=gb.Scaled())
@@ -316,7 +503,7 @@ class Scaled(_Plain):
     """
 
     def unit(self, prediction: Prediction) -> Array | float:
-        """The scale, or the unit of the output where the predictor has none."""
+        """Return the scale, or the unit of each output if the predictor has no scale."""
         return self._unit(prediction) if prediction.scale is None else prediction.scale
 
     def _lacks_units(self, prediction: Prediction) -> bool:
@@ -326,11 +513,21 @@ class Scaled(_Plain):
 @kept
 @dataclass(frozen=True, repr=False)
 class Total(Symmetric):
-    """|y - mean| / sqrt(scale^2 + noise^2): for noisy targets and a scale that knows only the model.
+    """|y - mean| / sqrt(scale^2 + noise^2): for noisy targets and a scale that models the model error only.
 
-    An epistemic scale (ensembles, Laplace, posterior samples) goes to zero where data are plenty,
-    but the measurement noise does not. `noise` is its standard deviation, one number or one per output.
+    An epistemic scale (ensembles, Laplace approximations, posterior samples) goes to zero as data accumulate,
+    but measurement noise does not.
 
+    Parameters
+    ----------
+    noise
+        Standard deviation of the noise, one number or one per output.
+    joint
+        Whether all outputs share one score, their maximum, and are covered simultaneously; otherwise each
+        output has its own threshold.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [0.0] * 9  # the model is sure of itself
     >>> calibrated = gb.calibrate_arrays(
@@ -346,10 +543,12 @@ class Total(Symmetric):
     joint: bool = field(default=True, metadata={"neutral": True})
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "noise", _sizes(self.noise, "noise", "a standard deviation >= 0", zero=True))
+        object.__setattr__(
+            self, "noise", _positive_numbers(self.noise, "noise", "a standard deviation >= 0", zero=True)
+        )
 
     def unit(self, prediction: Prediction) -> Array | float:
-        """Model and measurement uncertainty, added in quadrature."""
+        """Return model and measurement uncertainty, added in quadrature."""
         mean = prediction.mean
         noise = like(mean, np.asarray(self.noise, dtype=float))
         if noise.ndim and noise.shape[0] != mean.shape[-1]:
@@ -361,17 +560,32 @@ class Total(Symmetric):
         return namespace(mean).hypot(prediction.scale, noise)
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """The noise belongs to what the scale promises; it is added before calibration too."""
+        """Return the uncalibrated band of scale and noise; None if the predictor has no scale."""
         return None if prediction.scale is None else raw_band(prediction, level, score=self)
 
 
 def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | None = None) -> Band:
-    """mean +- z scale, the band before calibration: what the scale would promise if it were Gaussian.
+    """Return mean +- z scale, the uncalibrated band of a scale interpreted as a Gaussian standard deviation.
 
-    It carries no guarantee; it is shown beside calibrated bands to see what calibration changed. Each output
-    by itself would be covered at the level, all of them together less often. With `score=Total(noise)` the
-    noise is added to the scale.
+    The band has no guarantee. It is plotted next to calibrated bands to show the effect of calibration. Even
+    for a correct scale, each output is covered separately at the level, and all outputs jointly less often.
 
+    Parameters
+    ----------
+    prediction
+        The prediction, which must have a scale.
+    level
+        Nominal coverage of each output, strictly between 0 and 1.
+    score
+        A score whose `unit` replaces the scale. `Total(noise)` adds the noise.
+
+    Returns
+    -------
+    Band
+        The uncalibrated band.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.conformal.raw_band(gb.Prediction(None, [0.0], [1.0]), level=0.95).upper.round(2)
     array([[1.96]])
@@ -385,8 +599,8 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     return (score or Scaled()).band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
 
 
-def _sizes(given: Any, name: str, what: str, *, zero: bool = False) -> float | tuple[float, ...]:
-    """One number or one per output, checked to be finite and positive, or not negative."""
+def _positive_numbers(given: Any, name: str, what: str, *, zero: bool = False) -> float | tuple[float, ...]:
+    """One number or one per output, validated to be finite and positive, or nonnegative if `zero`."""
     index = getattr(given, "index", ())  # that of a Series; lists have a method of this name
     if not callable(index) and any(isinstance(label, str) for label in index):
         raise TypeError(f"`{name}` goes by the order of the outputs, and this Series by names: .to_numpy().")
@@ -396,8 +610,8 @@ def _sizes(given: Any, name: str, what: str, *, zero: bool = False) -> float | t
     return tuple(sizes.tolist()) if sizes.ndim else float(sizes)
 
 
-def _times(unit: Array | float, q: Array, prediction: Prediction) -> Array | float:
-    """q unit, infinite where q is, whatever the unit; q is (), (n,) or (n, m), rounded up by some ulp."""
+def _half_width(unit: Array | float, q: Array, prediction: Prediction) -> Array | float:
+    """q unit, rounded up by a few ulp; q is (), (n,) or (n, m); infinity times a unit of 0 is infinity."""
     limits = limits_of(prediction.mean)
     grown = 1 + ULPS * limits.eps
     if isinstance(q, float) or np.ndim(q) == 0:

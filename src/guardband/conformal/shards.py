@@ -1,8 +1,9 @@
-"""Shards: exact ranks of scores that lie in many files, from counts alone.
+"""Exact order statistics of scores in many files, by counting.
 
-Floats are ordered as whole numbers made of their bits are. So the k-th smallest of any number of scores is
-found by counting how many have the same leading bits: the first pass counts sixteen of them, the next ones
-continue where a wanted rank lies. Shards are counted one by one, anywhere; what travels is counters.
+Floats are ordered like the integers derived from their bits. The k-th smallest of any number of scores is
+therefore found by counting scores with the same leading bits: the first pass counts by the leading sixteen
+bits, and each further pass refines the prefixes that contain a required rank. Shards are counted
+independently, on any machine, and only counters are transferred.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -19,11 +21,11 @@ import numpy as np
 from guardband.base import files
 from guardband.base.arrays import ArrayLike, finite, rows, to_numpy
 from guardband.base.limits import STORED
-from guardband.conformal.asking import ask
 from guardband.conformal.base import Pieces, Size, Threshold, no_groups
-from guardband.conformal.by_scores import ScoreCalibrated
 from guardband.conformal.laws import CoverageLaw
+from guardband.conformal.predict import predict
 from guardband.conformal.rank import Level, exact, points_needed, rank, warn_infinite
+from guardband.conformal.score_calibrated import ScoreCalibrated
 from guardband.conformal.scores import Scaled, Score
 from guardband.conformal.split import Split
 from guardband.values import Prediction, Predictor
@@ -33,21 +35,37 @@ Shard: TypeAlias = np.ndarray | str | os.PathLike[str] | Callable[[], Iterable[n
 """Scores: an array, an `.npy` file, or a function that yields arrays."""
 
 Run: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-"""How a function is applied to all shards: `map`, or a cluster's."""
+"""A function that maps a function over all shards, such as `map` or the map of a cluster."""
 
 SCORES_AT_ONCE = 2**18
-"""How many scores are looked at together; they fit in the cache."""
+"""Number of scores processed together; they fit in the cache."""
 
 DIGIT = 16
-"""How many bits a pass counts."""
+"""Number of bits counted in a pass."""
 
 
 def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run = map) -> np.ndarray:
-    """The k-th smallest of all scores for each k (counted from 1), exactly; infinite beyond the last.
+    """Return the k-th smallest of all scores for each rank k, exactly.
 
-    Two passes over float32, four over float64, of which the last ones look at few scores. A pass costs 512
-    KiB of counters per shard and different rank.
+    It takes two passes over float32 scores and four over float64 scores. A pass uses 512 KiB of counters per
+    shard and distinct prefix.
 
+    Parameters
+    ----------
+    shards
+        The scores: arrays, `.npy` files or functions that yield arrays.
+    ranks
+        The ranks k, counted from 1.
+    run
+        How a function is mapped over the shards: `map`, or the map of a cluster.
+
+    Returns
+    -------
+    np.ndarray
+        The order statistics, infinite for ranks beyond the number of scores.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> gb.conformal.order_statistics([np.array([3.0, 1.0]), np.array([2.0])], [1, 3, 4])
@@ -58,27 +76,27 @@ def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run 
     if min(ranks) < 1:
         raise ValueError(f"Ranks are counted from 1, got {min(ranks)}.")
     dtype = np.dtype(np.float32 if set(run(_kind, shards)) == {"float32"} else np.float64)
-    left, values, first = {k: (0, k) for k in ranks}, dict.fromkeys(ranks, math.inf), True
+    open_ranks, values, first = {k: (0, k) for k in ranks}, dict.fromkeys(ranks, math.inf), True
     for shift in range(8 * dtype.itemsize - DIGIT, -1, -DIGIT):
-        prefixes = np.unique(np.array([prefix for prefix, _ in left.values()], dtype=np.uint64))
+        prefixes = np.unique(np.array([prefix for prefix, _ in open_ranks.values()], dtype=np.uint64))
         counts = _total(run(partial(_count, dtype=dtype, prefixes=prefixes, shift=shift), shards), prefixes)
         if first:
             first, n = False, int(counts.sum())
-            left = {k: place for k, place in left.items() if k <= n}
-        if not left:
+            open_ranks = {k: state for k, state in open_ranks.items() if k <= n}
+        if not open_ranks:
             break
-        upto = np.cumsum(counts, axis=1)
-        for k, (prefix, rest) in left.items():
-            mine = upto[np.searchsorted(prefixes, np.uint64(prefix))]
-            digit = int(np.searchsorted(mine, rest))
-            left[k] = (prefix << DIGIT | digit, rest - (int(mine[digit - 1]) if digit else 0))
-    for k, (key, _) in left.items():
+        cumulative = np.cumsum(counts, axis=1)
+        for k, (prefix, rest) in open_ranks.items():
+            row = cumulative[np.searchsorted(prefixes, np.uint64(prefix))]
+            digit = int(np.searchsorted(row, rest))
+            open_ranks[k] = (prefix << DIGIT | digit, rest - (int(row[digit - 1]) if digit else 0))
+    for k, (key, _) in open_ranks.items():
         values[k] = _value(key, dtype)
     return np.array([values[k] for k in ranks])
 
 
 def count_scores(shards: Sequence[Shard], *, run: Run = map) -> int:
-    """How many scores there are in all."""
+    """The total number of scores."""
     return sum(run(_length, shards))
 
 
@@ -91,12 +109,33 @@ def calibrate_shards(
     score: Score | None = None,
     run: Run = map,
 ) -> ScoreCalibrated:
-    """Calibrate from scores in many files, for levels that are fixed beforehand.
+    """Calibrate from scores in many files, for levels that are fixed in advance.
 
-    The scores are those of `score` at calibration points that the predictor has not seen, one per point. `x`
-    are a few points (n, d), at which the predictor is asked once for the shape of its answers. The result
-    knows these levels and no other: for them it is what `Split()` would be.
+    The result is valid for these levels only, at which it equals `Split()`.
 
+    Parameters
+    ----------
+    predictor
+        The predictor.
+    shards
+        Scores at calibration points that the predictor has not seen, one per point: arrays, `.npy` files or
+        functions that yield arrays.
+    levels
+        Levels at which bands will be requested.
+    x
+        A few points, shape (n, d), at which the predictor is evaluated once for the shape of its output.
+    score
+        The score that the shards contain; by default `Scaled()`.
+    run
+        How a function is mapped over the shards: `map`, or the map of a cluster.
+
+    Returns
+    -------
+    ScoreCalibrated
+        The calibrated band.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> shards = [np.arange(50.0), np.arange(50.0, 99.0)]
@@ -109,40 +148,40 @@ def calibrate_shards(
     n = count_scores(shards, run=run)
     if n == 0:
         raise ValueError("`shards` should hold at least one score, got none.")
-    wanted = {exact(level): rank(n, level) for level in levels}
-    found = order_statistics(shards, list(wanted.values()), run=run)
-    threshold = ShardThreshold(n, dict(zip(wanted, found.tolist(), strict=True)))
-    given, axes = opened([x] if np.isscalar(x) else x, "x")
-    points = to_numpy(finite(rows(given, "x"), "x"))
-    asked = ask(predictor, points)
-    if asked.x is None:
-        asked = replace(asked, x=points)
-    nothing = asked.take(slice(0))  # no calibration point, but how many coordinates and outputs it would have
+    ranks = {exact(level): rank(n, level) for level in levels}
+    thresholds = order_statistics(shards, list(ranks.values()), run=run)
+    threshold = ShardThreshold(n, dict(zip(ranks, thresholds.tolist(), strict=True)))
+    values, axes = opened([x] if np.isscalar(x) else x, "x")
+    points = to_numpy(finite(rows(values, "x"), "x"))
+    prediction = predict(predictor, points)
+    if prediction.x is None:
+        prediction = replace(prediction, x=points)
+    empty = prediction.take(slice(0))  # no calibration points, but their numbers of coordinates and outputs
     return ScoreCalibrated(
         predictor,
         score or Scaled(),
         Split(),
         Split(),
         threshold,
-        nothing,
-        asked.mean[:0],
+        empty,
+        prediction.mean[:0],
         axes={} if axes is None else {"x": axes},
     )
 
 
 @dataclass(frozen=True, eq=False)
 class ShardThreshold(Threshold):
-    """The exact thresholds of n scores, at the levels asked beforehand."""
+    """The exact thresholds of n scores at the levels fixed in advance."""
 
     n: int
-    thresholds: dict[Any, float]
+    thresholds: dict[Fraction, float]
 
     def count(self) -> int:
-        """The scores stayed in their files."""
+        """Return the number of scores, which remain in their files."""
         return self.n
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
-        """The k-th smallest score, if this level was asked for."""
+        """Return the k-th smallest score, for a level fixed in advance."""
         no_groups(groups, "calibrate_shards", "it treats all points alike.")
         if exact(level) not in self.thresholds:
             known = ", ".join(f"{float(level):g}" for level in self.thresholds)
@@ -161,11 +200,11 @@ class ShardThreshold(Threshold):
         return q
 
     def size(self, level: Level) -> Size:
-        """Each score counts as one."""
+        """Return the number of scores."""
         return Size(self.n, points_needed(level))
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
-        """One piece: BetaBinomial(m, k, n+1-k)."""
+        """Return one piece: BetaBinomial(m, k, n+1-k)."""
         return [(CoverageLaw(rank(self.n, level), self.n), m)]
 
 
@@ -177,7 +216,7 @@ def _total(parts: Iterable[np.ndarray], prefixes: np.ndarray) -> np.ndarray:
 
 
 def _count(shard: Shard, dtype: np.dtype, prefixes: np.ndarray, shift: int) -> np.ndarray:
-    """How many scores continue each prefix by each digit, (prefixes, 65536)."""
+    """The number of scores that continue each prefix by each digit, (prefixes, 65536)."""
     counts = np.zeros((len(prefixes), 2**DIGIT), dtype=np.int64)
     first = shift == 8 * dtype.itemsize - DIGIT
     leading = np.dtype(f"u{dtype.itemsize}").type(8 * dtype.itemsize - DIGIT)
@@ -189,7 +228,7 @@ def _count(shard: Shard, dtype: np.dtype, prefixes: np.ndarray, shift: int) -> n
         if first:
             counts[0] += np.bincount((keys >> keys.dtype.type(shift)).astype(np.intp), minlength=2**DIGIT)
             continue
-        # The leading bits alone leave few scores to look at, whatever the pass.
+        # Selecting by the leading bits first leaves few scores in every pass.
         chosen = np.flatnonzero(wanted[(keys >> leading).astype(np.intp)])
         keys = keys[chosen]
         prefix = keys >> keys.dtype.type(shift + DIGIT)
@@ -201,9 +240,9 @@ def _count(shard: Shard, dtype: np.dtype, prefixes: np.ndarray, shift: int) -> n
 
 
 def _keys(chunk: np.ndarray, dtype: np.dtype, checked: bool) -> np.ndarray:
-    """Whole numbers that are ordered as the scores are; a score that is NaN raises.
+    """Integers with the same order as the scores; raises an error for NaN.
 
-    The bits of floats >= 0 are ordered as they are, behind those of negative ones, whose order is reversed.
+    The bits of nonnegative floats are ordered like the floats. Negative floats come first, in reversed order.
     """
     scores = np.ascontiguousarray(chunk, dtype=dtype) + dtype.type(0)  # minus zero is zero
     if not checked and np.isnan(scores).any():
@@ -215,7 +254,7 @@ def _keys(chunk: np.ndarray, dtype: np.dtype, checked: bool) -> np.ndarray:
 
 
 def _value(key: int, dtype: np.dtype) -> float:
-    """The score that a key stands for."""
+    """The score represented by a key."""
     top = 1 << (8 * dtype.itemsize - 1)
     bits = key ^ top if key & top else ~key & (2 * top - 1)
     return float(np.array([bits], dtype=f"u{dtype.itemsize}").view(dtype)[0])

@@ -1,4 +1,4 @@
-"""Split: one threshold for everybody, the k-th smallest calibration score."""
+"""`Split`: one threshold for all points, the k-th smallest calibration score."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import (
     INFINITE_SCORES,
     Level,
-    checked,
+    checked_scores,
     exact,
     points_needed,
     rank_for,
@@ -27,12 +27,17 @@ from guardband.values import Prediction
 @kept
 @dataclass(frozen=True)
 class Split(Calibrator):
-    """Split conformal prediction: q is the k-th smallest of n scores, k = ceil((n+1) level).
+    """Split conformal prediction: the threshold is the k-th smallest of n scores, k = ceil((n+1) level).
 
-    If the calibration points and the new one are exchangeable (drawn alike, in no special order),
-    the new one is covered with probability at least `level`, whatever the network and the noise.
-    (Papadopoulos et al. 2002; Vovk, Gammerman and Shafer 2005)
+    If the calibration points and a new point are exchangeable, the new point is covered with probability at
+    least `level`, for any model and any noise.
 
+    Notes
+    -----
+    References: Papadopoulos et al. (2002); Vovk, Gammerman and Shafer (2005).
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays(
     ...     [0.0] * 9, [3, 1, 4, 2, 5, 9, 7, 8, 6], calibrator=gb.Split()
@@ -49,18 +54,18 @@ class Split(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> SplitThreshold:
-        """Sort the scores; every level is then one look-up. Scores (n, k) are sorted part by part."""
+        """Sort the scores, so that every level is a look-up. Scores (n, k) are sorted by column."""
         no_groups(groups, "Split()", "it treats all points alike. Did you mean Grouped()?")
         if np.ndim(scores) == 2:
-            parts = [np.sort(checked(part)) for part in np.asarray(scores).T]
+            parts = [np.sort(checked_scores(part)) for part in np.asarray(scores).T]
             return SplitThreshold(np.stack(parts, axis=1), confidence)
-        return SplitThreshold(np.sort(checked(scores)), confidence)
+        return SplitThreshold(np.sort(checked_scores(scores)), confidence)
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class SplitThreshold(Threshold):
-    """The sorted calibration scores (n,), or (n, k) of each part, and the confidence asked, if any."""
+    """The sorted calibration scores (n,), or (n, k) sorted by column, and the confidence, if any."""
 
     scores: np.ndarray
     confidence: Level | None = None
@@ -69,14 +74,14 @@ class SplitThreshold(Threshold):
     def __call__(
         self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
     ) -> float | np.ndarray:
-        """The k-th smallest score, or that of each part (1, k); infinite, with a warning, if n is small."""
+        """Return the k-th smallest score, or that of each column (1, k); infinite if n is too small."""
         if groups is not None:
             no_groups(groups, "Split()", "it treats all points alike. Did you mean Grouped()?")
         n = len(self.scores)
         k = rank_for(n, level, self.confidence)
         if k > n:
             warn_infinite(
-                f"{asked(level, self.confidence)} needs {points_needed(level, self.confidence)} "
+                f"{level_text(level, self.confidence)} needs {points_needed(level, self.confidence)} "
                 f"calibration points, there are {n}."
             )
             return math.inf if self.scores.ndim == 1 else np.full((1, self.scores.shape[1]), np.inf)
@@ -86,23 +91,23 @@ class SplitThreshold(Threshold):
         return float(q) if one else q[None]
 
     def count(self) -> int:
-        """All of them, whether their points were kept or not."""
+        """Return the number of scores, whether or not their points are stored."""
         return len(self.scores)
 
     def rank(self, level: Level) -> int:
-        """Which score is taken, counted from 1; n + 1 for none."""
+        """The rank of the threshold, counted from 1; n + 1 for an infinite one."""
         return rank_for(len(self.scores), level, self.confidence)
 
     def size(self, level: Level) -> Size:
-        """Each point counts as one."""
+        """Return the number of calibration points."""
         return Size(len(self.scores), points_needed(level, self.confidence))
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
-        """One piece: BetaBinomial(m, k, n+1-k)."""
+        """Return one piece: BetaBinomial(m, k, n+1-k)."""
         return [(CoverageLaw(self.rank(level), len(self.scores)), m)]
 
 
-def asked(level: Level, confidence: Level | None) -> str:
+def level_text(level: Level, confidence: Level | None) -> str:
     """The level, and the confidence if any, in words."""
     sure = "" if confidence is None else f" with confidence {float(exact(confidence)):g}"
     return f"level {float(exact(level)):g}{sure}"

@@ -1,10 +1,11 @@
-"""The truth behind the noise: a band for the noise-free solution, from noisy readings and the noise's law.
+"""`Truth`: a band for the noise-free solution, from noisy readings and the distribution of the noise.
 
-Misses |y - mean| are misses of the model and noise, mixed. Where the law of the noise is known, symmetric and
-unimodal, P(|r + noise| > s) grows with |r|, so the share of readings beyond s bounds how often the model
-itself is off by more than t; some thresholds s, fixed beforehand, are tried, and the best bound is taken.
-Beside it stands a bound that needs no such law: a model off by more than q is missed by q or more in half of
-all readings. The smaller of both holds with the confidence asked.
+Residuals y - mean combine model error and noise. If the noise distribution is known, symmetric and unimodal,
+P(|r + noise| > s) increases with |r|. The share of residuals beyond s therefore bounds the share of points at
+which the model error exceeds t. The bound is evaluated at a fixed set of s, and the best one is used. A
+second bound requires only symmetric noise: if the model error exceeds q, the reading deviates by q or more in
+the same direction with probability at least one half. The smaller of the two bounds holds with the requested
+confidence.
 """
 
 from __future__ import annotations
@@ -20,43 +21,57 @@ import numpy as np
 from guardband.base.arrays import Array
 from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, no_groups
-from guardband.conformal.noise import NoiseLaw, means_at_places
+from guardband.conformal.noise import NoiseLaw, average_repeats
 from guardband.conformal.rank import (
     Level,
-    checked,
+    checked_scores,
     exact,
-    half_missed,
+    half_miscoverage,
     kth,
     points_needed,
     rank_for,
     warn_infinite,
 )
 from guardband.conformal.scores import Absolute, Score
-from guardband.conformal.split import Split, asked
+from guardband.conformal.split import Split, level_text
 from guardband.values import Prediction, Predictor
 
 THRESHOLDS = np.concatenate([np.linspace(0.5, 4, 15), np.geomspace(5, 50, 8)])
-"""At how many standard deviations of the noise misses are counted."""
+"""Values of s, in standard deviations of the noise."""
 
 DOUBT = Fraction(1, 1000)
-"""How seldom readings of the noise that was declared are said to contradict it."""
+"""False-alarm rate of the test that readings contradict the declared noise."""
 
 SLACK = 1e-12
-"""By how much a probability is distrusted, being computed in floating point."""
+"""Safety margin for probabilities computed in floating point."""
 
 
 @kept
 @dataclass(frozen=True)
 class Truth(Calibrator):
-    """A band for the noise-free truth, from readings whose noise has a known law, or a bound.
+    """A band for the noise-free truth, from readings whose noise has a known distribution or a known bound.
 
-    `gb.calibrate(..., target="truth", noise=gb.conformal.GaussianNoise(0.05), confidence=0.95)` makes one.
-    The score is `Absolute()`, of one output. Readings at the same place, equally many at each, are averaged
-    first. With a hundred points little is gained over a plain band; with thousands it becomes narrower than
-    the noise. Readings that scatter less than the declared noise alone would are refused; right noise is
-    refused in at most one of a thousand sets. Noise declared too large around a model that is off at some
-    places is mostly not noticed: its errors take the place of the missing noise, and the promise is lost.
+    It is created by `gb.calibrate(..., target="truth", noise=gb.conformal.GaussianNoise(0.05),
+    confidence=0.95)`. The score must be `Absolute()` with one output.
 
+    Parameters
+    ----------
+    noise
+        The distribution or the bound of the noise.
+    readings
+        Number of readings averaged at each point; set by the calibration.
+
+    Notes
+    -----
+    Readings at the same point, equally many at each point, are averaged first. With a hundred points the band
+    is hardly narrower than a band for measurements; with thousands it can be narrower than the noise.
+
+    Readings that scatter less than the declared noise alone are refused; correctly declared noise is refused
+    with probability at most 1/1000. Noise declared too large, together with a model that errs at some points,
+    is mostly not detected: model error takes the place of the missing noise, and the guarantee is void.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
@@ -89,21 +104,21 @@ class Truth(Calibrator):
 
     @property
     def promise(self) -> str:
-        """Coverage of the truth, with all that is assumed of the noise."""
+        """The guarantee for the truth, with all assumptions on the noise."""
         mean = "" if self.readings == 1 else f", readings at a place being averaged, {self.readings} each"
-        alike = "If all places, those of calibration and a new one, are drawn alike"
+        places = "If all places, those of calibration and a new one, are drawn alike"
         law = (
             f" and noise is {self.noise!r} at each, independent of the place, of the truth and of all else"
             if self.noise.known
             else f" and no reading is farther than {self.noise.bound:g} from the truth"
         )
         return (
-            f"{alike}{law}{mean}, the noise-free truth at a new place lies in the band with probability at "
+            f"{places}{law}{mean}, the noise-free truth at a new place lies in the band with probability at "
             "least the level. Nothing is promised about a new measurement."
         )
 
     def confident(self, confidence: float, each: str) -> str:
-        """With this confidence over calibration sets; for a law there is no other promise."""
+        """Return the sentence on the confidence; for known noise it is the only guarantee."""
         if not self.noise.known:
             return super().confident(confidence, each)
         return (
@@ -112,14 +127,14 @@ class Truth(Calibrator):
         )
 
     def prepared(self, prediction: Prediction, y: Array) -> tuple[Prediction, Array, Truth]:
-        """Readings at the same place averaged, and the law of such means."""
+        """Return readings averaged by point, and the calibrator for the distribution of such means."""
         if prediction.x is None:
             return prediction, y, self
-        prediction, y, each = means_at_places(prediction, y)
+        prediction, y, each = average_repeats(prediction, y)
         return prediction, y, Truth(self.noise.averaged(each), self.readings * each) if each > 1 else self
 
     def learn(self, predictor: Predictor | None, score: Score) -> Truth:
-        """Itself: it has nothing to learn, and asks for misses in the units of the noise."""
+        """Return the calibrator itself; raises an error unless the score is in the units of the noise."""
         if not score.is_distance:
             raise ValueError(
                 f"A band for the truth rests on |y - mean| itself, score=gb.Absolute(), got {score!r}."
@@ -134,7 +149,7 @@ class Truth(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> Threshold:
-        """How far the truth may lie from the mean; refused where the readings contradict the noise."""
+        """Return the bound on |truth - mean|; raise an error if the readings contradict the noise."""
         no_groups(groups, "a band for the truth", "it treats all points alike.")
         if tuple(prediction.mean.shape[1:]) != (1,):
             raise ValueError(
@@ -149,43 +164,43 @@ class Truth(Calibrator):
                 "A band for the truth behind noise of a known law is promised with a confidence: give "
                 "`confidence`, such as 0.95."
             )
-        made = TruthThreshold(np.sort(checked(scores)), self.noise, confidence)
-        made.refuse_contradictions()
-        return made
+        threshold = TruthThreshold(np.sort(checked_scores(scores)), self.noise, confidence)
+        threshold.refuse_contradictions()
+        return threshold
 
 
 @dataclass(frozen=True, eq=False)
 class TruthThreshold(Threshold):
-    """The sorted misses, the law of their noise, and the confidence, of which each bound gets half."""
+    """The sorted absolute residuals, the noise, and the confidence, split equally between two bounds."""
 
     scores: np.ndarray
     noise: NoiseLaw
     confidence: Level
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
-        """The smaller of the two bounds; infinite, with a warning, if there are too few points."""
+        """Return the smaller of the two bounds; infinite, with a warning, if there are too few points."""
         no_groups(groups, "a band for the truth", "it treats all points alike.")
-        t = min(self.plain(level), self.unmixed(level))
+        t = min(self.symmetric_bound(level), self.distribution_bound(level))
         if t == math.inf:
             size = self.size(level)
-            what = f"{asked(level, self.confidence)}, of the truth,"
+            what = f"{level_text(level, self.confidence)}, of the truth,"
             warn_infinite(f"{what} needs {size.need:g} calibration points, there are {size.have:g}.")
         return t
 
-    def plain(self, level: Level) -> float:
-        """The bound of any symmetric noise: the score at 1 - (1 - level)/2, by its confident rank."""
-        k = rank_for(len(self.scores), half_missed(level), half_missed(self.confidence))
+    def symmetric_bound(self, level: Level) -> float:
+        """The bound for any symmetric noise: the score at level 1 - (1 - level)/2, by its confident rank."""
+        k = rank_for(len(self.scores), half_miscoverage(level), half_miscoverage(self.confidence))
         return kth(self.scores, k)
 
-    def unmixed(self, level: Level) -> float:
-        """The bound of a known law: the smallest t that the model exceeds in at most 1 - level of places."""
-        s, alpha = self._counted_at, float(1 - exact(level))
+    def distribution_bound(self, level: Level) -> float:
+        """The bound from the noise distribution: a t that the model error exceeds at a share <= 1 - level."""
+        s, alpha = self._thresholds, float(1 - exact(level))
         alone = self.noise.beyond(s, 0.0)
-        # The share beyond s is at least alone + P(|r| > t) (beyond(s, t) - alone); so t must reach this:
-        shares = self._shares(1 - half_missed(self.confidence))
+        # The share beyond s is at least alone + P(|r| > t) (beyond(s, t) - alone), so beyond(s, t) reaches:
+        shares = self._shares(1 - half_miscoverage(self.confidence))
         wanted = alone + (shares - alone) / alpha + SLACK
-        some = (wanted < 1) & (shares > alone)  # those that noise alone would exceed say nothing of the model
-        s, wanted = s[some], wanted[some]
+        informative = (wanted < 1) & (shares > alone)  # shares below those of the noise alone bound no error
+        s, wanted = s[informative], wanted[informative]
         low, high = np.zeros(len(s)), s + 100 * self.noise.unit
         for _ in range(40):
             middle = (low + high) / 2
@@ -195,12 +210,12 @@ class TruthThreshold(Threshold):
         return float(high[reached].min(initial=np.inf))
 
     def refuse_contradictions(self) -> None:
-        """Noise that alone would scatter more than the readings do is not the noise they have."""
-        alone = self.noise.beyond(self._counted_at, 0.0)
+        """Raise an error if the declared noise alone would scatter more than the readings do."""
+        alone = self.noise.beyond(self._thresholds, 0.0)
         shares = self._shares(DOUBT)
         if (shares < alone).any():
             i, n = int(np.argmax(alone - shares)), len(self.scores)
-            s = self._counted_at[i]
+            s = self._thresholds[i]
             raise ValueError(
                 f"The readings scatter less than their noise is said to: {int((self.scores > s).sum())} of "
                 f"{n} lie farther than {s:.3g} from the prediction, and {self.noise!r} alone would put "
@@ -209,43 +224,45 @@ class TruthThreshold(Threshold):
             )
 
     def size(self, level: Level) -> Size:
-        """Each place counts as one."""
-        n, need = len(self.scores), points_needed(half_missed(level), half_missed(self.confidence))
-        enough = n >= need or self.unmixed(level) < math.inf  # lucky sets of fewer points are enough too
+        """Return the available and required number of points."""
+        n, need = len(self.scores), points_needed(half_miscoverage(level), half_miscoverage(self.confidence))
+        enough = n >= need or self.distribution_bound(level) < math.inf  # fewer points may suffice
         return Size(n, min(n, need) if enough else need)
 
     @cached_property
-    def _counted_at(self) -> np.ndarray:
+    def _thresholds(self) -> np.ndarray:
         return THRESHOLDS * self.noise.unit
 
     def _shares(self, delta: Fraction) -> np.ndarray:
-        """Upper bounds of the shares beyond the thresholds; any is wrong with probability at most delta."""
+        """Upper bounds of the shares beyond the thresholds, jointly valid with probability 1 - delta."""
         from scipy.special import betaincinv
 
         n = len(self.scores)
-        k = n - np.searchsorted(self.scores, self._counted_at, side="right")
+        k = n - np.searchsorted(self.scores, self._thresholds, side="right")
         found = betaincinv(np.minimum(k + 1, n), np.maximum(n - k, 1), 1 - float(delta) / len(k))
         return np.where(k < n, found, 1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class BoundedThreshold(Threshold):
-    """The threshold for a measurement, and the most that noise can take from it."""
+    """The threshold for a measurement, and the largest error that the noise can hide."""
 
     plain: Threshold
     bound: float
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> float:
-        """q + bound."""
+        """Return q + bound."""
         return float(self.plain(prediction, level, groups)) + self.bound
 
     def size(self, level: Level) -> Size | None:
-        """That of the threshold for a measurement."""
+        """Return the available and required number of points of the threshold for a measurement."""
         return self.plain.size(level)
 
 
-def truth_of(noise: Any, score: Score | None, calibrator: Calibrator | None) -> tuple[Score, Calibrator]:
-    """Score and calibrator of a band for the truth, where nobody chose others."""
+def truth_calibration(
+    noise: Any, score: Score | None, calibrator: Calibrator | None
+) -> tuple[Score, Calibrator]:
+    """Score and calibrator of a band for the truth, with defaults."""
     if noise is None:
         raise ValueError(
             "A band for the truth needs the law of the noise: noise=gb.conformal.GaussianNoise(0.05), "

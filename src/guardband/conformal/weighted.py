@@ -1,8 +1,8 @@
-"""Weighted: calibration points and queries that come from different places, reweighted to agree.
+"""`Weighted`: covariate shift between calibration points and new points, corrected by density ratios.
 
-A calibration point counts as often as it would occur among the queries: w(x) is the density of queries over
-that of calibration points. The query itself may be arbitrarily bad, with its own weight; where that is large,
-no calibration point speaks for it and the band is honestly infinite.
+Each calibration point is weighted by the density of new points over that of calibration points, w(x). The new
+point has its own weight, at an infinite score. If that weight is large, few calibration points are comparable
+and the band is infinite.
 """
 
 from __future__ import annotations
@@ -24,26 +24,44 @@ from guardband.conformal.base import (
     Traits,
     no_confidence,
     no_groups,
-    places,
-    places_of,
+    point_array,
+    points_of,
 )
-from guardband.conformal.rank import INFINITE_SCORES, Level, checked, exact, points_needed, warn_infinite
+from guardband.conformal.rank import (
+    INFINITE_SCORES,
+    Level,
+    checked_scores,
+    exact,
+    points_needed,
+    warn_infinite,
+)
 from guardband.values import Observations, Prediction
 
-MOST = 50.0
-"""The largest logarithm of an estimated ratio, and minus the smallest: beyond, weights are all or nothing."""
+LARGEST_LOG_RATIO = 50.0
+"""Bound on the absolute logarithm of an estimated ratio."""
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class Weighted(Calibrator):
-    """Weighted conformal prediction for covariate shift: places differ, the noise at each place does not.
+    """Weighted conformal prediction, for new points whose x is distributed differently (covariate shift).
 
-    `ratio` is a function from x (n, d) to weights (n,) >= 0, the density of queries over that of calibration
-    points, up to a constant factor. With the true ratio, and calibration points and queries that are
-    independent of each other, a query is covered with probability at least `level`; with an estimated one
-    (`density_ratio`), nearly so. (Tibshirani, Barber, Candes and Ramdas 2019)
+    The distribution of y given x must be the same. With the true ratio, and calibration points and new points
+    that are independent of each other, a new point is covered with probability at least `level`. With an
+    estimated ratio (`density_ratio`), this holds approximately.
 
+    Parameters
+    ----------
+    ratio
+        A function from x (n, d) to weights (n,) >= 0: the density of new points over that of calibration
+        points, up to a constant factor.
+
+    Notes
+    -----
+    Reference: Tibshirani, Barber, Candes and Ramdas (2019).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x, zero = np.linspace(0, 1, 100), np.zeros_like
@@ -61,7 +79,7 @@ class Weighted(Calibrator):
 
     @property
     def promise(self) -> str:
-        """Coverage at other places."""
+        """The guarantee under the shift."""
         return (
             "If the calibration points and a new point are drawn independently of each other, the new one "
             "differs from the others only in where it lies, and `ratio` is the true density ratio up to a "
@@ -75,7 +93,7 @@ class Weighted(Calibrator):
     def for_files(
         cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
     ) -> Weighted:
-        """With a ratio estimated from queries and training points, or calibration points if need be."""
+        """Create a calibrator with a ratio estimated from queries and training (or calibration) points."""
         if queries is None:
             raise ValueError(
                 "--calibrator weighted needs to know where bands will be asked for: --query FILE."
@@ -93,13 +111,13 @@ class Weighted(Calibrator):
         """Sort the scores, each with its weight."""
         no_groups(groups, "Weighted()", "it weighs points by their places.")
         no_confidence(confidence, "Weighted()")
-        scores = checked(scores)
+        scores = checked_scores(scores)
         weights = self._weights(prediction)
         order = np.argsort(scores, kind="stable")
         return WeightedThreshold(scores[order], weights[order], self._weights)
 
     def _weights(self, prediction: Prediction) -> np.ndarray:
-        x = places_of(prediction, "Weighted()")
+        x = points_of(prediction, "Weighted()")
         found = np.asarray(to_numpy(self.ratio(copy(x))), dtype=float)
         weights = found.reshape(-1)
         if len(weights) != len(x):
@@ -115,7 +133,7 @@ class Weighted(Calibrator):
 
 @dataclass(frozen=True, eq=False)
 class WeightedThreshold(Threshold):
-    """The sorted calibration scores, their weights, and the weight of a query."""
+    """The sorted calibration scores, their weights, and the function that weights new points."""
 
     scores: np.ndarray
     weights: np.ndarray
@@ -124,7 +142,7 @@ class WeightedThreshold(Threshold):
 
     @property
     def effective(self) -> float:
-        """How many calibration points these weights are worth: (sum w)^2 / sum w^2."""
+        """The effective sample size of the calibration points, (sum w)^2 / sum w^2."""
         largest = self.weights.max(initial=0)
         if largest == 0:
             return 0.0
@@ -132,11 +150,11 @@ class WeightedThreshold(Threshold):
         return float(shares.sum() ** 2 / (shares**2).sum())
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """Per query the smallest score up to which calibration weighs `level` of all; else infinite."""
+        """Return per new point the smallest score whose cumulative weight reaches `level`, or infinity."""
         no_groups(groups, "Weighted()", "it weighs points by their places.")
         own = self.weight_of(prediction)
         rank = weighted_rank(self.weights[None], own, level)
-        return bounded(
+        return scores_at_ranks(
             self.scores,
             rank,
             "there are too few calibration points like them; all together they are worth "
@@ -144,17 +162,17 @@ class WeightedThreshold(Threshold):
         )
 
     def size(self, level: Level) -> Size:
-        """What the weights leave of the points."""
+        """Return the effective sample size."""
         what = f"calibration points, which is what {len(self.scores)} are worth with their weights,"
         return Size(round(self.effective, 6), points_needed(level), what)
 
 
 def weighted_rank(weights: np.ndarray, own: np.ndarray, level: Level) -> np.ndarray:
-    """How many of n sorted scores come before the first one up to which `level` of all weight lies, (m,).
+    """The index of the first of n sorted scores whose cumulative weight reaches the level, (m,).
 
-    `weights` is (m, n), or (1, n) if they are the same for all queries; `own` (m,) sits at infinity, which is
-    n here. Where nothing weighs anything, nothing is known: infinity. Where rounding could decide, sums are
-    taken again as fractions; so equal weights give the exact rank.
+    `weights` is (m, n), or (1, n) if the weights are the same for all new points. The weights `own` (m,) of
+    the new points lie at infinity, which is index n. If all weights are zero, the result is infinity. Sums
+    that are within rounding of the limit are recomputed as integers, so equal weights give the exact rank.
     """
     fraction, last = exact(level), weights.shape[1]
     largest = weights.max(axis=1, initial=0)
@@ -169,17 +187,17 @@ def weighted_rank(weights: np.ndarray, own: np.ndarray, level: Level) -> np.ndar
         rank = (sums[:, 1:] < needed[:, None]).sum(axis=1)
     row = np.arange(len(own)) if len(weights) > 1 else np.zeros(len(own), dtype=int)
     gaps = [abs(sums[row, at] - needed) for at in (rank, np.minimum(rank + 1, last))]
-    solved: dict[tuple[int, float], int] = {}
+    known: dict[tuple[int, float], int] = {}
     for i in np.flatnonzero((np.minimum(*gaps) <= 1e-9 * total) & (total > 0)):
         key = int(row[i]), float(own[i])
-        if key not in solved:
-            solved[key] = _exact_rank(weights[key[0]], key[1], fraction)
-        rank[i] = solved[key]
+        if key not in known:
+            known[key] = _exact_rank(weights[key[0]], key[1], fraction)
+        rank[i] = known[key]
     return np.where(total > 0, rank, last)
 
 
 def _exact_rank(weights: np.ndarray, own: float, level: Fraction) -> int:
-    """The same in whole numbers: floats are whole multiples of a power of two."""
+    """The same rank in integer arithmetic: floats are integer multiples of a power of two."""
     ratios = [value.as_integer_ratio() for value in (*weights.tolist(), own)]
     unit = max(denominator for _, denominator in ratios)
     *counts, beyond = (numerator * (unit // denominator) for numerator, denominator in ratios)
@@ -191,8 +209,8 @@ def _exact_rank(weights: np.ndarray, own: float, level: Fraction) -> int:
     return len(counts)
 
 
-def bounded(scores: np.ndarray, rank: np.ndarray, why: str) -> np.ndarray:
-    """The sorted scores at these ranks, infinite beyond the last, with a warning that says why."""
+def scores_at_ranks(scores: np.ndarray, rank: np.ndarray, why: str) -> np.ndarray:
+    """The sorted scores at these ranks, infinite beyond the last, with a warning that gives the reason."""
     q = np.append(scores, np.inf)[rank]
     beyond = rank == len(scores)
     if beyond.any():
@@ -205,19 +223,33 @@ def bounded(scores: np.ndarray, rank: np.ndarray, why: str) -> np.ndarray:
 def density_ratio(
     x_cal: ArrayLike, x_query: ArrayLike, *, method: Literal["logistic", "kernel"] = "logistic"
 ) -> Callable[[Array], np.ndarray]:
-    """An estimate of the density of queries over that of calibration points, from points of both.
+    """Estimate the density of new points over that of calibration points, from samples of both.
 
-    "logistic" tells them apart by a classifier with squares and products of the coordinates, "kernel" divides
-    two kernel density estimates. Use points that are not calibrated on, such as training inputs, where they
-    were placed like the calibration points.
+    Parameters
+    ----------
+    x_cal
+        Points distributed like the calibration points, shape (n, d). They should differ from the calibration
+        points themselves, such as training inputs from the same distribution.
+    x_query
+        Points distributed like the new points, shape (m, d).
+    method
+        "logistic" trains a classifier on squares and products of the coordinates to separate the two samples;
+        "kernel" divides two kernel density estimates.
 
+    Returns
+    -------
+    callable
+        The ratio as a function from x (n, d) to weights (n,), for `Weighted`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> ratio = gb.conformal.density_ratio(np.linspace(0, 1, 200), np.linspace(0.5, 1, 200))
     >>> bool(ratio(np.array([[0.9]])) > 2 * ratio(np.array([[0.2]])))
     True
     """
-    old, new = places(x_cal), places(x_query)
+    old, new = point_array(x_cal), point_array(x_query)
     if old.shape[1] != new.shape[1]:
         raise ValueError(
             f"`x_cal` and `x_query` should have the same coordinates, got {old.shape[1]} and {new.shape[1]}."
@@ -245,7 +277,7 @@ def density_ratio(
 @kept
 @dataclass(frozen=True, eq=False)
 class LogisticRatio:
-    """odds exp(w . (1, z, z z)) with z = (x - center) / spread: what a logistic classifier says."""
+    """The ratio of a logistic classifier: odds exp(w . (1, z, z z)) with z = (x - center) / spread."""
 
     center: np.ndarray
     spread: np.ndarray
@@ -253,27 +285,31 @@ class LogisticRatio:
     odds: float
 
     def __call__(self, x: Array) -> np.ndarray:
-        """The ratio (n,) at x (n, d)."""
+        """Return the ratio (n,) at x (n, d)."""
         z = (np.asarray(to_numpy(x)) - self.center) / self.spread
-        return self.odds * np.exp(np.clip(_quadratic(z) @ self.weights, -MOST, MOST))
+        return self.odds * np.exp(
+            np.clip(_quadratic(z) @ self.weights, -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+        )
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class KernelRatio:
-    """The kernel density estimate of some points over that of others."""
+    """The ratio of two kernel density estimates."""
 
     old: np.ndarray
     new: np.ndarray
 
     def __call__(self, x: Array) -> np.ndarray:
-        """The ratio (n,) at x (n, d)."""
+        """Return the ratio (n,) at x (n, d)."""
         below, above = self._densities
         points = np.asarray(to_numpy(x), dtype=float).T
         with np.errstate(invalid="ignore"):
             log_ratio = above(points) - below(points)
-        # Where both densities vanish nothing is known of the ratio, and the band shall be infinite.
-        return np.exp(np.clip(np.nan_to_num(log_ratio, nan=MOST), -MOST, MOST))
+        # If both densities vanish, the ratio is unknown, and the largest ratio makes the band infinite.
+        return np.exp(
+            np.clip(np.nan_to_num(log_ratio, nan=LARGEST_LOG_RATIO), -LARGEST_LOG_RATIO, LARGEST_LOG_RATIO)
+        )
 
     @cached_property
     def _densities(self) -> tuple[Callable[[np.ndarray], np.ndarray], Callable[[np.ndarray], np.ndarray]]:
@@ -283,6 +319,6 @@ class KernelRatio:
 
 
 def _quadratic(x: np.ndarray) -> np.ndarray:
-    """One, the coordinates, and all products of two of them."""
+    """One, the coordinates, and all products of two coordinates."""
     i, j = np.triu_indices(x.shape[1])
     return np.hstack([np.ones((len(x), 1)), x, x[:, i] * x[:, j]])

@@ -12,9 +12,17 @@ from guardband.base.arrays import Array, ArrayLike, finite, kind_of, rows, to_nu
 from guardband.base.engine import On
 from guardband.base.lazy import is_made_by
 from guardband.conformal import Calibrated
-from guardband.conformal.base import FOR_ARRAYS, FOR_STORES, NO_SCORES, Groups, Pieces, labels, refuse_options
+from guardband.conformal.base import (
+    FOR_ARRAYS,
+    FOR_STORES,
+    NO_SCORES,
+    Groups,
+    Pieces,
+    group_labels,
+    refuse_options,
+)
 from guardband.conformal.laws import LEVELS
-from guardband.conformal.rank import Level, exact, infinite_unsaid
+from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.evaluation.contenders import by_size, constant, contenders_of, ranges_of, sizes_of
 from guardband.evaluation.results import THIS, Evaluation
 from guardband.evaluation.verdicts import about_truth, beside_truth, held_against_law, same_scores, tied
@@ -100,11 +108,11 @@ def evaluate(
     y = kind_of(prediction.mean, finite(rows(calibrated.targets(y), "y"), "y"))
     if len(y) == 0:
         raise ValueError("`y` should hold at least one test point, got none.")
-    groups = None if groups is None else labels(groups, len(y))
+    groups = None if groups is None else group_labels(groups, len(y))
     doubts = _warn_of_reuse(calibrated, prediction, y)
     chosen = {name: rows_in(region, prediction) for name, region in (regions or {}).items()}
     levels = tuple(sorted(levels, key=exact))
-    with infinite_unsaid():  # infinite bands are part of the result: sharpness and the verdict say so
+    with allow_infinite():  # infinite bands are part of the result: sharpness and the verdict say so
         contenders = list(contenders_of(calibrated, prediction, y, level, levels, groups))
         target_y = calibrated.derived(y)
         table = [row for one in contenders for row in one.rows(target_y, {"": None, **chosen}, levels)]

@@ -15,7 +15,7 @@ import numpy as np
 
 from guardband.base.engine import On
 from guardband.conformal import Calibrated
-from guardband.conformal.rank import Level, exact, infinite_unsaid
+from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.evaluation.contenders import by_size
 from guardband.evaluation.results import THIS, Evaluation, Row
 from guardband.evaluation.verdicts import held_against_law, same_scores
@@ -62,7 +62,7 @@ def evaluate_fields(
     found = scored(work, scores, batch, on, progress)
     levels = tuple(sorted(levels, key=exact))
     n = len(fields)
-    with infinite_unsaid():
+    with allow_infinite():
         inside = [found[SCORE] <= threshold(calibrated.prediction, one) for one in (level, *levels)]
         width = float(found[WIDTH].mean())
         row = Row(

@@ -12,7 +12,7 @@ import numpy as np
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Pieces
 from guardband.conformal.laws import CoverageLaw, central_range, tails, total_counts
-from guardband.conformal.rank import Level, exact, infinite_unsaid
+from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.evaluation.results import MASS, Row
 from guardband.values import Prediction
 from guardband.values.labels import output_words
@@ -188,7 +188,7 @@ def same_scores(calibrated: Calibrated, scores: np.ndarray, what: str) -> str:
 
 def tied(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray | None) -> bool:
     """Whether scores tie at the threshold of a level."""
-    with infinite_unsaid():
+    with allow_infinite():
         return bool((excess(calibrated, levels, groups) > 0).any())
 
 

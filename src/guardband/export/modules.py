@@ -26,9 +26,9 @@ from guardband.conformal.chosen import Chosen
 from guardband.conformal.local.logscale import LogScaleShape
 from guardband.conformal.local.shape import Flat, LocalThreshold, per_level
 from guardband.conformal.quantiles import CQR
-from guardband.conformal.rank import INFINITE_SCORES, Level, exact, infinite_unsaid, kth, points_needed
+from guardband.conformal.rank import INFINITE_SCORES, Level, allow_infinite, exact, kth, points_needed
 from guardband.conformal.scores import ULPS, Absolute, Scaled, Score, Total
-from guardband.conformal.split import SplitThreshold, asked
+from guardband.conformal.split import SplitThreshold, level_text
 from guardband.conformal.truth import BoundedThreshold, TruthThreshold
 from guardband.predictors import Ensemble, MeanOnly, Outputs, Quantiles
 from guardband.values import Prediction, Predictor
@@ -104,7 +104,7 @@ def _(threshold: SplitThreshold, level: Level) -> float:
         raise TypeError("A graph has one threshold for all outputs; this has one for each (joint=False).")
     if k > n:
         raise ValueError(
-            f"A graph of an infinite band is of no use: {asked(level, threshold.confidence)} needs "
+            f"A graph of an infinite band is of no use: {level_text(level, threshold.confidence)} needs "
             f"{points_needed(level, threshold.confidence)} calibration points, there are {n}."
         )
     q = kth(threshold.scores, k)
@@ -123,7 +123,7 @@ def _(threshold: LocalThreshold, level: Level) -> Module | float:
 @_converted.register(BoundedThreshold)
 @_converted.register(TruthThreshold)
 def _(threshold: Threshold, level: Level) -> float:
-    with infinite_unsaid():
+    with allow_infinite():
         q = float(threshold(Prediction(None, np.zeros((1, 1))), level))
     if math.isinf(q):
         raise ValueError("A graph of an infinite band is of no use: there are too few calibration points.")

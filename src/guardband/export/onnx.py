@@ -21,7 +21,7 @@ from guardband.base.extras import load
 from guardband.base.files import write_bytes
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, exact
-from guardband.conformal.split import asked
+from guardband.conformal.split import level_text
 from guardband.predictors.models import Model
 from guardband.values import Band
 
@@ -262,8 +262,8 @@ def _label(onnx: ModuleType, model: ModelProto, calibrated: Calibrated, level: L
     for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info, *graph.initializer):
         del part.metadata_props[:]
     guarantee = (
-        f"At {asked(level, calibrated.confidence)}: {calibrated.promise} The band is [lower, upper], all "
-        "outputs at once. This is an average over new points; it holds neither at every single x nor for "
+        f"At {level_text(level, calibrated.confidence)}: {calibrated.promise} The band is [lower, upper], "
+        "all outputs at once. This is an average over new points; it holds neither at every single x nor for "
         "data drawn differently."
     )
     about = {"level": str(float(exact(level))), "guarantee": guarantee, "calibrated": repr(calibrated)}

@@ -14,7 +14,7 @@ import numpy as np
 from guardband.base import engine, extras
 from guardband.base.arrays import ArrayLike, floats, rows, to_numpy
 from guardband.conformal import Calibrated
-from guardband.conformal.rank import Level, exact, infinite_unsaid
+from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.fields.base import PARTS, POINTS_PER_CHUNK, USUAL, Chunked
 from guardband.fields.mesh import mesh_of, output_names, write_variables
 from guardband.fields.stored import StoredBand, StoredFields, band_stored
@@ -106,7 +106,7 @@ def band_over(
             f"fields {tuple(calibrated.prediction.mean.shape)}. Call it on inputs instead, or give "
             "those in a store, gb.StoredFields(path, x=...)."
         )
-    with infinite_unsaid():
+    with allow_infinite():
         shown = calibrated.band(calibrated.prediction.take(slice(1)), several[0])
     if not isinstance(shown, Band):
         raise TypeError(

@@ -15,7 +15,7 @@ import numpy as np
 
 from guardband.base.arrays import to_numpy
 from guardband.conformal import Calibrated
-from guardband.conformal.rank import infinite_unsaid
+from guardband.conformal.rank import allow_infinite
 from guardband.values import Prediction, cf
 
 Block: TypeAlias = tuple[slice, ...]
@@ -115,7 +115,7 @@ class Chunked:
     def ends(self, prediction: Prediction) -> dict[str, np.ndarray]:
         """The variables around a prediction, an array per output each."""
         ends = [prediction.mean] if "mean" in self.parts else []
-        with infinite_unsaid():
+        with allow_infinite():
             for level in self.levels:
                 made = self.calibrated.band(prediction, level)
                 ends += [getattr(made, part) for part in self.parts if part != "mean"]

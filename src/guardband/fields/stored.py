@@ -19,7 +19,7 @@ import numpy as np
 from guardband.base import engine, limits
 from guardband.base.arrays import fingerprint, finite, flat, floats, kind_of, to_numpy
 from guardband.conformal import Calibrated
-from guardband.conformal.rank import infinite_unsaid
+from guardband.conformal.rank import allow_infinite
 from guardband.fields import reading
 from guardband.fields.base import Block, Chunked, predicted
 from guardband.fields.mesh import output_names
@@ -280,7 +280,7 @@ class StoredScores(Stored):
         return {"title": "scores of fields by guardband", "comment": repr(self.fields)}
 
     def _widths(self, prediction: Prediction) -> np.ndarray:
-        with infinite_unsaid():
+        with allow_infinite():
             width = to_numpy(self.calibrated.band(prediction, self.levels[0]).width)
         return flat(np.asarray(width, dtype=float)).mean(axis=1)
 
@@ -352,7 +352,7 @@ def band_stored(
 ) -> StoredBand:
     """The bands of stored fields, whose axes are those of the fields that were calibrated on."""
     shown = calibrated.predict(fields.inputs(slice(1), calibrated.axes.get("x")))
-    with infinite_unsaid():
+    with allow_infinite():
         band = calibrated.band(shown, levels[0])
     if not isinstance(band, Band) or band.mean.ndim < 3:
         raise TypeError(

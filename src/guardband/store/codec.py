@@ -24,7 +24,7 @@ from guardband.base import extras
 from guardband.base.arrays import Array, is_tensor, namespace, to_numpy, to_torch
 from guardband.base.kept import kind_named, kind_of
 from guardband.base.limits import WORDS, shown
-from guardband.conformal.rank import written
+from guardband.conformal.rank import parse_exact
 from guardband.store.versions import ArtifactError
 
 SAID = 2000
@@ -140,7 +140,7 @@ class Decoder:
             case {"float": str(text)} if text in ("inf", "-inf", "nan"):
                 return float(text)
             case {"fraction": str(text)}:
-                return written(text)
+                return parse_exact(text)
             case {"tensor": str(name)}:
                 return self._tensor(self.arrays[name])  # named by its content: all who share it see the same
             case {"array": str(name)}:

@@ -18,7 +18,7 @@ from safetensors.numpy import save as save_arrays
 from guardband.base.arrays import Array, ArrayLike, floats, kind_of, like, namespace, rows, to_numpy
 from guardband.base.kept import kept
 from guardband.conformal import Calibrated, Score
-from guardband.conformal.rank import Level, exact, infinite_unsaid
+from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.streams.adaptive import AdaptiveLevel
 from guardband.streams.alarm import Alarm
 from guardband.streams.base import StreamMethod
@@ -434,7 +434,7 @@ def _calibration_scores(calibrated: Calibrated, level: Level) -> tuple[Score, np
 
 def _shape(calibrated: Calibrated, prediction: Prediction, level: Level) -> np.ndarray | float:
     """The calibration's own threshold at each row if it varies, otherwise 1."""
-    with infinite_unsaid():
+    with allow_infinite():
         q = cast("HasThreshold", calibrated).threshold(prediction, level)
     if np.ndim(q) == 0:
         return 1.0

@@ -12,9 +12,9 @@ import numpy as np
 from guardband.calibration.calibrate import calibrate
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Calibrator
-from guardband.conformal.by_scores import on_scores
 from guardband.conformal.laws import tails, total_counts
 from guardband.conformal.rank import InfiniteBandWarning, Level
+from guardband.conformal.score_calibrated import calibrate_prediction
 from guardband.conformal.scores import Scaled, Score
 from guardband.predictors import PredictionFunction
 from guardband.testing.worlds import (
@@ -117,7 +117,7 @@ def _calibrated_draw(
     )
     if door:
         return calibrate(predict, draw.x_cal, draw.y_cal, **options), draw
-    return on_scores(PredictionFunction(predict), predict(draw.x_cal), draw.y_cal, **options), draw
+    return calibrate_prediction(PredictionFunction(predict), predict(draw.x_cal), draw.y_cal, **options), draw
 
 
 def _tally(

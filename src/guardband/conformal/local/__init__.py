@@ -1,4 +1,4 @@
-"""Local conformal prediction: settings, what is learned of them, and two ways to learn it."""
+"""Local conformal prediction: bands that follow the size of the residuals over the domain."""
 
 from guardband.conformal.local.guard import OverfittedWarning
 from guardband.conformal.local.local import Local

@@ -1,4 +1,4 @@
-"""The guard: residuals of a network that has learned its training noise say nothing about where it errs."""
+"""Detection of overfitting, which makes training residuals useless for learning a local shape."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ import warnings
 import numpy as np
 
 OVERFITTED, CHANCE = 0.7, 0.01
-"""Training residuals below this share of fresh ones say that the network has learned its noise.
-
-Unless they are so by chance, which a rank test must call less likely than this.
+"""Overfitting: the median training score is below this share of the median held-out score, and the one-sided
+Mann-Whitney test has a p-value below CHANCE.
 """
 
 
 class OverfittedWarning(UserWarning):
-    """The network's training residuals are too small to learn a shape from.
+    """The training residuals of the model are too small to learn a local shape from.
 
+    Examples
+    --------
     >>> import warnings
     >>> import numpy as np
     >>> import guardband as gb
@@ -33,7 +34,7 @@ class OverfittedWarning(UserWarning):
 
 
 def overfitted(scores: np.ndarray, fresh: np.ndarray) -> bool:
-    """Whether training scores are below their share of fresh ones, and not by chance; with a warning."""
+    """Whether training scores are significantly smaller than held-out scores; warns if they are."""
     if np.median(scores) >= OVERFITTED * np.median(fresh):
         return False
     from scipy.stats import mannwhitneyu

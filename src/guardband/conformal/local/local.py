@@ -1,9 +1,9 @@
-"""Local: a threshold that follows the size of the residuals over the domain.
+"""`Local`: a threshold that follows the size of the residuals over the domain.
 
     q(x, level) = k-th smallest of scores / g   times   g(x, level)
 
-The shape g > 0 is learned from residuals at training points, never from the calibration set, so it is a fixed
-function when calibration starts and the exact rank of the normalized scores keeps the guarantee.
+The shape g > 0 is learned from residuals at training points and never from the calibration set. It is a fixed
+function at calibration, so the exact rank of the normalized scores gives the usual guarantee.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from guardband.base.arrays import Array, copy, to_numpy
 from guardband.base.kept import kept
-from guardband.conformal.base import Calibrator, Threshold, places
+from guardband.conformal.base import Calibrator, Threshold, point_array
 from guardband.conformal.local.guard import overfitted
 from guardband.conformal.local.logscale import LogScale
 from guardband.conformal.local.shape import FOLDS, Flat, Learner, LocalShape, best_shape, folds
@@ -29,21 +29,37 @@ from guardband.values import Observations, Prediction, Predictor
 @kept(optional=("refit",))
 @dataclass(frozen=True, eq=False)
 class Local(Calibrator):
-    """Local conformal prediction: wide where residuals are large, narrow elsewhere, covered as asked.
+    """Local conformal prediction: wide where residuals are large and narrow elsewhere, with exact coverage.
 
-    `training_data` are the observations the network was trained on, by default those its predictor knows.
-    Their scores, each predicted as if it had been left out where the predictor can say so, tell the `learner`
-    the shape; a flat one stands beside it, and the held-out log score within these rows decides. Coverage is
-    exact for any shape, and the band can be asked for at any level. (Algorithm 1 of arXiv:2509.13717, with
-    the exact rank and a positive shape)
+    The shape of the band is learned from scores at training points. The learned shape is compared with a flat
+    one by cross-validation within the training data, and the better one is used. Coverage is exact for any
+    shape and any level.
 
-    A network that has learned the noise of its training data has residuals that say nothing. Give `held_out`,
-    observations it never saw (nor calibration will), or `refit`, a function that trains a predictor on some
-    observations, for residuals by cross-fitting: if training residuals are below 0.7 of those, by more than
-    chance, there is a warning, and plain conformal prediction is used instead.
+    Parameters
+    ----------
+    training_data
+        Observations that the model was trained on; by default those that the predictor declares.
+    learner
+        Method that learns the shape from scores.
+    held_out
+        Observations used neither for training nor for calibration, to detect overfitting.
+    refit
+        A function that trains a predictor on given observations. It is used for cross-fitted residuals, which
+        detect overfitting and replace the training residuals.
+    prediction
+        The prediction at the training points, for calibration from arrays alone.
+    held_out_prediction
+        The prediction at the held-out points, for calibration from arrays alone.
 
-    From arrays alone: `prediction` holds the predictions at the training points.
+    Notes
+    -----
+    A model that has fitted the noise of its training data has residuals that carry no information about its
+    errors. If training residuals are significantly below 0.7 times those of `held_out` or `refit`, `Local`
+    warns and uses plain conformal prediction. Predictors that can predict training points as if left out do
+    so. Reference: Algorithm 1 of arXiv:2509.13717, here with the exact rank and a positive shape.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> from guardband import pinn
@@ -75,25 +91,25 @@ class Local(Calibrator):
 
     @property
     def plain(self) -> Calibrator:
-        """Split: what a rival of constant width is calibrated by."""
+        """Split conformal prediction, for a baseline of constant width."""
         return Split()
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """Training and held-out rows."""
+        """Training and held-out observations."""
         known = {"training": self.training_data, "held-out": self.held_out}
         return {what: data for what, data in known.items() if data is not None}
 
     @property
     def guarded(self) -> bool:
-        """Whether an overfitted network would be noticed."""
+        """Whether overfitting would be detected."""
         return self.held_out is not None or self.refit is not None
 
     @classmethod
     def for_files(
         cls, *, x: np.ndarray, queries: np.ndarray | None, training_data: Observations | None
     ) -> Local:
-        """With a shape learned from the training rows."""
+        """Create a calibrator whose shape is learned from the training data."""
         if training_data is None:
             raise ValueError(
                 "--calibrator local learns where the model errs from its training rows: --training-data FILE."
@@ -101,7 +117,7 @@ class Local(Calibrator):
         return cls(training_data)
 
     def learn(self, predictor: Predictor | None, score: Score) -> LocalShape:
-        """The shape that the residuals at training points suggest."""
+        """Learn the shape from the scores at training points."""
         known = None if predictor is None else predictor.training_data
         seen = self.training_data or known
         if seen is None:
@@ -110,7 +126,7 @@ class Local(Calibrator):
                 "know: give Local(gb.Observations(x_train, y_train))."
             )
         self._check_held_out(seen)
-        x = places(seen.x)
+        x = point_array(seen.x)
         scores = _scores(score, self._at_training(predictor, seen), seen)
         fresh = self._fresh(predictor, score, seen)
         used = {**self.used, "training": seen}
@@ -128,7 +144,7 @@ class Local(Calibrator):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> Threshold:
-        """Nothing yet: a shape has to be learned first."""
+        """Raise an error: the shape is learned first, by `learn`."""
         raise ValueError("Local() has not seen its training residuals yet; `calibrate` lets it learn.")
 
     def __repr__(self) -> str:
@@ -154,7 +170,7 @@ class Local(Calibrator):
         return predictor.at_training(copy(seen.x))
 
     def _fresh(self, predictor: Predictor | None, score: Score, seen: Observations) -> np.ndarray | None:
-        """Scores at points that the network that predicts them never saw, if there is a way to get them."""
+        """Scores at points not used for training, from `held_out` or by cross-fitting, or None."""
         if self.held_out is not None:
             made = self.held_out_prediction
             if made is None and predictor is None:

@@ -1,10 +1,10 @@
-"""LogScale: a smooth picture of where residuals are large, drawn from its posterior.
+"""`LogScale`: a smooth log scale of the residuals, sampled from its posterior.
 
-Most of a domain is quiet, and here and there something happens. So the logarithm of the scale is a floor plus
-bumps, log s(x) = c + softplus(h(x)), with h a Gaussian process whose mean lies below zero: between the bumps
-the scale is flat, and a homoskedastic field stays one. Given s, residuals are half-normal. The posterior of
-h, of its mean, size and length, is sampled, and the shape is an upper quantile of s over the draws: where
-little is known it is wide, which is what a band wants.
+The scale is usually constant over most of the domain, with a few regions of larger errors. Its logarithm is
+modeled as a floor plus bumps, log s(x) = c + softplus(h(x)), where h is a Gaussian process with a negative
+mean, so that the scale is flat between bumps. Given s, residuals are half-normal. The posterior of h and of
+its mean, amplitude and length scale is sampled, and the shape is an upper quantile of s over the draws, which
+is conservative in regions with few data.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from functools import cached_property
 import numpy as np
 
 from guardband.base.kept import kept
-from guardband.conformal.local.crowd import Crowd
+from guardband.conformal.local.sampler import Sampler
 
 LENGTHS = (0.1, 0.2, 0.4, 0.8, 1.6)
-"""Lengths over which the scale may vary, in half-widths of the data; all alike before any data."""
+"""Length scales in half-widths of the data, equally likely under the prior."""
 
-STATES, MIXED, APART = 50, 6, 3
-"""How many states the sampler moves at once, how often when the data are in, and between those it keeps."""
+STATES, BURN_IN, THINNING = 50, 6, 3
+"""Number of states, moves at the full likelihood before the first draw, and moves between draws."""
 
-LEAST = 1e-4
-"""Scores below this share of the median count as this share: a residual of 0 says small, not certain."""
+SMALLEST = 1e-4
+"""Lower bound of scores relative to their median: a residual of 0 means a small scale, not a zero scale."""
 
 
 @kept
@@ -34,11 +34,26 @@ LEAST = 1e-4
 class LogScale:
     """Learn where residuals are large by a Gaussian process of their log scale, sampled from its posterior.
 
-    `quantile` of the `draws` is the shape. Beyond `inducing` training rows, that many of them stand for all.
-    Residuals that are exactly 0 count as very small ones.
-    Cost: about half a second for 300 rows, growing as rows times inducing points; per point as many
-    multiplications as draws times inducing points.
+    Residuals that are exactly 0 are treated as very small ones.
 
+    Parameters
+    ----------
+    quantile
+        The quantile of the scale over posterior draws that gives the shape.
+    draws
+        Number of posterior draws.
+    inducing
+        Largest number of inducing points, a random subset of the training points.
+    seed
+        Seed of the sampler.
+
+    Notes
+    -----
+    Learning takes about half a second for 300 points and grows as points times inducing points. Evaluation
+    takes draws times inducing points multiplications per point.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 40)[:, None]
@@ -54,7 +69,20 @@ class LogScale:
     seed: int = 0
 
     def fit(self, x: np.ndarray, scores: np.ndarray) -> LogScaleShape:
-        """The shape that residuals scores (n,) >= 0 at x (n, d) suggest."""
+        """Learn the shape from scores.
+
+        Parameters
+        ----------
+        x
+            Training points, shape (n, d).
+        scores
+            Scores >= 0 at these points, shape (n,).
+
+        Returns
+        -------
+        LogScaleShape
+            The shape as a function of x.
+        """
         generator = np.random.default_rng(self.seed)
         low, high = x.min(axis=0), x.max(axis=0)
         center, reach = (low + high) / 2, np.maximum((high - low) / 2, 1e-12)
@@ -63,19 +91,19 @@ class LogScale:
         if len(x) > self.inducing:
             chosen = inside[np.sort(generator.choice(len(x), self.inducing, replace=False))]
         kernels = [Kernel(chosen, length) for length in LENGTHS]
-        crowd = Crowd([kernel(inside) for kernel in kernels], believed(scores), self._states, generator)
-        crowd.lead()
-        crowd.move(MIXED)
+        sampler = Sampler([kernel(inside) for kernel in kernels], normalized(scores), self._states, generator)
+        sampler.anneal()
+        sampler.move(BURN_IN)
         draws: list[LogScaleDraw] = []
         while len(draws) < self.draws:
-            crowd.move(APART)
-            draws += drawn(crowd)
-        even = np.linspace(0, len(draws) - 1, self.draws).round().astype(int)  # states stand by kernel
+            sampler.move(THINNING)
+            draws += draws_of(sampler)
+        even = np.linspace(0, len(draws) - 1, self.draws).round().astype(int)  # states are sorted by kernel
         return LogScaleShape(center, reach, kernels, [draws[i] for i in even], self.quantile)
 
     @property
     def rough(self) -> LogScale:
-        """The same with fewer draws: enough to compare it with a flat shape."""
+        """The same learner with fewer draws, accurate enough for the comparison with a flat shape."""
         return replace(self, draws=min(self.draws, STATES // 2), inducing=min(self.inducing, 150))
 
     @property
@@ -83,22 +111,22 @@ class LogScale:
         return min(max(self.draws, STATES // 2), STATES)
 
 
-def believed(scores: np.ndarray) -> np.ndarray:
-    """Scores of median about 1 for the sampler: a shape has no size, and squares must not overflow."""
+def normalized(scores: np.ndarray) -> np.ndarray:
+    """Scores scaled to median 1 and clipped, so that their squares do not overflow."""
     positive = scores[scores > 0]
     scores = scores / np.median(positive) if len(positive) else np.ones(len(scores))
-    return np.clip(scores, LEAST, 1 / LEAST**2)
+    return np.clip(scores, SMALLEST, 1 / SMALLEST**2)
 
 
-def drawn(crowd: Crowd) -> list[LogScaleDraw]:
-    """The states of a crowd as draws."""
-    states = zip(crowd.kernel, crowd.means, crowd.sizes, crowd.weights, crowd.floors, strict=True)
+def draws_of(sampler: Sampler) -> list[LogScaleDraw]:
+    """The states of a sampler as draws."""
+    states = zip(sampler.kernel, sampler.means, sampler.sizes, sampler.weights, sampler.floors, strict=True)
     return [LogScaleDraw(int(k), float(mean), float(size), w, float(c)) for k, mean, size, w, c in states]
 
 
 @kept
 class Kernel:
-    """A Matern kernel (smoothness 3/2) as features: f = features(x) w with w standard normal."""
+    """A Matern-3/2 kernel as features: f = features(x) w with w standard normal."""
 
     points: np.ndarray
     length: float
@@ -107,14 +135,14 @@ class Kernel:
         self.points, self.length = points, length
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """The features (n, points)."""
+        """Return the features (n, points)."""
         from scipy.linalg import solve_triangular
 
         return solve_triangular(self.factor, self._covariance(x).T, lower=True).T
 
     @cached_property
     def factor(self) -> np.ndarray:
-        """The Cholesky factor of the covariance of the points."""
+        """The Cholesky factor of the covariance matrix of the points."""
         from scipy.linalg import cholesky
 
         own = self._covariance(self.points) + 1e-6 * np.eye(len(self.points))
@@ -130,7 +158,7 @@ class Kernel:
 @kept
 @dataclass(frozen=True, eq=False)
 class LogScaleDraw:
-    """One draw of log s = floor + softplus(mean + size features w), with the kernel of this number."""
+    """One draw of log s = floor + softplus(mean + size features w), with the index of its kernel."""
 
     kernel: int
     mean: float
@@ -142,7 +170,7 @@ class LogScaleDraw:
 @kept
 @dataclass(frozen=True, eq=False)
 class LogScaleShape:
-    """An upper quantile of the scale over posterior draws; only its size depends on the level."""
+    """An upper quantile of the scale over posterior draws; only the size of the band depends on the level."""
 
     center: np.ndarray
     reach: np.ndarray
@@ -151,7 +179,7 @@ class LogScaleShape:
     quantile: float
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """The shape (n,) > 0 at x (n, d)."""
+        """Return the shape (n,) > 0 at x (n, d)."""
         parts = [self._part(x[start : start + 1000]) for start in range(0, len(x), 1000)]
         return np.concatenate(parts) if parts else np.empty(0)
 

@@ -1,4 +1,4 @@
-"""The shape of a local band: a fixed function of x once it is learned, and the threshold that it makes."""
+"""Shapes of local bands: functions of x that are fixed before calibration, and their thresholds."""
 
 from __future__ import annotations
 
@@ -10,56 +10,56 @@ import numpy as np
 
 from guardband.base.arrays import Array
 from guardband.base.kept import kept
-from guardband.conformal.base import Calibrator, Learned, Pieces, Size, Threshold, no_groups, places_of
+from guardband.conformal.base import Calibrator, Learned, Pieces, Size, Threshold, no_groups, points_of
 from guardband.conformal.laws import LEVELS
-from guardband.conformal.rank import Level, checked, exact
+from guardband.conformal.rank import Level, checked_scores, exact
 from guardband.conformal.split import Split, SplitThreshold
 from guardband.values import Observations, Prediction
 
 FOLDS = 5
-"""Into how many parts the training rows are cut to compare shapes, or to refit."""
+"""Number of folds for the comparison of shapes and for cross-fitting."""
 
 TOLERANCE = 0.05
-"""By how much a flat shape must win, in held-out log score, to be taken.
+"""A flat shape is used if its held-out log score is better by more than this.
 
-A shape that was not needed costs a little width; a noisy region that was missed costs coverage there.
+An unnecessary shape costs a little width, whereas a missed region of large errors costs local coverage.
 """
 
 
 class Shape(Protocol):
-    """A fixed function of x: how large residuals are there, up to a factor."""
+    """A fixed function of x: the size of the residuals up to a factor."""
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """The shape (n,) > 0 at x (n, d)."""
+        """Return the shape (n,) > 0 at x (n, d)."""
         ...
 
 
 class Learner(Protocol):
-    """A way to learn a shape from residuals.
+    """A method that learns a shape from residuals.
 
-    A costly one may have an attribute `rough`, a quicker learner of nearly the same shape, which stands for
-    it where it is compared with a flat one.
+    An expensive learner may have an attribute `rough`, a faster learner of nearly the same shape, which
+    replaces it in the comparison with a flat shape.
     """
 
     def fit(self, x: np.ndarray, scores: np.ndarray) -> Any:
-        """A `Shape`, or a function of x and a level, from scores (n,) >= 0 at x (n, d)."""
+        """Return a `Shape`, or a function of x and a level, from scores (n,) >= 0 at x (n, d)."""
         ...
 
 
 @kept
 @dataclass(frozen=True)
 class Flat:
-    """The same everywhere: constant width, the shape that every other one has to beat."""
+    """A constant shape: constant width, which a learned shape has to improve on."""
 
     def __call__(self, x: np.ndarray) -> np.ndarray:
-        """Ones."""
+        """Return ones."""
         return np.ones(len(x))
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class LocalShape(Learned):
-    """A shape learned from observations `seen`, for points of d coordinates, `watched` by a guard."""
+    """A shape learned from the observations `seen`; `watched` if overfitting would have been detected."""
 
     shape: Any
     d: int | None
@@ -68,17 +68,17 @@ class LocalShape(Learned):
 
     @property
     def guarded(self) -> bool:
-        """Whether an overfitted network would have been noticed."""
+        """Whether overfitting would have been detected."""
         return self.watched
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """The observations it came from."""
+        """The observations that the shape was learned from."""
         return self.seen
 
     @property
     def plain(self) -> Calibrator:
-        """Split: what a rival of constant width is calibrated by."""
+        """Split conformal prediction, for a baseline of constant width."""
         return Split()
 
     def threshold(
@@ -89,18 +89,18 @@ class LocalShape(Learned):
         groups: np.ndarray | None = None,
         confidence: Level | None = None,
     ) -> LocalThreshold:
-        """Divide the scores by the shape; every level is then a rank."""
+        """Return the threshold for scores that are divided by the shape; every level is then a rank."""
         no_groups(groups, "Local()", "it treats all points alike.")
-        x = places_of(prediction, "Local()")
+        x = points_of(prediction, "Local()")
         if self.d not in (None, x.shape[1]):
             raise ValueError(
                 f"`training_data` should have {x.shape[1]} coordinates like the calibration points, "
                 f"got {self.d}."
             )
-        return LocalThreshold(self.shape, checked(scores), x, confidence)
+        return LocalThreshold(self.shape, checked_scores(scores), x, confidence)
 
     def at_points(self, x: np.ndarray) -> LocalShape:
-        """The same, with the shape evaluated there once for all."""
+        """Return the same shape with its values at x computed once."""
         return replace(self, shape=KnownShape(self.shape, x))
 
     def __repr__(self) -> str:
@@ -119,22 +119,22 @@ class LocalThreshold(Threshold):
     _sorted: dict[float | None, SplitThreshold] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """The k-th smallest normalized score times the shape at x, (n,)."""
+        """Return the k-th smallest normalized score times the shape at x, (n,)."""
         no_groups(groups, "Local()", "it treats all points alike.")
         q = self.normalized(level)(prediction, level)
         shape = self._at(prediction, level)
         return np.full(len(shape), np.inf) if np.isinf(q) else q * shape
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces:
-        """One piece: BetaBinomial(m, k, n+1-k), as for any fixed score."""
+        """Return one piece: BetaBinomial(m, k, n+1-k), as for any fixed score."""
         return SplitThreshold(self.scores, self.confidence).laws(level, m, groups)
 
     def size(self, level: Level) -> Size:
-        """Each point counts as one."""
+        """Return the number of calibration points."""
         return SplitThreshold(self.scores, self.confidence).size(level)
 
     def normalized(self, level: Level) -> SplitThreshold:
-        """The sorted scores over the shape; the same for all levels, unless the shape depends on them."""
+        """The sorted scores divided by the shape, computed once unless the shape depends on the level."""
         key = float(exact(level)) if per_level(self.shape) else None
         if key not in self._sorted:
             scores = np.sort(self.scores / at_level(self.shape, level)(self.x))
@@ -142,20 +142,20 @@ class LocalThreshold(Threshold):
         return self._sorted[key]
 
     def _at(self, prediction: Prediction, level: Level) -> np.ndarray:
-        """The shape at the points of a prediction, which remembers it: a sweep over levels pays once."""
+        """The shape at the points of a prediction, cached with it for sweeps over levels."""
         if per_level(self.shape):
-            return at_level(self.shape, level)(places_of(prediction, "Local()"))
+            return at_level(self.shape, level)(points_of(prediction, "Local()"))
         owner, values = prediction.remembered.get(id(self.shape), (None, None))
         if owner is not self.shape or values is None:
-            values = self.shape(places_of(prediction, "Local()"))
+            values = self.shape(points_of(prediction, "Local()"))
             prediction.remembered[id(self.shape)] = self.shape, values
         return values
 
 
 class KnownShape:
-    """A shape with its values at some points: computed once, then looked up; elsewhere it is evaluated.
+    """A shape with cached values at some points; at other points it is evaluated.
 
-    What it returns is what the shape returns, so a threshold made of it is the shape's own.
+    It returns exactly the values of the shape, so thresholds are identical.
     """
 
     shape: Any
@@ -164,26 +164,26 @@ class KnownShape:
 
     def __init__(self, shape: Any, x: np.ndarray) -> None:
         self.shape, self.x, self.per_level = shape, x, per_level(shape)
-        self._row = {name: row for row, name in enumerate(_row_names(x))}
+        self._row = {point: row for row, point in enumerate(_row_bytes(x))}
         self._values: dict[tuple[float, ...], np.ndarray] = {}
 
     def __call__(self, x: np.ndarray, *level: float) -> np.ndarray:
-        """The shape (n,) at x (n, d), and at a level if it is another one at each."""
-        found = [self._row.get(name, -1) for name in _row_names(x)]
-        if -1 in found:
+        """Return the shape (n,) at x (n, d), at a level if the shape depends on it."""
+        rows = [self._row.get(point, -1) for point in _row_bytes(x)]
+        if -1 in rows:
             return self.shape(x, *level)
         if level not in self._values:
             self._values[level] = self.shape(self.x, *level)
-        return self._values[level][found]
+        return self._values[level][rows]
 
 
-def _row_names(x: np.ndarray) -> list[bytes]:
+def _row_bytes(x: np.ndarray) -> list[bytes]:
     """The bytes of each point."""
     return np.ascontiguousarray(x).view(np.dtype((np.void, x.itemsize * x.shape[1]))).ravel().tolist()
 
 
 def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
-    """What the learner makes of all rows, or a flat shape where the held-out log score prefers that."""
+    """The shape learned from all rows, or a flat shape if that has the better held-out log score."""
     if not np.isfinite(scores).all():
         raise ValueError(
             "Some training scores are infinite: the scale is 0 where the model missed. Use a scale that is "
@@ -206,13 +206,13 @@ def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
 
 
 def log_score(shape: np.ndarray, scores: np.ndarray) -> float:
-    """The mean negative log-likelihood of half-normal scores of this shape, its size being the best one.
+    """The mean negative log-likelihood of half-normal scores with this shape, at the best overall size.
 
-    A difference of 0.01 is a per cent of width.
+    A difference of 0.01 corresponds to about one percent of width.
     """
     normalized = scores / shape
-    most = normalized.max()  # squares must not overflow
-    return float(np.log(shape).mean() + np.log(most) + 0.5 * np.log(np.mean((normalized / most) ** 2)))
+    largest = normalized.max()  # squares must not overflow
+    return float(np.log(shape).mean() + np.log(largest) + 0.5 * np.log(np.mean((normalized / largest) ** 2)))
 
 
 def at_level(shape: Any, level: Level) -> Shape:
@@ -223,10 +223,10 @@ def at_level(shape: Any, level: Level) -> Shape:
 
 
 def per_level(shape: Any) -> bool:
-    """Whether a shape is another one at each level."""
+    """Whether a shape depends on the level."""
     return getattr(shape, "per_level", False)
 
 
 def folds(n: int) -> np.ndarray:
-    """The part each of n rows belongs to, always the same."""
+    """The fold of each of n rows, always the same."""
     return np.random.default_rng(0).permutation(n) % FOLDS

@@ -1,4 +1,4 @@
-"""Promises about whole fields: one score per field or trajectory, never one per node."""
+"""Guarantees for whole fields: one score per field or trajectory, never one per node."""
 
 from guardband.conformal.whole.norm import Norm
 from guardband.conformal.whole.quantity import Quantity

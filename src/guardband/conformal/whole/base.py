@@ -1,4 +1,4 @@
-"""Whole fields: what their scores share. One row is one field, (N, points, m), or (N, *grid, m) by name."""
+"""The common part of scores for whole fields; a row is a field (N, points, m), or (N, *grid, m) by name."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from guardband.values.grids import FieldGrid
 
 
 class Shaped(Symmetric):
-    """|y - mean| / shape at every node: the shape that was given, else the predictor's scale, else 1.
+    """|y - mean| / shape at every node, where the shape is given, or else the predictor's scale, or else 1.
 
-    A shape says where and when misses are large. It must come from elsewhere than the calibration fields.
+    A shape describes where and when errors are large. It must not be computed from the calibration fields.
     """
 
     shape: np.ndarray | None
@@ -24,10 +24,10 @@ class Shaped(Symmetric):
 
     @abstractmethod
     def on(self, grid: FieldGrid) -> Self:
-        """For fields with these axes."""
+        """Return the score for fields with these axes."""
 
     def unit(self, prediction: Prediction) -> Array | float:
-        """The shape, the same for every field; or the predictor's scale, where none was given."""
+        """Return the shape, the same for every field, or the predictor's scale if no shape is given."""
         refuse_points(prediction, self.grid)
         if self.shape is None:
             return 1.0 if prediction.scale is None or not self.follows_scale else prediction.scale
@@ -39,7 +39,7 @@ class Shaped(Symmetric):
 
 
 def refuse_points(prediction: Prediction, grid: FieldGrid | None) -> None:
-    """Refuse points, and fields of which nobody said what their axes are."""
+    """Raise an error for points, and for fields with unnamed axes."""
     shape = tuple(prediction.mean.shape)
     if grid is not None and shape[1:-1] != grid.shape:
         raise ValueError(f"Fields on {grid} should be (N, *{grid.shape}, m), got {shape}.")
@@ -57,7 +57,7 @@ def refuse_points(prediction: Prediction, grid: FieldGrid | None) -> None:
 
 
 def same_shape(prediction: Prediction, y: Array) -> None:
-    """Refuse targets that are not shaped as the predictions are."""
+    """Raise an error for targets that do not have the shape of the predictions."""
     if tuple(y.shape) != tuple(prediction.mean.shape):
         raise ValueError(
             f"`y` should have the shape of the predictions, {tuple(prediction.mean.shape)}, "
@@ -65,17 +65,17 @@ def same_shape(prediction: Prediction, y: Array) -> None:
         )
 
 
-def positive(given: ArrayLike, name: str, what: str) -> np.ndarray:
-    """Numbers > 0, as float64."""
-    found = np.asarray(to_numpy(finite(floats(given, name), name)), dtype=float)
-    if not found.size or not (found > 0).all():
-        least = f"{found.min():g} at one" if found.size else "none"
+def positive(values: ArrayLike, name: str, what: str) -> np.ndarray:
+    """Numbers > 0, as float64, validated."""
+    array = np.asarray(to_numpy(finite(floats(values, name), name)), dtype=float)
+    if not array.size or not (array > 0).all():
+        least = f"{array.min():g} at one" if array.size else "none"
         raise ValueError(f"`{name}` should be positive at every node, {what}; got {least}.")
-    return found
+    return array
 
 
 def node_weights(weights: np.ndarray | None, grid: FieldGrid | None, prediction: Prediction) -> np.ndarray:
-    """How much each node counts, (points,): as given, else by the cells of the grid, else all alike."""
+    """The weight of each node, (points,): as given, else from the cells of the grid, else equal."""
     nodes = tuple(prediction.mean.shape[1:-1])
     if weights is not None:
         if weights.size != np.prod(nodes, dtype=int) or weights.shape not in (nodes, (weights.size,)):

@@ -1,6 +1,6 @@
-"""Norm: all fields whose distance to the prediction, in the L2 or H1 norm, is at most a radius.
+"""`Norm`: all fields within a radius of the prediction in the L2 or H1 norm.
 
-The set is a ball, no band: a field in it may be far off at a few nodes, as long as it is near on the whole.
+The set is a ball and not a band: a field in it may deviate strongly at a few nodes if it is close on average.
 """
 
 from __future__ import annotations
@@ -23,14 +23,26 @@ from guardband.values.grids import FieldGrid
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class Norm(Score):
-    """The L2 or H1 norm of a field's error, over all outputs; the set is a ball, a `NormBand`.
+    """The L2 or H1 norm of the error of a field, over all outputs; the set is a ball, a `NormBand`.
 
-    L2 is the root of the sum over nodes of weight times squared error. `weights` are the sizes of the nodes'
-    cells; without them those of the grid count, and where no places are known all nodes weigh the same and
-    sum to 1: the root mean square. H1 adds the squares of the derivatives along all axes but time, by central
-    differences of second order, one-sided at ends that are not periodic; it takes a `gb.Fields` with regular
-    `coordinates`. Where the predictor has a scale, the radius is proportional to the scale's L2 norm.
+    Parameters
+    ----------
+    kind
+        "L2", the root of the sum over nodes of weight times squared error, or "H1", which adds the squared
+        derivatives along all axes except time. H1 requires a `gb.Fields` with regular `coordinates`.
+    weights
+        Sizes of the nodes' cells; by default those of the grid. Without coordinates all nodes have the same
+        weight and the weights sum to 1, which gives the root mean square.
+    grid
+        The named axes of the fields; set by the calibration.
 
+    Notes
+    -----
+    Derivatives are central differences of second order, one-sided at ends that are not periodic. If the
+    predictor has a scale, the radius is proportional to the L2 norm of the scale.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> fields = np.random.default_rng(0).normal(size=(50, 20, 1))
@@ -52,14 +64,14 @@ class Norm(Score):
             object.__setattr__(self, "weights", positive(self.weights, "weights", "the size of its cell"))
 
     def __call__(self, prediction: Prediction, y: Array) -> np.ndarray:
-        """The scores (n,) of fields y."""
+        """Return the scores (n,) of fields y."""
         same_shape(prediction, y)
         norm, size = self._norm(prediction)(y - prediction.mean), self._size(prediction)
         with np.errstate(divide="ignore", invalid="ignore"):
-            return np.where(norm == 0, 0.0, norm / size)  # NaN stays NaN: it is in no set
+            return np.where(norm == 0, 0.0, norm / size)  # NaN remains NaN, which is in no set
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> NormBand:
-        """The ball of radius q, times the size of the scale if there is one, rounded up by a few ulp."""
+        """Return the ball of radius q, times the norm of the scale if any, rounded up by a few ulp."""
         q = np.broadcast_to(np.asarray(to_numpy(q), dtype=float), (len(prediction),))
         with np.errstate(invalid="ignore"):
             radius = np.where(np.isinf(q), np.inf, q * self._size(prediction) * (1 + 4 * np.finfo(float).eps))
@@ -67,25 +79,25 @@ class Norm(Score):
 
     @property
     def plain(self) -> Score:
-        """One radius for all fields."""
+        """The same score: one radius for all fields."""
         return self
 
     @property
     def scope(self) -> str:
-        """Of what a point is here, and that a ball is no band."""
+        """The meaning of a point, and the difference between a ball and a band."""
         return (
             f"A point here is a whole field, and it lies in a ball around the prediction in the {self.kind} "
             "norm: near on the whole, and not within a stated distance at any single node."
         )
 
     def before(self, prediction: Prediction, level: Level) -> None:
-        """None: a scale says nothing of norms."""
+        """Return None: a scale at nodes defines no norm ball."""
         return None
 
     def remarks(self, prediction: Prediction, y: Array, q: float | Array) -> list[str]:
-        """How many of the fields lie within the ball's root mean square at every node: no pointwise band."""
+        """Return how many fields would lie in the ball read as a pointwise band, which it is not."""
         ball = self.band(prediction, q, 0.5)
-        total = node_weights(self.weights, self.grid, prediction).sum() if self._weighed else 1.0
+        total = node_weights(self.weights, self.grid, prediction).sum() if self._has_weights else 1.0
         largest = abs(to_numpy(y - prediction.mean)).reshape(len(y), -1).max(axis=1)
         within = float(np.mean(largest <= ball.radius / np.sqrt(total)))
         return [
@@ -94,21 +106,21 @@ class Norm(Score):
         ]
 
     def on(self, grid: FieldGrid) -> Self:
-        """For fields with these axes; cells are weights where none were given."""
+        """Return the score for fields with these axes; the cells are the weights unless weights are given."""
         return replace(self, grid=grid)
 
     def __repr__(self) -> str:
         return f"Norm({self.kind!r})"
 
     @property
-    def _weighed(self) -> bool:
+    def _has_weights(self) -> bool:
         return self.weights is not None or (self.grid is not None and bool(self.grid.coordinates))
 
     def _norm(self, prediction: Prediction, kind: str | None = None) -> partial[np.ndarray]:
         """The norm as a function of differences."""
         refuse_points(prediction, self.grid)
         weights = node_weights(self.weights, self.grid, prediction)
-        weights = weights if self._weighed else weights / weights.sum()
+        weights = weights if self._has_weights else weights / weights.sum()
         kind = kind or self.kind
         if kind == "H1" and self.grid is None:
             raise ValueError(
@@ -122,8 +134,10 @@ class Norm(Score):
 
 
 def norm_of(difference: Array, *, weights: np.ndarray, grid: FieldGrid | None) -> np.ndarray:
-    """The L2 norm (n,) of fields; with a grid the H1 norm, by differences along its axes of space."""
+    """The L2 norm (n,) of fields; with a grid the H1 norm, by differences along its spatial axes."""
     values = np.asarray(to_numpy(difference), dtype=float)
     parts = [values] + ([] if grid is None else [grid.gradient(values, axis) for axis in grid.space])
     squares = sum(np.square(part).reshape(len(part), len(weights), -1).sum(axis=-1) for part in parts)
-    return np.sqrt((squares * weights).sum(axis=-1))  # row by row: a product of matrices is not
+    return np.sqrt(
+        (squares * weights).sum(axis=-1)
+    )  # bits do not depend on other rows, as in a matrix product

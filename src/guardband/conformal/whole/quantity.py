@@ -1,17 +1,17 @@
-"""Quantity: intervals for numbers that are derived from a field, such as a mean, a maximum or a drag."""
+"""`Quantity`: intervals for quantities derived from a field, such as a mean, a maximum or a drag."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, copy, like, to_numpy
 from guardband.base.kept import kept
 from guardband.conformal.rank import Level
-from guardband.conformal.scores import APART, Absolute, Score
+from guardband.conformal.scores import SPREAD_RATIO, Absolute, Score
 from guardband.conformal.whole.base import refuse_points, same_shape
 from guardband.values import Band, Observations, Prediction
 from guardband.values.grids import FieldGrid
@@ -20,13 +20,24 @@ from guardband.values.grids import FieldGrid
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class Quantity(Score):
-    """How far a derived number of the true field is from that of the predicted one; the set is an interval.
+    """The difference of a derived quantity between true and predicted field; the set is an interval.
 
-    `function` takes fields (N, points, m), or (N, *grid, m), in numpy, to one number each, (N,), or to
-    several, (N, k).
-    Several are joint: all lie in their intervals at once with the probability asked. Each is measured in its
-    own of `units`, by default its spread over the predictor's training fields, where those are known.
+    Several quantities are covered jointly: all lie in their intervals simultaneously with probability at
+    least the level.
 
+    Parameters
+    ----------
+    function
+        A function from fields (N, points, m), or (N, *grid, m), as numpy arrays to one quantity (N,) or
+        several (N, k).
+    units
+        Unit of each quantity, shape (k,), or one number. By default, with several quantities, the spread of
+        each over the predictor's training fields, if those are available.
+    grid
+        The named axes of the fields; set by the calibration.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> fields = np.random.default_rng(0).normal(size=(50, 20, 1))
@@ -37,7 +48,7 @@ class Quantity(Score):
     ((1, 1), True)
     """
 
-    function: Callable[[Any], Any]
+    function: Callable[[np.ndarray], ArrayLike]
     units: ArrayLike = None
     grid: FieldGrid | None = None
 
@@ -50,38 +61,39 @@ class Quantity(Score):
         object.__setattr__(self, "units", Absolute(self.units).units)
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
-        """The scores (n,) of fields y."""
+        """Return the scores (n,) of fields y."""
         same_shape(prediction, y)
         return Absolute(self.units)(self._reduced(prediction), self.derived(y))
 
     def derived(self, y: Array) -> Array:
-        """The quantities (n, k) of fields y."""
-        found = np.asarray(to_numpy(self.function(copy(to_numpy(y)))), dtype=float)
-        found = found[:, None] if found.ndim == 1 else found
-        if found.ndim != 2 or len(found) != len(y):
+        """Return the quantities (n, k) of fields y."""
+        values = np.asarray(to_numpy(self.function(copy(to_numpy(y)))), dtype=float)
+        values = values[:, None] if values.ndim == 1 else values
+        if values.ndim != 2 or len(values) != len(y):
             raise ValueError(
                 f"`function` should give one number per field, ({len(y)},), or some, ({len(y)}, k), got "
-                f"shape {found.shape}. Take all axes but the first: u.max(axis=(1, 2))."
+                f"shape {values.shape}. Take all axes but the first: u.max(axis=(1, 2))."
             )
-        return like(y, found)
+        return like(y, values)
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> Band:
-        """The interval of each quantity around that of the predicted field."""
+        """Return the interval of each quantity around its value for the predicted field."""
         return Absolute(self.units).band(self._reduced(prediction), q, level)
 
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
-        """With several quantities and no unit, the spread of each over the training fields is its unit."""
-        known = training_data is not None and training_data.y.shape[1:] == prediction.mean.shape[1:]
-        if self.units is not None or not known or self.derived(prediction.mean[:1]).shape[1] == 1:
+        """Return the score with the spreads over the training fields as units, if it needs units."""
+        if training_data is None or training_data.y.shape[1:] != prediction.mean.shape[1:]:
             return self
-        spread = to_numpy(self.derived(training_data.y)).astype(float).std(axis=0)  # type: ignore[union-attr]
+        if self.units is not None or self.derived(prediction.mean[:1]).shape[1] == 1:
+            return self
+        spread = to_numpy(self.derived(training_data.y)).astype(float).std(axis=0)
         return replace(self, units=tuple(np.where(spread > 0, spread, 1.0).tolist()))
 
     def caution(self, prediction: Prediction, y: Array) -> str | None:
-        """A warning where quantities of very different size share one width."""
+        """Return a warning if quantities of very different size share one width."""
         spread = np.ptp(to_numpy(self.derived(y)).astype(float), axis=0)
         spread = spread[spread > 0]
-        if self.units is not None or not len(spread) or spread.max() <= APART * spread.min():
+        if self.units is not None or not len(spread) or spread.max() <= SPREAD_RATIO * spread.min():
             return None
         return (
             f"The quantities differ in size by a factor of {spread.max() / spread.min():.2g}, and no unit of "
@@ -90,23 +102,23 @@ class Quantity(Score):
 
     @property
     def plain(self) -> Score:
-        """Itself: its intervals are equally wide."""
+        """The same score: its intervals have the same width everywhere."""
         return self
 
     @property
     def scope(self) -> str:
-        """Of what a point is here."""
+        """The meaning of a point."""
         return (
             "A point here is a whole field, and what lies in the band is what was derived of it, all "
             "quantities at once; nothing is promised of its nodes."
         )
 
     def before(self, prediction: Prediction, level: Level) -> None:
-        """None: a scale of nodes says nothing of what is derived of them."""
+        """Return None: a scale at nodes gives no scale for derived quantities."""
         return None
 
     def on(self, grid: FieldGrid) -> Self:
-        """For fields with these axes."""
+        """Return the score for fields with these axes."""
         return replace(self, grid=grid)
 
     def __repr__(self) -> str:

@@ -1,7 +1,7 @@
-"""Share: a band that holds a stated share of a field, where holding all of it would cost too much width.
+"""`Share`: a band that contains a stated share of a field, narrower than one that contains the whole field.
 
-The score of a field is the smallest multiple of the shape within which nodes of weight 1 - gamma lie. So with
-probability at least the level a new field lies in its band on at least 1 - gamma of the area.
+The score of a field is the smallest multiple of the shape within which nodes of total weight 1 - gamma lie.
+With probability at least the level, a new field lies in its band on at least 1 - gamma of the area.
 """
 
 from __future__ import annotations
@@ -22,21 +22,37 @@ from guardband.values import Band, Prediction
 from guardband.values.bands import targets_of
 from guardband.values.grids import FieldGrid
 
-WHOLE = 2**52
-"""Weights are counted in whole numbers, which sum to about this where they are no multiples of the least."""
+TOTAL = 2**52
+"""Approximate sum of the integer weights, if they are not multiples of the smallest weight."""
 
 
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class Share(Shaped):
-    """The miss that at least a share 1 - gamma of a field's area stays within, in units of the shape.
+    """The error that is not exceeded on at least a share 1 - gamma of a field's area, in units of the shape.
 
-    With probability at least `level` a new field lies between the ends of its band on a share 1 - gamma of
-    the area or more: it may leave the band on the rest. A node of several outputs is inside if all of them
-    are. `weights` are the sizes of the nodes' cells; without them those of the grid count, and all alike
-    where no places are known. The shape is as for `Simultaneous`. (The two-level promise of UQNO, Ma et al.
-    2024, with the exact rank at both levels)
+    With probability at least `level`, a new field lies between the ends of its band on a share 1 - gamma of
+    the area or more; it may leave the band on the rest. A node with several outputs is inside if all of them
+    are.
 
+    Parameters
+    ----------
+    gamma
+        The share of the area that may lie outside of the band, strictly between 0 and 1.
+    shape
+        Size of the errors at each node, shape (points, m) or (*grid, m), the same for every field. By default
+        the predictor's scale, if it has one. It must not be computed from the calibration fields.
+    weights
+        Sizes of the nodes' cells; by default those of the grid, or equal weights without coordinates.
+    grid
+        The named axes of the fields; set by the calibration.
+
+    Notes
+    -----
+    The two-level guarantee of UQNO (Ma et al. 2024), with the exact rank at both levels.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> fields = np.random.default_rng(0).normal(size=(50, 20, 1))
@@ -62,7 +78,7 @@ class Share(Shaped):
             object.__setattr__(self, "weights", positive(self.weights, "weights", "the size of its cell"))
 
     def __call__(self, prediction: Prediction, y: Array) -> np.ndarray:
-        """The scores (n,) of fields y: a node that is NaN lies in no band."""
+        """Return the scores (n,) of fields y; a node that is NaN lies in no band."""
         each = to_numpy(self.each(prediction, y))
         nodes = each.reshape(len(each), -1, prediction.mean.shape[-1]).max(axis=-1)
         counts, needed = self._counts(prediction)
@@ -73,7 +89,7 @@ class Share(Shaped):
         return np.where(np.isnan(scores), np.inf, scores)
 
     def band(self, prediction: Prediction, q: float | Array, level: float) -> ShareBand:
-        """mean +- q shape, which a share of the field stays within."""
+        """Return mean +- q shape, which contains the stated share of the field."""
         box = super().band(prediction, q, level)
         weights = node_weights(self.weights, self.grid, prediction)
         made = object.__new__(ShareBand)
@@ -82,28 +98,28 @@ class Share(Shaped):
 
     @property
     def plain(self) -> Score:
-        """One width at all nodes."""
+        """The same score with one width at all nodes."""
         return replace(self, shape=None)
 
     @property
     def is_box(self) -> bool:
-        """It is not: a share of the nodes may lie outside of its band."""
+        """False: a share of the nodes may lie outside of the band."""
         return False
 
     @property
     def scope(self) -> str:
-        """Of what a point is here, and when it counts as inside."""
+        """The meaning of a point, and when it counts as inside."""
         return (
             "A point here is a whole field, and it counts as inside if it lies between the ends of the band "
             f"on at least {_percent(1 - exact(self.gamma))} of its area; it may leave them on the rest."
         )
 
     def before(self, prediction: Prediction, level: Level) -> None:
-        """None: a scale says nothing of shares."""
+        """Return None: a scale makes no statement about shares."""
         return None
 
     def remarks(self, prediction: Prediction, y: Array, q: float | Array) -> list[str]:
-        """How many of the fields lie wholly inside, which is not promised."""
+        """Return the share of fields that lie in the band everywhere, which is not guaranteed."""
         wholly = float(np.mean(to_numpy(super().band(prediction, q, 0.5).contains(y))))
         return [
             f"Inside means on at least {_percent(1 - exact(self.gamma))} of the area; {wholly:.3f} of these "
@@ -111,23 +127,40 @@ class Share(Shaped):
         ]
 
     def on(self, grid: FieldGrid) -> Self:
-        """For fields with these axes; cells are weights where none were given."""
+        """Return the score for fields with these axes; the cells are the weights unless weights are given."""
         return replace(self, grid=grid)
 
     def __repr__(self) -> str:
         return f"Share({float(exact(self.gamma)):g})"
 
     def _counts(self, prediction: Prediction) -> tuple[np.ndarray, int]:
-        return counted(node_weights(self.weights, self.grid, prediction), self.gamma)
+        return integer_weights(node_weights(self.weights, self.grid, prediction), self.gamma)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShareBand(Band):
-    """A band that a field lies in if it is between the ends on a share 1 - gamma of the area or more.
+    """A band that contains a field if it lies between the ends on a share 1 - gamma of the area.
 
-    The ends are for drawing. A field inside may leave them anywhere, on at most a share gamma of the area:
-    ask `contains`, or `share` for how much of a field lies between the ends.
+    The ends are for plots. A field inside may leave them anywhere on at most a share gamma of the area. Use
+    `contains` for membership, and `share` for the share of a field between the ends.
 
+    Parameters
+    ----------
+    x
+        Inputs of the fields, or None.
+    mean
+        Predicted fields, shape (N, points, m) or (N, *grid, m).
+    lower, upper
+        Ends of the band, of the shape of `mean`.
+    level
+        Coverage of the band.
+    gamma
+        The share of the area that may lie outside.
+    weights
+        Weights of the nodes, or None for equal weights.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> zero = np.zeros((1, 4, 1))
@@ -142,12 +175,23 @@ class ShareBand(Band):
     boxed: ClassVar[bool] = False
 
     def share(self, y: ArrayLike) -> np.ndarray:
-        """The share of each field's area (n,) on which it lies between the ends."""
+        """Return the share of each field's area on which it lies between the ends.
+
+        Parameters
+        ----------
+        y
+            Fields, of the shape of `mean`.
+
+        Returns
+        -------
+        np.ndarray
+            Shares, shape (N,).
+        """
         inside, counts, _ = self._inside(y)
         return inside @ counts / counts.sum()
 
     def contains(self, y: Array) -> np.ndarray:
-        """Which fields lie between the ends on their share of the area: (n,) booleans."""
+        """Return which fields lie between the ends on the required share of the area: booleans (N,)."""
         inside, counts, needed = self._inside(y)
         return inside @ counts >= needed
 
@@ -160,7 +204,7 @@ class ShareBand(Band):
         inside = to_numpy((self.lower <= y) & (y <= self.upper))
         nodes = np.asarray(inside.reshape(len(inside), -1, inside.shape[-1]).all(axis=-1), dtype=np.int64)
         weights = np.ones(len(nodes.T)) if self.weights is None else np.asarray(self.weights, dtype=float)
-        counts, needed = counted(weights.reshape(-1), self.gamma)
+        counts, needed = integer_weights(weights.reshape(-1), self.gamma)
         return nodes, counts, needed
 
     def __repr__(self) -> str:
@@ -168,17 +212,17 @@ class ShareBand(Band):
         return f"ShareBand({head}, gamma={float(exact(self.gamma)):g})"
 
 
-def counted(weights: np.ndarray, gamma: Level) -> tuple[np.ndarray, int]:
-    """Weights as whole numbers, and how many of them a share 1 - gamma is: no rounding decides.
+def integer_weights(weights: np.ndarray, gamma: Level) -> tuple[np.ndarray, int]:
+    """Weights as integers, and the weight of a share 1 - gamma, so that rounding decides nothing.
 
-    Multiples of the least weight, such as the cells of a regular grid, are counted as such; others are cut
-    to some sixteen digits of their sum.
+    Weights that are multiples of the smallest one, such as the cells of a regular grid, become these
+    multiples. Other weights are rounded to about sixteen digits of their sum.
     """
     multiples = weights / weights.min()
     whole = np.rint(multiples)
     near = abs(multiples - whole) <= 1e-9 * whole
-    regular = bool(near.all()) and whole.sum() < WHOLE
-    counts = (whole if regular else np.rint(weights * (WHOLE / weights.sum()))).astype(np.int64)
+    regular = bool(near.all()) and whole.sum() < TOTAL
+    counts = (whole if regular else np.rint(weights * (TOTAL / weights.sum()))).astype(np.int64)
     return counts, ceil((1 - exact(gamma)) * int(counts.sum()))
 
 

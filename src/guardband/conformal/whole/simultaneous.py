@@ -1,8 +1,8 @@
-"""Simultaneous: one band that holds a whole curve or field at once.
+"""`Simultaneous`: one band that contains a whole curve or field.
 
-What is exchangeable then is fields, not points: a surrogate over many inputs, repeated experiments. One score
-per field, the largest miss over its nodes, in units of a shape that says where misses are large. One network
-of one equation gives one field, and no number of its points makes a second one.
+The exchangeable units are fields, not points: a surrogate evaluated for many inputs, or repeated experiments.
+The score of a field is its largest error over all nodes, in units of a shape that describes where errors are
+large. One network of one equation gives one field, whatever the number of its points.
 """
 
 from __future__ import annotations
@@ -19,21 +19,31 @@ from guardband.conformal.whole.base import Shaped, positive
 from guardband.values.grids import FieldGrid
 
 
-def _made(parts: dict[str, Any]) -> Simultaneous:
-    """Of files from before a scale could be the shape, it was none."""
+def _restored(parts: dict[str, Any]) -> Simultaneous:
+    """A score restored from its stored parts; files written before `follows_scale` existed mean False."""
     return Simultaneous(**{"follows_scale": False, **parts})
 
 
-@kept(made=_made)
+@kept(made=_restored)
 @dataclass(frozen=True, eq=False, repr=False)
 class Simultaneous(Shaped):
-    """The largest miss over all nodes and outputs of a field, for predictions (N, points, m).
+    """The largest error over all nodes and outputs of a field, for predictions (N, points, m).
 
-    With `calibrate(..., score=Simultaneous())` a new field lies in its band everywhere, all nodes at once,
-    with probability at least `level`. The predictor's scale, if it has one, makes the band wide where and
-    when misses are large; a `shape` (points, m) > 0, the same for every field, wins over it. Either must come
-    from elsewhere than the calibration fields: `Simultaneous.fitted(residuals)`.
+    With `calibrate(..., score=Simultaneous())` a new field lies in its band at all nodes simultaneously, with
+    probability at least `level`.
 
+    Parameters
+    ----------
+    shape
+        Size of the errors at each node, > 0, shape (points, m) or (*grid, m), the same for every field. It
+        must not be computed from the calibration fields; see `Simultaneous.fitted`.
+    grid
+        The named axes of the fields; set by the calibration.
+    follows_scale
+        Whether the predictor's scale is the shape if no `shape` is given.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> # 50 fields with 20 nodes each
@@ -56,9 +66,20 @@ class Simultaneous(Shaped):
 
     @classmethod
     def fitted(cls, residuals: ArrayLike) -> Simultaneous:
-        """The shape of the root mean square of residual fields (N, points, m), training fields for instance.
+        """Return the score whose shape is the root mean square of residual fields.
 
-        Nowhere less than a hundredth of its largest value, so that no node claims to be certain.
+        The shape is at least a hundredth of its largest value everywhere, so no node is treated as certain.
+
+        Parameters
+        ----------
+        residuals
+            Residual fields, shape (N, points, m), for example of training fields; never of calibration
+            fields.
+
+        Returns
+        -------
+        Simultaneous
+            The score.
         """
         fields = to_numpy(finite(floats(residuals, "residuals"), "residuals"))
         if fields.ndim < 3 or len(fields) < 2:
@@ -68,16 +89,16 @@ class Simultaneous(Shaped):
 
     @property
     def plain(self) -> Score:
-        """One width at all nodes."""
+        """The same score with one width at all nodes."""
         return Simultaneous(grid=self.grid)
 
     @property
     def scope(self) -> str:
-        """Of what a point is here."""
+        """The meaning of a point."""
         return "A point here is a whole field, and it lies in the band at all its nodes at once."
 
     def on(self, grid: FieldGrid) -> Self:
-        """For fields with these axes."""
+        """Return the score for fields with these axes."""
         return replace(self, grid=grid)
 
     def __repr__(self) -> str:

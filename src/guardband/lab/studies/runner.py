@@ -20,7 +20,7 @@ import torch
 
 from guardband.base.arrays import to_numpy
 from guardband.conformal import Calibrated, InfiniteBandWarning, Learned, raw_band
-from guardband.conformal.by_scores import on_scores
+from guardband.conformal.score_calibrated import calibrate_prediction
 from guardband.lab.studies.base import Cell, Factory, Result, Training, describe, refuse_whole
 from guardband.metrics import relative_l2
 from guardband.pinn.misses.likelihood import Likelihood
@@ -154,7 +154,7 @@ def recalibrated(
         rows = generator.integers(POOL, size=n + cell.test)
         y = pool.truth[rows] + pool.sd[rows] * generator.normal(size=pool.truth[rows].shape)
         new = rows[n:]
-        calibrated = on_scores(
+        calibrated = calibrate_prediction(
             None, prediction.take(rows[:n]), y[:n], score=score, calibrator=learned.plain, learned=learned
         )
         query = prediction.take(new)

@@ -33,7 +33,7 @@ from guardband.base.arrays import copy as copied
 from guardband.base.kept import kept
 from guardband.conformal.base import Groups, Size, Traits, no_groups
 from guardband.conformal.calibrated import Calibrated
-from guardband.conformal.cross import between
+from guardband.conformal.cross import band_between
 from guardband.conformal.rank import Level, exact, points_needed
 from guardband.leaks import refuse_leaks
 from guardband.pinn.misses.jacobian import Slopes, value
@@ -295,7 +295,7 @@ class TangentCalibrated(Calibrated):
                 f"{type(prediction).__name__}."
             )
         mean = to_numpy(prediction.mean).astype(float)[:, 0]
-        made = between(prediction, *self.ridge.without(prediction.features, self.kind, mean), level)
+        made = band_between(prediction, *self.ridge.without(prediction.features, self.kind, mean), level)
         if self.field_names is not None:
             object.__setattr__(made, "names", self.field_names)
         return made

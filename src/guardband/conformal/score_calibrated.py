@@ -1,4 +1,4 @@
-"""ScoreCalibrated: the sets that come from a score and a threshold, which is most of them."""
+"""`ScoreCalibrated`: prediction sets defined by a score and a threshold, the most common kind."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, kind_of, rows, to_numpy
 from guardband.base.kept import attributes, kept
-from guardband.conformal.asking import WATCHED, ask, held_out_of, name_of, training_data_of
 from guardband.conformal.base import (
     Calibrator,
     Groups,
@@ -21,10 +20,11 @@ from guardband.conformal.base import (
     Size,
     Threshold,
     Traits,
-    labels,
+    group_labels,
     traits_of,
 )
 from guardband.conformal.calibrated import Calibrated
+from guardband.conformal.predict import VALIDATION, name_of, predict, training_data_of, validation_data_of
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
 from guardband.values import Band, Names, NormBand, Observations, Prediction, Predictor
@@ -33,16 +33,45 @@ from guardband.values.grids import FieldGrid
 from guardband.values.labeled import Axes, inputs, matched, several
 
 FIXED = "This assumes that model, score and settings were fixed without the calibration data."
-"""What every promise of calibrated scores assumes as well."""
+"""An assumption of every promise that rests on calibration scores."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoreCalibrated(Calibrated):
-    """A predictor, a score and a threshold: the set at x is all y that score at most the threshold there.
+    """A predictor with a score and a threshold: the set at x is all y with a score of at most q(x, level).
 
-    It keeps what it was calibrated on: the predictions and targets at the calibration points and, in the
-    threshold, their sorted scores. Nothing is fitted or drawn at the call.
+    It stores the predictions and targets at the calibration points and, in the threshold, their sorted
+    scores. A call neither fits nor draws anything.
 
+    Parameters
+    ----------
+    predictor
+        The calibrated predictor; None if it was calibrated from arrays.
+    score
+        How errors are measured.
+    calibrator
+        The settings that turned the scores into a threshold.
+    learned
+        The calibrator after its training step.
+    threshold
+        The threshold as a function of prediction and level.
+    prediction
+        The prediction at the calibration points.
+    y
+        Calibration targets, shape (n, m).
+    groups
+        Group label of each calibration point, shape (n,), or None.
+    confidence
+        Probability over calibration sets with which the coverage is guaranteed, or None.
+    columns
+        Columns of the frame used for calibration, or None.
+    axes
+        Names of the axes of the inputs, "x", and of the targets, "y", if calibration data had names.
+    names
+        Names of the columns of arrays, or None.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
     >>> calibrated
@@ -69,7 +98,7 @@ class ScoreCalibrated(Calibrated):
     names: Names | None = None
 
     def predict(self, x: ArrayLike) -> Prediction:
-        """What the predictor believes at x (n, d), before calibration."""
+        """Return the prediction at x (n, d) before calibration."""
         if self.predictor is None:
             raise ValueError(
                 "This was calibrated from arrays and has no predictor to call at x: "
@@ -79,10 +108,21 @@ class ScoreCalibrated(Calibrated):
         known = self.prediction.x
         if self.columns is None and known is not None and x.shape[1:] != known.shape[1:]:
             _refuse_places(x, known)
-        return ask(self.predictor, x)
+        return predict(self.predictor, x)
 
     def places(self, x: ArrayLike) -> Any:
-        """New inputs in the order of calibration, or of the axes of the network, by their names."""
+        """Arrange new inputs by name, in the order used at calibration or expected by the network.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d), or a frame.
+
+        Returns
+        -------
+        Array
+            The inputs that the predictor receives.
+        """
         known = self.axes.get("x")
         names = self.names or (None if self.predictor is None else self.predictor.field_names)
         if self.columns is None and known is None and names is not None:
@@ -90,7 +130,7 @@ class ScoreCalibrated(Calibrated):
         return inputs(x, self.columns, known)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
-        """The set around a prediction already made: a sweep over levels pays the predictor once."""
+        """Return the set around an existing prediction; a sweep over levels evaluates the model once."""
         q = self.threshold(prediction, level, self._checked(prediction, groups))
         made = self.score.band(prediction, q, float(exact(level)))
         if self.field_names is not None and isinstance(made, Band):
@@ -104,23 +144,23 @@ class ScoreCalibrated(Calibrated):
 
     @property
     def grid(self) -> FieldGrid | None:
-        """The named axes of the fields that were calibrated on, where the score looks at them."""
+        """The named axes of the fields used for calibration, if the score depends on them."""
         return self.score.grid
 
     def derived(self, y: Array) -> Array:
-        """What of targets the score is about."""
+        """Return the quantities of the targets that the score measures."""
         return self.score.derived(y)
 
     def remarks(
         self, prediction: Prediction, y: Array, level: Level, groups: np.ndarray | None = None
     ) -> list[str]:
-        """What score and predictor have to say of these targets."""
-        said = [] if self.predictor is None else self.predictor.remarks(self, prediction, level)
-        return [*self.score.remarks(prediction, y, self.threshold(prediction, level, groups)), *said]
+        """Return the remarks of the score and of the predictor on these targets."""
+        others = [] if self.predictor is None else self.predictor.remarks(self, prediction, level)
+        return [*self.score.remarks(prediction, y, self.threshold(prediction, level, groups)), *others]
 
     @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called: by `names`, or by the predictor unless columns have names."""
+        """Names of axes and outputs: `names`, or those of the predictor if columns are unnamed."""
         return self._field_names
 
     @cached_property
@@ -134,7 +174,7 @@ class ScoreCalibrated(Calibrated):
         return known if x is None or x.shape[1] == len(known.axes) else None
 
     def with_names(self, names: Names) -> ScoreCalibrated:
-        """The same with names for the columns of arrays; itself where names are known."""
+        """Return a copy with names for the columns of arrays; the object itself if names are known."""
         return (
             self if self.columns is not None or self.field_names is not None else replace(self, names=names)
         )
@@ -142,7 +182,7 @@ class ScoreCalibrated(Calibrated):
     def contains_at(
         self, prediction: Prediction, y: ArrayLike, levels: Sequence[Level], *, groups: Groups = None
     ) -> np.ndarray:
-        """Which targets score at most the threshold, at several levels: scores are computed once."""
+        """Return which targets score at most the threshold at several levels; scores are computed once."""
         groups = self._checked(prediction, groups)
         thresholds = [self.threshold(prediction, at, groups) for at in levels]
         y = rows(self.targets(y), "y")
@@ -179,10 +219,10 @@ class ScoreCalibrated(Calibrated):
                 f"The mean of this prediction has other axes or columns than at calibration, "
                 f"{', '.join(map(str, known.words or known.dims[1:]))}. Bring them into that order."
             )
-        return None if groups is None else labels(groups, len(prediction))
+        return None if groups is None else group_labels(groups, len(prediction))
 
     def _refuse_columns(self, columns: tuple[str | int, ...] | None) -> None:
-        """A prediction already made has its columns of x in the order of calibration."""
+        """Raise an error if the columns of x in a prediction are not in the order used at calibration."""
         known = None if self.columns is None else self.columns.numeric
         known = known or ("x" in self.axes and self.axes["x"].words) or columns
         if columns is not None and known != columns:
@@ -205,38 +245,38 @@ class ScoreCalibrated(Calibrated):
 
     @property
     def traits(self) -> Traits:
-        """Those of the threshold, and what score and calibrator add."""
+        """The traits of the threshold, combined with those of score and calibrator."""
         return self._traits
 
     @property
     def promise(self) -> str:
-        """What is promised, and under which assumption, in words for a person."""
-        parts = f" {FIXED}"
-        parts += "" if self.joint else " This is promised for each output by itself, not for all at once."
-        parts += f" {self.score.scope}".rstrip()
-        parts += "" if self.predictor is None else f" {self.predictor.scope}".rstrip()
+        """The guarantee and its assumptions, in words."""
+        details = f" {FIXED}"
+        details += "" if self.joint else " This is promised for each output by itself, not for all at once."
+        details += f" {self.score.scope}".rstrip()
+        details += "" if self.predictor is None else f" {self.predictor.scope}".rstrip()
         if self.confidence is None:
-            return f"{self.learned.promise}{parts}"
+            return f"{self.learned.promise}{details}"
         each = " of each group by itself" if self.threshold.needs_groups else ""
-        sure = self.learned.confident(float(exact(self.confidence)), each)
-        return f"{self.learned.promise}{parts} {sure}"
+        conditional = self.learned.confident(float(exact(self.confidence)), each)
+        return f"{self.learned.promise}{details} {conditional}"
 
     def promised(self, level: Level) -> Fraction | None:
-        """The probability that the calibrator promises at a level."""
+        """Return the coverage probability that the calibrator guarantees at a level."""
         return self.learned.promised(level)
 
     def laws(self, level: Level, m: int, groups: np.ndarray | None = None) -> Pieces | None:
-        """The exact law of how many of m new points are covered, if points are independent and alike."""
+        """Return the exact law of the number of covered points among m new ones, for i.i.d. points."""
         return self.threshold.laws(level, m, groups)
 
     def laws_for(
         self, prediction: Prediction, level: Level, groups: np.ndarray | None = None
     ) -> Pieces | None:
-        """The exact law of how many of these new points are covered."""
+        """Return the exact law of the number of covered points among given test points."""
         return self.threshold.laws_for(prediction, level, groups)
 
     def size(self, level: Level) -> Size | None:
-        """How many points stand behind a set at this level, and how many are needed; None if unknown."""
+        """Return the number of calibration points and the number that a finite set needs; None if unknown."""
         return self.threshold.size(level)
 
     @property
@@ -247,29 +287,29 @@ class ScoreCalibrated(Calibrated):
 
     @property
     def name(self) -> str:
-        """The calibrator's name."""
+        """The name of the calibrator."""
         return f"{type(self.calibrator).__name__}()"
 
     @property
     def used(self) -> Mapping[str, Observations]:
-        """What the predictor was trained on, and what the calibrator has learned from."""
-        known, used = training_data_of(self.predictor), dict(self.learned.used)
-        watched = held_out_of(self.predictor)
-        used |= {} if watched is None else {WATCHED: watched}
-        if known is None:
+        """The training data of the predictor, and the data that the calibrator learned from."""
+        training, used = training_data_of(self.predictor), dict(self.learned.used)
+        validation = validation_data_of(self.predictor)
+        used |= {} if validation is None else {VALIDATION: validation}
+        if training is None:
             return used
-        other = used.pop("training", known)
-        return {"training": known, **used} | ({} if other is known else {"further training": other})
+        other = used.pop("training", training)
+        return {"training": training, **used} | ({} if other is training else {"further training": other})
 
     def constant_width(self) -> Calibrated | None:
-        """Constant width, calibrated on the same points with the same promise."""
+        """Return the baseline of constant width, calibrated on the same points with the same guarantee."""
         return self.around(Prediction(self.prediction.x, self.prediction.mean))
 
     def around(self, prediction: Prediction) -> Calibrated | None:
-        """The plain score, calibrated on the same targets around other predictions of them."""
+        """Return the plain score calibrated on the same targets with other predictions of them."""
         if len(self.y) == 0:
             return None
-        return on_scores(
+        return calibrate_prediction(
             None,
             prediction,
             self.y,
@@ -280,11 +320,11 @@ class ScoreCalibrated(Calibrated):
         )
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """The band that the predictor's own scale would promise without calibration; None if it has none."""
+        """Return the uncalibrated band given by the predictor's own scale; None if it has no scale."""
         return self.score.before(prediction, level)
 
     def misses(self, level: Level) -> np.ndarray | None:
-        """Each calibration score over the threshold at its own place."""
+        """Return each calibration score divided by the threshold at its point."""
         if len(self.y) == 0 or not self.joint:
             return None
         scores = to_numpy(self.score(self.prediction, self.y)).astype(float)
@@ -296,24 +336,24 @@ class ScoreCalibrated(Calibrated):
             return scores / q
 
     def fingerprint(self) -> dict[str, np.ndarray]:
-        """The scores, and what predictor and threshold say at some calibration points."""
+        """Return the scores, and the output of predictor and threshold at some calibration points."""
         some = self.prediction.take(slice(PROBES))
         groups = self.groups[:PROBES] if self.needs_groups and self.groups is not None else None
         found = {
-            **self._again(some).parts,
+            **self._predicted_again(some).parts,
             "thresholds": np.atleast_1d(self.threshold(some, "0.5", groups)) if len(self.y) else None,
             "scores": self.score(self.prediction, self.y) if len(self.y) else None,
         }
         return {name: to_numpy(values) for name, values in found.items() if values is not None}
 
-    def _again(self, some: Prediction) -> Prediction:
-        """What the predictor says where it was asked before."""
+    def _predicted_again(self, some: Prediction) -> Prediction:
+        """The predictor evaluated again at some calibration points."""
         if self.predictor is None or (some.x is None and self.columns is None):
             return some
         if self.columns is None:
-            return ask(self.predictor, some.x)
+            return predict(self.predictor, some.x)
         frame = self.columns.first(np.empty((len(some), 0)) if some.x is None else to_numpy(some.x))
-        return some if frame is None else ask(self.predictor, frame)
+        return some if frame is None else predict(self.predictor, frame)
 
     def __repr__(self) -> str:
         parts = [
@@ -328,7 +368,7 @@ class ScoreCalibrated(Calibrated):
 
 
 def _made(parts: dict[str, Any]) -> ScoreCalibrated:
-    """A calibration of its parts; the threshold is made anew of the scores, of points or as kept."""
+    """A calibration restored from its stored parts; the threshold is recomputed from the scores."""
     prediction, score, learned = parts["prediction"], parts["score"], parts["learned"]
     prediction = type(prediction)(**attributes(prediction))  # validated as on construction
     scores = to_numpy(score(prediction, parts["y"])) if len(parts["y"]) else parts["threshold"].scores
@@ -350,7 +390,7 @@ kept(
 )(ScoreCalibrated)
 
 
-def on_scores(
+def calibrate_prediction(
     predictor: Predictor | None,
     prediction: Prediction,
     y: Array,
@@ -365,7 +405,7 @@ def on_scores(
     axes: Mapping[str, Axes] | None = None,
     names: Names | Sequence[str] | None = None,
 ) -> ScoreCalibrated:
-    """Calibrate on predictions already made: what is learned elsewhere, then scores, then the threshold."""
+    """Calibrate existing predictions: learn from other data, compute the scores, then the threshold."""
     for name, value, kind, example in (
         ("score", score, Score, "Scaled()"),
         ("calibrator", calibrator, Calibrator, "Split()"),
@@ -383,7 +423,7 @@ def on_scores(
     if names is not None:
         names = checked_names(names, predictor, prediction, columns)
     if groups is not None:
-        groups = labels(groups, len(y))
+        groups = group_labels(groups, len(y))
     if confidence is not None:
         confidence = exact(confidence, "confidence")
     score = score if grid is None else score.on(grid)
@@ -411,15 +451,15 @@ def on_scores(
 def checked_names(
     names: Names | Sequence[str], predictor: Predictor | None, prediction: Prediction, columns: Columns | None
 ) -> Names:
-    """Names for arrays; refused where columns or the predictor have names already."""
+    """Names for arrays; raises an error if the columns or the predictor are already named."""
     x, mean = prediction.x, prediction.mean
     if mean.ndim != 2 or (x is not None and x.ndim != 2):
         raise ValueError("`names` are for points, x (n, d). Whole fields name their axes: gb.Fields.")
     known = columns if columns is not None else None if predictor is None else predictor.field_names
     made = Names.given(names, None if x is None else x.shape[1], mean.shape[1])
     if known is not None and known != made:
-        said = columns or ", ".join((*known.axes, *known.outputs))  # type: ignore[union-attr]
-        raise ValueError(f"`names` are for arrays, and here names are known: {said}. Leave `names` out.")
+        existing = columns or ", ".join((*known.axes, *known.outputs))  # type: ignore[union-attr]
+        raise ValueError(f"`names` are for arrays, and here names are known: {existing}. Leave `names` out.")
     return made
 
 

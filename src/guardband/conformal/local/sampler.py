@@ -1,9 +1,9 @@
-"""A crowd of states, led from the prior of a log scale to its posterior.
+"""A sequential Monte Carlo sampler for the posterior of a log scale.
 
-The states begin as draws of the prior, and the likelihood is turned on in small powers. At each power, states
-that fit badly give way to copies of those that fit well, and then all of them move (sequential Monte Carlo;
-Del Moral, Doucet and Jasra 2006). Many states cost little more than one: they share each product of matrices,
-and none of them need find its way between the lengths of the kernel, which a single chain seldom does.
+The states start as draws from the prior, and the likelihood is raised to increasing powers up to 1. At each
+power the states are resampled by weight and then moved by Markov steps (Del Moral, Doucet and Jasra 2006).
+Many states cost little more than one, since they share each matrix product. They also cover all length scales
+of the kernel, between which a single chain rarely moves.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 MEAN, SIZE = (-2.0, 1.5), (1.5, 0.4)
-"""Prior of the mean of h (normal) and of its standard deviation (log-normal): median and spread."""
+"""Priors of the mean of h (normal: mean, sd) and of its size (log-normal: median, sd of the logarithm)."""
 
-SHARE, GLIDE, ACCEPTED = 0.5, 6, 0.7
-"""States that each power leaves in effect, steps of a glide, and how often a glide should be accepted."""
+SHARE, LEAPFROG_STEPS, ACCEPTANCE = 0.5, 6, 0.7
+"""Effective share of states after each power, leapfrog steps per proposal, target acceptance rate."""
 
 
-class Crowd:
-    """States (kernel, z) of h = mean + size features w, with z = (w, a, b) standard normal before any data.
+class Sampler:
+    """States (kernel, z) of h = mean + size features w; z = (w, a, b) is standard normal under the prior.
 
-    The mean is MEAN[0] + MEAN[1] a, the size SIZE[0] exp(SIZE[1] b). Scores are half-normal with the scale
-    floor + softplus(h) in logarithms; the floor has a flat prior and is integrated out. States with the same
-    kernel stand together.
+    The mean is MEAN[0] + MEAN[1] a and the size SIZE[0] exp(SIZE[1] b). Scores are half-normal with log scale
+    floor + softplus(h). The floor has a flat prior and is integrated out. States are sorted by kernel.
     """
 
     features: Sequence[np.ndarray]
@@ -33,7 +32,7 @@ class Crowd:
     generator: np.random.Generator
     z: np.ndarray
     kernel: np.ndarray
-    fit: np.ndarray
+    log_likelihood: np.ndarray
     power: float
     step: float
 
@@ -44,19 +43,19 @@ class Crowd:
         self.z = generator.normal(size=(states, features[0].shape[1] + 2))
         self.kernel = np.sort(generator.integers(len(features), size=states))
         self.power, self.step = 0.0, 0.3
-        self.fit, _ = self._likelihood(self.z)
+        self.log_likelihood, _ = self._likelihood(self.z)
 
-    def lead(self) -> None:
-        """Turn the likelihood on, to its full power."""
+    def anneal(self) -> None:
+        """Raise the power of the likelihood to 1."""
         while self.power < 1:
-            self._strengthen()
+            self._temper()
             self.move(1)
 
     def move(self, times: int) -> None:
-        """Let every state glide, and try another length of the kernel."""
+        """Apply `times` Hamiltonian steps, each followed by a proposal for the length scale."""
         for _ in range(times):
-            self._glide()
-            self._change_length()
+            self._hamiltonian_step()
+            self._length_step()
 
     @property
     def means(self) -> np.ndarray:
@@ -75,39 +74,42 @@ class Crowd:
 
     @property
     def floors(self) -> np.ndarray:
-        """The most probable floor of each state."""
+        """The maximum-likelihood floor of each state."""
         bumps = np.logaddexp(0, self.means[:, None] + self.sizes[:, None] * self._smooth(self.z))
         return 0.5 * np.log((self.squares * np.exp(-2 * bumps)).mean(axis=1))
 
-    def _strengthen(self) -> None:
-        """Raise the power until the weights of the states are worth SHARE of them, and draw by weight."""
+    def _temper(self) -> None:
+        """Raise the power until the effective sample size is a share SHARE of the states, then resample."""
         low, high = self.power, 1.0
-        if self._worth(high) < SHARE * len(self.z):
+        if self._effective_size(high) < SHARE * len(self.z):
             for _ in range(30):
                 middle = (low + high) / 2
-                low, high = (low, middle) if self._worth(middle) < SHARE * len(self.z) else (middle, high)
+                low, high = (
+                    (low, middle) if self._effective_size(middle) < SHARE * len(self.z) else (middle, high)
+                )
         weights = self._weights(high)
         even = (np.arange(len(self.z)) + self.generator.uniform()) / len(self.z)
-        self._take(np.minimum(np.searchsorted(np.cumsum(weights), even), len(self.z) - 1))
+        self._select(np.minimum(np.searchsorted(np.cumsum(weights), even), len(self.z) - 1))
         self.power = high
 
     def _weights(self, power: float) -> np.ndarray:
-        weights = np.exp((power - self.power) * (self.fit - self.fit.max()))
+        """Normalized importance weights for a step to `power`."""
+        weights = np.exp((power - self.power) * (self.log_likelihood - self.log_likelihood.max()))
         return weights / weights.sum()
 
-    def _worth(self, power: float) -> float:
-        """How many states of equal weight the states are worth (the effective sample size)."""
+    def _effective_size(self, power: float) -> float:
+        """The effective sample size after a step to `power`."""
         return 1 / float((self._weights(power) ** 2).sum())
 
-    def _glide(self) -> None:
-        """Hamiltonian Monte Carlo: along circles, where the prior is level, kicked by the likelihood."""
+    def _hamiltonian_step(self) -> None:
+        """A Hamiltonian Monte Carlo step whose leapfrog integrator is exact for the Gaussian prior."""
         z, speed = self.z, self.generator.normal(size=self.z.shape)
         before, slope = self._likelihood(z)
         start = self._energy(z, speed, before)
         angle = self.step * self.generator.uniform(0.7, 1.3, size=(len(z), 1))
         cos, sin, kick = np.cos(angle), np.sin(angle), self.power * angle
         fit = before
-        for _ in range(GLIDE):
+        for _ in range(LEAPFROG_STEPS):
             speed = speed + kick / 2 * slope
             z, speed = cos * z + sin * speed, cos * speed - sin * z
             fit, slope = self._likelihood(z)
@@ -115,30 +117,33 @@ class Crowd:
         gain = np.minimum(self._energy(z, speed, fit) - start, 0)
         accepted = np.log(self.generator.uniform(size=len(z))) < gain
         self.z = np.where(accepted[:, None], z, self.z)
-        self.fit = np.where(accepted, fit, before)
-        self.step = min(self.step * math.exp(0.5 * (np.exp(gain).mean() - ACCEPTED)), 1.0)
+        self.log_likelihood = np.where(accepted, fit, before)
+        self.step = min(self.step * math.exp(0.5 * (np.exp(gain).mean() - ACCEPTANCE)), 1.0)
 
-    def _change_length(self) -> None:
-        """A Metropolis step to the next shorter or longer kernel."""
+    def _length_step(self) -> None:
+        """A Metropolis step to the next shorter or longer length scale."""
         kernel = self.kernel + self.generator.choice([-1, 1], size=len(self.z))
         inside = (kernel >= 0) & (kernel < len(self.features))
         order = np.argsort(np.where(inside, kernel, self.kernel), kind="stable")
         here, there = self.kernel[order], np.where(inside, kernel, self.kernel)[order]
-        self._take(order)
+        self._select(order)
         self.kernel = there
         fit, _ = self._likelihood(self.z)
-        accepted = np.log(self.generator.uniform(size=len(fit))) < self.power * (fit - self.fit)
-        self.kernel, self.fit = np.where(accepted, there, here), np.where(accepted, fit, self.fit)
-        self._take(np.argsort(self.kernel, kind="stable"))
+        accepted = np.log(self.generator.uniform(size=len(fit))) < self.power * (fit - self.log_likelihood)
+        self.kernel, self.log_likelihood = (
+            np.where(accepted, there, here),
+            np.where(accepted, fit, self.log_likelihood),
+        )
+        self._select(np.argsort(self.kernel, kind="stable"))
 
-    def _take(self, rows: np.ndarray) -> None:
-        self.z, self.kernel, self.fit = self.z[rows], self.kernel[rows], self.fit[rows]
+    def _select(self, rows: np.ndarray) -> None:
+        self.z, self.kernel, self.log_likelihood = self.z[rows], self.kernel[rows], self.log_likelihood[rows]
 
     def _energy(self, z: np.ndarray, speed: np.ndarray, fit: np.ndarray) -> np.ndarray:
         return self.power * fit - 0.5 * ((z**2).sum(axis=1) + (speed**2).sum(axis=1))
 
     def _likelihood(self, z: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The log-likelihood of each state, the floor integrated out, and its slope in z."""
+        """The log-likelihood of each state with the floor integrated out, and its gradient in z."""
         smooth, sizes = self._smooth(z), _sizes(z)[:, None]
         n = smooth.shape[1]
         up = np.exp(np.clip(MEAN[0] + MEAN[1] * z[:, -2:-1] + sizes * smooth, -300, 300))
@@ -151,16 +156,16 @@ class Crowd:
         slope[:, -2] = MEAN[1] * in_h.sum(axis=1)
         in_h *= sizes
         slope[:, -1] = SIZE[1] * (in_h * smooth).sum(axis=1)
-        for rows, features in self._alike():
+        for rows, features in self._by_kernel():
             slope[rows, :-2] = in_h[rows] @ features
         return fit, slope
 
     def _smooth(self, z: np.ndarray) -> np.ndarray:
-        """The process of each state at the scores' points, before its mean and size."""
-        return np.vstack([z[rows, :-2] @ features.T for rows, features in self._alike()])
+        """The process of each state at the points of the scores, before mean and size are applied."""
+        return np.vstack([z[rows, :-2] @ features.T for rows, features in self._by_kernel()])
 
-    def _alike(self) -> Iterator[tuple[slice, np.ndarray]]:
-        """The states of each kernel, and its features."""
+    def _by_kernel(self) -> Iterator[tuple[slice, np.ndarray]]:
+        """For each kernel, the slice of states that use it, and its features."""
         ends = np.searchsorted(self.kernel, np.arange(len(self.features) + 1))
         for number, features in enumerate(self.features):
             if ends[number] < ends[number + 1]:
