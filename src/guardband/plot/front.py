@@ -13,7 +13,7 @@ from guardband.plot.shapes import DrawnShape
 from guardband.plot.sheets import sheet
 from guardband.plot.style import SLICE, figure, legend, output_of, percent, points_of
 from guardband.values import Band, Observations
-from guardband.values.labels import axis_words
+from guardband.values.names import axis_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,7 +10,7 @@ import numpy as np
 from guardband.base.arrays import to_numpy
 from guardband.plot.curves import DOT
 from guardband.plot.style import BLUE, COLORS, GRAY, ORANGE, axes, legend, percent
-from guardband.values.labels import axis_words, word
+from guardband.values.names import axis_words, word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
