@@ -224,7 +224,7 @@ SEEN = gb.Observations(*data(20, seed=5))
         (
             lambda x, y: gb.calibrate(gb.predictors.MeanOnly(lambda x: np.nan * zero(x)), x, y),
             ValueError,
-            "`mean` should be finite, but row 0 is NaN. It is what the model answered there",
+            "`mean` should be finite, but row 0 is NaN. The model returned this value",
         ),
     ],
 )

@@ -53,10 +53,10 @@ def test_a_network_takes_its_axes_by_their_names(network: pinn.MLP) -> None:
 
 def test_columns_of_other_names_are_refused(network: pinn.MLP) -> None:
     x, y = table(60).set_axis(["place", "time"], axis=1), noise(60, 2)
-    with pytest.raises(ValueError, match=r"goes by x, t, and the columns of x are place, time\. Rename"):
+    with pytest.raises(ValueError, match=r"network are x, t, and the columns of x are place, time\. Rename"):
         gb.calibrate(network, x, y)
     calibrated = gb.calibrate(network, x.to_numpy(), y)
-    with pytest.raises(ValueError, match="goes by x, t"):
+    with pytest.raises(ValueError, match="network are x, t"):
         calibrated(x)
 
 
@@ -131,9 +131,9 @@ def test_a_network_a_family_and_all_that_stands_on_them_go_by_names() -> None:
         assert np.array_equal(*next_ones)
     calibrated = gb.calibrate(alone, at, y)
     assert str(gb.check(calibrated, turned)) == str(gb.check(calibrated, at))
-    with pytest.raises(ValueError, match="goes by x, t"):
+    with pytest.raises(ValueError, match="network are x, t"):
         alone(x.set_axis(["p", "t"], axis=1))
-    with pytest.raises(ValueError, match="different names, `x` is there twice"):
+    with pytest.raises(ValueError, match="different names, `x` occurs twice"):
         alone(pandas.concat([x, x[["x"]]], axis=1))
 
 

@@ -230,7 +230,7 @@ def test_a_band_of_fields_is_drawn_and_written_by_name() -> None:
     gb.plot.width(one)
     with pytest.raises(ValueError, match=r"band\.one\(0\)"):
         gb.plot.width(band)
-    with pytest.raises(ValueError, match="a row per point"):
+    with pytest.raises(ValueError, match="one row per point"):
         one.one(0)
     ball = gb.calibrate_arrays(fields(0 * y), fields(y), score=gb.Norm()).band(made.prediction, 0.9)
     assert ball.to_xarray()["mean"].dims == ("point", "x", "y", "output")
@@ -277,12 +277,12 @@ def test_errors_teach() -> None:
         gb.calibrate_arrays(bare[..., 0], bare[..., 0], score=gb.Share(0.1, weights=[1.0, 2.0]))
     with pytest.raises(ValueError, match="where nodes lie"):
         gb.calibrate_arrays(bare[..., 0], bare[..., 0], score=gb.Norm("H1"))
-    with pytest.raises(ValueError, match="places of the nodes along x"):
+    with pytest.raises(ValueError, match="coordinates of the nodes along x"):
         gb.calibrate_arrays(bare, gb.Fields(bare, dims=("x", "y")), score=gb.Norm("H1"))
     with pytest.raises(ValueError, match="three nodes"):
         two = gb.Fields(bare[:, :2], dims=("x", "y"), coordinates={"x": [0.0, 1.0]})
         gb.calibrate_arrays(two.values, two, score=gb.Norm("H1"))
-    with pytest.raises(ValueError, match="equally far apart"):
+    with pytest.raises(ValueError, match="equally spaced"):
         odd = gb.Fields(bare, dims=("x", "y"), coordinates={"x": [0.0, 1.0, 3.0, 4.0]})
         gb.calibrate_arrays(odd.values, odd, score=gb.Norm("H1"))
     with pytest.raises(TypeError, match="fields to numbers"):

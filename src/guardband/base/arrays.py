@@ -24,6 +24,9 @@ Array: TypeAlias = Any
 ArrayLike: TypeAlias = Any
 """An `Array`, or anything that `numpy.asarray` converts to one (lists, pandas columns, JAX arrays)."""
 
+Index: TypeAlias = Any
+"""Rows of an array: a slice, integer indices or booleans."""
+
 Model: TypeAlias = Any
 """A predictor, a torch module, an object with a method `predict`, or a function of x."""
 
@@ -193,6 +196,24 @@ def holds_dates(a: Any) -> bool:
 def _is_date(value: Any) -> bool:
     dates = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
     return isinstance(value, dates) or hasattr(value, "year")  # as those of cftime and pandas have
+
+
+def refuse_other_length(a_name: str, a: Array, b_name: str, b: Array) -> None:
+    """Refuse arrays of different lengths."""
+    if len(a) != len(b):
+        raise ValueError(
+            f"`{a_name}` and `{b_name}` should have the same number of rows, got {len(a)} and {len(b)}."
+        )
+
+
+def refuse_other_shape(a_name: str, a: Array, b_name: str, b: Array) -> None:
+    """Refuse arrays of different shapes."""
+    refuse_other_length(a_name, a, b_name, b)
+    if a.shape != b.shape:
+        raise ValueError(
+            f"`{a_name}` should have as many outputs as `{b_name}`: "
+            f"got shape {tuple(a.shape)} beside {tuple(b.shape)}."
+        )
 
 
 def rows(a: ArrayLike, name: str) -> Array:

@@ -20,7 +20,7 @@ from guardband.values import Predictor
 from guardband.values.frames import is_frame, numbers, on_axes
 from guardband.values.grids import FieldGrid, Fields
 from guardband.values.labeled import Axes, arranged, opened, turned
-from guardband.values.labels import output_words
+from guardband.values.names import output_words
 
 SIGNIFICANT = 0.01
 """Below this p-value calibration points and queries are said to come from different places."""

@@ -17,7 +17,7 @@ from guardband.evaluation.results import RIVAL, THIS, Row
 from guardband.metrics.bands import interval_score, mean_over
 from guardband.metrics.ranges import FALSE_ALARM, Ranges, by_chance, by_range, features_of, nearest
 from guardband.values import Band, NormBand, Prediction
-from guardband.values.labels import output_words
+from guardband.values.names import output_words
 
 
 @dataclass(frozen=True, eq=False)

@@ -30,7 +30,7 @@ from guardband.leaks import Copies, find_copies
 from guardband.metrics.bands import Region, relative_l2, rows_in
 from guardband.values import Band, Prediction
 from guardband.values.labeled import refuse_unpaired
-from guardband.values.labels import output_words
+from guardband.values.names import output_words
 
 if TYPE_CHECKING:
     from guardband.fields import StoredFields

@@ -15,7 +15,7 @@ from guardband.conformal.laws import CoverageLaw, central_range, tails, total_co
 from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.evaluation.results import MASS, Row
 from guardband.values import Prediction
-from guardband.values.labels import output_words
+from guardband.values.names import output_words
 
 REUSED = 0.1
 """If more test fields than this have scores that calibration fields have, they are called the same."""

@@ -101,11 +101,11 @@ class DatasetBands:
             ends = {part: to_numpy(getattr(band, part))[:, j].reshape(shape) for part in ("mean", *cf.ENDS)}
             known = self._dataset[name].attrs if name in self._dataset else {}
             about = {word: known[word] for word in KEPT if word in known}
-            made |= cf.variables(dims, ends, float(exact(level)), prefix=f"{name}_", about=about)
+            made |= cf.variables(dims, ends, float(exact(level)), prefix=f"{name}_", attributes=about)
         coords = {
             name: place.copy() for name, place in self._dataset.coords.items() if {*place.dims} <= {*dims}
         }
-        about = cf.about(comment=calibrated.promise, calibration=repr(calibrated))
+        about = cf.dataset_attributes(comment=calibrated.promise, calibration=repr(calibrated))
         return cf.described(xarray.Dataset(made, coords=coords, attrs=about))
 
     def check(self, calibrated: Calibrated, *, inputs: Names | None = None) -> Findings:

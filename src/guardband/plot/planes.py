@@ -12,7 +12,7 @@ from guardband.plot import shapes
 from guardband.plot.shapes import DrawnShape
 from guardband.plot.style import HATCH, SIGNED, SLICE, VALUES, annotated, constant, figure
 from guardband.values import Names
-from guardband.values.labels import word
+from guardband.values.names import word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -8,7 +8,7 @@ import numpy as np
 
 from guardband.base.arrays import ArrayLike, rows, to_numpy
 from guardband.values import Band
-from guardband.values.labels import word
+from guardband.values.names import word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -30,7 +30,7 @@ from guardband.plot.style import (
     widths,
 )
 from guardband.values import Band, Observations
-from guardband.values.labels import axis_words
+from guardband.values.names import axis_words
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

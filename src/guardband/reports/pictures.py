@@ -16,7 +16,7 @@ from guardband.plot.planes import LONG, panels, plane_of, tidy
 from guardband.plot.style import legend, output_word
 from guardband.reports.page import png, png_of
 from guardband.values import Band, Names, NormBand
-from guardband.values.labels import axis_words, output_words
+from guardband.values.names import axis_words, output_words
 
 WIDTH = "width of the band"
 

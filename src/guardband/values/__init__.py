@@ -1,4 +1,4 @@
-"""Values: what is observed, what is predicted, and the set around it; validated on construction."""
+"""Observations, predictions and bands: frozen values that are validated on construction."""
 
 from guardband.values.bands import Band as Band
 from guardband.values.bands import NormBand as NormBand

@@ -1,4 +1,4 @@
-"""Bands: sets around a prediction, a box or a ball at each point."""
+"""Prediction bands: intervals at each point, or balls around whole fields."""
 
 from __future__ import annotations
 
@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from guardband.base.arrays import Array, flat, kind_of, rows, to_numpy
+from guardband.base.arrays import (
+    Array,
+    flat,
+    kind_of,
+    refuse_other_length,
+    refuse_other_shape,
+    rows,
+    to_numpy,
+)
 from guardband.values import cf
 from guardband.values.grids import FieldGrid
 from guardband.values.labeled import Axes, arranged_targets
 from guardband.values.names import Names, output_names
-from guardband.values.parts import same_length, same_shape, set_parts
 from guardband.values.prediction import Prediction
 
 if TYPE_CHECKING:
@@ -23,11 +30,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class Band:
-    """The answer: at each x (n, d) the interval [lower, upper] (n, m) around the mean, at a level.
+    """A prediction band: an interval [lower, upper] around the mean at each point.
 
-    Both ends belong to the band. With several outputs the band is joint: a row counts as covered
-    when all its outputs lie inside. Around whole fields on a `grid` the ends are (N, *grid, m).
+    Both ends belong to the band. With several outputs the band is joint: a row is covered if all its outputs
+    lie inside.
 
+    Parameters
+    ----------
+    x
+        Points, shape (n, d), or None if they are unknown.
+    mean
+        The prediction, shape (n, m), or (N, *grid, m) for whole fields.
+    lower, upper
+        Ends of the intervals, each with the shape of `mean`.
+    level
+        The coverage that was requested.
+    names
+        Names of the axes and outputs.
+    grid
+        The grid of whole fields.
+    targets
+        Names of the axes and outputs of the calibration targets, with which `contains` matches new targets.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> band = gb.Band(None, [0.0, 1.0], [-1.0, 0.5], [1.0, 1.5], level=0.9)
     >>> band.contains([0.3, 2.0])
@@ -42,23 +68,37 @@ class Band:
     names: Names | None = None
     grid: FieldGrid | None = None
     targets: Axes | None = None
-    """The names of the axes and outputs of the targets of calibration, if they had any."""
     boxed: ClassVar[bool] = True
-    """Whether what lies in the band lies between its ends everywhere."""
+    """Whether all targets in the band lie between its ends everywhere."""
 
     def __post_init__(self) -> None:
         mean = rows(self.mean, "mean")
         lower, upper = (kind_of(mean, rows(getattr(self, n), n)) for n in ("lower", "upper"))
-        set_parts(self, mean=mean, lower=lower, upper=upper)
-        same_shape("lower", lower, "mean", mean)
-        same_shape("upper", upper, "mean", mean)
+        vars(self).update(mean=mean, lower=lower, upper=upper)
+        refuse_other_shape("lower", lower, "mean", mean)
+        refuse_other_shape("upper", upper, "mean", mean)
         if self.x is not None:
-            set_parts(self, x=kind_of(mean, rows(self.x, "x")))
-            same_length("x", self.x, "mean", mean)
+            vars(self).update(x=kind_of(mean, rows(self.x, "x")))
+            refuse_other_length("x", self.x, "mean", mean)
 
     @classmethod
     def around(cls, prediction: Prediction, lower: Array, upper: Array, level: float) -> Band:
-        """The band around a prediction, whose arrays are known to fit: nothing is checked again."""
+        """Return the band around a prediction, without validation.
+
+        Parameters
+        ----------
+        prediction
+            The prediction, which gives the points and the mean.
+        lower, upper
+            Ends of the intervals, each with the shape and the type of the mean.
+        level
+            The coverage that was requested.
+
+        Returns
+        -------
+        Band
+            The band, whose arrays are not copied.
+        """
         band = object.__new__(cls)
         band.__dict__.update(x=prediction.x, mean=prediction.mean, lower=lower, upper=upper, level=level)
         return band
@@ -75,33 +115,59 @@ class Band:
 
     @property
     def width(self) -> Array:
-        """Upper minus lower, (n, m); 0 where the interval is empty."""
+        """Upper minus lower end, shape (n, m); 0 where the interval is empty."""
         return (self.upper - self.lower).clip(min=0)
 
     @property
     def empty(self) -> np.ndarray:
-        """Where nothing lies in the band, since an upper end lies below its lower one: (n,) booleans."""
+        """Rows with an empty interval (upper end below lower end), as booleans of shape (n,)."""
         return flat(to_numpy(self.upper < self.lower)).any(axis=-1)
 
     def contains(self, y: Array) -> Array:
-        """Which rows of y (n, m) lie inside, all outputs at once: (n,) booleans.
+        """Test which rows of targets lie in the band with all their outputs.
 
-        NaN is in no band.
+        Parameters
+        ----------
+        y
+            Targets, shape (n, m). NaN lies in no band.
+
+        Returns
+        -------
+        Array
+            Booleans of shape (n,).
         """
         y = targets_of(self, y)
-        same_shape("y", y, "band", self.mean)
+        refuse_other_shape("y", y, "band", self.mean)
         inside = (self.lower <= y) & (y <= self.upper)
         return flat(inside).all(-1)
 
     def numpy(self) -> Band:
-        """The same band in numpy arrays."""
+        """Convert to numpy arrays.
+
+        Returns
+        -------
+        Band
+            The same band with numpy arrays.
+        """
         x = None if self.x is None else to_numpy(self.x)
         ends = (to_numpy(self.mean), to_numpy(self.lower), to_numpy(self.upper))
         return replace(self, x=x, **dict(zip(("mean", "lower", "upper"), ends, strict=True)))
 
     def one(self, row: int) -> Band:
-        """One of several whole fields, as a band over its nodes (points, d), to be drawn or tabulated.
+        """Return one of several whole fields as a band over its nodes, for plots and tables.
 
+        Parameters
+        ----------
+        row
+            Index of the field.
+
+        Returns
+        -------
+        Band
+            The band at the nodes of the grid, with x of shape (points, d).
+
+        Examples
+        --------
         >>> import numpy as np
         >>> import guardband as gb
         >>> u = gb.Fields(np.ones((9, 5)), dims="x", coordinates={"x": np.linspace(0, 1, 5)})
@@ -110,27 +176,45 @@ class Band:
         array([0.  , 0.25, 0.5 , 0.75, 1.  ])
         """
         if self.mean.ndim < 3:
-            raise ValueError("This band has a row per point, so it can be drawn as it is.")
+            raise ValueError("This band has one row per point, so it can be drawn directly.")
         m = self.mean.shape[-1]
         mean, low, high = (to_numpy(part)[row].reshape(-1, m) for part in (self.mean, self.lower, self.upper))
         grid = self.grid or FieldGrid(("node",), (len(mean),))
         return Band(grid.nodes, mean, low, high, self.level, Names(grid.dims, output_names(m), grid.space))
 
     def to_pandas(self) -> pandas.DataFrame:
-        """One row per point: columns x0, x1, ..., mean, lower, upper (mean0, ... if there are several).
+        """Convert to a table with one row per point.
 
-        Where axes and outputs have names, they go by these: x, y, mean_u, mean_p, ...
+        Returns
+        -------
+        pandas.DataFrame
+            Columns x0, x1, ..., mean, lower and upper (mean0, mean1, ... for several outputs). If axes and
+            outputs have names, the columns use them: x, y, mean_u, mean_p, ...
         """
         import pandas
 
         return pandas.DataFrame({name: column for name, column in self._columns()})
 
     def to_xarray(self, units: Mapping[str, str] | None = None) -> xarray.Dataset:
-        """A dataset over `point` (and `output`), with the coordinates of x and the level.
+        """Convert to a dataset over `point` (and `output`), with the coordinates of x and the level.
 
-        `units` are those of axes and outputs by name. Attributes follow the CF conventions, and `offsets`,
-        the ends minus the mean, their draft on uncertainty, which the dataset names.
+        Parameters
+        ----------
+        units
+            Units of axes and outputs, by name.
 
+        Returns
+        -------
+        xarray.Dataset
+            The variables mean, lower, upper and offsets (the ends minus the mean).
+
+        Notes
+        -----
+        Attributes follow the CF conventions. `offsets` follows their draft on uncertainty; the dataset names
+        its version.
+
+        Examples
+        --------
         >>> import guardband as gb
         >>> data = gb.Band([0.5], [1.0], [0.0], [3.0], level=0.9).to_xarray(
         ...     {"x0": "m", "u": "K"}
@@ -148,10 +232,10 @@ class Band:
         dims, places = _axes_of(band.mean, self.grid)
         m = band.mean.shape[-1]
         outputs = output_names(m) if self.names is None else self.names.outputs
-        strange = {*units} - {*outputs, *places, *(name for name, _ in band._coordinates())}
-        if strange:
+        unknown = {*units} - {*outputs, *places, *(name for name, _ in band._coordinates())}
+        if unknown:
             raise ValueError(
-                f"`units` should name axes and outputs, there is no {', '.join(sorted(strange))}."
+                f"`units` should name axes and outputs, there is no {', '.join(sorted(unknown))}."
             )
         known = [units.get(output, "") for output in outputs]
         same = {"units": known[0]} if len({*known}) == 1 and known[0] else {}
@@ -165,14 +249,16 @@ class Band:
             coords["output"] = list(outputs)
         if m > 1 and any(known):
             coords["output_units"] = ("output", known)
-        made = cf.variables(dims, parts, self.level, about=same)
-        return cf.described(xarray.Dataset(made, coords=coords, attrs=cf.about(level=self.level)))
+        data = cf.variables(dims, parts, self.level, attributes=same)
+        return cf.described(
+            xarray.Dataset(data, coords=coords, attrs=cf.dataset_attributes(level=self.level))
+        )
 
     def _coordinates(self) -> Iterator[tuple[str, np.ndarray]]:
         if self.x is not None and self.x.ndim == 2:
             x = to_numpy(self.x)
-            words = [f"x{j}" for j in range(x.shape[1])] if self.names is None else self.names.axes
-            yield from ((word, x[:, j]) for j, word in enumerate(words))
+            names = [f"x{j}" for j in range(x.shape[1])] if self.names is None else self.names.axes
+            yield from ((name, x[:, j]) for j, name in enumerate(names))
 
     def _columns(self) -> Iterator[tuple[str, np.ndarray]]:
         if self.mean.ndim != 2:
@@ -181,17 +267,36 @@ class Band:
         for name in ("mean", "lower", "upper"):
             values = to_numpy(getattr(self, name))
             for j in range(values.shape[1]):
-                of = str(j) if self.names is None else f"_{self.names.outputs[j]}"
-                yield (name if values.shape[1] == 1 else f"{name}{of}"), values[:, j]
+                suffix = str(j) if self.names is None else f"_{self.names.outputs[j]}"
+                yield (name if values.shape[1] == 1 else f"{name}{suffix}"), values[:, j]
 
 
 @dataclass(frozen=True, eq=False)
 class NormBand:
-    """The answer where it is no box: all fields whose distance to the mean, in a norm, is at most a radius.
+    """A ball around a whole field: all fields whose distance to the mean, in a norm, is at most a radius.
 
-    `norm` takes differences (n, ...) to their norms (n,). A ball in a norm has no ends at a point: a field
-    inside may leave any band there, so ask `contains`.
+    A ball in a norm has no ends at single points: a field inside it may leave any given interval at a point.
+    Use `contains` to test membership.
 
+    Parameters
+    ----------
+    x
+        Inputs, one row per field, or None if they are unknown.
+    mean
+        The predicted fields, shape (n, ...).
+    radius
+        Radius of each ball, shape (n,) or a number.
+    norm
+        A function from differences, shape (n, ...), to their norms, shape (n,).
+    level
+        The coverage that was requested.
+    grid
+        The grid of the fields.
+    targets
+        Names of the axes and outputs of the calibration targets, with which `contains` matches new targets.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> def largest(difference):
@@ -214,10 +319,10 @@ class NormBand:
     def __post_init__(self) -> None:
         mean = rows(self.mean, "mean")
         radius = np.broadcast_to(np.asarray(to_numpy(self.radius), dtype=float), (len(mean),))
-        set_parts(self, mean=mean, radius=radius)
+        vars(self).update(mean=mean, radius=radius)
         if self.x is not None:
-            set_parts(self, x=kind_of(mean, rows(self.x, "x")))
-            same_length("x", self.x, "mean", mean)
+            vars(self).update(x=kind_of(mean, rows(self.x, "x")))
+            refuse_other_length("x", self.x, "mean", mean)
 
     def __len__(self) -> int:
         return len(self.mean)
@@ -229,17 +334,34 @@ class NormBand:
 
     @property
     def width(self) -> Array:
-        """The diameter in the norm, (n, 1)."""
+        """Diameter in the norm, shape (n, 1)."""
         return 2 * self.radius[:, None]
 
     def contains(self, y: Array) -> Array:
-        """Which rows of y lie within the radius: (n,) booleans. NaN is in no ball."""
+        """Test which fields lie in the ball.
+
+        Parameters
+        ----------
+        y
+            Targets, with the shape of the mean. NaN lies in no ball.
+
+        Returns
+        -------
+        Array
+            Booleans of shape (n,).
+        """
         y = targets_of(self, y)
-        same_shape("y", y, "band", self.mean)
+        refuse_other_shape("y", y, "band", self.mean)
         return to_numpy(self.norm(y - self.mean)) <= self.radius
 
     def to_xarray(self) -> xarray.Dataset:
-        """A dataset over `point` with the mean and the radius, and the level."""
+        """Convert to a dataset over `point`.
+
+        Returns
+        -------
+        xarray.Dataset
+            The variables mean and radius, and the level as an attribute.
+        """
         import xarray
 
         dims, places = _axes_of(self.mean, self.grid)
@@ -247,8 +369,8 @@ class NormBand:
         return xarray.Dataset(parts, coords=places, attrs={"level": self.level})
 
 
-def targets_of(band: Band | NormBand, y: Any) -> Array:
-    """Targets (n, m) as the kind of array the band is, with named outputs and axes in its order."""
+def targets_of(band: Band | NormBand, y: Array) -> Array:
+    """Targets (n, m) as the type of array of the band, with named outputs and axes in its order."""
     known, names = band.targets, getattr(band, "names", None)
     if known is None and band.grid is not None:
         known = Axes.of_grid(band.grid, band.mean.shape[-1])
@@ -258,12 +380,12 @@ def targets_of(band: Band | NormBand, y: Any) -> Array:
 
 
 def _axes_of(mean: Array, grid: FieldGrid | None) -> tuple[tuple[str, ...], dict[str, np.ndarray]]:
-    """What the axes of a mean are called in a dataset, and the places of nodes that are known."""
+    """The names of the axes of a mean in a dataset, and the known coordinates of its nodes."""
     if grid is not None:
         return ("point", *grid.dims, "output"), grid.coordinates
     if mean.ndim > 3:
         raise ValueError(
-            f"The axes of fields {tuple(mean.shape)} have no names. Calibrate on fields that have them: "
+            f"The axes of fields {tuple(mean.shape)} have no names. Calibrate on fields with named axes: "
             'gb.Fields(values, dims=("x", "y")).'
         )
     return ("point", "node", "output")[:: 1 if mean.ndim == 3 else 2], {}

@@ -1,7 +1,7 @@
-"""Grids: whole fields and trajectories as arrays (N, *grid, m), whose axes are known by their names.
+"""Grids: whole fields and trajectories as arrays (N, *grid, m) with named axes.
 
-One row is one field or one trajectory. An array alone does not say which of its axes are space, time or
-outputs, so nobody guesses: `gb.Fields(values, dims=("t", "x"))`, or an xarray `DataArray`.
+One row is one field or one trajectory. The axes of a plain array do not show which of them are space, time or
+outputs, so they have to be named: `gb.Fields(values, dims=("t", "x"))`, or an xarray `DataArray`.
 """
 
 from __future__ import annotations
@@ -10,31 +10,48 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, reduce
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from guardband.base.arrays import DATES, Array, ArrayLike, floats, holds_dates, to_numpy
+from guardband.base.arrays import DATES, Array, ArrayLike, Index, floats, holds_dates, to_numpy
 from guardband.base.kept import kept
 
+if TYPE_CHECKING:
+    import xarray
+    from numpy.typing import DTypeLike
+
 TIME = ("t", "time")
-"""What an axis of time is called."""
+"""Names of a time axis."""
 
 ROWS = ("field", "trajectory", "sample", "case", "run", "batch", "point", "row", "N", "n")
-"""What the axis of rows is called in files, where nobody says."""
+"""Usual names of the axis of rows in files."""
 
 OUTPUTS = ("output", "channel", "component", "variable", "m")
-"""What the axis of outputs is called in files, where nobody says."""
+"""Usual names of the axis of outputs in files."""
 
 REGULAR = 1e-6
-"""By how much of a step the nodes of a regular axis may be off."""
+"""Tolerated deviation of the nodes of a regular axis, relative to the step."""
 
 
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class FieldGrid:
-    """The axes of a field by name, without its values: how many nodes, where, and how large their cells are.
+    """The grid of a field: the names, sizes and coordinates of its axes.
 
+    Parameters
+    ----------
+    dims
+        Names of the axes. An axis called "t" or "time" is time.
+    shape
+        Number of nodes along each axis.
+    coordinates
+        Increasing coordinates of the nodes, by axis, as far as they are known.
+    periodic
+        Names of the periodic axes.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> grid = gb.Fields(
@@ -77,12 +94,12 @@ class FieldGrid:
 
     @property
     def points(self) -> int:
-        """How many nodes there are."""
+        """Number of nodes."""
         return math.prod(self.shape)
 
     @property
     def nodes(self) -> np.ndarray:
-        """Where the nodes lie, (points, d), the last axis running fastest; numbered where that is unknown."""
+        """Coordinates of the nodes, (points, d), in C order; indices along axes without coordinates."""
         axes = [
             self.coordinates.get(name, np.arange(size, dtype=float))
             for name, size in zip(self.dims, self.shape, strict=True)
@@ -91,20 +108,20 @@ class FieldGrid:
 
     @property
     def time(self) -> int | None:
-        """Which axis is time, called t or time; None if none is."""
+        """Index of the time axis, called "t" or "time", or None."""
         return next((i for i, name in enumerate(self.dims) if name in TIME), None)
 
     @property
     def space(self) -> tuple[int, ...]:
-        """Which axes are not time."""
+        """Indices of all axes but time."""
         return tuple(i for i in range(len(self.dims)) if i != self.time)
 
     @cached_property
     def cells(self) -> np.ndarray:
-        """How large the cell of each node is, (*grid): products of lengths; 1 along axes of unknown places.
+        """Volume of the cell of each node, shape (*grid), with length 1 along axes without coordinates.
 
-        A cell reaches halfway to its neighbors, so those at the ends of an axis that is not periodic are half
-        as long as others (the trapezoidal rule).
+        A cell extends halfway to its neighbors. Cells at the ends of an axis that is not periodic are
+        therefore half as long as others (trapezoidal rule).
         """
         return reduce(np.multiply.outer, [self._lengths(i) for i in range(len(self.dims))], np.ones(()))
 
@@ -118,40 +135,90 @@ class FieldGrid:
         return (np.append(gaps, 0.0) + np.append(0.0, gaps)) / 2
 
     def step(self, axis: int) -> float:
-        """The distance between neighbors along an axis, where it is the same everywhere."""
+        """Return the distance between neighboring nodes along a regular axis.
+
+        Parameters
+        ----------
+        axis
+            Index of the axis.
+
+        Returns
+        -------
+        float
+            The step.
+
+        Raises
+        ------
+        ValueError
+            If the coordinates are unknown or not equally spaced.
+        """
         name, nodes = self.dims[axis], self.coordinates.get(self.dims[axis])
         if nodes is None or len(nodes) < 2:
             raise ValueError(
-                f"The places of the nodes along {name} are not known. Give them: "
+                f"The coordinates of the nodes along {name} are not known. Give them: "
                 f"gb.Fields(values, dims, coordinates={{{name!r}: places}})."
             )
         step = (nodes[-1] - nodes[0]) / (len(nodes) - 1)
         if (abs(np.diff(nodes) - step) > REGULAR * step).any():
-            raise ValueError(f"The nodes along {name} should be equally far apart, and they are not.")
+            raise ValueError(f"The nodes along {name} should be equally spaced, and they are not.")
         return float(step)
 
     def gradient(self, values: np.ndarray, axis: int) -> np.ndarray:
-        """The derivative of fields (N, *grid, m) along an axis of a regular grid.
+        """Return the derivative of fields along an axis, by second-order differences.
 
-        Central differences of second order, over the seam where the axis is periodic; at other ends one-sided
-        ones, of second order too.
+        Differences are central, across the boundary too if the axis is periodic; at other boundaries they are
+        one-sided.
+
+        Parameters
+        ----------
+        values
+            Fields, shape (N, *grid, m).
+        axis
+            Index of a regular axis with at least three nodes.
+
+        Returns
+        -------
+        numpy.ndarray
+            The derivative, with the shape of `values`.
         """
         step, size, name = self.step(axis), self.shape[axis], self.dims[axis]
         if size < 3:
-            raise ValueError(f"A derivative along {name} takes three nodes or more, got {size}.")
+            raise ValueError(f"A derivative along {name} needs at least three nodes, got {size}.")
         at = axis + 1
         if name in self.periodic:
             return (np.roll(values, -1, axis=at) - np.roll(values, 1, axis=at)) / (2 * step)
         return np.gradient(values, step, axis=at, edge_order=2)
 
     def along(self, names: Sequence[str]) -> FieldGrid:
-        """Some of the axes."""
+        """Return the grid over some of the axes.
+
+        Parameters
+        ----------
+        names
+            Names of the axes to keep.
+
+        Returns
+        -------
+        FieldGrid
+            The grid over these axes.
+        """
         sizes = tuple(self.shape[self.dims.index(name)] for name in names)
         places = {name: nodes for name, nodes in self.coordinates.items() if name in names}
         return FieldGrid(tuple(names), sizes, places, tuple(name for name in self.periodic if name in names))
 
     def differs(self, other: FieldGrid) -> str:
-        """How another grid differs from this one, in words; nothing if it does not."""
+        """Describe how another grid differs from this one.
+
+        Parameters
+        ----------
+        other
+            The other grid.
+
+        Returns
+        -------
+        str
+            The first difference in words, or "" if there is none.
+        """
         if self.dims != other.dims:
             return f"its axes are {', '.join(other.dims)}, not {', '.join(self.dims)}"
         for name, mine, theirs in zip(self.dims, self.shape, other.shape, strict=True):
@@ -166,12 +233,22 @@ class FieldGrid:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Fields:
-    """Whole fields or trajectories (N, *grid, m) whose axes have names: one row is one field.
+    """Whole fields or trajectories with named axes; one row is one field.
 
-    `dims` names the axes between the rows, which come first, and the outputs, which come last; an array
-    (N, *grid) has one output. An axis called t or time is time. `coordinates` are the places of the nodes
-    along some axes, and `periodic` those that close a ring: cells, derivatives and pictures use them.
+    Parameters
+    ----------
+    values
+        Values of the fields, shape (N, *grid, m), or (N, *grid) for one output.
+    dims
+        Names of the axes of the grid, which lie between the rows and the outputs. An axis called "t" or
+        "time" is time.
+    coordinates
+        Coordinates of the nodes, by axis. Cell volumes, derivatives and plots use them.
+    periodic
+        Names of the periodic axes.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> u = np.random.default_rng(0).normal(size=(40, 8, 8))
@@ -201,7 +278,7 @@ class Fields:
             raise ValueError(
                 "`dims` should name all axes of `values` but the first, rows, and the last, outputs: "
                 f"{len(dims)} names ({', '.join(dims)}) fit (N, *grid) and (N, *grid, m), got shape "
-                f"{tuple(values.shape)}. A single field is values[None]; outputs that come first go last by "
+                f"{tuple(values.shape)}. A single field is values[None]. Move outputs that come first by "
                 "np.moveaxis(values, 1, -1)."
             )
         places = {
@@ -214,13 +291,33 @@ class Fields:
 
     @classmethod
     def of(
-        cls, array: Any, *, row: str | None = None, output: str | None = None, periodic: Sequence[str] = ()
+        cls,
+        array: xarray.DataArray,
+        *,
+        row: str | None = None,
+        output: str | None = None,
+        periodic: Sequence[str] = (),
     ) -> Fields:
-        """Fields of an xarray `DataArray`: its names are the dims, its coordinates the places.
+        """Convert an xarray `DataArray` with its dimensions and coordinates.
 
-        `row` is the axis of fields, `output` that of outputs; where they are not given, they go by their
-        usual names, such as "field" or "sample", and "output" or "channel".
+        Parameters
+        ----------
+        array
+            The fields.
+        row
+            Name of the axis of fields; by default a usual name, such as "field" or "sample", is recognized.
+        output
+            Name of the axis of outputs; by default a usual name, such as "output" or "channel".
+        periodic
+            Names of the periodic axes.
 
+        Returns
+        -------
+        Fields
+            The fields, with rows first and outputs last.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> import xarray
         >>> import guardband as gb
@@ -243,24 +340,36 @@ class Fields:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """That of the values, (N, *grid, m)."""
+        """Shape of the values, (N, *grid, m)."""
         return tuple(self.values.shape)
 
     @property
     def ndim(self) -> int:
-        """How many axes the values have."""
+        """Number of axes of the values."""
         return len(self.shape)
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def __getitem__(self, rows: Any) -> Fields:
-        """Some of the fields: a slice, indices or booleans."""
+    def __getitem__(self, rows: Index) -> Fields:
+        """Select fields by a slice, integer indices or booleans."""
         return Fields(self.values[rows], self.dims, self.coordinates, self.periodic)
 
     def turned(self, dims: Sequence[str]) -> Fields:
-        """The same fields with the axes of the grid in another order.
+        """Transpose the axes of the grid.
 
+        Parameters
+        ----------
+        dims
+            Names of the axes in the new order.
+
+        Returns
+        -------
+        Fields
+            The same fields with their axes in this order.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> import guardband as gb
         >>> gb.Fields(np.zeros((9, 3, 4)), dims=("t", "x")).turned(("x", "t"))
@@ -271,7 +380,7 @@ class Fields:
         order = (0, *(1 + list(self.dims).index(name) for name in dims), self.ndim - 1)
         return Fields(np.transpose(to_numpy(self.values), order), dims, self.coordinates, self.periodic)
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+    def __array__(self, dtype: DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         return np.array(to_numpy(self.values), dtype=dtype, copy=copy)
 
     def __repr__(self) -> str:
@@ -281,17 +390,20 @@ class Fields:
         return f"Fields({len(self)} {what}, {sizes}, {m} output{'s' if m > 1 else ''})"
 
 
-def row_axis(names: Sequence[str], said: str | None = None) -> str:
-    """Which of the axes is that of fields: the one that was said, or one of its usual names.
+def row_axis(names: Sequence[str], chosen: str | None = None) -> str:
+    """The axis of fields: the chosen one, or the one with a usual name.
 
     >>> row_axis(("t", "sample", "x"))
     'sample'
     """
-    return _axis(said, ROWS, names, "row", "fields, or trajectories,")
+    axis = _axis(chosen, ROWS, names, "row")
+    if axis is None:
+        raise _ambiguous(names, "row", "fields, or trajectories,")
+    return axis
 
 
 def row_or_first(names: Sequence[str]) -> str:
-    """The axis of rows by its usual name, if one axis has one, and otherwise the first.
+    """The axis of rows by its usual name, if exactly one axis has one, and otherwise the first.
 
     >>> row_or_first(("x", "sample")), row_or_first(("a", "b"))
     ('sample', 'a')
@@ -300,29 +412,30 @@ def row_or_first(names: Sequence[str]) -> str:
     return found[0] if len(found) == 1 else names[0]
 
 
-def output_axis(names: Sequence[str], said: str | None = None) -> str | None:
-    """Which of the axes is that of outputs: the one that was said, one of a usual name, or none."""
-    return _axis(said, OUTPUTS, names, "output", None)
+def output_axis(names: Sequence[str], chosen: str | None = None) -> str | None:
+    """The axis of outputs: the chosen one, the one with a usual name, or None."""
+    return _axis(chosen, OUTPUTS, names, "output")
 
 
-def _are_numbers(places: Any, name: str) -> bool:
-    """Whether the places along an axis are numbers; dates are refused, words are no places."""
-    places = np.asarray(places)
+def _are_numbers(places: np.ndarray, name: str) -> bool:
+    """Whether the coordinates of an axis are numbers; dates are refused, and words are ignored."""
     if holds_dates(places):
         raise TypeError(f"The coordinates of {name} are dates or durations. {DATES}")
     return places.dtype.kind in "fiu"
 
 
-def _axis(
-    said: str | None, usual: Sequence[str], names: Sequence[str], argument: str, needed: str | None
-) -> Any:
-    """An axis by the name that was said, or by one of its usual names."""
-    if said is not None and said not in names:
-        raise ValueError(f"`{argument}` should be one of the axes {', '.join(names)}, got {said!r}.")
-    found = [name for name in names if name in usual] if said is None else [said]
-    if len(found) > 1 or (needed is not None and not found):
-        which = f"the axis of {needed or 'outputs'}"
-        raise ValueError(
-            f"Which of the axes {', '.join(names)} is {which}? Say it: gb.Fields.of(array, {argument}=...)."
-        )
+def _axis(chosen: str | None, usual: Sequence[str], names: Sequence[str], argument: str) -> str | None:
+    """The chosen axis, or the only one with a usual name; None if there is none."""
+    if chosen is not None and chosen not in names:
+        raise ValueError(f"`{argument}` should be one of the axes {', '.join(names)}, got {chosen!r}.")
+    found = [name for name in names if name in usual] if chosen is None else [chosen]
+    if len(found) > 1:
+        raise _ambiguous(names, argument, "fields, or trajectories," if argument == "row" else "outputs")
     return found[0] if found else None
+
+
+def _ambiguous(names: Sequence[str], argument: str, what: str) -> ValueError:
+    return ValueError(
+        f"Which of the axes {', '.join(names)} is the axis of {what}? Pass its name: "
+        f"gb.Fields.of(array, {argument}=...)."
+    )

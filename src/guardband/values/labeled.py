@@ -1,31 +1,54 @@
-"""Labeled inputs: the names of rows, columns and axes, read and matched here for every public call.
+"""Labeled inputs: read and match the names of rows, columns and axes for every public call.
 
-Frames, Series, xarray `DataArray`s and `gb.Fields` have names. A call that knows the names of calibration
-brings new inputs into that order by name and refuses other names. Arrays have none and go by positions.
+DataFrames, Series, xarray `DataArray`s and `gb.Fields` have names. If the names at calibration are known, new
+inputs are reordered to match them, and other names are refused. Plain arrays are matched by position.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
 from guardband.base.arrays import Array, axis_names, finite, floats, rows, to_torch
 from guardband.base.kept import kept
-from guardband.values.frames import Columns, is_frame, on_axes, only_numbers, same_order, select
+from guardband.values.frames import Columns, Frame, Name, is_frame, on_axes, only_numbers, same_order, select
 from guardband.values.grids import REGULAR, FieldGrid, Fields, output_axis, row_or_first
 
+if TYPE_CHECKING:
+    from pandas import Index as Labels
+    from xarray import DataArray
+
 ROW, COLUMN, OUTPUT = "row", "column", "output"
-"""The names of axes that have none of their own."""
+"""Default names of axes."""
+
+Labeled: TypeAlias = Any
+"""An input that may have names: any array, a DataFrame or Series, a `DataArray`, or `gb.Fields`."""
+
+Along: TypeAlias = tuple[Name, ...] | np.ndarray
+"""The names, or the coordinates, along an axis."""
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class Axes:
-    """The names of the axes of an input, rows first, their sizes, and words or numbers along them.
+    """The axes of an input, rows first.
 
+    Parameters
+    ----------
+    dims
+        Names of the axes.
+    shape
+        Sizes of the axes after the rows.
+    along
+        Names (a tuple) or coordinates (an array) along an axis, by its name, as far as they are known.
+    units
+        Units of the values.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> from guardband.values.labeled import opened
     >>> values, axes = opened(gb.Fields([[[1.0, 2.0]]], dims=("t", "x")), "x")
@@ -35,30 +58,29 @@ class Axes:
 
     dims: tuple[str, ...]
     shape: tuple[int, ...]
-    """The sizes of the axes after the rows."""
-    along: Mapping[str, Any] = field(default_factory=dict)
+    along: Mapping[str, Along] = field(default_factory=dict)
     units: str | None = None
 
     @classmethod
-    def of_columns(cls, names: Sequence[str | int]) -> Axes:
-        """Those of a table with named columns."""
+    def of_columns(cls, names: Sequence[Name]) -> Axes:
+        """The axes of a table with named columns."""
         return cls((ROW, COLUMN), (len(names),), {COLUMN: tuple(names)})
 
     @classmethod
     def of_grid(cls, grid: FieldGrid, m: int) -> Axes:
-        """Those of fields with m outputs."""
+        """The axes of fields with m outputs."""
         return cls((ROW, *grid.dims, OUTPUT), (*grid.shape, m), dict(grid.coordinates))
 
     @property
-    def words(self) -> tuple[Any, ...] | None:
-        """The names of columns or outputs, along the last axis; None if they have none."""
+    def words(self) -> tuple[Name, ...] | None:
+        """The names of columns or outputs, along the last axis, or None."""
         found = self.along.get(self.dims[-1])
         return found if isinstance(found, tuple) else None
 
 
-def opened(given: Any, name: str, row: str | None = None) -> tuple[Any, Axes | None]:
-    """The values of an input, rows first, and the names of its axes; None for an input without names."""
-    if type(given) is np.ndarray:  # as most inputs are
+def opened(given: Labeled, name: str, row: str | None = None) -> tuple[Labeled, Axes | None]:
+    """The values of an input, rows first, and its axes, or None if they have no names."""
+    if type(given) is np.ndarray:  # the most frequent case
         return given, None
     if isinstance(given, Fields):
         return given.values, Axes.of_grid(given.grid, given.shape[-1])
@@ -72,21 +94,21 @@ def opened(given: Any, name: str, row: str | None = None) -> tuple[Any, Axes | N
     return given, None
 
 
-def opened_targets(given: Any, name: str) -> tuple[Any, Axes | None, FieldGrid | None]:
-    """The same for targets, whose outputs come last, with the grid of whole fields."""
+def opened_targets(given: Labeled, name: str) -> tuple[Labeled, Axes | None, FieldGrid | None]:
+    """The values of targets, outputs last, their axes, and the grid of whole fields."""
     if len(axis_names(given)) > 2 and not isinstance(given, Fields):
         output = output_axis(axis_names(given))
-        words = None if output is None else _along(given, output)
+        names = None if output is None else _along(given, output)
         fields = Fields.of(given)
         axes = Axes.of_grid(fields.grid, fields.shape[-1])
-        along = {**axes.along, **({} if words is None else {OUTPUT: words})}
+        along = {**axes.along, **({} if names is None else {OUTPUT: names})}
         return fields.values, Axes(axes.dims, axes.shape, along, _units(given)), fields.grid
     values, axes = opened(given, name)
     return values, axes, given.grid if isinstance(given, Fields) else None
 
 
-def arranged(given: Any, known: Axes | None, name: str) -> Any:
-    """The values of an input in the order of known names; other names are refused, arrays are left as is."""
+def arranged(given: Labeled, known: Axes | None, name: str) -> Labeled:
+    """The values of an input in the order of known axes; plain arrays are returned unchanged."""
     if type(given) is np.ndarray:
         return given
     if known is not None and known.words and is_frame(given) and len(known.dims) == 2:
@@ -96,8 +118,8 @@ def arranged(given: Any, known: Axes | None, name: str) -> Any:
     return values if known is None or axes is None else matched(values, axes, known, name)
 
 
-def arranged_targets(given: Any, known: Axes | None, name: str) -> Any:
-    """The same for targets."""
+def arranged_targets(given: Labeled, known: Axes | None, name: str) -> Labeled:
+    """The values of targets in the order of known axes."""
     if known is not None and known.words and is_frame(given) and len(known.dims) == 2:
         given = select(given, known.words, name)
     values, axes, _ = opened_targets(given, name)
@@ -105,41 +127,41 @@ def arranged_targets(given: Any, known: Axes | None, name: str) -> Any:
 
 
 def several(axes: Axes | None) -> Axes | None:
-    """Axes with several columns or nodes; a single column often has another name in each table."""
+    """Axes with several columns or nodes, else None: the name of a single column often differs by table."""
     return None if axes is None or axes.shape == (1,) else axes
 
 
-def matched(values: Any, axes: Axes, known: Axes, name: str) -> Any:
-    """Values with named axes in the order of known axes, and along each in the order of its words."""
+def matched(values: Labeled, axes: Axes, known: Axes, name: str) -> Labeled:
+    """Values with their axes in the order of known axes, and their entries in the order along each."""
     if known.units and axes.units and known.units != axes.units:
         raise ValueError(f"`{name}` is in {axes.units}; at calibration it was in {known.units}. Convert it.")
     values, axes = turned(values, axes, known.dims, name)
-    for i, (mine, theirs) in enumerate(zip(known.dims[1:], axes.dims[1:], strict=True)):
+    for i, (wanted, given) in enumerate(zip(known.dims[1:], axes.dims[1:], strict=True)):
         sizes = known.shape[i], axes.shape[i]
-        order = _order(known.along.get(mine), axes.along.get(theirs), sizes, mine, name)
+        order = _order(known.along.get(wanted), axes.along.get(given), sizes, wanted, name)
         if order is not None:
             values = _taken(rows(values, name), order, i + 1)
     return values
 
 
-def turned(values: Any, axes: Axes, dims: Sequence[str], name: str) -> tuple[Any, Axes]:
-    """Values with their axes after the rows in the order of these names."""
-    mine, theirs = tuple(dims[1:]), axes.dims[1:]
-    if mine == theirs or len(mine) == len(theirs) == 1:
+def turned(values: Labeled, axes: Axes, dims: Sequence[str], name: str) -> tuple[Labeled, Axes]:
+    """Transpose values so that their axes after the rows are in the order of `dims`."""
+    wanted, given = tuple(dims[1:]), axes.dims[1:]
+    if wanted == given or len(wanted) == len(given) == 1:
         return values, axes
-    if sorted(mine) != sorted(theirs):
-        raise ValueError(_elsewhere(name, f"its axes are {', '.join(theirs)}, not {', '.join(mine)}"))
-    order = [theirs.index(word) for word in mine]
+    if sorted(wanted) != sorted(given):
+        raise ValueError(_other_grid(name, f"its axes are {', '.join(given)}, not {', '.join(wanted)}"))
+    order = [given.index(dim) for dim in wanted]
     found = floats(values, name)
     found = (found.permute if hasattr(found, "permute") else found.transpose)(0, *(1 + i for i in order))
     shape = tuple(axes.shape[i] for i in order)
-    return found, Axes((axes.dims[0], *mine), shape, axes.along, axes.units)
+    return found, Axes((axes.dims[0], *wanted), shape, axes.along, axes.units)
 
 
-def like_inputs(given: Any, axes: Axes | None) -> Any:
-    """Targets on a grid, with the axes that inputs have too in the order of the inputs.
+def like_inputs(given: Labeled, axes: Axes | None) -> Labeled:
+    """Targets on a grid, with the axes that they share with the inputs in the order of the inputs.
 
-    A model answers in the order of its inputs, so targets in another order would be compared with the wrong
+    A model predicts in the order of its inputs, so targets in another order would be compared with the wrong
     nodes.
     """
     if axes is None or len(axis_names(given)) <= 2:
@@ -148,13 +170,15 @@ def like_inputs(given: Any, axes: Axes | None) -> Any:
     dims = [dim for dim in names if dim in axes.dims[1:]]
     shared = iter([dim for dim in axes.dims[1:] if dim in dims])
     order = [next(shared) if dim in dims else dim for dim in names]
-    found: Any = given.turned(order) if isinstance(given, Fields) else given.transpose(*order)
+    found = given.turned(order) if isinstance(given, Fields) else given.transpose(*order)
     for dim in dims:
-        mine = axes.along.get(dim)
-        theirs = found.coordinates.get(dim) if isinstance(found, Fields) else _along(found, dim)
-        if not (isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray)) or len(mine) != len(theirs):
+        wanted = axes.along.get(dim)
+        places = found.coordinates.get(dim) if isinstance(found, Fields) else _along(found, dim)
+        if not (isinstance(wanted, np.ndarray) and isinstance(places, np.ndarray)):
             continue
-        if not _close(mine, theirs) and _close(np.sort(mine), np.sort(theirs)):
+        if len(wanted) != len(places):
+            continue
+        if not _close(wanted, places) and _close(np.sort(wanted), np.sort(places)):
             raise ValueError(
                 f"Inputs and targets have their nodes along {dim} in different orders. Sort both: "
                 f"array.sortby({dim!r})."
@@ -162,29 +186,29 @@ def like_inputs(given: Any, axes: Axes | None) -> Any:
     return found
 
 
-def placed(x: Any, axes: Sequence[str] | None) -> Any:
-    """Points in the order of the axes of a network, if they have names; arrays as they are."""
+def placed(x: Labeled, axes: Sequence[str] | None) -> Labeled:
+    """Points with named columns in the order of the axes of a network; plain arrays unchanged."""
     if is_frame(x):
         return only_numbers(x if axes is None else on_axes(x, axes), "The network")
     return arranged(x, None if axes is None else Axes.of_columns(axes), "x")
 
 
-def field_pair(x: Any, y: Any) -> tuple[Any, Any]:
-    """The values of whole fields x and y, row by row and axis by axis in the same order."""
+def field_pair(x: Labeled, y: Labeled) -> tuple[Labeled, Labeled]:
+    """The values of whole fields x and y, with rows and axes in the same order."""
     refuse_unpaired(x=x, y=y)
     values, axes, _ = opened_targets(x, "x")
     return values, opened_targets(like_inputs(y, axes), "y")[0]
 
 
-def inputs(x: Any, columns: Columns | None, known: Axes | None) -> Any:
+def inputs(x: Labeled, columns: Columns | None, known: Axes | None) -> Array | Frame:
     """New inputs in the order of calibration: a frame for a calibration on a frame, otherwise an array."""
     if columns is None:
         return finite(rows(arranged(x, known, "x"), "x"), "x")
     return columns.matched(x if is_frame(x) else arranged(x, Axes.of_columns(columns.names), "x"))
 
 
-def refuse_unpaired(**given: Any) -> None:
-    """Refuse inputs whose rows have the same labels in another order, such as two Series."""
+def refuse_unpaired(**given: Labeled) -> None:
+    """Refuse inputs whose rows have the same labels in different orders, such as two Series."""
     labels = {name: found for name, one in given.items() if (found := _row_labels(one)) is not None}
     first = next(iter(labels), "")
     for name, index in labels.items():
@@ -196,8 +220,8 @@ def refuse_unpaired(**given: Any) -> None:
             )
 
 
-def _row_labels(given: Any) -> Any:
-    """The labels of rows as a pandas index; None if there are none."""
+def _row_labels(given: Labeled) -> Labels | None:
+    """The labels of rows as a pandas index, or None."""
     if type(given) is np.ndarray:
         return None
     names = axis_names(given) if hasattr(given, "indexes") else ()
@@ -205,9 +229,9 @@ def _row_labels(given: Any) -> Any:
     return index if hasattr(index, "equals") else None
 
 
-def _opened_array(given: Any, row: str | None) -> tuple[Any, Axes]:
+def _opened_array(given: DataArray, row: str | None) -> tuple[np.ndarray, Axes]:
     names = axis_names(given)
-    first = row if row in names else row_or_first(names)
+    first = row if row is not None and row in names else row_or_first(names)
     dims = (first, *(name for name in names if name != first))
     found = {name: places for name in dims[1:] if (places := _along(given, name)) is not None}
     values = given.transpose(*dims)
@@ -217,8 +241,8 @@ def _opened_array(given: Any, row: str | None) -> tuple[Any, Axes]:
     return values.values, Axes(dims, sizes, found, _units(given))
 
 
-def _along(given: Any, dim: str) -> Any:
-    """The words, as a tuple, or the numbers along an axis of a `DataArray`; None where it has neither."""
+def _along(given: DataArray, dim: str) -> tuple[str, ...] | np.ndarray | None:
+    """The names, as a tuple, or the coordinates along an axis of a `DataArray`, or None."""
     if dim not in given.coords or given.coords[dim].dims != (dim,):
         return None
     places = np.asarray(given.coords[dim].values)
@@ -229,29 +253,31 @@ def _along(given: Any, dim: str) -> Any:
     return np.asarray(floats(places, f"coordinates of {dim}"), dtype=float)
 
 
-def _units(given: Any) -> str | None:
+def _units(given: DataArray) -> str | None:
     units = given.attrs.get("units")
     return units if isinstance(units, str) else None
 
 
-def _order(mine: Any, theirs: Any, sizes: tuple[int, int], dim: str, name: str) -> list[int] | None:
-    """The positions of the known words or numbers along an axis; None if they are in order."""
-    if isinstance(mine, tuple) and isinstance(theirs, tuple):
-        missing = [word for word in mine if word not in theirs]
+def _order(
+    wanted: Along | None, given: Along | None, sizes: tuple[int, int], dim: str, name: str
+) -> list[int] | None:
+    """The positions of the wanted names or coordinates along an axis; None if they are in order."""
+    if isinstance(wanted, tuple) and isinstance(given, tuple):
+        missing = [one for one in wanted if one not in given]
         if missing:
             raise ValueError(
                 f"`{name}` has no column `{missing[0]}`; its columns should be "
-                f"{', '.join(map(str, mine))}, and are {', '.join(map(str, theirs))}."
+                f"{', '.join(map(str, wanted))}, and are {', '.join(map(str, given))}."
             )
-        return None if mine == theirs else [theirs.index(word) for word in mine]
+        return None if wanted == given else [given.index(one) for one in wanted]
     if sizes[0] != sizes[1]:
-        raise ValueError(_elsewhere(name, f"it has {sizes[1]} nodes along {dim}, not {sizes[0]}"))
-    if not (isinstance(mine, np.ndarray) and isinstance(theirs, np.ndarray)) or _close(mine, theirs):
+        raise ValueError(_other_grid(name, f"it has {sizes[1]} nodes along {dim}, not {sizes[0]}"))
+    if not (isinstance(wanted, np.ndarray) and isinstance(given, np.ndarray)) or _close(wanted, given):
         return None
-    if not _close(np.sort(mine), np.sort(theirs)):
-        raise ValueError(_elsewhere(name, f"its nodes along {dim} lie elsewhere"))
-    order = np.empty(len(mine), dtype=int)
-    order[np.argsort(mine)] = np.argsort(theirs)
+    if not _close(np.sort(wanted), np.sort(given)):
+        raise ValueError(_other_grid(name, f"its nodes along {dim} lie elsewhere"))
+    order = np.empty(len(wanted), dtype=int)
+    order[np.argsort(wanted)] = np.argsort(given)
     return order.tolist()
 
 
@@ -259,10 +285,10 @@ def _close(a: np.ndarray, b: np.ndarray) -> bool:
     return bool(np.allclose(a, b, rtol=1e-6, atol=REGULAR * float(np.ptp(a)) if a.size else 0.0))
 
 
-def _elsewhere(name: str, how: str) -> str:
+def _other_grid(name: str, difference: str) -> str:
     return (
-        f"`{name}` is on another grid than at calibration: {how}. A promise is about the nodes and steps "
-        "that were calibrated; bring it to that grid, or calibrate on this one."
+        f"`{name}` is on another grid than at calibration: {difference}. The promise is about the nodes and "
+        "steps of calibration; interpolate to that grid, or calibrate on this one."
     )
 
 

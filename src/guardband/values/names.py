@@ -1,4 +1,4 @@
-"""Names: what axes and outputs are called."""
+"""Names of axes and outputs, and how they are printed and drawn."""
 
 from __future__ import annotations
 
@@ -7,13 +7,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from guardband.base.kept import kept
+from guardband.base.limits import NAME, printable
 
 
 @kept
 @dataclass(frozen=True)
 class Names:
-    """What the axes and the outputs of a field are called, and which axes are space.
+    """Names of the axes and outputs of a field.
 
+    Parameters
+    ----------
+    axes
+        Names of the axes, one for each column of x.
+    outputs
+        Names of the outputs.
+    space
+        Indices of the axes that are space.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Names.numbered(("x", "t"), 3)
     Names(axes=('x', 't'), outputs=('u0', 'u1', 'u2'), space=(0, 1))
@@ -25,8 +37,24 @@ class Names:
 
     @classmethod
     def given(cls, names: Names | Sequence[str], d: int | None, m: int) -> Names:
-        """Names for arrays of d columns and m outputs: themselves, or names of columns of x alone.
+        """Return validated names for arrays with d columns and m outputs.
 
+        Parameters
+        ----------
+        names
+            `Names`, or the names of the columns of x alone.
+        d
+            Number of columns of x, or None to skip this check.
+        m
+            Number of outputs.
+
+        Returns
+        -------
+        Names
+            The names of axes and outputs.
+
+        Examples
+        --------
         >>> Names.given(["depth", "time"], 2, 1)
         Names(axes=('depth', 'time'), outputs=('y',), space=())
         """
@@ -34,23 +62,48 @@ class Names:
             raise TypeError(f"`names` should be a list of names, one for each column of x, got {names!r}.")
         if not isinstance(names, Names):
             names = cls(tuple(names), ("y",) if m == 1 else tuple(f"y{j}" for j in range(m)))
-        for what, said, count in (("columns of x", names.axes, d), ("outputs", names.outputs, m)):
-            if not all(isinstance(name, str) for name in said) or len(set(said)) < len(said):
-                raise ValueError(f"`names` should be different words for the {what}, got {said!r}.")
-            if count is not None and len(said) != count:
+        for what, given, count in (("columns of x", names.axes, d), ("outputs", names.outputs, m)):
+            if not all(isinstance(name, str) for name in given) or len(set(given)) < len(given):
+                raise ValueError(f"`names` should be different words for the {what}, got {given!r}.")
+            if count is not None and len(given) != count:
                 raise ValueError(
-                    f"`names` should name the {count} {what}, got {len(said)}: {', '.join(said)}."
+                    f"`names` should name the {count} {what}, got {len(given)}: {', '.join(given)}."
                 )
         return names
 
     @classmethod
     def numbered(cls, axes: tuple[str, ...], m: int) -> Names:
-        """The names of a field whose outputs have none."""
+        """Return names for a field whose outputs have no names: u, or u0, u1, ...
+
+        Parameters
+        ----------
+        axes
+            Names of the axes, all of them space.
+        m
+            Number of outputs.
+
+        Returns
+        -------
+        Names
+            The names of axes and outputs.
+        """
         return cls(axes, output_names(m), tuple(range(len(axes))))
 
     def positions(self, outputs: str | int | Sequence[str | int]) -> tuple[int, ...]:
-        """The numbers of outputs that are called by name, or by number.
+        """Return the indices of outputs.
 
+        Parameters
+        ----------
+        outputs
+            Names or indices of outputs.
+
+        Returns
+        -------
+        tuple of int
+            Their indices.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> pinn.problems.Names(("x",), ("u", "v", "p"), (0,)).positions(("p", 0))
         (2, 0)
@@ -60,7 +113,7 @@ class Names:
 
 
 def position(wanted: str | int, names: Sequence[str], what: str) -> int:
-    """Where something stands that is called by its name or by its number, from either end.
+    """The index of an item given by its name or its index, which may be negative.
 
     >>> position("t", ("x", "t"), "axis"), position(-1, ("x", "t"), "axis")
     (1, 1)
@@ -76,5 +129,29 @@ def position(wanted: str | int, names: Sequence[str], what: str) -> int:
 
 
 def output_names(m: int) -> tuple[str, ...]:
-    """u; where there are several outputs u0, u1, ..."""
+    """The default names of m outputs: u, or u0, u1, ..."""
     return ("u",) if m == 1 else tuple(f"u{j}" for j in range(m))
+
+
+def axis_words(names: Names | None, otherwise: Sequence[str]) -> list[str]:
+    """The names of the first axes for a plot, or the given ones if axes have no names."""
+    return list(otherwise) if names is None else [word(axis) for axis in names.axes[: len(otherwise)]]
+
+
+def word(name: str) -> str:
+    r"""A name as a label for matplotlib, with dollar signs escaped so that they start no formula.
+
+    >>> print(word("cost in $"))
+    cost in \$
+    """
+    return printed(name).replace("$", "\\$")
+
+
+def output_words(names: Names | None) -> tuple[str, ...]:
+    """The names of the outputs for printing, or () if outputs have no names."""
+    return () if names is None else tuple(printed(output) for output in names.outputs)
+
+
+def printed(name: str) -> str:
+    """A name, truncated, without characters that would move the cursor."""
+    return printable(name[:NAME])

@@ -1,27 +1,38 @@
-"""Observations: points and what was measured there."""
+"""Observations: points and the values measured there."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from guardband.base.arrays import Array, finite, rows, to_numpy
+from guardband.base.arrays import Array, finite, refuse_other_length, rows, to_numpy
 from guardband.base.kept import kept
 from guardband.values.frames import Columns, is_frame, only_numbers
 from guardband.values.labeled import opened, refuse_unpaired
-from guardband.values.parts import same_length, set_parts
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """Points x (n, d) and what was measured there, y (n, m); of a DataFrame x the `names` of its columns too.
+    """Measured values at points.
 
-    `outputs` names the columns of y where not all outputs of a problem were measured.
+    Observations unpack as `x, y = observations`.
 
+    Parameters
+    ----------
+    x
+        Points, shape (n, d), or a DataFrame of numbers.
+    y
+        Measured values, shape (n, m).
+    names
+        Names of the columns of x, taken from a DataFrame by default.
+    outputs
+        Names of the columns of y, required if not all outputs of a problem were measured.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> data = gb.Observations([0.0, 0.5, 1.0], [1.0, 0.2, 0.1])
     >>> data.x.shape, data.y.shape, len(data)
@@ -37,40 +48,54 @@ class Observations:
 
     def __post_init__(self) -> None:
         refuse_unpaired(x=self.x, y=self.y)
+        # Fields are set through `vars`, since the class is frozen.
         if is_frame(self.x):
-            set_parts(self, names=Columns.of(self.x).names, x=only_numbers(self.x, "gb.Observations"))
+            vars(self).update(names=Columns.of(self.x).names, x=only_numbers(self.x, "gb.Observations"))
         x, axes = opened(self.x, "x")
         if axes is not None and axes.words is not None and self.names is None:
-            set_parts(self, names=axes.words)
+            vars(self).update(names=axes.words)
         y, measured = opened(self.y, "y")
         if measured is not None and measured.words is not None and len(measured.words) > 1:
-            self._refuse_other_outputs(measured.words)
-        set_parts(self, x=x, y=y)
-        set_parts(self, x=finite(rows(self.x, "x"), "x"), y=finite(rows(self.y, "y"), "y"))
-        same_length("x", self.x, "y", self.y)
+            self._take_outputs(measured.words)
+        vars(self).update(x=finite(rows(x, "x"), "x"), y=finite(rows(y, "y"), "y"))
+        refuse_other_length("x", self.x, "y", self.y)
         if self.outputs is not None:
-            words = (self.outputs,) if isinstance(self.outputs, str | int) else tuple(self.outputs)
-            set_parts(self, outputs=words)
-            if not all(isinstance(word, str) for word in words):
+            names = (self.outputs,) if isinstance(self.outputs, str | int) else tuple(self.outputs)
+            vars(self).update(outputs=names)
+            if not all(isinstance(name, str) for name in names):
                 raise TypeError(f'`outputs` should be names, such as ("u", "p"), got {self.outputs!r:.80}.')
-            if len({*words}) != self.y.shape[-1] or len(words) != self.y.shape[-1]:
-                said = ", ".join(map(str, words))
-                raise ValueError(f"`outputs` should name the {self.y.shape[-1]} columns of y, got {said}.")
+            if len({*names}) != self.y.shape[-1] or len(names) != self.y.shape[-1]:
+                listed = ", ".join(map(str, names))
+                raise ValueError(f"`outputs` should name the {self.y.shape[-1]} columns of y, got {listed}.")
 
-    def _refuse_other_outputs(self, words: tuple[Any, ...]) -> None:
-        """The columns of y name its outputs; other names that were given beside them are refused."""
-        given = words if self.outputs is None else tuple(self.outputs)
-        if given != words:
+    def _take_outputs(self, names: tuple[str | int, ...]) -> None:
+        """Take the names of outputs from the columns of y; `outputs` may repeat them but not differ."""
+        given = names if self.outputs is None else tuple(self.outputs)
+        if given != names:
             raise ValueError(
-                f"`outputs` should name the columns of y, {', '.join(map(str, words))}, in their order, got "
+                f"`outputs` should name the columns of y, {', '.join(map(str, names))}, in their order, got "
                 f"{', '.join(map(str, given))}."
             )
-        set_parts(self, outputs=words)
+        vars(self).update(outputs=names)
 
     @classmethod
     def together(cls, sets: Sequence[Observations], outputs: Sequence[str]) -> Observations:
-        """Several sets one after the other, with a column for each output; what was not measured is NaN.
+        """Concatenate observations of different outputs; values that were not measured are NaN.
 
+        Parameters
+        ----------
+        sets
+            The observations, each with the names of its outputs.
+        outputs
+            Names of all outputs, in the order of the columns of the result.
+
+        Returns
+        -------
+        Observations
+            One row per point, with y of shape (n, len(outputs)).
+
+        Examples
+        --------
         >>> import guardband as gb
         >>> velocity = gb.Observations([0.0, 1.0], [3.0, 4.0], outputs="u")
         >>> pressure = gb.Observations([0.5], [9.0], outputs="p")
@@ -79,28 +104,40 @@ class Observations:
         """
         tables = []
         for one in sets:
-            words = tuple(one.outputs or outputs)
-            strange = [word for word in words if word not in outputs]
-            if strange or len(words) != one.y.shape[-1]:
+            names = tuple(one.outputs or outputs)
+            unknown = [name for name in names if name not in outputs]
+            if unknown or len(names) != one.y.shape[-1]:
                 raise ValueError(
                     f"These observations are of {one.y.shape[-1]} outputs"
-                    f"{' (' + ', '.join(words) + ')' if one.outputs else ''}, the outputs are "
+                    f"{' (' + ', '.join(names) + ')' if one.outputs else ''}, the outputs are "
                     f"{', '.join(outputs)}. Say which were measured: gb.Observations(x, y, outputs=...)."
                 )
             table = np.full((len(one), len(outputs)), np.nan)
-            table[:, [list(outputs).index(word) for word in words]] = to_numpy(one.y)
+            table[:, [list(outputs).index(name) for name in names]] = to_numpy(one.y)
             tables.append(table)
         widths = {one.x.shape[1:] for one in sets}
         if len(widths) != 1:
             raise ValueError(f"All observations should have the same coordinates, got shapes {widths}.")
         whole = object.__new__(cls)
-        set_parts(whole, x=np.concatenate([to_numpy(one.x) for one in sets]), y=np.concatenate(tables))
-        set_parts(whole, names=None, outputs=tuple(outputs))
+        vars(whole).update(x=np.concatenate([to_numpy(one.x) for one in sets]), y=np.concatenate(tables))
+        vars(whole).update(names=None, outputs=tuple(outputs))
         return whole
 
     def on_axes(self, axes: Sequence[str | int]) -> Observations:
-        """The same with columns of x in the order of these axes, where they have names; others are refused.
+        """Reorder the columns of x to match the axes of a problem.
 
+        Parameters
+        ----------
+        axes
+            Names of the axes. Columns with other names are refused; columns without names stay as they are.
+
+        Returns
+        -------
+        Observations
+            The observations with the columns of x in this order.
+
+        Examples
+        --------
         >>> import guardband as gb
         >>> data = gb.Observations([[0.1, 5.0]], [1.0], names=("x", "t"))
         >>> data.on_axes(("t", "x")).x.tolist()

@@ -1,4 +1,4 @@
-"""Predictions: what a predictor believes, and what a predictor is."""
+"""Predictions, and the interface of predictors."""
 
 from __future__ import annotations
 
@@ -10,28 +10,45 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from guardband.base.arrays import Array, finite, kind_of, like, limits_of, rows, to_numpy
+from guardband.base.arrays import (
+    Array,
+    Index,
+    finite,
+    kind_of,
+    like,
+    limits_of,
+    refuse_other_length,
+    refuse_other_shape,
+    rows,
+    to_numpy,
+)
 from guardband.base.kept import kept
 from guardband.values.frames import is_frame, only_numbers
 from guardband.values.labeled import Axes, arranged_targets, opened_targets, several
 from guardband.values.names import Names
 from guardband.values.observations import Observations
-from guardband.values.parts import same_length, same_shape
 
-MODEL = "It is what the model answered there; look at the model, or leave that point out."
+MODEL = "The model returned this value; check the model, or leave that point out."
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What a predictor believes at x (n, d): the mean (n, m) and how unsure it is, the scale (n, m).
+    """A prediction at points: the mean and, optionally, the scale of its error.
 
-    The scale is in the units of the mean and says where the error is likely to be large; it need
-    not be right, calibration takes care of its size. `scale=None` is a predictor that has none.
-    `x=None` is for arrays that came without their points; methods that look at x will ask for it.
-    A batch of N whole fields is (N, points, m) throughout, or (N, *grid, m) where `gb.Fields` names the axes:
-    one row is one field.
+    Parameters
+    ----------
+    x
+        Points, shape (n, d), or None if they are unknown. Methods that use the points then raise an error.
+    mean
+        The predicted values, shape (n, m). For whole fields, one row is one field: (N, points, m), or
+        (N, *grid, m) if `gb.Fields` names the axes.
+    scale
+        The expected size of the error, in the units of the mean and with its shape, or None. It should be
+        large where the error is likely to be large. Calibration corrects its overall size.
 
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.Prediction(None, [1.0, 2.0], [0.1, 0.2]).mean.shape
     (2, 1)
@@ -54,37 +71,59 @@ class Prediction:
                 x = only_numbers(x, "gb.Prediction")
             x = kind_of(mean, rows(x, "x"))
             if len(x) != len(mean):
-                same_length("x", x, "mean", mean)
+                refuse_other_length("x", x, "mean", mean)
         if scale is not None:
             scale = finite(like(mean, rows(scale, "scale")), "scale", MODEL)
-            same_shape("scale", scale, "mean", mean)
+            refuse_other_shape("scale", scale, "mean", mean)
             if bool((scale < 0).any()):
                 row = int(np.argwhere(to_numpy(scale) < 0)[0][0])
-                raise ValueError(f"`scale` should not be negative, but row {row} is. Use its size.")
-        vars(self).update(x=x, mean=mean, scale=scale)  # it is frozen for everybody else
+                raise ValueError(f"`scale` should not be negative, but row {row} is. Use its absolute value.")
+        vars(self).update(x=x, mean=mean, scale=scale)  # the class is frozen
 
     def __len__(self) -> int:
         return len(self.mean)
 
     @property
     def parts(self) -> dict[str, Array]:
-        """What is believed, by name: the mean, the scale if there is one, and what a subclass adds."""
+        """The arrays of the prediction except x, by name: the mean, the scale, and those of a subclass."""
         known = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
         return {name: values for name, values in known.items() if name != "x" and values is not None}
 
     @property
     def own_score(self) -> Any:
-        """The score that is made for such predictions, where nobody chooses one; None if none is."""
+        """The default score for predictions of this class; None for the general default."""
         return None
 
-    def take(self, rows: Any) -> Self:
-        """The same at some rows: a slice, indices or booleans."""
+    def take(self, rows: Index) -> Self:
+        """Select rows.
+
+        Parameters
+        ----------
+        rows
+            A slice, integer indices or booleans.
+
+        Returns
+        -------
+        Prediction
+            The prediction at these rows.
+        """
         parts = {part.name: getattr(self, part.name) for part in fields(self) if part.init}
         return type(self)(**{name: None if v is None else v[rows] for name, v in parts.items()})
 
     @classmethod
     def joined(cls, parts: Sequence[Self]) -> Self:
-        """Predictions one after the other as a single one, in numpy."""
+        """Concatenate predictions.
+
+        Parameters
+        ----------
+        parts
+            The predictions, in order.
+
+        Returns
+        -------
+        Prediction
+            All rows, in numpy arrays.
+        """
         names = [part.name for part in fields(cls) if part.init]
         columns = {name: [getattr(part, name) for part in parts] for name in names}
         return cls(
@@ -100,24 +139,24 @@ class Prediction:
 
     @cached_property
     def remembered(self) -> dict[int, tuple[Any, Any]]:
-        """What was computed of this prediction, by the id of the object that did so, and that object."""
+        """A cache of derived results: (object, result) by the id of the object that computed it."""
         return {}
 
     @cached_property
     def columns(self) -> tuple[str | int, ...] | None:
-        """The names of the columns of x, if it was given as a frame."""
+        """The names of the columns of x, if x was passed as a DataFrame."""
         return None
 
     @cached_property
     def targets(self) -> Axes | None:
-        """The names of the axes and outputs of the mean, if it was given with any."""
+        """The names of the axes and outputs of the mean, if it was passed with names."""
         return None
 
     @cached_property
     def outward(self) -> tuple[Array, Array]:
-        """The mean rounded down and up by 4 ulp: where a band starts, so that rounding loses no point.
+        """The mean rounded down and up by 4 ulp, so that no point is lost to rounding of the band.
 
-        Kept here because a sweep over levels needs it once.
+        It is cached because a sweep over levels needs it at every level.
         """
         limits = limits_of(self.mean)
         slack = abs(self.mean)
@@ -129,13 +168,22 @@ class Prediction:
 
 
 class Predictor(ABC):
-    """Anything that says what it believes and how unsure it is: `predictor(x) -> Prediction`.
+    """The interface of predictors: `predictor(x)` returns a `Prediction`.
 
-    It must be a fixed function: the same x gives the same answer, alone or among others. A predictor that
-    knows what it was trained on carries it as `training_data`, so that calibration can refuse rows it has
-    seen. A function that returns a `Prediction` will do in its place. Of a DataFrame it is given the numbers,
-    unless `takes_frames`.
+    A predictor must be a fixed function: a point gets the same prediction at every call, alone or in a batch.
+    A function that returns a `Prediction` can be used in place of a `Predictor`.
 
+    Attributes
+    ----------
+    takes_frames
+        Whether the predictor takes a DataFrame. Otherwise it receives the numbers of a DataFrame as an array.
+    training_data
+        The observations used for training, if known. Calibration refuses rows that are among them.
+    held_out
+        The observations used for validation during training, if known. Calibration refuses these too.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> def predictor(x):
@@ -148,40 +196,69 @@ class Predictor(ABC):
     takes_frames: ClassVar[bool] = False
     training_data: Observations | None = None
     held_out: Observations | None = None
-    """Readings that its training was watched by, which calibration refuses too."""
 
     @property
     def scope(self) -> str:
-        """A sentence for the promise, where a band around it is not about all that the model answers."""
+        """A sentence for the promise if the band is about a part of the model's outputs only, or ""."""
         return ""
 
     @property
     def learned_shape(self) -> str:
-        """A sentence on what its scale was learned from before calibration, where that is known."""
+        """A sentence on the data from which the scale was learned before calibration, or ""."""
         return ""
 
     def remarks(self, calibrated: Any, prediction: Prediction, level: Any) -> list[str]:
-        """Sentences that belong beside the coverage of a calibrated band around it; most have none."""
+        """Return sentences to print with the coverage of a calibrated band.
+
+        Parameters
+        ----------
+        calibrated
+            The `Calibrated` object around this predictor.
+        prediction
+            The prediction at the test points.
+        level
+            The requested coverage.
+
+        Returns
+        -------
+        list of str
+            The sentences; most predictors have none.
+        """
         return []
 
     def caution(self, x: Array) -> str | None:
-        """What the user should know of calibration points x, as what it holds has it; None if all is well.
+        """Return a warning about calibration points, such as points outside the domain of a fitted PINN.
 
-        A fitted PINN says which of them lie outside of the domain of its equation.
+        Parameters
+        ----------
+        x
+            Calibration points, shape (n, d).
+
+        Returns
+        -------
+        str or None
+            The warning, from one of the objects in `held`, or None.
         """
         found = (one.caution(x) for one in self.held() if callable(getattr(one, "caution", None)))
         return next((words for words in found if words is not None), None)
 
     @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called, where what it holds knows: a fitted PINN, or its network."""
+        """The names of axes and outputs, if one of the objects in `held` has them, such as a fitted PINN."""
         known = (getattr(one, "names", None) for one in self.held())
         return next((names for names in known if isinstance(names, Names)), None)
 
     def held(self) -> list[Any]:
-        """What it is made of, as far as can be seen: a fitted PINN, a model, a function, its members."""
-        words = ("fitted", "model", "net", "function", "predictor")
-        found = [getattr(self, word, None) for word in words]
+        """Return the objects that the predictor is composed of.
+
+        Returns
+        -------
+        list
+            The attributes `fitted`, `model`, `net`, `function` and `predictor` and the items of `members`,
+            as far as they exist.
+        """
+        names = ("fitted", "model", "net", "function", "predictor")
+        found = [getattr(self, name, None) for name in names]
         return [one for one in (*found, *getattr(self, "members", ())) if one is not None]
 
     @abstractmethod
@@ -189,10 +266,21 @@ class Predictor(ABC):
         """Predict at x (n, d)."""
 
     def at_training(self, x_train: Array) -> Prediction:
-        """Predict at training points, as if each had been left out where that can be told; else as it is."""
+        """Predict at training points.
+
+        Parameters
+        ----------
+        x_train
+            Training points, shape (n, d).
+
+        Returns
+        -------
+        Prediction
+            Leave-one-out predictions if the predictor can compute them, and ordinary ones otherwise.
+        """
         return self(x_train)
 
     @property
     def estimator(self) -> Any:
-        """The scikit-learn regressor whose answer is the mean, where it is one; else None."""
+        """The scikit-learn regressor that predicts the mean, or None."""
         return None

@@ -20,7 +20,7 @@ from guardband.plot.curves import DOT
 from guardband.plot.style import BLUE, COLORS, GRAY, ORANGE, axes, legend, percent
 from guardband.reports.page import Section, origin, png
 from guardband.values import Observations
-from guardband.values.labels import axis_words, word
+from guardband.values.names import axis_words, word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from guardband.plot.style import COLORS, GRAY, axes, legend
-from guardband.values.labels import word
+from guardband.values.names import word
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
