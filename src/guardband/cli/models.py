@@ -213,7 +213,7 @@ class Artifact:
         if wanted:
             yours = dict.fromkeys(wanted, _given(model, kept_model))
         names = settings["inputs"], settings["targets"], settings["groups"]
-        made = saved.made(gb.Calibrated, **yours)
+        made = saved.restored(gb.Calibrated, **yours)
         at = made.prediction
         if at is not None and at.mean.shape[1] != len(settings["targets"]):
             raise store.ArtifactError(
