@@ -122,7 +122,7 @@ def test_a_calibration_that_says_nothing_cannot_be_saved(tmp_path: Path) -> None
         def band(self, prediction: gb.Prediction, level: Any = 0.95, *, groups: Any = None) -> gb.Band:
             return gb.Band(prediction.x, prediction.mean, prediction.mean, prediction.mean, 0.95)
 
-    with pytest.raises(TypeError, match=r"Mine says nothing of what it keeps on disk. .* @gb.kept"):
+    with pytest.raises(TypeError, match=r"Mine does not define how it is saved. .* @gb.kept"):
         gb.save(Mine(), tmp_path)
 
 

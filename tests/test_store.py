@@ -628,4 +628,4 @@ def test_what_was_not_passed_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         ArtifactError, match=r"saved without model_0 and problem: gb.load\(.*, model_0=\.\.\."
     ):
-        Saved(tmp_path, wanted, {}).made(pinn.Fitted)
+        Saved(tmp_path, wanted, {}).restored(pinn.Fitted)

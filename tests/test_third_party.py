@@ -403,7 +403,7 @@ def test_a_method_that_is_not_marked_is_passed_again_or_refused(tmp_path: Path) 
     before = made("a stream")
     assert isinstance(before, online.Adaptive)
     unmarked = Unmarked(before.predictor, before.gamma, before.prediction, before.y)
-    with pytest.raises(TypeError, match=r"Unmarked says nothing of what it keeps on disk.*@gb\.kept"):
+    with pytest.raises(TypeError, match=r"Unmarked does not define how it is saved.*@gb\.kept"):
         gb.save(unmarked, tmp_path / "band")
     with pytest.raises(ValueError, match=r"is kept as 'Steep' already.*@gb\.kept\(name=\.\.\.\)"):
         gb.kept(type("Steep", (), {}))

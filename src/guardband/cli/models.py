@@ -202,7 +202,7 @@ class Artifact:
         wanted = [name for name in saved.manifest["passed_at_load"] if name in MODEL_ARGUMENTS]
         models = dict.fromkeys(wanted, _model_to_pass(model, saved_model)) if wanted else {}
         names = settings["inputs"], settings["targets"], settings["groups"]
-        calibrated = saved.made(gb.Calibrated, **models)
+        calibrated = saved.restored(gb.Calibrated, **models)
         prediction = calibrated.prediction
         if prediction is not None and prediction.mean.shape[1] != len(settings["targets"]):
             raise store.ArtifactError(

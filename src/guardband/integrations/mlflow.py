@@ -135,7 +135,7 @@ def _load_pyfunc(path: str) -> LoggedBand:
     if about is None:
         about, graph = _of_0_2(folder)
     yours = {} if graph is None else {"model": from_onnx(graph).model}
-    return LoggedBand(saved.made(Calibrated, **yours), about)
+    return LoggedBand(saved.restored(Calibrated, **yours), about)
 
 
 def _check_logged(folder: Path) -> None:

@@ -139,7 +139,7 @@ def _source(calibrated: Calibrated) -> tuple[str, str]:
     """Where the calibration comes from in a line of Python, and a sentence on it."""
     encoder = Encoder()
     encoder.encode(calibrated, "calibrated")
-    needed = sorted(set(encoder.yours) - encoder.optional)
+    needed = sorted(set(encoder.passed) - encoder.optional)
     data = "the data whose hash stands above"
     if "calibrated" in needed:
         return "calibrated", f"From the calibration, made again since gb.save cannot keep it, and {data}:"

@@ -1,7 +1,7 @@
-"""The store: a calibration on disk, as arrays and readable JSON, checked before it is believed.
+"""The store: calibrations on disk as arrays and readable JSON, verified before use.
 
-`folder.py` writes and reads a calibration, `versions.py` the files of its folder, all of one version;
-`codec.py` turns values into JSON and back, `format1.py` knows what guardband 0.1 wrote.
+`folder.py` writes and reads a calibration, and `versions.py` the files of one version of its folder;
+`codec.py` converts values to JSON and back, and `format1.py` upgrades what guardband 0.1 wrote.
 """
 
 from guardband.store.folder import MODEL, Saved, load, manifest, save, write

@@ -1,11 +1,10 @@
-"""The codec: values as plain JSON and named arrays, and back. Nothing is run that a file names.
+"""The codec: values as plain JSON and named arrays, and back, without executing code from a file.
 
-A file can only name kinds that are kept (see `guardband.base.kept`). Whatever is not one of them, a user's
-own network or function, is left out under the name of its place ("model", "ratio", ...) and passed again at
-load.
+A file can only name registered kinds (see `guardband.base.kept`). Other objects, such as a user's network or
+function, are replaced by the name of their place ("model", "ratio", ...) and passed again at load.
 
-Arrays and tensors are written alike, and an entry says which it was. Without torch a tensor is loaded as a
-numpy array with the same numbers: the band at numpy points is the same.
+Arrays and tensors are stored in the same way, and each entry records which one it was. Without torch, a
+tensor is loaded as a numpy array with the same numbers, so bands at numpy points are the same.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from safetensors import numpy as of_numpy
@@ -27,12 +26,15 @@ from guardband.base.limits import WORDS, shown
 from guardband.conformal.rank import parse_exact
 from guardband.store.versions import ArtifactError
 
-SAID = 2000
-"""Letters of an object in words, at most."""
+LONGEST_REPR = 2000
+"""Largest number of characters of a stored representation."""
+
+Json: TypeAlias = Any
+"""A plain JSON value: None, a boolean, number or string, or a list or dict of such values."""
 
 
 def packed(arrays: Mapping[str, Array]) -> bytes:
-    """Arrays and tensors by their names as the bytes of one file, which are the same for both."""
+    """Named arrays and tensors as the bytes of one file, which are the same for both."""
     if not any(map(is_tensor, arrays.values())):
         return of_numpy.save(dict(arrays))
     of_torch = extras.load("safetensors.torch", "pinn")
@@ -40,7 +42,7 @@ def packed(arrays: Mapping[str, Array]) -> bytes:
 
 
 def unpacked(data: bytes) -> dict[str, Array]:
-    """The arrays of a file, in numpy, or as tensors if one has a dtype that numpy lacks, as bfloat16 is."""
+    """The arrays of a file in numpy, or as tensors if one has a dtype that numpy lacks, such as bfloat16."""
     try:
         return of_numpy.load(data)
     except KeyError:
@@ -48,21 +50,21 @@ def unpacked(data: bytes) -> dict[str, Array]:
 
 
 class Encoder:
-    """Turns values into JSON; arrays are gathered under names made of their content."""
+    """Converts values to JSON; arrays are collected under names derived from their content."""
 
     def __init__(self) -> None:
         self.arrays: dict[str, Array] = {}
-        self.yours: dict[str, Any] = {}
+        self.passed: dict[str, object] = {}
         self._optional: set[str] = set()
-        self._needed: set[str] = set()
+        self._required: set[str] = set()
 
     @property
     def optional(self) -> set[str]:
-        """What need not be passed again: nothing but optional parts held it."""
-        return self._optional - self._needed
+        """The names of objects that may be omitted at load, since only optional parts refer to them."""
+        return self._optional - self._required
 
-    def encode(self, value: Any, name: str) -> Any:
-        """A value as plain JSON; `name` is its place, for what has to be passed again."""
+    def encode(self, value: Any, name: str) -> Json:
+        """A value as plain JSON; `name` is its place, under which an object is passed again at load."""
         match value:
             case None | bool() | int() | str():
                 return value
@@ -85,25 +87,26 @@ class Encoder:
             return {"tensor": self._keep(value.detach().cpu().contiguous())}
         return self._object(value, name)
 
-    def _object(self, value: Any, name: str) -> Any:
+    def _object(self, value: object, name: str) -> Json:
         kind = kind_of(value)
         parts = None if kind is None else kind.parts(value)
         if kind is None or parts is None:
-            return {"yours": self._yours(value, name)}
+            return {"yours": self._pass(value, name)}
         fields = {part: self.encode(item, part) for part, item in parts.items()}
-        for part, made in fields.items():
-            if isinstance(made, dict) and "yours" in made:
-                (self._optional if part in kind.optional else self._needed).add(made["yours"])
-                if part in kind.told and (said := _said(parts[part])):
-                    made["said"] = said
+        for part, node in fields.items():
+            if isinstance(node, dict) and "yours" in node:
+                (self._optional if part in kind.optional else self._required).add(node["yours"])
+                if part in kind.told and (text := _described(parts[part])):
+                    node["said"] = text
         return {"kind": kind.name, "fields": fields}
 
-    def _yours(self, value: Any, name: str) -> str:
-        for known, other in self.yours.items():
+    def _pass(self, value: object, name: str) -> str:
+        """The name under which an object is passed again at load, unique and the same for one object."""
+        for known, other in self.passed.items():
             if other is value:
                 return known
-        name = name if name not in self.yours else f"{name}_{len(self.yours)}"
-        self.yours[name] = value
+        name = name if name not in self.passed else f"{name}_{len(self.passed)}"
+        self.passed[name] = value
         return name
 
     def _keep(self, array: Array) -> str:
@@ -116,22 +119,25 @@ class Encoder:
 
 
 class Decoder:
-    """Makes values of JSON and arrays; kinds that are not known are refused."""
+    """Restores values from JSON and arrays; unknown kinds are refused."""
 
     arrays: Mapping[str, Array]
-    yours: Mapping[str, Any]
+    passed: Mapping[str, object]
     optional: frozenset[str]
     without_torch: bool
-    """Whether tensors were made numpy arrays, since torch is not installed."""
+    """Whether tensors became numpy arrays because torch is not installed."""
 
     def __init__(
-        self, arrays: Mapping[str, Array], yours: Mapping[str, Any], optional: frozenset[str] = frozenset()
+        self,
+        arrays: Mapping[str, Array],
+        passed: Mapping[str, object],
+        optional: frozenset[str] = frozenset(),
     ) -> None:
-        self.arrays, self.yours, self.optional = arrays, yours, optional
+        self.arrays, self.passed, self.optional = arrays, passed, optional
         self.without_torch = False
 
-    def decode(self, node: Any) -> Any:
-        """The value that `Encoder.encode` was given."""
+    def decode(self, node: Json) -> Any:
+        """The value that was encoded."""
         if node is None or isinstance(node, bool | int | float | str):
             return node
         if isinstance(node, list):
@@ -142,7 +148,7 @@ class Decoder:
             case {"fraction": str(text)}:
                 return parse_exact(text)
             case {"tensor": str(name)}:
-                return self._tensor(self.arrays[name])  # named by its content: all who share it see the same
+                return self._tensor(self.arrays[name])
             case {"array": str(name)}:
                 return to_numpy(self.arrays[name])
             case {"words": list(words)} if all(isinstance(word, str) for word in words):
@@ -157,15 +163,15 @@ class Decoder:
                 kind = kind_named(name)
                 return kind.made({part: self.decode(item) for part, item in fields.items()})
             case {"yours": str(name)}:
-                if name not in self.yours and name in self.optional:
+                if name not in self.passed and name in self.optional:
                     return None
-                given, said = self.yours[name], node.get("said")
-                if said is not None and _said(given) not in (None, said):
+                value, stored = self.passed[name], node.get("said")
+                if stored is not None and _described(value) not in (None, stored):
                     raise ArtifactError(
-                        f"The `{name}` passed is not the one that was saved, which was {shown(said)}, and "
-                        f"this is {_said(given)}."
+                        f"The `{name}` passed is not the one that was saved, which was {shown(stored)}, and "
+                        f"this is {_described(value)}."
                     )
-                return given
+                return value
         raise ValueError(f"an unknown entry {shown(node)}")
 
     def _tensor(self, array: Array) -> Array:
@@ -176,9 +182,9 @@ class Decoder:
             return array
 
 
-def _said(value: Any) -> str | None:
-    """A dataclass in words, with the numbers it holds; None where words do not tell one from another."""
+def _described(value: object) -> str | None:
+    """The representation of a dataclass, or None if it does not identify the value."""
     if not dataclasses.is_dataclass(value) or isinstance(value, type):
         return None
-    said = repr(value)
-    return None if " at 0x" in said or len(said) > SAID else said
+    text = repr(value)
+    return None if " at 0x" in text or len(text) > LONGEST_REPR else text

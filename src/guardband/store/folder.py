@@ -1,9 +1,8 @@
-"""A calibration in a folder: written whole, and checked before it is believed.
+"""A calibration in a folder: written atomically, and verified before use.
 
-A folder holds `manifest.json` and one file of arrays (safetensors). The manifest says what was calibrated,
-what is promised and which versions made it, with the SHA-256 of the arrays and of itself. No code is stored
-and none is run: a network or function of your own is passed again at load and checked against 16 stored
-points.
+A folder holds `manifest.json` and one file of arrays (safetensors). The manifest describes the calibration,
+its guarantee and the software versions, with the SHA-256 of the arrays and of itself. No code is stored or
+executed: a user's network or function is passed again at load and compared with its values at 16 points.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
-from guardband.base.arrays import to_numpy
+from guardband.base.arrays import Array, to_numpy
 from guardband.base.kept import kind_of
 from guardband.base.limits import shown
 from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.predictors.models import call_model
 from guardband.store import format1, versions
-from guardband.store.codec import Decoder, Encoder, packed, unpacked
-from guardband.store.versions import AGAIN, ArtifactError
+from guardband.store.codec import Decoder, Encoder, Json, packed, unpacked
+from guardband.store.versions import AGAIN, ArtifactError, Manifest
 from guardband.values import Predictor
 from guardband.values.frames import PROBES
 
@@ -38,16 +37,30 @@ FORMAT = 2
 ARRAYS, MODEL = "arrays.safetensors", "model.onnx"
 
 
-def save(calibrated: Calibrated | Any, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Save a calibration: `gb.load(folder)` gives the same bands, bit for bit.
+def save(calibrated: object, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
+    """Save a calibration, so that `gb.load(folder)` gives bitwise the same bands.
 
-    A `Fitted`, or another thing whose class is marked by `kept`, is saved too: `gb.load(folder,
-    pinn.Fitted)`.
+    Parameters
+    ----------
+    calibrated
+        Calibration, or another object whose class is decorated with `kept`, such as a `pinn.Fitted`.
+    folder
+        Folder to write. Other files in it stay.
+    overwrite
+        Replace a calibration in the folder. Concurrent readers see the old one or the new one.
 
-    Networks made by `mlp` or `fit` are saved with it; a network or function of your own is not, and has to be
-    passed again at load. A folder that holds a calibration is written to only with `overwrite`; whoever reads
-    it meanwhile sees the old calibration or the new one, never a mixture. Your own files in it stay.
+    Returns
+    -------
+    Path
+        The folder.
 
+    Notes
+    -----
+    Networks from `pinn.mlp` and `pinn.fit` are saved too. Other networks and functions are not, and must be
+    passed again at load.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import numpy as np
     >>> import guardband as gb
@@ -63,14 +76,14 @@ def save(calibrated: Calibrated | Any, folder: str | os.PathLike[str], *, overwr
 
 
 def write(
-    calibrated: Calibrated,
+    calibrated: object,
     folder: str | os.PathLike[str],
     *,
     settings: dict[str, Any] | None = None,
     model: bytes | None = None,
     overwrite: bool = False,
 ) -> Path:
-    """Save a calibration with what the command line knows of it: names of columns, and an ONNX model."""
+    """Save a calibration with settings of the command line, such as column names, and an ONNX model."""
     if not isinstance(calibrated, Calibrated):
         raise TypeError(
             f"`save` takes what `gb.calibrate` or `pinn.fit` returned, got {type(calibrated).__name__}."
@@ -80,17 +93,17 @@ def write(
         "calibrated": encoder.encode(calibrated, "calibrated"),
         "fingerprint": encoder.encode(_fingerprint(calibrated), "fingerprint"),
     }
-    if "calibrated" in encoder.yours:
+    if "calibrated" in encoder.passed:
         kind = type(calibrated).__name__
-        raise TypeError(f"{kind} says nothing of what it keeps on disk. Mark its class: @gb.kept.")
-    tree["probes"] = encoder.encode(_probes(calibrated, encoder.yours), "probes")
+        raise TypeError(f"{kind} does not define how it is saved. Decorate its class: @gb.kept.")
+    tree["probes"] = encoder.encode(_probes(calibrated, encoder.passed), "probes")
     manifest = {
         "format": FORMAT,
         "what": repr(calibrated),
         "promise": calibrated.promise,
         "calibration_points": calibrated.n,
         "training_rows": _training_rows(calibrated),
-        "passed_at_load": sorted(encoder.yours),
+        "passed_at_load": sorted(encoder.passed),
         "optional_at_load": sorted(encoder.optional),
         "versions": _versions(),
         **({} if settings is None else {"settings": settings}),
@@ -101,20 +114,20 @@ def write(
     return Path(folder)
 
 
-def _write_other(value: Any, folder: Path, overwrite: bool) -> Path:
-    """Save something that is kept and is no calibration."""
+def _write_other(value: object, folder: Path, overwrite: bool) -> Path:
+    """Save an object of a registered kind that is not a calibration."""
     encoder = Encoder()
     tree = {"kept": encoder.encode(value, "kept")}
-    needed = sorted(set(encoder.yours) - encoder.optional)
-    if needed:
+    required = sorted(set(encoder.passed) - encoder.optional)
+    if required:
         raise TypeError(
-            f"A {type(value).__name__} is saved whole, and its {' and '.join(needed)} cannot be: a network "
-            "or function of your own says nothing of what it keeps on disk. Mark its class: @gb.kept."
+            f"A {type(value).__name__} is saved whole, and its {' and '.join(required)} cannot be: a network "
+            "or function of your own does not define how it is saved. Decorate its class: @gb.kept."
         )
     manifest = {
         "format": FORMAT,
         "what": repr(value),
-        "passed_at_load": sorted(encoder.yours),
+        "passed_at_load": sorted(encoder.passed),
         "optional_at_load": sorted(encoder.optional),
         "versions": _versions(),
         "value": tree,
@@ -124,18 +137,35 @@ def _write_other(value: Any, folder: Path, overwrite: bool) -> Path:
 
 
 @overload
-def load(folder: str | os.PathLike[str], /, **yours: Any) -> Calibrated: ...
+def load(folder: str | os.PathLike[str], /, **passed: object) -> Calibrated: ...
 @overload
-def load(folder: str | os.PathLike[str], kind: type[T], /, **yours: Any) -> T: ...
-def load(folder: str | os.PathLike[str], kind: type[Any] = Calibrated, /, **yours: Any) -> Any:
+def load(folder: str | os.PathLike[str], kind: type[T], /, **passed: object) -> T: ...
+def load(folder: str | os.PathLike[str], kind: type = Calibrated, /, **passed: object) -> object:
     """Load a calibration that `gb.save` wrote; every hash is checked before anything is read.
 
-    Something else that was saved is asked for by its `kind`: `gb.load(folder, pinn.Fitted)`.
+    Parameters
+    ----------
+    folder
+        Folder to read.
+    kind
+        Class of the saved object, if it is not a calibration: `gb.load(folder, pinn.Fitted)`.
+    **passed
+        Networks and functions that were not saved, by name: `gb.load(folder, model=net)`. Each must
+        reproduce the values of the original at 16 calibration points. A model behind an adapter is passed
+        through it again, `model=from_neuralop(net)`, and the models of folds as a list, `models=[...]`.
 
-    What was your own (a network, a function of x) is passed by its name, `gb.load(folder, model=net)`, and
-    must give the values that the saved one gave at 16 calibration points. What went through an adapter goes
-    through it again, `model=from_neuralop(net)`; the models of folds are passed together, `models=[...]`.
+    Returns
+    -------
+    Calibrated
+        The calibration, or the object of the given kind.
 
+    Raises
+    ------
+    ArtifactError
+        If the folder is damaged or was changed, or if a passed object differs from the original.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
@@ -143,12 +173,24 @@ def load(folder: str | os.PathLike[str], kind: type[Any] = Calibrated, /, **your
     >>> gb.load(folder)
     Calibrated(arrays, score=Scaled(), calibrator=Split(), n=9)
     """
-    return Saved.read(folder).made(kind, **yours)
+    return Saved.read(folder).restored(kind, **passed)
 
 
-def manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
-    """The manifest of a folder, its hashes checked, without the stored values.
+def manifest(folder: str | os.PathLike[str]) -> Manifest:
+    """Return the manifest of a folder without the stored values; every hash is checked.
 
+    Parameters
+    ----------
+    folder
+        Folder that `gb.save` wrote.
+
+    Returns
+    -------
+    dict
+        Entries of the manifest by name.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import guardband as gb
     >>> calibrated = gb.calibrate_arrays([0.0] * 9, [1, 2, 3, 4, 5, 6, 7, 8, 9])
@@ -162,15 +204,15 @@ def manifest(folder: str | os.PathLike[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Saved:
-    """A folder as it was read, all of one version: what its manifest says, and the bytes of its files."""
+    """One version of a folder: its manifest and the bytes of its files."""
 
     folder: Path
-    manifest: dict[str, Any]
+    manifest: Manifest
     files: dict[str, bytes]
 
     @classmethod
     def read(cls, folder: str | os.PathLike[str]) -> Saved:
-        """Read and check every hash; nothing is made of it yet."""
+        """Read a folder and check every hash, without restoring any object."""
         folder = Path(folder)
         found, files = versions.read(folder)
         version = found.get("format")
@@ -183,11 +225,11 @@ class Saved:
             if version == 1:
                 found |= format1.upgraded(found)
             names = (*found["passed_at_load"], *found["optional_at_load"])
-            sound = version in (1, FORMAT) and all(isinstance(name, str) for name in names)
-            sound = sound and isinstance(found["value"], dict) and ARRAYS in files
+            valid = version in (1, FORMAT) and all(isinstance(name, str) for name in names)
+            valid = valid and isinstance(found["value"], dict) and ARRAYS in files
         except Exception as error:
             raise _damaged(folder, error) from error
-        if not sound:
+        if not valid:
             raise ArtifactError(f"{folder} does not hold what `gb.save` writes. {AGAIN}")
         return cls(folder, found, files)
 
@@ -197,34 +239,31 @@ class Saved:
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in self.files.items()}
         return {versions.MANIFEST: self.manifest["sha256"], **hashes}
 
-    def made(self, kind: type[T], **yours: Any) -> T:
-        """What was saved, made with what was passed again."""
+    def restored(self, kind: type[T], **passed: Any) -> T:
+        """The saved object, with the objects that are passed again."""
         wanted, optional = self.manifest["passed_at_load"], frozenset(self.manifest["optional_at_load"])
-        if "models" not in wanted:  # several of them, in their order
-            several = enumerate(yours.pop("models", ()))
-            yours |= {f"model_{k}" if k else "model": model for k, model in several}
-        for name, one in yours.items():
-            if name.startswith("model") and isinstance(one, Predictor):  # in its adapter
-                yours[name] = getattr(one, "model", one)
-        missing = [name for name in wanted if name not in (*yours, *optional)]
+        if "models" not in wanted:
+            several = enumerate(passed.pop("models", ()))
+            passed |= {f"model_{k}" if k else "model": model for k, model in several}
+        for name, value in passed.items():
+            if name.startswith("model") and isinstance(value, Predictor):  # an adapter
+                passed[name] = getattr(value, "model", value)
+        missing = [name for name in wanted if name not in (*passed, *optional)]
         if missing:
             call, names = ", ".join(f"{name}=..." for name in missing), " and ".join(missing)
             if len(missing) > 1 and all(name.startswith("model") for name in missing):
                 call, names = "models=[...]", f"its {len(missing)} models"
             raise ArtifactError(f"{self.folder} was saved without {names}: gb.load(folder, {call}).")
-        unknown = sorted(set(yours) - set(wanted))
+        unknown = sorted(set(passed) - set(wanted))
         if unknown:
             names = ", ".join(unknown)
             raise ArtifactError(f"{self.folder} has no place for {names}; everything else was saved.")
         try:
-            return _rebuilt(self.manifest["value"], self.files[ARRAYS], yours, optional, kind)
+            return _decoded(self.manifest["value"], self.files[ARRAYS], passed, optional, kind)
         except ArtifactError:
             raise
         except Exception as error:
-            if type(error) in (
-                LookupError,
-                ImportError,
-            ):  # an unknown kind, or an extra is missing
+            if type(error) in (LookupError, ImportError):  # an unknown kind, or a missing extra
                 raise ArtifactError(f"{self.folder} cannot be loaded: {error}") from error
             raise _damaged(self.folder, error) from error
 
@@ -234,12 +273,17 @@ def _damaged(folder: Path, error: Exception) -> ArtifactError:
     return ArtifactError(f"{folder} cannot be understood: {why}")
 
 
-def _rebuilt(
-    tree: dict[str, Any], data: bytes, yours: dict[str, Any], optional: frozenset[str], kind: type[T]
+def _decoded(
+    tree: dict[str, Json],
+    data: bytes,
+    passed: dict[str, object],
+    optional: frozenset[str],
+    kind: type[T],
 ) -> T:
-    decoder = Decoder(unpacked(data), yours, optional)
-    made = {name: decoder.decode(node) for name, node in tree.items()}
-    found = made["kept"] if "kept" in made else made["calibrated"]
+    """The saved object, of the right kind and compared with its stored values."""
+    decoder = Decoder(unpacked(data), passed, optional)
+    values = {name: decoder.decode(node) for name, node in tree.items()}
+    found = values["kept"] if "kept" in values else values["calibrated"]
     if not isinstance(found, kind):
         wanted = "a calibration" if kind is Calibrated else f"a {kind.__name__}"
         raise ArtifactError(
@@ -247,21 +291,27 @@ def _rebuilt(
             f"pass that class, gb.load(folder, {type(found).__name__})."
         )
     if isinstance(found, Calibrated):
-        _check(found, made, yours, decoder.without_torch)
+        _check(found, values["probes"], values["fingerprint"], passed, decoder.without_torch)
     return found
 
 
-def _check(calibrated: Calibrated, made: dict[str, Any], yours: dict[str, Any], without_torch: bool) -> None:
-    """Hold a calibration against what the saved one said."""
-    now = _probes(calibrated, yours)
-    for name, values in made["probes"].items():
-        if name in yours and not (name in now and _near(now[name], values)):
+def _check(
+    calibrated: Calibrated,
+    probes: dict[str, Array],
+    stored: dict[str, np.ndarray],
+    passed: dict[str, object],
+    without_torch: bool,
+) -> None:
+    """Raise an error if a loaded calibration differs from the stored values of the original."""
+    current = _probes(calibrated, passed)
+    for name, values in probes.items():
+        if name in passed and not (name in current and _near(current[name], values)):
             raise ArtifactError(
                 f"The `{name}` passed is not the one that was saved: it differs at stored points. Pass the "
                 "one that was calibrated, weights and all and through its adapter if it had one, or "
                 "calibrate this one."
             )
-    now, stored = _fingerprint(calibrated), made["fingerprint"]
+    now = _fingerprint(calibrated)
     if without_torch and not all(
         np.array_equal(now[name], stored[name]) for name in ("scores", "thresholds") if name in stored
     ):
@@ -272,14 +322,14 @@ def _check(calibrated: Calibrated, made: dict[str, Any], yours: dict[str, Any], 
     _compare(now, stored)
 
 
-def _probes(calibrated: Calibrated, yours: dict[str, Any]) -> dict[str, np.ndarray]:
-    """What each function of x that has to be passed again says at some calibration points."""
+def _probes(calibrated: Calibrated, passed: dict[str, object]) -> dict[str, np.ndarray]:
+    """The values of each passed function of x at some calibration points."""
     x = None if calibrated.prediction is None else calibrated.prediction.x
     if x is None:
         return {}
     found = {}
-    for name, function in yours.items():
-        # What is no function of an array is checked by the bands it makes.
+    for name, function in passed.items():
+        # Objects that are not functions of an array are checked by their bands.
         with contextlib.suppress(Exception), warnings.catch_warnings(action="ignore"):
             found[name] = to_numpy(call_model(function, x[:PROBES]))
     return found
@@ -292,18 +342,18 @@ def _fingerprint(calibrated: Calibrated) -> dict[str, np.ndarray]:
 
 
 EXACT = 1e-12
-"""By how much stored scores may differ, which come from stored arrays and nothing else."""
+"""Relative tolerance of scores, which are computed from stored arrays only."""
 
 
 def _compare(now: dict[str, np.ndarray], stored: dict[str, np.ndarray]) -> None:
-    """Hold what was rebuilt against what the saved one said."""
+    """Raise an `ArtifactError` if a fingerprint differs from the stored one."""
     for name in stored:
         a, b = now.get(name), stored.get(name)
         if name == "scores" and (a is None or b is None or not np.allclose(a, b, rtol=EXACT, atol=0)):
             raise ArtifactError(f"The stored scores are not those of the stored predictions. {AGAIN}")
         of_predictor = name not in ("scores", "thresholds")  # a part of the prediction
         if of_predictor and a is not None and b is not None:
-            b = b[: len(a)]  # format 1 kept them at all calibration points
+            b = b[: len(a)]  # format 1 stored them at all calibration points
         if (a is None) != (b is None) or not _near(a, b):
             if of_predictor:
                 raise ArtifactError(
@@ -313,8 +363,8 @@ def _compare(now: dict[str, np.ndarray], stored: dict[str, np.ndarray]) -> None:
             raise ArtifactError(f"The calibration is not the one that was saved: its band differs. {AGAIN}")
 
 
-def _near(a: Any, b: Any) -> bool:
-    """Equal up to what another thread count or another processor changes."""
+def _near(a: Array | None, b: Array | None) -> bool:
+    """Whether arrays are equal up to differences between processors and numbers of threads."""
     a, b = (np.asarray(to_numpy(part), dtype=float) for part in (a, b))
     if a.shape != b.shape:
         return False
@@ -323,7 +373,7 @@ def _near(a: Any, b: Any) -> bool:
 
 
 def _training_rows(calibrated: Calibrated) -> dict[str, Any] | None:
-    """How many rows the network was trained on, and a hash that tells whether it was these."""
+    """The number of training rows and their hash, if the training data are known."""
     known = calibrated.used.get("training")
     if known is None:
         return None

@@ -1,11 +1,11 @@
-"""Format 1: what guardband 0.1 wrote, in today's names, so that its folders still load."""
+"""Format 1: manifests of guardband 0.1, converted to current names so that its folders still load."""
 
 from __future__ import annotations
 
 from typing import Any
 
 KINDS = {"Constant": "MeanOnly", "Localized": "RandomlyLocalized"}
-"""Classes that have another name now."""
+"""Current names of renamed classes."""
 
 TRAIN = {"train": "training_data"}
 POINTS = {"inside": "n_interior", "faces": "n_boundary"}
@@ -16,11 +16,11 @@ FIELDS: dict[str, dict[str, str]] = {
     **dict.fromkeys(("Distance", "LatentDistance"), TRAIN | {"neighbours": "n_neighbors"}),
     "Recipe": POINTS | {"patience": "min_improvement"},
 }
-"""Fields that have another name now, by the class's name of today."""
+"""Current names of renamed fields, by the current name of their class."""
 
 
 def upgraded(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The parts of a manifest of format 1 that have changed, as they are today."""
+    """The entries of a manifest of format 1 that have changed, in the current format."""
     old = renamed(manifest["value"])
     calibrator, learned = old["calibrator"], old["calibrator"]
     match calibrator:
@@ -43,7 +43,7 @@ def upgraded(manifest: dict[str, Any]) -> dict[str, Any]:
         "columns": None,
     }
     names = manifest["handed_in_at_load"]
-    prediction = old["prediction"]["fields"]  # its first rows are what the predictor has to say again
+    prediction = old["prediction"]["fields"]  # the loaded predictor must reproduce its first rows
     fingerprint = {"mean": prediction["mean"], "scale": prediction["scale"]}
     fingerprint |= {"thresholds": old["thresholds"], "scores": old["scores"]}
     return {
@@ -58,7 +58,7 @@ def upgraded(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def renamed(node: Any) -> Any:
-    """A stored value with today's names of classes and fields."""
+    """A stored value with the current names of classes and fields."""
     if isinstance(node, list):
         return [renamed(item) for item in node]
     if not isinstance(node, dict):
@@ -74,7 +74,7 @@ def renamed(node: Any) -> Any:
         case {"kind": str(kind), "fields": dict(fields)}:
             kind = KINDS.get(kind, kind)
             names = FIELDS.get(kind, {})
-            if "fitted" in fields:  # what a Laplace approximation was trained on, it now says itself
+            if "fitted" in fields:  # a Laplace approximation now holds its training data itself
                 fields = fields | {"training_data": fields["fitted"]["fields"]["training_data"]}
             node |= {"kind": kind, "fields": {names.get(name, name): item for name, item in fields.items()}}
     return node

@@ -1,8 +1,8 @@
-"""A folder whose files change together: a new version is written beside the old, and one rename switches.
+"""A folder whose files change together: a new version is written next to the old one, and a rename switches.
 
-`manifest.json` names the files of the version that holds, each with its SHA-256 and its size; a file's own
-name has the first digits of its hash. A reader sees the old version or the new one, a writer that is stopped
-leaves the old one, and the next writer takes away what it left. Writers take turns by a lock on the folder.
+`manifest.json` names the files of the current version with their SHA-256 and size; the name of each file
+contains the first digits of its hash. A reader sees either the old version or the new one. An interrupted
+writer leaves the old one, and the next writer removes its files. A lock on the folder serializes writers.
 """
 
 from __future__ import annotations
@@ -14,24 +14,33 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 from guardband.base import limits
 from guardband.base.files import read_bytes, sha256, write_bytes, write_text
 from guardband.base.limits import LONGEST, parsed, printable, shown
 
+Manifest: TypeAlias = dict[str, Any]
+
 MANIFEST = "manifest.json"
 AGAIN = "Take a fresh copy of the whole folder, or calibrate and save again."
-"""What to do about a folder that is not as it was saved."""
+"""The remedy for a folder that was changed or damaged."""
 
 NAME = re.compile(r"(arrays|model)-([0-9a-f]{16})\.(safetensors|onnx)")
 UNFINISHED = re.compile(rf"\.({NAME.pattern}|{re.escape(MANIFEST)})\.[a-z0-9_]{{8}}")
-"""Files of a version, and what a writer that was stopped leaves of one."""
+"""Names of the files of a version, and of temporary files that an interrupted writer leaves."""
 
 
 class ArtifactError(ValueError):
-    """The folder does not hold a calibration that can be believed.
+    """The folder does not hold an intact calibration.
 
+    Parameters
+    ----------
+    text
+        The message.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> try:
     ...     gb.load("nowhere")
@@ -47,16 +56,16 @@ class ArtifactError(ValueError):
 def write(
     folder: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes], *, overwrite: bool = True
 ) -> None:
-    """Make `files` (by name, such as "arrays.safetensors") and a manifest the version that holds."""
+    """Write `files` (by name, such as "arrays.safetensors") and a manifest as the current version."""
     folder.mkdir(parents=True, exist_ok=True)
-    with turn(folder):
+    with locked(folder):
         if not overwrite and (folder / MANIFEST).exists():
             raise FileExistsError(
                 f"{folder} holds a calibration already. Save elsewhere, or pass overwrite=True."
             )
         named = {_name(name, data): data for name, data in files.items()}
-        about = {name: {"sha256": sha256_of(data), "bytes": len(data)} for name, data in named.items()}
-        whole = {**manifest, "files": about}
+        entries = {name: {"sha256": sha256_of(data), "bytes": len(data)} for name, data in named.items()}
+        whole = {**manifest, "files": entries}
         text = json.dumps(whole | {"sha256": digest(whole)}, indent=1) + "\n"
         for name, data in named.items():
             write_bytes(folder / name, data)
@@ -65,11 +74,11 @@ def write(
 
 
 @contextlib.contextmanager
-def turn(folder: Path) -> Iterator[None]:
-    """Wait until no other process or thread writes to the folder; the lock ends with whoever holds it."""
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the lock of writers on a folder; it is released if the process ends."""
     try:
         import fcntl
-    except ImportError:  # Windows: a rename is still whole, and writers are asked to be one at a time
+    except ImportError:  # Windows has no such lock; renames are atomic, and writers must not run concurrently
         yield
         return
     descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -81,28 +90,28 @@ def turn(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def read(folder: Path) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """The manifest and the files that it names, by their name without the hash; every hash is checked."""
-    before = None
+def read(folder: Path) -> tuple[Manifest, dict[str, bytes]]:
+    """The manifest, and its files by name without the hash; every hash is checked."""
+    previous = None
     while True:
-        text, found = _manifest(folder)
+        text, manifest = _manifest(folder)
         try:
-            return found, {
-                _plain(name): _file(folder / name, about) for name, about in found["files"].items()
+            return manifest, {
+                _plain(name): _file(folder / name, entry) for name, entry in manifest["files"].items()
             }
-        except FileNotFoundError as error:  # another version holds since the manifest was read
-            if text == before:
+        except FileNotFoundError as error:  # a writer may have replaced the version meanwhile
+            if text == previous:
                 raise ArtifactError(f"{error.filename} is missing. {AGAIN}") from error
-            before = text
+            previous = text
 
 
 def digest(manifest: Mapping[str, Any]) -> str:
-    """The SHA-256 of a manifest, whatever the order of its entries."""
+    """The SHA-256 of a manifest, independent of the order of its entries."""
     return hashlib.sha256(json.dumps(manifest, sort_keys=True).encode()).hexdigest()
 
 
-def _manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
-    """The manifest as it is written, and what it says, believed only if its hash is right."""
+def _manifest(folder: Path) -> tuple[bytes, Manifest]:
+    """The manifest as bytes and parsed; an `ArtifactError` if its hash differs."""
     path = folder / MANIFEST
     try:
         text = read_bytes(path, at_most=limits.MANIFEST)
@@ -111,8 +120,8 @@ def _manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
     try:
         found = parsed(text)
         claimed = found.pop("sha256")
-        names = all(NAME.fullmatch(name) and _sound(about) for name, about in found["files"].items())
-        if claimed == digest(found) and names:
+        valid = all(NAME.fullmatch(name) and _valid(entry) for name, entry in found["files"].items())
+        if claimed == digest(found) and valid:
             return text, found | {"sha256": claimed}
     except Exception as error:
         why = f"{type(error).__name__}: {shown(str(error))}"
@@ -120,36 +129,35 @@ def _manifest(folder: Path) -> tuple[bytes, dict[str, Any]]:
     raise ArtifactError(f"{path} was changed after it was saved: its SHA-256 differs. {AGAIN}")
 
 
-def _sound(about: Any) -> bool:
-    return (
-        isinstance(about, dict)
-        and isinstance(about.get("sha256"), str)
-        and type(about.get("bytes")) is int
-        and about["bytes"] >= 0
-    )
+def _valid(entry: object) -> bool:
+    """Whether the entry of a file in the manifest has a hash and a size."""
+    if not isinstance(entry, dict) or not isinstance(entry.get("sha256"), str):
+        return False
+    size = entry.get("bytes")
+    return type(size) is int and size >= 0
 
 
-def _file(path: Path, about: Mapping[str, Any]) -> bytes:
-    """The bytes of a file, if they are those that the manifest names."""
-    if about["bytes"] > limits.ARRAYS:
-        raise ArtifactError(f"{path} has {about['bytes']} bytes; at most {limits.ARRAYS} are read.")
+def _file(path: Path, entry: Mapping[str, Any]) -> bytes:
+    """The bytes of a file, verified with its entry in the manifest."""
+    if entry["bytes"] > limits.ARRAYS:
+        raise ArtifactError(f"{path} has {entry['bytes']} bytes; at most {limits.ARRAYS} are read.")
     try:
-        data = read_bytes(path, at_most=about["bytes"])
+        data = read_bytes(path, at_most=entry["bytes"])
     except FileNotFoundError:
         raise
     except OSError as error:
         raise ArtifactError(f"{path} cannot be read: {error.strerror} {AGAIN}") from error
-    if len(data) != about["bytes"] or sha256_of(data) != about["sha256"]:
+    if len(data) != entry["bytes"] or sha256_of(data) != entry["sha256"]:
         raise ArtifactError(f"{path} was changed after it was saved: its SHA-256 differs. {AGAIN}")
     return data
 
 
 def _clean(folder: Path, keep: Mapping[str, bytes]) -> None:
-    """Take away older versions, and what writers left that were stopped; nothing else is touched."""
+    """Remove older versions and temporary files of interrupted writers; other files stay."""
     for path in folder.iterdir():
-        known = NAME.fullmatch(path.name)
-        ours = known and path.name not in keep and not path.is_symlink() and path.is_file()
-        if UNFINISHED.fullmatch(path.name) or (known and ours and sha256(path).startswith(known[2])):
+        match = NAME.fullmatch(path.name)
+        outdated = match and path.name not in keep and not path.is_symlink() and path.is_file()
+        if UNFINISHED.fullmatch(path.name) or (match and outdated and sha256(path).startswith(match[2])):
             path.unlink(missing_ok=True)
 
 

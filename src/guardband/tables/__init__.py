@@ -1,7 +1,7 @@
-"""Tables: columns with names, from and to files.
+"""Tables: named columns, in memory and in files.
 
 `table.py` is a table in memory; `text.py` reads and writes .csv, `arrays.py` .npz, and `foreign.py` the
-formats of other libraries, which read in a separate process (`apart.py`).
+formats of other libraries, which are read in a separate process.
 """
 
 from __future__ import annotations
@@ -9,29 +9,52 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias, TypeVar
 
 from guardband.base import files
 from guardband.base.limits import TABLE
-from guardband.tables import apart, arrays, foreign, text
+from guardband.tables import arrays, foreign, text
 from guardband.tables.table import Reader, Table, TableError, Unsound, number
 
 __all__ = ["Table", "TableError", "number", "read", "write"]
 
 
+Writer: TypeAlias = Callable[[Table, Sequence[str], str], bytes]
+Tool = TypeVar("Tool")
+Result = TypeVar("Result")
+
+
 def read(path: str | os.PathLike[str]) -> Table:
-    """The table in a .csv, .parquet, .nc or .npz file, complete and finite; otherwise a `TableError`.
+    """Read a table from a .csv, .parquet, .nc or .npz file.
 
-    A .csv has a header and is in UTF-8; commas, semicolons or tabs separate its columns. Where it is
-    semicolons or tabs, numbers may have decimal commas, all of them: 0,5;1,25 is what a European
-    Excel writes. A column whose cells are all numbers is one of numbers.
-    A .nc holds variables over one dimension, or over a grid whose coordinates become columns too,
-    the last dimension running fastest; times stay numbers in the file's own units. A .npz holds
-    arrays (n,), or (n, k), which become columns name0, name1, ...
+    Parameters
+    ----------
+    path
+        File to read; its suffix selects the format.
 
-    Untrusted files may be read. A .parquet or .nc is unpacked by another library, in a separate process,
-    which takes about a second and is ended if it needs too much time or memory.
+    Returns
+    -------
+    Table
+        The columns, complete and finite.
 
+    Raises
+    ------
+    TableError
+        If the file is not a complete table of finite numbers and text.
+
+    Notes
+    -----
+    A .csv has a header and is encoded in UTF-8; commas, semicolons or tabs separate its columns. With
+    semicolons or tabs, all numbers may have decimal commas, as in the European 0,5;1,25. A column whose cells
+    are all numbers is numeric. A .nc holds variables over one dimension, or over a grid whose coordinates
+    become columns too, with the last dimension running fastest; times stay numbers in the units of the file.
+    A .npz holds arrays (n,), or (n, k), which become columns name0, name1, ...
+
+    Untrusted files may be read. A .parquet or .nc is read by another library in a separate process, which
+    takes about a second and is stopped if it needs too much time or memory.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> from guardband.tables import Table, read, write
@@ -42,16 +65,34 @@ def read(path: str | os.PathLike[str]) -> Table:
     >>> read(path)
     Table(2 rows: x, sensor)
     """
-    return _naming(Path(path), READERS, _read, Unsound)
+    return _with_tool(Path(path), READERS, _read, Unsound)
 
 
 def write(path: str | os.PathLike[str], table: Table, *, points: Sequence[str] = ()) -> Path:
-    """Write a table as .csv, .parquet, .nc or .npz, or for ParaView as .vtk or .vtu, whole or not at all.
+    """Write a table atomically as .csv, .parquet, .nc or .npz, or for ParaView as .vtk or .vtu.
 
-    What `read` gives back is the same bit for bit, except that a column of text in which every
-    cell spells a number comes back from a .csv as numbers. For ParaView `points` names one to
-    three coordinates; the other columns, all numbers, are the data at these points.
+    Parameters
+    ----------
+    path
+        File to write; its suffix selects the format.
+    table
+        Table to write.
+    points
+        For ParaView, the names of one to three coordinates; the other columns, all numeric, are data at these
+        points.
 
+    Returns
+    -------
+    Path
+        The file.
+
+    Notes
+    -----
+    `read` returns the same table bit for bit, except that a .csv does not distinguish numbers from a column
+    of text whose cells are all numbers.
+
+    Examples
+    --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> from guardband.tables import Table, write
@@ -64,7 +105,7 @@ def write(path: str | os.PathLike[str], table: Table, *, points: Sequence[str] =
     """
     points = [points] if isinstance(points, str) else list(points)
 
-    def to_bytes(path: Path, writer: Callable[..., bytes]) -> bytes:
+    def to_bytes(path: Path, writer: Writer) -> bytes:
         if (0 < len(points) <= 3) != (writer is foreign.write_mesh):
             raise TableError("`points` should name one to three coordinates for .vtk and .vtu, else nothing.")
         return writer(table, points, path.suffix.lower())
@@ -72,16 +113,16 @@ def write(path: str | os.PathLike[str], table: Table, *, points: Sequence[str] =
     def unfit(why: str) -> TableError:
         return TableError(f"This table does not fit such a file; rename its columns or choose .csv ({why}).")
 
-    return files.write_bytes(path, _naming(Path(path), WRITERS, to_bytes, unfit))
+    return files.write_bytes(path, _with_tool(Path(path), WRITERS, to_bytes, unfit))
 
 
-def _naming(
+def _with_tool(
     path: Path,
-    tools: Mapping[str, Any],
-    work: Callable[[Path, Any], Any],
+    tools: Mapping[str, Tool],
+    work: Callable[[Path, Tool], Result],
     failure: Callable[[str], TableError],
-) -> Any:
-    """Work with the tool for a file's ending; errors name the file, and what libraries throw is a failure."""
+) -> Result:
+    """Apply the tool for a file's suffix; errors of libraries become a `TableError` that names the file."""
     try:
         if path.suffix.lower() not in tools:
             raise TableError(f"The name should end in one of {', '.join(tools)}, got {path.suffix!r}.")
@@ -97,11 +138,15 @@ def _naming(
 def _read(path: Path, reader: Reader) -> Table:
     if not path.is_file():
         raise TableError("There should be a file here, but there is none. Look at the path.")
-    if reader in apart.READERS.values():
-        return Table.gathered(apart.read(path), arrays.read)
+    if reader in foreign.READERS.values():
+        return Table.gathered(foreign.read(path), arrays.read)
     return Table.gathered(files.read_bytes(path, at_most=TABLE, follow=True), reader)
 
 
-READERS: dict[str, Reader] = {".csv": text.read, **apart.READERS, ".npz": arrays.read}
-WRITERS = {".csv": text.write, ".parquet": foreign.write_parquet, ".nc": foreign.write_netcdf}
+READERS: dict[str, Reader] = {".csv": text.read, **foreign.READERS, ".npz": arrays.read}
+WRITERS: dict[str, Writer] = {
+    ".csv": text.write,
+    ".parquet": foreign.write_parquet,
+    ".nc": foreign.write_netcdf,
+}
 WRITERS |= {".npz": arrays.write, ".vtk": foreign.write_mesh, ".vtu": foreign.write_mesh}

@@ -1,10 +1,10 @@
-"""Arrays: .npz, as `numpy.savez` writes it; what an array claims to be is counted before it is unpacked."""
+"""NumPy's .npz format; the declared size of an array is checked before it is unpacked."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from typing import Any, BinaryIO
+from typing import IO, BinaryIO
 
 import numpy as np
 from numpy.lib import format as npy
@@ -12,7 +12,7 @@ from numpy.lib import format as npy
 from guardband.tables.table import Budget, Columns, Table, TableError
 
 HEADER = 10_000
-"""Bytes in which an array says what it is."""
+"""Largest header of an array, in bytes."""
 
 
 def read(data: bytes, budget: Budget) -> Columns:
@@ -37,19 +37,19 @@ def read(data: bytes, budget: Budget) -> Columns:
                 yield from ((f"{name}{j}", column) for j, column in enumerate(array.T))
 
 
-def _header(file: Any) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
-    """What an array claims to be, in at most HEADER bytes: numpy would read a claim of gigabytes first."""
+def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
+    """Shape, order and dtype in the header of an array, which numpy would read at any declared length."""
     begin = file.read(8)
     first = begin[6:7] == b"\x01"
     length = file.read(2 if first else 4)
     if not begin.startswith(b"\x93NUMPY") or int.from_bytes(length, "little") > HEADER:
         raise TableError("An array should begin as numpy.save writes it, and one does not. Save it again.")
-    claim = io.BytesIO(length + file.read(HEADER))
-    return npy.read_array_header_1_0(claim) if first else npy.read_array_header_2_0(claim)
+    header = io.BytesIO(length + file.read(HEADER))
+    return npy.read_array_header_1_0(header) if first else npy.read_array_header_2_0(header)
 
 
-def write(table: Table, *_: Any) -> bytes:
-    """As `numpy.savez`, which has no name `file` to give, and the same bytes every time."""
+def write(table: Table, *_: object) -> bytes:
+    """A .npz like that of `numpy.savez`, but with reproducible bytes, and any column name, even `file`."""
     buffer = io.BytesIO()
     write_to(buffer, table)
     return buffer.getvalue()

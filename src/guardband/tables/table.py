@@ -1,27 +1,34 @@
-"""A table: columns with names, each of them numbers or text."""
+"""A table: named columns of numbers or text."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from guardband.base.limits import CELLS, NAME, SMALL, SWELL, TABLE, WIDEST, printable
 
-if TYPE_CHECKING:  # it brings torch, which reads no file
+if TYPE_CHECKING:
     from guardband.base.arrays import ArrayLike
 
-NO_TEXT = re.compile("[\0\ud800-\udfff]")  # the null, and halves of characters
+NO_TEXT = re.compile("[\0\ud800-\udfff]")  # the null character and surrogates
 Columns: TypeAlias = "Iterator[tuple[str, ArrayLike]]"
 Reader: TypeAlias = "Callable[[bytes, Budget], Columns]"
 
 
 class TableError(ValueError):
-    """What is wrong with a table or its file, and where: rows count from 1, below the header.
+    """An error in a table or its file, with its place; rows count from 1, below the header.
 
+    Parameters
+    ----------
+    text
+        The message.
+
+    Examples
+    --------
     >>> from guardband.tables import TableError, read
     >>> try:
     ...     read("nowhere.csv")
@@ -35,7 +42,7 @@ class TableError(ValueError):
 
 
 class Unsound(TableError):
-    """A file that is not what its name says."""
+    """A file that is damaged or not of the format of its suffix."""
 
     def __init__(self, why: str) -> None:
         super().__init__(f"This is not a sound file of its kind; make it again ({why}).")
@@ -43,10 +50,15 @@ class Unsound(TableError):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Columns with names, all of one length: float64 numbers, or text without blank cells.
+    """Named columns of equal length: float64 numbers, or text without blank cells.
 
-    Numbers may be infinite or NaN here, as an infinite band is; `read` refuses both in a file.
+    Parameters
+    ----------
+    columns
+        Columns by name. Numbers may be infinite or NaN, as in an infinite band; `read` refuses both.
 
+    Examples
+    --------
     >>> from guardband.tables import Table
     >>> table = Table({"x": [0.0, 0.5], "sensor": ["a", "b"]})
     >>> table.with_columns(u=[1, 2])
@@ -69,7 +81,20 @@ class Table:
 
     @classmethod
     def gathered(cls, data: bytes, reader: Reader) -> Table:
-        """The table that a reader finds in the bytes of a file, complete and finite."""
+        """Read a table from the bytes of a file.
+
+        Parameters
+        ----------
+        data
+            Content of the file.
+        reader
+            Reader of its format.
+
+        Returns
+        -------
+        Table
+            The table, complete and finite.
+        """
         budget, columns = Budget(len(data)), dict[str, np.ndarray]()
         names = list[str]()
         for name, cells in reader(data, budget):
@@ -93,17 +118,39 @@ class Table:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns' names, in order."""
+        """The names of the columns, in order."""
         return tuple(self.columns)
 
     def column(self, name: str) -> np.ndarray:
-        """One column (n,), numbers or text, not to be written to."""
+        """Return a column.
+
+        Parameters
+        ----------
+        name
+            Name of the column.
+
+        Returns
+        -------
+        np.ndarray
+            Numbers or text, shape (n,), read-only.
+        """
         if name not in self.columns:
             raise TableError(f"There is no column `{name}`; the columns are {', '.join(self.names)}.")
         return self.columns[name]
 
     def matrix(self, names: Sequence[str]) -> np.ndarray:
-        """Columns of numbers side by side, (n, k) float64."""
+        """Return numeric columns as a matrix.
+
+        Parameters
+        ----------
+        names
+            Names of k columns.
+
+        Returns
+        -------
+        np.ndarray
+            The columns in float64, shape (n, k).
+        """
         names = [names] if isinstance(names, str) else names
         for name in names:
             if self.column(name).dtype.kind != "f":
@@ -113,24 +160,35 @@ class Table:
         return np.array([self.column(name) for name in names]).reshape(len(names), len(self)).T.copy()
 
     def with_columns(self, **columns: ArrayLike) -> Table:
-        """The same table with these columns added, or replaced where the name is known."""
+        """Return a table with columns added or replaced.
+
+        Parameters
+        ----------
+        **columns
+            Columns by name.
+
+        Returns
+        -------
+        Table
+            The new table.
+        """
         return Table({**self.columns, **columns})
 
 
 def wrong(name: str, row: int, should: str, got: object) -> TableError:
-    """What to raise for a cell."""
+    """The error for a cell."""
     return TableError(f"Column `{name}` should {should}, but row {row} is {got}. Repair it or leave it out.")
 
 
 def check_cells(rows: int, columns: int) -> None:
-    """Whether a table can be so large."""
+    """Raise a `TableError` if a table is too large."""
     if columns > WIDEST or rows * columns > CELLS:
         limits = f"{WIDEST} columns and {CELLS} cells"
         raise TableError(f"A table should have at most {limits}, got {rows} x {columns}. Split it.")
 
 
 def check_names(names: Sequence[str], first: int = 1) -> None:
-    """Whether columns, counted from the `first`, can be told apart by their names."""
+    """Raise a `TableError` unless names are valid and distinct; `first` is the number of the first column."""
     if not names:
         raise TableError("A table should have at least one column, got none.")
     for j, name in enumerate(names, first):
@@ -144,15 +202,15 @@ def check_names(names: Sequence[str], first: int = 1) -> None:
 
 
 def _column(name: str, cells: ArrayLike, widest: int = TABLE) -> np.ndarray:
-    """The cells as float64 or text of at most `widest` bytes; a copy, unless nobody can write to them."""
+    """The cells as float64 or as text of at most `widest` bytes; a copy, unless they are read-only."""
     if np.ma.is_masked(cells):
         raise TableError(f"Column `{name}` should be complete, but cells are masked. Leave such rows out.")
-    # A list becomes objects first: as text, every cell would be as wide as the longest.
-    a: Any = np.array(cells, dtype=object) if isinstance(cells, list | tuple) else _array(cells)
+    # A list becomes objects first, since in an array of text every cell is as wide as the longest.
+    a = np.array(cells, dtype=object) if isinstance(cells, list | tuple) else _array(cells)
     if a.ndim != 1:
         raise TableError(f"Column `{name}` should be one-dimensional, got shape {a.shape}. Split it.")
     if a.dtype.kind == "S":
-        a = np.char.decode(a, "utf-8")
+        return _checked(name, np.char.decode(a, "utf-8"), widest)
     if a.dtype.kind == "U":
         return _checked(name, a, widest)
     if a.dtype.kind in "OT":
@@ -169,7 +227,7 @@ def _column(name: str, cells: ArrayLike, widest: int = TABLE) -> np.ndarray:
 
 
 def _checked(name: str, cells: np.ndarray, widest: int) -> np.ndarray:
-    """Text that is an array already: looked at by its letters, and not cell by cell."""
+    """An array of text, checked by its characters instead of cell by cell."""
     if cells.nbytes > widest:
         raise TableError(
             f"Column `{name}` should be short text, got {cells.itemsize // 4} characters. Shorten it."
@@ -209,7 +267,7 @@ def _text(name: str, cells: list[str], widest: int) -> np.ndarray:
 
 
 def number(cell: str) -> float | None:
-    """The number a cell spells; 1_2 is one for Python but a label for everybody else."""
+    """The number in a cell, or None; 1_2 is a number in Python only."""
     try:
         return float(cell) if cell.isascii() and "_" not in cell else None
     except ValueError:
@@ -217,11 +275,11 @@ def number(cell: str) -> float | None:
 
 
 class Budget:
-    """What the columns of a file may take together: `SWELL` times its bytes, or a little where it is small.
+    """The memory that the columns of a file may take: `SWELL` times its bytes, plus `SMALL`.
 
-    What is compressed can claim anything; what it claims is counted before it is unpacked.
+    Compressed data can declare any size, so the declared size is counted before anything is unpacked.
 
-    >>> Budget(2**20).left // 2**20  # MiB, for a file of one
+    >>> Budget(2**20).left // 2**20  # MiB, for a file of 1 MiB
     96
     """
 
@@ -229,7 +287,7 @@ class Budget:
         self.left: int = SWELL * size + SMALL
 
     def take(self, rows: int, columns: int, width: int = 8) -> None:
-        """Count cells of `width` bytes that are about to be read."""
+        """Count cells of `width` bytes before they are read."""
         check_cells(rows, columns)
         if min(rows, columns) < 0:
             raise TableError(f"An array should have rows and columns, got {rows} x {columns}.")
@@ -241,7 +299,7 @@ class Budget:
             )
 
     def column(self, name: str, cells: ArrayLike) -> np.ndarray:
-        """Cells that were read, as a table keeps them."""
+        """Cells as a column of a table; text is counted by its width."""
         column = _column(name, cells, self.left)
         if column.dtype.kind == "U":  # as wide as its longest cell
             self.left -= column.nbytes

@@ -1,4 +1,4 @@
-"""CSV: commas, semicolons or tabs, decimal points or commas, as people's programs write them."""
+"""CSV with commas, semicolons or tabs, and with decimal points or commas."""
 
 from __future__ import annotations
 
@@ -8,27 +8,30 @@ import re
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from guardband.base.limits import CELLS, NAME, WIDEST
 from guardband.tables.table import Budget, Columns, Table, TableError, check_cells, number, wrong
 
+if TYPE_CHECKING:
+    from _csv import Reader as Lines
+
 DELIMITERS = {",": "commas", ";": "semicolons", "\t": "tabs"}
-QUOTED = r'(?<![^,;\t])"(?:[^"]++|"")*+"'  # a quote that does not open a cell is a letter like others
+QUOTED = r'(?<![^,;\t])"(?:[^"]++|"")*+"'  # a quote inside a cell is an ordinary character
 FIRST_LINE = re.compile(rf'(?:{QUOTED}|[^",;\t\r\n]++|[^\r\n])*+')
 DECIMAL_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*", re.ASCII)
 THOUSANDS = re.compile(r"\s*[+-]?\d{1,3}(?:(?:\.\d{3})+,\d+|(?:,\d{3})+\.\d+)\s*", re.ASCII)
 HEADER = WIDEST * NAME
-"""Bytes that a header may have."""
+"""Largest header, in bytes."""
 
 WORDS = 10**5
-"""Cells that are kept once however often they occur; more are not looked for."""
+"""Largest number of distinct cells that are interned."""
 
 
 def read(data: bytes, _: Budget) -> Columns:
-    """The columns of a .csv. While they are read its cells are objects of Python, some 32 times its bytes."""
+    """The columns of a .csv. Its cells are Python objects at first, about 32 times the bytes of the file."""
     try:
         data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -62,7 +65,7 @@ def read(data: bytes, _: Budget) -> Columns:
 
 @dataclass
 class Dialect:
-    """What separates the cells of a .csv, and the decimal marks found in its numbers so far, with places.
+    """The delimiter of a .csv, and an example of each decimal mark found in its numbers so far.
 
     >>> Dialect(";").numbers("u", ["0,5", "2", "none"])
     [0.5, 2.0, None]
@@ -73,7 +76,7 @@ class Dialect:
 
     @classmethod
     def of(cls, data: bytes) -> Dialect:
-        """The dialect of the bytes of a file, or of its header alone where that leaves no doubt."""
+        """The dialect of the content of a file, or of its header alone if that is unambiguous."""
         return cls(_delimiter(data))
 
     def cells(self, line: str) -> list[str]:
@@ -84,20 +87,20 @@ class Dialect:
             raise TableError(f"The line cannot be read as CSV: {error}.") from error
 
     def numbers(self, name: str, cells: list[str], first: int = 1) -> list[float | None]:
-        """The numbers of a column, None where a cell is not one; `first` is the row of the first cell."""
+        """The numbers in a column, None for other cells; `first` is the row of the first cell."""
         found = [number(cell) for cell in cells]
         return found if self.delimiter == "," else _european(name, cells, found, self.marks, first)
 
 
-def _lines(data: bytes, delimiter: str) -> Any:
+def _lines(data: bytes, delimiter: str) -> Lines:
     text = io.TextIOWrapper(io.BytesIO(data), encoding="utf-8-sig", newline="")
     return csv.reader(text, delimiter=delimiter, strict=True)
 
 
 def _delimiter(data: bytes) -> str:
-    """What separates the columns: what stands in the header, outside quotes.
+    """The delimiter of the columns: the one in the header, outside quotes.
 
-    Where two do, as in `x;u, m`, it is the one by which every row has as many cells as the header.
+    If the header has several, as in `x;u, m`, it is the one with which all rows have equally many cells.
     """
     text = io.TextIOWrapper(io.BytesIO(data[: 2 * HEADER]), "utf-8-sig", errors="ignore", newline="").read()
     header = FIRST_LINE.match(text)
@@ -106,7 +109,7 @@ def _delimiter(data: bytes) -> str:
     if len(found) > 1:
         fitting = [mark for mark in found if _fits(data, mark)]
         if ";" in fitting and _all_numbers(outside.split(";")):
-            return ";"  # and the header is refused
+            return ";"  # the header is refused later
         if len(fitting) != 1:
             both = " and ".join(DELIMITERS[mark] for mark in found)
             raise TableError(
@@ -133,7 +136,7 @@ def _fits(data: bytes, delimiter: str) -> bool:
 def _european(
     name: str, cells: list[str], numbers: list[float | None], marks: dict[str, str], first: int
 ) -> list[float | None]:
-    """The numbers of a column with decimal commas; `marks` gets a cell with a comma or one with a point."""
+    """The numbers in a column with decimal commas; `marks` records an example of each decimal mark."""
     found = list[float | None]()
     seen = dict[str, str]()
     for row, (cell, value) in enumerate(zip(cells, numbers, strict=True), first):
@@ -155,8 +158,8 @@ def _european(
     return found
 
 
-def write(table: Table, *_: Any) -> bytes:
-    """A .csv with commas."""
+def write(table: Table, *_: object) -> bytes:
+    """The bytes of a .csv with commas."""
     text = io.StringIO(newline="")
     marked = any(mark in name for name in table.names for mark in DELIMITERS)
     header = csv.writer(text, lineterminator="\n", quoting=csv.QUOTE_ALL if marked else csv.QUOTE_MINIMAL)
