@@ -134,7 +134,7 @@ def test_what_has_no_columns_is_refused(store: str) -> None:
         log_model(gb.calibrate_arrays([0.0] * 9, [1.0] * 9))
     x = np.linspace(0, 1, 40)
     grouped = gb.calibrate(pinn.mlp(1, [4]), x, x, calibrator=gb.Grouped(), groups=np.arange(40) % 2)
-    with pytest.raises(TypeError, match="wants the group of every row"):
+    with pytest.raises(TypeError, match="needs the group of every row"):
         log_model(grouped)
     with pytest.raises(ValueError, match="`inputs` should name the 1 columns of x, got 2"):
         log_model(gb.calibrate(pinn.mlp(1, [4]), x, x), inputs=["a", "b"])
@@ -181,7 +181,7 @@ def test_another_calibration_in_the_place_of_the_logged_one_is_noticed(tmp_path:
 
 def test_a_model_of_0_2_0_is_loaded_with_a_warning(tmp_path: Path) -> None:
     folder = Path(shutil.copytree(OLD, tmp_path / "old"))
-    with pytest.warns(UserWarning, match=r"0\.2\.0, which kept no hash of band\.json"):
+    with pytest.warns(UserWarning, match=r"0\.2\.0, which stored no hash of band\.json"):
         assert integration._load_pyfunc(str(folder / "data/band")).about["inputs"] == ["x", "t"]
     about = folder / "MLmodel"
     about.write_text(about.read_text().replace("guardband_sha256: 57e0", "guardband_sha256: 0000"))

@@ -229,14 +229,14 @@ def test_what_cannot_be_is_refused() -> None:
     x, y = table()
     with pytest.raises(TypeError, match="LogisticRegression is a classifier"):
         ConformalRegressor(LogisticRegression()).fit(x, y > 0)
-    with pytest.raises(ValueError, match="should leave rows to fit on, 300 takes all 300"):
+    with pytest.raises(ValueError, match="should leave rows for fitting; 300 takes all 300"):
         ConformalRegressor(Ridge(), calibration_size=300).fit(x, y)
     with pytest.raises(ValueError, match="n_samples = 1"):
         ConformalRegressor(Ridge()).fit(x[:1], y[:1])
     with pytest.raises(ValueError, match="requires y to be passed"):
         ConformalRegressor(Ridge()).fit(x, None)
     norm = ConformalRegressor(Ridge(), conformal_score=Largest()).fit(x, y)
-    with pytest.raises(TypeError, match="are no intervals"):
+    with pytest.raises(TypeError, match="are not intervals"):
         norm.predict_interval(x)
     with pytest.warns(gb.conformal.InfiniteBandWarning, match="needs 19 calibration points, there are 5"):
         ends = ConformalRegressor(Ridge()).fit(x[:20], y[:20]).predict_interval(x[:2])

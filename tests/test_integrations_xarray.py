@@ -128,7 +128,7 @@ def test_variables_and_dimensions_go_by_their_names() -> None:
     for name in ("u_upper", "v_upper", "u_mean"):
         assert np.array_equal(found[name].transpose("x", "t"), right[name])
     assert str(turned.guardband.check(calibrated)["size"]) == str(data.guardband.check(calibrated)["size"])
-    with pytest.raises(ValueError, match="`outputs` should name what was calibrated, u, v, got u, w"):
+    with pytest.raises(ValueError, match="`outputs` should name the calibrated variables, u, v, got u, w"):
         data.guardband.band(calibrated, ["u", "w"])
     feet = data.assign_coords(x=("x", x, {"units": "feet"}))
     with pytest.raises(ValueError, match="`x` is in feet, s; at calibration it was in m, s"):

@@ -711,7 +711,7 @@ def test_an_overview_says_what_it_needs() -> None:
     band = around(GRID, GRID, 0.1)
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "was made from arrays without points"),
-        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one axis or two, got x \(4, 3\). Draw a slice"),
+        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one axis or two, got x \(4, 3\). Plot a slice"),
         (
             around(np.ones((4, 2)), np.ones((4, 5, 1)), 1.0),
             {},

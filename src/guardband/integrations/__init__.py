@@ -1,7 +1,7 @@
-"""Integrations: bands inside scikit-learn, xarray and MLflow. Each module is imported on first use.
+"""Bands inside scikit-learn (an estimator), xarray (an accessor) and MLflow (a logged model).
 
-`adapters` bring models of other libraries in; these modules take bands out: `sklearn` an estimator,
-`xarray` an accessor of datasets, `mlflow` a logged model.
+Each module is imported on first use. `adapters` works in the other direction: it turns models of other
+libraries into predictors.
 """
 
 from guardband.base.lazy import attach

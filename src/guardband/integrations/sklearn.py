@@ -1,4 +1,4 @@
-"""scikit-learn: a regressor whose intervals have a guarantee, as an estimator like any other."""
+"""A scikit-learn estimator whose prediction intervals have a coverage guarantee."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ except ImportError as _error:
     raise ImportError('This needs scikit-learn: pip install -U "guardband[sklearn]".') from _error
 
 
-if TYPE_CHECKING:  # scikit-learn has no types; this is what an estimator inherits from it
+if TYPE_CHECKING:  # scikit-learn has no types; these are the inherited methods
 
     class _Estimator:
-        """A regressor around another estimator."""
+        """A regressor that wraps another estimator."""
 
         def get_params(self, deep: bool = True) -> dict[str, Any]:
-            """The settings, with those of the estimator inside."""
+            """Return the parameters, including those of the wrapped estimator."""
             ...
 
         def set_params(self, **params: Any) -> Self:
-            """Change settings by name."""
+            """Set parameters by name."""
             ...
 
         def score(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike = None) -> float:
-            """The coefficient of determination of `predict`."""
+            """Return the coefficient of determination of `predict`."""
             ...
 
         def __sklearn_tags__(self) -> Any: ...
@@ -49,25 +49,41 @@ if TYPE_CHECKING:  # scikit-learn has no types; this is what an estimator inheri
 else:
 
     class _Estimator(MetaEstimatorMixin, RegressorMixin, BaseEstimator):
-        """A regressor around another estimator."""
+        """A regressor that wraps another estimator."""
 
 
 class ConformalRegressor(_Estimator):
     """A regressor with guaranteed intervals: `fit`, `predict`, `predict_interval(X, level=0.95)`.
 
-    `fit` first holds a random `calibration_size` of the rows out, a share or a number of them, and only then
-    fits `estimator` to the others, whatever it does with them: scale, select, search. So the guarantee is
-    exact if the *whole* pipeline and the *whole* search stand inside, as in
-    `ConformalRegressor(GridSearchCV(pipeline, ...))`. With a search or a transformer outside it runs, but
-    rows that calibrate have then been looked at, and the guarantee is void.
+    `fit` first holds out calibration rows and then fits `estimator` to the others. After `fit`,
+    `estimator_` is the fitted estimator, `calibrated_` the calibration for `gb.report`, `gb.check` and
+    `gb.evaluate`, and `calibration_rows_` the positions of the held-out rows.
 
-    `calibrator` and `confidence` are those of `gb.calibrate`, and `conformal_score` is its `score`. With
-    `groups` in `fit`, one label per row, the default is `gb.Clustered()`: whole groups are held out, and the
-    promise is about rows of a new one. `gb.Grouped()` instead promises the level in each known group.
+    Parameters
+    ----------
+    estimator
+        The regressor to wrap, such as a pipeline or a search.
+    calibrator
+        The calibrator of `gb.calibrate`. The default is `gb.Split()`, or `gb.Clustered()` if `fit` receives
+        `groups`: then whole groups are held out, and the promise is about rows of a new group.
+        `gb.Grouped()` promises the level in each known group instead.
+    conformal_score
+        The `score` of `gb.calibrate`.
+    calibration_size
+        The share or number of the rows to hold out.
+    confidence
+        The `confidence` of `gb.calibrate`.
+    random_state
+        The seed of the split: an integer, a NumPy `RandomState`, or None.
 
-    After `fit`, `estimator_` is what was fitted, and `calibrated_` the calibration, as `gb.report`,
-    `gb.check` and `gb.evaluate` take it; `calibration_rows_` are the positions of the rows held out.
+    Notes
+    -----
+    The guarantee is exact if the whole pipeline and the whole search are inside, as in
+    `ConformalRegressor(GridSearchCV(pipeline, ...))`. With a search or a transformer outside, calibration
+    rows influence the model, and the guarantee is void.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> from sklearn.linear_model import Ridge
     >>> from guardband.integrations.sklearn import ConformalRegressor
@@ -95,16 +111,30 @@ class ConformalRegressor(_Estimator):
         self.random_state = random_state
 
     def fit(self, X: ArrayLike, y: ArrayLike, groups: Groups = None, **fit_params: Any) -> Self:
-        """Hold rows out, fit the estimator to the others, and calibrate it on those held out.
+        """Hold out rows, fit the estimator to the others, and calibrate it on the held-out rows.
 
-        `fit_params` go to the estimator's own `fit`, by rows where they have as many as X; with metadata
-        routing, to whoever has asked for them, and `groups` too.
+        Parameters
+        ----------
+        X, y
+            Points, shape (n, d), and targets, shape (n,) or (n, m).
+        groups
+            One label per row, for calibrators that use groups.
+        **fit_params
+            Parameters of the estimator's `fit`; those with one entry per row of X are split likewise. With
+            metadata routing, they and `groups` are routed as requested.
+
+        Returns
+        -------
+        Self
+            The fitted estimator.
         """
         if y is None:
             raise ValueError("ConformalRegressor requires y to be passed, but the target y is None.")
         if is_classifier(self.estimator):
             kind = type(self.estimator).__name__
-            raise TypeError(f"`estimator` should be a regressor, {kind} is a classifier; it has no interval.")
+            raise TypeError(
+                f"`estimator` should be a regressor; {kind} is a classifier, which has no intervals."
+            )
         calibrator = self.calibrator or (Split() if groups is None else Clustered())
         params = process_routing(self, "fit", groups=groups, **fit_params) if _routed() else None
         refuse_unpaired(X=X, y=y, groups=groups)
@@ -134,22 +164,48 @@ class ConformalRegressor(_Estimator):
         return self
 
     def predict(self, X: ArrayLike) -> np.ndarray:
-        """What the estimator predicts at X, as it does it."""
+        """Return the predictions of the estimator.
+
+        Parameters
+        ----------
+        X
+            Points, shape (n, d).
+
+        Returns
+        -------
+        ndarray
+            The predictions, in the shape that the estimator returns.
+        """
         check_is_fitted(self)
         return self.estimator_.predict(self._in_order(X))
 
     def predict_interval(self, X: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Any:
-        """Lower and upper end at X, (n, 2), or (n, m, 2) where `predict` has columns; of a frame a frame.
+        """Return the ends of intervals that contain a new y with probability at least `level`.
 
-        The frame has the columns mean, lower, upper, or mean_a, mean_b, ... for several outputs, and the rows
-        of X. A new y lies within with probability at least `level`, all outputs at once. `groups` is for
-        calibrators that promise something in each group.
+        Several outputs are covered jointly.
+
+        Parameters
+        ----------
+        X
+            Points, shape (n, d).
+        level
+            Requested coverage, strictly between 0 and 1.
+        groups
+            One label per row, for calibrators with a promise in each group.
+
+        Returns
+        -------
+        ndarray or DataFrame
+            Lower and upper ends, shape (n, 2), or (n, m, 2) if `predict` returns columns. If X is a frame, a
+            frame with its rows and the columns mean, lower, upper, or mean_a, mean_b, ... for several
+            outputs.
         """
         check_is_fitted(self)
         band = self.calibrated_.band(self._prediction(X), level, groups=groups)
         if not isinstance(band, Band):
             raise TypeError(
-                f"The sets of {self.calibrated_.name} are no intervals: calibrated_.contains(X, y, level)."
+                f"The sets of {self.calibrated_.name} are not intervals; use calibrated_.contains(X, y, "
+                "level)."
             )
         if is_frame(X):
             return self._frame(band, X)
@@ -157,13 +213,13 @@ class ConformalRegressor(_Estimator):
         return ends[:, 0] if self._flat else ends
 
     def get_metadata_routing(self) -> MetadataRouter:
-        """Who gets what is passed to `fit`: this estimator its groups, the inner one what it asks for."""
+        """Return the routing of metadata in `fit`: groups to this estimator, others as requested."""
         mapping = MethodMapping().add(caller="fit", callee="fit")
         router = MetadataRouter(owner=self).add_self_request(self)
         return router.add(estimator=self.estimator, method_mapping=mapping)
 
     def __sklearn_tags__(self) -> Any:
-        """Those of the estimator inside, as a regressor."""
+        """Return the tags of the wrapped estimator, as a regressor."""
         tags, inner = super().__sklearn_tags__(), get_tags(self.estimator)
         tags.input_tags, tags.target_tags = inner.input_tags, inner.target_tags
         tags.regressor_tags = inner.regressor_tags or tags.regressor_tags
@@ -171,9 +227,9 @@ class ConformalRegressor(_Estimator):
         return tags
 
     def _split(self, n: int, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
-        """Positions to fit on, and to calibrate on."""
+        """Return the positions of the rows for fitting and for calibration."""
         if n < 2:
-            raise ValueError(f"Rows to fit and rows to calibrate are needed, got n_samples = {n}.")
+            raise ValueError(f"Fitting and calibration need at least one row each, got n_samples = {n}.")
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         numbers = np.arange(n)
         held_out = partition(
@@ -182,7 +238,7 @@ class ConformalRegressor(_Estimator):
         train = np.setdiff1d(numbers, held_out)
         if not len(train):
             raise ValueError(
-                f"`calibration_size` should leave rows to fit on, {self.calibration_size!r} takes all {n}."
+                f"`calibration_size` should leave rows for fitting; {self.calibration_size!r} takes all {n}."
             )
         return train, held_out
 
@@ -215,7 +271,7 @@ class ConformalRegressor(_Estimator):
         return self.calibrated_.predict(X if is_frame(X) else np.asarray(X))
 
     def _in_order(self, X: Any) -> Any:
-        """A frame with its columns in the order of `fit`, for estimators that go by positions."""
+        """Return a frame with its columns in the order of `fit`, for estimators that use positions."""
         _refuse_unlike(X)
         if not is_frame(X) or self._columns is None:
             return X
@@ -233,7 +289,7 @@ class ConformalRegressor(_Estimator):
 
 
 def _refuse_unlike(X: Any) -> None:
-    """Refuse dates, which an estimator takes as counts, and named axes, which it ignores."""
+    """Refuse dates, which estimators read as integers, and named axes, which they ignore."""
     if len(axis_names(X)) > 1:
         raise TypeError(f"`X` should be an array or a frame, got a {type(X).__name__}. Use X.to_pandas().")
     if is_frame(X):
@@ -243,7 +299,7 @@ def _refuse_unlike(X: Any) -> None:
 
 
 def _points(x: Any) -> Any:
-    """x as the calibration can keep it: a frame or finite numbers; None for sparse rows, gaps and objects."""
+    """Return x as a frame or finite numbers for the calibration; None for sparse, missing or other data."""
     if is_frame(x):
         return x
     if hasattr(x, "tocsr"):
@@ -253,7 +309,7 @@ def _points(x: Any) -> Any:
 
 
 def _known(x: Any, y: np.ndarray) -> Observations | None:
-    """The rows that were fitted, by the columns that hold numbers; None where there are none, or gaps."""
+    """Return the numeric columns of the training rows; None if there are none, or values are missing."""
     if is_frame(x):
         x = x[list(Columns.of(x).numeric)]
         if not len(x.columns) or not np.isfinite(only_numbers(x, "fit")).all():
@@ -262,7 +318,7 @@ def _known(x: Any, y: np.ndarray) -> Observations | None:
 
 
 def _routed() -> bool:
-    """Whether the user has switched metadata routing on."""
+    """Whether metadata routing is enabled."""
     from sklearn import get_config
 
     return bool(get_config()["enable_metadata_routing"])

@@ -1,8 +1,8 @@
-"""xarray: bands over the variables of a dataset, `ds.guardband.calibrate`, `.band` and `.check`.
+"""Bands over the variables of a dataset: `ds.guardband.calibrate`, `.band` and `.check`.
 
     import guardband.integrations.xarray
 
-makes the accessor known to xarray.
+registers the accessor with xarray.
 """
 
 from __future__ import annotations
@@ -27,18 +27,24 @@ except ImportError as _error:
     raise ImportError('This needs xarray: pip install "guardband[xarray]".') from _error
 
 KEPT = ("units", "standard_name")
-"""Attributes of a measured variable that its band has too."""
+"""Attributes of a measured variable that are copied to its band."""
 
 Names = str | Sequence[str]
 
 
 @xarray.register_dataset_accessor("guardband")
 class DatasetBands:
-    """What `ds.guardband` can do: every place of the dataset is one row, whatever its dimensions are.
+    """The accessor `ds.guardband`: each place of the dataset is one row, whatever its dimensions are.
 
-    `inputs` are the variables or coordinates that the model takes, in its order; by default the coordinates
-    of the dimensions. Names, units, dimensions and coordinates of the dataset go into its band.
+    Bands inherit the names, units, dimensions and coordinates of the dataset.
 
+    Parameters
+    ----------
+    dataset
+        The dataset; xarray passes it.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import xarray
     >>> import guardband.integrations.xarray
@@ -59,8 +65,26 @@ class DatasetBands:
     def calibrate(
         self, model: Any, outputs: Names, *, inputs: Names | None = None, **options: Any
     ) -> Calibrated:
-        """`gb.calibrate(model, x, y, **options)` on the measured variables `outputs`, at all their places."""
-        names = _listed(outputs)
+        """Calibrate a model on measured variables, at all their places.
+
+        Parameters
+        ----------
+        model
+            The model or predictor, as in `gb.calibrate`.
+        outputs
+            The measured variables, in the order of the model's outputs.
+        inputs
+            The variables or coordinates that are the columns of x, in the order of the model; by default the
+            coordinates of the dimensions.
+        **options
+            Further arguments of `gb.calibrate`.
+
+        Returns
+        -------
+        Calibrated
+            The calibration.
+        """
+        names = _as_list(outputs)
         x, dims, _ = self._places(inputs)
         columns = [self._dataset[name].broadcast_like(_shape(self._dataset, dims)) for name in names]
         y = np.stack([column.transpose(*dims).values.reshape(-1) for column in columns], axis=1)
@@ -75,13 +99,33 @@ class DatasetBands:
         level: Level = 0.95,
         groups: Groups = None,
     ) -> xarray.Dataset:
-        """The band at all places: for each output u its u_mean, u_lower, u_upper and u_offsets."""
-        names = _listed(outputs)
+        """Return the band at all places.
+
+        Parameters
+        ----------
+        calibrated
+            The calibration.
+        outputs
+            The names of the outputs.
+        inputs
+            The variables or coordinates that are the columns of x; by default the coordinates of the
+            dimensions.
+        level
+            Requested coverage, strictly between 0 and 1.
+        groups
+            One label per place, for calibrators that use groups.
+
+        Returns
+        -------
+        Dataset
+            The variables u_mean, u_lower, u_upper and u_offsets for each output u.
+        """
+        names = _as_list(outputs)
         x, dims, shape = self._places(inputs, calibrated)
         band = calibrated(x, level, groups=groups)
         if not isinstance(band, Band):
             raise TypeError(
-                f"The sets of {calibrated.name} are no boxes: ask calibrated.contains(x, y, level)."
+                f"The sets of {calibrated.name} are not boxes; use calibrated.contains(x, y, level)."
             )
         m = band.mean.shape[-1]
         if m != len(names) or band.mean.ndim != 2:
@@ -89,7 +133,7 @@ class DatasetBands:
         known = None if calibrated.target_axes is None else calibrated.target_axes.words
         if known is not None and {*known} != {*names}:
             raise ValueError(
-                f"`outputs` should name what was calibrated, {', '.join(map(str, known))}, got "
+                f"`outputs` should name the calibrated variables, {', '.join(map(str, known))}, got "
                 f"{', '.join(names)}. Rename the variable: ds.rename(...)."
             )
         names = [str(name) for name in known or names]
@@ -109,18 +153,32 @@ class DatasetBands:
         return cf.described(xarray.Dataset(made, coords=coords, attrs=about))
 
     def check(self, calibrated: Calibrated, *, inputs: Names | None = None) -> Findings:
-        """`gb.check(calibrated, x)`: whether the guarantee is void at these places."""
+        """Check whether the guarantee is void at these places, with `gb.check`.
+
+        Parameters
+        ----------
+        calibrated
+            The calibration.
+        inputs
+            The variables or coordinates that are the columns of x; by default the coordinates of the
+            dimensions.
+
+        Returns
+        -------
+        Findings
+            The findings of `gb.check`.
+        """
         return check(calibrated, self._places(inputs, calibrated)[0])
 
     def _places(
         self, inputs: Names | None, calibrated: Calibrated | None = None
     ) -> tuple[xarray.DataArray, tuple[str, ...], tuple[int, ...]]:
-        """The points (n, d) with named columns, and the dimensions and the shape of their places.
+        """Return the points (n, d) with named columns, and the dimensions and shape of their places.
 
-        Columns are in the order of calibration, if that is known.
+        Columns are in the order of calibration, if it is known.
         """
         data = self._dataset
-        names = [str(dim) for dim in data.dims if dim in data.coords] if inputs is None else _listed(inputs)
+        names = [str(dim) for dim in data.dims if dim in data.coords] if inputs is None else _as_list(inputs)
         axes = None if calibrated is None else calibrated.axes.get("x")
         if axes is not None and axes.words is not None and {*names} == {*axes.words}:
             names = list(axes.words)
@@ -137,18 +195,18 @@ class DatasetBands:
 
 
 def _shape(data: xarray.Dataset, dims: Sequence[str]) -> xarray.DataArray:
-    """A variable of these dimensions, which others are spread over."""
+    """Return a variable with these dimensions, as a target for broadcasting."""
     sizes = {dim: int(data.sizes[dim]) for dim in dims}
     coords = {dim: data.coords[dim] for dim in dims if dim in data.coords}
     return xarray.DataArray(np.broadcast_to(0.0, tuple(sizes.values())), dims=tuple(dims), coords=coords)
 
 
 def _table(values: np.ndarray, names: Sequence[str], data: xarray.Dataset) -> xarray.DataArray:
-    """Columns with the names, and the units, of the variables that they come from."""
+    """Return columns with the names and units of their variables."""
     units = [str(data[name].attrs.get("units", "")) for name in names]
     attrs = {"units": ", ".join(units)} if all(units) else {}
     return xarray.DataArray(values, dims=("row", "column"), coords={"column": list(names)}, attrs=attrs)
 
 
-def _listed(names: Names) -> list[str]:
+def _as_list(names: Names) -> list[str]:
     return [names] if isinstance(names, str) else list(names)
