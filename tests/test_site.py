@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -67,6 +68,25 @@ def test_a_page_outside_the_navigation_is_a_fault(site: Path) -> None:
     write(site, "guide/index.html", '<a href="../lost/">A link in a page is not enough.</a>')
     (fault,) = CHECK.site_faults(site)
     assert fault.startswith("lost/index.html:1: the page is not in the navigation")
+
+
+def test_a_redirect_is_outside_the_navigation_and_leads_somewhere(site: Path) -> None:
+    hooks = script("tools/docs/hooks.py")
+    (site / "old").mkdir()
+    (site / "old" / "index.html").write_text(hooks.REDIRECT.format(target="../guide/#old"))
+    assert list(CHECK.site_faults(site)) == []
+    (site / "old" / "index.html").write_text(hooks.REDIRECT.format(target="../gone/"))
+    assert {fault.partition(": ")[2][:19] for fault in CHECK.site_faults(site)} == {"the link ../gone/ l"}
+
+
+def test_pages_that_moved_leave_a_redirect(tmp_path: Path) -> None:
+    hooks = script("tools/docs/hooks.py")
+    hooks.on_post_build(SimpleNamespace(site_dir=str(tmp_path)))
+    text = (tmp_path / "integrations" / "onnx" / "index.html").read_text()
+    assert 'content="0; url=../../guides/deploy/#onnx"' in text
+    assert 'href="../limits/"' in (tmp_path / "faq" / "index.html").read_text()
+    with pytest.raises(FileExistsError, match="faq is a page, so it should not be a redirect"):
+        hooks.on_post_build(SimpleNamespace(site_dir=str(tmp_path)))
 
 
 def test_an_example_that_the_gallery_does_not_show_is_a_fault(site: Path) -> None:

@@ -35,11 +35,11 @@ def gate(function: str) -> str:
 
 
 FAULTS = [
-    Fault("broken link", "docs/faq.md", "", "\n[Nothing](nowhere.md)\n", gate("site")),
-    Fault("broken anchor", "docs/faq.md", "", "\n[Nothing](limits.md#nowhere)\n", gate("site")),
+    Fault("broken link", "docs/limits.md", "", "\n[Nothing](nowhere.md)\n", gate("site")),
+    Fault("broken anchor", "docs/limits.md", "", "\n[Nothing](glossary.md#nowhere)\n", gate("site")),
     Fault("page outside nav", "docs/lost.md", "", "# Lost\n", gate("site")),
-    Fault("empty alt text", "docs/faq.md", "", "\n![](images/band.png)\n", gate("site")),
-    Fault("wide code", "docs/faq.md", "", f"\n```python\nx = {'1 + ' * 30}1\n```\n", gate("site")),
+    Fault("empty alt text", "docs/limits.md", "", "\n![](images/band.png)\n", gate("site")),
+    Fault("wide code", "docs/limits.md", "", f"\n```python\nx = {'1 + ' * 30}1\n```\n", gate("site")),
     Fault(
         "code block that raises",
         "docs/tutorial.md",

@@ -1,10 +1,10 @@
-"""Flow around a cylinder: a band about the velocity, from two hundred readings
+"""Flow past a cylinder: a band for the velocity from two hundred readings
 
-150 noisy readings of the velocity, the Navier-Stokes equations and the walls train the
-network; 50 others calibrate the band. The pressure is never measured: the equations
-find it, and the band promises nothing about it. The truth is the reference of the
-catalogue, whose drag and lift are those of the benchmark DFG 2D-1. What the band covers
-over 200 calibrations stands in the results, `results/cylinder.md`.
+The Navier-Stokes equations, the walls and 150 noisy readings of the velocity train the
+network; 50 further readings calibrate the band. The pressure is never measured: the
+network infers it from the equations, and the band guarantees nothing about it. The
+truth is the reference solution of the catalogue, with the drag and lift of the
+benchmark DFG 2D-1. `results/cylinder.md` shows the coverage over 200 calibrations.
 """
 
 import torch

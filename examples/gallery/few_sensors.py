@@ -1,11 +1,11 @@
-"""Six sensors are six points, however many readings each has
+"""Six sensors count as six points, however many readings each has
 
-Every sensor has a bias of its own, so its readings stand together. On the left a plain
-95 % band from 6 sensors with 100 readings each: calibrated on 600 readings, it knows
-six biases, and new sensors fall out of it as a whole. On the right what happens to a
-reading of a new sensor on average over many repetitions: `gb.Clustered` counts sensors
-and keeps its promise, and below 19 of them it honestly says that a 95 % band is
-infinite. It needs new sensors that are built and placed like the old ones.
+Every sensor has its own bias, so its readings are dependent. On the left, a plain 95 %
+band calibrated on 600 readings from 6 sensors: it has seen only six biases, and some
+new sensors lie entirely outside. On the right, the average coverage of a reading of a
+new sensor over many repetitions. `gb.Clustered` counts sensors and keeps the guarantee;
+with fewer than 19 sensors, its 95 % band is infinite. It assumes that new sensors are
+built and placed like the old ones.
 """
 
 import warnings
@@ -20,7 +20,7 @@ READINGS = 100
 
 
 def readings(sensors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Readings of a field that is zero, bias plus noise, and the sensor of each one."""
+    """Readings of a zero field, bias plus noise, with the sensor of each."""
     sensor = np.repeat(np.arange(sensors), READINGS)
     return RNG.normal(size=sensors)[sensor] + 0.3 * RNG.normal(size=len(sensor)), sensor
 

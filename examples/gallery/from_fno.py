@@ -1,10 +1,10 @@
-"""A Fourier neural operator gets a band for the whole field it predicts
+"""A band for the whole field that a Fourier neural operator predicts
 
-An FNO of neuraloperator maps a velocity on a ring to the velocity a while later, when
-Burgers' equation has steepened it into fronts. One row is one field: two hundred pairs
-that the operator has not seen calibrate `gb.Simultaneous`, and the band then holds a
-new field everywhere at once, with a probability of 95 %. What must be drawn alike is
-the initial fields; their nodes hang together, and do not count.
+An FNO from neuraloperator maps a velocity on a periodic domain to the velocity at a
+later time, when fronts have formed by Burgers' equation. One row is one field. Two
+hundred pairs that the operator has not seen calibrate `gb.Simultaneous`, and the band
+contains a new field at all nodes at once with probability 95 %. The initial fields must
+be exchangeable; their nodes are dependent and do not count as points.
 """
 
 import matplotlib.pyplot as plt
@@ -41,7 +41,7 @@ def fields(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trained(steps: int) -> FNO:
-    """An FNO that has seen 200 pairs of fields."""
+    """An FNO trained on 200 pairs of fields."""
     torch.manual_seed(0)
     before, after = (
         torch.tensor(field, dtype=torch.float32) for field in fields(200, seed=0)

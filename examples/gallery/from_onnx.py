@@ -1,10 +1,10 @@
-"""A network that came as an ONNX file gets a band without the library that trained it
+"""A band for a network from an ONNX file, without its library
 
-The period of a pendulum grows with its amplitude. A small torch network learns this
-from readings and is exported; from there on there is only `pendulum.onnx`, which
-onnxruntime evaluates. `from_onnx` makes a predictor of any such graph with one input
-and one output, and a hundred readings that it has not seen calibrate it. They must be
-drawn like the new ones, in amplitude and in noise.
+The period of a pendulum increases with its amplitude. A small torch network learns this
+from readings and is exported to `pendulum.onnx`, which onnxruntime evaluates.
+`from_onnx` turns any such graph with one input and one output into a predictor, and a
+hundred readings that it has not seen calibrate it. They must be drawn like new
+readings, in amplitude and noise.
 """
 
 import tempfile

@@ -1,11 +1,10 @@
-"""A PINN of PINA, and which fresh readings its band misses
+"""A PINA network, and the new readings that its band misses
 
-PINA solves Poisson's equation on the unit square; the network has seen the equation
-alone. With `from_pina(solver)` it takes plain arrays, whose columns are
-`problem.input_variables`, and a hundred sensors calibrate it. On the right fresh
-readings: those that the band misses are crossed out, about one in twenty, and scattered
-all over the square, for noise is what they miss by. It needs sensors that are placed
-like the new ones.
+PINA solves Poisson's equation on the unit square, from the equation alone.
+`from_pina(solver)` takes plain arrays with the columns `problem.input_variables`, and a
+hundred sensors calibrate it. On the right, new readings: about one in twenty is missed
+(crosses). These are scattered over the whole square, because they are missed by their
+noise. This assumes that new sensors are placed like the old ones.
 """
 
 import random
@@ -33,7 +32,7 @@ SILENT: dict[str, Any] = {
 
 
 def trained(epochs: int) -> PhysicsInformedSingleModelSolver:
-    """A network that has seen the equation and the boundary."""
+    """A network trained on the equation and the boundary."""
     torch.manual_seed(0)
     random.seed(0)  # PINA places points on the boundary with it
     problem = Poisson2DSquareProblem()
@@ -56,7 +55,7 @@ def trained(epochs: int) -> PhysicsInformedSingleModelSolver:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """What n sensors read of the solution, with noise of 0.05."""
+    """Readings of n sensors, with noise of 0.05."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 2))
     u = -np.prod(np.sin(np.pi * x), axis=1, keepdims=True)

@@ -1,9 +1,9 @@
-"""A front: Burgers' equation, and where its band is wide
+"""Burgers' equation: the band is wide at the front
 
-A wave steepens until it stands as a wall at x = 0, a hundredth of the interval wide.
-The equation and 300 noisy readings train the network. 150 values of a solver, which
-have no noise, calibrate a band for the solution itself. `LastLayerLaplace` is least
-certain along the front, and so the band is wide there, where the error is largest.
+A wave steepens to a front at x = 0, a hundredth of the interval wide. The equation and
+300 noisy readings train the network. 150 noise-free values from a solver calibrate a
+band for the solution itself. The scale of `LastLayerLaplace` is largest along the
+front, so the band is wide where the error is largest.
 """
 
 import matplotlib.pyplot as plt

@@ -1,11 +1,11 @@
-"""Where to measure next: ten more readings of a rod, chosen or at random
+"""Where to measure next: ten more readings of a rod, chosen or random
 
-Twenty readings of a cooling rod are there, ten more may be taken. `pinn.next_points`
-asks where the solution changes most with the diffusivity, in the light of what is
-known. On the left the places that it chooses, over how strongly the solution answers to
-the diffusivity. On the right the intervals that follow, over many repetitions: chosen
-readings shorten them more than random ones. Places that were chosen after readings were
-seen have a price: a region from all readings together has no exact level any more.
+Given twenty readings of a cooling rod, where should ten more be taken?
+`pinn.next_points` finds the places where the solution is most sensitive to the
+diffusivity, given the existing readings. On the left, these places over the
+sensitivity. On the right, the lengths of the resulting intervals over many repetitions:
+chosen readings shorten them more than random ones. The price of choosing places after
+seeing readings is that a region from all readings no longer has an exact level.
 """
 
 import matplotlib.pyplot as plt
@@ -33,7 +33,7 @@ def both(first: gb.Observations, more: gb.Observations) -> gb.Observations:
 
 
 def length(data: gb.Observations) -> float:
-    """How long the interval is."""
+    """The length of the interval."""
     low, high = pinn.inverse.profile(ROD, data).interval("diffusivity")
     return high - low
 

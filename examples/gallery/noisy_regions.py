@@ -1,11 +1,10 @@
-"""In the plane, local widths find the noisy disc and the noisy corner
+"""Local widths find a noisy disk and a noisy corner
 
-The Allen-Cahn field is measured with noise that is up to eleven times larger in a disc
-and in an L-shaped corner (white outlines). Nobody tells the band where these are. On
-the left the width that someone who knows the noise would choose; in the middle the one
-width of plain conformal prediction; on the right what `gb.Local` learns from the
-training residuals. Both bands need no more than calibration points that are drawn like
-the new ones.
+The Allen-Cahn field is measured with noise that is up to eleven times larger in a disk
+and in an L-shaped corner (white outlines). The method does not know these regions. On
+the left, the ideal width for the true noise; in the middle, the constant width of plain
+conformal prediction; on the right, the width that `gb.Local` learns from the training
+residuals. Both bands only assume exchangeable calibration points.
 """
 
 import matplotlib.pyplot as plt

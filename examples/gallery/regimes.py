@@ -1,11 +1,11 @@
-"""Every flow regime gets the coverage it was promised
+"""Every flow regime gets its guaranteed coverage
 
-The friction of a pipe against the Reynolds number, with two textbook formulas as the
-model. Laminar flow obeys its formula to two per cent, turbulent flow scatters more, and
-between 2300 and 4000 anything may happen. One width for all covers 95 % on average and
-far less in the transition. `gb.Grouped` calibrates each regime by its own readings, so
-each is covered as asked; each then needs enough of them, 19 at 95 %, and one must know
-the regime of a new reading.
+The friction of a pipe as a function of the Reynolds number, with two textbook formulas
+as the model. Laminar flow follows its formula to two percent, turbulent flow varies
+more, and between 2300 and 4000 the friction is unpredictable. Constant width covers 95
+% on average and far less in the transition. `gb.Grouped` calibrates each regime with
+its own readings, so each is covered at the level. Each regime needs enough readings, 19
+at 95 %, and the regime of a new reading must be known.
 """
 
 import matplotlib.pyplot as plt
@@ -18,7 +18,7 @@ SCATTER = {"laminar": 0.02, "transition": 0.25, "turbulent": 0.06}
 
 
 def regime(reynolds: np.ndarray) -> np.ndarray:
-    """Which regime a flow is in, (n,)."""
+    """The regime of each flow, (n,)."""
     names = np.array(list(SCATTER))
     return names[(reynolds > 2300).astype(int) + (reynolds > 4000)].reshape(-1)
 

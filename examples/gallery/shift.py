@@ -1,12 +1,11 @@
-"""Sensors here, questions there: weights mend a shift, where anything is known
+"""Covariate shift: weights correct for sensors in other places than the queries
 
-Sensors crowd on the left, where it is quiet; questions are asked on the right, where it
-is noisy. The plain band keeps its promise for places like those of the sensors only,
-and `gb.check` raises the alarm before any new reading is taken. `gb.Weighted` lets a
-calibration point count as often as it would occur among the questions: it covers again,
-and is infinite where no sensor speaks for a place, at the right end. It assumes that
-only the places differ, not the noise at a place, and that the ratio of the two
-densities is right.
+Sensors crowd on the left, where the noise is small; queries come from the right, where
+it is large. The plain band is valid only for places like those of the sensors, and
+`gb.check` detects the shift before any new reading is taken. `gb.Weighted` weights each
+calibration point by how often it would occur among the queries. It restores coverage,
+and is infinite at the right end, where there are no sensors. It assumes that only the
+distribution of places differs, and that the density ratio is right.
 """
 
 import textwrap
@@ -26,7 +25,7 @@ def read(x: np.ndarray) -> np.ndarray:
 
 
 def ratio(x: np.ndarray) -> np.ndarray:
-    """The density of the questions, Beta(3, 1), over Beta(1, 2), up to a factor."""
+    """The density of the queries, Beta(3, 1), over Beta(1, 2), up to a factor."""
     return x[:, 0] ** 2 / (1 - x[:, 0]).clip(1e-9)
 
 

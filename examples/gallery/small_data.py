@@ -1,11 +1,12 @@
-"""With few calibration points a band is infinite rather than clipped, and then exact
+"""With few calibration points a band is infinite rather than clipped
 
-Each gray dot is one calibration set of n points, and its height the true coverage of
-the band that this set gives at 95 %. Below 19 points no finite band can promise 95 %,
-so it is infinite and covers everything. From there on coverage is random, for the set
-is, and follows Beta(k, n + 1 - k) exactly (blue: its mean, and the range of 90 % of all
-sets), whatever the model and the noise. It needs continuous noise and points drawn
-alike. If single sets below the level are not acceptable, ask for `confidence=0.9`.
+Each gray dot is one calibration set of n points, and its height is the true coverage of
+its band at 95 %. With fewer than 19 points no finite band can guarantee 95 %, so it is
+infinite and covers everything. With more, the coverage is random and has exactly the
+distribution Beta(k, n + 1 - k) (blue: its mean, and the range of 90 % of all sets),
+whatever the model and the noise. This assumes continuous noise and independent points
+from one distribution. If coverage below the level is not acceptable for a single set,
+use `confidence=0.9`.
 """
 
 import warnings

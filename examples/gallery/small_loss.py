@@ -1,12 +1,11 @@
-"""A small loss and a wrong field: held-out readings notice
+"""A small loss and a wrong field: held-out readings detect it
 
-A slab heats itself, the faster the hotter it is, and is cooled at both faces. The
-equation has two solutions, a cool one and a hot one, and this slab is hot. A network
-that is trained on the equation alone ends at the cool solution: the loss is small, the
-field is wrong, and no residual can tell. Readings that were held out of training do:
-with them the verdict is no longer "converged", and the calibrated band, which holds new
-readings around any model, becomes too wide to be of use. With a dozen readings in
-training the same network finds the hot solution.
+A slab heats itself, faster at higher temperature, and is cooled at both faces. The
+equation has a cool and a hot solution, and this slab is hot. A network trained on the
+equation alone finds the cool solution: the loss is small, the field is wrong, and no
+residual can detect it. Held-out readings can: with them the verdict is no longer
+"converged", and the calibrated band, which is valid for any model, becomes too wide to
+be useful. With a dozen readings in training, the same network finds the hot solution.
 """
 
 from dataclasses import dataclass
@@ -29,7 +28,7 @@ class Slab(pinn.Problem):
     domain = pinn.Segment(0, 1)
 
     def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
-        """What should vanish."""
+        """The residual of the equation."""
         return u.d("x", "x") + self.heating * torch.exp(u.value)
 
     def conditions(self) -> list[pinn.problems.Condition]:

@@ -1,10 +1,9 @@
-"""A system: prey are counted, hunters are not
+"""A system with one measured output: prey and predators
 
-Prey and hunters go around each other on a closed curve. Sixty noisy counts of prey and
-the two equations train the network, which has to find the hunters by itself; forty
-other counts calibrate a band about the prey. The band promises nothing about the
-hunters, and says so: they are drawn beside it, with the truth that the network never
-saw.
+The populations of prey and predators follow a closed curve. Sixty noisy counts of prey
+and the two equations train the network, which infers the predators; forty other counts
+calibrate a band for the prey. The band guarantees nothing about the predators, and says
+so. They are shown with the truth, which the network has not seen.
 """
 
 import matplotlib.pyplot as plt

@@ -1,11 +1,11 @@
-"""A joint band holds the whole curve, a pointwise one does not
+"""A joint band contains the whole curve, a pointwise band does not
 
-One network has learned a family of oscillators, with the frequency as an input; the
-gray lines are its errors on new frequencies. Calibrated at every instant by itself, a
-90 % band is left somewhere by far more than a tenth of the curves. `gb.Simultaneous`
-makes one score of a whole curve, its largest miss, and the band holds nine curves in
-ten from beginning to end. What must be drawn alike is the curves, here by their
-frequencies, and their number is what counts, not that of their points.
+One network has learned a family of oscillators, with the frequency as an input. The
+gray lines are its errors at new frequencies. If each time is calibrated separately, far
+more than a tenth of the curves leave a 90 % band somewhere. `gb.Simultaneous` uses one
+score per curve, its largest error, and its band contains nine curves in ten entirely.
+The curves must be exchangeable, here through their frequencies, and it is the number of
+curves that counts, not the number of points.
 """
 
 from dataclasses import dataclass

@@ -1,10 +1,10 @@
-"""A network that predicts zero is covered too, and its width gives it away
+"""A network that predicts zero is also covered, but its band is wide
 
-Two models of Poisson's equation meet the same calibration points: a trained PINN, and a
-function that answers zero everywhere. Both bands cover 95 % of new readings, for the
-guarantee holds for any model. So coverage alone proves nothing: look at the mean width
-(sharpness) and at the relative L2 error, which is one for the model that has learned
-nothing. All that is assumed is that old and new points are drawn alike.
+Two models of Poisson's equation are calibrated on the same points: a trained PINN, and
+a function that returns zero everywhere. Both bands cover 95 % of new readings, because
+the guarantee holds for any model. Coverage alone therefore proves nothing: look at the
+mean width (sharpness) and at the relative L2 error, which is one for the zero function.
+The only assumption is that calibration and new points are exchangeable.
 """
 
 import matplotlib.pyplot as plt

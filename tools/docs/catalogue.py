@@ -34,13 +34,13 @@ SECTIONS = {
 HEAD = """\
 # The catalogue
 
-Classical problems, one import away: `pinn.problems.Burgers1D()`. Each is the equation as the literature \
-has it, with its parameters as fields, and a solution to hold yours against: `problem.solution(x)`, \
-`problem.observe(n, noise=0.05)`. Solutions are closed forms, exact to rounding, or were computed by the \
-scripts in `tools/references`: then `problem.reference.error` says how far it is off, in the root mean \
-square, measured by refinement. What Adam and L-BFGS make of each, on the equation alone and with \
-readings, is [a page of the results](../results/catalogue.md). To write your own: [eight \
-steps](write_your_equation.md).
+Classical problems, ready to use: `pinn.problems.Burgers1D()`. Each is the equation as in the literature, \
+with its parameters as fields and a reference solution: `problem.solution(x)`, \
+`problem.observe(n, noise=0.05)`. Reference solutions are closed forms, exact to rounding, or were computed \
+by the scripts in `tools/references`; then `problem.reference.error` is their root mean square error, \
+estimated by refinement. [The results](../results/catalogue.md) show how well Adam and L-BFGS solve each \
+problem, from the equation alone and with readings. To define your own problem, see \
+[Write an equation](equations.md).
 """
 
 

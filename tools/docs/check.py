@@ -5,7 +5,7 @@ it also sees the reference and everything else that is generated. Each fault is 
 and remedy, and the exit code is 1 if there is any:
 
 * every internal link and anchor exists;
-* every page is in the navigation; pages of the gallery may be reached from its index instead;
+* every page but a redirect is in the navigation; the gallery's index may link to its pages instead;
 * every image has a text alternative, or is marked as decorative by `role="presentation"`;
 * a line of code has at most 88 characters, in pages and in examples of docstrings. The output of a block,
   a `text` block below it, stays as it was printed.
@@ -55,6 +55,7 @@ class Page(HTMLParser):
         self.links: list[Link] = []
         self.navigation: set[str] = set()
         self.silent: list[Link] = []
+        self.redirects = False
         self._navs: list[bool] = []
         self.feed(html)
 
@@ -66,6 +67,8 @@ class Page(HTMLParser):
         target = found.get("href", found.get("src"))
         if tag == "nav":
             self._navs.append("md-nav--primary" in found.get("class", ""))
+        if found.get("http-equiv") == "refresh":
+            self.redirects = True
         if target is not None:
             self.links.append(Link(line, target))
             if tag == "a" and any(self._navs):
@@ -128,7 +131,8 @@ def _outside_navigation(site: Path, pages: dict[str, Page]) -> Iterator[str]:
     if GALLERY in known:
         linked = {_file(site, GALLERY, link.target) for link in pages[GALLERY].links}
         known |= {path for path in linked if path and dirname(path).startswith(dirname(GALLERY))}
-    for path in sorted(pages.keys() - known):
+    redirects = {path for path, page in pages.items() if page.redirects}
+    for path in sorted(pages.keys() - known - redirects):
         yield f"{path}:1: the page is not in the navigation: add it to `nav` in mkdocs.yml."
 
 

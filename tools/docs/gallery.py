@@ -17,15 +17,15 @@ PAGES = ROOT / "docs" / "gallery"
 IMAGES = PAGES / "images"
 
 SECTIONS = {
-    "Where is it wide?": "noise_islands noisy_regions widest_where",
+    "Adaptive widths": "noise_islands noisy_regions widest_where",
     "Equations, systems and shapes": "own_equation small_loss front system shape cylinder",
-    "What is promised?": "zero_predictor small_data acd_floor whole_field",
-    "Which coefficients?": "two_coefficients measure_next",
-    "What if points are not all alike?": "regimes few_sensors shift",
+    "Guarantees": "zero_predictor small_data acd_floor whole_field",
+    "Inverse problems": "two_coefficients measure_next",
+    "Groups, sensors and shift": "regimes few_sensors shift",
     "Models of other libraries": "from_deepxde from_pina from_fno from_onnx",
     "Large fields": "field_to_zarr",
 }
-"""Which examples stand together, in which order."""
+"""The sections of the gallery, and their examples in order."""
 
 HEAD = """\
 ---
@@ -34,14 +34,14 @@ hide: [toc]
 
 # Gallery
 
-One file, one idea, one picture each, to be copied and changed. \
-Every example runs as it stands, within a minute on one core: \
+Each example is one file with one idea and one picture, to copy and change. \
+All run within a minute on one core: \
 `python examples/gallery/NAME.py` writes `NAME.png`.
 """
 
 
 class Needs(NamedTuple):
-    """What has to be installed beside guardband, and the modules by which one sees that it is."""
+    """What to install in addition to guardband, and the modules that show whether it is installed."""
 
     pip: str
     modules: tuple[str, ...]
@@ -54,7 +54,7 @@ NEEDS = {
     "from_onnx": Needs('"guardband[export]"', ("onnx", "onnxruntime", "onnxscript")),
     "from_pina": Needs("pina-mathlab", ("pina",)),
 }
-"""Examples that need more than guardband itself."""
+"""Examples that need other packages."""
 
 
 TRAINING = {"progress=False": "recipe=pinn.Recipe(steps=50, finish=20), progress=False"}
@@ -79,7 +79,7 @@ QUICK = {
     "widest_where": TRAINING | {"grid(80)": "grid(25)"},
     "zero_predictor": TRAINING,
 }
-"""What a quick run changes in the text of an example; the others take seconds as they are."""
+"""Replacements in the text of an example for a quick run; the other examples take seconds."""
 
 
 class Example(NamedTuple):
@@ -92,7 +92,7 @@ class Example(NamedTuple):
 
 
 def names() -> list[str]:
-    """All examples, as they stand in the gallery."""
+    """All examples, in the order of the gallery."""
     return [name for section in SECTIONS.values() for name in section.split()]
 
 
@@ -102,7 +102,7 @@ def script(name: str) -> Path:
 
 
 def example(name: str) -> Example:
-    """An example as its page shows it."""
+    """Parse the file of an example."""
     source = script(name).read_text()
     tree = ast.parse(source)
     title, _, text = (ast.get_docstring(tree) or "").partition("\n")
@@ -148,7 +148,7 @@ def index() -> str:
 
 
 FIT = '{ loading=lazy style="aspect-ratio: 8/5; object-fit: contain" }'
-"""Cards of one size, whatever the shape of the picture."""
+"""The style of a picture, so that all cards have the same size."""
 
 
 def _card(of: Example) -> str:

@@ -1,6 +1,7 @@
 """What the site takes from outside docs/: public names, results with their pictures, the changelog.
 
-Formulas, `$...$` in a line and `$$...$$` on their own, become MathML here, which browsers typeset themselves.
+Pages that have moved leave a redirect at their old address. Formulas, `$...$` in a line and `$$...$$` on
+their own, become MathML, which browsers typeset without a script.
 """
 
 import html
@@ -15,6 +16,35 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
 """Files of the repository that are pages of the site, under which name."""
+MOVED = {
+    "faq": "limits",
+    "write_your_equation": "equations",
+    "guides/cluster": "scale/#on-a-cluster",
+    "integrations": "guides",
+    "integrations/mlflow": "guides/deploy/#mlflow",
+    "integrations/onnx": "guides/deploy/#onnx",
+    "reference/calibrate": "reference/calibration",
+    "reference/scores-and-calibrators": "reference/calibrators",
+    "reference/problems-and-training": "reference/problems",
+    "reference/look-and-check": "reference/evaluation-and-checks",
+    "reference/keep-and-show": "reference/saving-and-reports",
+    "reference/where-you-work": "reference/integrations",
+    "reference/for-authors-of-methods": "reference/tests-of-methods",
+}
+"""Addresses of pages that have moved or were merged, and where their content is now."""
+REDIRECT = """\
+<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Moved</title>
+<link rel="canonical" href="{target}">
+<meta name="robots" content="noindex">
+<meta http-equiv="refresh" content="0; url={target}">
+</head>
+<body>This page has moved: <a href="{target}">{target}</a></body>
+</html>
+"""
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
 """A formula as pymdownx.arithmatex leaves it."""
 
@@ -70,6 +100,18 @@ def on_page_content(html: str, **_: Any) -> str:
 def on_post_page(output: str, **_: Any) -> str:
     """Name the theme's search box for those who use a screen reader."""
     return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
+
+
+def on_post_build(config: Any, **_: Any) -> None:
+    """Write a redirect at each address in MOVED."""
+    for old, new in MOVED.items():
+        page = Path(config.site_dir) / old / "index.html"
+        if page.exists():
+            raise FileExistsError(f"{old} is a page, so it should not be a redirect. Remove it from MOVED.")
+        page.parent.mkdir(parents=True, exist_ok=True)
+        path, _, anchor = new.partition("#")
+        target = "../" * (old.count("/") + 1) + path.rstrip("/") + "/" + (f"#{anchor}" if anchor else "")
+        page.write_text(REDIRECT.format(target=target), encoding="utf-8")
 
 
 def mathml(latex: str, display: str = "inline") -> str:
