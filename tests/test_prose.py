@@ -81,7 +81,7 @@ def test_the_check_fails_above_a_bound_only(
     page.write_text(page.read_text() + "It goes on. It goes on. Nobody asks.")
     assert PROSE.main(["--check"]) == 1
     printed = capsys.readouterr()
-    assert "CHANGELOG: 3 places in 2009 words, 14.9 per 10,000" in printed.out
+    assert "CHANGELOG: 3 places in 2008 words, 14.9 per 10,000" in printed.out
     assert "`CHANGELOG` should have at most 10 places per 10,000 words, got 14.9 (goes on 2" in printed.err
     assert PROSE.main([]) == 0
     assert PROSE.main([str(page)]) == 0 and f"{page}:1: goes on: goes on" in capsys.readouterr().out
