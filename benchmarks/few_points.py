@@ -1,26 +1,27 @@
-"""Few points: twenty to sixty readings in all, an equation that is right or wrong, and bands at 90 %.
+"""Few points: bands at 90 % from twenty to sixty readings, with a right or a wrong equation.
 
-    python benchmarks/few_points.py [--quick] [--refits 100]
+    python benchmarks/few_points.py [--quick] [--refits 100] [--page]
 
 The damped oscillator and the heat equation, each with its own coefficients and with wrong ones (a frequency
 2 % too high and a damping of .08 for .05; a diffusivity 1.6 times too large). One network is trained on each
-equation alone. Readings have Gaussian noise, or noise of t with 3 degrees, of standard deviation .05; n of
-them in all are drawn 300 times, with 150 new ones to be covered. The physics scale is 2 % of the terms.
+equation alone. The noise is Gaussian or t with 3 degrees of freedom, with standard deviation .05; n readings
+are drawn 300 times, each time with 150 new readings for testing. The physics scale is 2 % of the terms.
 
-- equation only: the network as it is, all n calibrate.
-- split: one half moves the network in its tangent space, the other half calibrates; the equation counts as n
-  readings as in the other methods, and, as split with its own half, as the n/2 that are fitted.
-- tangent full, tangent jackknife+: all n move the network and calibrate it.
+- equation only: the network unchanged, calibrated on all n.
+- split: one half updates the network in its tangent space, the other half calibrates; the equation is
+  weighted as n readings, as in the other methods, or, with its own half, as the n/2 readings that are fitted.
+- tangent full, tangent jackknife+: all n update the network and calibrate it.
 - posterior: the Gaussian band of the same ridge regression (Laplace), without calibration.
-- CV+: real refits, ten networks trained on from the first for each of some data sets of 40.
+- CV+: ten networks per data set of 40, each trained further from the first.
 
-Resumable: results/data/few_points.jsonl has a line for each setting. Writes results/few_points.md.
+The study resumes from results/data/few_points.jsonl, which has a line for each setting. Writes
+results/few_points.md.
 """
 
 import argparse
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Any
 
@@ -48,7 +49,7 @@ CASES = {
     "heat": (HEAT, HEAT),
     "heat, wrong": (HEAT, pinn.problems.Heat1D(diffusivity=1.6 * 0.4)),
 }
-"""The equation that readings obey, and the one that is believed."""
+"""The equation that generates the readings, and the one that is assumed."""
 
 NOISE: dict[str, Callable[[np.random.Generator, int], np.ndarray]] = {
     "Gaussian": lambda generator, n: SD * generator.normal(size=(n, 1)),
@@ -66,7 +67,7 @@ METHODS = (
 
 @cache
 def trained(case: str) -> pinn.Fitted:
-    """A network that knows the equation alone; five swings take waves as features."""
+    """A network trained on the equation alone; five oscillations need Fourier features."""
     problem = CASES[case][1]
     waves = (8, 6.0) if problem.domain.d == 1 else None
     net, recipe = pinn.mlp(problem, [24, 24], fourier=waves), pinn.Recipe.by_newton(60)
@@ -74,7 +75,7 @@ def trained(case: str) -> pinn.Fitted:
 
 
 def readings(case: str, noise: str, n: int, generator: np.random.Generator) -> gb.Observations:
-    """n readings at random places."""
+    """n readings at random locations."""
     problem = CASES[case][0]
     draw = torch.Generator().manual_seed(int(generator.integers(2**31)))
     x = problem.domain.uniform(n, draw, dtype=torch.float64)
@@ -82,7 +83,7 @@ def readings(case: str, noise: str, n: int, generator: np.random.Generator) -> g
 
 
 def bands(case: str, data: gb.Observations, x: np.ndarray) -> dict[str, tuple[gb.Band, float]]:
-    """The band of each method at x, and the CPU seconds that it took; trainings and curvature not counted."""
+    """The band of each method at x and its CPU seconds, without training and curvature."""
     fitted, n = trained(case), len(data)
     tangent, own = tangent_of(case, n), tangent_of(case, n // 2)
     first, second = (
@@ -116,7 +117,7 @@ def bands(case: str, data: gb.Observations, x: np.ndarray) -> dict[str, tuple[gb
 
 @cache
 def tangent_of(case: str, n: int) -> pinn.Tangent:
-    """The tangent space in which the equation counts as n readings, its curvature known."""
+    """The tangent space with the equation weighted as n readings, with its curvature computed."""
     made = pinn.Tangent(trained(case), noise=SD, counts=n)
     made.modes(n)
     return made
@@ -147,7 +148,7 @@ def summary(values: np.ndarray) -> dict[str, float]:
 
 
 def refitted(case: str, noise: str, seed: int) -> dict[str, Any]:
-    """CV+ by ten real refits, from the weights that know the equation alone; the same data set as above."""
+    """CV+ with ten trainings from the weights of the equation alone, on the same data sets as above."""
     n, generator = 40, np.random.default_rng([seed, 40])
     data, new = (readings(case, noise, count, generator) for count in (n, QUERIES))
     start = time.process_time()
@@ -172,7 +173,7 @@ def refitted(case: str, noise: str, seed: int) -> dict[str, Any]:
 
 
 def timed(case: str) -> tuple[float, float]:
-    """CPU seconds of 150 queries after one factorization: the least of 500 calls, and the median."""
+    """CPU seconds of 150 queries after one factorization: the minimum and median of 500 calls."""
     generator = np.random.default_rng(0)
     made = tangent_of(case, 40).calibrate(*readings(case, "Gaussian", 40, generator))
     x = readings(case, "Gaussian", QUERIES, generator).x
@@ -189,45 +190,61 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     lines = [
         "# Few points",
         "",
-        f"Made by `python benchmarks/few_points.py`: coverage and mean width of bands at {LEVEL:.0%}, over",
-        f"{settings[0]['repetitions']} data sets of n readings in all and {QUERIES} new ones each; the noise "
-        f"has a standard deviation of {SD}, and who",
-        f"knew the truth and that it is Gaussian would need a width of {BEST:.4f}. The physics scale is 2 %",
-        "of the terms. *Wrong* is a frequency 2 % too high with a damping of .08 for .05, and a diffusivity",
-        "1.6 times too large.",
+        f"Written by `python benchmarks/few_points.py`: bands at {LEVEL:.0%} over "
+        f"{settings[0]['repetitions']} data sets of n readings, each tested on {QUERIES} new readings. The "
+        "noise "
+        f"has standard deviation {SD}; with the solution and Gaussian noise known, a width of {BEST:.4f} "
+        "would "
+        "do. The physics scale is 2 % of the terms. *Wrong* means a frequency 2 % too high with a damping "
+        "of .08 "
+        "for .05, or a diffusivity 1.6 times too large. All settings: [few_points.csv](data/few_points.csv).",
         "",
-        "- **Where the equation is right, train on it alone and calibrate on all n**: nothing is narrower.",
-        "- Where it is wrong, moving the network in its tangent space and calibrating it by the same",
-        "  readings is narrower than a split, and keeps the level; the posterior band fell to",
-        f"  {min(row['posterior']['coverage'] for row in settings):.3f}.",
-        "- *Split* counts the equation as n readings, as the tangent bands do; *with its own half* as the",
-        "  n/2 that are fitted, which trusts a wrong equation less. How much is gained depends on that: see",
-        "  the last table.",
+        "- **With the right equation, train on it alone and calibrate on all n**: no other band is narrower.",
+        "- With a wrong equation, the tangent methods keep the level and are narrower than a split; the "
+        "posterior "
+        f"band covers {min(row['posterior']['coverage'] for row in settings):.3f} in the worst setting.",
+        "- *Split* weights the equation as n readings, as the tangent methods do; *with its own half* as "
+        "the n/2 "
+        "readings that are fitted, which trusts a wrong equation less. The gain depends on this weight (last "
+        "table).",
         "",
-        "| case | noise | n | " + " | ".join(METHODS) + " |",
-        "|---|---|---|" + "---|" * len(METHODS),
+        "## Mean width, Gaussian noise",
+        "",
+        "| case | n | " + " | ".join(METHODS) + " |",
+        "|---" * (2 + len(METHODS)) + "|",
     ]
     for row in settings:
-        cells = [f"{row[name]['coverage']:.3f} / {row[name]['width']:.3f}" for name in METHODS]
-        lines.append(f"| {row['case']} | {row['noise']} | {row['n']} | " + " | ".join(cells) + " |")
-    error = max(row[name]["error"] for row in settings for name in METHODS)
-    lines += ["", f"Standard errors of coverage are at most {error:.4f}.", ""]
-    lines += ["| CPU ms of a band, n = 40 | " + " | ".join(METHODS) + " |", "|---|" + "---|" * len(METHODS)]
-    for row in settings:
-        if row["n"] == 40 and row["noise"] == "Gaussian":
-            cells = [f"{1000 * row[name]['seconds']:.1f}" for name in METHODS]
-            lines.append(f"| {row['case']} | " + " | ".join(cells) + " |")
+        if row["noise"] == "Gaussian":
+            cells = [f"{row[name]['width']:.3f}" for name in METHODS]
+            lines.append(f"| {row['case']} | {row['n']} | " + " | ".join(cells) + " |")
     lines += [
         "",
-        f"{QUERIES} queries after one factorization: {1000 * seconds[0]:.1f} CPU ms in the fastest "
-        f"of 500 calls, {1000 * seconds[1]:.1f} in the median, on a busy machine.",
+        "## Lowest coverage over n and both noises",
+        "",
+        "| equation | " + " | ".join(METHODS) + " |",
+    ]
+    lines.append("|---" * (1 + len(METHODS)) + "|")
+    for equation in ("right", "wrong"):
+        mine = [row for row in settings if row["case"].endswith("wrong") == (equation == "wrong")]
+        cells = [f"{min(row[name]['coverage'] for row in mine):.3f}" for name in METHODS]
+        lines.append(f"| {equation} | " + " | ".join(cells) + " |")
+    error = max(row[name]["error"] for row in settings for name in METHODS)
+    lines += ["", f"Standard errors of coverage are at most {error:.4f}.", "", "## Cost", ""]
+    timed = [row for row in settings if row["n"] == 40 and row["noise"] == "Gaussian"]
+    spent = [
+        f"{name} {1000 * float(np.median([row[name]['seconds'] for row in timed])):.1f}" for name in METHODS
+    ]
+    lines += [
+        f"CPU milliseconds of a band at n = 40, median over the cases: {', '.join(spent)}. {QUERIES} queries "
+        f"after one factorization take {1000 * seconds[0]:.1f} ms in the fastest of 500 calls and "
+        f"{1000 * seconds[1]:.1f} in the median, on a busy machine.",
         "",
     ]
     if refits:
         lines += [
-            f"CV+ by real refits, {FOLDS} folds of 40 readings, on the first of the data sets above:",
+            f"CV+ with {FOLDS} trainings per data set of 40 readings, on the first of the data sets above:",
             "",
-            "| case | noise | data sets | CV+ | CPU s each |",
+            "| case | noise | data sets | coverage / width | CPU s each |",
             "|---|---|---|---|---|",
         ]
         for case, noise in dict.fromkeys((row["case"], row["noise"]) for row in refits):
@@ -237,7 +254,8 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
             )
             lines.append(f"| {case} | {noise} | {len(mine)} | {coverage:.3f} / {width:.3f} | {cpu:.1f} |")
         lines.append("")
-    lines += ["| narrower than split, n = 40, Gaussian | same count | own half |", "|---|---|---|"]
+    lines += ["Tangent full compared with split, n = 40, Gaussian noise:", ""]
+    lines += ["| narrower by | same weight | own half |", "|---|---|---|"]
     for case in (case for case in CASES if case.endswith("wrong")):
         row = next(row for row in settings if (row["case"], row["noise"], row["n"]) == (case, "Gaussian", 40))
         gains = [narrower(row, METHODS[1]), narrower(row, METHODS[2])]
@@ -245,25 +263,38 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     return "\n".join(lines) + "\n"
 
 
+def flat(settings: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The settings as rows of a table, one for each method."""
+    for row in settings:
+        for name in METHODS:
+            yield {key: row[key] for key in ("case", "noise", "n")} | {"method": name} | row[name]
+
+
 def narrower(row: dict[str, Any], than: str) -> float:
-    """By which share the full tangent band is narrower than another."""
+    """The share by which the full tangent band is narrower than another band."""
     return 1 - row["tangent full"]["width"] / row[than]["width"]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few repetitions, and nothing is written")
-    parser.add_argument("--refits", type=int, default=100, help="data sets for CV+ by real refits")
+    parser.add_argument("--quick", action="store_true", help="few repetitions, without writing results")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
+    parser.add_argument("--refits", type=int, default=100, help="data sets for CV+ with new trainings")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.quick:
         row = setting("heat, wrong", "Gaussian", 20, 20)
         finish([claim("coverage of tangent full", row["tangent full"]["coverage"], ">= 0.8")])
+    if options.page:
+        (stored,) = _rows("fastest", {})[-1:]
+        write((stored["fastest"], stored["median"]))
+        return
     wanted = [(case, noise, n) for case in CASES for noise in NOISE for n in SIZES]
     for case, noise, n in wanted:
         if not _settings(case=case, noise=noise, n=n, repetitions=REPETITIONS):
             LEDGER.add([setting(case, noise, n, REPETITIONS)])
     seconds = max(map(timed, ("oscillator", "heat")))
+    LEDGER.add([{"queries": QUERIES, "fastest": round(seconds[0], 5), "median": round(seconds[1], 5)}])
     write(seconds)
     for seed in range(options.refits):
         for case in (case for case in CASES if case.endswith("wrong")):
@@ -283,10 +314,11 @@ def main() -> None:
 
 
 def write(seconds: tuple[float, float]) -> None:
-    """The page of what is there."""
+    """Write the page and the table from the stored rows."""
     order = list(CASES)
     settings = sorted(_settings(), key=lambda row: (order.index(row["case"]), row["noise"], row["n"]))
     files.write_text(LEDGER.page, page(settings, _refits(), seconds))
+    LEDGER.write_table(flat(settings))
 
 
 def _settings(**having: Any) -> list[dict[str, Any]]:
@@ -298,7 +330,7 @@ def _refits(**having: Any) -> list[dict[str, Any]]:
 
 
 def _rows(key: str, having: dict[str, Any]) -> list[dict[str, Any]]:
-    """Rows of one kind, which are those that have a key."""
+    """The rows that have a key."""
     rows = [row for row in LEDGER.rows() if key in row]
     return [row for row in rows if all(row[name] == value for name, value in having.items())]
 

@@ -1,15 +1,16 @@
-"""Seven ways to say how unsure a network is, side by side with constant width.
+"""Predictors of uncertainty compared with constant width.
 
     python benchmarks/predictors.py [--problem allen-cahn|helmholtz] [--seeds 10-14] [--only M] [--pictures]
+        [--page]
 
-Each method on each training seed adds a line to `results/data/predictors.jsonl`; lines that exist are not
-computed again. The tables of `results/predictors.md` are made from all of them. `--pictures` also draws
-error and calibrated band of the first seed's methods into `docs/images`.
+Each method on each training seed appends a line to `results/data/predictors.jsonl`; existing lines are not
+recomputed. The tables of `results/predictors.md` summarize all of them. `--pictures` also draws the error and
+the calibrated band of the first seed's methods into `docs/images`.
 
 Trainings use Adam and L-BFGS (`pinn.Recipe()`) on fresh data. Every method predicts once at POOL uniform
-points; calibration and test sets of the paper's size are then drawn from them, with replacement and with
-fresh noise, DRAWS times over: independent experiments, whose summed coverage has an exact law. One core, CPU
-seconds.
+points; calibration and test sets of the paper's size are then drawn from these points, with replacement and
+fresh noise, DRAWS times. These experiments are independent, and their summed coverage has an exact law. Times
+are CPU seconds on one core.
 """
 
 import argparse
@@ -41,19 +42,18 @@ IMAGES = Path(__file__).parent.parent / "docs" / "images"
 PROBLEMS: dict[str, Problem] = {"allen-cahn": AllenCahn2D(), "helmholtz": Helmholtz3D()}
 POOL, DRAWS, LEVEL = 4000, 1000, 0.95
 HEAD = f"""\
-# How unsure: the predictors side by side
+# Predictors of uncertainty
 
-Made by `python benchmarks/predictors.py` and `python benchmarks/predictors.py --problem helmholtz`: medians
-over training seeds at 95 %, the paper's networks and sizes, {DRAWS} recalibrations per seed. *Raw* is
-mean +- 1.96 scale, before calibration. *Width* is the mean width after calibration: for noisy targets with
-the scale alone, for noisy targets with the noise added to the scale (`gb.conformal.Total`), and for the
-noise-free truth when calibrated on it. *The law* says whether the summed coverage of each seed lies within
-its exact Beta-binomial law (total false-alarm rate 0.1 % per table). *Cost* is in units of one default
-training, that training included; *us/point* is what a prediction costs."""
+Written by `python benchmarks/predictors.py` and `python benchmarks/predictors.py --problem helmholtz`:
+medians over training seeds at 95 %, with the paper's networks and sizes, {DRAWS} recalibrations per seed.
+*Raw* is mean +- 1.96 scale, before calibration. *Width* is the mean width after calibration: for noisy
+targets with the scale alone, for noisy targets with the noise added to the scale (`gb.conformal.Total`), and
+for the noise-free truth when calibrated on it. *Cost* includes training and is relative to one default
+training; *us/point* is the cost of a prediction. Ranges over seeds: [predictors.csv](data/predictors.csv)."""
 
 
 class Bench:
-    """A problem and a training seed: the trainings that the methods share, made when first asked for."""
+    """A problem and a training seed, with the trainings that methods share, computed on first use."""
 
     def __init__(self, name: str, seed: int) -> None:
         self.problem, self.seed = PROBLEMS[name], seed
@@ -128,9 +128,10 @@ def main() -> None:
     parser.add_argument("--seeds", default="10-14", help="first-last")
     parser.add_argument("--only", choices=METHODS, action="append", help="one method; may be repeated")
     parser.add_argument("--pictures", action="store_true", help="draw the first seed's methods")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     options = parser.parse_args()
     first, last = map(int, options.seeds.split("-"))
-    for seed in range(first, last + 1):
+    for seed in [] if options.page else range(first, last + 1):
         bench = Bench(options.problem, seed)
         pictured = {}
         for name in options.only or METHODS:
@@ -147,10 +148,11 @@ def main() -> None:
             draw(bench, pictured)
             draw_coverage(bench, pictured)
     files.write_text(LEDGER.page, page())
+    LEDGER.write_table(row for problem in PROBLEMS for row in summaries(LEDGER.rows(problem=problem)))
 
 
 def make(bench: Bench, name: str) -> tuple[Any, float]:
-    """The predictor, and what it cost in all: the CPU seconds of its own trainings included."""
+    """The predictor and its total CPU seconds, its own trainings included."""
     before = dict(bench.seconds)
     start = time.process_time()
     predictor = METHODS[name](bench)
@@ -160,7 +162,7 @@ def make(bench: Bench, name: str) -> tuple[Any, float]:
 
 
 def measure(bench: Bench, predictor: Any, seconds: float) -> dict[str, float | str]:
-    """All that the tables show of one method on one seed."""
+    """The figures of one method on one seed."""
     bench.member(0)
     x, truth = bench.pool
     start = time.process_time()
@@ -196,7 +198,7 @@ def measure(bench: Bench, predictor: Any, seconds: float) -> dict[str, float | s
 def recalibrated(
     bench: Bench, prediction: gb.Prediction, score: Any, noise: float, generator: np.random.Generator
 ) -> tuple[float, float, tuple[float, float]]:
-    """Coverage and mean width over many fresh calibration and test sets, and the exact law's two tails."""
+    """Coverage and mean width over fresh calibration and test sets, and the two tails of the exact law."""
     _, truth = bench.pool
     n, m = bench.settings.cal, bench.settings.test
     covered, width = 0, 0.0
@@ -283,33 +285,68 @@ def page() -> str:
 
 
 def table(mine: list[dict[str, Any]]) -> Iterator[str]:
+    """Medians of every method, and a sentence on the exact law."""
     yield (
-        "| method | seeds | relative L2, % | Spearman of scale and error | raw coverage, noisy / truth | "
-        "coverage after | the law | width, noisy | width, noise added | width, truth | cost | us/point |"
+        "| method | relative L2, % | Spearman of scale and error | raw coverage, noisy / truth | "
+        "width, noisy | width, noise added | width, truth | cost | us/point |"
     )
-    yield "|" + "---|" * 12
+    yield "|" + "---|" * 9
+    found = list(summaries(mine))
+    for row in found:
+        scaled = row["Spearman"] is not None
+        yield (
+            f"| {row['method']} | {100 * row['relative L2']:.2f} | "
+            + (f"{row['Spearman']:.2f}" if scaled else "-")
+            + " | "
+            + (f"{row['raw coverage, noisy']:.3f} / {row['raw coverage, truth']:.3f}" if scaled else "-")
+            + f" | {row['width, noisy']:.3f} | {row['width, noise added']:.3f} | {row['width, truth']:.4f} | "
+            f"{row['cost']:.2f} | {row['us/point']:.0f} |"
+        )
+    coverage = [row["coverage after"] for row in found]
+    yield ""
+    yield (
+        f"Coverage after calibration is {min(coverage):.4f} to {max(coverage):.4f}. The summed coverage of "
+        "each "
+        f"of {max(row['seeds'] for row in found)} seeds lies within its exact Beta-binomial law for "
+        f"{sum(row['law'] == 'holds' for row in found)} of {len(found)} methods, at a total false-alarm "
+        "rate of "
+        "0.1 %."
+    )
+
+
+def summaries(mine: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    """The medians of every method over the seeds, with the range of errors."""
     cells = 4 * len(mine)
     for name in METHODS:
         its = [row for row in mine if row["method"] == name]
         if not its:
             continue
-
-        def middle(key: str, its: list[dict[str, Any]] = its) -> float:
-            return float(np.median([row[key] for row in its if key in row] or [np.nan]))
-
-        l2 = [100 * row["l2"] for row in its]
+        middle = {key: float(np.median([row[key] for row in its])) for key in KEYS if key in its[0]}
         worst = min(min(row[f"{k}_below"], row[f"{k}_above"]) for row in its for k in ("noisy", "total"))
-        law = "holds" if worst > 1e-3 / cells else f"broken (p = {worst:.1g})"
-        scaled = "spearman" in its[0]
-        yield (
-            f"| {name} | {len(its)} | {np.median(l2):.2f} ({min(l2):.2f} to {max(l2):.2f}) | "
-            + (f"{middle('spearman'):.2f}" if scaled else "-")
-            + " | "
-            + (f"{middle('raw_noisy'):.3f} / {middle('raw_truth'):.3f}" if scaled else "-")
-            + f" | {middle('noisy_coverage'):.4f} | {law} | {middle('noisy_width'):.3f} | "
-            f"{middle('total_width'):.3f} | {middle('truth_width'):.4f} | {middle('cost'):.2f} | "
-            f"{middle('microseconds_per_point'):.0f} |"
-        )
+        yield {
+            "problem": its[0]["problem"],
+            "method": name,
+            "seeds": len(its),
+            **{title: middle.get(key) for key, title in KEYS.items()},
+            "relative L2, lowest": min(row["l2"] for row in its),
+            "relative L2, highest": max(row["l2"] for row in its),
+            "law": "holds" if worst > 1e-3 / cells else f"broken (p = {worst:.1g})",
+        }
+
+
+KEYS = {
+    "l2": "relative L2",
+    "spearman": "Spearman",
+    "raw_noisy": "raw coverage, noisy",
+    "raw_truth": "raw coverage, truth",
+    "noisy_coverage": "coverage after",
+    "noisy_width": "width, noisy",
+    "total_width": "width, noise added",
+    "truth_width": "width, truth",
+    "cost": "cost",
+    "microseconds_per_point": "us/point",
+}
+"""The stored figures that are summarized, and their titles."""
 
 
 if __name__ == "__main__":

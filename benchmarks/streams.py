@@ -1,11 +1,11 @@
-"""Streams: five drifts and a sensor that loses gain, how bands follow, when the alarm sounds, and how fast.
+"""Streams: bands under five drifts and a sensor that loses gain, the delay of the alarm, and speed.
 
     python benchmarks/streams.py [--quick]
 
-At 90 %, 100,000 steps each. Judged are disjoint windows of 1000 steps, bands that are infinite or empty, and
-widths beside those of an oracle, who knows the law of the score at every step. The default was fixed on other
-drifts, `CHOSEN_ON`, which `--choose` runs. Runs in `results/data/streams.jsonl` are not repeated.
-Writes `results/streams.md`.
+Each stream has 100,000 steps at 90 %. The page reports disjoint windows of 1000 steps, infinite or empty
+bands, and widths relative to an oracle that is given the law of the score at every step. The default was
+fixed on other drifts, `CHOSEN_ON`, which `--choose` runs. Runs in `results/data/streams.jsonl` are not
+repeated, so with all of them stored the command only rewrites `results/streams.md`.
 """
 
 import argparse
@@ -39,7 +39,7 @@ TIME = np.arange(STEPS) / STEPS
 
 
 def of_normal(sd: np.ndarray | float, offset: np.ndarray | float = 0.0) -> np.ndarray:
-    """The threshold that |offset + sd normal| exceeds in 1 - level of cases, by halving."""
+    """The quantile of |offset + sd normal| at the level, by bisection."""
     sd, offset = np.broadcast_to(sd, STEPS), np.broadcast_to(offset, STEPS)
     low, high = np.zeros(STEPS), abs(offset) + 6 * sd
     for _ in range(50):
@@ -50,12 +50,12 @@ def of_normal(sd: np.ndarray | float, offset: np.ndarray | float = 0.0) -> np.nd
 
 
 def noise(sd: np.ndarray) -> Drift:
-    """Noise whose size is known at each step."""
+    """Noise with a given standard deviation at each step."""
     return lambda draw: (abs(sd * draw.normal(size=STEPS)), of_normal(sd))
 
 
 def wandering(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """An offset that walks at random."""
+    """An offset that follows a random walk."""
     offset = np.cumsum(0.01 * draw.normal(size=STEPS))
     return abs(offset + draw.normal(size=STEPS)), of_normal(1.0, offset)
 
@@ -69,7 +69,7 @@ def bursts(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def losing_gain(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Readings gain(t) u(x) + noise; the model knows u(x) = sin(2 pi x), and the gain falls from 1 to 1/2."""
+    """Readings gain(t) u(x) + noise, u(x) = sin(2 pi x) as in the model; the gain falls from 1 to 1/2."""
     gain, sd = 1 - TIME / 2, 0.1
     u = np.sin(2 * np.pi * draw.uniform(size=STEPS))
     places = np.sin(2 * np.pi * (np.arange(2000) + 0.5) / 2000)
@@ -94,7 +94,7 @@ DRIFTS: dict[str, Drift] = {
 
 
 def walking_size(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Noise whose logarithm walks at random."""
+    """Noise whose log standard deviation follows a random walk."""
     sd = np.exp(np.cumsum(0.005 * draw.normal(size=STEPS)))
     return abs(sd * draw.normal(size=STEPS)), of_normal(sd)
 
@@ -106,13 +106,13 @@ def blocks(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 def swinging(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """An offset that swings."""
+    """A sinusoidal offset."""
     offset = 2 * np.sin(2 * np.pi * 15 * TIME)
     return abs(offset + draw.normal(size=STEPS)), of_normal(1.0, offset)
 
 
 def heavy(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """Heavy tails that grow."""
+    """Heavy-tailed noise of growing scale."""
     size = np.exp(TIME)
     return abs(size * draw.standard_t(3, size=STEPS)), size * student.ppf((1 + LEVEL) / 2, 3)
 
@@ -133,9 +133,9 @@ CANDIDATES: dict[str, gb.streams.StreamMethod] = {
 
 
 def run(method: gb.streams.StreamMethod | None, drift: Drift, seed: int) -> dict[str, float]:
-    """One stream: windows that are off, bands that are no intervals, width over the oracle's."""
+    """One stream: windows that are off, infinite or empty bands, width relative to the oracle."""
     draw = np.random.default_rng(seed)
-    calibration = drift(draw)[0][:CALIBRATION]  # another draw of how it began
+    calibration = drift(draw)[0][:CALIBRATION]  # an independent draw from the initial law
     misses, oracle = drift(draw)
     if method is None:
         thresholds = np.full(STEPS, gb.conformal.quantile(calibration, LEVEL))
@@ -156,7 +156,7 @@ def run(method: gb.streams.StreamMethod | None, drift: Drift, seed: int) -> dict
 
 
 def delay(seed: int) -> int:
-    """Steps from a doubling of the noise at half time to the first alarm after it; all of them if none."""
+    """Steps from a doubling of the noise at half time to the next alarm; all remaining steps if none."""
     draw, half = np.random.default_rng(seed), STEPS // 2
     watch = gb.streams.Alarm(seed=seed).start(abs(draw.normal(size=CALIBRATION)))
     for score in abs(draw.normal(size=half)).tolist():
@@ -173,7 +173,7 @@ def false_alarms(seed: int) -> int:
 
 
 def speeds(steps: int) -> dict[str, list[float]]:
-    """Updates per CPU second of five runs, predictions given, with a snapshot on the disk every 1000."""
+    """Updates per CPU second of five runs, with predictions given and a snapshot on disk every 1000."""
     draw = np.random.default_rng(0)
     calibrated = gb.calibrate_arrays(np.zeros(CALIBRATION), draw.normal(size=CALIBRATION))
     y, mean = draw.normal(size=(steps, 1)), np.zeros((steps, 1))
@@ -201,7 +201,7 @@ def spoken(rates: list[float]) -> str:
 
 
 def cells(quick: bool, runs: int) -> Iterator[tuple[dict, Callable[[], dict]]]:
-    """All that is run, and how."""
+    """The key of every run, and the function that computes it."""
     for seed in range(1 if quick else 5):
         for drift, draws in DRIFTS.items():
             for method, made in METHODS.items():
@@ -214,7 +214,7 @@ def cells(quick: bool, runs: int) -> Iterator[tuple[dict, Callable[[], dict]]]:
 
 
 def choose() -> None:
-    """The candidates for the default on the drifts that it was chosen on."""
+    """Print the candidates for the default on the drifts used for choosing."""
     print("| candidate | windows off | infinite or empty | width |\n|---|---|---|---|")
     for name, method in CANDIDATES.items():
         found = [run(method, drift, 100) for drift in CHOSEN_ON.values()]
@@ -222,47 +222,69 @@ def choose() -> None:
         print(f"| {name} | {worst[0]:.1%} | {worst[1]:.2%} | {worst[2]:.3f} |", flush=True)
 
 
-def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
-    """The page, and what is claimed."""
-    lines = [
-        "# Streams",
-        "",
-        f"Made by `python benchmarks/streams.py`: {STEPS:,} steps at {LEVEL:.0%}, {CALIBRATION} calibration",
-        "points of how it began, 5 seeds. *Windows off*: disjoint windows of 1000 steps in which the share",
-        "of misses differs from 10 % by more than 3 %. *Width*: over that of an oracle who knows the law of",
-        "the score at each step; of bands that are neither infinite nor empty. The default,",
-        "`AdaptiveLevel()`, was fixed on other drifts: " + ", ".join(CHOSEN_ON) + ".",
-        "",
-        "| drift | method | missed | windows off | infinite or empty | width |",
-        "|---|---|---|---|---|---|",
-    ]
-    worst: dict[str, float] = dict.fromkeys(("windows off", "infinite or empty", "width"), 0.0)
+def flat(rows: list[dict]) -> Iterator[dict]:
+    """The means of each drift and method over the seeds, as rows of a table."""
     for drift in DRIFTS:
         for method in METHODS:
             some = [r for r in rows if r["what"] == "drift" and (r["drift"], r["method"]) == (drift, method)]
-            keys = ("missed", *worst)
-            mean = {key: float(np.mean([row[key] for row in some])) for key in keys}
-            if method == DEFAULT:
-                worst = {key: max(worst[key], mean[key]) for key in worst}
-            lines.append(
-                f"| {drift} | {method} | {mean['missed']:.1%} | {mean['windows off']:.1%} | "
-                f"{mean['infinite or empty']:.2%} | {mean['width']:.2f} |"
-            )
+            keys = ("missed", "windows off", "infinite or empty", "width")
+            means = {key: float(np.mean([row[key] for row in some])) for key in keys}
+            yield {"drift": drift, "method": method, "seeds": len(some), **means}
+
+
+def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
+    """The lines of the page, and the claims."""
+    lines = [
+        "# Streams",
+        "",
+        f"Written by `python benchmarks/streams.py`: {STEPS:,} steps at {LEVEL:.0%}, {CALIBRATION} "
+        "calibration "
+        "points from the initial law, 5 seeds. Cells give the share of *windows off* / *width*. A window of "
+        "1000 "
+        "steps is off if its share of misses differs from 10 % by more than 3 %. Width is relative to an "
+        "oracle "
+        "that is given the law of the score at each step, for bands that are neither infinite nor empty. The "
+        "default, `AdaptiveLevel()`, was fixed on other drifts: " + ", ".join(CHOSEN_ON) + ". All figures: "
+        "[streams.csv](data/streams.csv).",
+        "",
+        f"| drift | {' | '.join(METHODS)} |",
+        "|---" * (1 + len(METHODS)) + "|",
+    ]
+    found = {(row["drift"], row["method"]): row for row in flat(rows)}
+    worst: dict[str, float] = dict.fromkeys(("windows off", "infinite or empty", "width"), 0.0)
+    for drift in DRIFTS:
+        worst = {key: max(value, found[drift, DEFAULT][key]) for key, value in worst.items()}
+        shown = [
+            f"{found[drift, method]['windows off']:.1%} / {found[drift, method]['width']:.2f}"
+            for method in METHODS
+        ]
+        lines.append(f"| {drift} | {' | '.join(shown)} |")
+    overall = [found[drift, DEFAULT]["missed"] for drift in DRIFTS]
+    most = max(found.values(), key=lambda row: row["infinite or empty"])
+    lines += [
+        "",
+        f"The default misses {min(overall):.2%} to {max(overall):.2%} of all readings. The largest share of "
+        f"infinite or empty bands is {most['infinite or empty']:.2%} ({most['method']}, {most['drift']}).",
+    ]
     delays = [row["steps"] for row in rows if row["what"] == "delay"]
     alarms = [row["alarms"] for row in rows if row["what"] == "no change"]
     (speed,) = [row for row in rows if row["what"] == "speed"][-1:]
     median = float(np.median(delays))
     lines += [
         "",
-        f"Noise doubles at step {STEPS // 2:,}: the alarm sounds after {median:.0f} steps (median of",
-        f"{len(delays)} runs; {np.quantile(delays, 0.05):.0f} to {np.quantile(delays, 0.95):.0f} in nine of",
-        f"ten). Without a change there were {sum(alarms)} false alarms in {len(alarms)} runs of",
-        f"{STEPS:,} steps; stated are at most {len(alarms)} on average, one in 100,000 steps.",
+        f"If the noise doubles at step {STEPS // 2:,}, the alarm is raised after {median:.0f} steps (median "
+        "of "
+        f"{len(delays)} runs; {np.quantile(delays, 0.05):.0f} to {np.quantile(delays, 0.95):.0f} in nine of "
+        "ten). "
+        f"Without a change there were {sum(alarms)} false alarms in {len(alarms)} runs of {STEPS:,} steps; "
+        "the "
+        f"bound is {len(alarms)} on average, one in 100,000 steps.",
         "",
-        "Updates per CPU second, predictions given, a snapshot on the disk every 1000, in the median",
-        "of five runs on a busy machine, and at best:",
-        f"{spoken(speed['blocks of 1000'])} in blocks of 1000 (`stream.follow`),",
-        f"{spoken(speed['one by one'])} one by one (`stream.band`, `stream.update`).",
+        "Updates per CPU second with predictions given and a snapshot on disk every 1000 steps, median and "
+        "best "
+        f"of five runs on a busy machine: {spoken(speed['blocks of 1000'])} in blocks of 1000 "
+        "(`stream.follow`), "
+        f"{spoken(speed['one by one'])} one at a time (`stream.band`, `stream.update`).",
     ]
     claims = [
         claim("windows off, the default, worst drift", worst["windows off"], "<= 0.01"),
@@ -281,8 +303,8 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--choose", action="store_true", help="the candidates for the default")
-    parser.add_argument("--runs", type=int, default=100, help="of the alarm, with a change and without")
+    parser.add_argument("--choose", action="store_true", help="run the candidates for the default")
+    parser.add_argument("--runs", type=int, default=100, help="runs of the alarm, with a change and without")
     asked = parser.parse_args()
     if asked.choose:
         choose()
@@ -299,6 +321,7 @@ def main() -> None:
     print("\n".join(lines))
     if not asked.quick:
         files.write_text(ledger.page, "\n".join(lines) + "\n")
+        ledger.write_table(flat(rows))
     finish(claims)
 
 

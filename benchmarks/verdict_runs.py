@@ -1,8 +1,8 @@
 """The runs on which the verdict is measured: ten kinds, on two halves of the problems.
 
 The list was fixed before any threshold was chosen. Thresholds are chosen on the problems of the first half,
-figures are reported from those of the second. A kind says what was meant to go wrong, not how it ended: that
-is measured, against the solution.
+and figures are reported on those of the second. A kind names the intended failure; the outcome is measured
+with respect to the solution.
 """
 
 import math
@@ -40,7 +40,7 @@ class Bistable(pinn.Problem):
         return torch.sin(torch.pi * x)
 
     def another(self, x: Tensor, number: int) -> Tensor:
-        """Another solution, found from a wave with this amplitude and so many half waves."""
+        """Another solution, found from a wave of given amplitude and number of half waves."""
         height, waves = ((-0.5, 0.5), (-1.5, 1.5), (1.0, 1.0), (-3.0, 2.0))[number % 4]
         nodes = np.linspace(-1, 1, 201)
         angle = waves * np.pi * (nodes + 1)
@@ -56,7 +56,7 @@ class Bistable(pinn.Problem):
 
 @dataclass(frozen=True)
 class Bratu(pinn.Problem):
-    """u'' + exp(u) = 0 on [0, 1], u = 0 at both ends: two solutions, one with a maximum of .14, one of 4."""
+    """u'' + exp(u) = 0 on [0, 1], u = 0 at both ends; its two solutions have maxima of .14 and 4."""
 
     domain = pinn.Segment(0, 1)
 
@@ -70,7 +70,7 @@ class Bratu(pinn.Problem):
         return self._branch(x, 1.517164599)
 
     def another(self, x: Tensor, number: int) -> Tensor:
-        """The upper one."""
+        """The solution with the larger maximum."""
         return self._branch(x, 10.938702772)
 
     def _branch(self, x: Tensor, theta: float) -> Tensor:
@@ -79,7 +79,7 @@ class Bratu(pinn.Problem):
 
 @dataclass(frozen=True)
 class Changed(pinn.Problem):
-    """A problem whose equation has some derivatives of the field times a factor: a slip of the pen."""
+    """A problem with a typo: some derivatives in its equation are multiplied by a factor."""
 
     true: pinn.Problem
     derivatives: tuple[tuple[int, ...], ...]
@@ -96,7 +96,7 @@ class Changed(pinn.Problem):
 
 
 class _Times(Field):
-    """A field with some of its derivatives times a factor."""
+    """A field with some of its derivatives multiplied by a factor."""
 
     def __init__(self, field: Field, derivatives: tuple[tuple[int, ...], ...], factor: float) -> None:
         super().__init__(field.x, field.names, field.normals)
@@ -109,7 +109,7 @@ class _Times(Field):
 
 @dataclass(frozen=True)
 class Without(pinn.Problem):
-    """A problem of which one condition was forgotten."""
+    """A problem with one condition missing."""
 
     true: pinn.Problem
     number: int
@@ -157,7 +157,7 @@ PROBLEMS: dict[str, dict[str, pinn.Problem]] = {
         "Bratu": Bratu(),
     },
 }
-"""The problems that thresholds are chosen on, and those that figures are reported from."""
+"""The problems on which thresholds are chosen, and those on which figures are reported."""
 
 RECIPES = {
     "newton": pinn.Recipe.by_newton(300, seconds=4, n_interior=1024),
@@ -182,7 +182,7 @@ KINDS = (
 )
 
 WRONG = ("wrong sign", "missing condition", "wrong coefficient")
-"""Kinds in which another problem than the true one was solved; 30 readings are of the true one."""
+"""Kinds that solve a problem other than the true one; their 30 readings come from the true one."""
 
 SECOND_X, SECOND_Y = (0, 0), (1, 1)
 
@@ -221,7 +221,7 @@ MISSING = {
 
 
 class Run(NamedTuple):
-    """One training: which kind of run on which problem, from which seed, by which recipe."""
+    """One training: its kind, problem, seed and recipe."""
 
     half: str
     kind: str
@@ -231,7 +231,7 @@ class Run(NamedTuple):
 
     @property
     def true(self) -> pinn.Problem:
-        """The problem whose solution is meant."""
+        """The problem with the intended solution."""
         return PROBLEMS["first" if self.half == "first" else "second"][self.problem]
 
     @property
@@ -247,7 +247,7 @@ class Run(NamedTuple):
 
 
 def runs() -> list[Run]:
-    """All of them, kind by kind; those from fresh seeds last."""
+    """All runs by kind, those from fresh seeds last."""
     return [*_runs(), *_fresh()]
 
 
@@ -299,9 +299,9 @@ def _runs() -> Iterator[Run]:
 
 
 def _fresh() -> Iterator[Run]:
-    """The second half from seeds of its own, fewer of most kinds.
+    """The second half with new seeds, and fewer runs of most kinds.
 
-    They were added when a rule had been changed after a look at the second half, and before they were run.
+    They were listed after a rule was changed in view of the second half, and before they were run.
     """
     taken = dict[tuple[str, str], int]()
     for run in _runs():

@@ -1,10 +1,10 @@
-"""How often the verdict is right, on trainings of ten kinds that went well or wrong.
+"""How often the verdict is right, on trainings of ten kinds that succeeded or failed.
 
-    python benchmarks/verdicts.py [--nets FOLDER]
+    python benchmarks/verdicts.py [--nets FOLDER] [--page]
 
-One core, about 25 CPU minutes. `verdict_runs.py` lists the runs. Trained networks are kept in a folder, and
-existing ones are not trained again. Each run adds a line with its true error and all evidence to
-`results/data/verdicts.jsonl`, and the page is made from all of them.
+Takes about 25 CPU minutes on one core. `verdict_runs.py` lists the runs. Trained networks are kept in a
+folder, and existing ones are not retrained. Each run appends a line with its true error and all evidence to
+`results/data/verdicts.jsonl`, and the page summarizes all of them.
 """
 
 import argparse
@@ -36,13 +36,13 @@ from guardband.pinn.misses.likelihood import PHYSICS_SHARE, typical_residual
 torch.set_num_threads(1)
 HALVES = ("first", "second", "fresh")
 READINGS, NOISE = 30, 0.02
-"""Held-out readings, and how far they are off, as a share of the spread of each output."""
+"""Number of held-out readings, and their noise as a share of the spread of each output."""
 WITH_READINGS = (*WRONG, "noisy data", "spurious")
 """Kinds that are judged with held-out readings."""
 UNSEEN = (*WRONG, "spurious")
-"""Kinds in which equation and conditions do not say what the error is."""
+"""Kinds whose error cannot be seen in equation and conditions."""
 TRAINING, TRAINING_NOISE = 200, 0.05
-"""The same of the readings that noisy runs are trained on, and of what is held out of them."""
+"""Number and noise of the training readings of noisy runs; held-out readings have this noise."""
 
 
 LEDGER = Ledger("verdicts")
@@ -51,10 +51,12 @@ LEDGER = Ledger("verdicts")
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--nets", type=Path, default=Path(tempfile.gettempdir()) / "guardband-verdicts")
-    folder: Path = parser.parse_args().nets
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
+    options = parser.parse_args()
+    folder: Path = options.nets
     folder.mkdir(parents=True, exist_ok=True)
     known = {tuple(row[name] for name in Run._fields) for row in LEDGER.rows()}
-    for run in runs():
+    for run in [] if options.page else runs():
         if run not in known:
             LEDGER.add([looked_at(run, *trained(run, folder))])
     page, figures = table(LEDGER.rows())
@@ -63,7 +65,7 @@ def main() -> None:
 
 
 def looked_at(run: Run, net: nn.Module, seconds: float) -> dict[str, Any]:
-    """The true error of a run and all evidence on it, without a word."""
+    """The true error of a run and all evidence, without the verdict."""
     noise = spread(run.true) * (TRAINING_NOISE if run.kind == "noisy data" else NOISE)
     noises = dict(zip(run.true.names.outputs, noise.tolist(), strict=True))
     held_out = readings(run.true, READINGS, noise, 5000 + run.seed) if run.kind in WITH_READINGS else None
@@ -84,7 +86,7 @@ def looked_at(run: Run, net: nn.Module, seconds: float) -> dict[str, Any]:
 
 
 def error(run: Run, net: nn.Module) -> dict[str, float]:
-    """The relative error of each output; a pressure counts up to its mean."""
+    """The relative error of each output, a pressure up to its mean."""
     x = run.true.domain.quasi(4000, seed=1, dtype=torch.float64)
     truth = run.true.solution(x)
     off = net(x.to(next(net.parameters()))).detach().double() - truth
@@ -96,9 +98,9 @@ def error(run: Run, net: nn.Module) -> dict[str, float]:
 
 
 def word(row: dict[str, Any], *, with_readings: bool = True, noise: bool = True, before: bool = False) -> str:
-    """The word for the evidence of a run, with its readings or without, their noise known or not.
+    """The verdict on the evidence of a run, with or without readings, and with known or unknown noise.
 
-    `before` is by the rule that the second half was first judged by: shares of terms counted always.
+    `before` applies the first rule, by which shares of terms always counted.
     """
     if before and max(worst(row, "equations"), worst(row, "conditions")) > 0.1:
         return "not converged"
@@ -119,12 +121,12 @@ def word(row: dict[str, Any], *, with_readings: bool = True, noise: bool = True,
 
 
 def worst(row: dict[str, Any], what: str = "error") -> float:
-    """The largest of several numbers, infinite where one is none."""
+    """The largest of several numbers, infinite if one is NaN."""
     return max((value if value == value else math.inf for value in row[what].values()), default=0.0)
 
 
 def rates(rows: list[dict[str, Any]], **how: bool) -> tuple[str, str, dict[str, list[int]]]:
-    """Of runs above 10 % how many are not called converged, of runs below 1 % how many anything else."""
+    """Shares of inaccurate runs that are not called converged, and of accurate runs that are doubted."""
     large, small = (
         [row for row in rows if test(worst(row))] for test in (lambda e: e > 0.1, lambda e: e < 0.01)
     )
@@ -152,24 +154,21 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     columns = ("kind", "runs", "below 1 %", "1 to 10 %", "above 10 %", "converged", "suspicious")
     columns += ("not converged", "above 10 %, yet converged", "below 1 %, yet not")
     parts = [
-        "# The verdict, on trainings that went well and wrong",
-        f"""Made by `python benchmarks/verdicts.py`: one core, small networks trained for seconds.
+        "# The verdict on trainings that succeeded and failed",
+        f"""Written by `python benchmarks/verdicts.py`: one core, small networks trained for seconds.
         `benchmarks/verdict_runs.py` lists the runs, which were fixed before any threshold was chosen.
-        Thresholds were chosen on the {len(first)} runs of the first half of the problems, and then the
-        {len(second)} runs of the second half were judged. Two good ones were doubted, of a plate trained on
-        noisy data: its stresses are off by far more than its displacements. So one rule was changed, that
-        shares of terms count where the estimate of the error is rough, not always; {len(fresh)} runs of the
-        second half from fresh seeds were listed after that, and run. Later, `results/records.md` had fronts
-        of Burgers' equation that were called converged, as nothing explained what was missed, and cavities
-        and L-shapes that were doubted, as little did. So where there is no estimate, shares have to be below
-        one percent; where it is rough, it is raised by less, and made once more at points that follow the
-        misses. No threshold was changed, and all runs here were made again; those that are trained on
-        readings once more when such trainings came to hold the equation firmly, since when the first rule
-        doubts no good one either. The error is the largest of the relative L2 errors of the outputs, a
-        pressure up to its mean, against the solution that is meant. Runs with a wrong equation or a missing
-        condition, and spurious ones, have {READINGS} held-out readings of that solution, off by
-        {100 * NOISE:.0f} % of its spread; those trained on noisy data have {READINGS}, off by
-        {100 * TRAINING_NOISE:.0f} %, as their training data are. The verdict knows the noise.""",
+        Thresholds were chosen on the {len(first)} runs of the first half of the problems; then the
+        {len(second)} runs of the second half were judged. The first rule doubted two good runs of a plate
+        with noisy data. After one change (shares of terms count only where the error estimate is rough),
+        {len(fresh)} runs of the second half from fresh seeds were listed and run. Later, failures in
+        `results/records.md` led to two further changes: without an estimate, shares have to be below one
+        percent, and a rough estimate is raised by less and recomputed at points that follow the residual.
+        Thresholds did not change, and all runs here were repeated.""",
+        f"""The error is the largest relative L2 error of the outputs, a pressure up to its mean, with respect
+        to the intended solution. Runs with a wrong equation, a missing condition or a spurious solution have
+        {READINGS} held-out readings of the intended solution with noise of {100 * NOISE:.0f} % of its spread;
+        runs on noisy data have {READINGS} with {100 * TRAINING_NOISE:.0f} %, as in training. The noise is
+        given to the verdict.""",
         "\n".join(
             [
                 "| | bound | fresh seeds | second half | by the first rule | first half |",
@@ -179,7 +178,7 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
             ]
         ),
         "## By kind, second half and fresh seeds",
-        "How many runs have which error, how many are called what, and how many of these are wrong.",
+        "Numbers of runs by error, by verdict, and by wrong verdict.",
         "\n".join(
             [
                 f"| {' | '.join(columns)} |",
@@ -188,23 +187,22 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
             ]
         ),
         "## Without readings, second half and fresh seeds",
-        """Another solution of the same equation, and the solution of another equation, meet all that is asked
-        of them: only readings tell. A missing condition shows where it leaves the field open. Of runs with
-        an error above 10 % these are not called converged; no bound is set.""",
+        """Another solution of the same equation, or the solution of another equation, satisfies everything
+        that is imposed, and only readings reveal it. A missing condition is noticed if it leaves the field
+        undetermined. Runs with an error above 10 % that are not called converged; no bound is set.""",
         "\n".join(
             [
-                "| kind | without readings | with readings of unknown noise | of known noise |",
+                "| kind | without readings | readings with unknown noise | with known noise |",
                 "|---|---|---|---|",
                 *(_without(kind, kinds[kind]) for kind in UNSEEN),
             ]
         ),
         "## The estimated error",
-        f"""In {len(known)} of these runs the equation is the right one and the true error is
-        between 0.1 % and ten times the solution. The estimate is within a factor of two in {near}
-        of them ({100 * near / len(known):.0f} %); its ratio to the true error is
-        {np.median(ratios):.2f} in the median, and in nine of ten between {np.quantile(ratios, 0.05):.2f} and
-        {np.quantile(ratios, 0.95):.2f}. A verdict takes {np.median(seconds):.1f} CPU seconds in the median
-        and {max(seconds):.1f} at most.""",
+        f"""In {len(known)} of these runs the equation is right and the true error lies between 0.1 % and ten
+        times the solution. The estimate is within a factor of two in {near} of them
+        ({100 * near / len(known):.0f} %); its ratio to the true error has median {np.median(ratios):.2f} and
+        lies between {np.quantile(ratios, 0.05):.2f} and {np.quantile(ratios, 0.95):.2f} in nine of ten runs.
+        A verdict takes {np.median(seconds):.1f} CPU seconds in the median and {max(seconds):.1f} at most.""",
     ]
     page = "\n\n".join(part if part[0] in "|#" else fill(" ".join(part.split()), 110) for part in parts)
     return page + "\n", looks[0][2]
@@ -235,7 +233,7 @@ def _without(kind: str, rows: list[dict[str, Any]]) -> str:
 
 
 def trained(run: Run, folder: Path) -> tuple[nn.Module, float]:
-    """The network of a run and the CPU seconds of its training, from the folder if it is there."""
+    """The network of a run and the CPU seconds of its training, from the folder if stored."""
     path = folder / "-".join(map(str, run)).replace(" ", "_")
     took = path.with_suffix(".seconds")
     if not took.exists():
@@ -248,7 +246,7 @@ def trained(run: Run, folder: Path) -> tuple[nn.Module, float]:
 
 
 def train(run: Run) -> pinn.Fitted:
-    """One training, as its kind wants it."""
+    """One training with the settings of its kind."""
     problem, options = run.given, dict[str, Any]()
     if run.kind == "noisy data":
         noise = spread(run.true) * TRAINING_NOISE
@@ -256,7 +254,7 @@ def train(run: Run) -> pinn.Fitted:
         options["likelihood"] = pinn.Likelihood(
             data=dict(zip(problem.names.outputs, noise.tolist(), strict=True))
         )
-    elif run.kind == "good" and run.problem == "AllenCahn2D":  # which only readings make unique
+    elif run.kind == "good" and run.problem == "AllenCahn2D":  # readings make its solution unique
         options["training_data"] = readings(run.true, 20, torch.zeros(1), run.seed)
     elif run.kind == "spurious" and hasattr(problem, "another"):
         x = problem.domain.quasi(40, seed=run.seed, dtype=torch.float64)
@@ -277,7 +275,7 @@ def train(run: Run) -> pinn.Fitted:
 
 
 def badly_scaled(run: Run) -> pinn.Likelihood:
-    """Scales for fields of size 1: equation or conditions a thousand times too loose, or the units wrong."""
+    """Scales for fields of size 1: equation or conditions a thousand times too loose, or wrong units."""
     ones = torch.ones(len(run.true.names.outputs))
     physics = PHYSICS_SHARE * float(
         typical_residual(run.true, run.true.misses, None, ones).square().mean().sqrt()
@@ -290,12 +288,12 @@ def badly_scaled(run: Run) -> pinn.Likelihood:
 
 
 def spread(problem: pinn.Problem) -> Tensor:
-    """How much each output of the solution varies over the domain, (m,)."""
+    """Standard deviation of each output of the solution over the domain, shape (m,)."""
     return problem.solution(problem.domain.quasi(2000, dtype=torch.float64)).std(dim=0)
 
 
 def readings(problem: pinn.Problem, n: int, noise: Tensor, seed: int) -> gb.Observations:
-    """n readings of the solution with noise of its own for each output."""
+    """n readings of the solution with a separate noise level for each output."""
     exact = problem.observe(n, seed=seed, dtype=torch.float64)
     draw = torch.randn(exact.y.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     return gb.Observations(exact.x, exact.y + noise * draw)

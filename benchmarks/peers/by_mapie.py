@@ -1,10 +1,10 @@
-"""Beside MAPIE, on the same arrays: CQR, jackknife+, CV+ and adaptive conformal inference.
+"""Comparison with MAPIE on the same arrays: CQR, jackknife+, CV+ and adaptive conformal inference.
 
     pip install -e ".[peers]" && python benchmarks/peers/by_mapie.py [--quick]
 
-Models are linear, so that whoever trains them gets the same ones to rounding; folds are the same. Where the
-method is the same the bands are compared end by end, and every setting in which they differ is listed with
-its reason. Speeds are CPU seconds of both in turn, in one process. Writes results/mapie.md.
+Models are linear, so both libraries train the same ones up to rounding, on the same folds. The ends of the
+bands are compared, and every setting in which they differ is listed with its reason. Speeds are CPU seconds,
+alternating in one process. Writes results/mapie.md.
 """
 
 import argparse
@@ -41,14 +41,14 @@ from guardband.calibration.cross import assign_folds
 LEVELS = (0.5, 0.7, 0.8, 0.9, 0.95)
 FEW, SEVERAL = (9, 19, 20, 39, 100), (20, 39, 60, 100)
 QUERIES, ROUNDING = 200, 1e-11
-"""New places, and which difference of two ends, over the width, is called rounding."""
+"""Number of new points, and the largest difference, relative to the width, attributed to rounding."""
 Ends = tuple[np.ndarray, np.ndarray]
 Way = Callable[[], Ends]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """One question to both: its method, size and level, and how each answers."""
+    """One comparison: method, size and level, and the computation of each library."""
 
     method: str
     n: int
@@ -58,7 +58,7 @@ class Setting:
 
 
 class Line(RegressorMixin, BaseEstimator):
-    """A model that is fixed: offset + slope x."""
+    """A fixed model, offset + slope x."""
 
     fitted_, n_features_in_ = True, 1
 
@@ -73,7 +73,7 @@ class Line(RegressorMixin, BaseEstimator):
 
 
 def drawn(n: int, seed: int) -> Ends:
-    """x (n, 1) and y (n,): a line, and noise that grows with x."""
+    """x (n, 1) and y (n,): a line with noise that grows with x."""
     draw = np.random.default_rng(seed)
     x = draw.uniform(size=(n, 1))
     return x, x[:, 0] + (0.1 + x[:, 0]) * draw.normal(size=n)
@@ -85,7 +85,7 @@ def ends(band: gb.Band) -> Ends:
 
 
 def of_intervals(said: tuple[np.ndarray, np.ndarray]) -> Ends:
-    """The ends in what MAPIE returns."""
+    """The ends of the intervals that MAPIE returns."""
     return said[1][:, 0, 0], said[1][:, 1, 0]
 
 
@@ -94,7 +94,7 @@ LOWER, UPPER, MIDDLE = Line(-0.3, 0.2), Line(0.1, 1.5), Line(0.0, 1.0)
 
 
 def quantiles(n: int, level: float, *, symmetric: bool) -> Setting:
-    """CQR of two given quantiles."""
+    """CQR with two given quantile models."""
     (x, y), (new, _) = drawn(n, n), drawn(QUERIES, 1)
 
     def theirs() -> Ends:
@@ -109,7 +109,7 @@ def quantiles(n: int, level: float, *, symmetric: bool) -> Setting:
         model = gb.Quantiles(LOWER.predict, UPPER.predict)
         return ends(gb.calibrate(model, x, y, score=gb.CQR(symmetric=symmetric))(new, level))
 
-    return Setting("CQR" if symmetric else "CQR, each end by itself", n, level, theirs, ours)
+    return Setting("CQR" if symmetric else "CQR, separate ends", n, level, theirs, ours)
 
 
 def crossed(n: int, level: float, *, folds: int | None) -> Setting:
@@ -132,7 +132,7 @@ def crossed(n: int, level: float, *, folds: int | None) -> Setting:
 
 
 def adaptive(n: int, level: float, *, steps: int, what: str = "spread grows threefold") -> Setting:
-    """Adaptive conformal inference with a rolling window of n scores, one reading after the other."""
+    """Adaptive conformal inference with a rolling window of n scores, reading by reading."""
     (x, y), (new, readings) = drawn(n, n), drawn(steps, 2)
     grown = np.linspace(1, 3, steps)
     if what == BURST:
@@ -166,7 +166,7 @@ def adaptive(n: int, level: float, *, steps: int, what: str = "spread grows thre
 
 
 def settings(quick: bool) -> Iterator[Setting]:
-    """All that is compared."""
+    """All comparisons."""
     for n in FEW[:2] if quick else FEW:
         for level in LEVELS:
             for symmetric in (True, False):
@@ -183,7 +183,7 @@ def settings(quick: bool) -> Iterator[Setting]:
 
 @dataclass(frozen=True)
 class Compared:
-    """What came of a setting: the largest difference of an end over the width, or None if MAPIE refuses."""
+    """The result of a comparison: the largest relative difference of an end, None if MAPIE raises."""
 
     setting: Setting
     difference: float | None
@@ -196,27 +196,29 @@ class Compared:
 
     @property
     def reason(self) -> str:
-        """Why they differ, of what was found in MAPIE's source."""
+        """The reason for the difference, from MAPIE's source."""
         method, n, level = self.setting.method, self.setting.n, self.setting.level
         refused, missed = self.difference is None, round(1 - level, 10)
         asked = (1 if method == "CQR" else 2) / missed
         if method.startswith("CQR") and refused and n < asked:
-            return f"MAPIE asks for {asked:.0f} points; {asked - 1:.0f} are enough for a finite band"
+            return f"MAPIE requires {asked:.0f} points; {asked - 1:.0f} suffice for a finite band"
         if method.startswith("ACI") and round(missed, 2) != missed:
-            return "MAPIE keeps 1 - level with two digits, and does not find it again"
+            return "MAPIE stores 1 - level with two digits and does not find it"
         if method.startswith("ACI") and refused and self.infinite:
-            return "MAPIE's symmetric scores have no infinite band, so it stops where the level reaches 1"
+            return "MAPIE's symmetric scores have no infinite band, so it stops when the level reaches 1"
         return ""
 
 
 def compare(setting: Setting) -> Compared:
-    """Both answers, end by end; infinite ends are equal if both are."""
+    """Compare the ends of both bands; infinite ends are equal if both are infinite."""
     ours = np.array(setting.ours())
     try:
         theirs = np.array(setting.theirs())
     except (ValueError, KeyError):
         infinite = float(np.isinf(ours).any(axis=0).mean())
-        return Compared(setting, None, f"MAPIE refuses; {infinite:.0%} of ours are infinite", infinite > 0)
+        return Compared(
+            setting, None, f"MAPIE raises; {infinite:.0%} of our bands are infinite", infinite > 0
+        )
     apart = np.zeros_like(ours)
     np.subtract(ours, theirs, out=apart, where=ours != theirs)
     widths = [float(np.mean(upper - lower)) for lower, upper in (ours, theirs)]
@@ -225,7 +227,7 @@ def compare(setting: Setting) -> Compared:
 
 
 def speeds(repeats: int) -> list[tuple[str, float, float]]:
-    """The median over repeats of CPU seconds of both, in turn."""
+    """Median CPU seconds of both libraries over alternating repeats."""
     asked = [
         quantiles(100, 0.9, symmetric=True),
         crossed(40, 0.9, folds=None),
@@ -251,20 +253,22 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
     equal = [one for one in found if one.equal]
     furthest = max(one.difference or 0.0 for one in equal)
     lines = [
-        f"# Beside MAPIE {version('mapie')}",
+        f"# Comparison with MAPIE {version('mapie')}",
         "",
-        "Made by `python benchmarks/peers/by_mapie.py`: both libraries on the same arrays, with the same",
-        "models, folds and windows. Differences are of the ends of bands, over the width.",
+        "Written by `python benchmarks/peers/by_mapie.py`: both libraries on the same arrays, with the same "
+        "models, folds and windows. Differences are those of the ends of bands, relative to the width.",
         "",
-        f"- **The same band in {len(equal)} of {len(found)} settings**, to {furthest:.1e} of its width. What",
-        "  is left there is rounding: guardband moves ends outwards by some units in the last places, so",
-        "  that a reading on an end lies in the band.",
-        f"- In the other {len(found) - len(equal)} MAPIE refuses to answer; each is listed below, with its "
+        f"- **Equal bands in {len(equal)} of {len(found)} settings**, to {furthest:.1e} of the width. The "
+        "rest is "
+        "rounding: guardband moves ends outwards by a few units in the last place, so that a reading on an "
+        "end "
+        "lies in the band.",
+        f"- In the other {len(found) - len(equal)} MAPIE raises an error; each is listed below with its "
         "reason."
         if all(one.equal or one.difference is None for one in found)
         else f"- The other {len(found) - len(equal)} are listed below, each with its reason.",
         "",
-        "| method | settings | the same band | largest difference there |",
+        "| method | settings | equal bands | largest difference |",
         "|---|---|---|---|",
     ]
     for method in dict.fromkeys(one.setting.method for one in found):
@@ -272,19 +276,21 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
         same = [one.difference or 0.0 for one in mine if one.equal]
         said = f"{max(same):.1e}" if same else "-"
         lines.append(f"| {method} | {len(mine)} | {len(same)} | {said} |")
-    lines += ["", "| not the same | n | level | what is seen | why |", "|---|---|---|---|---|"]
+    lines += ["", "| not equal | n | level | result | reason |", "|---|---|---|---|---|"]
     for one in (one for one in found if not one.equal):
         what = one.setting
-        why = one.reason or "**not known**"
+        why = one.reason or "**unknown**"
         lines.append(f"| {what.method} | {what.n} | {what.level} | {one.words} | {why} |")
     lines += [
         "",
-        "Defaults differ too: MAPIE's quantile regressor gives each end a threshold of its own, guardband's",
-        "`CQR()` one to both; MAPIE's adaptive inference has thresholds above and below, keeps 1 - level",
-        "between 0 and 1, where guardband lets it leave this range as the theorem does, and counts a reading",
-        "on an end as outside. Here both were asked for the same.",
+        "Defaults also differ. MAPIE's quantile regressor has separate thresholds for the two ends, "
+        "guardband's "
+        "`CQR()` one for both. MAPIE's adaptive inference has separate thresholds above and below, keeps "
+        "1 - level between 0 and 1 (guardband does not, as in the theorem), and counts a reading on an end "
+        "as "
+        "outside. Here both libraries had the same settings.",
         "",
-        "CPU milliseconds of one call, from models to bands, both in turn in one process; the median:",
+        "Median CPU milliseconds of one call from models to bands, alternating in one process:",
         "",
         "| method | guardband | MAPIE | MAPIE over guardband |",
         "|---|---|---|---|",
@@ -296,10 +302,10 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few settings, and nothing is written")
+    parser.add_argument("--quick", action="store_true", help="few settings, without writing results")
     options = parser.parse_args()
     logging.disable(logging.INFO)
-    warnings.simplefilter("ignore")  # of bands that are infinite, and of quantiles that cross
+    warnings.simplefilter("ignore")  # infinite bands and crossing quantiles
     found = [compare(setting) for setting in settings(options.quick)]
     times = speeds(3 if options.quick else 30)
     said = page(found, times)

@@ -58,9 +58,9 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the pages and pictures from outside docs/."""
+    """Add the pages, pictures and tables from outside docs/."""
     for path in sorted((ROOT / "results").rglob("*")):
-        if path.suffix in (".md", ".png"):
+        if path.suffix in (".md", ".png", ".csv"):
             inside = path.relative_to(ROOT).as_posix().replace("README.md", "index.md")
             files.append(File.generated(config, inside, abs_src_path=str(path)))
     for name, inside in PAGES.items():

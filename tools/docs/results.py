@@ -1,4 +1,4 @@
-"""Write results/README.md, the claims of all benchmarks side by side: `python tools/docs/results.py`."""
+"""Write results/README.md, an index of the results and claims: `python tools/docs/results.py`."""
 
 import json
 from pathlib import Path
@@ -8,10 +8,11 @@ RESULTS = Path(__file__).parents[2] / "results"
 HEAD = """\
 # Results
 
-Everything that the documentation quotes is made by a command of the repository, whose output lies here. \
-Long runs were made over many seeds; timings are of one core of a small virtual machine, contenders in turn.
+Every figure in the documentation is the output of a command of this repository, stored here. Full tables \
+are CSV files in `results/data`. Long studies use many seeds. Times are CPU times on one core of a small \
+virtual machine, with contenders alternating.
 
-| page | what it answers | made by |
+| page | subject | command |
 |---|---|---|
 """
 
@@ -19,63 +20,67 @@ PAGES = {
     "paper/README.md": ("The paper's study", "which claims of the paper hold", "guardband study paper"),
     "predictors.md": (
         "Predictors",
-        "every scale, its worth and cost",
+        "accuracy and cost of every scale",
         "python benchmarks/predictors.py",
     ),
     "again.md": (
-        "Local cells, made again",
-        "the paper's study, trained anew",
+        "Local cells, recomputed",
+        "cells of the paper's study, trained again",
         "python benchmarks/again.py",
     ),
     "local.md": ("Local bands", "bands that follow the noise", "python benchmarks/local.py"),
     "streams.md": (
         "Streams",
-        "bands that follow drifts beside an oracle, alarms, and their speed",
+        "bands under drift compared with an oracle, alarms, speed",
         "python benchmarks/streams.py",
     ),
     "surrogates.md": (
         "Surrogates",
-        "promises about whole fields, shapes that adapt and rollouts, on real operators",
+        "promises about whole fields, adaptive shapes and rollouts, on trained operators",
         "python benchmarks/surrogates.py",
     ),
     "truth.md": ("The truth", "a band for the solution behind noisy readings", "python benchmarks/truth.py"),
     "coefficients.md": (
         "Coefficients",
-        "how often regions hold the truth, and what is said when they cannot",
+        "coverage and length of regions, undetermined coefficients",
         "python benchmarks/coefficients.py",
     ),
     "inverse.md": (
-        "Coefficients beside DeepXDE",
-        "unknown coefficients found with the field, on DeepXDE's own inverse problems",
+        "Coefficients and DeepXDE",
+        "unknown coefficients inferred with the field, on inverse problems of DeepXDE",
         "python benchmarks/inverse.py",
     ),
     "few_points.md": (
         "Few points",
-        "twenty to sixty readings, an equation right or wrong",
+        "twenty to sixty readings, with a right or a wrong equation",
         "python benchmarks/few_points.py",
     ),
     "worth.md": (
         "What the equation is worth",
-        "does it buy width, beside kriging and boosting",
+        "width compared with kriging and boosting",
         "python benchmarks/worth.py",
     ),
     "mapie.md": (
-        "Beside MAPIE",
-        "the same bands where methods are the same, differences and speed",
+        "MAPIE",
+        "equal bands, differences and speed",
         "python benchmarks/peers/by_mapie.py",
     ),
-    "shift.md": ("Shift", "sensors that crowd where it is quiet", "python benchmarks/shift.py"),
+    "shift.md": ("Shift", "sensors concentrated in the quiet region", "python benchmarks/shift.py"),
     "search.md": (
         "A search, inside and outside",
-        "what it costs to choose a model on rows that calibrate",
+        "coverage lost by choosing a model on calibration rows",
         "python benchmarks/search.py",
     ),
-    "training.md": ("Training", "time to accuracy, beside others", "python benchmarks/accuracy.py"),
-    "newton.md": ("Gauss-Newton steps", "what one costs, beside Adam", "python benchmarks/newton.py"),
-    "records.md": ("Records", "accuracy after so many CPU seconds", "python benchmarks/records.py"),
+    "training.md": (
+        "Training",
+        "time to accuracy, compared with other engines",
+        "python benchmarks/accuracy.py",
+    ),
+    "newton.md": ("Gauss-Newton steps", "cost of a step, compared with Adam", "python benchmarks/newton.py"),
+    "records.md": ("Records", "accuracy at a fixed CPU time", "python benchmarks/records.py"),
     "optimizers.md": (
         "Optimizers",
-        "Gauss-Newton beside other methods",
+        "Gauss-Newton compared with other methods",
         "python benchmarks/optimizers.py",
     ),
     "ssbroyden.md": (
@@ -85,33 +90,37 @@ PAGES = {
     ),
     "solutions.md": (
         "Several solutions",
-        "of one equation, and what is said of each",
+        "several solutions of one equation, and their verdicts",
         "python benchmarks/solutions.py",
     ),
     "verdicts.md": ("The verdict", "has a training converged?", "python benchmarks/verdicts.py"),
     "catalogue.md": (
         "The catalogue",
-        "what Adam and L-BFGS make of each problem",
+        "accuracy of Adam and L-BFGS on each problem",
         "python benchmarks/catalogue.py",
+    ),
+    "out_of_core.md": (
+        "Fields larger than memory",
+        "memory, rates, workers and kills",
+        "python benchmarks/out_of_core.py",
     ),
     "cylinder.md": (
         "Flow past a cylinder",
-        "what a band around it covers",
+        "coverage of a band around the flow",
         "python benchmarks/cylinder.py",
     ),
 }
 
 CLAIMS = {
     "field.json": "A band over a huge field, `python benchmarks/field.py` and `--workers`",
-    "out_of_core.json": "Fields larger than memory, `python benchmarks/out_of_core.py`",
     "quantile.json": "Exact ranks of 1e8 scores, `python benchmarks/quantile.py`",
-    "campaign.json": "Trainings on two workers, `python benchmarks/campaign.py`",
+    "campaign.json": "Training on two workers, `python benchmarks/campaign.py`",
     "kills.json": "A campaign whose processes are killed and paused, `python benchmarks/kills.py`",
 }
 
 
 def page() -> str:
-    """What results/README.md should hold."""
+    """The content of results/README.md."""
     rows = [f"| [{title}]({file}) | {asks} | `{made}` |" for file, (title, asks, made) in PAGES.items()]
     parts = [HEAD + "\n".join(rows) + "\n"]
     for file, title in CLAIMS.items():
@@ -125,12 +134,12 @@ def page() -> str:
             parts.append(f"| {name} | {claim['bound']} | {claim['value']:g} | {verdict} |")
         others = {name: value for name, value in found.items() if name != "claims"}
         listed = ", ".join(f"{name.replace('_', ' ')} {value:,.4g}" for name, value in others.items())
-        parts.append(f"\nOf the same runs: {listed}.\n")
+        parts.append(f"\nOther figures: {listed}.\n")
     return "\n".join([*parts, ranks()])
 
 
 def ranks() -> str:
-    """Whose ranks are exact."""
+    """The table of exact ranks by library."""
     found = json.loads((RESULTS / "data/ranks.json").read_text())
     rows = [
         f"| {name} {said['version']} | {said['wrong_rank']} | {said['too_narrow']} | {said['refused']} |"
@@ -138,10 +147,10 @@ def ranks() -> str:
     ]
     intro = (
         f"{found['cases']} cases: up to 200 calibration points at 19 levels. A wrong rank that is not too "
-        "narrow is one too high. Where too few points call for an infinite band, none gave a finite one.\n"
+        "narrow is one too high. With too few points for a finite band, no library gave one.\n"
     )
     head = "| library | wrong ranks | too narrow | refused |\n|---|---|---|---|"
-    return "\n".join(["## Whose ranks are exact, `python benchmarks/ranks.py`\n", intro, head, *rows, ""])
+    return "\n".join(["## Exact ranks by library, `python benchmarks/ranks.py`\n", intro, head, *rows, ""])
 
 
 if __name__ == "__main__":
