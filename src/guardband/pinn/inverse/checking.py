@@ -14,7 +14,7 @@ from guardband.base.arrays import Array, floats, to_numpy, to_torch
 from guardband.pinn.inverse.family import Family
 from guardband.pinn.inverse.solved import ByFunction, ByNetwork, BySolution, SolvedFamily
 from guardband.pinn.misses.likelihood import typical_residual
-from guardband.pinn.misses.scales import sizes_of
+from guardband.pinn.misses.sizes import sizes_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.networks.networks import mlp
 from guardband.pinn.problems import AutogradField, Problem
