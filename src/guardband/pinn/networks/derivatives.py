@@ -113,7 +113,7 @@ def differentiate_by(
     channels = needs.channels()
 
     def jet_field(x: Tensor) -> Field:
-        plan = None if channels is None else layers_of(net, x)
+        plan = None if channels is None else layers_of(traits, x)
         if plan is None or channels is None:
             return AutogradField(net, x, names)
         points, layers = plan
