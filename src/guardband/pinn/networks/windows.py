@@ -194,7 +194,7 @@ class Continuity(Condition):
     together: ClassVar[int] = 2
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """About n points in pairs: just before a border, and at it."""
+        """Pairs of points, about n in total: just before a border, and at it."""
         how = "even" if generator is None else "random"
         seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
         each = max(1, n // (2 * len(self.borders)))
