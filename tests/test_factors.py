@@ -10,9 +10,9 @@ from guardband import pinn
 from guardband.pinn.misses import gauss_newton
 from guardband.pinn.misses.factors import Products
 from guardband.pinn.misses.gauss_newton import GaussNewton
+from guardband.pinn.misses.likelihood import Scales
 from guardband.pinn.misses.points import conditions_of, fixed_points
 from guardband.pinn.misses.rows import Rows
-from guardband.pinn.misses.scales import Scales
 from guardband.pinn.problems import Problem
 from guardband.pinn.training import newton as stage
 from guardband.pinn.training.newton import Newton

@@ -16,10 +16,10 @@ import guardband as gb
 from guardband import pinn
 from guardband.pinn.misses.gauss_newton import GaussNewton, Normal, Step
 from guardband.pinn.misses.jacobian import Slopes, jacobian, value
+from guardband.pinn.misses.likelihood import Scales, scales_of
 from guardband.pinn.misses.points import conditions_of, fixed_points
 from guardband.pinn.misses.rows import Rows
-from guardband.pinn.misses.scales import Scales, scales_of, sizes_of
-from guardband.pinn.misses.sizes import crude_sizes
+from guardband.pinn.misses.sizes import crude_sizes, sizes_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.problems import AutogradField, Field, Problem, catalogue
 from guardband.pinn.training.newton import STALLED, Look, Newton

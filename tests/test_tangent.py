@@ -16,9 +16,9 @@ from guardband import pinn
 from guardband.conformal import rank
 from guardband.conformal.cross import band_between
 from guardband.pinn.misses.jacobian import jacobian, value
+from guardband.pinn.misses.likelihood import scales_of
 from guardband.pinn.misses.points import fixed_points
 from guardband.pinn.misses.rows import Rows
-from guardband.pinn.misses.scales import scales_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.predictors.tangent import Ridge
 

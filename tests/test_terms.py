@@ -11,9 +11,9 @@ from torch import Tensor
 
 import guardband as gb
 from guardband import pinn
+from guardband.pinn.misses.likelihood import Scales
 from guardband.pinn.misses.points import fixed_points
 from guardband.pinn.misses.rows import Rows
-from guardband.pinn.misses.scales import Scales
 from guardband.pinn.problems import Field
 
 

@@ -13,8 +13,8 @@ from torch import Tensor, nn
 import guardband as gb
 from guardband import pinn
 from guardband.pinn import Moment
+from guardband.pinn.misses.likelihood import Scales
 from guardband.pinn.misses.points import fixed_points
-from guardband.pinn.misses.scales import Scales
 from guardband.pinn.misses.unknowns import CurrentProblem, Unknowns
 from guardband.pinn.problems import Condition, DampedOscillator, Field, Heat1D
 from guardband.pinn.problems.unknown import unknowns_in

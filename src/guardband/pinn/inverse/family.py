@@ -21,7 +21,7 @@ from guardband.base.arrays import Array, ArrayLike, copy, floats, like, rows, to
 from guardband.base.kept import kept
 from guardband.pinn.inverse.parametric import ParametricProblem
 from guardband.pinn.misses.likelihood import Likelihood, typical_residual
-from guardband.pinn.misses.scales import sizes_of
+from guardband.pinn.misses.sizes import sizes_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.networks.networks import mlp
 from guardband.pinn.problems import AutogradField, Problem

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from guardband.pinn.geometry import Boundary
+from guardband.pinn.misses.likelihood import Scales
 from guardband.pinn.misses.mean_squares import MeanSquares, SquaresModule
 from guardband.pinn.misses.points import Points
-from guardband.pinn.misses.scales import Scales
 from guardband.pinn.networks.derivatives import layers_of, needs_of
 from guardband.pinn.networks.jets import FUSED, compiled_passes, tiles
 from guardband.pinn.networks.traits import core_of, traits_of

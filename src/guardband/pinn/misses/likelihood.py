@@ -16,7 +16,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Real
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ from torch import Tensor
 from guardband.base.kept import kept
 from guardband.pinn.misses.titles import Titles
 from guardband.pinn.networks.derivatives import Residual
-from guardband.pinn.problems import AutogradField, Condition, Field, Names, Problem
+from guardband.pinn.problems import AutogradField, Condition, Field, Names, Problem, Term
 
 TERMS = ("data", "physics", "boundary")
 """The terms of the loss, in the order in which they are listed everywhere."""
@@ -176,6 +176,46 @@ def _check_parts(name: str, scales: Sequence[float], parts: Tensor) -> None:
             f"`boundary` of {name!r} should be one number, or {len(parts)}, one for each thing that it "
             f"compares, got {len(scales)}."
         )
+
+
+class Scales(NamedTuple):
+    """Noise scales by column: of the outputs, of the equations, and of each of `terms_of`."""
+
+    data: Tensor
+    physics: Tensor
+    boundary: tuple[Tensor, ...]
+
+
+def scales_of(
+    likelihood: Likelihood, problem: Problem, titles: Titles, *, only_names: bool = False
+) -> Scales:
+    """The scales of a completed likelihood by column, each of shape (q,) or (1,).
+
+    With `only_names`, scales that are one number for all names are 1.
+    """
+
+    def by_name(scale: Parted, columns: Mapping[str, int]) -> Tensor:
+        numbers = [number for name, count in columns.items() for number in one(scale, name) * count]
+        return torch.tensor(numbers, dtype=torch.float64)
+
+    def one(scale: Parted, name: str) -> list[float]:
+        found = scale[name] if isinstance(scale, Mapping) else scale
+        if found is None or (only_names and not isinstance(scale, Mapping)):
+            return [1.0]
+        return list(found) if isinstance(found, Sequence) else [found]
+
+    data = by_name(likelihood.data, dict.fromkeys(problem.names.outputs, 1))
+    boundary = [by_name(likelihood.boundary, {name: 1}) for name in titles.conditions]
+    own = [1.0 if only_names else float(term.scale) for term in titles.terms.values()]
+    boundary += [torch.tensor([scale], dtype=torch.float64) for scale in own]
+    physics = by_name(likelihood.physics, titles.equations)
+    return Scales(data, physics, tuple(boundary))
+
+
+def weights_of(likelihood: Likelihood, terms: Sequence[Term], physics_factor: float = 1.0) -> Tensor:
+    """The weights of the mean squares: of data, equation and conditions, then of the problem's terms."""
+    found = likelihood.weights(physics_factor)
+    return torch.cat([found, found.new_tensor([term.weight for term in terms])]) if terms else found
 
 
 PHYSICS_SHARE = 0.02

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from guardband.pinn.misses.likelihood import TERMS, check_finite
+from guardband.pinn.misses.likelihood import TERMS, Scales, check_finite
 from guardband.pinn.misses.points import Points, terms_of
-from guardband.pinn.misses.scales import Scales
 from guardband.pinn.misses.unknowns import Unknowns, current_problem
 from guardband.pinn.networks.derivatives import JetField, Needs, Residual, differentiate_by, needs_of, split
 from guardband.pinn.networks.jets import Channels, Passes

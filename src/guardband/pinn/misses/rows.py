@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from guardband.pinn.misses.factors import Factors, Products
 from guardband.pinn.misses.jacobian import Slopes, value
+from guardband.pinn.misses.likelihood import Scales
 from guardband.pinn.misses.points import Points, terms_of
-from guardband.pinn.misses.scales import Scales
 from guardband.pinn.misses.unknowns import unknown_slopes
 from guardband.pinn.networks.derivatives import Residual, differentiate, needs_of
 from guardband.pinn.problems import Problem

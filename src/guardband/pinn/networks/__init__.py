@@ -1,1 +1,1 @@
-"""Networks and their derivatives: `mlp`, hard constraints, jets, and windows of time."""
+"""Networks and their derivatives: `mlp`, hard constraints, jets, windows of time, and traits."""

@@ -11,7 +11,11 @@ from torch.nn import functional as F
 
 
 class Activation(NamedTuple):
-    """A smooth function s: z -> (s, s', s''); (z, s, s', s'') -> s''', and with that the next two."""
+    """A smooth activation s with its derivatives.
+
+    `upto_second` maps z to (s, s', s''), `third` maps (z, s, s', s'') to s''', and `higher` maps
+    (z, s, s', s'', s''') to the fourth and fifth derivatives.
+    """
 
     upto_second: Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
     third: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]
@@ -19,18 +23,18 @@ class Activation(NamedTuple):
     to_compile: Callable[[Tensor, Tensor | None], tuple[Tensor, Tensor, Tensor]] | None = None
 
     def fused(self, z: Tensor, value: Tensor | None = None) -> tuple[Tensor, Tensor, Tensor]:
-        """(s, s', s'') as a compiler likes it; s may be known already."""
+        """(s, s', s'') in a form that compiles well, given s if it is already computed."""
         return self.upto_second(z) if self.to_compile is None else self.to_compile(z, value)
 
 
 def _tanh(z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    a = torch.tanh(z)  # by far the most used, hence written with the fewest passes over memory
+    a = torch.tanh(z)  # the most common activation: few passes over memory
     slope = torch.addcmul(z.new_ones(()), a, a, value=-1)
     return a, slope, torch.addcmul(z.new_zeros(()), a, slope, value=-2)
 
 
 def _tanh_to_compile(z: Tensor, a: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    if a is None:  # by exp: in compiled kernels the library's tanh takes several times as long
+    if a is None:  # by exp: compiled kernels take several times as long for tanh
         a = 1 - 2 / (torch.exp(2 * z) + 1)
     slope = 1 - a * a
     return a, slope, -2 * a * slope
@@ -117,11 +121,11 @@ ACTIVATIONS: dict[Callable[..., Tensor], Activation] = {
     F.silu: Activation(_silu, _silu_third, _silu_higher),
     F.gelu: Activation(_gelu, _gelu_third, _gelu_higher),
 }
-"""The activations whose derivatives are known in closed form."""
+"""The activations with derivatives in closed form."""
 
 
 def function_of(module: nn.Module) -> Callable[..., Tensor] | None:
-    """The function that an activation module computes, or None if it is not one of `ACTIVATIONS`."""
+    """The function that an activation module computes; None if it is not one of `ACTIVATIONS`."""
     match module:
         case nn.Tanh():
             return torch.tanh

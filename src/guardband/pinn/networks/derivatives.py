@@ -1,8 +1,8 @@
-"""Derivatives: which way to u and its derivatives is taken for this network and this equation.
+"""Derivatives of networks: by jets where these apply, otherwise by autograd.
 
-MLPs go by jets where the equation asks for first and second derivatives, mixed ones among them, and for third
-and fourth ones along an axis; everything else (other mixed derivatives, higher orders, other networks) by
-autograd. Both give the same numbers to rounding.
+Jets carry first and second derivatives, mixed ones included, and third and fourth derivatives along an axis,
+through networks that are linear layers with known activations. Autograd computes everything else: other mixed
+derivatives, higher orders and other networks. Both agree to rounding.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from guardband.pinn.problems import AutogradField, Field, Names
 from guardband.pinn.problems.field import Columns, pick
 
 Residual: TypeAlias = Callable[[Tensor, Field], Tensor]
-"""What should vanish at points x, given the field u there."""
+"""A function of points x and the field u there that should vanish."""
 
 
 @dataclass(frozen=True)
 class Needs:
-    """What a residual asked of its field: derivatives along axes, and Laplacians over axes.
+    """The derivatives and Laplacians that a residual uses, as tuples of axes.
 
     >>> Needs(derivatives=frozenset({(0,), (1, 1)})).channels()
     Channels(axes=(0, 1), sums=(((1, 1),),), thirds=(), fourths=())
@@ -38,23 +38,23 @@ class Needs:
 
     @property
     def only_value(self) -> bool:
-        """Whether no derivative was asked for."""
+        """Whether no derivative is needed."""
         return not (self.derivatives or self.laplacians)
 
     def cover(self, other: Needs) -> bool:
-        """Whether the jet for these carries the first derivatives that are all the other asks for."""
+        """Whether the jet for these needs also serves the other ones, if those are first derivatives only."""
         mine, others = self.channels(), other.channels()
         return mine is not None and others is not None and not others.sums and {*others.axes} <= {*mine.axes}
 
     def channels(self) -> Channels | None:
-        """The jet that carries all this, or None where only autograd can."""
+        """The jet that carries all of them; None if only autograd can compute them."""
         high = {along for along in self.derivatives if len(along) > 2}
         if any(len({*along}) > 1 or len(along) > 4 for along in high):
             return None
         pairs = {along for along in self.derivatives if len(along) == 2}
         pairs |= {(along[0], along[0]) for along in high}
         whole = []
-        for over in sorted(self.laplacians):  # in one channel, unless parts of it are wanted anyway
+        for over in sorted(self.laplacians):  # one channel, unless its parts are needed as well
             parts = {(i, i) for i in over}
             if parts & pairs or len(parts) == 1:
                 pairs |= parts
@@ -72,7 +72,7 @@ class Needs:
 
 
 def needs_of(residual: Residual, net: nn.Module, x: Tensor, names: Names | None = None) -> Needs:
-    """What a residual asks for, found by evaluating it once at a few points x."""
+    """The derivatives that a residual uses, found by evaluating it once at two points."""
     field = _Recorder(net, x[:2], names, torch.ones_like(x[:2]))
     training = net.training
     net.eval()
@@ -86,8 +86,26 @@ def needs_of(residual: Residual, net: nn.Module, x: Tensor, names: Names | None 
 def differentiate(
     net: nn.Module, needs: Needs, names: Names | None = None, *, compile: bool = False
 ) -> Callable[[Tensor], Field]:
-    """A function from points x (n, d) to the field of the network there, by jets where they can.
+    """Return a function that evaluates a network and its derivatives, by jets if possible.
 
+    Parameters
+    ----------
+    net
+        The network.
+    needs
+        The derivatives that will be used; others are computed by autograd.
+    names
+        The names of axes and outputs.
+    compile
+        Whether to compile the passes through the layers. The first call for a new shape then takes seconds.
+
+    Returns
+    -------
+    Callable[[Tensor], Field]
+        A function from points (n, d) to the field of the network there.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> from guardband.pinn.networks.derivatives import Needs
@@ -102,7 +120,7 @@ def differentiate(
 def differentiate_by(
     passes: Passes | None, net: nn.Module, needs: Needs, names: Names | None = None
 ) -> Callable[[Tensor], Field]:
-    """The same, by these passes through the layers."""
+    """`differentiate` with the given passes through the layers; None stands for those in place."""
     traits = traits_of(net)
     if traits.inner is not net:
         inner = differentiate_by(passes, traits.inner, needs, names)
@@ -113,7 +131,7 @@ def differentiate_by(
     channels = needs.channels()
 
     def jet_field(x: Tensor) -> Field:
-        plan = None if channels is None else layers_of(net, x)
+        plan = None if channels is None else layers_of(traits, x)
         if plan is None or channels is None:
             return AutogradField(net, x, names)
         points, layers = plan
@@ -124,11 +142,11 @@ def differentiate_by(
 
 
 class NotCarried(LookupError):
-    """A derivative was asked of a jet that does not carry it, and there is no network to ask."""
+    """A derivative was requested that a jet does not carry, and no network is available to compute it."""
 
 
 class JetField(Field):
-    """A field read off a jet (channels, n, m); what it does not carry comes of the network by autograd."""
+    """A field read from a jet (channels, n, m); derivatives that it does not carry come from autograd."""
 
     def __init__(
         self, net: nn.Module | None, x: Tensor, jet: Tensor, channels: Channels, names: Names | None = None
@@ -166,7 +184,7 @@ class JetField(Field):
 
 
 class ConstrainedField(Field):
-    """u = lift + bubble net, by the product rule."""
+    """The field u = lift + bubble net, differentiated by the product rule."""
 
     def __init__(
         self,
@@ -199,12 +217,12 @@ class ConstrainedField(Field):
 
 
 def _fixed(values: Tensor, columns: Columns) -> Tensor:
-    """Columns of what does not depend on the weights; one column alone counts for all outputs."""
+    """Columns of values that do not depend on the weights; a single column serves all outputs."""
     return (values if values.shape[1] == 1 else pick(values, columns)).detach()
 
 
 def split(field: Field, *points: Tensor) -> list[Field]:
-    """A field at many points as fields at these, in which its own are listed."""
+    """Split a field at the concatenation of several sets of points into one field for each set."""
     if len(points) == 1:
         return [field]
     ends = pairwise(accumulate((len(x) for x in points), initial=0))
@@ -212,7 +230,7 @@ def split(field: Field, *points: Tensor) -> list[Field]:
 
 
 class _Rows(Field):
-    """Some of the points of a field."""
+    """A field at some of the points of another one."""
 
     def __init__(self, whole: Field, x: Tensor, rows: slice) -> None:
         super().__init__(x, whole.names)
@@ -228,7 +246,7 @@ class _Rows(Field):
 
 
 class _Recorder(AutogradField):
-    """A field that notes what it is asked for."""
+    """A field that records which derivatives are requested."""
 
     @cached_property
     def asked(self) -> set[tuple[int, ...]]:
@@ -248,5 +266,5 @@ class _Recorder(AutogradField):
 
 
 def layers_of(net: nn.Module, x: Tensor) -> tuple[Tensor, Layers] | None:
-    """A network as points and layers of a jet, or None if jets do not apply to it."""
+    """The points and layers of a network for jets; None if jets do not apply to it."""
     return traits_of(net).as_layers(x)

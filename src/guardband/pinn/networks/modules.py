@@ -10,10 +10,10 @@ from torch import Tensor, nn
 
 
 def own_modules(net: nn.Module) -> nn.Module:
-    """A copy of a network with modules of its own and the same weights.
+    """A copy of a network with separate modules that share its weights.
 
-    `torch.func.functional_call` exchanges weights in the modules themselves for the length of a call, where
-    other threads would see them. So a call has modules of its own, made as those of DataParallel are.
+    `torch.func.functional_call` replaces weights in the modules during a call, which other threads would see.
+    Separate modules, constructed as in DataParallel, prevent that.
     """
     return _own(net, {})
 
@@ -34,7 +34,7 @@ def _own(module: nn.Module, made: dict[nn.Module, nn.Module]) -> nn.Module:
 
 
 def has_float64(device: torch.device) -> bool:
-    """Whether a device computes in double precision, which Apple's mps does not."""
+    """Whether a device supports double precision; Apple's mps does not."""
     try:
         torch.zeros(1, dtype=torch.float64, device=device)
     except TypeError:
@@ -43,7 +43,7 @@ def has_float64(device: torch.device) -> bool:
 
 
 def doubled(a: Tensor) -> Tensor:
-    """A tensor in float64: on its own device, or on the CPU where the device has no float64."""
+    """A tensor in float64, on its device or, if that does not support float64, on the CPU."""
     return a.double() if has_float64(a.device) else a.cpu().double()
 
 

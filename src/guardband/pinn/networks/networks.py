@@ -1,4 +1,4 @@
-"""Networks: multilayer perceptrons that know their domain, and hard constraints around them."""
+"""Multilayer perceptrons scaled to a domain, and hard constraints around networks."""
 
 from __future__ import annotations
 
@@ -24,15 +24,34 @@ from guardband.pinn.problems.hard import Hard
 from guardband.values import Names, position
 
 LARGEST = 100_000
-"""The widest layer of a network that is made of a file."""
+"""The largest width of a layer in a network that is loaded from a file."""
 
 
 class MLP(Network):
-    """x -> (x - center) / reach -> waves if any -> linear, activation, ..., linear. Made by `mlp`.
+    """A multilayer perceptron with inputs scaled to the domain; `mlp` constructs it.
 
-    `features` is the penultimate layer. Dropout masks come from the network's own generator, never
-    from the global one; they are drawn in training mode only.
+    The layers are: (x - center) / reach, Fourier features if any, then linear layers with activations between
+    them. Dropout masks come from the network's own generator and are drawn in training mode only.
 
+    Parameters
+    ----------
+    sizes
+        The numbers of inputs, of neurons in each hidden layer, and of outputs.
+    activation
+        A smooth function, such as `torch.tanh`.
+    dropout
+        Probability that a neuron is dropped in training.
+    where
+        "last" applies dropout to the last hidden layer only, "all" to every hidden layer.
+    seed
+        Seed of the initial weights, the Fourier features and the dropout masks.
+    periodic
+        The axes along which the network is periodic, by number.
+    fourier
+        The number of random Fourier features and their spread; see `mlp`.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> net = pinn.mlp(2, [32, 16])
@@ -81,13 +100,35 @@ class MLP(Network):
         self.initialize()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs (n, m) at points x (n, d)."""
+        """Return the outputs.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The outputs, shape (n, m).
+        """
         return self.linears[-1](self.features(x))
 
     def features(self, x: Tensor) -> Tensor:
-        """The penultimate layer (n, width): what the last, linear layer sees."""
+        """Return the penultimate layer, which the last linear layer takes as its input.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The activations, shape (n, width).
+        """
         h = self.entry(x)
-        # Without gradients tanh works in place: one pass through memory less.
+        # Without gradients tanh can work in place, which saves a pass through memory.
         in_place = self.activation is torch.tanh and not torch.is_grad_enabled()
         for i, layer in enumerate(self.linears[:-1]):
             h = layer(h).tanh_() if in_place else self.activation(layer(h))
@@ -96,8 +137,19 @@ class MLP(Network):
         return h
 
     def entry(self, x: Tensor) -> Tensor:
-        """What the first layer sees: scaled coordinates, or waves of them."""
-        if x.shape[-1] != self.sizes[0]:  # one column would be broadcast without a word
+        """Return the input of the first linear layer: scaled coordinates, or Fourier features of them.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The inputs of the first layer, shape (n, k).
+        """
+        if x.shape[-1] != self.sizes[0]:  # a single column would be broadcast silently
             raise ValueError(
                 f"This network has {self.sizes[0]} inputs, and points of {x.shape[-1]} columns were given. "
                 "One point is one row: [[0.3, 0.9]]."
@@ -107,7 +159,7 @@ class MLP(Network):
 
     @property
     def waves(self) -> Waves | None:
-        """The features that the first layer sees in place of the coordinates, if any."""
+        """The Fourier features that replace the coordinates, if any."""
         if self.matrix is None or self.phase is None or self.wavy is None:
             return None
         return Waves(self.matrix, self.phase, self.wavy)
@@ -118,7 +170,20 @@ class MLP(Network):
         return list(self.layers)  # type: ignore[arg-type]
 
     def draw_mask(self, layer: int, like: Tensor) -> Tensor | None:
-        """A dropout mask for the activations of a hidden layer, (n, width), or None if it has none."""
+        """Draw a dropout mask for a hidden layer.
+
+        Parameters
+        ----------
+        layer
+            The number of the hidden layer, from 0.
+        like
+            A tensor with the shape, dtype and device of the activations, (n, width).
+
+        Returns
+        -------
+        Tensor | None
+            The mask, shape (n, width); None in evaluation mode and for layers without dropout.
+        """
         last = len(self.layers) - 2
         if not self.training or self.dropout == 0 or (self.where == "last" and layer != last):
             return None
@@ -126,7 +191,13 @@ class MLP(Network):
         return keep.to(like) / (1 - self.dropout)
 
     def set_domain(self, domain: Domain) -> None:
-        """Scale the inputs so that the domain becomes [-1, 1] on every axis."""
+        """Scale the inputs so that the domain becomes [-1, 1] along every axis.
+
+        Parameters
+        ----------
+        domain
+            The domain of the problem.
+        """
         self.center.copy_(torch.tensor(domain.center))
         self.reach.copy_(torch.tensor(domain.reach))
 
@@ -136,12 +207,12 @@ class MLP(Network):
         return self.sizes[0], self.sizes[-1]
 
     def adapt(self, problem: Problem) -> None:
-        """Scale the inputs to the domain of the problem, and use its names."""
+        """Scale the inputs to the domain of the problem, and adopt its names."""
         self.set_domain(problem.domain)
         self.names = problem.names
 
     def as_layers(self, x: Tensor) -> tuple[Tensor, Layers] | None:
-        """The layers, if there is a hidden one and the activation is known."""
+        """Return the layers, if there is a hidden one and the activation is known."""
         activation = ACTIVATIONS.get(self.activation)
         if activation is None or len(self.layers) < 2:
             return None
@@ -152,13 +223,13 @@ class MLP(Network):
         return (x - self.center) / self.reach, layers
 
     def meets(self, problem: Problem) -> Collection[int]:
-        """The conditions along axes in which the network is periodic."""
+        """Return the periodic conditions along axes in which the network is periodic."""
         found = enumerate(conditions_in(problem) if self.periodic else ())
         return [i for i, condition in found if condition.around(problem.domain) in self.periodic]
 
     @property
     def last_layer(self) -> nn.Linear:
-        """The last layer, which sees `features`."""
+        """The last linear layer."""
         return self.linears[-1]
 
     @property
@@ -167,7 +238,7 @@ class MLP(Network):
         return self.dropout > 0
 
     def dropped(self) -> Mapping[str, Dropped]:
-        """The layers that see masked activations."""
+        """Return the linear layers after activations with dropout."""
         if not self.dropout:
             return {}
         layers = range(1, len(self.layers)) if self.where == "all" else [len(self.layers) - 1]
@@ -179,7 +250,7 @@ class MLP(Network):
 
     @torch.no_grad()
     def initialize(self) -> None:
-        """Xavier-uniform weights with the gain of tanh, biases uniform in +-1 / sqrt(fan in)."""
+        """Draw Xavier-uniform weights with the gain of tanh, and biases uniform in +-1 / sqrt(fan in)."""
         for layer in self.linears:
             n_out, n_in = layer.weight.shape
             bound = 5 / 3 * math.sqrt(6 / (n_in + n_out))
@@ -199,19 +270,42 @@ def mlp(
     fourier: tuple[int, float] | None = None,
     seed: int = 0,
 ) -> MLP:
-    """A multilayer perceptron for a problem, or from so many inputs, through hidden widths to the outputs.
+    """Return a multilayer perceptron for a problem, or with a given number of inputs.
 
-    Without `widths` there are three hidden layers of 24, whose last layer starts at a tenth, as suits
-    Gauss-Newton steps; with `dropout`, which is trained by Adam, layers 16 times as wide as there are inputs
-    and outputs together, but at least 32 and at most 64. `activation` is a smooth function such as
-    `torch.tanh`, `torch.sin` or `torch.nn.functional.gelu`. `dropout` acts on the last hidden layer only,
-    unless `where="all"` (which usually ruins a PINN's fit).
+    Parameters
+    ----------
+    problem
+        The problem, whose domain scales the inputs, or the number of inputs.
+    widths
+        The widths of the hidden layers. The default is three layers of 24, with initial weights of the last
+        layer divided by 10, which suits Gauss-Newton steps. With `dropout` it is three layers of 16 neurons
+        per input and output, at least 32 and at most 64, which suits Adam.
+    outputs
+        The number of outputs, by default that of the problem, or 1.
+    activation
+        A smooth function such as `torch.tanh`, `torch.sin` or `torch.nn.functional.gelu`.
+    dropout
+        Probability that a neuron is dropped in training.
+    where
+        "last" applies dropout to the last hidden layer only; "all" applies it to every hidden layer, which
+        usually ruins the fit of a PINN.
+    periodic
+        Axes along which the network is periodic, by name or number, with the extent of the domain as the
+        period: its inputs are their sines and cosines. Without `widths`, the default is the axes of the
+        problem's `Periodic` conditions.
+    fourier
+        `(n, spread)` adds n random Fourier features of the other axes. Their frequencies are normal with the
+        standard deviation `spread` per half extent of the domain.
+    seed
+        Seed of the initial weights, the Fourier features and the dropout masks.
 
-    Along the axes in `periodic` the network repeats itself, with the extent of the domain as its period: it
-    sees their sines and cosines. Without `widths` they are those of the problem's `Periodic` conditions.
-    `fourier=(n, spread)` shows it n random waves of the other axes too, whose
-    frequencies are normal, `spread` being one standard deviation per half extent of the domain.
+    Returns
+    -------
+    MLP
+        The network, with random weights.
 
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> pinn.mlp(2, [16, 16])(torch.zeros(5, 2)).shape
@@ -261,7 +355,7 @@ def around(problem: Problem) -> tuple[int, ...]:
 
 
 def _n_features(d: int, periodic: Sequence[int], fourier: Sequence[float] | None) -> int:
-    """How many numbers the first layer sees in place of d coordinates."""
+    """The number of inputs of the first linear layer for d coordinates."""
     if not all(isinstance(axis, int) and 0 <= axis < d for axis in periodic) or len({*periodic}) < len(
         periodic
     ):
@@ -275,7 +369,7 @@ def _n_features(d: int, periodic: Sequence[int], fourier: Sequence[float] | None
 
 
 def _waves(d: int, periodic: tuple[int, ...], fourier: tuple[int, float] | None, seed: int) -> Waves | None:
-    """Sines and cosines of periodic axes, the other axes as they are, and random waves of those."""
+    """Sines and cosines of periodic axes, the other axes unchanged, and random Fourier features of those."""
     if not periodic and fourier is None:
         return None
     others = [axis for axis in range(d) if axis not in periodic]
@@ -297,7 +391,7 @@ def _waves(d: int, periodic: tuple[int, ...], fourier: tuple[int, float] | None,
 
 def _parts(net: MLP) -> dict[str, Any] | None:
     if net.activation not in ACTIVATIONS:
-        return None  # a function of somebody's own
+        return None  # a user-defined function cannot be stored
     settings = {"sizes": list(net.sizes), "dropout": net.dropout, "where": net.where}
     if net.waves is not None:
         settings |= {"periodic": list(net.periodic), "fourier": net.fourier and list(net.fourier)}
@@ -336,13 +430,25 @@ kept(parts=_parts, made=_made)(MLP)
 
 
 class Constrained(Network):
-    """u = lift(x) + bubble(x) net(x): conditions met exactly, whatever the weights.
+    """A network with hard constraints: u = lift(x) + bubble(x) net(x).
 
-    `Constrained.of(problem, net)` makes both functions of the Dirichlet and Initial conditions of a problem
-    on shapes made of Box, Disk, Sphere and Polygon; its other conditions are learned. Of your own, `lift`
-    meets all conditions and `bubble` vanishes where they hold (to second order where they speak of
-    derivatives).
+    The conditions hold exactly, whatever the weights are. `Constrained.of(problem, net)` constructs both
+    functions for Dirichlet and Initial conditions.
 
+    Parameters
+    ----------
+    net
+        The network inside.
+    lift
+        A function that meets all conditions, from points (n, d) to outputs (n, m).
+    bubble
+        A function (n, 1) that vanishes where the conditions hold, to second order if they contain
+        derivatives.
+    met
+        The positions of the conditions that hold exactly; None stands for all of them.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -364,8 +470,24 @@ class Constrained(Network):
 
     @classmethod
     def of(cls, problem: Problem, net: nn.Module) -> Constrained:
-        """The network with the Dirichlet and Initial conditions of a problem met exactly.
+        """Return a network that meets the Dirichlet and Initial conditions of a problem exactly.
 
+        Other conditions of the problem are learned.
+
+        Parameters
+        ----------
+        problem
+            A problem on a shape composed of Box, Disk, Sphere and Polygon.
+        net
+            The network inside.
+
+        Returns
+        -------
+        Constrained
+            The network with its constraints.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> problem = pinn.problems.Helmholtz3D()
         >>> net = pinn.Constrained.of(problem, pinn.mlp(problem, [16, 16]))
@@ -377,16 +499,38 @@ class Constrained(Network):
         return cls(net, hard.lift, hard.bubble, hard.met)
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs (n, m) at points x (n, d)."""
+        """Return the outputs.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The outputs, shape (n, m).
+        """
         return self.lift(x) + self.bubble(x) * self.net(x)
 
     @property
     def names(self) -> Names | None:
-        """What axes and outputs are called."""
+        """The names of axes and outputs, if known."""
         return getattr(self.net, "names", None)
 
     def features(self, x: Tensor) -> Tensor:
-        """The penultimate layer of the network inside."""
+        """Return the penultimate layer of the network inside.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The activations, shape (n, width).
+        """
         return self.net.features(x)  # type: ignore[operator]
 
     @property
@@ -395,28 +539,28 @@ class Constrained(Network):
         return self.net
 
     def compose(self, field: Field, x: Tensor) -> Field:
-        """The derivatives by the product rule."""
+        """Return the derivatives by the product rule."""
         return ConstrainedField(field, self.lift, self.bubble, x)
 
     def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
-        """The derivative by the product rule, if the network inside has derivatives of its own."""
+        """Return a derivative by the product rule, if the network inside computes its own."""
         if not has_derivatives(core_of(self)):
             return None
         return self.compose(AutogradField(self.net, x), x).partial(axes)
 
     def meets(self, problem: Problem) -> Collection[int]:
-        """The conditions met by lift and bubble (all if `met` is None), and by the network inside."""
+        """Return the conditions met by lift and bubble (all if `met` is None) or by the network inside."""
         conditions = range(len(conditions_in(problem)))
         return conditions if self.met is None else {*self.met, *self._traits.meets(problem)}
 
     @property
     def meets_start(self) -> bool:
-        """Whether the initial state is built in: it may be in lift and bubble."""
+        """Whether the initial state may be built in: always, as lift and bubble are arbitrary."""
         return True
 
     @property
     def shape(self) -> tuple[int, int] | None:
-        """That of the network inside."""
+        """The shape of the network inside."""
         return self._traits.shape
 
     def adapt(self, problem: Problem) -> None:
@@ -429,7 +573,7 @@ class Constrained(Network):
         return self._traits.stochastic
 
     def dropped(self) -> Mapping[str, Dropped]:
-        """The layers of the network inside."""
+        """Return the layers of the network inside."""
         return {f"net.{name}": found for name, found in self._traits.dropped().items()}
 
     @property
@@ -438,7 +582,7 @@ class Constrained(Network):
 
 
 def _parts_of_constrained(net: Constrained) -> dict[str, Any]:
-    """The network inside, and the problem whose lift and bubble these are, or these functions themselves."""
+    """The network inside with the problem that defines lift and bubble, or with both functions."""
     owner = getattr(net.lift, "__self__", None)
     if owner is None or owner is not getattr(net.bubble, "__self__", None):
         return {"net": net.net, "lift": net.lift, "bubble": net.bubble, "met": net.met}

@@ -38,12 +38,12 @@ class Dropped(NamedTuple):
 class Network(nn.Module):
     """A torch module that declares how it is trained; every trait has a default.
 
-    Derive from it to write a network of your own. `pinn.fit`, `pinn.verdict` and the predictors accept any
-    torch module; the traits make them faster, exact where the network meets conditions by construction, or
-    aware of random numbers. Override only what differs.
+    `pinn.fit`, `pinn.verdict` and the predictors accept any torch module. Derive from `Network` to declare
+    derivatives in closed form, conditions that hold by construction, linear layers, or random numbers, and
+    override only the traits that differ from the defaults.
 
     A module that draws random numbers keeps its `torch.Generator` in the attribute `generator`, so that
-    checkpoints store its state and L-BFGS repeats its draws. A module with weights of its own has a method
+    checkpoints store its state and L-BFGS repeats its draws. A module that owns weights has a method
     `reset_parameters`, as torch's layers do, which draws new ones for restarts.
 
     Examples
@@ -291,7 +291,7 @@ def traits_of(net: nn.Module) -> Network:
 
 
 def has_derivatives(net: nn.Module) -> bool:
-    """Whether a network computes derivatives of its own, without autograd."""
+    """Whether a network defines `known_derivative`."""
     return type(traits_of(net)).known_derivative is not Network.known_derivative
 
 

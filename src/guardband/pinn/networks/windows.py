@@ -1,4 +1,4 @@
-"""Windows of time: an evolution equation solved piece after piece, each from where the last one ended."""
+"""Windows of time: an evolution equation solved piecewise, each window starting from the end of the last."""
 
 from __future__ import annotations
 
@@ -21,8 +21,17 @@ from guardband.values import Names, Observations
 
 
 class Windowed(Network):
-    """A network for each window of time; a point is answered by the one of its time.
+    """A network for each window of time; the time of a point selects the network.
 
+    Parameters
+    ----------
+    nets
+        The networks in the order of time.
+    borders
+        The times between the windows, increasing.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> early, late = pinn.mlp(2, [4], seed=0), pinn.mlp(2, [4], seed=1)
@@ -45,7 +54,7 @@ class Windowed(Network):
         self.register_buffer("borders", torch.tensor(list(borders), dtype=torch.float64))
 
     def _apply(self, fn: Any, recurse: bool = True) -> Any:
-        """Move and cast the networks; borders stay in float64, which some devices do not have."""
+        """Move and cast the networks; the borders stay in float64, which some devices do not support."""
         borders = self._buffers.pop("borders")
         try:
             return super()._apply(fn, recurse)
@@ -53,36 +62,47 @@ class Windowed(Network):
             self._buffers["borders"] = borders
 
     def forward(self, x: Tensor) -> Tensor:
-        """The outputs (n, m) at points x (n, d), of which time is the last."""
+        """Return the outputs.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d), with time as the last coordinate.
+
+        Returns
+        -------
+        Tensor
+            The outputs, shape (n, m).
+        """
         return self._by_time(x, [net(x) for net in self.nets])
 
     def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
-        """The derivative of the network of each point's time, if all have derivatives of their own."""
+        """Return a derivative of the networks, if all of them compute their own."""
         if not all(has_derivatives(core_of(net)) for net in self.nets):
             return None
         return self._by_time(x, [AutogradField(net, x).partial(axes) for net in self.nets])
 
     def _by_time(self, x: Tensor, found: Sequence[Tensor]) -> Tensor:
-        """The rows (n, m) of each point's window, given those of all windows."""
+        """The rows (n, m) from the window of each point, given the outputs of all windows."""
         which = (x[:, -1:] >= self.borders.to(x)).sum(dim=1)
         return torch.stack([*found])[which, torch.arange(len(x), device=x.device)]
 
     @property
     def names(self) -> Names | None:
-        """What axes and outputs are called."""
+        """The names of axes and outputs, if known."""
         return getattr(self.nets[0], "names", None)
 
     @property
     def windowed(self) -> bool:
-        """Whether it consists of one network for each window of time, which it does."""
+        """Whether it consists of one network for each window of time: always."""
         return True
 
     def at_time(self, time: float) -> nn.Module:
-        """The network of the window that a time lies in."""
+        """Return the network of the window that contains a time."""
         return self.nets[int((self.borders <= time).sum())]
 
     def posed(self, problem: Problem) -> Problem:
-        """The problem with continuity between the windows as a condition, if there are several."""
+        """Return the problem with continuity between the windows as a further condition."""
         borders = tuple(self.borders.tolist())
         return Joined(problem, borders) if borders else problem
 
@@ -100,35 +120,35 @@ kept(parts=_parts, made=_made)(Windowed)
 
 @dataclass(frozen=True, eq=False)
 class Within(Problem):
-    """A problem seen in another way: the same equation of the same outputs."""
+    """A view of a problem with the same equation and the same outputs."""
 
     problem: Problem
     domain: ClassVar[Domain] = computed(lambda self: self.problem.domain)
     outputs: ClassVar[tuple[str, ...] | int] = computed(lambda self: self.problem.names.outputs)
 
     def residual(self, x: Tensor, u: Field) -> Any:
-        """That of the problem."""
+        """The residual of the problem."""
         return self.problem.residual(x, u)
 
     @abstractmethod
     def conditions(self) -> list[Condition]:
-        """Those of the problem, as they are seen here."""
+        """The conditions in this view."""
 
     def terms(self) -> Sequence[Term]:
-        """Those of the problem."""
+        """The terms of the problem."""
         return self.problem.terms()
 
 
 @dataclass(frozen=True, eq=False)
 class Window(Within):
-    """A problem in a window of time, from where the network before it ended, if there is one."""
+    """A problem on a window of time, whose initial state is the final state of `before`, if given."""
 
     start: float
     end: float
     before: nn.Module | None = None
 
     def _inside(self) -> Domain:
-        """The same shape, for a part of the time."""
+        """The same shape over this part of the time."""
         whole = self.problem.domain
         part, shape = Time(self.start, self.end, name=whole.names[-1]), whole.factors[0]
         return part if shape is None else shape * part
@@ -136,7 +156,7 @@ class Window(Within):
     domain: ClassVar[Domain] = computed(_inside)
 
     def conditions(self) -> list[Condition]:
-        """Those of the problem, where the start is the end of the window before."""
+        """The conditions, with the final state of the window before as the initial state."""
         return [self._here(condition) for condition in conditions_in(self.problem)]
 
     def _here(self, condition: Condition) -> Condition:
@@ -165,14 +185,14 @@ class Window(Within):
 
 @dataclass(frozen=True, eq=False)
 class Continuity(Condition):
-    """u is the same on both sides of each border, and so is du/dt where it starts with a velocity."""
+    """u is continuous at each border, and so is du/dt if the problem has an initial velocity."""
 
     borders: tuple[float, ...]
     velocity: bool = False
     together: ClassVar[int] = 2
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """About n points in pairs: a moment before a border, and at it."""
+        """Pairs of points, about n in total: just before a border, and at it."""
         how = "even" if generator is None else "random"
         seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
         each = max(1, n // (2 * len(self.borders)))
@@ -187,7 +207,7 @@ class Continuity(Condition):
         return Boundary(points, normals, sizes, tuple("border" for _ in range(len(points))))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u on one side less u on the other, beside the same of du/dt."""
+        """The jumps of u and, with `velocity`, of du/dt."""
         other = torch.arange(len(x), device=x.device) ^ 1
         parts = [u.value, *([u.d(x.shape[1] - 1)] if self.velocity else [])]
         return torch.cat([part - part[other.clamp(max=len(x) - 1)] for part in parts], dim=1)
@@ -195,18 +215,18 @@ class Continuity(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Joined(Within):
-    """A problem as a `Windowed` network has to solve it: what its windows say should meet."""
+    """The problem of a `Windowed` network, with continuity between the windows."""
 
     borders: tuple[float, ...]
 
     def conditions(self) -> list[Condition]:
-        """Those of the problem, and that windows meet."""
+        """The conditions of the problem, and continuity."""
         velocity = any(initial.velocity is not None for initial in _initials(self.problem))
         return [*conditions_in(self.problem), Continuity(self.borders, velocity)]
 
 
 def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
-    """The ends of equal windows of the time of a problem, its start and end included."""
+    """The ends of equal windows of time, including the start and end of the problem."""
     whole, name = problem.domain, type(problem).__name__
     if windows > 1 and not (whole.factors[1] is not None and (starts(problem) or problem.terms())):
         raise ValueError(
@@ -228,7 +248,7 @@ def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
 
 
 def starts(problem: Problem) -> bool:
-    """Whether a problem is about time and says how it starts."""
+    """Whether a problem depends on time and has an initial condition."""
     timely = len(problem.names.space) < problem.domain.d and not problem.terms()
     return timely and bool(_initials(problem))
 
@@ -239,7 +259,7 @@ def _initials(problem: Problem) -> list[Initial]:
 
 
 def data_in(data: Observations | None, domain: Domain) -> Observations | None:
-    """The observations of a window of time; none are None."""
+    """The observations in a window of time; None if there are none."""
     if data is None:
         return None
     x, y = (to_torch(part) for part in data)

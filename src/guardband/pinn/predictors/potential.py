@@ -17,11 +17,10 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from guardband.pinn.misses.likelihood import Likelihood
+from guardband.pinn.misses.likelihood import Likelihood, scales_of, weights_of
 from guardband.pinn.misses.mean_squares import MeanSquares, SquaresModule
 from guardband.pinn.misses.points import Points, fixed_points
 from guardband.pinn.misses.rows import Rows
-from guardband.pinn.misses.scales import scales_of, weights_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.misses.unknowns import with_current_numbers
 from guardband.pinn.networks.modules import has_float64

@@ -37,10 +37,9 @@ from guardband.conformal.cross import band_between
 from guardband.conformal.rank import Level, exact, points_needed
 from guardband.leaks import refuse_leaks
 from guardband.pinn.misses.jacobian import Slopes, value
-from guardband.pinn.misses.likelihood import Likelihood
+from guardband.pinn.misses.likelihood import Likelihood, scales_of
 from guardband.pinn.misses.points import Points, fixed_points
 from guardband.pinn.misses.rows import Rows
-from guardband.pinn.misses.scales import scales_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.networks.traits import traits_of
 from guardband.pinn.training.fitted import Fitted

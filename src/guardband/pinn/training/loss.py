@@ -8,10 +8,10 @@ import torch
 from torch import Tensor, nn
 
 from guardband.pinn.misses.gradients import Gradients
-from guardband.pinn.misses.likelihood import Likelihood
+from guardband.pinn.misses.likelihood import Likelihood, Scales, scales_of, weights_of
 from guardband.pinn.misses.mean_squares import check_equation, check_shapes
 from guardband.pinn.misses.points import Points, fixed_points, terms_of
-from guardband.pinn.misses.scales import Scales, scales_of, sizes_of, weights_of
+from guardband.pinn.misses.sizes import sizes_of
 from guardband.pinn.misses.titles import Record, titles_of
 from guardband.pinn.misses.unknowns import (
     all_trained,

@@ -19,9 +19,9 @@ from torch.nn.utils import parameters_to_vector, vector_to_parameters
 from guardband.pinn.geometry import Boundary
 from guardband.pinn.misses.factors import Products, Widened
 from guardband.pinn.misses.gauss_newton import GaussNewton, Step
+from guardband.pinn.misses.likelihood import Scales
 from guardband.pinn.misses.points import Points, terms_of
 from guardband.pinn.misses.rows import Rows
-from guardband.pinn.misses.scales import Scales
 from guardband.pinn.misses.unknowns import all_trained, current_numbers
 from guardband.pinn.networks.traits import core_of, traits_of
 from guardband.pinn.problems import Condition, Problem, Term

@@ -122,8 +122,7 @@ def fit(
     >>> fitted([0.25, 0.5]).shape
     (2, 1)
     """
-    earlier = net if isinstance(net, Fitted) else None
-    module: nn.Module = net if earlier is None else earlier.net  # type: ignore[assignment]
+    earlier, module = (net, net.net) if isinstance(net, Fitted) else (None, net)
     _check_pair(problem, module)
     likelihood = _setting(likelihood, Likelihood, "likelihood", "pinn.Likelihood(data=...)")
     if restarts != 1:

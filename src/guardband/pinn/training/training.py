@@ -14,7 +14,7 @@ from torch import nn
 
 from guardband.pinn.convergence.verdict import shares_of, trend_of
 from guardband.pinn.misses.likelihood import Likelihood
-from guardband.pinn.misses.scales import sizes_of
+from guardband.pinn.misses.sizes import sizes_of
 from guardband.pinn.misses.titles import titles_of
 from guardband.pinn.misses.unknowns import NetworkAndUnknowns, current_numbers, with_current_numbers
 from guardband.pinn.networks.traits import generators_in

@@ -1,4 +1,4 @@
-"""Jets: one pass through an MLP that carries the value and its derivatives, and its reverse by hand.
+"""Jets: a forward pass that carries derivatives with the value, and a reverse pass written by hand.
 
 A jet is a tensor (channels, n, width): the value, first derivatives along some axes, sums of second
 derivatives, and third and fourth derivatives along an axis. A linear layer acts on all channels by one matrix
@@ -10,9 +10,9 @@ product, an activation s by the chain rule:
     third    s'(z) z_3 + 3 s''(z) z_1 z_2 + s'''(z) z_1^3                along one axis
     fourth   s'(z) z_4 + s''(z) (4 z_1 z_3 + 3 z_2^2) + 6 s'''(z) z_1^2 z_2 + s''''(z) z_1^4
 
-Against autograd twice over this moves a fraction of the memory. There are two spellings of the same
-formulas: in place in reused memory, which is fastest in eager torch, and without side effects, which
-`torch.compile` fuses best.
+Compared with repeated autograd this moves a fraction of the memory. The formulas are implemented twice: in
+place in reused memory, which is fastest in eager torch, and without side effects, which `torch.compile` fuses
+best.
 """
 
 from guardband.pinn.networks.jets.channels import Channels

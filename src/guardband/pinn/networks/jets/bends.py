@@ -1,4 +1,4 @@
-"""The chain rule for third and fourth derivatives, forward and back; both kinds of passes use it."""
+"""The chain rule for third and fourth derivatives, forward and in reverse, for both kinds of passes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from guardband.pinn.networks.jets.channels import Channels
 def bends(
     z: Sequence[Tensor], activation: Activation, slopes: tuple[Tensor, Tensor, Tensor], channels: Channels
 ) -> list[tuple[int, Tensor]]:
-    """What third and fourth derivatives gain from lower ones at an activation, by channel."""
+    """The contributions of lower derivatives to third and fourth ones at an activation, by channel."""
     value, first, second = slopes
     third = activation.third(z[0], value, first, second)
     fourth = activation.higher(z[0], value, first, second, third)[0] if channels.fourths else third
@@ -34,7 +34,7 @@ def bends_back(
     slopes: tuple[Tensor, Tensor, Tensor],
     channels: Channels,
 ) -> list[tuple[int, Tensor]]:
-    """What `bends` gives back to lower channels, `back` being the gradients after the activation."""
+    """Contributions to the gradients of lower channels, given those after the activation: reverses `bends`."""
     value, first, second = slopes
     third = activation.third(z[0], value, first, second)
     fourth, fifth = activation.higher(z[0], value, first, second, third)

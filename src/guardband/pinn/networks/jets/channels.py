@@ -1,4 +1,4 @@
-"""Which derivatives a jet carries, and where they stand in it."""
+"""The derivatives that a jet carries, and their positions in it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ Pairs: TypeAlias = tuple[tuple[int, int], ...]
 
 
 class Channels(NamedTuple):
-    """What a jet carries beside the value: first derivatives along axes, sums of second ones, and more.
+    """The derivatives that a jet carries in addition to the value.
 
-    `sums` lists pairs of positions in `axes`: (((0, 0), (1, 1)),) is the Laplacian of two axes, (((0, 1),),)
-    the mixed derivative. `thirds` and `fourths` are positions whose second derivative is carried too.
+    `axes` are the axes of first derivatives. `sums` are sums of second derivatives, given as pairs of
+    positions in `axes`: (((0, 0), (1, 1)),) is the Laplacian of two axes, (((0, 1),),) the mixed derivative.
+    `thirds` and `fourths` are positions of axes whose second derivative is carried as well.
     """
 
     axes: tuple[int, ...] = ()
@@ -23,7 +24,7 @@ class Channels(NamedTuple):
         return 1 + len(self.axes) + len(self.sums) + len(self.thirds) + len(self.fourths)
 
     def position(self, axes: tuple[int, ...]) -> int | None:
-        """The channel of a derivative along these axes, or None if it is not carried."""
+        """The channel of a derivative along these axes; None if it is not carried."""
         if not axes:
             return 0
         if not {*axes} <= {*self.axes}:
@@ -37,11 +38,11 @@ class Channels(NamedTuple):
         return line[len(axes) - 1] if line and len({*where}) == 1 and len(axes) < 5 else None
 
     def position_of_sum(self, pairs: Pairs) -> int | None:
-        """The channel of a sum of second derivatives, or None if it is not carried."""
+        """The channel of a sum of second derivatives; None if it is not carried."""
         return 1 + len(self.axes) + self.sums.index(pairs) if pairs in self.sums else None
 
     def lines(self) -> list[tuple[int, int, int, int | None]]:
-        """The channels of the first to the third, or to the fourth derivative, along an axis."""
+        """The channels of the first to third, or to fourth, derivative along each axis in `thirds`."""
         start = 1 + len(self.axes) + len(self.sums)
         found = []
         for k, p in enumerate(self.thirds):

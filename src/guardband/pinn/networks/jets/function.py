@@ -1,4 +1,4 @@
-"""The jet of a network as one differentiable function, tile by tile."""
+"""The jet of a network as one differentiable function, evaluated in tiles of points."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from guardband.pinn.networks.jets.layers import Layers
 from guardband.pinn.networks.jets.memory import Memory
 
 TILE = 2**21
-"""Bytes of one layer's jet that go together: enough to keep a core busy, few enough for its cache."""
+"""The size in bytes of the jet of one layer in a tile: it keeps a core busy and fits in its cache."""
 
 
 class Jet(torch.autograd.Function):
-    """The jet of an MLP as one differentiable function of its weights and biases.
+    """The jet of a network as a differentiable function of its weights and biases.
 
     `Jet.apply(x, layers, channels, memory, passes, *weights, *biases) -> (channels, n, m)`. It can be
-    differentiated once; torch says so when asked for more. `memory` is kept between steps. Without `passes`
-    it goes in place.
+    differentiated once; torch raises an error for higher derivatives. `memory` is reused between steps.
+    Without `passes` the passes work in place.
     """
 
     @staticmethod
@@ -36,7 +36,7 @@ class Jet(torch.autograd.Function):
         passes: Passes | None,
         *parameters: Tensor,
     ) -> Tensor:
-        """Points in tiles, so that what a tile touches stays in the cache."""
+        """The jet, computed in tiles that fit in the cache."""
         half = len(parameters) // 2
         layers = layers._replace(
             weights=[p.detach() for p in parameters[:half]], biases=[p.detach() for p in parameters[half:]]
@@ -82,7 +82,7 @@ class Jet(torch.autograd.Function):
 
 
 def tiles(x: Tensor, layers: Layers, channels: Channels) -> list[tuple[Tensor, Layers]]:
-    """The points and the dropout masks, cut alike, into parts of about the same size."""
+    """The points, with the dropout masks of the same rows, in parts of about equal size."""
     row = len(channels) * max(len(weight) for weight in layers.weights[:-1])
     size = max(256, TILE // (row * x.element_size()))
     count = max(1, -(-len(x) // size))

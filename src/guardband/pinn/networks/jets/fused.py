@@ -1,4 +1,4 @@
-"""Forward and back without side effects, which `torch.compile` fuses best."""
+"""Forward and reverse passes without side effects, which `torch.compile` fuses best."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from guardband.pinn.networks.jets.channels import Channels
 from guardband.pinn.networks.jets.layers import Layers
 
 Saved: TypeAlias = list[tuple[list[Tensor], Tensor, Tensor]]
-"""Of each hidden layer: the jet before the activation, its value after it, and the whole jet in rows."""
+"""For each hidden layer: the jet before the activation, its value after it, and the whole jet as rows."""
 
 
 def fused_forward(x: Tensor, layers: Layers, channels: Channels) -> tuple[list[Tensor], Saved]:
-    """`forward_pass` without side effects, a list of channels in place of a stack."""
+    """`forward_pass` without side effects; it returns a list of channels."""
     axes, sums, thirds, fourths = channels
     weight, bias = layers.weights[0], layers.biases[0]
     if x.ndim == 3:
@@ -47,7 +47,7 @@ def fused_forward(x: Tensor, layers: Layers, channels: Channels) -> tuple[list[T
 
 
 def _linear(rows: Tensor, weight: Tensor, bias: Tensor, channels: int) -> list[Tensor]:
-    """A layer's jet, channel by channel, of rows that hold one channel after the other."""
+    """The jet after a linear layer, channel by channel, from rows that list one channel after the other."""
     value, *rest = (rows @ weight.T).chunk(channels)
     return [value + bias, *rest]
 
@@ -93,17 +93,17 @@ def fused_reverse(
 
 
 class Passes(NamedTuple):
-    """A pass and its reverse, both without side effects."""
+    """A forward pass and its reverse, both without side effects."""
 
     forward: Callable[..., tuple[list[Tensor], Saved]]
     reverse: Callable[..., list[Tensor]]
 
 
 FUSED = Passes(fused_forward, fused_reverse)
-"""As they are written: to be compiled as a part of something larger."""
+"""The passes uncompiled, for compilation as part of a larger graph."""
 
 
 @cache
 def compiled_passes() -> Passes:
-    """Each pass compiled by itself. The first call of each new shape takes seconds."""
+    """Each pass compiled separately. The first call for a new shape takes seconds."""
     return Passes(torch.compile(fused_forward, dynamic=False), torch.compile(fused_reverse, dynamic=False))

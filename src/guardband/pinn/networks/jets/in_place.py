@@ -1,4 +1,4 @@
-"""Forward and back in reused memory, which is fastest in eager torch."""
+"""Forward and reverse passes in reused memory, which is fastest in eager torch."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from guardband.pinn.networks.jets.memory import Block, Blocks
 
 
 class Tape(NamedTuple):
-    """What some points leave on their way through the network, for the way back.
+    """The intermediate values of a forward pass, for the reverse pass.
 
-    The jets before and after each activation; the activation with its slope and bend, and the products of
-    first derivatives.
+    `before` and `after` are the jets before and after each activation. `saved` holds the activation with its
+    first two derivatives, and the sums of products of first derivatives.
     """
 
     before: Blocks
@@ -27,7 +27,7 @@ class Tape(NamedTuple):
 
 
 def forward_pass(x: Tensor, layers: Layers, channels: Channels, tape: Tape) -> Tensor:
-    """The jet of the outputs (channels, n, m). x are points (n, d), or the jet of their features."""
+    """The jet of the outputs (channels, n, m), for points x (n, d) or the jet of their features."""
     axes, sums, thirds, _ = channels
     z, weight = tape.before[0], layers.weights[0]
     if x.ndim == 3:
@@ -69,10 +69,10 @@ def _sum_of_products(z: Sequence[Tensor], pairs: Pairs) -> Tensor:
 
 
 class Gather(NamedTuple):
-    """What becomes of the gradients at all points, for weights and for biases.
+    """How the gradients at the points are combined, for weights and for biases.
 
-    `product` takes those of a layer (channels, n, out) and the jet (channels, n, in) that it saw, `total`
-    those of its values (n, out).
+    `product` takes the gradients (channels, n, out) after a layer and the jet (channels, n, in) before it;
+    `total` takes the gradients (n, out) of the values.
     """
 
     product: Callable[[Tensor, Tensor], Tensor]
@@ -84,17 +84,17 @@ SUMMED = Gather(lambda grad, jet: grad.flatten(0, 1).T @ jet.flatten(0, 1), lamb
 
 
 def _outer(grad: Tensor, jet: Tensor) -> Tensor:
-    """The product of both at each point, (n, out, in), summed over the channels."""
+    """The outer product of both at each point, (n, out, in), summed over the channels."""
     if len(grad) == 1:
-        return grad[0].unsqueeze(2) * jet[0].unsqueeze(1)  # several times as fast as a product of matrices
+        return grad[0].unsqueeze(2) * jet[0].unsqueeze(1)  # several times as fast as a batched matrix product
     return grad.permute(1, 2, 0) @ jet.permute(1, 0, 2)
 
 
 EACH = Gather(_outer, lambda grad: grad.clone())
-"""A gradient for each point."""
+"""One gradient for each point."""
 
 APART = Gather(lambda grad, jet: (grad, jet), lambda grad: grad)  # type: ignore[arg-type]
-"""No gradients: the factors that they are made of, views of the memory that the passes were given."""
+"""The factors of the gradients, as views of the memory of the passes."""
 
 
 def reverse_pass(
@@ -106,7 +106,7 @@ def reverse_pass(
     backs: Blocks,
     gather: Gather = SUMMED,
 ) -> list[Tensor]:
-    """The gradients in the weights, then in the biases, given that in the output jet."""
+    """The gradients of the weights, then of the biases, given the gradient of the output jet."""
     axes, sums, thirds, _ = channels
     weight_grads, bias_grads = [], []
     for depth in reversed(range(len(tape.saved))):

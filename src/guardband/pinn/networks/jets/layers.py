@@ -13,9 +13,9 @@ from guardband.pinn.networks.jets.channels import Channels
 
 
 class Waves(NamedTuple):
-    """Features ahead of the first layer: matrix x + phase (n, k), and in its place a sine for `waves`.
+    """Fourier features: matrix x + phase (n, k), with the sine taken of the entries marked in `waves`.
 
-    Angles are in half turns, so that a period is exact in any precision.
+    Angles are in half turns, so that periods are exact in any precision.
     """
 
     matrix: Tensor
@@ -44,7 +44,7 @@ class Waves(NamedTuple):
 
 
 def identity_jet(x: Tensor, reach: Tensor, channels: Channels) -> Tensor:
-    """Scaled points (n, d) as the jet (channels, n, d) of what they are themselves."""
+    """The jet (channels, n, d) of scaled points (n, d) as functions of the coordinates."""
     jet = x.new_zeros(len(channels), *x.shape)
     jet[0] = x
     for i, axis in enumerate(channels.axes):
@@ -53,7 +53,10 @@ def identity_jet(x: Tensor, reach: Tensor, channels: Channels) -> Tensor:
 
 
 class Layers(NamedTuple):
-    """A network as arithmetic: what is done to x, in order. The reach is folded into the first slopes."""
+    """The arithmetic of a network: features, then linear layers with an activation and a mask between them.
+
+    `reach` is the divisor of each coordinate, which the first derivatives of the inputs take into account.
+    """
 
     weights: Sequence[Tensor]
     biases: Sequence[Tensor]

@@ -1,4 +1,4 @@
-"""Memory for jets, taken once and used at every step."""
+"""Memory for jets, allocated once and reused at every step."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Block:
-    """A jet in memory of its own, with its views."""
+    """A jet in contiguous memory, with views of its parts."""
 
     whole: Tensor
     flat: Tensor
@@ -23,15 +23,15 @@ class Block:
 
 
 class Memory:
-    """Memory that is taken once and used at every step; asking the system for it anew costs more."""
+    """Memory that is allocated once and reused at every step, which costs less than a new allocation."""
 
     def __init__(self) -> None:
         self._free: dict[Any, list[list[Block]]] = {}
 
     def take(self, like: Tensor, channels: int, n: int, widths: Sequence[int]) -> Blocks:
-        """A jet for each hidden layer, not filled; it comes back when nobody holds it any more."""
+        """Uninitialized jets, one for each hidden layer, whose memory is reused after garbage collection."""
         key = channels, n, tuple(widths), like.dtype, like.device
-        if key not in self._free and len(self._free) == 8:  # whoever asks for ever new sizes keeps none
+        if key not in self._free and len(self._free) == 8:  # sizes that keep changing are not worth keeping
             self._free = {}
         free = self._free.setdefault(key, [])
         try:
@@ -42,7 +42,7 @@ class Memory:
 
 
 class Blocks:
-    """A jet for each hidden layer, on loan."""
+    """Borrowed jets, one for each hidden layer."""
 
     def __init__(self, blocks: list[Block], free: list[list[Block]]) -> None:
         self._blocks, self._free = blocks, free
