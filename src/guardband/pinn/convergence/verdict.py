@@ -12,7 +12,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from guardband.base.arrays import to_torch
 from guardband.pinn.convergence.error import LOOSE, Correction, correction
 from guardband.pinn.convergence.residuals import Sample, sample_misses
 from guardband.pinn.misses.titles import Titles, titles_of
-from guardband.pinn.networks.windows import Joined, Windowed, Within
+from guardband.pinn.networks.windows import Joined, Within
 from guardband.pinn.problems import Condition, PointValue, Problem
 from guardband.pinn.problems.base import as_problem, conditions_in
 from guardband.pinn.problems.measured import measured
@@ -81,6 +81,18 @@ EDGE, OTHER = 128, 512
 
 POOL = 8
 """Those that follow the misses are drawn of so many times as many."""
+
+
+class HasNetwork(Protocol):
+    """An object that holds its network as `net`, as the result of `pinn.fit` does."""
+
+    @property
+    def net(self) -> nn.Module:
+        """The network."""
+        ...
+
+
+Model: TypeAlias = Callable[[Tensor], Tensor] | nn.Module | HasNetwork
 
 
 class HeldOut(NamedTuple):
@@ -183,7 +195,7 @@ class Verdict:
 
 def verdict(
     problem: Problem,
-    model: Callable[[Tensor], Tensor] | nn.Module | Any,
+    model: Model,
     held_out: Observations | None = None,
     *,
     noise: float | Mapping[str, float] | None = None,
@@ -215,7 +227,7 @@ def verdict(
 
 def verdict_with(
     problem: Problem,
-    model: Any,
+    model: Model,
     held_out: Observations | None,
     training_data: Observations | None,
     *,
@@ -228,7 +240,9 @@ def verdict_with(
     """
     problem = _known(as_problem(problem), model)
     net = _network(model)
-    problem = _asked(problem, net.model)
+    ends = getattr(net.model, "borders", None)  # between windows of time, where the parts should meet
+    borders = tuple(ends.tolist()) if isinstance(ends, Tensor) else ()
+    problem = Joined(problem, borders) if borders else problem
     readings, used = (_readings(problem, given) for given in (held_out, training_data))
     noises = _noises(problem, noise)
     with torch.inference_mode(False), torch.enable_grad(), evaluating(net):
@@ -239,7 +253,7 @@ def verdict_with(
         if not sample.finite():
             return _not_finite(problem, titles, sample)
         found = _estimated(problem, net, sample, SEED + 2 * seed)
-        loosest = LOOSE_WINDOWS if isinstance(problem, Joined) else LOOSE
+        loosest = LOOSE_WINDOWS if borders else LOOSE
         pins = [part for part in (used, readings) if part is not None]
         pinned = None
         if pins and found.loose > loosest:
@@ -316,7 +330,7 @@ def _loose_with(problem: Pinned, net: _Judged, points: int, seed: int) -> float:
     return correction(problem, net.model, here, there).loose
 
 
-def _known(problem: Problem, model: Any) -> Problem:
+def _known(problem: Problem, model: Model) -> Problem:
     """A problem whose unknowns have the values that its training found."""
     unknowns = unknowns_in(problem)
     if not unknowns:
@@ -342,18 +356,18 @@ def _by_name(titles: Titles, sample: Sample) -> dict[str, float]:
 class _Judged(nn.Module):
     """Any model as a module that meets no condition by construction, so that all of them are sample at."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.model: Any = model
+        self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x)
 
 
-def _network(model: Any) -> _Judged:
+def _network(model: Model) -> _Judged:
     """What is to be judged, as a module."""
     inner = None if isinstance(model, nn.Module) else getattr(model, "net", None)
-    found: Any = inner if isinstance(inner, nn.Module) else model
+    found = inner if isinstance(inner, nn.Module) else model
     if isinstance(model, Problem):
         raise TypeError("The problem comes first, then the network: pinn.verdict(problem, net).")
     if not callable(found) or isinstance(found, type):
@@ -361,12 +375,6 @@ def _network(model: Any) -> _Judged:
             f"`model` should be a torch module, a Fitted or a function of points (n, d), got {model!r:.80}."
         )
     return _Judged(found)
-
-
-def _asked(problem: Problem, model: Any) -> Problem:
-    """The problem; of a network for each window of time also that the windows meet."""
-    borders = tuple(model.borders.tolist()) if isinstance(model, Windowed) else ()
-    return Joined(problem, borders) if borders else problem
 
 
 def _checked(problem: Problem, net: nn.Module, like: Tensor) -> Tensor:
@@ -388,10 +396,10 @@ def _readings(problem: Problem, held_out: object) -> Observations | None:
     return measured(problem, held_out)
 
 
-def _noises(problem: Problem, noise: Any) -> dict[str, float | None]:
+def _noises(problem: Problem, noise: float | Mapping[str, float] | None) -> Mapping[str, float | None]:
     """The noise of each output, None where it is not known."""
     outputs = problem.names.outputs
-    found = dict(noise) if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
+    found: Mapping[str, float | None] = noise if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
     for output, number in found.items():
         if output not in outputs:
             raise ValueError(

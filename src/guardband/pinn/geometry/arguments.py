@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable
 from functools import wraps
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
 import torch
@@ -34,7 +34,7 @@ def of_any_points(contains: Contains) -> Contains:
 def count(n: object) -> int:
     """A number of points; refused if it is not a whole one."""
     try:
-        whole = operator.index(n)  # type: ignore[arg-type]
+        whole = operator.index(cast("SupportsIndex", n))
     except TypeError:
         cure = f" Write {n:.0f}." if isinstance(n, float) and n.is_integer() else ""
         raise TypeError(f"`n` should be a whole number of points, got {n!r:.80}.{cure}") from None

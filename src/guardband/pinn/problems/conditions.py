@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -160,7 +160,7 @@ def _chosen(on: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 def _check(condition: Condition, *names: str) -> None:
     """Refuse values that are neither functions nor finite numbers, and an `on` that names no part."""
-    words = [f"{part.name}=..." if part.name in ("on", "output") else part.name for part in fields(condition)]  # type: ignore[arg-type]
+    words = [f"{name}=..." if name in ("on", "output") else name for name in vars(condition)]
     signature = f"pinn.{type(condition).__name__}({', '.join(words)})"
     for name in names:
         _check_value(getattr(condition, name), f"`{name}` of {signature}")

@@ -10,8 +10,6 @@ so where f_i is 0 the lift is g_i. A condition with a velocity v has f_i squared
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -47,7 +45,7 @@ class Hard:
         x = problem.domain.quasi(256, dtype=torch.float64)
         self._scales = [float(self._distance(i, x).max()) for i in range(len(self.met))]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Hard:
+    def __deepcopy__(self, memo: dict[int, object]) -> Hard:
         return self  # it never changes, and copies of a network are of the same problem
 
     def _outputs(self, condition: Condition) -> list[int]:

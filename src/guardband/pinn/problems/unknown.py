@@ -123,7 +123,7 @@ def check_coefficients(problem: object) -> None:
             )
 
 
-def with_values(problem: P, values: Mapping[str, Any]) -> P:
+def with_values(problem: P, values: Mapping[str, object]) -> P:
     """A copy of a problem with other coefficients: numbers, tensors, or columns (n, 1) for n points."""
     found = copy.copy(problem)
     for name, value in values.items():
@@ -131,7 +131,7 @@ def with_values(problem: P, values: Mapping[str, Any]) -> P:
     return found
 
 
-def _attributes(problem: object) -> dict[str, Any]:
+def _attributes(problem: object) -> dict[str, object]:
     """What a problem holds: its fields, its other attributes, and those of its class."""
     found = {name: value for kind in reversed(type(problem).__mro__) for name, value in vars(kind).items()}
     if is_dataclass(problem):
