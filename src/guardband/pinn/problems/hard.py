@@ -18,7 +18,7 @@ from guardband.pinn.problems.base import Problem, as_problem, conditions_in
 from guardband.pinn.problems.conditions import Condition, Function
 
 NEAR = 1e-12
-"""Added to distances, as a share of the extent, so that the weights do not all vanish in corners."""
+"""Added to the normalized distances, so that the weights do not all vanish in corners."""
 
 
 class Hard:

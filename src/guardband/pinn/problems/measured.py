@@ -41,8 +41,7 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
 
 
 def outside_of(problem: Problem, x: Array, what: str) -> str | None:
-    """A warning about points outside of the domain, as from wrong units or exchanged columns; None if
-    none."""
+    """A warning if points lie outside of the domain, as with wrong units or exchanged columns."""
     x = to_torch(x).detach().cpu().double()
     if x.ndim != 2 or x.shape[1] != problem.domain.d:
         return None  # refused later, when they are converted to tensors
