@@ -28,7 +28,7 @@ from guardband.reports.page import refuse_other_endings
 CANDIDATES = 256
 """So many places in the domain --next chooses from."""
 
-Found = tuple[dict[str, Any], str]
+Found = tuple[dict[str, object], str]
 """What was found, for programs, and the same in words."""
 
 
@@ -76,7 +76,7 @@ def _places(further: NextPoints | None) -> Iterator[str]:
     yield SAID
 
 
-def _found(estimates: pinn.Estimates, out: Path) -> dict[str, Any]:
+def _found(estimates: pinn.Estimates, out: Path) -> dict[str, object]:
     region = estimates.region
     ends = {name: region.interval(name) for name in region.names if len(region.values)}
     return {

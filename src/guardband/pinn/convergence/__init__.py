@@ -1,5 +1,5 @@
-"""Has a network converged? The estimated error of any network on any problem, and a verdict.
+"""Convergence checks: the estimated error of any network on any problem, and a verdict.
 
-`verdict.py` is the entry point and decides. `residuals.py` evaluates the misses at fresh points and says what
-they are compared with; `error.py` estimates the error by a linearized solve.
+`verdict.py` is the entry point and decides. `residuals.py` evaluates the misses at fresh points and the
+scales that they are compared with; `error.py` estimates the error by solving the linearized problem.
 """

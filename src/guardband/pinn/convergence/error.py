@@ -1,9 +1,9 @@
-"""Correction: what would have to be added to a network so that it met its equation and conditions.
+"""An estimate of the error: the correction that would remove the misses of a network.
 
-Small misses can stand for large errors: a beam, an oscillator or a wave carries them on. So the linearized
-problem is solved for the correction that removes the misses, by least squares in functions of its own:
-polynomials, waves and steps of many widths, and those by which the network itself could change. What they
-cannot remove at points that were not used says how far the answer can be believed.
+Small misses can hide large errors, since a beam, an oscillator or a wave amplifies them. The linearized
+problem is therefore solved for a correction that removes the misses, by least squares in independent
+functions: polynomials, sine waves and tanh steps of many widths, and the tangent space of the network. The
+misses that remain at other points show how reliable the estimate is.
 """
 
 from __future__ import annotations
@@ -26,49 +26,52 @@ from guardband.pinn.networks.derivatives import Residual
 from guardband.pinn.problems import Problem
 
 DEGREES = {1: 12, 2: 12, 3: 5}
-"""The degree of the polynomials by the number of axes; 3 beyond."""
+"""The degree of the polynomials by the number of axes; 3 for more axes."""
 
 RIDGES = {1: 100}
-"""How many waves and steps there are on a line; 300 elsewhere, 200 where there are several outputs."""
+"""The number of waves and steps on a line; otherwise 300, or 200 for several outputs."""
 
 WEIGHTS = 400
-"""By how many of its weights a network may change, at most."""
+"""The largest number of weights whose tangent vectors are used."""
 
 FASTEST, STEEPEST = 12.0, 20.0
-"""The shortest waves and the steepest steps: radians, and widths, per half extent of the domain."""
+"""The shortest waves and the steepest steps, in radians and widths per half extent of the domain."""
 
 DAMPINGS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Shares of the mean diagonal that are tried; that which leaves least at other points is taken."""
+"""Candidate dampings, as shares of the mean diagonal; the one with the smallest misses at other points
+wins."""
 
 SMOOTH = 1e-9
-"""The damping when it is asked what is left open: fine waves between the points do not count."""
+"""The damping of the test for looseness, which suppresses short waves between the points."""
 
 DIRECTIONS = 16
-"""How many directions that look loose are sample at once more."""
+"""The number of loose directions that are tested again at other points."""
 
 LOOSE = 1e3
-"""How far a field may change, relatively, for misses that change by 1, before something is left open."""
+"""The relative change of the field per unit of relative misses above which the solution counts as
+undetermined."""
 
 LEAST_REMOVED = 0.05
-"""Misses of which less is removed are taken for noise, of which no more can be said."""
+"""If a smaller share of the misses is removed, the misses count as noise."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """What the misses of a model stand for."""
+    """The error that the misses of a model correspond to."""
 
     error: tuple[float, ...]
-    """The relative error of each output, if what is left of the misses stands for as much as the rest."""
+    """The relative error of each output, assuming that the misses which remain correspond to as much error as
+    the others."""
     left: float
-    """The share of the misses that it leaves, at points that were not used."""
+    """The share of the misses that remains at other points."""
     loose: float
-    """How far the field could change, relatively, for misses that change by 1."""
+    """The largest relative change of the field for misses that change by 1."""
 
 
 def correction(
     problem: Problem, model: Callable[[Tensor], Tensor], sample: Sample, other: Sample
 ) -> Correction:
-    """How far a model is off, by what would correct it; `other` are points to hold the answer against."""
+    """Estimate the error of a model from its misses; `other` are points for validation."""
     u = sample.inside(())
     sizes = sample.sizes
     basis = _Features(problem.domain, 200 if len(sizes) > 1 else 300)
@@ -91,7 +94,7 @@ def correction(
     after, move = best
     delta = values @ move
     left = after / before if before else 0.0
-    removed = math.sqrt(1 - left**2)  # in least squares what is left is at right angles to it
+    removed = math.sqrt(1 - left**2)  # the least-squares remainder is orthogonal to the part removed
     weights = sample.weights
     against = size(u - delta, weights).maximum(sample.least).clamp(min=1e-300)
     error = rms(delta, weights) / against / max(LEAST_REMOVED, removed)
@@ -112,13 +115,13 @@ def _factor(gram: Tensor, share: float) -> Tensor | None:
 
 
 def _relative(values: Tensor, sample: Sample, sizes: Tensor) -> Tensor:
-    """Values (n, m, columns) over the sizes of outputs, so that their sum of squares is a mean square."""
+    """Values (n, m, columns) over the sizes of outputs, such that a sum of squares is a mean square."""
     weights = (sample.weights / len(values)).sqrt()
     return (values / sizes[:, None] * weights[:, None, None]).flatten(0, 1)
 
 
 def _loose(gram: Tensor, factor: Tensor, values: Tensor) -> float:
-    """How far the field could change, relatively, for misses that change by 1: by power iteration."""
+    """The largest relative change of the field for misses that change by 1, by power iteration."""
     move = torch.randn(len(gram), generator=torch.Generator().manual_seed(0), dtype=gram.dtype)
     for _ in range(20):
         move = torch.cholesky_solve((values.T @ (values @ (move / move.norm())))[:, None], factor)[:, 0]
@@ -126,10 +129,10 @@ def _loose(gram: Tensor, factor: Tensor, values: Tensor) -> float:
 
 
 def _loose_there(factor: Tensor, here: Tensor, rows_there: Tensor, there: Tensor) -> float:
-    """The same at other points, for the directions that are loosest at these.
+    """The same at other points, for the loosest directions at these points.
 
-    A direction that is loose only at the points where it was found is a fine wave between them, or a layer
-    that one of them sees.
+    A direction that is loose only at the points where it was found is a short wave between them, or a layer
+    that contains one of them.
     """
     generator = torch.Generator().manual_seed(0)
     moves = torch.randn(len(factor), DIRECTIONS, generator=generator, dtype=factor.dtype)
@@ -146,7 +149,7 @@ def _loose_there(factor: Tensor, here: Tensor, rows_there: Tensor, there: Tensor
 def _system(
     sample: Sample, scales: list[Tensor], sizes: Tensor, basis: _Features, tangent: _Tangent | None
 ) -> tuple[Tensor, Tensor]:
-    """All misses over their scales, and how each changes with each column."""
+    """All misses divided by their scales, and their derivatives with respect to each column."""
     misses, rows = [], []
     for part, scale in zip(sample.parts, scales, strict=True):
         over = torch.where(scale > 0, scale, 1.0) * (len(part.weights) / part.weights[:, None]).sqrt()
@@ -160,13 +163,13 @@ def _system(
 
 
 def _values(sample: Sample, sizes: Tensor, basis: _Features, tangent: _Tangent | None) -> Tensor:
-    """What each column is, as a field, (n, m, columns)."""
+    """The columns as fields, (n, m, columns)."""
     own = torch.einsum("nk,ij->nikj", basis.at(sample.x)(()), torch.diag(sizes)).flatten(2)
     return own if tangent is None else torch.cat([own, tangent(value, sample.x)], dim=2)
 
 
 class _Features:
-    """Polynomials over the whole domain, and waves and steps across it in random directions."""
+    """Polynomials over the whole domain, and waves and steps in random directions."""
 
     def __init__(self, domain: Domain, several: int) -> None:
         generator = torch.Generator().manual_seed(0)
@@ -181,7 +184,7 @@ class _Features:
             return torch.rand(shape, generator=generator, dtype=torch.float64)
 
         directions = torch.randn(d, k, generator=generator, dtype=torch.float64)
-        along = torch.randint(2 * d, (k,), generator=generator)  # half of them along an axis
+        along = torch.randint(2 * d, (k,), generator=generator)  # half of them are parallel to an axis
         for axis in range(d):
             directions[:, along == axis] = torch.eye(d, dtype=torch.float64)[:, axis : axis + 1]
         self._steps = torch.arange(k) < k // 2
@@ -191,7 +194,7 @@ class _Features:
         self._phases = torch.where(self._steps, -(middles.T * self._rates).sum(dim=0), 2 * torch.pi * draw(k))
 
     def at(self, x: Tensor) -> Source:
-        """Their derivatives (n, k) at points."""
+        """The derivatives (n, k) of all features at points."""
         unit, known = (x - self._center) / self._reach, dict[Axes, Tensor]()
 
         def source(axes: Axes) -> Tensor:
@@ -221,7 +224,7 @@ class _Features:
 
 
 def _tanh(z: Tensor, order: int) -> Tensor:
-    """A derivative of tanh: a polynomial in tanh itself."""
+    """A derivative of tanh, as a polynomial in tanh."""
     polynomial = Polynomial([0.0, 1.0])
     for _ in range(order):
         polynomial = polynomial.deriv() * Polynomial([1.0, 0.0, -1.0])
@@ -232,7 +235,7 @@ def _tanh(z: Tensor, order: int) -> Tensor:
 
 
 class _Tangent:
-    """How a network would change with some of its weights, each change brought to one size."""
+    """The tangent vectors of a network for some of its weights, normalized."""
 
     def __init__(self, problem: Problem, net: nn.Module, names: list[str] | None, chosen: Tensor) -> None:
         self._problem, self._net, self._names, self._chosen = problem, net, names, chosen
@@ -240,11 +243,13 @@ class _Tangent:
 
     @classmethod
     def of(cls, problem: Problem, model: object, sample: Sample, sizes: Tensor) -> _Tangent | None:
-        """That of a network that torch can differentiate in its weights point by point, else None."""
+        """The tangent space of a network, or None if torch.func cannot differentiate it."""
         if not isinstance(model, nn.Module):
             return None
         names, total = list[str](), 0
-        for name, weights in reversed(list(model.named_parameters())):  # the last layers of a large one
+        for name, weights in reversed(
+            list(model.named_parameters())
+        ):  # a large network contributes its last layers only
             if total + weights.numel() > MOST_WEIGHTS and names:
                 break
             names.append(name)
@@ -254,7 +259,7 @@ class _Tangent:
         found = cls(problem, model, None if whole else names[::-1], order[:WEIGHTS].sort().values)
         try:
             values = found(value, sample.x) / sizes[:, None]
-        except RuntimeError:  # torch.func does not know every module
+        except RuntimeError:  # torch.func does not support every module
             return None
         found._over = _inverse(values.square().mean(dim=(0, 1)).sqrt())
         return found
@@ -262,7 +267,7 @@ class _Tangent:
     def __call__(
         self, residual: Residual, x: Tensor, normals: Tensor | None = None, together: int = 1
     ) -> Tensor:
-        """How misses at points x change with the weights, (n, q, weights)."""
+        """The derivatives of misses at points x with respect to the weights, (n, q, weights)."""
         like = next(self._net.parameters())
         x, normals = x.to(like), None if normals is None else normals.to(like)
         slopes = Slopes(residual, self._net, x, self._problem.names, together)
@@ -274,10 +279,10 @@ class _Tangent:
 
 
 MOST_WEIGHTS = 20_000
-"""Of a larger network only the last layers are differentiated."""
+"""For a larger network, only the last layers are used."""
 
 AT_ONCE = 256
-"""Points at a time: an even number, since some conditions compare pairs."""
+"""Points at a time; even, since some conditions compare pairs."""
 
 
 def _pieces(x: Tensor, normals: Tensor | None, size: int) -> Iterator[tuple[Tensor, Tensor | None]]:
@@ -287,6 +292,6 @@ def _pieces(x: Tensor, normals: Tensor | None, size: int) -> Iterator[tuple[Tens
 
 
 def _inverse(sizes: Tensor) -> Tensor:
-    """1 / sizes, where they are not zero or nearly so."""
+    """1 / sizes, or 0 for sizes that are nearly 0."""
     small = 1e-6 * sizes.max()
     return torch.where(sizes > small, 1 / sizes.clamp(min=small.clamp(min=1e-300)), 0.0)

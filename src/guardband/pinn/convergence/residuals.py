@@ -1,8 +1,9 @@
-"""The misses of a network at fresh points, and the sizes that they are compared with.
+"""The misses of a network at fresh points, and the scales that they are compared with.
 
-The size of an output is its root mean square over the domain, with two exceptions. Of an offset not all
-counts: a temperature in kelvin is 300 and changes by 20. And an output may be nothing at all, as the velocity
-across a channel is; it is held against a hundredth of what it would have to be to matter in its equations.
+The size of an output is its root mean square over the domain, with two exceptions. A constant offset counts
+for at most three times the spread, so a temperature of 300 K that varies by 20 K has the size of its
+variation. And an output that is zero, such as the velocity across a channel, has a hundredth of the size that
+would matter in its equations.
 """
 
 from __future__ import annotations
@@ -21,23 +22,23 @@ from guardband.pinn.problems import Problem
 from guardband.pinn.problems.base import conditions_in, terms_in
 
 AT_ONCE = 1024
-"""Points of a pool at a time."""
+"""The number of points of a pool that are evaluated at a time."""
 
 OFFSET = 3.0
-"""An output counts as no more than so many times its spread."""
+"""The size of an output is at most this multiple of its spread."""
 
 NEGLIGIBLE = 0.01
-"""The share of what would matter that an output, or a term, is taken for at least."""
+"""The smallest size of an output or term, as a share of the size that would matter."""
 
 MET = 0.1
-"""Equations that are missed by more than this share of their terms say nothing of what would matter."""
+"""An equation with larger misses, as a share of its terms, does not show which size would matter."""
 
 ROUNDING = 1e-9
-"""Prescribed values that are smaller than this share of what would matter are taken for 0."""
+"""Prescribed values below this share of the size that would matter count as 0."""
 
 
 class Part(NamedTuple):
-    """All equations, one condition or one term, at points of their own."""
+    """The misses of all equations, of one condition or of one term, at their points."""
 
     residual: Residual
     x: Tensor
@@ -45,33 +46,33 @@ class Part(NamedTuple):
     together: int
     linear: Linearized
     weights: Tensor
-    """How much each miss counts, (n,), 1 in the mean over the domain."""
+    """The weight of each miss, (n,); 1 on average over the domain."""
 
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """A model at fresh points: its equations, then each condition and each term of the problem."""
+    """The misses of a model at fresh points: equations, then each condition, then each term."""
 
     x: Tensor
     inside: Source
-    """Derivatives of the model inside."""
+    """Derivatives of the model inside the domain."""
     parts: tuple[Part, ...]
     sizes: Tensor
-    """What an error of each output is held against, (m,)."""
+    """The size of each output, with which errors are compared, (m,)."""
     least: Tensor
-    """What that is at least, whatever the output is, (m,)."""
+    """The smallest size of each output that counts, (m,)."""
     reach: Tensor
 
     @property
     def weights(self) -> Tensor:
-        """How much each point inside counts, (n,)."""
+        """The weight of each point inside, (n,)."""
         return self.parts[0].weights
 
     def scales(self) -> list[Tensor]:
-        """What the misses of each part are held against, (q,) each: an equation's own terms at these points.
+        """The scales of the misses of each part, (q,) each.
 
-        What a condition compares is held against its size over the whole domain, since it may be 0 where the
-        condition holds.
+        Misses of equations are compared with the size of their own terms at these points. The quantities that
+        a condition compares may vanish where it holds, so their size over the whole domain counts.
         """
         equations = self.parts[0].linear
         own = rms(equations.sizes(), self.weights)
@@ -79,7 +80,7 @@ class Sample:
         return [own.maximum(smallest), *(self._over_domain(part.linear) for part in self.parts[1:])]
 
     def shares(self) -> list[Tensor]:
-        """How far each part is missed, relatively, (q,) each; what is missed of nothing is infinite."""
+        """The misses of each part relative to their scales, (q,) each; infinite if the scale is 0."""
         return [
             relative(part.linear.misses, scale, part.weights)
             for part, scale in zip(self.parts, self.scales(), strict=True)
@@ -95,17 +96,18 @@ class Sample:
         return squares.sqrt()
 
     def finite(self) -> bool:
-        """Whether all that was found is a number."""
+        """Whether all misses are finite."""
         return all(bool(part.linear.misses.isfinite().all()) for part in self.parts)
 
 
 def sample_misses(
     problem: Problem, model: Callable[[Tensor], Tensor], seed: int, inside: int, edge: int, pool: int = 0
 ) -> Sample:
-    """A model at points uniform in the domain, and about so many where each condition holds.
+    """Evaluate a model at points uniform in the domain, and at about `edge` points of each condition.
 
-    Fronts and corners, where most may be missed, are small. So of a `pool` of so many points, half of those
-    inside are drawn by how much is missed there, and count the less.
+    The largest misses are often confined to fronts and corners. With a `pool`, half of the points inside are
+    therefore drawn from as many uniform points with probabilities proportional to the misses, and weighted
+    accordingly.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -140,12 +142,12 @@ def sample_misses(
 def _where_missed(
     problem: Problem, model: Callable[[Tensor], Tensor], pool: Tensor, n: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """n points of a pool, half of them by the misses there, and the weights that make up for it."""
+    """n points of a pool, half of them drawn by the size of the misses, with importance weights."""
     missed = torch.cat([problem.misses(x, problem.field(model, x)).detach() for x in pool.split(AT_ONCE)])
     sizes = missed.abs().double()
     mean = sizes.mean(dim=0)
     density = (1 + torch.where(mean > 0, sizes / mean, 1.0).mean(dim=1)) / 2
-    if not bool(density.isfinite().all()):  # which is told of the misses themselves
+    if not bool(density.isfinite().all()):  # reported for the misses themselves
         return pool[:n], torch.ones_like(pool[:n, 0])
     chosen = torch.multinomial(density, n, replacement=True, generator=generator)
     return pool[chosen], 1 / density[chosen]
@@ -164,13 +166,13 @@ def _source(problem: Problem, model: Callable[[Tensor], Tensor], x: Tensor) -> S
 
 
 def relative(misses: Tensor, sizes: Tensor, weights: Tensor) -> Tensor:
-    """The root mean square of each column over its size; what is missed of nothing is infinite."""
+    """The root mean square of each column divided by its size; infinite if the size is 0."""
     off = rms(misses, weights)
     return torch.where(off > 0, off / sizes, 0.0)
 
 
 def rms(values: Tensor, weights: Tensor) -> Tensor:
-    """The root mean square of each column over weighted points.
+    """The weighted root mean square of each column.
 
     >>> rms(torch.tensor([[3.0], [4.0]]), torch.ones(2)) ** 2
     tensor([12.5000])
@@ -179,7 +181,7 @@ def rms(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def size(values: Tensor, weights: Tensor) -> Tensor:
-    """The root mean square of each column; or three times its spread where that is less, but a hundredth.
+    """The root mean square of each column, at most three times its spread, at least a hundredth of itself.
 
     >>> size(torch.tensor([[99.0, -1.0], [101.0, 1.0]], dtype=torch.float64), torch.ones(2))
     tensor([3., 1.], dtype=torch.float64)
@@ -191,15 +193,15 @@ def size(values: Tensor, weights: Tensor) -> Tensor:
 def least(
     sizes: Tensor, weights: Tensor, equations: Linearized, conditions: Sequence[Linearized], reach: Tensor
 ) -> Tensor:
-    """What each output is taken for at least, (m,); 0 where nothing is known.
+    """The smallest size of each output that counts, (m,); 0 if it cannot be estimated.
 
-    An output matters in an equation when its terms are as large as those of the others, and the equation that
-    feels it first decides. What is prescribed for it counts where it is less.
+    An output matters in an equation if its terms are as large as those of the other outputs; the most
+    sensitive equation decides. Prescribed values count instead if they are smaller.
     """
     rates, terms = _rates(equations, reach, weights), _terms(equations, weights)
     each = torch.maximum(rates * sizes, terms)
     others = rms(equations.at_zero, weights)[:, None] + each.sum(dim=1, keepdim=True) - each
-    needed = others / torch.maximum(rates, torch.where(sizes > 0, terms / sizes, 0.0))  # NaN is 0 / 0
+    needed = others / torch.maximum(rates, torch.where(sizes > 0, terms / sizes, 0.0))  # 0 / 0 gives NaN
     needed = torch.where((rates > 0) & (others > 0), needed, torch.inf).amin(dim=0)
     given = _prescribed(conditions, reach)
     needed = torch.where(given > ROUNDING * needed.nan_to_num(posinf=0.0), needed.minimum(given), needed)
@@ -209,12 +211,12 @@ def least(
 
 
 def typical(linear: Linearized, weights: Tensor, sizes: Tensor, reach: Tensor) -> Tensor:
-    """How large the terms of each equation are where outputs of these sizes change over the domain, (q,)."""
+    """The size of the terms of each equation for outputs of these sizes that vary over the domain, (q,)."""
     return (_rates(linear, reach, weights) * sizes).square().sum(dim=1).sqrt()
 
 
 def _rates(linear: Linearized, reach: Tensor, weights: Tensor) -> Tensor:
-    """How large the terms of an output of size 1 are that changes over the domain, (q, m)."""
+    """The size of the terms of an output of size 1 that varies over the domain, (q, m)."""
     squares = [
         _mean(slopes.square().sum(dim=0), weights) / reach[list(axes)].prod() ** 2
         for axes, slopes in linear.slopes.items()
@@ -223,7 +225,7 @@ def _rates(linear: Linearized, reach: Tensor, weights: Tensor) -> Tensor:
 
 
 def _terms(linear: Linearized, weights: Tensor) -> Tensor:
-    """How large the terms of each output are, (q, m)."""
+    """The size of the terms of each output, (q, m)."""
     squares = [
         _mean((slopes * linear.leaves[axes][None, :, None]).square().sum(dim=0), weights)
         for axes, slopes in linear.slopes.items()
@@ -236,7 +238,7 @@ def _mean(values: Tensor, weights: Tensor) -> Tensor:
 
 
 def _prescribed(conditions: Sequence[Linearized], reach: Tensor) -> Tensor:
-    """The largest value that conditions give each output, (m,)."""
+    """The largest value that conditions prescribe for each output, (m,)."""
     found = [torch.zeros(())]
     for linear in conditions:
         ones = torch.ones_like(linear.misses[:, 0])

@@ -1,9 +1,12 @@
-"""The verdict: whether a trained network has converged, and the evidence.
+"""The verdict on a trained network: whether it has converged.
 
-All of it is found at points that the network was not trained on. Misses of equations are held against the
-equations' own terms, those of conditions against what they compare, and both are turned into an estimate of
-the error: what would have to be added to the network to remove them. Only readings can tell a solution from
-another one, and the right equation from a wrong one.
+All misses are evaluated at points that the network was not trained on. The misses of an equation are compared
+with its own terms, those of a condition with the quantities that it compares, and both are turned into an
+estimate of the error. Only observations can distinguish several solutions, or a right equation from a wrong
+one.
+
+The thresholds are heuristics: they were tuned on one half of the problems in `results/verdicts.md` and
+evaluated on the other half.
 """
 
 from __future__ import annotations
@@ -12,7 +15,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Literal, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -39,65 +42,78 @@ ERROR = 0.03
 """The estimated relative error above which a network has not converged."""
 
 EQUATION = 0.1
-"""The share of its own terms above which an equation is not met, where the estimate of the error is rough."""
+"""The largest misses of an equation, as a share of its terms, if the error estimate is rough."""
 
 CONDITION = 0.1
-"""The same of a condition, as a share of what it compares."""
+"""The largest misses of a condition, as a share of the quantities that it compares."""
 
 HELD_OUT = 0.03
-"""The share of a field by which held-out readings may be missed, beyond what their noise explains."""
+"""The largest misses of held-out observations beyond their noise, as a share of the field."""
 
 UNKNOWN = 0.1
-"""The same where their noise is not known, and is a part of it."""
+"""The same if the noise is unknown and therefore included."""
 
 LOOSE_WINDOWS = 1e5
-"""The same of a network for each window of time, each of which can change by itself."""
+"""The threshold of looseness for one network per window of time, since each can change separately."""
 
 ROUGH = 0.5
-"""The share of misses left unexplained above which an estimate is called rough."""
+"""The share of unexplained misses above which an error estimate is rough."""
 
 NOTHING, SMALL = 0.9, 0.01
-"""Above the first share unexplained there is no estimate, and misses should be below the second share."""
+"""Above the first share of unexplained misses there is no error estimate, and misses must be below the
+second."""
 
 AS_LARGE = 1.0
-"""How large a change of the field, relatively, may stand behind misses that are not explained."""
+"""The relative error that unexplained misses may hide."""
 
 DEVIATIONS = 3.0
-"""Standard deviations that the root mean square of held-out misses may be above the noise."""
+"""The number of standard deviations by which held-out misses may exceed the noise."""
 
 FALLING = 0.5
-"""A loss that fell to less than this over the last third of a run was still falling."""
+"""A loss that fell below this share over the last third of a run was still decreasing."""
 
 SPREAD = 0.03
-"""How far restarts may differ, relatively, before there is doubt."""
+"""The largest relative difference of restarts without a warning."""
 
 OTHERWISE = "another activation may (`activation=torch.sin`), another start (`restarts=3`) or a wider network"
-"""What may help where more steps will not."""
+"""Advice for runs that more steps will not improve."""
 
 SEED = 2**40
-"""Seeds of points begin here, far from those of trainings."""
+"""The first seed of evaluation points, far from the seeds of training."""
 
 EDGE, OTHER = 128, 512
-"""Points for each condition, and inside to hold an estimate against."""
+"""The numbers of points for each condition, and of points inside that validate the estimate."""
 
 POOL = 8
-"""Those that follow the misses are drawn of so many times as many."""
+"""Size of the pool from which points are drawn by their misses, as a multiple of their number."""
+
+
+class HasNetwork(Protocol):
+    """An object that holds its network as `net`, such as the result of `pinn.fit`."""
+
+    @property
+    def net(self) -> nn.Module:
+        """The network."""
+        ...
+
+
+Model: TypeAlias = Callable[[Tensor], Tensor] | nn.Module | HasNetwork
 
 
 class HeldOut(NamedTuple):
-    """Readings of one output: how far off the network is there, and what of that is noise."""
+    """The misses of a network for observations of one output."""
 
     miss: float
-    """The root mean square."""
+    """The root mean square of the misses."""
     noise: float | None
-    """Its standard deviation, if it is known."""
+    """The standard deviation of the noise, if it is known."""
     size: float
-    """What it is held against: how large the output is over the domain."""
+    """The size of the output over the domain."""
     n: int
 
     @property
     def excess(self) -> float:
-        """What the noise does not explain, as a share of the size; 0 where it may be chance."""
+        """The misses beyond the noise, as a share of the size; 0 if noise may explain them."""
         noise = self.noise or 0.0
         if self.miss <= noise * (1 + DEVIATIONS / math.sqrt(2 * self.n)):
             return 0.0
@@ -105,14 +121,49 @@ class HeldOut(NamedTuple):
 
     @property
     def missed(self) -> bool:
-        """Whether that is more than a network that has converged is off."""
+        """Whether the excess is larger than that of a converged network."""
         return not self.excess <= (UNKNOWN if self.noise is None else HELD_OUT)
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Whether a network has converged, in a word, with the evidence; made by `pinn.verdict`.
+    """Whether a network has converged, with the evidence; returned by `pinn.verdict`.
 
+    Attributes
+    ----------
+    word
+        "converged", "not converged" or "suspicious".
+    reasons
+        The evidence in sentences.
+    equations
+        The root-mean-square misses of each equation, as a share of its own terms.
+    conditions
+        The root-mean-square misses of each condition, as a share of the size of the compared quantities over
+        the domain.
+    error
+        The estimated error of each output relative to its size; NaN if it could not be estimated.
+    unexplained
+        The share of the misses that the estimate cannot explain; the estimate is raised accordingly.
+    loose
+        The largest relative change of the field for misses that change by 1.
+    size
+        The size of each output: its root mean square over the domain. A constant offset counts for at most
+        three times the spread, and an output that is zero has a hundredth of the size that would matter in
+        its equations.
+    held_out
+        The misses of held-out observations of each output.
+    trained_on
+        The misses of training observations whose noise is known.
+    trend
+        The factor by which the loss changed over the last third of training, if it is known.
+    spread
+        The relative difference of restarts in each output, if there were any.
+    pinned
+        `loose` with the field fixed at the observations; None without observations, or if equation and
+        conditions determine the field.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
     >>> found = pinn.verdict(problem, pinn.mlp(problem, [8]))
@@ -122,44 +173,42 @@ class Verdict:
 
     word: Word
     reasons: tuple[str, ...]
-    """The evidence in sentences."""
     equations: Mapping[str, float]
-    """How far each equation is missed, root mean squares, as a share of its own terms."""
     conditions: Mapping[str, float]
-    """How far each condition is missed, as a share of the size of what it compares over the domain."""
     error: Mapping[str, float]
-    """The estimated error of each output, relative to its size; NaN where it could not be estimated."""
     unexplained: float = 0.0
-    """The share of the misses that the estimate cannot explain; it is raised accordingly."""
     loose: float = 0.0
-    """How far the field could change, relatively, for misses that change by 1."""
     size: Mapping[str, float] = field(default_factory=dict[str, float])
-    """How large each output is: its root mean square over the domain; not all of an offset counts, and an
-    output that is nothing is taken for a hundredth of what would matter in its equations."""
     held_out: Mapping[str, HeldOut] = field(default_factory=dict[str, HeldOut])
-    """How far held-out readings of each output are missed."""
     trained_on: Mapping[str, HeldOut] = field(default_factory=dict[str, HeldOut])
-    """How far readings are missed that a training used, where their noise is known."""
     trend: float | None = None
-    """By which factor the loss fell over the last third of a training, if it is known."""
     spread: Mapping[str, float] | None = None
-    """How far restarts are from each other in each output, relatively, if there were any."""
     pinned: float | None = None
-    """`loose` with the field held at the readings; None if there are none, or equation and conditions do."""
 
     @property
     def because(self) -> str:
-        """What decided: the estimated error, or what speaks against a network that meets its equation."""
+        """The decisive evidence: the estimated error, or the doubts if equation and conditions hold."""
         doubts = self.reasons[len(_about_misses(self)) :]
         return " ".join(doubts) if doubts and self.word == "suspicious" else self.reasons[0]
 
     @property
     def behind(self) -> float:
-        """How far off the field would be, relatively, if all misses were where it is loosest."""
+        """The relative error that the misses could hide if they all pointed in the loosest direction."""
         return self._left * math.hypot(*self.equations.values(), *self.conditions.values())
 
     def open(self, loosest: float) -> bool:
-        """Whether something is left open by equation, conditions and readings."""
+        """Return whether equation, conditions and observations leave the solution undetermined.
+
+        Parameters
+        ----------
+        loosest
+            The threshold of looseness.
+
+        Returns
+        -------
+        bool
+            Whether the field is looser than that.
+        """
         return self._left > loosest
 
     @property
@@ -168,11 +217,17 @@ class Verdict:
 
     @property
     def unsure(self) -> bool:
-        """Whether an error as large as the field may stand behind misses that the estimate leaves."""
+        """Whether unexplained misses may hide an error as large as the field."""
         return self.unexplained > ROUGH and not self.behind <= AS_LARGE
 
     def report_sections(self) -> list[Section]:
-        """The section of a report on a band around the network."""
+        """Return the section of a report on a band around the network.
+
+        Returns
+        -------
+        list[Section]
+            One section.
+        """
         from guardband.reports.page import Section
 
         about = "The band holds whatever the word; around a network that has not converged it is wide."
@@ -184,23 +239,45 @@ class Verdict:
 
 def verdict(
     problem: Problem,
-    model: Callable[[Tensor], Tensor] | nn.Module | Any,
+    model: Model,
     held_out: Observations | None = None,
     *,
     noise: float | Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """Whether a network has converged, at points that it was not trained on; a heuristic with its evidence.
+    """Decide whether a network has converged, by its misses at points that it was not trained on.
 
-    `model` is any torch module or function that can be differentiated, a `Fitted`, or what holds its network
-    as `.net`. `held_out` are readings that were not used in training, `noise` their standard deviation: one,
-    or one for each output by name, or None if it is not known.
+    This is a heuristic, and the verdict lists its evidence.
 
-    The word is *not converged* where equation and conditions are not met, or stand for a large error;
-    *suspicious* where they are met and the readings are not, which is another solution or the wrong equation,
-    and where equation, conditions and readings leave the field open. A problem with a `pinn.Unknown` is
-    judged with the value that the `Fitted` found. It takes a second or two, and several with windows of time.
+    Parameters
+    ----------
+    problem
+        The problem. The value of a `pinn.Unknown` is taken from the `Fitted`.
+    model
+        A torch module, a differentiable function of points (n, d), a `Fitted`, or another object whose
+        network is its attribute `net`.
+    held_out
+        Observations that were not used in training.
+    noise
+        The standard deviation of their noise: a number, or one for each output by name. None if it is
+        unknown.
+    seed
+        The seed of the evaluation points.
 
+    Returns
+    -------
+    Verdict
+        The word is "not converged" if equation or conditions are not satisfied, or if their misses correspond
+        to a large error. It is "suspicious" if they are satisfied but the observations are not, which
+        indicates another solution or a wrong equation, and also if equation, conditions and observations do
+        not determine the field. Otherwise it is "converged".
+
+    Notes
+    -----
+    It takes a second or two, and several seconds with windows of time.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
     >>> print(pinn.verdict(problem, problem.solution).word)
@@ -216,20 +293,20 @@ def verdict(
 
 def verdict_with(
     problem: Problem,
-    model: Any,
+    model: Model,
     held_out: Observations | None,
     training_data: Observations | None,
     *,
     noise: float | Mapping[str, float] | None,
     seed: int = 0,
 ) -> Verdict:
-    """The same, knowing also what the network was trained on: even that may be missed by more than its noise.
+    """The verdict, given also the training observations, whose misses may exceed their noise as well.
 
-    Of readings whose noise is not known a training says nothing.
+    Training observations of unknown noise are not evidence.
     """
-    known = _known(as_problem(problem), model)
+    known = _with_estimates(as_problem(problem), model)
     net = _network(model)
-    problem = _asked(known, net.model)
+    problem = _posed(known, net.model)
     readings, used = (_readings(problem, given) for given in (held_out, training_data))
     noises = _noises(problem, noise)
     with torch.inference_mode(False), torch.enable_grad(), evaluating(net):
@@ -253,7 +330,7 @@ def verdict_with(
 
 
 def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -> dict[str, float]:
-    """How far each equation and condition is missed, relatively, by its name: a glance at few points.
+    """The relative misses of each equation and condition by name, from a small sample of points.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -268,10 +345,10 @@ def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -
         return _by_name(titles, sample_misses(problem, net, SEED, 128, 32))
 
 
-def _estimated(problem: Problem, net: _Judged, sample: Sample, seed: int) -> Correction:
-    """What the misses stand for; where that explains little of them, by points that follow them.
+def _estimated(problem: Problem, net: _AsModule, sample: Sample, seed: int) -> Correction:
+    """The estimated error; if it explains little of the misses, from points drawn by their misses.
 
-    Most may be missed at a front or in a corner, which few points see that are uniform.
+    Most misses may be confined to a front or a corner, where uniform points are rare.
     """
     found = correction(problem, net.model, sample, sample_misses(problem, net, seed + 1, OTHER, EDGE // 2))
     if found.left <= ROUGH:
@@ -284,12 +361,12 @@ def _estimated(problem: Problem, net: _Judged, sample: Sample, seed: int) -> Cor
 
 @dataclass(frozen=True, eq=False)
 class Pinned(Within):
-    """A problem with the field known at readings: x (n, d), and which outputs were read there (n, m)."""
+    """A problem with the field known at sites: points x (n, d), and the outputs observed there (n, m)."""
 
     sites: tuple[tuple[Tensor, Tensor], ...]
 
     def conditions(self) -> list[Condition]:
-        """Those of the problem, and one for each output that was read."""
+        """Return the conditions of the problem, and one for each observed output."""
         found = conditions_in(self.problem)
         for x, known in self.sites:
             for j, output in enumerate(self.names.outputs):
@@ -299,16 +376,16 @@ class Pinned(Within):
 
 
 def _sites(readings: Observations) -> tuple[Tensor, Tensor]:
-    """Where readings were made, at most `OTHER` of them, and of which outputs."""
+    """The points of observations, at most `OTHER` of them, and the outputs observed there."""
     x, y = (to_torch(part).cpu().double() for part in readings)
     some = slice(None, None, -(-len(x) // OTHER))
     return x[some], ~y[some].isnan()
 
 
-def _loose_with(problem: Pinned, net: _Judged, points: int, seed: int) -> float:
-    """How far the field could still change with equation, conditions and readings met.
+def _loose_with(problem: Pinned, net: _AsModule, points: int, seed: int) -> float:
+    """The looseness of the field given equation, conditions and observations.
 
-    The answer depends on how misses change with the field and not on their values, so readings of 0 will do.
+    It depends on the derivatives of the misses and not on their values, so observations of 0 suffice.
     """
     here, there = (
         sample_misses(problem, net, seed, points, EDGE),
@@ -317,8 +394,8 @@ def _loose_with(problem: Pinned, net: _Judged, points: int, seed: int) -> float:
     return correction(problem, net.model, here, there).loose
 
 
-def _known(problem: Problem, model: Any) -> Problem:
-    """A problem whose unknowns have the values that its training found."""
+def _with_estimates(problem: Problem, model: Model) -> Problem:
+    """The problem with the values of its unknowns that training found."""
     unknowns = unknowns_in(problem)
     if not unknowns:
         return problem
@@ -340,12 +417,12 @@ def _by_name(titles: Titles, sample: Sample) -> dict[str, float]:
     return {name: float(part.max()) for name, part in zip(names, parts, strict=True)}
 
 
-class _Judged(Network):
-    """Any model as a module that meets no condition by construction, so that all of them are looked at."""
+class _AsModule(Network):
+    """Any model as a module without hard constraints, so that all conditions are evaluated."""
 
-    def __init__(self, model: Any) -> None:
+    def __init__(self, model: Callable[[Tensor], Tensor]) -> None:
         super().__init__()
-        self.model: Any = model
+        self.model = model
 
     def forward(self, x: Tensor) -> Tensor:
         return self.model(x)
@@ -355,26 +432,26 @@ class _Judged(Network):
         return None if own is None else own(x, axes)
 
 
-def _network(model: Any) -> _Judged:
-    """What is to be judged, as a module."""
+def _network(model: Model) -> _AsModule:
+    """The model under test as a module."""
     inner = None if isinstance(model, nn.Module) else getattr(model, "net", None)
-    found: Any = inner if isinstance(inner, nn.Module) else model
+    found = inner if isinstance(inner, nn.Module) else model
     if isinstance(model, Problem):
         raise TypeError("The problem comes first, then the network: pinn.verdict(problem, net).")
     if not callable(found) or isinstance(found, type):
         raise TypeError(
             f"`model` should be a torch module, a Fitted or a function of points (n, d), got {model!r:.80}."
         )
-    return _Judged(found)
+    return _AsModule(found)
 
 
-def _asked(problem: Problem, model: Any) -> Problem:
-    """The problem; of a network for each window of time also that the windows meet."""
+def _posed(problem: Problem, model: object) -> Problem:
+    """The problem, with the condition that windows of time meet if the network has windows."""
     return traits_of(model).posed(problem) if isinstance(model, nn.Module) else problem
 
 
 def _checked(problem: Problem, net: nn.Module, like: Tensor) -> Tensor:
-    """A few points for the network, which should return a column for each output there."""
+    """A few points, at which the model returns one column for each output."""
     x = problem.domain.uniform(4, seed=0, dtype=torch.float64).to(like)
     found, outputs = net(x), problem.names.outputs
     if not isinstance(found, Tensor) or found.shape != (4, len(outputs)):
@@ -392,10 +469,10 @@ def _readings(problem: Problem, held_out: object) -> Observations | None:
     return measured(problem, held_out)
 
 
-def _noises(problem: Problem, noise: Any) -> dict[str, float | None]:
-    """The noise of each output, None where it is not known."""
+def _noises(problem: Problem, noise: float | Mapping[str, float] | None) -> Mapping[str, float | None]:
+    """The noise of each output, None if it is unknown."""
     outputs = problem.names.outputs
-    found = dict(noise) if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
+    found: Mapping[str, float | None] = noise if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
     for output, number in found.items():
         if output not in outputs:
             raise ValueError(
@@ -413,7 +490,7 @@ def _missed(
     noises: Mapping[str, float | None],
     sizes: Tensor,
 ) -> dict[str, HeldOut]:
-    """How far readings are missed, of each output that was measured."""
+    """The misses of observations, for each output that was measured."""
     x, y = (to_torch(part).cpu().double() for part in readings)
     miss, found = problem.field(net, x).value.detach().to(y) - y, dict[str, HeldOut]()
     for j, output in enumerate(problem.names.outputs):
@@ -436,7 +513,7 @@ def _not_finite(problem: Problem, titles: Titles, sample: Sample) -> Verdict:
 
 
 def _evidence(problem: Problem, titles: Titles, sample: Sample, found: Correction) -> Verdict:
-    """All that equation and conditions say, before it is judged."""
+    """The evidence of equation and conditions, before a decision."""
     shares = _by_name(titles, sample)
     return Verdict(
         "converged",
@@ -457,7 +534,7 @@ def judge(
     *,
     loosest: float = LOOSE,
 ) -> Verdict:
-    """The same evidence with readings, the word for all of it, and the reasons."""
+    """Decide on the evidence, together with observations, and give the reasons."""
     found = replace(
         evidence,
         held_out=evidence.held_out if held_out is None else held_out,
@@ -484,7 +561,7 @@ def judge(
 
 
 def with_training(found: Verdict, *, stalled: bool = False) -> Verdict:
-    """A verdict with what its training adds to it, its end and the spread of restarts, in words."""
+    """A verdict with the evidence of its training: the end of the run and the spread of restarts."""
     said = list(found.reasons)
     if stalled and found.word == "not converged":
         said.append(f"The run ended when its steps no longer helped: more will not, but {OTHERWISE}.")
@@ -507,7 +584,7 @@ def with_training(found: Verdict, *, stalled: bool = False) -> Verdict:
 
 
 def trend_of(history: Sequence[Mapping[str, float]]) -> float | None:
-    """The loss at the end over that at two thirds of a run; None of a run that is too short."""
+    """The final loss divided by the loss at two thirds of a run; None for a short run."""
     if len(history) < 3:
         return None
     before, after = history[2 * len(history) // 3 - 1]["loss"], history[-1]["loss"]
@@ -549,7 +626,7 @@ def _about_error(found: Verdict) -> list[str]:
 
 
 def _small(found: Verdict) -> bool:
-    """Whether the estimate of the error is small, or there is none; NaN of a complete estimate is not."""
+    """Whether the estimated error is small or missing; NaN from a complete estimate counts as large."""
     if found.unexplained > ROUGH and _unknown(found):
         return True
     return all(error <= ERROR for error in found.error.values())
@@ -600,7 +677,7 @@ def _about_percent(share: float) -> str:
 
 
 def _percent(share: float) -> str:
-    """A share in words that a person reads: 12 %, less than 0.001 %, 30 times."""
+    """A share in words: 12 %, less than 0.001 %, 30 times."""
     if not share < 10:
         return "something infinite" if not math.isfinite(share) else f"{share:.0f} times its size"
     if share < 1e-5:

@@ -1,8 +1,8 @@
-"""Where a problem lives: shapes with named axes, and boundaries of named parts with outward normals.
+"""Domains of problems: shapes with named axes, and boundaries of named parts with outward normals.
 
-`domain.py` says what a shape is, combines shapes and adds time; `boundary.py` has the pieces of boundaries.
-`box.py` and `round.py` are exact primitives, `polygon.py` and `mesh.py` come from corners and files,
-`cloud.py` from points; `smooth.py` makes the distances of hard constraints.
+`domain.py` defines the interface, set operations and products with time; `boundary.py` the pieces of
+boundaries. `box.py` and `round.py` have exact primitives, `polygon.py` and `mesh.py` shapes from corners and
+files, `cloud.py` point clouds; `smooth.py` has the smooth distances of hard constraints.
 """
 
 from guardband.pinn.geometry.boundary import Boundary, Piece, edge

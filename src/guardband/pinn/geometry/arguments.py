@@ -1,4 +1,4 @@
-"""Arguments: points, counts, seeds and names of parts, as the methods of a shape are given them."""
+"""Arguments of the methods of shapes: points, counts, generators, and names of boundary parts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Iterable
 from functools import wraps
 from numbers import Integral
-from typing import Any, TypeVar, cast
+from typing import Any, SupportsIndex, TypeVar, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ Contains = TypeVar("Contains", bound=Callable[[Any, Any], Tensor])
 
 
 def of_any_points(contains: Contains) -> Contains:
-    """`contains` of a shape, for points (n, d) of any kind: of tensors a tensor, of all else numpy."""
+    """Let `contains` take points of any kind: tensors give tensors, everything else numpy."""
 
     @wraps(contains)
     def asked(self: Any, x: ArrayLike) -> Array:
@@ -32,9 +32,9 @@ def of_any_points(contains: Contains) -> Contains:
 
 
 def count(n: object) -> int:
-    """A number of points; refused if it is not a whole one."""
+    """A number of points; refuse anything but a whole number that is not negative."""
     try:
-        whole = operator.index(n)  # type: ignore[arg-type]
+        whole = operator.index(cast("SupportsIndex", n))
     except TypeError:
         cure = f" Write {n:.0f}." if isinstance(n, float) and n.is_integer() else ""
         raise TypeError(f"`n` should be a whole number of points, got {n!r:.80}.{cure}") from None
@@ -44,7 +44,7 @@ def count(n: object) -> int:
 
 
 def as_generator(generator: object, seed: object = None) -> torch.Generator | None:
-    """A generator as it is, or one of a seed; None is torch's own."""
+    """A generator as it is, or a new one from a seed; None stands for torch's global generator."""
     if generator is not None and seed is not None:
         raise TypeError("`uniform` takes a `generator` or a `seed`, got both.")
     given = seed if generator is None else generator
@@ -56,7 +56,7 @@ def as_generator(generator: object, seed: object = None) -> torch.Generator | No
 
 
 def named_parts(on: object) -> tuple[str, ...]:
-    """The names of parts of a boundary; refused if there are none.
+    """The names of boundary parts; refuse an argument that names none.
 
     >>> named_parts("left"), named_parts(["left", "top"])
     (('left',), ('left', 'top'))

@@ -1,7 +1,8 @@
 """Boundaries: pieces with outward normals, and points on them.
 
-Each piece is the image of a unit cube under a map that keeps shares of size, so even, random and quasi-random
-points on it are the images of such points of the cube; what another shape hides of it is left out.
+Each piece is the image of a unit cube under a map that preserves relative sizes, so even, random and
+quasi-random points of the cube are mapped to such points of the piece. Points that another shape hides are
+left out.
 """
 
 from __future__ import annotations
@@ -20,21 +21,34 @@ Placed: TypeAlias = tuple[Tensor, Tensor]
 """Points (n, d) and their outward normals (n, d)."""
 
 PROBES = 2**18
-"""Points by which sizes are measured that have no formula; their error is far below one percent."""
+"""The number of points by which a size without a formula is measured, with an error far below one percent."""
 
 NOTHING = "No point was found there: the shape has no inside, or the part of its boundary no size."
 
 ROUNDS = 24
-"""Rounds of up to 2^18 points that are tried before a shape is said to be empty."""
+"""Rounds of up to 2^18 points that are tried before a shape counts as empty."""
 
 
 @dataclass(frozen=True, eq=False)
 class Piece:
-    """A part of a boundary: `place` maps the unit cube (n, dimension) to points and outward normals.
+    """A piece of a boundary, as the image of a unit cube.
 
-    `side`, of points and normals, says 1 where the piece is seen, -1 where it is seen from its other side,
-    so that the normal turns around, and 0 where it is hidden.
+    Parameters
+    ----------
+    name
+        The name of the part to which the piece belongs.
+    dimension
+        The dimension of the piece: 0 for a point, 1 for a curve, 2 for a surface.
+    whole
+        The length or area of the whole piece.
+    place
+        A map from the unit cube, shape (n, dimension), to points and outward normals, each of shape (n, d).
+    side
+        A function of points and normals: 1 where the piece is visible, -1 where it is visible with its normal
+        reversed, 0 where it is hidden. None if all of it is visible.
 
+    Examples
+    --------
     >>> import math
     >>> import torch
     >>> from guardband import pinn
@@ -55,7 +69,7 @@ class Piece:
 
     @cached_property
     def share(self) -> float:
-        """How much of it is seen, of 1."""
+        """The visible share of the piece."""
         if self.side is None:
             return 1.0
         if self.dimension == 0:
@@ -64,11 +78,22 @@ class Piece:
 
     @property
     def size(self) -> float:
-        """The length or area that is seen; 1 for a point."""
+        """The visible length or area; 1 for a point."""
         return self.whole * self.share
 
     def at(self, unit: Tensor) -> Placed:
-        """What is seen of the images of points of the unit cube."""
+        """Return the visible images of points of the unit cube.
+
+        Parameters
+        ----------
+        unit
+            Points of the unit cube, shape (n, dimension).
+
+        Returns
+        -------
+        tuple[Tensor, Tensor]
+            Points and outward normals, each of shape (k, d) with k <= n.
+        """
         points, normals = self.place(unit)
         if self.side is None:
             return points, normals
@@ -77,7 +102,18 @@ class Piece:
         return points[seen], normals[seen] * side[seen, None]
 
     def hidden_by(self, side: Callable[[Tensor, Tensor], Tensor]) -> Piece:
-        """The same piece, seen only where both it was and `side` says so."""
+        """Return the same piece, visible only where `side` allows it as well.
+
+        Parameters
+        ----------
+        side
+            A function of points and normals, with values 1, -1 and 0 as in the constructor.
+
+        Returns
+        -------
+        Piece
+            The piece with both restrictions.
+        """
         before = self.side
         if before is None:
             return replace(self, side=side)
@@ -89,7 +125,22 @@ class Piece:
         return replace(self, side=both)
 
     def points(self, n: int, how: How, seed: int) -> Placed:
-        """n points that are seen, or about n where they are to be even."""
+        """Return visible points of the piece.
+
+        Parameters
+        ----------
+        n
+            The number of points; approximate for even points.
+        how
+            "even", "random" or "quasi".
+        seed
+            The seed of random and quasi-random points.
+
+        Returns
+        -------
+        tuple[Tensor, Tensor]
+            Points and outward normals, each of shape (n, d).
+        """
         if self.dimension == 0:
             return self.at(torch.zeros(1, 0, dtype=torch.float64))
         if how == "even":
@@ -105,7 +156,18 @@ class Piece:
         return points[:n], normals[:n]
 
     def lines(self, n: int) -> list[np.ndarray]:
-        """What is seen of a piece with one dimension, as lines of n points in all, cut where it is hidden."""
+        """Return the visible part of a curve as lines.
+
+        Parameters
+        ----------
+        n
+            The number of points on the whole piece.
+
+        Returns
+        -------
+        list[np.ndarray]
+            The lines, each of shape (k, d), cut where the piece is hidden.
+        """
         points, normals = self.place(torch.linspace(0, 1, n, dtype=torch.float64)[:, None])
         at = points.numpy()
         if self.side is None:
@@ -117,14 +179,14 @@ class Piece:
 
 
 def even(n: int, dimension: int) -> Tensor:
-    """About n points in the middles of the cells of a grid of the unit cube."""
+    """Approximately n points, the centers of the cells of a grid of the unit cube."""
     per_axis = max(1, round(n ** (1 / dimension)))
     axis = (torch.arange(per_axis, dtype=torch.float64) + 0.5) / per_axis
     return torch.cartesian_prod(*[axis] * dimension).reshape(-1, dimension)
 
 
 def cubes(n: int, dimension: int, how: How, seed: int) -> Iterator[Tensor]:
-    """Points of the unit cube, round by round, each of about n or more."""
+    """Points of the unit cube, in rounds of at least n points each."""
     draw = _sobol(dimension, seed) if how == "quasi" else _chance(dimension, seed)
     for number in range(ROUNDS):
         yield draw(n if number == 0 else max(n, 1024 << min(number, 8)))
@@ -135,7 +197,7 @@ def _sobol(dimension: int, seed: int) -> Callable[[int], Tensor]:
     from scipy.stats.qmc import Sobol
 
     sequence = Sobol(dimension, rng=np.random.default_rng(seed))
-    # In powers of two, by which the sequence is even.
+    # A Sobol sequence is balanced only at powers of two.
     return lambda n: torch.from_numpy(sequence.random(1 << (n - 1).bit_length()))
 
 
@@ -146,8 +208,21 @@ def _chance(dimension: int, seed: int) -> Callable[[int], Tensor]:
 
 @dataclass(frozen=True, eq=False)
 class Boundary:
-    """Points (n, d) of a boundary, outward normals (n, d), the size that each stands for, and its part.
+    """Points of a boundary with outward normals, sizes and part names.
 
+    Parameters
+    ----------
+    points
+        The points, shape (n, d).
+    normals
+        The outward unit normals, shape (n, d).
+    sizes
+        The length or area that each point represents, shape (n,).
+    parts
+        The name of the part of each point.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> edge = pinn.Segment(0, 2).boundary(2)
     >>> edge.points.tolist(), edge.normals.tolist(), edge.parts
@@ -163,20 +238,45 @@ class Boundary:
         return len(self.points)
 
     def to(self, like: Tensor) -> Boundary:
-        """The same on the device and in the dtype of another tensor."""
+        """Return the same boundary on the device and in the dtype of a tensor.
+
+        Parameters
+        ----------
+        like
+            The tensor.
+
+        Returns
+        -------
+        Boundary
+            The converted boundary.
+        """
         points, normals, sizes = (part.to(like) for part in (self.points, self.normals, self.sizes))
         return Boundary(points, normals, sizes, self.parts)
 
     def __getitem__(self, rows: slice | Tensor) -> Boundary:
-        """Some of the points: a slice, or their numbers."""
+        """Select points by a slice or by their numbers."""
         index = range(len(self))[rows] if isinstance(rows, slice) else rows.tolist()
         parts = tuple(self.parts[i] for i in index)
         return Boundary(self.points[rows], self.normals[rows], self.sizes[rows], parts)
 
 
 def edge(name: str, start: Sequence[float], end: Sequence[float]) -> Piece:
-    """A straight piece of a boundary in two dimensions; the inside is on its left.
+    """Return a straight piece of a boundary in two dimensions, with the inside on its left.
 
+    Parameters
+    ----------
+    name
+        The name of the part.
+    start, end
+        The end points, two coordinates each.
+
+    Returns
+    -------
+    Piece
+        The edge.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> points, normals = pinn.geometry.edge("bottom", (0, 0), (2, 0)).at(

@@ -1,4 +1,4 @@
-"""Boxes: segments, rectangles and boxes of any dimension, with a named face at either end of each axis."""
+"""Boxes of any dimension, among them segments and rectangles, with a named face at both ends of each axis."""
 
 from __future__ import annotations
 
@@ -20,15 +20,24 @@ FACES: dict[int, tuple[tuple[str, str], ...]] = {
     2: (("left", "right"), ("bottom", "top")),
     3: (("left", "right"), ("front", "back"), ("bottom", "top")),
 }
-"""What the lower and the upper end of each axis are called."""
+"""The names of the lower and the upper face of each axis."""
 
 
 @dataclass(frozen=True, init=False)
 class Box(Domain):
-    """All points between `lower` and `upper`, one number per axis; a number alone is an interval's end.
+    """An axis-aligned box of any dimension.
 
-    `names` are those of the axes; with a `name` all faces are one part of that name, as of a hole.
+    Parameters
+    ----------
+    lower, upper
+        The lower and the upper corner, one number for each axis; numbers for an interval.
+    names
+        The names of the axes; x, y, z by default.
+    name
+        One name for all faces, such as that of a hole; by default each face has its own name.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.geometry.Box((-1, -1), (1, 1)).grid(3).shape
     torch.Size([9, 2])
@@ -74,7 +83,7 @@ class Box(Domain):
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie between the ends of all axes."""
+        """Return which points lie in the box."""
         lower, upper = x.new_tensor(self.lower), x.new_tensor(self.upper)
         return ((lower <= x) & (x <= upper)).all(1)
 
@@ -86,23 +95,23 @@ class Box(Domain):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """n independent points, uniform in the box."""
+        """Return n independent points, uniform in the box."""
         n, generator = count(n), as_generator(generator, seed)
         return self.stretched(torch.rand(n, self.d, generator=generator, dtype=dtype))
 
     @property
     def faces(self) -> tuple[tuple[str, str], ...]:
-        """What the lower and the upper end of each axis are called."""
+        """The names of the lower and the upper face of each axis."""
         if self.name is not None:
             return ((self.name, self.name),) * self.d
         return FACES.get(self.d) or tuple((f"{name}-", f"{name}+") for name in self.names)
 
     def pieces(self) -> list[Piece]:
-        """The two faces of each axis."""
+        """Return the two faces of each axis."""
         return [self._face(axis, side, self.faces[axis][side]) for axis in range(self.d) for side in (0, 1)]
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """The product of the distances to the planes of the faces, or the distance to the faces alone."""
+        """Return the product of the distances to the planes of the faces, or the distance to the faces."""
         ends = [(axis, side) for axis in range(self.d) for side in (0, 1) if self.faces[axis][side] in on]
         if not anywhere:
             factors = [self._within(x, axis, side) / (2 * self.reach[axis]) for axis, side in ends]
@@ -115,16 +124,16 @@ class Box(Domain):
         return nearest(*faces)
 
     def depth(self, x: Tensor) -> Tensor:
-        """Positive between the ends of all axes."""
+        """Return a function that is positive inside."""
         return both(*(self._across(x, axis) for axis in range(self.d)))
 
     def _within(self, x: Tensor, axis: int, side: int) -> Tensor:
-        """How far inside of one end of an axis, (n, 1)."""
+        """The signed distance inwards from one end of an axis, (n, 1)."""
         at = x[:, axis : axis + 1]
         return at - self.lower[axis] if side == 0 else self.upper[axis] - at
 
     def _across(self, x: Tensor, axis: int) -> Tensor:
-        """Positive between the ends of an axis, (n, 1), a distance near them."""
+        """A function (n, 1) that is positive between the ends of an axis, and close to them the distance."""
         return self._within(x, axis, 0) * self._within(x, axis, 1) / (2 * self.reach[axis])
 
     def _face(self, axis: int, side: int, name: str) -> Piece:
@@ -144,8 +153,19 @@ class Box(Domain):
 
 
 class Segment(Box):
-    """From one number to another, the ends being `left` and `right`.
+    """An interval, with the boundary parts `left` and `right`.
 
+    Parameters
+    ----------
+    start, end
+        The ends.
+    names
+        The name of the axis, as a sequence of one; x by default.
+    name
+        One name for both ends.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.geometry.Segment(0, 2).boundary(2).points.tolist()
     [[0.0], [2.0]]
@@ -158,8 +178,19 @@ class Segment(Box):
 
 
 class Rectangle(Box):
-    """Between two corners of the plane, with the parts `left`, `right`, `bottom` and `top`.
+    """A rectangle, with the boundary parts `left`, `right`, `bottom` and `top`.
 
+    Parameters
+    ----------
+    lower, upper
+        The lower left and the upper right corner.
+    names
+        The names of both axes; x and y by default.
+    name
+        One name for all sides, such as that of a hole.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.geometry.Rectangle((0, 0), (2, 1), names=("x", "z")).names
     ('x', 'z')

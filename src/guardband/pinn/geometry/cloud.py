@@ -1,4 +1,4 @@
-"""Point clouds: points that somebody else placed, with the normals they were given."""
+"""Point clouds: given points, with given normals on the boundary."""
 
 from __future__ import annotations
 
@@ -19,11 +19,24 @@ from guardband.pinn.geometry.domain import Domain, TimeSpan
 
 @dataclass(frozen=True, init=False, eq=False, repr=False)
 class PointCloud(Domain):
-    """Points inside, and for each part of the boundary points and outward normals, as a solver has them.
+    """Given points inside, and for each part of the boundary given points with outward normals.
 
-    Points are drawn from these and from no others, so what lies between them is unknown: `contains`, hard
-    constraints and multiplication with time are refused.
+    Points are drawn from the given ones only, so the shape between them is unknown: `contains`, hard
+    constraints and products with time raise an error.
 
+    Parameters
+    ----------
+    inside
+        The points inside, shape (n, d).
+    boundary
+        For each part of the boundary its points and outward normals, each of shape (k, d).
+    measure
+        The length, area or volume of the shape, if it is known.
+    names
+        The names of the axes; x, y, z by default.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> angle = np.linspace(0, 6, 50)
@@ -88,26 +101,26 @@ class PointCloud(Domain):
 
     @property
     def measure(self) -> float:
-        """The measure that was given."""
+        """The given measure."""
         if self.total is None:
             raise ValueError("A point cloud knows no measure: give it as PointCloud(..., measure=).")
         return self.total
 
     def contains(self, x: Tensor) -> Tensor:
-        """Refused: what lies between the points is unknown."""
+        """Raise an error, since the shape between the points is unknown."""
         raise TypeError("A point cloud does not say what lies between its points; use a Mesh or a Polygon.")
 
     @of_any_points
     def clearly_outside(self, x: Any) -> Any:
-        """None, as far as is known."""
+        """Return False for all points, since nothing is known of the shape between them."""
         return torch.zeros(len(x), dtype=torch.bool)
 
     def outline(self, n: int) -> dict[str, list[np.ndarray]]:
-        """Up to n points of each part of the boundary, each as a line of its own."""
+        """Return up to n points of each part of the boundary, each as a separate line."""
         return {part: list(self.boundary(n, on=part).points.numpy()[:, None]) for part in self.parts}
 
     def pieces(self) -> list[Piece]:
-        """Refused, for the same reason."""
+        """Raise an error, since the surface between the points is unknown."""
         raise TypeError("A point cloud has points and no surface; use a Mesh or a Polygon.")
 
     def __repr__(self) -> str:
@@ -115,14 +128,14 @@ class PointCloud(Domain):
         return f"PointCloud({len(self.inside)} points inside, {rims or 'no boundary'})"
 
     def __mul__(self, time: object) -> TimeSpan:
-        """Refused, for the same reason."""
+        """Raise an error, since the surface between the points is unknown."""
         raise TypeError(
             "A point cloud cannot be multiplied with time: it has points, and no surface between them to "
             "extend over time. Use a Mesh or a Polygon."
         )
 
     def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
-        """n of the points inside, or all; each at most once."""
+        """Return n of the points inside without repetition, or all of them."""
         return self.inside[_some(len(self.inside), count(n), how, seed)]
 
     def uniform(
@@ -133,7 +146,7 @@ class PointCloud(Domain):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """n of the points inside, any of them as likely and as often as any other."""
+        """Draw n of the points inside, with replacement."""
         n, generator = count(n), as_generator(generator, seed)
         chosen = torch.randint(len(self.inside), (n,), generator=generator)
         return self.inside[chosen].to(dtype or torch.get_default_dtype())
@@ -141,7 +154,7 @@ class PointCloud(Domain):
     def boundary(
         self, n: int, on: str | Sequence[str] | None = None, how: How = "random", *, seed: int = 0
     ) -> Boundary:
-        """About n of the points on the parts named, each part by its number of points; sizes are unknown."""
+        """Return about n of the boundary points, shared in proportion to their numbers; sizes are NaN."""
         wanted = self.part_names(on)
         rims = [rim for rim in self.rims if rim[0] in wanted]
         n, total = count(n), sum(len(points) for _, points, _ in rims)

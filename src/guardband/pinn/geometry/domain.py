@@ -1,6 +1,6 @@
-"""Domains: where a problem lives. What is inside, and a boundary of named parts with outward normals.
+"""The interface of domains, set operations on them, and products with time.
 
-Shapes are joined, intersected and subtracted (`Combination`), and multiplied with time (`TimeSpan`).
+A domain has an inside and a boundary of named parts with outward normals.
 """
 
 from __future__ import annotations
@@ -34,15 +34,26 @@ from guardband.pinn.geometry.boundary import (
 from guardband.pinn.geometry.smooth import both, either, nearest, trimmed
 
 STEP = 1e-7
-"""How far on either side of its boundary a shape is asked, as a share of its smallest extent."""
+"""Half the width over which both sides of a boundary are compared, as a share of the smallest extent."""
 
 Ends: TypeAlias = tuple[float, ...]
 Choice: TypeAlias = Callable[[float, float], float]
 
 
 class Domain(ABC):
-    """Where a problem lives. A shape of your own says its ends, what it contains, and its boundary.
+    """Base class of domains: axes with their ends, an inside, and a boundary.
 
+    A subclass defines the ends `lower` and `upper` of the axes, `contains`, and the `pieces` of the boundary.
+    Domains are combined by `|` (union), `&` (intersection) and `-` (difference), and multiplied with
+    `pinn.Time`.
+
+    Attributes
+    ----------
+    lower, upper
+        The lower and the upper end of each axis.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> class Triangle(pinn.geometry.Domain):  # below the line from (1, 0) to (0, 1)
@@ -67,19 +78,36 @@ class Domain(ABC):
 
     @abstractmethod
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points (n, d) lie inside or on the boundary, (n,) booleans."""
+        """Return which points lie inside or on the boundary.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            Booleans, shape (n,).
+        """
 
     @abstractmethod
     def pieces(self) -> list[Piece]:
-        """The boundary, piece by piece; pieces of one name are one part."""
+        """Return the pieces of the boundary; pieces with the same name form one part.
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What makes the shape the one that it is; its pieces are made again."""
+        Returns
+        -------
+        list[Piece]
+            The pieces.
+        """
+
+    def __getstate__(self) -> dict[str, object]:
+        """Leave out the cached pieces, which are rebuilt on demand."""
         return {name: value for name, value in vars(self).items() if name != "made"}
 
     @cached_property
     def made(self) -> list[Piece]:
-        """The pieces of the boundary, made once."""
+        """The pieces of the boundary, cached."""
         return self.pieces()
 
     @property
@@ -94,12 +122,12 @@ class Domain(ABC):
 
     @property
     def space(self) -> tuple[int, ...]:
-        """The axes of space: all but time."""
+        """The numbers of the axes of space: all but time."""
         return tuple(range(self.d))
 
     @property
     def factors(self) -> tuple[Domain | None, Time | None]:
-        """The shape in space and the time whose product this is; None for a factor that it does not have."""
+        """The shape in space and the time of a product; None for a missing factor."""
         return self, None
 
     @property
@@ -122,7 +150,7 @@ class Domain(ABC):
 
     @property
     def center(self) -> tuple[float, ...]:
-        """The middle of each axis."""
+        """The center of the bounding box."""
         return tuple((a + b) / 2 for a, b in zip(self.lower, self.upper, strict=True))
 
     @property
@@ -132,12 +160,27 @@ class Domain(ABC):
 
     @property
     def step(self) -> float:
-        """The smallest distance that is told apart here."""
+        """The smallest distance that is resolved."""
         largest = max(map(abs, (*self.lower, *self.upper)))
         return max(STEP * 2 * min(self.reach), 32 * sys.float_info.epsilon * largest)
 
     def interior(self, n: int, how: How = "random", *, seed: int = 0) -> Tensor:
-        """n points inside, (n, d) in float64; about n where they are to be even."""
+        """Return points inside the domain, in float64.
+
+        Parameters
+        ----------
+        n
+            The number of points; approximate for even points.
+        how
+            "even", "random" or "quasi".
+        seed
+            The seed of random and quasi-random points.
+
+        Returns
+        -------
+        Tensor
+            The points, shape (n, d).
+        """
         n = count(n)
         box = math.prod(b - a for a, b in zip(self.lower, self.upper, strict=True))
         if how == "even":
@@ -159,9 +202,23 @@ class Domain(ABC):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """n independent points inside, uniform, (n, d).
+        """Return independent points, uniform in the domain.
 
-        Randomness comes from a generator or from a seed.
+        Parameters
+        ----------
+        n
+            The number of points.
+        generator
+            A generator, or its seed; torch's global generator if both this and `seed` are None.
+        seed
+            The seed of a new generator.
+        dtype
+            The dtype of the points; torch's default dtype if None.
+
+        Returns
+        -------
+        Tensor
+            The points, shape (n, d).
         """
         n, generator = count(n), as_generator(generator, seed)
         found: list[Tensor] = []
@@ -174,11 +231,39 @@ class Domain(ABC):
         raise ValueError(NOTHING)
 
     def quasi(self, n: int, *, seed: int = 0, dtype: torch.dtype | None = None) -> Tensor:
-        """n points that fill the inside more evenly than chance: a scrambled Sobol sequence."""
+        """Return quasi-random points of a scrambled Sobol sequence, which fill the domain evenly.
+
+        Parameters
+        ----------
+        n
+            The number of points.
+        seed
+            The seed of the scrambling.
+        dtype
+            The dtype of the points; torch's default dtype if None.
+
+        Returns
+        -------
+        Tensor
+            The points, shape (n, d).
+        """
         return self.interior(n, "quasi", seed=seed).to(dtype or torch.get_default_dtype())
 
     def grid(self, counts: int | Sequence[int], *, dtype: torch.dtype | None = None) -> Tensor:
-        """What lies inside of an even grid between the ends of the axes, with so many points per axis."""
+        """Return the points inside of a regular grid over the bounding box.
+
+        Parameters
+        ----------
+        counts
+            The number of grid points along each axis, or one number for all of them.
+        dtype
+            The dtype of the points; torch's default dtype if None.
+
+        Returns
+        -------
+        Tensor
+            The points, shape (n, d).
+        """
         counts = [count(n) for n in (counts if isinstance(counts, Iterable) else [counts] * self.d)]
         axes = [
             torch.linspace(a, b, n, dtype=torch.float64)
@@ -195,7 +280,18 @@ class Domain(ABC):
 
     @of_any_points
     def clearly_outside(self, x: Any) -> Any:
-        """Which points (n, d) lie outside, as do their neighbors a thousandth of the extent away."""
+        """Return which points lie outside, even after a shift by a thousandth of the extent.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor | np.ndarray
+            Booleans, shape (n,), of the same kind as x.
+        """
         outside = ~self.contains(x)
         for way in itertools.product((-1, 1, 0), repeat=self.d):
             if outside.any():
@@ -204,13 +300,32 @@ class Domain(ABC):
         return outside
 
     def in_plane(self, axes: Sequence[str]) -> Domain | None:
-        """The shape over two axes, for pictures; None if it has others."""
+        """Return the shape over two axes, for pictures.
+
+        Parameters
+        ----------
+        axes
+            The names of the axes.
+
+        Returns
+        -------
+        Domain | None
+            The shape; None if it has other axes.
+        """
         return self if self.d == 2 else None
 
     def outline(self, n: int) -> dict[str, list[np.ndarray]]:
-        """The boundary of a shape over two axes in about n points, at least 16 on each piece.
+        """Return the boundary of a two-dimensional shape as lines.
 
-        Each part, by its name, is a list of lines (k, 2).
+        Parameters
+        ----------
+        n
+            The approximate number of points; each piece has at least 16.
+
+        Returns
+        -------
+        dict[str, list[np.ndarray]]
+            The lines of each part by name, each of shape (k, 2).
         """
         if self.d != 2:
             raise ValueError(f"A shape over two axes has an outline, and this one has {self.d}.")
@@ -221,15 +336,39 @@ class Domain(ABC):
         return found
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """A smooth function (n, 1) that is 0 on parts of the boundary and positive elsewhere inside.
+        """Return a smooth function that is 0 on parts of the boundary and positive elsewhere inside.
 
-        It makes conditions hard. With `anywhere` it vanishes nowhere else outside of the shape either, so
-        that the shape can be a hole.
+        It is the distance function of hard constraints. By default a shape has none.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+        on
+            The names of the parts.
+        anywhere
+            Whether the function must be positive outside of the shape as well, as for a hole.
+
+        Returns
+        -------
+        Tensor
+            The values, shape (n, 1).
         """
         raise TypeError(self._rough())
 
     def depth(self, x: Tensor) -> Tensor:
-        """A smooth function (n, 1): positive inside, 0 on the whole boundary, negative outside."""
+        """Return a smooth function that is positive inside, 0 on the boundary, and negative outside.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The values, shape (n, 1).
+        """
         raise TypeError(self._rough())
 
     def _rough(self) -> str:
@@ -242,7 +381,24 @@ class Domain(ABC):
     def boundary(
         self, n: int, on: str | Sequence[str] | None = None, how: How = "random", *, seed: int = 0
     ) -> Boundary:
-        """About n points on the parts named, or on the whole boundary: each piece has its share by size."""
+        """Return points of the boundary.
+
+        Parameters
+        ----------
+        n
+            The approximate number of points, shared among the pieces in proportion to their sizes.
+        on
+            The names of the parts; the whole boundary by default.
+        how
+            "even", "random" or "quasi".
+        seed
+            The seed of random and quasi-random points.
+
+        Returns
+        -------
+        Boundary
+            The points with their normals, sizes and parts.
+        """
         n, wanted = count(n), self.part_names(on)
         pieces = [piece for piece in self.made if piece.name in wanted and piece.size > 0]
         total = sum(piece.size for piece in pieces)
@@ -260,7 +416,18 @@ class Domain(ABC):
         )
 
     def part_names(self, on: str | Sequence[str] | None = None) -> tuple[str, ...]:
-        """Parts of the boundary that are there, or all."""
+        """Return the names of parts of the boundary; refuse names that do not exist.
+
+        Parameters
+        ----------
+        on
+            The names; all parts by default.
+
+        Returns
+        -------
+        tuple[str, ...]
+            The names.
+        """
         known = self.parts
         wanted = known if on is None else named_parts(on)
         for name in wanted:
@@ -271,12 +438,34 @@ class Domain(ABC):
         return wanted
 
     def size(self, on: str | Sequence[str] | None = None) -> float:
-        """The length or area of parts of the boundary, or of all of it."""
+        """Return the length or area of parts of the boundary.
+
+        Parameters
+        ----------
+        on
+            The names of the parts; the whole boundary by default.
+
+        Returns
+        -------
+        float
+            The size.
+        """
         wanted = self.part_names(on)
         return sum(piece.size for piece in self.made if piece.name in wanted)
 
     def stretched(self, unit: Tensor) -> Tensor:
-        """The unit cube stretched between the ends of the axes."""
+        """Map points of the unit cube to the bounding box.
+
+        Parameters
+        ----------
+        unit
+            Points of the unit cube, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            Points of the bounding box, shape (n, d).
+        """
         lower, upper = (torch.tensor(ends, dtype=unit.dtype) for ends in (self.lower, self.upper))
         return lower + unit * (upper - lower)
 
@@ -295,8 +484,22 @@ class Domain(ABC):
 
 @dataclass(frozen=True)
 class Combination(Domain):
-    """Two shapes of the same axes as one: `a | b`, `a & b`, `a - b`.
+    """The union, intersection or difference of two shapes: `a | b`, `a & b`, `a - b`.
 
+    Parameters
+    ----------
+    first, second
+        The shapes, over the same axes.
+    how
+        "or", "and" or "without".
+
+    Notes
+    -----
+    A piece of either shape belongs to the boundary of the result where exactly one of its two sides lies
+    inside; its normal is reversed where the inside lies in front of it.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> inside = pinn.geometry.Disk((0, 0), 1.0, name="inside")
     >>> ring = pinn.geometry.Disk((0, 0), 2.0, name="outside") - inside
@@ -340,14 +543,14 @@ class Combination(Domain):
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie in the whole."""
+        """Return which points lie in the combined shape."""
         first, second = self.first.contains(x), self.second.contains(x)
         if self.how == "or":
             return first | second
         return first & (second if self.how == "and" else ~second)
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """About the distance to the nearer of the parts of both shapes."""
+        """Return approximately the distance to the nearest of the parts."""
         found = []
         for shape, other in ((self.first, self.second), (self.second, self.first)):
             mine = [name for name in on if name in shape.parts]
@@ -355,21 +558,21 @@ class Combination(Domain):
                 continue
             hole = shape is self.second and self.how == "without"
             distance = shape.smooth_distance(x, mine, anywhere=anywhere or hole or self.how == "or")
-            if anywhere or self.how == "or":  # what the other shape hides of a part is left out
+            if anywhere or self.how == "or":  # leave out what the other shape hides
                 within = hole or self.how == "and"
                 distance = trimmed(distance, other.depth(x) if within else -other.depth(x))
             found.append(distance)
         return nearest(*found)
 
     def depth(self, x: Tensor) -> Tensor:
-        """Positive in the whole."""
+        """Return a function that is positive in the combined shape."""
         first, second = self.first.depth(x), self.second.depth(x)
         if self.how == "or":
             return either(first, second)
         return both(first, second if self.how == "and" else -second)
 
     def pieces(self) -> list[Piece]:
-        """What is seen of both boundaries; where they are the same, the first one's."""
+        """Return the visible pieces of both boundaries; where they coincide, those of the first shape."""
         step = min(self.first.step, self.second.step)
 
         def side(points: Tensor, normals: Tensor) -> Tensor:
@@ -386,8 +589,17 @@ class Combination(Domain):
 
 @dataclass(frozen=True)
 class Time(Domain):
-    """From a start to an end: alone, as for an ordinary differential equation, or multiplied with a shape.
+    """An interval of time: alone, as for ordinary differential equations, or as a factor of a shape.
 
+    Parameters
+    ----------
+    start, end
+        The ends, which are the boundary parts `start` and `end`.
+    name
+        The name of the axis.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.geometry.Time(0, 5).parts
     ('start', 'end')
@@ -421,31 +633,31 @@ class Time(Domain):
 
     @property
     def space(self) -> tuple[int, ...]:
-        """No axis of space."""
+        """Empty, since there is no axis of space."""
         return ()
 
     @property
     def factors(self) -> tuple[None, Time]:
-        """Time alone."""
+        """No shape, and this interval."""
         return None, self
 
     @property
     def walls(self) -> tuple[str, ...]:
-        """No boundary in space."""
+        """Empty, since there is no boundary in space."""
         return ()
 
     @property
     def measure(self) -> float:
-        """The length of time."""
+        """The length of the interval."""
         return self.end - self.start
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie between start and end."""
+        """Return which points lie between start and end."""
         return ((self.start <= x) & (x <= self.end)).all(1)
 
     def pieces(self) -> list[Piece]:
-        """The start and the end."""
+        """Return the start and the end."""
         return [self._end("start", self.start, -1.0), self._end("end", self.end, 1.0)]
 
     def _end(self, name: str, t: float, sign: float) -> Piece:
@@ -455,7 +667,7 @@ class Time(Domain):
         return Piece(name, 0, 1.0, place)
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """The time from the start, to the end, or both multiplied; as shares of the whole."""
+        """Return the time since the start, until the end, or their product, relative to the whole."""
         since, until = x[:, -1:] - self.start, self.end - x[:, -1:]
         factors = [part for name, part in (("start", since), ("end", until)) if name in on]
         return torch.stack(factors).prod(0) / self.measure ** len(factors)
@@ -463,8 +675,19 @@ class Time(Domain):
 
 @dataclass(frozen=True)
 class TimeSpan(Domain):
-    """A shape at all times from a start to an end; time is the last axis. Made by `shape * Time(a, b)`.
+    """A shape times an interval of time, `shape * pinn.Time(a, b)`; time is the last axis.
 
+    Its boundary consists of the parts of the shape at all times, `start` and `end`.
+
+    Parameters
+    ----------
+    shape
+        The shape in space.
+    time
+        The interval of time.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> (pinn.Disk((0, 0), 1.0) * pinn.Time(0, 2)).names
     ('x', 'y', 't')
@@ -482,7 +705,7 @@ class TimeSpan(Domain):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the axes, time being the last."""
+        """The names of the axes; time is the last."""
         return (*self.shape.names, self.time.name)
 
     @computed
@@ -517,7 +740,7 @@ class TimeSpan(Domain):
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie in the shape and in time."""
+        """Return which points lie in the shape and in the interval of time."""
         t = x[:, -1]
         return self.shape.contains(x[:, :-1]) & (self.time.start <= t) & (t <= self.time.end)
 
@@ -529,27 +752,27 @@ class TimeSpan(Domain):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """n independent points of the shape, each at a time of its own."""
+        """Return n independent points of the shape, each at an independent time."""
         n, generator = count(n), as_generator(generator, seed)
         x = self.shape.uniform(n, generator, dtype=dtype)
         t = torch.rand(len(x), 1, generator=generator, dtype=x.dtype)
         return torch.cat([x, self.time.start + t * self.time.measure], dim=1)
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """That of the shape, times the share of time since the start or to the end."""
+        """Return the distance of the shape, multiplied by those of start and end."""
         walls = [name for name in on if name in self.shape.parts]
         ends = [name for name in on if name not in walls]
         factors = [self.shape.smooth_distance(x[:, :-1], walls, anywhere=anywhere)] if walls else []
         return torch.stack([*factors, *([self.time.smooth_distance(x, ends)] if ends else [])]).prod(0)
 
     def in_plane(self, axes: Sequence[str]) -> Domain | None:
-        """The shape itself over two axes, where time is none of them."""
+        """Return the shape over two axes; None if one of them is time."""
         if self.d == 2:
             return self
         return None if self.time.name in axes else self.shape.in_plane(axes)
 
     def pieces(self) -> list[Piece]:
-        """The pieces of the shape at all times, and the shape at the start and at the end."""
+        """Return the pieces of the shape at all times, and the shape at start and end."""
         length = self.time.end - self.time.start
         walls = [self._wall(piece, length) for piece in self.shape.made]
         return [*walls, self._end("start", self.time.start, -1.0), self._end("end", self.time.end, 1.0)]
@@ -585,14 +808,15 @@ class TimeSpan(Domain):
 
 
 def axis_names(d: int) -> tuple[str, ...]:
-    """x, y, z; beyond three, x1, x2, ..."""
+    """The default names of axes: x, y, z up to three dimensions, then x1, x2, ..."""
     return ("x", "y", "z")[:d] if d <= 3 else tuple(f"x{i + 1}" for i in range(d))
 
 
 def _check_factors(shape: Domain, time: object) -> None:
-    """Refuse what is not a shape in space times time."""
+    """Refuse products other than a shape in space times an interval of time."""
     said = f"{type(shape).__name__} * {type(time).__name__}"
-    if not isinstance(time, Domain):
+    factors = getattr(time, "factors", None)
+    if factors is None:
         raise TypeError(
             f"A shape is multiplied with time alone, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}. A "
             "larger shape has other ends: pinn.Segment(0, 2)."
@@ -602,7 +826,7 @@ def _check_factors(shape: Domain, time: object) -> None:
             f"The first factor should be a shape in space, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}: "
             f"{type(shape).__name__} has a time axis already."
         )
-    if not isinstance(time, Time):
+    if factors[0] is not None:
         raise TypeError(
             f"A shape is multiplied with time alone, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}. With "
             "more axes of space it is a pinn.Rectangle((0, 0), (1, 1)) or a pinn.Box."

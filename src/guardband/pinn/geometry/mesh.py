@@ -1,4 +1,9 @@
-"""Meshes: closed surfaces of triangles, from STL or VTU files. By pyvista."""
+"""Meshes: closed surfaces of triangles, from STL or VTU files, read by pyvista.
+
+A point lies inside a closed surface if an upward ray from it crosses the surface an odd number of times. The
+triangles are sorted into the cells of a grid in the horizontal plane, so a point is compared only with the
+triangles of its cell.
+"""
 
 from __future__ import annotations
 
@@ -23,18 +28,29 @@ from guardband.pinn.geometry.boundary import Piece, Placed
 from guardband.pinn.geometry.domain import Domain
 
 PAIRS = 2**22
-"""Pairs of a point and a triangle that are looked at at a time."""
+"""The number of pairs of a point and a triangle that are compared at a time."""
 
 ASIDE = 1e-10
-"""Rays start so far aside, as a share of the extent, that they meet no edge and no corner."""
+"""The horizontal offset of rays, as a share of the extent, by which they avoid edges and corners."""
 
 
 @dataclass(frozen=True, init=False, eq=False)
 class Mesh(Domain):
-    """What lies inside a closed surface: of a file (.stl, .vtu, .vtk, .ply, .obj), or of a pyvista mesh.
+    """The inside of a closed surface of triangles.
 
-    Its boundary is one part called by `name`; several, where `parts` says the part of each triangle.
+    Parameters
+    ----------
+    source
+        A file (.stl, .vtu, .vtk, .ply, .obj) or a pyvista mesh.
+    name
+        The name of the boundary, if it has a single part.
+    parts
+        The name of the part of each triangle.
+    names
+        The names of the axes.
 
+    Examples
+    --------
     >>> import pyvista
     >>> from guardband import pinn
     >>> ball = pinn.geometry.Mesh(
@@ -95,13 +111,13 @@ class Mesh(Domain):
 
     @property
     def measure(self) -> float:
-        """The volume, from the corners of the triangles."""
+        """The volume."""
         a, b, c = (self.corners[self.triangles[:, k]] - np.array(self.center) for k in range(3))
         return float(np.einsum("ij,ij->", a, np.cross(b, c)) / 6)
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie inside the surface."""
+        """Return which points lie inside the surface."""
         return torch.from_numpy(self._rays.inside(x.detach().cpu().double().numpy())).to(x.device)
 
     @cached_property
@@ -109,7 +125,7 @@ class Mesh(Domain):
         return Rays(self.corners[self.triangles])
 
     def pieces(self) -> list[Piece]:
-        """The triangles of each part, as one piece: a share of the unit square for each, by its area."""
+        """Return one piece for each part, with a share of the unit square for each triangle."""
         return [self._piece(name) for name in dict.fromkeys(self.of_triangle)]
 
     def _piece(self, name: str) -> Piece:
@@ -125,8 +141,8 @@ class Mesh(Domain):
             before = torch.cat([ends.new_zeros(1), ends[:-1]])
             rest = ((unit[:, 0] - before[which]) / (ends - before)[which]).clamp(
                 1e-6, 1 - 1e-6
-            )  # off its edges
-            root = rest.sqrt()  # towards the side that lies opposite, by area
+            )  # keep off the edges
+            root = rest.sqrt()  # uniform by area
             b, c = root * (1 - unit[:, 1]), root * unit[:, 1]
             a = 1 - root
             points = a[:, None] * first[which] + b[:, None] * second[which] + c[:, None] * third[which]
@@ -136,7 +152,7 @@ class Mesh(Domain):
 
 
 def _closed(pyvista: Any, mesh: Any) -> Any:
-    """The surface as triangles in double precision, turned alike; one that is open is refused."""
+    """The surface as consistently oriented triangles in double precision; refuse an open surface."""
     surface = (
         mesh if isinstance(mesh, pyvista.PolyData) else mesh.extract_surface(algorithm="dataset_surface")
     )
@@ -156,9 +172,10 @@ def _closed(pyvista: Any, mesh: Any) -> Any:
 
 
 def _outward(corners: np.ndarray, triangles: np.ndarray) -> np.ndarray:
-    """The triangles with the inside behind them: each connected surface, that of a cavity too, as a whole.
+    """The triangles with outward orientation, decided for each connected surface, cavities included.
 
-    Just before a triangle it should be outside. Where one surface says both, it crosses another.
+    Points slightly in front of the triangles should lie outside. A surface for which some do and some do not
+    crosses itself or another surface.
     """
     edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]]])
     graph = coo_array((np.ones(len(edges)), edges.T), shape=(len(corners),) * 2)
@@ -181,11 +198,13 @@ def _outward(corners: np.ndarray, triangles: np.ndarray) -> np.ndarray:
 
 
 class Rays:
-    """A surface of triangles (m, 3, 3), to be asked."""
+    """A surface of triangles (m, 3, 3), prepared for tests of points."""
 
     def __init__(self, triangles: np.ndarray) -> None:
         self.first: np.ndarray = triangles[:, 0]
-        self.across: np.ndarray = triangles[:, 1:] - triangles[:, :1]  # the two edges from the first corner
+        self.across: np.ndarray = (
+            triangles[:, 1:] - triangles[:, :1]
+        )  # the two edges that start at the first corner
         flat = triangles[:, :, :2]
         low, high = flat.min(1), flat.max(1)
         self.origin: np.ndarray = low.min(0)
@@ -215,7 +234,7 @@ class Rays:
         odd = np.zeros(len(x), dtype=bool)
         ends = np.cumsum(counts)
         begin = 0
-        while begin < len(x):  # as many points as have PAIRS triangles, and at least one
+        while begin < len(x):  # points with at most PAIRS triangles in total, at least one point
             before = ends[begin - 1] if begin else 0
             end = max(begin + 1, int(np.searchsorted(ends, before + PAIRS)))
             odd[begin:end] = self._odd(x[begin:end], keys[begin:end], counts[begin:end])
@@ -228,13 +247,13 @@ class Rays:
         (ax, ay, az), (bx, by, bz) = (self.across[triangle, k].T for k in (0, 1))
         px, py, pz = (x[point] - self.first[triangle]).T
         area = ax * by - ay * bx
-        with np.errstate(divide="ignore", invalid="ignore"):  # triangles that stand upright are met by no ray
+        with np.errstate(divide="ignore", invalid="ignore"):  # vertical triangles are parallel to the rays
             u, v = (px * by - py * bx) / area, (ax * py - ay * px) / area
             met = (u >= 0) & (v >= 0) & (u + v <= 1) & (u * az + v * bz > pz)
         return np.bincount(point[met], minlength=len(x)) % 2 == 1
 
 
 def _counting(counts: np.ndarray) -> np.ndarray:
-    """0, 1, ... anew for each count."""
+    """The numbers 0, 1, ..., restarted for each count."""
     starts = np.repeat(np.cumsum(counts) - counts, counts)
     return np.arange(len(starts)) - starts

@@ -1,4 +1,4 @@
-"""Polygons: any corners, with holes, and edges that have names. By shapely."""
+"""Polygons with holes and named edges, by shapely."""
 
 from __future__ import annotations
 
@@ -23,11 +23,21 @@ Corners: TypeAlias = Sequence[Sequence[float]]
 
 @dataclass(frozen=True, init=False)
 class Polygon(Domain):
-    """The points between corners, without the holes.
+    """A polygon, possibly with holes.
 
-    `edges` names the edges, one word for each from corner to corner; without names all are `outside`. A hole
-    is a part called by its key.
+    Parameters
+    ----------
+    corners
+        The corners in order, shape (k, 2).
+    edges
+        The names of the edges, one for each, starting at the first corner; all are `outside` by default.
+    holes
+        The corners of each hole by name; the name is that of its boundary part.
+    names
+        The names of the axes.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> corners = [(0, 0), (2, 0), (2, 1), (1, 1), (1, 2), (0, 2)]
     >>> notch = [(0.2, 0.2), (0.4, 0.2), (0.3, 0.4)]
@@ -90,13 +100,13 @@ class Polygon(Domain):
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie in the polygon or on its edges."""
+        """Return which points lie in the polygon or on its edges."""
         shapely = extras.load("shapely", "geometry")
         at = x.detach().cpu().double().numpy()
         return torch.from_numpy(shapely.intersects_xy(self._shape, at[:, 0], at[:, 1])).to(x.device)
 
     def pieces(self) -> list[Piece]:
-        """The edges, with the inside on the left of each."""
+        """Return the edges, with the inside on the left of each."""
         rings = [
             (self.corners, self.edges, 1),
             *((hole, (name,) * len(hole), -1) for name, hole in self.holes),
@@ -110,7 +120,7 @@ class Polygon(Domain):
         return found
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """The distance to the edges of these names."""
+        """Return a smooth distance to the edges with these names."""
         rings = [(self.corners, self.edges), *((hole, (name,) * len(hole)) for name, hole in self.holes)]
         found = []
         for corners, words in rings:
@@ -120,13 +130,13 @@ class Polygon(Domain):
         return nearest(*found)
 
     def depth(self, x: Tensor) -> Tensor:
-        """The distance to all edges, negative outside."""
+        """Return a smooth distance to all edges, negative outside."""
         sign = torch.where(self.contains(x), 1.0, -1.0).to(x)[:, None]
         return sign * self.smooth_distance(x, self.parts)
 
 
 def _to_edge(x: Tensor, start: Tensor, end: Tensor) -> Tensor:
-    """A smooth distance (n, 1) to the points between two corners."""
+    """A smooth distance (n, 1) to a line segment."""
     along = end - start
     length = along.norm()
     middle = x - (start + end) / 2
@@ -138,7 +148,7 @@ def _pairs(corners: Corners, name: str) -> tuple[tuple[float, float], ...]:
     found = np.asarray(corners, dtype=float)
     if found.ndim != 2 or found.shape[1] != 2 or not np.isfinite(found).all():
         raise ValueError(f"`{name}` should be pairs of numbers (n, 2), got shape {found.shape}.")
-    if len(found) > 1 and (found[0] == found[-1]).all():  # closed by hand
+    if len(found) > 1 and (found[0] == found[-1]).all():  # the first corner is repeated at the end
         found = found[:-1]
     if len(found) < 3:
         raise ValueError(f"`{name}` should have at least three corners, got {len(found)}.")
@@ -146,6 +156,6 @@ def _pairs(corners: Corners, name: str) -> tuple[tuple[float, float], ...]:
 
 
 def _turning(corners: Sequence[tuple[float, float]]) -> float:
-    """Positive where the corners go around to the left: twice the area."""
+    """Twice the signed area, positive if the corners run counterclockwise."""
     x, y = np.array(corners).T
     return float(x @ np.roll(y, -1) - y @ np.roll(x, -1))

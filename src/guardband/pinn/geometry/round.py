@@ -1,4 +1,4 @@
-"""Round shapes: disks and spheres, with points on their rims to the last digits."""
+"""Disks and spheres, with boundary points exact to rounding."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ from guardband.pinn.geometry.domain import Domain
 
 @dataclass(frozen=True)
 class _Ball(Domain):
+    """The common base of disks and spheres."""
+
     center_at: tuple[float, ...]
     radius: float
     name: str = "rim"
@@ -48,17 +50,17 @@ class _Ball(Domain):
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie within the radius."""
+        """Return which points lie within the radius."""
         return (x - x.new_tensor(self.center_at)).square().sum(1) <= self.radius**2
 
     def smooth_distance(self, x: Tensor, on: Sequence[str], *, anywhere: bool = False) -> Tensor:
-        """The distance to the rim; from inside a paraboloid, which is smooth at the center too."""
+        """Return the distance to the rim, or inside a paraboloid, which is smooth at the center."""
         if not anywhere:
             return self.depth(x)
         return ((x - x.new_tensor(self.center_at)).norm(dim=1, keepdim=True) - self.radius).abs()
 
     def depth(self, x: Tensor) -> Tensor:
-        """(R^2 - r^2) / 2 R."""
+        """Return (R^2 - r^2) / (2 R)."""
         square = (x - x.new_tensor(self.center_at)).square().sum(1, keepdim=True)
         return (self.radius**2 - square) / (2 * self.radius)
 
@@ -67,8 +69,19 @@ class _Ball(Domain):
 
 
 class Disk(_Ball):
-    """All points of the plane within a radius of a center; its boundary has one part, called by `name`.
+    """A disk, whose boundary has one part.
 
+    Parameters
+    ----------
+    center
+        The center, two coordinates.
+    radius
+        The radius.
+    name
+        The name of the boundary.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> hole = pinn.geometry.Disk((0.5, 0.5), 0.2, name="hole")
     >>> plate = pinn.geometry.Rectangle((0, 0), (2, 1)) - hole
@@ -84,7 +97,7 @@ class Disk(_Ball):
         return math.pi * self.radius**2
 
     def pieces(self) -> list[Piece]:
-        """The rim."""
+        """Return the rim."""
 
         def place(unit: Tensor) -> Placed:
             angle = 2 * math.pi * unit[:, 0]
@@ -94,8 +107,19 @@ class Disk(_Ball):
 
 
 class Sphere(_Ball):
-    """All points of space within a radius of a center; its boundary has one part, called by `name`.
+    """A ball in three dimensions, whose boundary has one part.
 
+    Parameters
+    ----------
+    center
+        The center, three coordinates.
+    radius
+        The radius.
+    name
+        The name of the boundary.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> round(pinn.geometry.Sphere((0, 0, 0), 1.0).measure, 4)
     4.1888
@@ -109,7 +133,7 @@ class Sphere(_Ball):
         return 4 / 3 * math.pi * self.radius**3
 
     def pieces(self) -> list[Piece]:
-        """The surface; slices of equal height have equal area."""
+        """Return the surface, on which slices of equal height have equal area."""
 
         def place(unit: Tensor) -> Placed:
             height, angle = 2 * unit[:, 0] - 1, 2 * math.pi * unit[:, 1]

@@ -1,7 +1,7 @@
-"""Smooth distances: functions that vanish on a part of a boundary, from which hard constraints are made.
+"""Smooth distances: functions that vanish on a part of a boundary, the basis of hard constraints.
 
-By R-functions, which are to smooth functions what "and", "or" and "not" are to sets: f is positive inside a
-shape and negative outside.
+They are built from R-functions, which combine smooth functions as "and", "or" and "not" combine sets: a
+function of a shape is positive inside and negative outside.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from torch import Tensor
 
 
 def both(*depths: Tensor) -> Tensor:
-    """Positive where all are.
+    """Positive where all arguments are.
 
     >>> one, two = torch.tensor([3.0, 3.0, -3.0]), torch.tensor([4.0, -4.0, -4.0])
     >>> both(one, two).tolist()
@@ -23,12 +23,12 @@ def both(*depths: Tensor) -> Tensor:
 
 
 def either(*depths: Tensor) -> Tensor:
-    """Positive where one is."""
+    """Positive where at least one argument is."""
     return reduce(lambda a, b: a + b + root(a * a + b * b), depths)
 
 
 def nearest(*distances: Tensor) -> Tensor:
-    """0 where one of these distances is, and about the smallest of them elsewhere.
+    """0 where one of the distances is 0, and approximately the smallest of them elsewhere.
 
     >>> nearest(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 1.0])).tolist()
     [0.0, 0.5]
@@ -37,13 +37,13 @@ def nearest(*distances: Tensor) -> Tensor:
 
 
 def trimmed(plane: Tensor, within: Tensor) -> Tensor:
-    """0 where `plane` is and `within` is not negative; positive elsewhere, and about |plane| near there."""
+    """0 where `plane` is 0 and `within` is not negative; positive elsewhere, and nearby about |plane|."""
     beyond = (root(within * within + plane**4) - within) / 2
     return root(plane * plane + beyond * beyond)
 
 
 def root(square: Tensor) -> Tensor:
-    """The square root, whose slope at 0 is not infinite but 0."""
+    """The square root, with slope 0 instead of infinity at 0."""
     return torch.where(square > _tiny(square), square, _tiny(square)).sqrt() * (square > _tiny(square))
 
 

@@ -6,7 +6,7 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from functools import cached_property
 from numbers import Real
@@ -159,7 +159,7 @@ class Family:
         """The problem with its coefficients as the first axes of its domain."""
         return ParametricProblem(self.own, self.ranges)
 
-    def solved_by(self, function: Callable[..., Any]) -> SolvedFamily:
+    def solved_by(self, function: Callable[..., ArrayLike]) -> SolvedFamily:
         """Solved by a function of your own: (x, **coefficients) -> u (n, m), numpy or torch.
 
         It is called with x (n, d) and one number for each coefficient.
@@ -260,7 +260,7 @@ class ByNetwork(Solver):
 class ByFunction(Solver):
     """A function (x, **coefficients) -> u (n, m), asked for one value of the coefficients after the other."""
 
-    function: Callable[..., Any]
+    function: Callable[..., ArrayLike]
     certain = True
 
     def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
@@ -386,7 +386,7 @@ class SolvedFamily:
     def check(
         self,
         x: ArrayLike,
-        solver: Callable[..., Any] | None = None,
+        solver: Callable[..., ArrayLike] | None = None,
         *,
         seed: int = 0,
         recipe: Recipe | None = None,
@@ -426,7 +426,7 @@ def _truth(
     family: Family,
     x: Array,
     theta: np.ndarray,
-    solver: Callable[..., Any] | None,
+    solver: Callable[..., ArrayLike] | None,
     seed: int,
     recipe: Recipe | None,
     progress: bool,
@@ -508,7 +508,7 @@ def _share(miss: torch.Tensor, typical: torch.Tensor) -> float:
     return float(miss.double().square().mean().sqrt() / typical.square().mean().sqrt().clamp(min=1e-300))
 
 
-def _range(name: str, given: Any) -> tuple[float, float]:
+def _range(name: str, given: Sequence[float]) -> tuple[float, float]:
     two = len(given) == 2 and all(isinstance(end, Real) and math.isfinite(end) for end in given)
     if not two or not given[0] < given[1]:
         raise ValueError(
@@ -518,7 +518,7 @@ def _range(name: str, given: Any) -> tuple[float, float]:
     return float(given[0]), float(given[1])
 
 
-def _fill(family: Family, **parts: Any) -> None:
+def _fill(family: Family, **parts: object) -> None:
     for name, part in parts.items():
         object.__setattr__(family, name, part)
 

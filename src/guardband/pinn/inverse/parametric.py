@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -35,7 +35,7 @@ class ParametricProblem(Problem):
     domain: ClassVar[Domain] = computed(lambda self: ParametricDomain(_box(self.ranges), self.problem.domain))
     outputs: ClassVar[tuple[str, ...] | int] = computed(lambda self: self.problem.names.outputs)
 
-    def residual(self, x: Tensor, u: Field) -> Any:
+    def residual(self, x: Tensor, u: Field) -> Tensor | Mapping[str, Tensor]:
         """That of the problem, with columns of coefficients."""
         return self.at(x).residual(x[:, len(self.ranges) :], self.original(u))
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import TypeAlias, cast
 
 import numpy as np
 
@@ -44,8 +44,8 @@ class Grid:
         """How many separate pieces there are."""
         from scipy.ndimage import label
 
-        _, count = label(self.inside, np.ones((3,) * self.inside.ndim))  # type: ignore[misc]
-        return int(count)
+        _, count = cast("tuple[np.ndarray, int]", label(self.inside, np.ones((3,) * self.inside.ndim)))
+        return count
 
     @property
     def share(self) -> float:

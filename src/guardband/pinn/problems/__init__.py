@@ -1,4 +1,4 @@
-"""What is solved: equations that read like mathematics, on shapes, with conditions on their boundaries."""
+"""Problems: equations that read like mathematics, on shapes, with boundary and initial conditions."""
 
 from guardband.pinn.geometry import Box
 from guardband.pinn.problems import noise

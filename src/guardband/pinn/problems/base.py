@@ -1,4 +1,4 @@
-"""Problems: an equation on a shape, its conditions, and what can be observed of its solution."""
+"""The interface of problems: an equation on a domain, its conditions, and simulated observations."""
 
 from __future__ import annotations
 
@@ -20,12 +20,24 @@ from guardband.values import Names, Observations, output_names
 
 
 class Term(ABC):
-    """Something that should vanish besides equation and conditions, such as an integral constraint.
+    """Base class of additional terms of the loss, such as an integral constraint.
 
-    A problem lists its terms in `terms`. `residual` is (n, q) at n points, or (1, q) if it is about all of
-    them together; `scale` is the standard deviation by which it may be off, in its own units. `name` is what
-    `fitted.history`, `fitted.terms` and the verdict call it.
+    A problem lists its terms in `terms`. The points fill the domain evenly by default, so a mean over them is
+    an integral divided by the measure of the domain.
 
+    Attributes
+    ----------
+    name
+        The name of the term in `fitted.history`, `fitted.terms` and the verdict.
+    scale
+        The standard deviation of the residual, in its own units.
+    n
+        The approximate number of points.
+    together
+        The number of consecutive points whose residuals depend on each other; 0 stands for all of them.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> class Mean(pinn.Term):
@@ -55,34 +67,70 @@ class Term(ABC):
     name: str
     scale: float
     n: ClassVar[int] = 512
-    """About how many points there are."""
     together: ClassVar[int] = 0
 
     @abstractmethod
     def residual(self, x: Tensor, u: Field, /) -> Tensor:
-        """What should vanish at points x (n, d), (n, q), or (1, q) for all of them together."""
+        """Return the quantity that should vanish.
+
+        Parameters
+        ----------
+        x
+            The points of the term, shape (n, d).
+        u
+            The field at these points.
+
+        Returns
+        -------
+        Tensor
+            The residual, shape (n, q), or (1, q) for a residual of all points together.
+        """
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """The points of the term: by default `n` that fill the domain evenly and count alike in a mean.
+        """Return the points at which the residual is evaluated.
 
-        They are the same at every call, whatever number is asked for: a mean over a few random points would
-        be off by its sampling error.
+        By default about `self.n` points fill the domain evenly, with equal weights. They are the same at
+        every call, since a mean over a few random points would have a sampling error.
+
+        Parameters
+        ----------
+        domain
+            The domain of the problem.
+        n
+            The number of points that training asks for; ignored by default.
+        generator
+            The generator of random points; ignored by default.
+
+        Returns
+        -------
+        Boundary
+            The points. Their normals are 0, and their sizes add up to 1.
         """
         x = domain.interior(self.n, "even" if domain.d < 4 else "quasi")
         return Boundary(x, torch.zeros_like(x), x.new_full((len(x),), 1 / len(x)), ("inside",) * len(x))
 
     @property
     def weight(self) -> float:
-        """What its mean square is multiplied by in the loss, as 1 / scale^2 for data and conditions."""
+        """The factor of the mean square in the loss, 1 / scale^2."""
         return self.scale**-2
 
 
 class Problem(ABC):
-    """An equation to be solved: subclass it as a frozen dataclass and write the residual.
+    """Base class of problems: an equation on a domain with its conditions.
 
-    `residual` and everything it calls is plain torch on points x (n, d); u is a `Field`. `outputs` are the
-    names of its outputs, or their number.
+    Subclass it as a frozen dataclass whose fields are the coefficients, and write `residual` in plain torch.
+    Everything else is optional: `conditions`, `terms`, an exact `solution`, and `lift` and `bubble` for hard
+    constraints.
 
+    Attributes
+    ----------
+    domain
+        The domain on which the equation holds.
+    outputs
+        The names of the outputs, or their number.
+
+    Examples
+    --------
     >>> from dataclasses import dataclass
     >>> import torch
     >>> from guardband import pinn
@@ -108,19 +156,44 @@ class Problem(ABC):
 
     @abstractmethod
     def residual(self, x: Tensor, u: Field, /) -> Tensor | Mapping[str, Tensor]:
-        """What should vanish at x (n, d) inside the domain: (n, equations), or (n, 1) for each by name."""
+        """Return the residual of the equation, which vanishes for a solution.
+
+        Parameters
+        ----------
+        x
+            Points inside the domain, shape (n, d).
+        u
+            The field at these points, with its derivatives.
+
+        Returns
+        -------
+        Tensor | Mapping[str, Tensor]
+            The residuals, shape (n, equations), or one tensor of shape (n, 1) for each equation by name.
+        """
 
     def conditions(self) -> Sequence[Condition]:
-        """What should hold on the boundary of the domain and at the start; none by default."""
+        """Return the boundary and initial conditions; none by default.
+
+        Returns
+        -------
+        Sequence[Condition]
+            The conditions.
+        """
         return []
 
     def terms(self) -> Sequence[Term]:
-        """What else should hold, such as an integral constraint; nothing by default."""
+        """Return additional terms, such as an integral constraint; none by default.
+
+        Returns
+        -------
+        Sequence[Term]
+            The terms.
+        """
         return []
 
     @property
     def names(self) -> Names:
-        """What axes and outputs are called, and which axes are space."""
+        """The names of axes and outputs, and the axes of space."""
         outputs = output_names(self.outputs) if isinstance(self.outputs, int) else tuple(self.outputs)
         if isinstance(self.outputs, str) or len({*outputs}) != len(outputs) or not outputs:
             raise ValueError(
@@ -130,10 +203,26 @@ class Problem(ABC):
         return Names(domain.names, outputs, domain.space)
 
     def field(self, function: Function, x: ArrayLike, normals: ArrayLike | None = None) -> Field:
-        """A function of x as the field that `residual` and conditions are given, by autograd.
+        """Return a function of x as a field whose derivatives are computed by autograd.
 
-        A network is given the points in its own dtype, on its device.
+        A network receives the points in its own dtype and on its own device.
 
+        Parameters
+        ----------
+        function
+            A function from points (n, d) to outputs (n, m), or a network.
+        x
+            Points, shape (n, d).
+        normals
+            Outward normals at boundary points, shape (n, d).
+
+        Returns
+        -------
+        Field
+            The field, as `residual` and conditions take it.
+
+        Examples
+        --------
         >>> import torch
         >>> from guardband import pinn
         >>> problem = pinn.problems.DampedOscillator()
@@ -146,19 +235,65 @@ class Problem(ABC):
         return AutogradField(function, _points_for(function, x, "x"), self.names, outward)
 
     def misses(self, x: Tensor, u: Field) -> Tensor:
-        """The residual with all its equations side by side, (n, equations)."""
+        """Return the residuals of all equations as one tensor.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+        u
+            The field at these points.
+
+        Returns
+        -------
+        Tensor
+            The residuals, shape (n, equations).
+        """
         return side_by_side(self.residual(x, u), f"{type(self).__name__}.residual")
 
     def solution(self, x: Tensor) -> Tensor:
-        """The exact solution (n, m), where it is known."""
+        """Return the exact or reference solution; not implemented by default.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The outputs, shape (n, m).
+        """
         raise NotImplementedError(f"{type(self).__name__} has no known solution; write `solution(self, x)`.")
 
     def lift(self, x: Tensor) -> Tensor:
-        """A function (n, m) that meets the conditions; with `bubble` it makes them hard constraints."""
+        """Return a function that satisfies the conditions, for hard constraints.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The values, shape (n, m). The constrained field is u = lift + bubble * net.
+        """
         raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `bubble`.")
 
     def bubble(self, x: Tensor) -> Tensor:
-        """A function (n, 1) that vanishes where the conditions hold: u = lift + bubble net meets them."""
+        """Return a function that vanishes where the conditions hold, for hard constraints.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The values, shape (n, 1).
+        """
         raise NotImplementedError(f"{type(self).__name__} has no hard constraint; write `lift` and `bubble`.")
 
     def observe(
@@ -169,10 +304,24 @@ class Problem(ABC):
         seed: int = 0,
         dtype: torch.dtype | None = None,
     ) -> Observations:
-        """n noisy readings of the solution at places uniform in the domain.
+        """Simulate noisy observations of the solution at random points of the domain.
 
-        `noise` is the standard deviation of Gaussian noise: a number, or a function of
-        x (n, d) that returns (n, 1).
+        Parameters
+        ----------
+        n
+            The number of observations.
+        noise
+            The standard deviation of the Gaussian noise: a number, or a function from points (n, d) to (n,
+            1).
+        seed
+            The seed of points and noise.
+        dtype
+            The dtype of the observations; torch's default dtype if None.
+
+        Returns
+        -------
+        Observations
+            The points, uniform in the domain, and the noisy outputs.
         """
         unknown = unknowns_in(self)
         if unknown:
@@ -194,7 +343,7 @@ class Problem(ABC):
 
 
 def _points_for(function: Function, given: ArrayLike, name: str) -> Tensor:
-    """Points (n, d) as a tensor, for a network in its dtype."""
+    """Points (n, d) as a tensor, in the dtype of a network."""
     points = to_torch(rows(given, name))
     weights = function.parameters() if isinstance(function, nn.Module) else ()
     like = next((weight for weight in weights if weight.is_floating_point()), points)
@@ -202,7 +351,7 @@ def _points_for(function: Function, given: ArrayLike, name: str) -> Tensor:
 
 
 def as_problem(given: object) -> Problem:
-    """A problem as it is; anything else, and one without a domain, is refused."""
+    """The problem itself; refuse other types and problems without a domain."""
     if isinstance(given, type) and issubclass(given, Problem):
         raise TypeError(
             f"`problem` should be made before it is used, {given.__name__}(), got the class itself."
@@ -214,7 +363,7 @@ def as_problem(given: object) -> Problem:
 
 
 def domain_of(problem: Problem) -> Domain:
-    """Where a problem lives, if it says so."""
+    """The domain of a problem; refuse a problem without one."""
     found, name = getattr(problem, "domain", None), type(problem).__name__
     if found is None:
         raise TypeError(f"{name} should say where it lives: domain = pinn.Rectangle((0, 0), (1, 1)).")
@@ -224,7 +373,7 @@ def domain_of(problem: Problem) -> Domain:
 
 
 def conditions_in(problem: Problem) -> list[Condition]:
-    """The conditions of a problem; refused if they are no list of conditions."""
+    """The conditions of a problem, with their types checked."""
     name = f"{type(problem).__name__}.conditions"
     said = problem.conditions
     if not callable(said):
@@ -246,11 +395,11 @@ def conditions_in(problem: Problem) -> list[Condition]:
 
 
 TAKEN = ("step", "data", "physics", "boundary", "loss", "held_out")
-"""The columns that every history has."""
+"""Column names that every history has, so no term can use them."""
 
 
 def terms_in(problem: Problem) -> list[Term]:
-    """The terms that a problem adds; refused if they have no name, or no scale."""
+    """The terms of a problem; refuse terms without a unique name or a positive scale."""
     found, name = list(problem.terms()), f"{type(problem).__name__}.terms"
     for one in found:
         if not isinstance(one, Term):
@@ -270,7 +419,7 @@ def terms_in(problem: Problem) -> list[Term]:
 
 
 def side_by_side(found: object, name: str) -> Tensor:
-    """What a residual returned, with all its equations side by side; refused if it is no tensor."""
+    """The residuals as one tensor of shape (n, equations), with types checked."""
     if isinstance(found, Tensor):
         return found
     if not isinstance(found, Mapping) or not found:
@@ -291,7 +440,7 @@ def side_by_side(found: object, name: str) -> Tensor:
 
 
 def _instead(found: object) -> str:
-    """What was returned in place of a tensor, and what to write."""
+    """A description of a wrong return value, with advice."""
     if found is None:
         return "None. Is a `return` missing?"
     if isinstance(found, Field):

@@ -1,10 +1,10 @@
-"""Conditions: what should hold on the boundary, at the start, and at points."""
+"""Boundary, initial and point conditions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, ClassVar, TypeAlias
 
 import numpy as np
@@ -25,20 +25,33 @@ Value: TypeAlias = Function | float | Unknown | Sequence[float | Unknown]
 """A function of x, a number, or a number for each output."""
 
 Where: TypeAlias = str | Sequence[str] | Callable[[Tensor], Tensor] | None
-"""Parts of a boundary by name, a function from points (n, d) to booleans (n,), or None for all of it."""
+"""Parts of the boundary by name, a function from points (n, d) to booleans (n,), or None for the whole
+boundary."""
 
 Output: TypeAlias = str | int | Sequence[str | int] | None
-"""One output or several, by name or number; None is all of them."""
+"""One output or several, by name or number; None stands for all of them."""
 
 TRIES = 13
-"""How often twice as many points are drawn before a function is said to choose none."""
+"""The number of times that the number of points is doubled before a function is said to select none."""
 
 CHOOSES = "It takes points (n, d) and returns booleans (n,)."
 
 
 class Condition(ABC):
-    """Something that should vanish on a part of the boundary.
+    """Base class of conditions: a residual that vanishes on a part of the boundary.
 
+    Attributes
+    ----------
+    on
+        The parts of the boundary: names, a function from points (n, d) to booleans (n,), or None for all
+        parts in space.
+    output
+        The outputs that the condition is about, by name or number; None stands for all of them.
+    together
+        The number of consecutive points that the residual compares with each other.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> class Radiation(pinn.problems.Condition):  # du/dn = -u^4
     ...     def residual(self, x, u):
@@ -51,14 +64,41 @@ class Condition(ABC):
     on: Where = None
     output: Output = None
     together: ClassVar[int] = 1
-    """How many points in a row are compared with each other."""
 
     @abstractmethod
     def residual(self, x: Tensor, u: Field, /) -> Tensor:
-        """What should vanish at points x (n, d) of the boundary, (n, anything)."""
+        """Return the quantity that should vanish.
+
+        Parameters
+        ----------
+        x
+            Points of the boundary, shape (n, d).
+        u
+            The field at these points, with outward normals.
+
+        Returns
+        -------
+        Tensor
+            The residual, shape (n, q) with any number of columns.
+        """
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """About n points where the condition holds: evenly placed, or random if a generator is given."""
+        """Return points at which the condition holds.
+
+        Parameters
+        ----------
+        domain
+            The domain of the problem.
+        n
+            The approximate number of points.
+        generator
+            The generator of random points; without one the points are evenly spaced.
+
+        Returns
+        -------
+        Boundary
+            The points with their normals, sizes and parts.
+        """
         how = "even" if generator is None else "random"
         seed = 0 if generator is None else int(torch.randint(2**31, (), generator=generator))
         if not callable(self.on):
@@ -67,7 +107,9 @@ class Condition(ABC):
         for more in range(TRIES):
             found = domain.boundary(n << more, walls, how, seed=seed + more)
             chosen = _chosen(self.on, found.points)
-            if int(chosen.sum()) >= (1 if len(found) == before else enough):  # ends of a line stay two
+            if int(chosen.sum()) >= (
+                1 if len(found) == before else enough
+            ):  # the ends of a line remain two points
                 rows = chosen.nonzero()[:, 0]
                 if generator is not None:
                     rows = rows[torch.randperm(len(rows), generator=generator)[:n]]
@@ -78,12 +120,34 @@ class Condition(ABC):
         )
 
     def parts(self, domain: Domain) -> tuple[str, ...]:
-        """The parts of the boundary named, or all of its boundary in space."""
+        """Return the names of the parts of the boundary on which the condition holds.
+
+        Parameters
+        ----------
+        domain
+            The domain of the problem.
+
+        Returns
+        -------
+        tuple[str, ...]
+            The named parts, or all parts in space.
+        """
         assert not callable(self.on)
         return self.walls(domain) if self.on is None else domain.part_names(self.on)
 
     def walls(self, domain: Domain) -> tuple[str, ...]:
-        """The boundary in space."""
+        """Return the parts of the boundary in space; refuse a domain that has time alone.
+
+        Parameters
+        ----------
+        domain
+            The domain of the problem.
+
+        Returns
+        -------
+        tuple[str, ...]
+            The names of the parts.
+        """
         if not domain.walls:
             raise ValueError(
                 f"{type(self).__name__} without `on` is about the boundary in space, and there is only time "
@@ -92,25 +156,56 @@ class Condition(ABC):
         return domain.walls
 
     def of(self, u: Field) -> Field:
-        """The outputs that the condition is about."""
+        """Return the outputs that the condition is about.
+
+        Parameters
+        ----------
+        u
+            The field of all outputs.
+
+        Returns
+        -------
+        Field
+            The selected outputs.
+        """
         if self.output is None:
             return u
         return u[self.output if isinstance(self.output, str | int) else tuple(self.output)]
 
     def exact(self, domain: Domain) -> tuple[Function, int] | None:
-        """What u is there, as a function of x, and to which order; None if it cannot be met exactly.
+        """Return the prescribed values, if a hard constraint can satisfy the condition exactly.
 
-        The order is 1 where it is about u, 2 where it is about its derivative too.
+        Parameters
+        ----------
+        domain
+            The domain of the problem.
+
+        Returns
+        -------
+        tuple[Function, int] | None
+            The values of u as a function of x, and the order: 1 for a condition on u, 2 if its derivative is
+            prescribed too. None if the condition cannot be satisfied exactly.
         """
         return None
 
     def around(self, domain: Domain) -> int | None:
-        """The axis whose ends are the same, which a periodic network meets; None for most."""
+        """Return the axis along which the condition makes the field periodic; None for most conditions.
+
+        Parameters
+        ----------
+        domain
+            The domain of the problem.
+
+        Returns
+        -------
+        int | None
+            The number of the axis.
+        """
         return None
 
 
 def as_function(value: Value) -> Function:
-    """A number as the function that is this number everywhere, several as a row of them."""
+    """A value as a function of x: numbers become constant functions, several numbers a constant row."""
     if callable(value):
         return lambda x: _at(value(x), x)
     columns = _columns(value)
@@ -121,13 +216,15 @@ def as_function(value: Value) -> Function:
 
 
 def _columns(value: object) -> list[Any] | None:
-    """The parts of a value, if some are coefficients: columns (n, 1), tensors to be learned, or unknowns."""
+    """The parts of a value that contains coefficients: columns (n, 1), trainable tensors, or unknowns."""
     parts = list(value) if isinstance(value, list | tuple) else [value]
     return parts if any(map(_coefficient, parts)) else None
 
 
 def _column(part: Any, x: Tensor) -> Tensor:
-    known = float(part) if isinstance(part, Unknown) else part  # which is refused, in a sentence
+    known = (
+        float(part) if isinstance(part, Unknown) else part
+    )  # float() of an unknown raises an error that says what to do
     return torch.as_tensor(known).to(x).expand(len(x), 1)
 
 
@@ -136,7 +233,7 @@ def _coefficient(part: object) -> bool:
 
 
 def _at(found: object, x: Tensor) -> Tensor:
-    """What a function of x returned, as a tensor; a number is the same everywhere."""
+    """The return value of a function of x as a tensor; a scalar is expanded to all points."""
     if not isinstance(found, Tensor):
         array = np.asarray(found)
         if array.dtype.kind not in "fiub":
@@ -144,12 +241,12 @@ def _at(found: object, x: Tensor) -> Tensor:
                 f"A condition's function of x should return values (n, 1), or a number, got {found!r:.80}."
             )
         found = torch.as_tensor(array, dtype=x.dtype, device=x.device)
-    found = found.to(x.device)  # a function may ask a network on another one
+    found = found.to(x.device)  # the function may use a network on another device
     return found.expand(len(x), 1) if found.ndim == 0 else found
 
 
 def _chosen(on: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
-    """Which points a function chooses, (n,)."""
+    """The points that a function selects, (n,)."""
     found = on(x)
     chosen = found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
     if chosen.dtype != torch.bool or chosen.shape not in ((len(x),), (len(x), 1)):
@@ -159,8 +256,8 @@ def _chosen(on: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
 
 
 def _check(condition: Condition, *names: str) -> None:
-    """Refuse values that are neither functions nor finite numbers, and an `on` that names no part."""
-    words = [f"{part.name}=..." if part.name in ("on", "output") else part.name for part in fields(condition)]  # type: ignore[arg-type]
+    """Refuse values that are neither functions nor finite numbers, and an `on` without names."""
+    words = [f"{name}=..." if name in ("on", "output") else name for name in vars(condition)]
     signature = f"pinn.{type(condition).__name__}({', '.join(words)})"
     for name in names:
         _check_value(getattr(condition, name), f"`{name}` of {signature}")
@@ -181,7 +278,7 @@ def _check_value(value: object, name: str) -> None:
 
 
 def values(value: Value, x: Tensor, u: Field) -> Tensor:
-    """A value at points, one column for each output of u or one for all."""
+    """A value at points, with one column for each output of u or one for all."""
     found = as_function(value)(x)
     outputs = u.names.outputs
     if found.ndim == 2 and found.shape[1] not in (1, len(outputs)):
@@ -194,11 +291,20 @@ def values(value: Value, x: Tensor, u: Field) -> Tensor:
 
 @dataclass(frozen=True, eq=False)
 class Dirichlet(Condition):
-    """u = value on the parts named, or on all of the boundary in space, at all times.
+    """The Dirichlet condition u = value.
 
-    `value` is a function of x, a number, or a number for each output; `on` a part, several, or a function
-    from points (n, d) to booleans; `output` one output, several, or all.
+    Parameters
+    ----------
+    value
+        A function of x, a number, or a number for each output.
+    on
+        The parts of the boundary: names, or a function from points (n, d) to booleans (n,). By default all
+        parts in space, at all times.
+    output
+        The outputs, by name or number; all by default.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> walls = pinn.Dirichlet(0.0)
     >>> len(walls.points(pinn.Rectangle((0, 0), (1, 1)), n=40))
@@ -214,19 +320,31 @@ class Dirichlet(Condition):
         _check(self, "value")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u - value."""
+        """Return u - value."""
         u = self.of(u)
         return u.value - values(self.value, x, u)
 
     def exact(self, domain: Domain) -> tuple[Function, int] | None:
-        """The value, on parts that have names."""
+        """Return the value, if the parts are given by name."""
         return None if callable(self.on) else (as_function(self.value), 1)
 
 
 @dataclass(frozen=True, eq=False)
 class Neumann(Condition):
-    """du/dn = flux on the parts named, or on all of the boundary in space; n is the outward normal.
+    """The Neumann condition du/dn = flux, with the outward normal n.
 
+    Parameters
+    ----------
+    flux
+        A function of x, a number, or a number for each output.
+    on
+        The parts of the boundary: names, or a function from points (n, d) to booleans (n,). By default all
+        parts in space.
+    output
+        The outputs, by name or number; all by default.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> insulated = pinn.Neumann(0.0, on="right")
     >>> insulated.points(pinn.Segment(0, 2), n=1).points.item()
@@ -241,18 +359,32 @@ class Neumann(Condition):
         _check(self, "flux")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """du/dn - flux."""
+        """Return du/dn - flux."""
         u = self.of(u)
         return u.outward - values(self.flux, x, u)
 
 
 @dataclass(frozen=True, eq=False)
 class Robin(Condition):
-    """du/dn + factor u = value: a wall that lets through in proportion to what lies behind it.
+    """The Robin condition du/dn + factor u = value, with the outward normal n.
 
-    A wall of conductivity k that loses heat to air of temperature T at the rate h (u - T) has the factor
+    For a wall of conductivity k that loses heat to air of temperature T at the rate h (u - T), the factor is
     h / k and the value h T / k.
 
+    Parameters
+    ----------
+    factor
+        A function of x, a number, or a number for each output.
+    value
+        A function of x, a number, or a number for each output.
+    on
+        The parts of the boundary: names, or a function from points (n, d) to booleans (n,). By default all
+        parts in space.
+    output
+        The outputs, by name or number; all by default.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> cooled = pinn.Robin(factor=2.0, value=2.0 * 20, on="top")
     """
@@ -266,17 +398,27 @@ class Robin(Condition):
         _check(self, "factor", "value")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """du/dn + factor u - value."""
+        """Return du/dn + factor u - value."""
         u = self.of(u)
         return u.outward + values(self.factor, x, u) * u.value - values(self.value, x, u)
 
 
 @dataclass(frozen=True, eq=False)
 class Periodic(Condition):
-    """u and its derivative along an axis are the same at both ends of the axis.
+    """The periodic condition: u and its derivative along an axis agree at both ends of the axis.
 
-    `pinn.mlp(problem, periodic="x")` makes it hold exactly; then nothing is left to learn of it.
+    A network from `pinn.mlp(problem, periodic="x")` satisfies it exactly, so that nothing remains to be
+    learned.
 
+    Parameters
+    ----------
+    axis
+        The axis, by name or number.
+    output
+        The outputs, by name or number; all by default.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> around = pinn.Periodic("x")
     >>> around.points(pinn.Segment(0, 2) * pinn.Time(0, 1), n=6).points[:2]  # pairs
@@ -289,11 +431,11 @@ class Periodic(Condition):
     together: ClassVar[int] = 2
 
     def around(self, domain: Domain) -> int:
-        """The axis, by number."""
+        """Return the number of the axis."""
         return position(self.axis, domain.names, "axis")
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """About n points in pairs: at the lower end of the axis, and at its upper end."""
+        """Return about n points in pairs, at the lower and the upper end of the axis."""
         axis = self.around(domain)
         lower, upper = domain.lower[axis], domain.upper[axis]
         walls = domain.boundary(16, self.walls(domain), "quasi")
@@ -316,7 +458,7 @@ class Periodic(Condition):
         )
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u at one end less u at the other, beside the same of its derivative."""
+        """Return the differences of u and of its derivative between both ends."""
         u = self.of(u)
         other = (torch.arange(len(x), device=x.device) ^ 1).clamp(max=len(x) - 1)
         parts = [u.value, u.d(self.axis)]
@@ -325,8 +467,19 @@ class Periodic(Condition):
 
 @dataclass(frozen=True, eq=False)
 class Initial(Condition):
-    """u = value, and du/dt = velocity if given, at the start of time.
+    """The initial condition u = value, and du/dt = velocity if a velocity is given.
 
+    Parameters
+    ----------
+    value
+        A function of x, a number, or a number for each output.
+    velocity
+        The initial time derivative, in the same form; None for an equation of first order in time.
+    output
+        The outputs, by name or number; all by default.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> start = pinn.Initial(lambda x: torch.sin(torch.pi * x[:, :1]))
@@ -343,7 +496,7 @@ class Initial(Condition):
         _check(self, "value", *(() if self.velocity is None else ("velocity",)))
 
     def parts(self, domain: Domain) -> tuple[str, ...]:
-        """The start."""
+        """Return the start of time."""
         if "start" not in domain.parts:
             raise ValueError(
                 "Initial() needs a time axis: domain = pinn.Segment(0, 1) * pinn.Time(0, 5), or pinn.Time(0, "
@@ -352,7 +505,7 @@ class Initial(Condition):
         return ("start",)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u - value beside du/dt - velocity; time is the last axis."""
+        """Return u - value, and du/dt - velocity; time is the last axis."""
         u = self.of(u)
         off = u.value - values(self.value, x, u)
         if self.velocity is None:
@@ -360,7 +513,7 @@ class Initial(Condition):
         return torch.cat([off, u.d(x.shape[1] - 1) - values(self.velocity, x, u)], dim=1)
 
     def exact(self, domain: Domain) -> tuple[Function, int]:
-        """The value, and what the velocity adds to it."""
+        """Return value + velocity (t - start)."""
         start = as_function(self.value)
         if self.velocity is None:
             return start, 1
@@ -370,8 +523,19 @@ class Initial(Condition):
 
 @dataclass(frozen=True, eq=False)
 class PointValue(Condition):
-    """u = value at one point or several, as where a pressure is pinned.
+    """The condition u = value at given points, such as a pressure pinned at one point.
 
+    Parameters
+    ----------
+    at
+        One point, shape (d,), or several, shape (n, d).
+    value
+        A function of x, a number, or a number for each output.
+    output
+        The outputs, by name or number; all by default.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinned = pinn.PointValue((0.0, 0.0), 0.0, output="p")
     >>> pinned.points(pinn.Rectangle((0, 0), (1, 1)), n=10).points.tolist()
@@ -386,7 +550,7 @@ class PointValue(Condition):
         _check(self, "value")
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """The points, whatever n."""
+        """Return the points, whatever n is."""
         x = to_torch(floats(self.at, "at")).double()
         if x.ndim > 2 or x.numel() % domain.d or (x.ndim == 2 and x.shape[1] != domain.d):
             raise ValueError(f"PointValue(at=...) should be points (n, {domain.d}), got {tuple(x.shape)}.")
@@ -394,6 +558,6 @@ class PointValue(Condition):
         return Boundary(x, torch.zeros_like(x), x.new_ones(len(x)), ("point",) * len(x))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u - value."""
+        """Return u - value."""
         u = self.of(u)
         return u.value - values(self.value, x, u)

@@ -1,4 +1,4 @@
-"""Fields: u and its derivatives at points x, in the words an equation uses; computed only if asked."""
+"""Fields: u and its derivatives at points x, computed on demand."""
 
 from __future__ import annotations
 
@@ -15,15 +15,27 @@ from guardband.pinn.geometry import axis_names
 from guardband.values import Names, position
 
 Columns: TypeAlias = tuple[int, ...] | None
-"""Which outputs are meant; None is all of them."""
+"""Numbers of outputs; None stands for all of them."""
 
 
 class Field(ABC):
-    """A function u of x (n, d) with m outputs: `u.value` and `u.d("x", "x")` are (n, m).
+    """Base class of fields: a function u of x (n, d) with m outputs, and its derivatives.
 
-    Axes are named as the domain names them, or given by number. `w["p"]` is one output, `w["u", "v"]` are
-    two, each a field again. `laplacian` and `divergence` are over space; time has no part in them.
+    `u.value` and `u.d("x", "x")` have shape (n, m). Axes are given by name or number. `w["p"]` selects one
+    output and `w["u", "v"]` two, each as a field again. `laplacian`, `grad` and `divergence` are over the
+    axes of space, without time.
 
+    Parameters
+    ----------
+    x
+        Points, shape (n, d).
+    names
+        The names of axes and outputs; x, y, z and numbered outputs by default.
+    normals
+        Outward normals at boundary points, shape (n, d).
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> def residual(x, u):  # the heat equation
     ...     return u.d("t") - u.laplacian
@@ -42,46 +54,83 @@ class Field(ABC):
 
     @abstractmethod
     def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
-        """The derivative of some outputs along these axes, sorted; none of them is the value itself."""
+        """Return a partial derivative of some outputs.
+
+        Parameters
+        ----------
+        axes
+            The axes of differentiation, sorted; empty for the value itself.
+        columns
+            The outputs; None stands for all.
+
+        Returns
+        -------
+        Tensor
+            The derivative, shape (n, m).
+        """
 
     def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
-        """The sum of the second derivatives along each of these axes, (n, m)."""
+        """Return the sum of the second derivatives along some axes.
+
+        Parameters
+        ----------
+        axes
+            The axes.
+        columns
+            The outputs; None stands for all.
+
+        Returns
+        -------
+        Tensor
+            The sum, shape (n, m).
+        """
         return torch.stack([self.partial((i, i), columns) for i in axes]).sum(0)
 
     @property
     def names(self) -> Names:
-        """What axes and outputs are called."""
+        """The names of axes and outputs."""
         if self._names is None:
             self._names = Names.numbered(axis_names(self.x.shape[1]), self.value.shape[1])
         return self._names
 
     @property
     def value(self) -> Tensor:
-        """The values of u, (n, m)."""
+        """The values of u, shape (n, m)."""
         return self.partial(())
 
     def d(self, *axes: str | int) -> Tensor:
-        """The derivative along these axes in turn, (n, m): `u.d("x", "x")` is d2u / dx2."""
+        """Return a partial derivative: `u.d("x", "x")` is the second derivative along x.
+
+        Parameters
+        ----------
+        *axes
+            The axes of differentiation, by name or number.
+
+        Returns
+        -------
+        Tensor
+            The derivative, shape (n, m).
+        """
         return self.partial(tuple(sorted(self._axis(axis) for axis in axes)))
 
     def __getitem__(self, outputs: str | int | tuple[str | int, ...]) -> Field:
-        """One output, or several, as a field."""
+        """Select one output, or several, as a field."""
         wanted = outputs if isinstance(outputs, tuple) else (outputs,)
         return _Columns(self, tuple(self._output(output) for output in wanted))
 
     @property
     def grad(self) -> Tensor:
-        """The first derivatives along the axes of space, (n, m, axes)."""
+        """The gradient along the axes of space, shape (n, m, axes)."""
         return torch.stack([self.partial((i,)) for i in self._space()], dim=-1)
 
     @property
     def laplacian(self) -> Tensor:
-        """The sum of the second derivatives along the axes of space, (n, m)."""
+        """The Laplacian over the axes of space, shape (n, m)."""
         return self.trace(self._space())
 
     @property
     def divergence(self) -> Tensor:
-        """Of as many outputs as there are axes of space: the sum of d(output i) / d(axis i), (n, 1)."""
+        """The divergence of as many outputs as there are axes of space, shape (n, 1)."""
         space, outputs = self._space(), self.names.outputs
         if len(outputs) != len(space):
             axes = ", ".join(self.names.axes[i] for i in space)
@@ -93,7 +142,7 @@ class Field(ABC):
 
     @property
     def outward(self) -> Tensor:
-        """The derivative along the outward normal, (n, m), at points of a boundary."""
+        """The derivative along the outward normal at boundary points, shape (n, m)."""
         if self.normals is None:
             raise ValueError("Points inside have no normal; `outward` is for conditions on a boundary.")
         normals = self.normals
@@ -128,11 +177,11 @@ class _Columns(Field):
         self._whole, self._chosen = whole, columns
 
     def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
-        """The derivative of some outputs along these axes, (n, m)."""
+        """Return a partial derivative of some outputs."""
         return self._whole.partial(axes, self._of(columns))
 
     def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
-        """The sum of the second derivatives along each of these axes, (n, m)."""
+        """Return the sum of second derivatives."""
         return self._whole.trace(axes, self._of(columns))
 
     def _of(self, columns: Columns) -> tuple[int, ...]:
@@ -140,7 +189,7 @@ class _Columns(Field):
 
 
 def pick(values: Tensor, columns: Columns) -> Tensor:
-    """Some columns of (n, m); a view where one is wanted.
+    """Some columns of (n, m); a view if only one is selected.
 
     >>> (
     ...     pick(torch.tensor([[1, 2, 3]]), (2,)).tolist(),
@@ -154,8 +203,21 @@ def pick(values: Tensor, columns: Columns) -> Tensor:
 
 
 class AutogradField(Field):
-    """Derivatives of any order by repeated autograd, for any differentiable function of x.
+    """A field of any differentiable function, with derivatives of any order by repeated autograd.
 
+    Parameters
+    ----------
+    function
+        A function from points (n, d) to outputs (n, m).
+    x
+        Points, shape (n, d).
+    names
+        The names of axes and outputs; x, y, z and numbered outputs by default.
+    normals
+        Outward normals at boundary points, shape (n, d).
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> u = pinn.problems.AutogradField(lambda x: x**3, torch.tensor([[2.0]]))
@@ -181,7 +243,7 @@ class AutogradField(Field):
             return self._function(self.x)
 
     def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
-        """The derivative of some outputs along these axes, (n, m)."""
+        """Return a partial derivative of some outputs."""
         if not axes:
             return pick(self._value, columns)
         own = None if self._own is None else self._own(self.x, axes)
@@ -195,14 +257,14 @@ class AutogradField(Field):
         if not axes:
             return self._value[:, j]
         if (j, axes) not in self._known:
-            with torch.enable_grad():  # a part of it that forgot how it was made would have no derivative
+            with torch.enable_grad():  # without the graph there would be no further derivatives
                 along = self._gradient(self._column(j, axes[:-1]))
                 for i in range(max(axes[:-1], default=0), self.x.shape[1]):
                     self._known[j, (*axes[:-1], i)] = along[:, i]
         return self._known[j, axes]
 
     def _gradient(self, output: Tensor) -> Tensor:
-        """The gradient in x, (n, d), kept differentiable; zero where the output does not depend on x."""
+        """The differentiable gradient in x, (n, d); 0 if the output does not depend on x."""
         if not output.requires_grad:
             return torch.zeros_like(self.x)
         with torch.enable_grad():

@@ -1,16 +1,15 @@
-"""Hard constraints: u = lift + bubble net meets Dirichlet and Initial conditions, whatever the network.
+"""Hard constraints: u = lift + bubble net satisfies Dirichlet and initial conditions for every network.
 
-Each condition i has a smooth distance f_i, which is 0 where it holds, and a value g_i. Of the conditions of
-an output
+Each condition i has a smooth distance f_i, which vanishes where the condition holds, and a value g_i. For the
+conditions of one output
 
     bubble = product of f_i         lift = sum of g_i w_i / sum of w_i,  w_i = product of the other f_j
 
-so where f_i is 0 the lift is g_i. A condition with a velocity v has f_i squared, and g_i + v (t - start).
+so the lift equals g_i where f_i is 0. For a condition with an initial velocity v, f_i is squared and the
+value is g_i + v (t - start).
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,11 +18,11 @@ from guardband.pinn.problems.base import Problem, as_problem, conditions_in
 from guardband.pinn.problems.conditions import Condition, Function
 
 NEAR = 1e-12
-"""A share of the extent: closer than this two parts of the boundary are not told apart."""
+"""Added to the normalized distances, so that the weights do not all vanish in corners."""
 
 
 class Hard:
-    """The lift and the bubble of a problem, and the numbers of the conditions that they meet."""
+    """The lift and the bubble of a problem, and the numbers of the conditions that they satisfy."""
 
     problem: Problem
     met: tuple[int, ...]
@@ -47,8 +46,8 @@ class Hard:
         x = problem.domain.quasi(256, dtype=torch.float64)
         self._scales = [float(self._distance(i, x).max()) for i in range(len(self.met))]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Hard:
-        return self  # it never changes, and copies of a network are of the same problem
+    def __deepcopy__(self, memo: dict[int, object]) -> Hard:
+        return self  # immutable, and copies of a network belong to the same problem
 
     def _outputs(self, condition: Condition) -> list[int]:
         names = self.problem.names
@@ -58,7 +57,7 @@ class Hard:
         return self.problem.domain.smooth_distance(x, self._parts[i]) ** self._exact[i][1]
 
     def bubble(self, x: Tensor) -> Tensor:
-        """Where this is 0 the network has no say: (n, outputs)."""
+        """The factor of the network, (n, outputs); 0 where a condition holds."""
         distances = self._distances(x)
         columns = []
         for j in range(len(self.problem.names.outputs)):
@@ -67,7 +66,7 @@ class Hard:
         return torch.cat(columns, dim=1)
 
     def lift(self, x: Tensor) -> Tensor:
-        """A function that meets the conditions, (n, outputs)."""
+        """A function that satisfies the conditions, (n, outputs)."""
         distances = self._distances(x)
         values = [
             value(x).expand(len(x), len(columns))
@@ -95,7 +94,7 @@ class Hard:
 
 
 def _check_slopes(name: str, value: Function, problem: Problem) -> None:
-    """The lift is differentiated, so what varies has to be made by torch from x."""
+    """Refuse a varying value that torch cannot differentiate, since derivatives of the lift are needed."""
     found = value(problem.domain.quasi(16, dtype=torch.float64).requires_grad_())
     if not found.requires_grad and bool((found != found[:1]).any()):
         raise ValueError(

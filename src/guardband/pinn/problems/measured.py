@@ -1,4 +1,4 @@
-"""Readings of a problem's solution: as one table, as tensors, and whether they lie inside the domain."""
+"""Measurements of a solution: as one table, as tensors, and checked against the domain."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ TRAINING_DATA = "`training_data` should be gb.Observations(x, y), several of the
 
 
 def _said(given: object) -> str:
-    """What was given, in a word or two."""
+    """A short description of an argument."""
     shape = getattr(given, "shape", None)
     return f"{given!r:.80}" if shape is None else f"{type(given).__name__} of shape {tuple(shape)}"
 
 
 def measured(problem: Problem, given: Observations | Sequence[Observations] | None) -> Observations | None:
-    """All that was measured as one table of all outputs, NaN where one was not."""
+    """All measurements as one table of all outputs, with NaN for outputs that were not measured."""
     if given is None:
         return None
     sets = [given] if isinstance(given, Observations) else given
@@ -41,10 +41,10 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
 
 
 def outside_of(problem: Problem, x: Array, what: str) -> str | None:
-    """How many points lie where the equation does not hold, as in other units or with columns exchanged."""
+    """A warning if points lie outside of the domain, as with wrong units or exchanged columns."""
     x = to_torch(x).detach().cpu().double()
     if x.ndim != 2 or x.shape[1] != problem.domain.d:
-        return None  # which is refused where they are made tensors
+        return None  # refused later, when they are converted to tensors
     outside = problem.domain.clearly_outside(x)
     if not outside.any():
         return None
@@ -56,7 +56,7 @@ def outside_of(problem: Problem, x: Array, what: str) -> str | None:
 
 
 def tensors_of(problem: Problem, training_data: Observations | None, net: nn.Module) -> tuple[Tensor, Tensor]:
-    """The observations as tensors like the network's weights; none are two empty ones."""
+    """Observations as tensors in the dtype of the network; two empty tensors for None."""
     like = next(net.parameters())
     d, outputs = problem.domain.d, problem.names.outputs
     if training_data is None:

@@ -1,9 +1,8 @@
-"""Noise: how large the measurement noise is at x, and where it is larger than elsewhere.
+"""Noise models: standard deviations of measurement noise that vary over the domain.
 
-A noise model is a function from points x (n, d) to standard deviations (n, 1); give it to
-`problem.observe(n, noise=model)`, as you may give any function of your own. The models here also know the
-`region` in which they are noisy, and `authors_region`, the often wider one in which the paper's authors
-measured.
+A noise model is a function from points x (n, d) to standard deviations (n, 1), for `problem.observe(n,
+noise=model)`; any function of this form will do. The models of this module also define the `region` of larger
+noise, and `authors_region`, the often wider region in which the authors of the paper measured coverage.
 """
 
 from __future__ import annotations
@@ -19,8 +18,15 @@ from guardband.base.kept import kept
 
 @dataclass(frozen=True)
 class Noise(ABC):
-    """Gaussian noise of standard deviation `base` everywhere, and independent extra noise on top.
+    """Base class of noise models: a constant standard deviation and independent extra noise.
 
+    Parameters
+    ----------
+    base
+        The standard deviation of the noise everywhere.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> class RightHalf(pinn.problems.noise.Noise):
@@ -37,19 +43,52 @@ class Noise(ABC):
     base: float = 0.05
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The standard deviation of the sum of both, (n, 1)."""
+        """Return the standard deviation of the total noise, shape (n, 1)."""
         return torch.hypot(self.extra(x), torch.full_like(x[:, :1], self.base))
 
     @abstractmethod
     def extra(self, x: Tensor) -> Tensor:
-        """The standard deviation of the extra noise, (n, 1)."""
+        """Return the standard deviation of the extra noise.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The standard deviations, shape (n, 1).
+        """
 
     @abstractmethod
     def region(self, x: Tensor) -> Tensor:
-        """Whether x lies where the noise is larger, (n,) booleans."""
+        """Return which points lie in the region of larger noise.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            Booleans, shape (n,).
+        """
 
     def authors_region(self, x: Tensor) -> Tensor:
-        """The region in which the paper's authors measured coverage, (n,) booleans."""
+        """Return which points lie in the region in which the authors of the paper measured coverage.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            Booleans, shape (n,).
+        """
         return self.region(x)
 
 
@@ -58,6 +97,13 @@ class Noise(ABC):
 class Even(Noise):
     """The same noise everywhere.
 
+    Parameters
+    ----------
+    base
+        The standard deviation of the noise.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> pinn.problems.noise.Even(0.1)(torch.tensor([[0.0], [1.0]]))
@@ -66,19 +112,32 @@ class Even(Noise):
     """
 
     def extra(self, x: Tensor) -> Tensor:
-        """None."""
+        """Return 0."""
         return torch.zeros_like(x[:, :1])
 
     def region(self, x: Tensor) -> Tensor:
-        """Everywhere."""
+        """Return True everywhere."""
         return torch.ones(len(x), dtype=torch.bool, device=x.device)
 
 
 @kept
 @dataclass(frozen=True)
 class Islands(Noise):
-    """Three bumps of noise in time, cut off at their half-width: the paper's oscillator.
+    """Three bumps of noise in time, truncated at their half-width: the oscillator of the paper.
 
+    Parameters
+    ----------
+    base
+        The standard deviation of the noise everywhere.
+    height
+        The largest standard deviation of the extra noise.
+    centers
+        The times of the bumps.
+    half_width
+        The half-width of a bump.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> noise = pinn.problems.noise.Islands()
@@ -93,13 +152,13 @@ class Islands(Noise):
     half_width: float = 0.2
 
     def extra(self, x: Tensor) -> Tensor:
-        """A Gaussian bump on each island, (n, 1)."""
+        """Return a truncated Gaussian bump on each island."""
         away = self._away(x)
         bump = torch.exp(-0.5 * (away / self.half_width) ** 2)
         return self.height * torch.where(away <= self.half_width, bump, torch.zeros_like(bump))
 
     def region(self, x: Tensor) -> Tensor:
-        """On an island."""
+        """Return which points lie on an island."""
         return self._away(x)[:, 0] <= self.half_width
 
     def _away(self, x: Tensor) -> Tensor:
@@ -110,8 +169,19 @@ class Islands(Noise):
 @kept
 @dataclass(frozen=True)
 class NoisyDisk(Noise):
-    """A noisy disk around the origin: the paper's scenario A.
+    """A noisy disk around the origin: scenario A of the paper.
 
+    Parameters
+    ----------
+    base
+        The standard deviation of the noise everywhere.
+    height
+        The standard deviation of the extra noise.
+    radius
+        The radius of the disk.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> pinn.problems.noise.NoisyDisk().region(torch.tensor([[0.0, 0.0], [0.5, 0.5]]))
@@ -122,23 +192,38 @@ class NoisyDisk(Noise):
     radius: float = 0.2
 
     def extra(self, x: Tensor) -> Tensor:
-        """A smooth step at the rim, (n, 1)."""
+        """Return a smooth step at the rim."""
         return self.height * torch.sigmoid((1 - _norm(x) / self.radius) / 0.2)
 
     def region(self, x: Tensor) -> Tensor:
-        """Inside the disc."""
+        """Return which points lie in the disk."""
         return _norm(x)[:, 0] <= self.radius
 
     def authors_region(self, x: Tensor) -> Tensor:
-        """A disc wider by the square root of 3."""
+        """Return which points lie in a disk whose radius is larger by a factor of sqrt(3)."""
         return _norm(x)[:, 0] < self.radius * 3**0.5
 
 
 @kept
 @dataclass(frozen=True)
 class Ring(Noise):
-    """A thin noisy ring around an ellipse: the paper's scenario B.
+    """A thin noisy ring along an ellipse: scenario B of the paper.
 
+    Parameters
+    ----------
+    base
+        The standard deviation of the noise everywhere.
+    height
+        The standard deviation of the extra noise.
+    center
+        The center of the ellipse.
+    axes
+        The semi-axes of the ellipse.
+    half_thickness
+        Half the thickness of the ring.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> pinn.problems.noise.Ring().region(torch.tensor([[0.8, 0.2], [0.2, 0.2]]))
@@ -151,15 +236,15 @@ class Ring(Noise):
     half_thickness: float = 0.05
 
     def extra(self, x: Tensor) -> Tensor:
-        """A smooth step at both rims, (n, 1)."""
+        """Return a smooth step at both rims."""
         return self.height * torch.sigmoid(-self._outside(x) / 0.07)
 
     def region(self, x: Tensor) -> Tensor:
-        """On the ring."""
+        """Return which points lie on the ring."""
         return self._outside(x)[:, 0] <= 0
 
     def _outside(self, x: Tensor) -> Tensor:
-        """The distance to the ring, negative on it, to first order in the distance to the ellipse."""
+        """The signed distance to the ring, negative on it, to first order in the distance to the ellipse."""
         center, axes = x.new_tensor(self.center), x.new_tensor(self.axes)
         scaled = (x - center) / axes
         radius = _norm(scaled).clamp(min=1e-6)
@@ -170,8 +255,23 @@ class Ring(Noise):
 @kept
 @dataclass(frozen=True)
 class DiscAndCorner(Noise):
-    """A noisy disc and a noisy L-shaped corner: the paper's scenario C.
+    """A noisy disk and a noisy L-shaped corner: scenario C of the paper.
 
+    Parameters
+    ----------
+    base
+        The standard deviation of the noise everywhere.
+    height
+        The standard deviation of the extra noise.
+    center
+        The center of the disk.
+    radius
+        The radius of the disk.
+    bars
+        The rectangles of the corner, each as (left, right, bottom, top).
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> pinn.problems.noise.DiscAndCorner().region(
@@ -186,17 +286,17 @@ class DiscAndCorner(Noise):
     bars: tuple[tuple[float, float, float, float], ...] = ((0.3, 0.9, 0.3, 0.4), (0.3, 0.4, 0.3, 0.9))
 
     def extra(self, x: Tensor) -> Tensor:
-        """Smooth steps at both rims, (n, 1)."""
+        """Return smooth steps at both rims."""
         disc = torch.sigmoid((1 - self._distance(x) / self.radius) / 0.1)
         corner = torch.sigmoid(-self._outside(x) / 0.1)
         return self.height * torch.hypot(disc, corner)
 
     def region(self, x: Tensor) -> Tensor:
-        """Inside the disc or the corner."""
+        """Return which points lie in the disk or in the corner."""
         return ((self._distance(x) < self.radius) | (self._outside(x) <= 0))[:, 0]
 
     def authors_region(self, x: Tensor) -> Tensor:
-        """A slightly wider disc and a corner wider by 0.1."""
+        """Return which points lie in a slightly larger disk, or in a corner that is wider by 0.1."""
         return ((self._distance(x) < 1.05 * self.radius) | (self._outside(x) < 0.1))[:, 0]
 
     def _distance(self, x: Tensor) -> Tensor:
@@ -210,8 +310,19 @@ class DiscAndCorner(Noise):
 @kept
 @dataclass(frozen=True)
 class Front(Noise):
-    """A noisy band along the curve x1 = 0.5 sin(pi x0): a field that no setting was chosen on.
+    """A noisy strip along the curve x1 = 0.5 sin(pi x0), on which no setting was tuned.
 
+    Parameters
+    ----------
+    base
+        The standard deviation of the noise everywhere.
+    height
+        The standard deviation of the extra noise.
+    half_width
+        The half-width of the strip.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> pinn.problems.noise.Front().region(torch.tensor([[0.5, 0.5], [0.5, -0.5]]))
@@ -222,11 +333,11 @@ class Front(Noise):
     half_width: float = 0.12
 
     def extra(self, x: Tensor) -> Tensor:
-        """A smooth step at both sides, (n, 1)."""
+        """Return a smooth step at both sides."""
         return self.height * torch.sigmoid((self.half_width - self._away(x)) / 0.04)
 
     def region(self, x: Tensor) -> Tensor:
-        """Within the band."""
+        """Return which points lie in the strip."""
         return self._away(x)[:, 0] <= self.half_width
 
     def _away(self, x: Tensor) -> Tensor:

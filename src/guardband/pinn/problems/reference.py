@@ -1,8 +1,8 @@
-"""References: solutions that were computed once, kept in small files, and interpolated, with their error.
+"""Reference solutions: computed once, stored in small files, and interpolated, with known errors.
 
-A file holds values on a grid, between which polynomials of degree 7 along each axis are laid, or on
-triangles, on each of which the solution is quadratic. Both are smooth enough to be differentiated. How a
-file was made, and how its error was measured, is said by the scripts in `tools/references`.
+A file holds values on a grid, which are interpolated by polynomials of degree 7 along each axis, or on
+triangles, on each of which the solution is quadratic. Both interpolants are smooth enough to be
+differentiated. The scripts in `tools/references` compute the files and measure their errors.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from torch import Tensor
 from guardband.pinn.problems.base import Problem
 
 NODES = 8
-"""How many nodes along an axis a polynomial goes through."""
+"""The number of nodes of an interpolating polynomial along an axis."""
 
 CHUNK = 2**15
-"""How many points are interpolated at once."""
+"""The number of points that are interpolated at once."""
 
 BESIDE = 1e-6
-"""A share of the extent: points so little outside of a grid are on its edge, but for rounding."""
+"""Tolerance for rounding at the edge of a grid, as a share of its extent."""
 
 FAR = 1e6
-"""Farther away than this is all the same to a search for triangles."""
+"""Coordinates are clamped to this size before the search for triangles."""
 
 CHORD = 0.2
-"""How far outside of its triangle, as a share of its height, a point between chord and arc may lie."""
+"""How far outside of its triangle a point between chord and arc may lie, as a share of the height."""
 
 NEAREST = 32
-"""How many triangles are looked at for each point: those whose middles are nearest."""
+"""The number of triangles that are tried for each point, those with the nearest centroids."""
 
 
 class Interpolant(Protocol):
@@ -44,18 +44,21 @@ class Interpolant(Protocol):
     d: int
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The values."""
+        """Return the values."""
         ...
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A computed solution by the name of its file; `error` is what it is off by, for each output.
+    """A reference solution, stored in a file and interpolated; NaN outside of its domain.
 
-    The error is the root mean square of what the solution is off by over the root mean square of the
-    solution itself; `largest` is the largest over the largest. Both were measured by refinement. Outside of
-    its domain a reference is not a number.
+    Parameters
+    ----------
+    name
+        The name of the file.
 
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> reference = pinn.problems.AllenCahn1D.reference
@@ -69,14 +72,27 @@ class Reference:
     name: str
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The solution (n, m) at points x (n, d), in the dtype of x."""
+        """Return the solution (n, m) at points x (n, d), in the dtype of x."""
         if x.ndim != 2 or x.shape[1] != self._interpolant.d:
             raise ValueError(f"`x` should be (n, {self._interpolant.d}), got {tuple(x.shape)}.")
         parts = [self._interpolant(part) for part in x.to("cpu", torch.float64).split(CHUNK)]
         return torch.cat(parts).to(x)
 
     def of(self, problem: Problem, x: Tensor) -> Tensor:
-        """The solution of a problem, if it has the coefficients that the reference was computed for."""
+        """Return the solution of a problem; refuse coefficients other than those of the reference.
+
+        Parameters
+        ----------
+        problem
+            The problem.
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The solution, shape (n, m).
+        """
         known = type(problem)()
         if problem != known:
             raise NotImplementedError(
@@ -87,17 +103,17 @@ class Reference:
 
     @property
     def error(self) -> dict[str, float]:
-        """The error of each output, relative, in the root mean square."""
+        """The relative root-mean-square error of each output, measured by refinement."""
         return self._by_output("error")
 
     @property
     def largest(self) -> dict[str, float]:
-        """The largest error of each output over its largest value."""
+        """The largest error of each output divided by its largest value."""
         return self._by_output("largest")
 
     @property
     def checks(self) -> dict[str, Any]:
-        """What else was measured: drag, mass, energy, and the like."""
+        """Further measured quantities, such as drag, mass or energy."""
         return json.loads(str(_read(self.name)["checks"]))
 
     def _by_output(self, key: str) -> dict[str, float]:
@@ -112,14 +128,14 @@ class Reference:
 
 @cache
 def _read(name: str) -> dict[str, np.ndarray]:
-    """What the file of a reference holds."""
+    """The arrays in the file of a reference."""
     with files("guardband.pinn.problems.catalogue").joinpath("data", f"{name}.npz").open("rb") as file:
         with np.load(file, allow_pickle=False) as kept:
             return dict(kept)
 
 
 class Grid:
-    """Values on a grid, whose lines need not be evenly spaced, and polynomials between them."""
+    """Polynomial interpolation of values on a grid, whose lines may be unevenly spaced."""
 
     def __init__(self, kept: dict[str, np.ndarray]) -> None:
         self._values = torch.from_numpy(kept["values"]).double()
@@ -140,13 +156,13 @@ class Grid:
         for axis, more in zip(self._axes[1:], nodes[1:], strict=True):
             at = at[..., None] * len(axis) + more.reshape(len(x), *[1] * (at.ndim - 1), NODES)
         values = self._values.flatten(0, -2)[at]
-        for weight in weights:  # one axis after the other is summed over
+        for weight in weights:  # sum over one axis after the other
             values = torch.einsum("nk,nk...->n...", weight, values)
         return values.masked_fill(outside, torch.nan)
 
 
 def _lagrange(nodes: Tensor, x: Tensor) -> Tensor:
-    """The weights (n, k) of values at nodes (n, k) in the polynomial through them, at x (n,)."""
+    """The Lagrange weights (n, k) of nodes (n, k) at x (n,)."""
     k = nodes.shape[1]
     away = x[:, None] - nodes
     apart = nodes[:, :, None] - nodes[:, None, :] + torch.eye(k, dtype=nodes.dtype)
@@ -155,7 +171,7 @@ def _lagrange(nodes: Tensor, x: Tensor) -> Tensor:
 
 
 class Triangles:
-    """Values at the corners of triangles and at the middles of their edges, quadratic between them."""
+    """Quadratic interpolation of values at the corners of triangles and the midpoints of their edges."""
 
     def __init__(self, kept: dict[str, np.ndarray]) -> None:
         from scipy.spatial import KDTree
@@ -172,7 +188,7 @@ class Triangles:
         self.d: int = corners.shape[1]
 
     def __call__(self, x: Tensor) -> Tensor:
-        """The values (n, m) at x (n, 2); between a chord and its arc, those of the triangle, continued."""
+        """The values (n, m) at x (n, 2); between a chord and its arc the triangle is extrapolated."""
         finite = x.detach().nan_to_num(torch.inf).clamp(-FAR, FAR)
         _, near = self._middles.query(finite.numpy(), k=NEAREST)
         near = torch.from_numpy(near)
@@ -184,6 +200,6 @@ class Triangles:
         return values.masked_fill(depth < -CHORD, torch.nan)
 
     def _barycentric(self, triangle: Tensor, x: Tensor) -> Tensor:
-        """The three coordinates of points in triangles: all positive inside."""
+        """The barycentric coordinates of points, all positive inside the triangle."""
         two = torch.einsum("...i,...ij->...j", x - self._origins[triangle], self._shares[triangle])
         return torch.cat([1 - two.sum(-1, keepdim=True), two], dim=-1)

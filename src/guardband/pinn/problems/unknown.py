@@ -1,4 +1,4 @@
-"""Unknowns: coefficients of a problem that are found from readings, together with its solution."""
+"""Unknown coefficients of a problem, which training estimates together with the solution."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_VALUE = (
 
 
 class _NoValue:
-    """What refuses to be computed with, in a sentence."""
+    """A base class whose objects refuse arithmetic with an error that says what to do."""
 
     def _refuse(self, *others: object) -> Any:
         raise TypeError(NO_VALUE)
@@ -46,7 +46,7 @@ class _NoValue:
     __le__ = _refuse
     __gt__ = _refuse
     __ge__ = _refuse
-    __array_ufunc__ = None  # numpy leaves arithmetic to the above
+    __array_ufunc__ = None  # makes numpy defer to the methods above
 
     def __float__(self) -> float:
         return self._refuse()
@@ -59,11 +59,20 @@ class _NoValue:
 @kept
 @dataclass(frozen=True, repr=False)
 class Unknown(_NoValue):
-    """A coefficient between `low` and `high` that `pinn.fit` finds together with the field.
+    """A coefficient between two bounds that `pinn.fit` estimates together with the field.
 
-    It is written in place of the number, in a field of the problem, and starts in the middle, or at `start`.
-    `fitted.estimates` and `fitted.problem` have the value that was found.
+    Pass it in place of a number, as a field of the problem. `fitted.estimates` and `fitted.problem` then hold
+    the estimated value.
 
+    Parameters
+    ----------
+    low, high
+        The bounds.
+    start
+        The initial value of the search; the middle of the bounds if None.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> data = pinn.problems.Heat1D(diffusivity=0.12).observe(40, noise=0.01)
     >>> problem = pinn.problems.Heat1D(diffusivity=pinn.Unknown(0.02, 0.2))
@@ -98,7 +107,7 @@ class Unknown(_NoValue):
 
     @property
     def first(self) -> float:
-        """Where the search starts."""
+        """The initial value of the search."""
         return (self.low + self.high) / 2 if self.start is None else float(self.start)
 
 
@@ -113,7 +122,7 @@ def unknowns_in(problem: object) -> dict[str, Unknown]:
 
 
 def check_coefficients(problem: object) -> None:
-    """Refuse weights in the place of coefficients, which nothing would train."""
+    """Refuse tensors that require gradients as coefficients, since training would not update them."""
     for name, value in _attributes(problem).items():
         if isinstance(value, Tensor) and value.requires_grad:
             raise TypeError(
@@ -123,7 +132,7 @@ def check_coefficients(problem: object) -> None:
             )
 
 
-def with_values(problem: P, values: Mapping[str, Any]) -> P:
+def with_values(problem: P, values: Mapping[str, object]) -> P:
     """A copy of a problem with other coefficients: numbers, tensors, or columns (n, 1) for n points."""
     found = copy.copy(problem)
     for name, value in values.items():
@@ -131,8 +140,8 @@ def with_values(problem: P, values: Mapping[str, Any]) -> P:
     return found
 
 
-def _attributes(problem: object) -> dict[str, Any]:
-    """What a problem holds: its fields, its other attributes, and those of its class."""
+def _attributes(problem: object) -> dict[str, object]:
+    """The attributes of a problem: those of its classes, its fields, and those of the instance."""
     found = {name: value for kind in reversed(type(problem).__mro__) for name, value in vars(kind).items()}
     if is_dataclass(problem):
         found |= {part.name: getattr(problem, part.name, None) for part in fields(problem)}

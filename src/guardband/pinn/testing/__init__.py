@@ -1,6 +1,6 @@
-"""The laws that every problem and every shape obeys, for tests of your own.
+"""Laws that every problem and every domain obeys, as checks for third-party classes.
 
-Each returns nothing if the laws hold and raises an `AssertionError` that names the one that is broken.
+Each function returns None if the laws hold, and raises an `AssertionError` that names the law that fails.
 """
 
 from guardband.pinn.testing.domains import check_domain

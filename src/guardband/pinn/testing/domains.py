@@ -1,4 +1,4 @@
-"""The laws that every shape obeys; `pinn.testing.check_domain` runs them."""
+"""Laws of domains."""
 
 from __future__ import annotations
 
@@ -11,14 +11,28 @@ from guardband.pinn.geometry.boundary import PROBES, Boundary, cubes
 from guardband.pinn.geometry.domain import Domain, Time
 
 CELLS = 6
-"""Cells along each axis in which points inside are counted."""
+"""The number of cells along each axis in which points are counted."""
 
 
 def check_domain(domain: Domain, *, points: int = 20_000, seed: int = 0) -> None:
-    """Points are where they should be, normals point outward, and what flows out is what arises inside.
+    """Check a domain: points inside and on the boundary, outward normals, and the divergence theorem.
 
-    Of sound shapes one in a thousand or so fails by chance; the seed makes it the same one at every run.
+    Parameters
+    ----------
+    domain
+        The domain.
+    points
+        The number of points of each test.
+    seed
+        The seed of the points, which makes the result reproducible.
 
+    Raises
+    ------
+    AssertionError
+        If a law fails, which by chance happens to one correct domain in a thousand.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.testing.check_domain(
     ...     pinn.geometry.Rectangle((0, 0), (2, 1)) - pinn.geometry.Disk((1, 0.5), 0.3)
@@ -34,7 +48,7 @@ def check_domain(domain: Domain, *, points: int = 20_000, seed: int = 0) -> None
 
 
 def check_inside(domain: Domain, points: int, seed: int) -> Tensor:
-    """Points inside are inside and uniform, and the measure is theirs."""
+    """Points inside lie inside and are uniform, and the measure agrees with a count of points."""
     for how in ("even", "quasi", "random"):
         x = domain.interior(points, how, seed=seed)
         assert x.ndim == 2 and x.shape[1] == domain.d, (
@@ -60,7 +74,7 @@ def check_inside(domain: Domain, points: int, seed: int) -> Tensor:
 
 
 def check_boundary(domain: Domain, points: int, seed: int) -> Boundary:
-    """Every point of the boundary has the inside behind it and the outside before it."""
+    """Every boundary point has the inside behind it and the outside in front of it."""
     step = 4 * domain.step
     for how in ("even", "quasi", "random"):
         edge = domain.boundary(points, how=how, seed=seed)
@@ -78,15 +92,17 @@ def check_boundary(domain: Domain, points: int, seed: int) -> Boundary:
 
 
 def check_flux(domain: Domain, inside: Tensor, edge: Boundary) -> None:
-    """The integral of a divergence is the flux through the boundary, within four standard errors."""
+    """The integral of a divergence equals the flux through the boundary, within four standard errors."""
     arises = _divergence(inside, domain) * domain.measure
     flows = (_flow(edge.points, domain) * edge.normals).sum(1) * edge.sizes
     expected, found = float(arises.mean()), float(flows.sum())
     scatter = float(arises.std()) ** 2 / len(arises)
-    for part in set(zip(edge.parts, edge.sizes.tolist(), strict=True)):  # each piece has its own scatter
+    for part in set(
+        zip(edge.parts, edge.sizes.tolist(), strict=True)
+    ):  # the scatter differs from piece to piece
         here = torch.tensor([one == part for one in zip(edge.parts, edge.sizes.tolist(), strict=True)])
         scatter += float(flows[here].var(correction=0)) * int(here.sum())
-    # Sizes that were counted are known to about 1e-4.
+    # Sizes measured by counting points have relative errors of about 1e-4.
     scatter += (2e-4 * float(flows.abs().sum())) ** 2
     assert abs(found - expected) < 4 * math.sqrt(scatter), (
         f"{found:.5g} flows out where {expected:.5g} arises: a normal, a size or the measure is wrong"
@@ -94,7 +110,7 @@ def check_flux(domain: Domain, inside: Tensor, edge: Boundary) -> None:
 
 
 def check_span(span: Domain, shape: Domain, time: Time, points: int, seed: int) -> None:
-    """The laws of the shape, and of time: walls at all times, a start and an end."""
+    """The laws of a product of shape and time: walls at all times, a start and an end."""
     check_domain(shape, points=points, seed=seed)
     x = check_inside(span, points, seed)
     assert bool((x[:, -1].min() >= time.start) & (x[:, -1].max() <= time.end)), "time has its ends"
@@ -106,7 +122,7 @@ def check_span(span: Domain, shape: Domain, time: Time, points: int, seed: int) 
 
 
 def _flow(x: Tensor, domain: Domain) -> Tensor:
-    """A smooth flow (n, d) that is no gradient, in the units of the domain."""
+    """A smooth vector field (n, d) that is not a gradient, in the units of the domain."""
     z = (x - x.new_tensor(domain.center)) / x.new_tensor(domain.reach)
     turned = z.roll(1, dims=1)
     return torch.sin(2 * z + 0.5 * turned + 0.3) + 0.5 * z * turned.cos() + 0.7
@@ -120,7 +136,7 @@ def _divergence(x: Tensor, domain: Domain) -> Tensor:
 
 
 def _counts(domain: Domain, x: Tensor) -> Tensor:
-    """How many points lie in each cell of an even grid."""
+    """The number of points in each cell of an even grid."""
     share = (x - x.new_tensor(domain.lower)) / (2 * x.new_tensor(domain.reach))
     cell = (share * CELLS).long().clamp(0, CELLS - 1)
     place = (cell * CELLS ** torch.arange(domain.d)).sum(1)

@@ -1,4 +1,4 @@
-"""Problems: a residual that vanishes at the solution, conditions that hold there, one row per point."""
+"""Laws of problems."""
 
 from __future__ import annotations
 
@@ -12,11 +12,29 @@ from guardband.testing.traces import untouched
 
 
 def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 200, seed: int = 0) -> None:
-    """The exact solution of a problem solves its equation and meets its conditions; shapes are (n, m).
+    """Check a problem: its exact solution satisfies equation and conditions, with the right shapes.
 
-    What the solution leaves is held against what another smooth function of its size leaves. Without a
-    `solution` only shapes are looked at.
+    The residual of the solution is compared with that of another smooth function of the same size. Without a
+    `solution`, only the shapes are checked.
 
+    Parameters
+    ----------
+    problem
+        The problem.
+    tolerance
+        The largest residual of the solution, as a share of that of the other function.
+    points
+        The number of points inside.
+    seed
+        The seed of the points.
+
+    Raises
+    ------
+    AssertionError
+        If a law fails.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.testing.check_problem(pinn.problems.Poisson1D())
     """
@@ -58,5 +76,5 @@ def check_problem(problem: Problem, *, tolerance: float = 1e-6, points: int = 20
 
 
 def _smooth(outputs: int, size: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    """Any smooth function of x with this many outputs, of this size."""
+    """A smooth function of x with this size and number of outputs."""
     return lambda x: size * torch.sin(x.sum(dim=1, keepdim=True) + torch.arange(outputs, dtype=x.dtype))

@@ -1,4 +1,4 @@
-"""Classical problems, one equation in one file, each with a solution: a closed form or a reference."""
+"""Classical benchmark problems, one file per equation, each with an exact or a reference solution."""
 
 from guardband.pinn.problems.catalogue.advection import Advection1D
 from guardband.pinn.problems.catalogue.allen_cahn import AllenCahn1D, AllenCahn2D

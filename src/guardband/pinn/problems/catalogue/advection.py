@@ -1,4 +1,4 @@
-"""The advection equation on a ring: a wave that travels and does not change."""
+"""The linear advection equation on a periodic interval."""
 
 import math
 from dataclasses import dataclass
@@ -18,12 +18,24 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class Advection1D(Problem):
-    """u_t + c u_x = 0 on a ring of length 2 pi, from sin(x); the solution is sin(x - c t).
+    """Linear advection of a sine wave, u_t + c u_x = 0, on a periodic interval.
 
-    Smooth, unique, and known for how PINNs fail on it (Krishnapriyan and others, 2021): at c = 30 the wave
-    goes five times around, and a network trained on all times at once settles on u near 0 away from the
-    start, where the residual is small too.
+    The domain is [0, 2 pi] x [0, 1] with periodic boundary conditions and u(x, 0) = sin(x). The exact
+    solution is the traveling wave u = sin(x - c t).
 
+    Parameters
+    ----------
+    speed
+        The advection speed c. At the default c = 30 the wave crosses the domain about five times.
+
+    Notes
+    -----
+    A well-known failure case of PINNs (Krishnapriyan et al., 2021): trained on the whole time interval at
+    once, a network tends to converge to u = 0 away from the initial line, where the residual is small as
+    well.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Advection1D(speed=10.0).observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -34,13 +46,13 @@ class Advection1D(Problem):
     domain: ClassVar[Domain] = Segment(0, 2 * math.pi) * Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_t + c u_x."""
+        """Return u_t + c u_x."""
         return u.d("t") + self.speed * u.d("x")
 
     def conditions(self) -> list[Condition]:
-        """Periodic in x; sin(x) at the start."""
+        """Return the periodic boundary condition in x and u(x, 0) = sin(x)."""
         return [Periodic("x"), Initial(lambda x: torch.sin(x[:, :1]))]
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = sin(x - c t)."""
+        """Return the exact solution u = sin(x - c t)."""
         return torch.sin(x[:, :1] - self.speed * x[:, 1:])

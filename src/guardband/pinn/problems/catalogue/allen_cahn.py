@@ -1,4 +1,4 @@
-"""The Allen-Cahn equation, phases that diffuse and separate: in time on a ring, and steady on a square."""
+"""The Allen-Cahn equation of phase separation: evolving on a periodic interval, and steady on a square."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,12 +18,26 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class AllenCahn1D(Problem):
-    """u_t = lambda u_xx + 5 (u - u^3) on [-1, 1], periodic, from x^2 cos(pi x).
+    """The Allen-Cahn equation u_t = lambda u_xx + r (u - u^3) on a periodic interval.
 
-    Unique and stiff: u goes to 1 and -1, and the walls between them are .01 wide. The start has a kink where
-    the ring closes, which is gone at once. PINNs trained on all times at once end with an error of a half
-    (Wight and Zhao, 2020). The reference is computed.
+    The domain is [-1, 1] x [0, 1] with u(x, 0) = x^2 cos(pi x). The solution is a computed reference.
 
+    Parameters
+    ----------
+    diffusion
+        The diffusion coefficient lambda.
+    reaction
+        The reaction rate r.
+
+    Notes
+    -----
+    The solution is unique, and the equation is stiff: u tends to 1 and -1, with interfaces of width 0.01 in
+    between. The periodic extension of the initial values has a kink, which diffusion smooths at once. PINNs
+    that are trained on the whole time interval at once end with a relative error of about 0.5 (Wight and
+    Zhao, 2020).
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.AllenCahn1D().observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -36,26 +50,38 @@ class AllenCahn1D(Problem):
     reference: ClassVar[Reference] = Reference("allen_cahn")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_t - lambda u_xx - 5 (u - u^3)."""
+        """Return u_t - lambda u_xx - r (u - u^3)."""
         return u.d("t") - self.diffusion * u.laplacian - self.reaction * (u.value - u.value**3)
 
     def conditions(self) -> list[Condition]:
-        """Periodic in x; x^2 cos(pi x) at the start."""
+        """Return the periodic boundary condition in x and u(x, 0) = x^2 cos(pi x)."""
         return [Periodic("x"), Initial(lambda x: x[:, :1] ** 2 * torch.cos(torch.pi * x[:, :1]))]
 
     def solution(self, x: Tensor) -> Tensor:
-        """The reference."""
+        """Return the reference solution."""
         return self.reference.of(self, x)
 
 
 @kept
 @dataclass(frozen=True)
 class AllenCahn2D(Problem):
-    """lambda (u_xx + u_yy) + u (u^2 - 1) = f on [-1, 1]^2; the solution is sin(pi x) sin(pi y).
+    """The steady Allen-Cahn equation lambda (u_xx + u_yy) + u (u^2 - 1) = f on a square.
 
-    Smooth, and not unique: with the same conditions the equation has several exact solutions, and which of
-    them is found without data depends on where training starts.
+    The domain is [-1, 1]^2. The source f and the Dirichlet values belong to the solution u = sin(pi x) sin(pi
+    y).
 
+    Parameters
+    ----------
+    diffusion
+        The diffusion coefficient lambda.
+
+    Notes
+    -----
+    The solution is smooth but not unique: the equation has several exact solutions with the same boundary
+    values. Without data, the initial weights decide which of them a network finds.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.AllenCahn2D(diffusion=0.01).observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -66,26 +92,37 @@ class AllenCahn2D(Problem):
     domain: ClassVar[Domain] = Rectangle((-1, -1), (1, 1))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """lambda laplacian(u) + u (u^2 - 1) - f."""
+        """Return lambda (u_xx + u_yy) + u (u^2 - 1) - f."""
         return self.diffusion * u.laplacian + u.value * (u.value**2 - 1) - self.forcing(x)
 
     def conditions(self) -> list[Condition]:
-        """u as the solution on all four sides."""
+        """Return the Dirichlet condition on all four sides."""
         return [Dirichlet(self.solution)]
 
     def forcing(self, x: Tensor) -> Tensor:
-        """f, from the solution: -2 pi^2 lambda u + u (u^2 - 1)."""
+        """Return the source f = -2 pi^2 lambda u + u (u^2 - 1).
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, 2).
+
+        Returns
+        -------
+        Tensor
+            The source, shape (n, 1).
+        """
         u = self.solution(x)
         return -2 * torch.pi**2 * self.diffusion * u + u * (u**2 - 1)
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = sin(pi x) sin(pi y)."""
+        """Return the exact solution u = sin(pi x) sin(pi y)."""
         return torch.sin(torch.pi * x).prod(dim=1, keepdim=True)
 
     def lift(self, x: Tensor) -> Tensor:
-        """Zero, as on the sides."""
+        """Return 0, the boundary value."""
         return torch.zeros_like(x[:, :1])
 
     def bubble(self, x: Tensor) -> Tensor:
-        """(1 - x^2) (1 - y^2)."""
+        """Return (1 - x^2) (1 - y^2)."""
         return (1 - x**2).prod(dim=1, keepdim=True)

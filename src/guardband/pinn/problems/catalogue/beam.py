@@ -1,4 +1,4 @@
-"""Beams that bend (Euler and Bernoulli): one that is loaded and at rest, and one that swings."""
+"""Euler-Bernoulli beams: a loaded cantilever at rest, and a simply supported beam that vibrates."""
 
 import math
 from dataclasses import dataclass
@@ -17,32 +17,44 @@ from guardband.pinn.problems.unknown import Unknown
 
 @dataclass(frozen=True)
 class Free(Condition):
-    """Neither moment nor shear force at an end: u_xx = u_xxx = 0."""
+    """A free end: bending moment and shear force vanish, u_xx = u_xxx = 0."""
 
     on: Where
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_xx beside u_xxx."""
+        """Return u_xx and u_xxx."""
         return torch.cat([u.d("x", "x"), u.d("x", "x", "x")], dim=1)
 
 
 @dataclass(frozen=True)
 class Hinged(Condition):
-    """An end that is held and may turn: u = u_xx = 0."""
+    """A simple support: deflection and bending moment vanish, u = u_xx = 0."""
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u beside u_xx."""
+        """Return u and u_xx."""
         return torch.cat([u.value, u.d("x", "x")], dim=1)
 
 
 @kept
 @dataclass(frozen=True)
 class Beam(Problem):
-    """u_xxxx = load on [0, 1], clamped on the left, free on the right; the solution is a polynomial.
+    """The static cantilever beam u_xxxx = load on [0, 1], clamped on the left and free on the right.
 
-    Smooth and unique. Four derivatives make the residual large where the field is small, so losses that are
-    not scaled look converged far from the solution: u at the free end is an eighth of the load.
+    The exact solution is a polynomial of degree 4.
 
+    Parameters
+    ----------
+    load
+        The uniform load, divided by the bending stiffness.
+
+    Notes
+    -----
+    The solution is smooth and unique. The fourth derivative makes the residual large where the deflection is
+    small, so an unscaled loss can look converged far from the solution. The deflection of the free end is one
+    eighth of the load.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Beam(load=-1.0).observe(30, noise=0.01)
     Observations(30 points, x (30, 1), y (30, 1))
@@ -53,25 +65,38 @@ class Beam(Problem):
     domain: ClassVar[Domain] = Segment(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_xxxx - load."""
+        """Return u_xxxx - load."""
         return u.d("x", "x", "x", "x") - self.load
 
     def conditions(self) -> list[Condition]:
-        """u = u_x = 0 on the left; no force on the right."""
+        """Return u = u_x = 0 on the left, and a free end on the right."""
         return [Dirichlet(0.0, on="left"), Neumann(0.0, on="left"), Free(on="right")]
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = load (x^4 / 24 - x^3 / 6 + x^2 / 4)."""
+        """Return the exact solution u = load (x^4 / 24 - x^3 / 6 + x^2 / 4)."""
         return self.load * (x**4 / 24 - x**3 / 6 + x**2 / 4)
 
 
 @kept
 @dataclass(frozen=True)
 class VibratingBeam(Problem):
-    """u_tt + c^2 u_xxxx = 0 on [0, 1], hinged at both ends, at rest in sin(pi x) at the start.
+    """The vibrating beam u_tt + c^2 u_xxxx = 0 on [0, 1], simply supported at both ends.
 
-    Smooth and unique. It swings at the frequency pi^2 c; the fourth derivative is a hundred times u.
+    The beam is released from rest with u(x, 0) = sin(pi x), for t in [0, 1]. The exact solution is u = sin(pi
+    x) cos(pi^2 c t).
 
+    Parameters
+    ----------
+    stiffness
+        The coefficient c.
+
+    Notes
+    -----
+    The solution is smooth and unique. It oscillates with angular frequency pi^2 c, and its fourth derivative
+    is about 100 times as large as u.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.VibratingBeam().observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -82,13 +107,13 @@ class VibratingBeam(Problem):
     domain: ClassVar[Domain] = Segment(0, 1) * Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_tt + c^2 u_xxxx."""
+        """Return u_tt + c^2 u_xxxx."""
         return u.d("t", "t") + self.stiffness**2 * u.d("x", "x", "x", "x")
 
     def conditions(self) -> list[Condition]:
-        """Hinged at both ends; released at rest."""
+        """Return simple supports at both ends, and release from rest."""
         return [Hinged(), Initial(lambda x: torch.sin(torch.pi * x[:, :1]), velocity=0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = sin(pi x) cos(pi^2 c t)."""
+        """Return the exact solution u = sin(pi x) cos(pi^2 c t)."""
         return torch.sin(torch.pi * x[:, :1]) * torch.cos(math.pi**2 * self.stiffness * x[:, 1:])

@@ -1,4 +1,4 @@
-"""Burgers' equation: a wave that steepens into a front."""
+"""The viscous Burgers equation: a wave that steepens into a front."""
 
 import math
 from dataclasses import dataclass
@@ -19,12 +19,24 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class Burgers1D(Problem):
-    """u_t + u u_x = nu u_xx on [-1, 1], u = 0 at both ends, from -sin(pi x).
+    """The viscous Burgers equation u_t + u u_x = nu u_xx, whose solution steepens into a front.
 
-    Unique, and smooth on paper: from t = 1 / pi on a front stands at x = 0, some nu wide. With nu = .01 / pi
-    it is the field's first test (Raissi and others, 2019). PINNs resolve everything but the front, and
-    points spread evenly rarely meet it.
+    The domain is [-1, 1] x [0, 1] with u = 0 at both ends and u(x, 0) = -sin(pi x). The exact solution
+    follows from the Cole-Hopf transform.
 
+    Parameters
+    ----------
+    viscosity
+        The viscosity nu. The default, 0.01 / pi, is the classical benchmark (Raissi et al., 2019).
+
+    Notes
+    -----
+    The solution is unique and smooth, but from t = 1 / pi on it has a front at x = 0 whose width is of the
+    order of nu. PINNs resolve everything except the front, since few collocation points fall into it when
+    they are spread uniformly.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Burgers1D(viscosity=0.05).observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -35,18 +47,24 @@ class Burgers1D(Problem):
     domain: ClassVar[Domain] = Segment(-1, 1) * Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_t + u u_x - nu u_xx."""
+        """Return u_t + u u_x - nu u_xx."""
         return u.d("t") + u.value * u.d("x") - self.viscosity * u.laplacian
 
     def conditions(self) -> list[Condition]:
-        """u = 0 at both ends; -sin(pi x) at the start."""
+        """Return u = 0 at both ends and u(x, 0) = -sin(pi x)."""
         return [Dirichlet(0.0), Initial(lambda x: -torch.sin(torch.pi * x[:, :1]))]
 
     def solution(self, x: Tensor) -> Tensor:
-        """Cole and Hopf: u = -2 nu (log h)_x, where h solves the heat equation.
+        """Return the exact solution by the Cole-Hopf transform.
 
-        h is the mean of exp(-cos(pi s) / (2 pi nu)) over s, normal around x with the variance 2 nu t, here by
-        Gauss-Hermite quadrature, and -2 nu h_x the mean of -sin(pi s) times the same.
+        Notes
+        -----
+        u = -2 nu h_x / h, where h solves the heat equation h_t = nu h_xx. With s normal, of mean x and
+        variance 2 nu t, and g(s) = exp(-cos(pi s) / (2 pi nu)),
+
+            h = E[g(s)],    -2 nu h_x = E[-sin(pi s) g(s)].
+
+        Both means are evaluated by Gauss-Hermite quadrature with 100 nodes.
         """
         nodes, weights = (torch.from_numpy(part).to(x) for part in np.polynomial.hermite.hermgauss(100))
         spread = torch.sqrt(4 * self.viscosity * x[:, 1:])

@@ -1,4 +1,4 @@
-"""A box of fluid that is dragged along by its lid."""
+"""The lid-driven cavity: a square of fluid that is driven by its moving lid."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,13 +19,25 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class Cavity(Problem):
-    """The steady Navier-Stokes equations for u, v, p in a unit square whose lid moves: u = 16 x^2 (1 - x)^2.
+    """The steady lid-driven cavity: Navier-Stokes equations for u, v, p on the unit square.
 
-    u u_x + v u_y + p_x = (u_xx + u_yy) / Re, the same for v, u_x + v_y = 0. The lid slows down towards its
-    corners, so the solution is smooth there; profiles for a lid of even speed (Ghia and others, 1982) are of
-    another problem. PINNs may settle on flows with a small loss that are far from the true one, the more so
-    the larger Re. References are computed for Re 100 and 400.
+    u u_x + v u_y + p_x = (u_xx + u_yy) / Re, likewise for v, and u_x + v_y = 0. The lid moves with the
+    velocity u = 16 x^2 (1 - x)^2; the other walls are at rest. The solution is a computed reference,
+    available for Re = 100 and Re = 400.
 
+    Parameters
+    ----------
+    reynolds
+        The Reynolds number Re.
+
+    Notes
+    -----
+    The velocity of this lid vanishes in its corners, so the solution is smooth there. The profiles of Ghia et
+    al. (1982) belong to a different problem, in which the lid moves uniformly. PINNs can converge to flows
+    with a small loss that are far from the solution, increasingly so as Re grows.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Cavity(reynolds=400).observe(300, noise=0.01)
     Observations(300 points, x (300, 2), y (300, 3))
@@ -38,7 +50,7 @@ class Cavity(Problem):
 
     @property
     def reference(self) -> Reference:
-        """The computed solution."""
+        """The reference solution for this Reynolds number."""
         if self.reynolds not in (100, 400):
             raise NotImplementedError(
                 f"References were computed for Cavity(reynolds=100) and 400, got {self.reynolds:g}. For "
@@ -47,11 +59,11 @@ class Cavity(Problem):
         return Reference(f"cavity_{self.reynolds:g}")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        """Momentum and mass."""
+        """Return the residuals of momentum and mass conservation."""
         return navier_stokes(w, 1 / self.reynolds)
 
     def conditions(self) -> list[Condition]:
-        """The lid moves, the walls do not; the pressure is 0 in the corner at the origin."""
+        """Return the moving lid, the walls at rest, and p = 0 at the origin."""
         return [
             Dirichlet(self.lid, on="top", output=("u", "v")),
             Dirichlet(0.0, on=("left", "right", "bottom"), output=("u", "v")),
@@ -59,10 +71,21 @@ class Cavity(Problem):
         ]
 
     def lid(self, x: Tensor) -> Tensor:
-        """The velocity of the lid, (n, 2)."""
+        """Return the velocity of the lid.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, 2).
+
+        Returns
+        -------
+        Tensor
+            The components u and v, shape (n, 2).
+        """
         speed = 16 * x[:, :1] ** 2 * (1 - x[:, :1]) ** 2
         return torch.cat([speed, torch.zeros_like(speed)], dim=1)
 
     def solution(self, x: Tensor) -> Tensor:
-        """The reference."""
+        """Return the reference solution."""
         return self.reference(x)

@@ -1,4 +1,4 @@
-"""Flow around a cylinder in a channel."""
+"""Steady flow around a cylinder in a channel."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -19,13 +19,24 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class Cylinder(Problem):
-    """The steady Navier-Stokes equations for u, v, p around a cylinder in a channel, at Re 20: DFG 2D-1.
+    """Steady flow around a cylinder in a channel: the DFG benchmark 2D-1 at Re = 20.
 
-    u u_x + v u_y + p_x = nu (u_xx + u_yy), the same for v, u_x + v_y = 0 (Schaefer and Turek, 1996; lengths
-    in m, velocities in m/s, the density is 1). At the outlet nu u_x = p and v_x = 0. Smooth, unique, and
-    hard: the layers at the cylinder are thin, and most of the channel knows nothing of it. The reference is
-    computed; its drag and lift stand in `reference.checks`.
+    u u_x + v u_y + p_x = nu (u_xx + u_yy), likewise for v, and u_x + v_y = 0 (Schaefer and Turek, 1996), with
+    lengths in m, velocities in m/s and density 1. At the outlet nu u_x = p and v_x = 0. The solution is a
+    computed reference; its drag and lift are in `reference.checks`.
 
+    Parameters
+    ----------
+    viscosity
+        The kinematic viscosity nu.
+
+    Notes
+    -----
+    The solution is smooth and unique, but hard to learn: the boundary layers at the cylinder are thin, and
+    most of the channel is hardly affected by it.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Cylinder().observe(300, noise=0.01)
     Observations(300 points, x (300, 2), y (300, 3))
@@ -38,11 +49,11 @@ class Cylinder(Problem):
     reference: ClassVar[Reference] = Reference("cylinder")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        """Momentum and mass."""
+        """Return the residuals of momentum and mass conservation."""
         return navier_stokes(w, self.viscosity)
 
     def conditions(self) -> list[Condition]:
-        """A parabola on the left, nothing moves at walls and cylinder, no force on the right."""
+        """Return the inflow on the left, no slip at walls and cylinder, and the outlet."""
         return [
             Dirichlet(self.inflow, on="left", output=("u", "v")),
             Dirichlet(0.0, on=("top", "bottom", "cylinder"), output=("u", "v")),
@@ -50,23 +61,34 @@ class Cylinder(Problem):
         ]
 
     def inflow(self, x: Tensor) -> Tensor:
-        """The velocity on the left, (n, 2), .3 in the middle and .2 on average."""
+        """Return the parabolic inflow velocity, 0.3 in the middle and 0.2 on average.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, 2).
+
+        Returns
+        -------
+        Tensor
+            The components u and v, shape (n, 2).
+        """
         y = x[:, 1:]
         return torch.cat([4 * 0.3 * y * (0.41 - y) / 0.41**2, torch.zeros_like(y)], dim=1)
 
     def solution(self, x: Tensor) -> Tensor:
-        """The reference."""
+        """Return the reference solution."""
         return self.reference.of(self, x)
 
 
 @dataclass(frozen=True)
 class Outlet(Condition):
-    """Where the fluid leaves nothing holds it back: nu du/dn = p n."""
+    """A stress-free outlet: nu du/dn = p n."""
 
     viscosity: float | Unknown
     on: Where
 
     def residual(self, x: Tensor, w: Field) -> Tensor:
-        """nu u_x - p beside nu v_x."""
+        """Return nu u_x - p and nu v_x."""
         along = self.viscosity * w["u"].outward - w["p"].value
         return torch.cat([along, self.viscosity * w["v"].outward], dim=1)

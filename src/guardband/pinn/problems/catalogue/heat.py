@@ -1,4 +1,4 @@
-"""The heat equation on a rod: a warm middle that cools."""
+"""The heat equation on a rod."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,11 +17,23 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class Heat1D(Problem):
-    """u_t = k u_xx on [0, 1], u = 0 at both ends, from sin(pi x); the solution is a sine that decays.
+    """The heat equation u_t = k u_xx on a rod whose ends are kept at 0.
 
-    Smooth, unique, and easy: a first problem in time. At the end u is a fiftieth of what it was, so look at
-    the error there as well.
+    The domain is [0, 1] x [0, 1] with u(x, 0) = sin(pi x). The exact solution is u = exp(-k pi^2 t) sin(pi
+    x).
 
+    Parameters
+    ----------
+    diffusivity
+        The thermal diffusivity k.
+
+    Notes
+    -----
+    Smooth, unique and easy: a good first problem with time. With the default k the solution decays to one
+    fiftieth of its initial size, so check the error at late times as well.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Heat1D(diffusivity=0.1).observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -32,13 +44,13 @@ class Heat1D(Problem):
     domain: ClassVar[Domain] = Segment(0, 1) * Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_t - k u_xx."""
+        """Return u_t - k u_xx."""
         return u.d("t") - self.diffusivity * u.laplacian
 
     def conditions(self) -> list[Condition]:
-        """u = 0 at both ends; sin(pi x) at the start."""
+        """Return u = 0 at both ends and u(x, 0) = sin(pi x)."""
         return [Dirichlet(0.0), Initial(lambda x: torch.sin(torch.pi * x[:, :1]))]
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = exp(-k pi^2 t) sin(pi x)."""
+        """Return the exact solution u = exp(-k pi^2 t) sin(pi x)."""
         return torch.exp(-self.diffusivity * torch.pi**2 * x[:, 1:]) * torch.sin(torch.pi * x[:, :1])

@@ -1,4 +1,4 @@
-"""The Helmholtz equation in a cube: standing waves with a source."""
+"""The Helmholtz equation in a cube."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,11 +17,22 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class Helmholtz3D(Problem):
-    """laplacian(u) + k^2 u = f in [0, 1]^3, u = 0 on all faces; the solution is a product of sines.
+    """The Helmholtz equation u_xx + u_yy + u_zz + k^2 u = f in the unit cube, with u = 0 on all faces.
 
-    Smooth. Where k^2 is a sum of three squares of multiples of pi, the cube resonates and the solution is
-    not unique: pi^2 (1 + 1 + 1) is the first. PINNs find large waves and miss fine ones.
+    The source f belongs to the solution u = sin(pi x) sin(pi y) sin(pi z).
 
+    Parameters
+    ----------
+    wavenumber
+        The wave number k.
+
+    Notes
+    -----
+    The solution is smooth. It is not unique if k^2 is a sum of squares of three positive multiples of pi,
+    where the cube resonates; the lowest resonance is k^2 = 3 pi^2. PINNs find long waves and miss short ones.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.Helmholtz3D(wavenumber=6.0).observe(600, noise=0.05)
     Observations(600 points, x (600, 3), y (600, 1))
@@ -32,25 +43,36 @@ class Helmholtz3D(Problem):
     domain: ClassVar[Domain] = Box((0, 0, 0), (1, 1, 1))
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """laplacian(u) + k^2 u - f."""
+        """Return u_xx + u_yy + u_zz + k^2 u - f."""
         return u.laplacian + self.wavenumber**2 * u.value - self.forcing(x)
 
     def conditions(self) -> list[Condition]:
-        """u = 0 on all six faces."""
+        """Return u = 0 on all six faces."""
         return [Dirichlet(self.lift)]
 
     def forcing(self, x: Tensor) -> Tensor:
-        """f = (k^2 - 3 pi^2) u."""
+        """Return the source f = (k^2 - 3 pi^2) u.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, 3).
+
+        Returns
+        -------
+        Tensor
+            The source, shape (n, 1).
+        """
         return (self.wavenumber**2 - 3 * torch.pi**2) * self.solution(x)
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = sin(pi x) sin(pi y) sin(pi z)."""
+        """Return the exact solution u = sin(pi x) sin(pi y) sin(pi z)."""
         return torch.sin(torch.pi * x).prod(dim=1, keepdim=True)
 
     def lift(self, x: Tensor) -> Tensor:
-        """Zero, as on the faces."""
+        """Return 0, the boundary value."""
         return torch.zeros_like(x[:, :1])
 
     def bubble(self, x: Tensor) -> Tensor:
-        """64 x (1 - x) y (1 - y) z (1 - z)."""
+        """Return 64 x (1 - x) y (1 - y) z (1 - z)."""
         return (4 * x * (1 - x)).prod(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The Korteweg-de Vries equation: waves in shallow water that break up into solitons."""
+"""The Korteweg-de Vries equation: shallow-water waves that break up into solitons."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,11 +18,23 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class KortewegDeVries(Problem):
-    """u_t + u u_x + d^2 u_xxx = 0 on [-1, 1], periodic, from cos(pi x), as Zabusky and Kruskal had it (1965).
+    """The Korteweg-de Vries equation u_t + u u_x + d^2 u_xxx = 0 on a periodic interval.
 
-    Unique; smooth, with solitons .1 wide from t = .4 on. A third derivative, and waves that pass through each
-    other: PINNs follow the first of them and lose the fine ones. The reference is computed.
+    The domain is [-1, 1] x [0, 1] with u(x, 0) = cos(pi x), the setup of Zabusky and Kruskal (1965). The
+    solution is a computed reference.
 
+    Parameters
+    ----------
+    dispersion
+        The coefficient d.
+
+    Notes
+    -----
+    The solution is unique and smooth; from t = 0.4 on it consists of solitons of width 0.1 that pass through
+    each other. PINNs follow the largest waves and lose the fine ones.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.KortewegDeVries().observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -34,13 +46,13 @@ class KortewegDeVries(Problem):
     reference: ClassVar[Reference] = Reference("korteweg_de_vries")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_t + u u_x + d^2 u_xxx."""
+        """Return u_t + u u_x + d^2 u_xxx."""
         return u.d("t") + u.value * u.d("x") + self.dispersion**2 * u.d("x", "x", "x")
 
     def conditions(self) -> list[Condition]:
-        """Periodic in x; cos(pi x) at the start."""
+        """Return the periodic boundary condition in x and u(x, 0) = cos(pi x)."""
         return [Periodic("x"), Initial(lambda x: torch.cos(torch.pi * x[:, :1]))]
 
     def solution(self, x: Tensor) -> Tensor:
-        """The reference."""
+        """Return the reference solution."""
         return self.reference.of(self, x)

@@ -19,12 +19,28 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class KuramotoSivashinsky(Problem):
-    """u_t + a u u_x + b u_xx + c u_xxxx = 0 on a ring of 2 pi, from cos(x) (1 + sin(x)), for t up to .4.
+    """The Kuramoto-Sivashinsky equation u_t + a u u_x + b u_xx + c u_xxxx = 0 on a periodic interval.
 
-    a = 100 / 16, b = 100 / 16^2, c = 100 / 16^4, as in the literature on PINNs. Unique. Two steep flanks
-    stand from t = .1 on, new waves grow from .3 on, and later the field is chaotic: small errors grow, and
-    no method follows it for long. Published PINNs are off by .004 to .16. The reference is computed.
+    The domain is [0, 2 pi] x [0, 0.4] with u(x, 0) = cos(x) (1 + sin(x)). The defaults a = 100 / 16, b = 100
+    / 16^2 and c = 100 / 16^4 are those of the PINN literature. The solution is a computed reference.
 
+    Parameters
+    ----------
+    steepening
+        The coefficient a of the nonlinear term.
+    growth
+        The coefficient b, which makes long waves grow.
+    damping
+        The coefficient c, which damps short waves.
+
+    Notes
+    -----
+    The solution is unique. It has two steep flanks from t = 0.1 on, new waves grow from t = 0.3 on, and later
+    the field is chaotic: small errors grow exponentially, so no method can follow it for long. Published
+    PINNs have relative errors between 0.004 and 0.16.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.KuramotoSivashinsky().observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -38,7 +54,7 @@ class KuramotoSivashinsky(Problem):
     reference: ClassVar[Reference] = Reference("kuramoto_sivashinsky")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_t + a u u_x + b u_xx + c u_xxxx."""
+        """Return u_t + a u u_x + b u_xx + c u_xxxx."""
         return (
             u.d("t")
             + self.steepening * u.value * u.d("x")
@@ -47,9 +63,9 @@ class KuramotoSivashinsky(Problem):
         )
 
     def conditions(self) -> list[Condition]:
-        """Periodic in x; cos(x) (1 + sin(x)) at the start."""
+        """Return the periodic boundary condition in x and u(x, 0) = cos(x) (1 + sin(x))."""
         return [Periodic("x"), Initial(lambda x: torch.cos(x[:, :1]) * (1 + torch.sin(x[:, :1])))]
 
     def solution(self, x: Tensor) -> Tensor:
-        """The reference."""
+        """Return the reference solution."""
         return self.reference.of(self, x)

@@ -1,4 +1,4 @@
-"""The Poisson equation on an L: a membrane under load, with a corner that points inwards."""
+"""The Poisson equation on an L-shaped domain, with a reentrant corner."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,11 +17,22 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class PoissonLShape(Problem):
-    """u_xx + u_yy = -load on [-1, 1]^2 without [0, 1] x [-1, 0], u = 0 on the boundary.
+    """The Poisson equation u_xx + u_yy = -load on an L-shaped domain, with u = 0 on its boundary.
 
-    Unique. At the corner that points inwards u grows as r^(2/3): its slope is infinite there, and networks,
-    which are smooth, are wrong around it. The reference is computed.
+    The domain is [-1, 1]^2 without [0, 1] x [-1, 0]. The solution is a computed reference.
 
+    Parameters
+    ----------
+    load
+        The uniform load.
+
+    Notes
+    -----
+    The solution is unique. At the reentrant corner u behaves like r^(2/3), so its gradient is infinite there,
+    and a smooth network is inaccurate around it.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.PoissonLShape().observe(300, noise=0.01)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -33,13 +44,13 @@ class PoissonLShape(Problem):
     reference: ClassVar[Reference] = Reference("l_shape")
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_xx + u_yy + load."""
+        """Return u_xx + u_yy + load."""
         return u.laplacian + self.load
 
     def conditions(self) -> list[Condition]:
-        """u = 0 on the boundary."""
+        """Return u = 0 on the whole boundary."""
         return [Dirichlet(0.0)]
 
     def solution(self, x: Tensor) -> Tensor:
-        """The reference, times the load."""
+        """Return the reference solution, scaled by the load."""
         return self.load * self.reference(x)

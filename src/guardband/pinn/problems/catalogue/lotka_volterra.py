@@ -1,4 +1,4 @@
-"""The Lotka-Volterra equations: prey, and those who live on it."""
+"""The Lotka-Volterra equations of predator and prey."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,11 +17,28 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class LotkaVolterra(Problem):
-    """prey' = a prey - b prey hunter, hunter' = d prey hunter - g hunter, for t up to 25, from 1 and 1.
+    """The Lotka-Volterra equations prey' = a prey - b prey hunter, hunter' = d prey hunter - g hunter.
 
-    Smooth and unique, around three times on a closed curve. Without data PINNs come to rest at the
-    equilibrium (1, 1/2), where both equations hold. The reference is computed.
+    Both populations start at 1, for t in [0, 25]. The solution is a computed reference.
 
+    Parameters
+    ----------
+    birth
+        The birth rate a of the prey.
+    hunting
+        The rate b at which hunters reduce the prey.
+    feeding
+        The rate d at which hunters multiply by feeding.
+    death
+        The death rate g of the hunters.
+
+    Notes
+    -----
+    The solution is smooth and unique, and runs about three times around a closed orbit. Without data, PINNs
+    tend to converge to the equilibrium (1, 1/2), where both equations hold.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.LotkaVolterra().observe(60, noise=0.05)
     Observations(60 points, x (60, 1), y (60, 2))
@@ -37,7 +54,7 @@ class LotkaVolterra(Problem):
     reference: ClassVar[Reference] = Reference("lotka_volterra")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        """What is born, eaten and dies."""
+        """Return the residuals of both rate equations."""
         prey, hunter = w["prey"], w["hunter"]
         met = prey.value * hunter.value
         return {
@@ -46,9 +63,9 @@ class LotkaVolterra(Problem):
         }
 
     def conditions(self) -> list[Condition]:
-        """One of each at the start."""
+        """Return the initial values, 1 for both populations."""
         return [Initial(1.0)]
 
     def solution(self, x: Tensor) -> Tensor:
-        """The reference."""
+        """Return the reference solution."""
         return self.reference.of(self, x)

@@ -1,4 +1,4 @@
-"""The Navier-Stokes equations of a steady flow in two dimensions that keeps its volume."""
+"""The residuals of the steady incompressible Navier-Stokes equations in two dimensions."""
 
 from torch import Tensor
 
@@ -7,9 +7,9 @@ from guardband.pinn.problems.unknown import Unknown
 
 
 def navier_stokes(w: Field, viscosity: float | Unknown) -> dict[str, Tensor]:
-    """Momentum along x and y, and mass, of w = (u, v, p), for the density 1.
+    """The residuals of momentum along x and y, and of mass, for w = (u, v, p) and density 1.
 
-    u u_x + v u_y + p_x = nu (u_xx + u_yy), the same for v, and u_x + v_y = 0.
+    u u_x + v u_y + p_x = nu (u_xx + u_yy), likewise for v, and u_x + v_y = 0.
     """
     u, v, p = w["u"], w["v"], w["p"]
     return {

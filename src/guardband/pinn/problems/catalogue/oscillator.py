@@ -1,4 +1,4 @@
-"""The damped harmonic oscillator: a mass on a spring that comes to rest."""
+"""The damped harmonic oscillator."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,11 +18,26 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class DampedOscillator(Problem):
-    """u'' + 2 zeta omega u' + omega^2 u = 0 on [0, 5], released at `start` with `velocity`.
+    """The damped harmonic oscillator u'' + 2 zeta omega u' + omega^2 u = 0, for t in [0, 5].
 
-    Smooth and unique, for a damping below 1. Five swings are many for a PINN without data: the equation is
-    met by u = 0 as well, and errors at the start are carried on.
+    Parameters
+    ----------
+    damping
+        The damping ratio zeta, below 1.
+    frequency
+        The angular frequency omega of the undamped oscillator.
+    start
+        The initial value u(0).
+    velocity
+        The initial velocity u'(0).
 
+    Notes
+    -----
+    The solution is smooth and unique. Without data, five periods are difficult for a PINN: u = 0 satisfies
+    the equation as well, and errors near t = 0 propagate to all later times.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.DampedOscillator(damping=0.1).observe(300, noise=0.05)
     Observations(300 points, x (300, 1), y (300, 1))
@@ -36,25 +51,25 @@ class DampedOscillator(Problem):
     domain: ClassVar[Domain] = Time(0, 5)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u'' + 2 zeta omega u' + omega^2 u."""
+        """Return u'' + 2 zeta omega u' + omega^2 u."""
         zeta, omega = self.damping, self.frequency
         return u.d("t", "t") + 2 * zeta * omega * u.d("t") + omega**2 * u.value
 
     def conditions(self) -> list[Condition]:
-        """u = start and u' = velocity at t = 0."""
+        """Return u(0) = start and u'(0) = velocity."""
         return [Initial(self.start, self.velocity)]
 
     def solution(self, x: Tensor) -> Tensor:
-        """A cosine that decays, for zeta < 1."""
+        """Return the exact solution, a decaying cosine, for zeta < 1."""
         rate = self.damping * self.frequency
         omega = self.frequency * root(1 - self.damping**2)
         swing = (self.velocity + rate * self.start) / omega
         return torch.exp(-rate * x) * (self.start * torch.cos(omega * x) + swing * torch.sin(omega * x))
 
     def lift(self, x: Tensor) -> Tensor:
-        """start + velocity t."""
+        """Return start + velocity t."""
         return self.start + self.velocity * x
 
     def bubble(self, x: Tensor) -> Tensor:
-        """(t / 5)^2, flat at the start."""
+        """Return (t / 5)^2, which vanishes at t = 0 together with its derivative."""
         return (x / self.domain.upper[0]) ** 2

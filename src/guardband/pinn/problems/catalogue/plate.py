@@ -1,4 +1,4 @@
-"""A plate with a hole, pulled from both sides: where stress gathers."""
+"""A plate with a hole under tension: the classical stress concentration."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -17,12 +17,28 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class PlateWithHole(Problem):
-    """The displacements u, v of a plate in plane stress, a quarter of it, pulled along x; Kirsch (1898).
+    """A plate with a circular hole under tension: the displacements u, v in plane stress.
 
-    s_xx,x + s_xy,y = 0 and s_xy,x + s_yy,y = 0, where the stresses s are those of an elastic plate. The outer
-    edges are pulled as an infinite plate pulls them, so that its solution is ours. Smooth and unique; the
-    stress at the hole is three times the tension, and PINNs miss it first there.
+    s_xx,x + s_xy,y = 0 and s_xy,x + s_yy,y = 0 with Hooke's law for the stresses s. The domain is a quarter
+    of the plate, the unit square without a hole of radius 0.2 at the origin. The outer edges carry the
+    tractions of an infinite plate under tension along x, so Kirsch's solution (1898) is exact.
 
+    Parameters
+    ----------
+    young
+        Young's modulus.
+    poisson
+        Poisson's ratio.
+    tension
+        The remote tension along x.
+
+    Notes
+    -----
+    The solution is smooth and unique. The stress at the hole reaches three times the tension, and this is
+    where PINNs are least accurate.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> plate = pinn.problems.PlateWithHole()
@@ -42,7 +58,7 @@ class PlateWithHole(Problem):
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        """The forces along x and y on a small piece, over Young's modulus."""
+        """Return the balance of forces along x and y, divided by Young's modulus."""
         u, v, nu = w["u"], w["v"], self.poisson
         stretch, turn = 1 / (1 - nu**2), 1 / (2 * (1 + nu))
         return {
@@ -53,7 +69,7 @@ class PlateWithHole(Problem):
         }
 
     def conditions(self) -> list[Condition]:
-        """Symmetric on the left and at the bottom; pulled on the right and at the top; a free hole."""
+        """Return the symmetry lines, the tractions of the outer edges, and the free hole."""
         return [
             Dirichlet(0.0, on="left", output="u"),
             Dirichlet(0.0, on="bottom", output="v"),
@@ -63,7 +79,18 @@ class PlateWithHole(Problem):
         ]
 
     def stress(self, w: Field) -> dict[str, Tensor]:
-        """The stresses xx, yy and xy, (n, 1) each."""
+        """Return the stresses of a displacement field.
+
+        Parameters
+        ----------
+        w
+            The displacement field with the outputs u and v.
+
+        Returns
+        -------
+        dict[str, Tensor]
+            The stresses "xx", "yy" and "xy", each of shape (n, 1).
+        """
         u, v, nu = w["u"], w["v"], self.poisson
         stretch, turn = self.young / (1 - nu**2), self.young / (2 * (1 + nu))
         return {
@@ -73,7 +100,7 @@ class PlateWithHole(Problem):
         }
 
     def solution(self, x: Tensor) -> Tensor:
-        """The displacements by Kirsch."""
+        """Return the displacements of Kirsch's solution."""
         a, nu = 0.2, self.poisson
         r, angle = x.norm(dim=1, keepdim=True), torch.atan2(x[:, 1:], x[:, :1])
         kappa, far, near = (3 - nu) / (1 + nu), r / a, a / r
@@ -83,7 +110,7 @@ class PlateWithHole(Problem):
         return self.tension * a * (1 + nu) / (4 * self.young) * torch.cat([u, v], dim=1)
 
     def _kirsch(self, x: Tensor) -> Tensor:
-        """The stresses xx, yy, xy by Kirsch, (n, 3)."""
+        """The stresses xx, yy and xy of Kirsch's solution, shape (n, 3)."""
         near, angle = 0.04 / (x**2).sum(1, keepdim=True), torch.atan2(x[:, 1:], x[:, :1])
         two, four = (torch.cos(2 * angle), torch.sin(2 * angle)), (torch.cos(4 * angle), torch.sin(4 * angle))
         xx = 1 - near * (1.5 * two[0] + four[0]) + 1.5 * near**2 * four[0]
@@ -94,14 +121,14 @@ class PlateWithHole(Problem):
 
 @dataclass(frozen=True)
 class Pulled(Condition):
-    """The force on an edge, stress times normal, is that of given stresses xx, yy, xy."""
+    """A traction condition: stress times normal equals that of the given stresses xx, yy and xy."""
 
     plate: PlateWithHole
     given: Function
     on: Where
 
     def residual(self, x: Tensor, w: Field) -> Tensor:
-        """The forces along x and y that are left, over Young's modulus."""
+        """Return the difference of the tractions along x and y, divided by Young's modulus."""
         stress = self.plate.stress(w)
         off = torch.cat([stress["xx"], stress["yy"], stress["xy"]], dim=1) - self.given(x)
         assert w.normals is not None
@@ -112,11 +139,11 @@ class Pulled(Condition):
 
 @dataclass(frozen=True)
 class Unsheared(Condition):
-    """No force along a line of symmetry: the stress xy is 0."""
+    """No shear stress along a line of symmetry."""
 
     plate: PlateWithHole
     on: Where
 
     def residual(self, x: Tensor, w: Field) -> Tensor:
-        """The stress xy over Young's modulus."""
+        """Return the stress xy, divided by Young's modulus."""
         return self.plate.stress(w)["xy"] / self.plate.young

@@ -1,4 +1,4 @@
-"""The Poisson equation on a line: u'' = f."""
+"""The Poisson equation on an interval."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -16,10 +16,16 @@ from guardband.pinn.problems.field import Field
 @kept
 @dataclass(frozen=True)
 class Poisson1D(Problem):
-    """u'' = -pi^2 sin(pi x) on [0, 1] with u = 0 at both ends; the solution is sin(pi x).
+    """The Poisson equation u'' = -pi^2 sin(pi x) on [0, 1], with u = 0 at both ends.
 
-    Smooth, unique, and the easiest here.
+    The exact solution is u = sin(pi x).
 
+    Notes
+    -----
+    The solution is smooth and unique. This is the easiest problem of the catalogue.
+
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -32,25 +38,36 @@ class Poisson1D(Problem):
     domain: ClassVar[Domain] = Segment(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u'' - f."""
+        """Return u'' - f."""
         return u.d("x", "x") - self.forcing(x)
 
     def conditions(self) -> list[Condition]:
-        """u = 0 at both ends."""
+        """Return u = 0 at both ends."""
         return [Dirichlet(self.solution)]
 
     def forcing(self, x: Tensor) -> Tensor:
-        """f = -pi^2 sin(pi x)."""
+        """Return the source f = -pi^2 sin(pi x).
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, 1).
+
+        Returns
+        -------
+        Tensor
+            The source, shape (n, 1).
+        """
         return -(torch.pi**2) * torch.sin(torch.pi * x)
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = sin(pi x)."""
+        """Return the exact solution u = sin(pi x)."""
         return torch.sin(torch.pi * x)
 
     def lift(self, x: Tensor) -> Tensor:
-        """Zero, as at the ends."""
+        """Return 0, the boundary value."""
         return torch.zeros_like(x)
 
     def bubble(self, x: Tensor) -> Tensor:
-        """4 x (1 - x)."""
+        """Return 4 x (1 - x)."""
         return 4 * x * (1 - x)

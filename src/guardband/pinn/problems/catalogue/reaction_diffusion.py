@@ -1,4 +1,4 @@
-"""The Fisher equation: a population that grows where it lives, and spreads."""
+"""The Fisher-KPP equation: a population that grows and spreads."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -18,11 +18,26 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class ReactionDiffusion1D(Problem):
-    """u_t = D u_xx + r u (1 - u) on [-1, 1]; the solution is the wave of Ablowitz and Zeppetella (1979).
+    """The Fisher-KPP equation u_t = D u_xx + r u (1 - u): a population that grows and spreads.
 
-    A front between 1 and 0, sqrt(6 D / r) wide, that travels at the speed 5 sqrt(r D / 6). Smooth and
-    unique. 0 and 1 solve the equation too, so a PINN may be content with a wrong plateau ahead of the front.
+    The domain is [-1, 1] x [0, 1]. The exact solution is the traveling wave of Ablowitz and Zeppetella
+    (1979), whose values are prescribed at both ends and at t = 0.
 
+    Parameters
+    ----------
+    diffusion
+        The diffusion coefficient D.
+    growth
+        The growth rate r.
+
+    Notes
+    -----
+    The solution is smooth and unique: a front of width sqrt(6 D / r) between 1 and 0, which travels at the
+    speed 5 sqrt(r D / 6). Since 0 and 1 solve the equation too, a PINN may settle on a wrong plateau ahead of
+    the front.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.ReactionDiffusion1D().observe(300, noise=0.05)
     Observations(300 points, x (300, 2), y (300, 1))
@@ -34,14 +49,14 @@ class ReactionDiffusion1D(Problem):
     domain: ClassVar[Domain] = Segment(-1, 1) * Time(0, 1)
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """u_t - D u_xx - r u (1 - u)."""
+        """Return u_t - D u_xx - r u (1 - u)."""
         return u.d("t") - self.diffusion * u.laplacian - self.growth * u.value * (1 - u.value)
 
     def conditions(self) -> list[Condition]:
-        """The wave at both ends and at the start."""
+        """Return the values of the wave at both ends and at t = 0."""
         return [Dirichlet(self.solution), Initial(self.solution)]
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = (1 + exp(sqrt(r / 6 D) x - 5 r t / 6))^-2."""
+        """Return the exact solution u = (1 + exp(sqrt(r / (6 D)) x - 5 r t / 6))^-2."""
         ahead = root(self.growth / (6 * self.diffusion)) * x[:, :1] - 5 / 6 * self.growth * x[:, 1:]
         return torch.sigmoid(-ahead) ** 2

@@ -1,4 +1,4 @@
-"""Taylor-Green vortices: a chessboard of eddies that come to rest."""
+"""Decaying Taylor-Green vortices."""
 
 import math
 from dataclasses import dataclass
@@ -19,11 +19,23 @@ from guardband.pinn.problems.unknown import Unknown
 @kept
 @dataclass(frozen=True)
 class TaylorGreen2D(Problem):
-    """The Navier-Stokes equations in time for u, v, p on a periodic square of 2 pi; an exact solution (1937).
+    """Decaying Taylor-Green vortices: unsteady Navier-Stokes equations for u, v, p on a periodic square.
 
-    u_t + u u_x + v u_y + p_x = nu (u_xx + u_yy), the same for v, u_x + v_y = 0. Smooth. The pressure is
-    unique once it is given at one place for all times; here at 41 of them.
+    u_t + u u_x + v u_y + p_x = nu (u_xx + u_yy), likewise for v, and u_x + v_y = 0, on [0, 2 pi]^2 for t in
+    [0, 2]. The exact solution is that of Taylor and Green (1937).
 
+    Parameters
+    ----------
+    viscosity
+        The kinematic viscosity nu.
+
+    Notes
+    -----
+    The solution is smooth. The pressure is unique once it is prescribed at one place for all times; here it
+    is prescribed at the origin at 41 times.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.problems.TaylorGreen2D().observe(300, noise=0.05)
     Observations(300 points, x (300, 3), y (300, 3))
@@ -35,7 +47,7 @@ class TaylorGreen2D(Problem):
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "p")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        """Momentum, which changes in time, and mass."""
+        """Return the residuals of unsteady momentum and of mass conservation."""
         steady = navier_stokes(w, self.viscosity)
         return {
             "momentum x": w["u"].d("t") + steady["momentum x"],
@@ -44,7 +56,7 @@ class TaylorGreen2D(Problem):
         }
 
     def conditions(self) -> list[Condition]:
-        """Periodic in x and y; the velocity at the start, the pressure at the origin."""
+        """Return the periodic boundaries in x and y, the initial velocity, and the pressure at the origin."""
         times = [(0.0, 0.0, 0.05 * i) for i in range(41)]
         return [
             Periodic("x"),
@@ -54,7 +66,13 @@ class TaylorGreen2D(Problem):
         ]
 
     def solution(self, x: Tensor) -> Tensor:
-        """u = cos x sin y e, v = -sin x cos y e, p = -(cos 2x + cos 2y) e^2 / 4 with e = exp(-2 nu t)."""
+        """Return the exact solution.
+
+        Notes
+        -----
+        u = cos(x) sin(y) e, v = -sin(x) cos(y) e and p = -(cos(2 x) + cos(2 y)) e^2 / 4, with e = exp(-2 nu
+        t).
+        """
         (x, y, t) = x.split(1, dim=1)
         e = torch.exp(-2 * self.viscosity * t)
         u, v = torch.cos(x) * torch.sin(y) * e, -torch.sin(x) * torch.cos(y) * e
