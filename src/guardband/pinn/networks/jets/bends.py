@@ -34,7 +34,7 @@ def bends_back(
     slopes: tuple[Tensor, Tensor, Tensor],
     channels: Channels,
 ) -> list[tuple[int, Tensor]]:
-    """Contributions to the gradients of lower channels, given those after the activation: reverses `bends`."""
+    """Contributions to the gradients of lower channels, given those after the activation, in reverse."""
     value, first, second = slopes
     third = activation.third(z[0], value, first, second)
     fourth, fifth = activation.higher(z[0], value, first, second, third)
