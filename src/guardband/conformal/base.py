@@ -10,17 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from guardband.base.arrays import Array, finite, namespace, refuse_masked, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, finite, namespace, refuse_masked, rows, to_numpy
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
 from guardband.values import Observations, Prediction, Predictor
 
-Groups: TypeAlias = Any
+Groups: TypeAlias = ArrayLike
 """One label per row, strings or integers: a sequence, numpy array, tensor or pandas column."""
 
 Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
@@ -114,13 +114,8 @@ class TraitAttribute:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name: str = name
 
-    def __get__(self, threshold: Threshold | None, owner: type[Threshold]) -> Any:
+    def __get__(self, threshold: Threshold | None, owner: type[Threshold]) -> bool:
         return getattr((owner if threshold is None else threshold).traits, self.name)
-
-
-def trait_attribute() -> Any:
-    """A new `TraitAttribute`, typed so that subclasses may override it by a value."""
-    return TraitAttribute()
 
 
 class Threshold(ABC):
@@ -147,9 +142,9 @@ class Threshold(ABC):
     """
 
     traits: ClassVar[Traits] = Traits()
-    needs_groups: ClassVar[bool] = trait_attribute()
-    covers_new_groups: ClassVar[bool] = trait_attribute()
-    answers_shift: ClassVar[bool] = trait_attribute()
+    needs_groups: ClassVar[bool] = cast("bool", TraitAttribute())
+    covers_new_groups: ClassVar[bool] = cast("bool", TraitAttribute())
+    answers_shift: ClassVar[bool] = cast("bool", TraitAttribute())
 
     @abstractmethod
     def __call__(

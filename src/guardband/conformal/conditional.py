@@ -14,11 +14,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from guardband.base.arrays import Array, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, rows, to_numpy
 from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups, points_of
 from guardband.conformal.hashed import FRESH, FROZEN, key, uniform
@@ -26,12 +26,9 @@ from guardband.conformal.rank import Level, checked_scores, exact, points_needed
 from guardband.values import Prediction
 
 
-def _restored(parts: dict[str, Any]) -> Conditional:
-    """A calibrator restored from its stored parts; without `fresh` it was saved by version 0.2."""
-    return Conditional(**{"fresh": False, **parts})
-
-
-@kept(made=_restored)
+@kept(
+    made=lambda parts: Conditional(**{"fresh": False, **parts})
+)  # files of version 0.2 lack `fresh` and keep the draws of that version
 @dataclass(frozen=True, eq=False)
 class Conditional(Calibrator):
     """Conditional conformal prediction: coverage within groups and under shifts spanned by features of x.
@@ -69,7 +66,7 @@ class Conditional(Calibrator):
     True
     """
 
-    features: Callable[[np.ndarray], Any]
+    features: Callable[[np.ndarray], ArrayLike]
     seed: int = 0
     fresh: bool = True
 
@@ -173,7 +170,7 @@ class ConditionalThreshold(Threshold):
         return Size(len(self.scores), points_needed(level) * int(np.linalg.matrix_rank(self.columns)))
 
 
-def _feature_matrix(features: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
+def _feature_matrix(features: Callable[[np.ndarray], ArrayLike], x: np.ndarray) -> np.ndarray:
     """A constant and the features, (n, 1 + p), validated."""
     found = np.asarray(to_numpy(rows(features(x), "features")), dtype=float)
     if found.ndim != 2 or len(found) != len(x):

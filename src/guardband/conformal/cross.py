@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,7 @@ class CrossPrediction(Prediction):
     CrossPrediction(1 points, 2 models)
     """
 
-    each: Any = None
+    each: Array = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -243,7 +242,7 @@ def predict_each(
     return CrossPrediction(x, kind.mean(-1)[:, None], each=kind)
 
 
-def _column_order(model: Predictor, columns: Columns | None) -> Any:
+def _column_order(model: Predictor, columns: Columns | None) -> slice | list[int]:
     """The positions of a model's axes among the columns; all columns unchanged if either has no names."""
     names = model.field_names
     if columns is None or names is None or {*columns.names} != {*names.axes}:

@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -243,6 +243,6 @@ class RiskThreshold(Threshold):
         )
 
 
-def _loss_name(loss: Any) -> str:
+def _loss_name(loss: Loss) -> str:
     """The name of a loss in a sentence."""
     return getattr(loss, "__name__", repr(loss))

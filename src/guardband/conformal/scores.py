@@ -599,14 +599,16 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     return (score or Scaled()).band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
 
 
-def _positive_numbers(given: Any, name: str, what: str, *, zero: bool = False) -> float | tuple[float, ...]:
+def _positive_numbers(
+    values: ArrayLike, name: str, what: str, *, zero: bool = False
+) -> float | tuple[float, ...]:
     """One number or one per output, validated to be finite and positive, or nonnegative if `zero`."""
-    index = getattr(given, "index", ())  # that of a Series; lists have a method of this name
+    index = getattr(values, "index", ())  # that of a Series; lists have a method of this name
     if not callable(index) and any(isinstance(label, str) for label in index):
         raise TypeError(f"`{name}` goes by the order of the outputs, and this Series by names: .to_numpy().")
-    sizes = to_numpy(floats(given, name))
+    sizes = to_numpy(floats(values, name))
     if sizes.ndim > 1 or not (np.isfinite(sizes) & (sizes >= 0 if zero else sizes > 0)).all():
-        raise ValueError(f"`{name}` should be {what}, got {given}.")
+        raise ValueError(f"`{name}` should be {what}, got {values}.")
     return tuple(sizes.tolist()) if sizes.ndim else float(sizes)
 
 

@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -260,7 +260,7 @@ class BoundedThreshold(Threshold):
 
 
 def truth_calibration(
-    noise: Any, score: Score | None, calibrator: Calibrator | None
+    noise: NoiseLaw | None, score: Score | None, calibrator: Calibrator | None
 ) -> tuple[Score, Calibrator]:
     """Score and calibrator of a band for the truth, with defaults."""
     if noise is None:
