@@ -26,9 +26,8 @@ from guardband.conformal.rank import Level, checked_scores, exact, points_needed
 from guardband.values import Prediction
 
 
-@kept(
-    made=lambda parts: Conditional(**{"fresh": False, **parts})
-)  # files of version 0.2 lack `fresh` and keep the draws of that version
+# Files of version 0.2 lack `fresh` and keep the draws of that version.
+@kept(made=lambda parts: Conditional(**{"fresh": False, **parts}))
 @dataclass(frozen=True, eq=False)
 class Conditional(Calibrator):
     """Conditional conformal prediction: coverage within groups and under shifts spanned by features of x.
@@ -160,8 +159,8 @@ class ConditionalThreshold(Threshold):
             return math.copysign(math.inf, u)
         if solved.status != 0:
             raise RuntimeError(
-                f"The regression of scores on features was not solved: {solved.message} Bring the features "
-                "to one size."
+                f"The regression of scores on features failed: {solved.message} Rescale the features to "
+                "similar sizes."
             )
         return float(at @ -solved.eqlin.marginals)
 

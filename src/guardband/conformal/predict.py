@@ -36,8 +36,8 @@ def predict(predictor: Predictor, x: ArrayLike) -> Prediction:
     prediction = predictor(copied)
     if not _equal(copied, x):
         raise ValueError(
-            f"{name_of(predictor)} writes to the points that it is given, so its prediction is about other "
-            "points. Let it work on a copy of x."
+            f"{name_of(predictor)} modifies its input in place, so its prediction is for other points. Let "
+            "it work on a copy of x."
         )
     if not isinstance(prediction, Prediction):
         raise TypeError(

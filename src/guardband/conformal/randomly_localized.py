@@ -21,9 +21,8 @@ from guardband.conformal.weighted import scores_at_ranks, weighted_rank
 from guardband.values import Observations, Prediction
 
 
-@kept(
-    made=lambda parts: RandomlyLocalized(**{"fresh": False, **parts})
-)  # files of version 0.2 lack `fresh` and keep the draws of that version
+# Files of version 0.2 lack `fresh` and keep the draws of that version.
+@kept(made=lambda parts: RandomlyLocalized(**{"fresh": False, **parts}))
 @dataclass(frozen=True, eq=False)
 class RandomlyLocalized(Calibrator):
     """Randomly localized conformal prediction: exact marginal coverage, approximate local coverage.

@@ -188,7 +188,7 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
     if confidence is None:
         return math.ceil(level / (1 - level))
     if float(level) == 1:
-        raise ValueError(f"`level` should be farther from 1 where a confidence is asked, got {level}.")
+        raise ValueError(f"`level` should be farther from 1 if a confidence is given, got {level}.")
     delta = 1 - exact(confidence, "confidence")
     n = max(1, math.floor(math.log(delta) / math.log(level)) - 1)
     while not _binomial_tail_at_most(n, n, level, delta):

@@ -58,8 +58,8 @@ class Local(Calibrator):
     """Local conformal prediction: wide where residuals are large and narrow elsewhere, with exact coverage.
 
     The shape of the band is learned from scores at training points. The learned shape is compared with a flat
-    one by cross-validation within the training data, and the better one is used. Coverage is exact for any
-    shape and any level.
+    one by cross-validation within the training data, and the flat one is used if it is clearly better.
+    Coverage is exact for any shape and any level.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ class Local(Calibrator):
         if seen is None:
             raise ValueError(
                 "Local() learns where the model errs from its training data, which its predictor does not "
-                "know: give Local(gb.Observations(x_train, y_train))."
+                "declare: give Local(gb.Observations(x_train, y_train))."
             )
         self._check_held_out(seen)
         x = point_array(seen.x)
@@ -171,7 +171,7 @@ class Local(Calibrator):
         confidence: Level | None = None,
     ) -> Threshold:
         """Raise an error: the shape is learned first, by `learn`."""
-        raise ValueError("Local() has not seen its training residuals yet; `calibrate` lets it learn.")
+        raise ValueError("Local() has not learned a shape yet; `calibrate` calls `learn` first.")
 
     def __repr__(self) -> str:
         n = "the predictor's" if self.training_data is None else len(self.training_data)
@@ -190,7 +190,7 @@ class Local(Calibrator):
             return self.prediction
         if predictor is None:
             raise ValueError(
-                "From arrays alone Local() needs to know what was predicted at the training points: "
+                "From arrays alone, Local() needs the predictions at the training points: "
                 "Local(training_data, prediction=gb.Prediction(x_train, mean, scale))."
             )
         return predictor.at_training(copy(seen.x))
@@ -219,7 +219,7 @@ def _scores(score: Score, prediction: Prediction, seen: Observations) -> np.ndar
     if scores.ndim != 1 or (scores < 0).any():
         raise ValueError(
             f"Local() learns from scores >= 0, one per row, which {score!r} does not give. Use a joint score "
-            "of misses, such as Scaled()."
+            "of absolute errors, such as Scaled()."
         )
     return scores
 
@@ -235,7 +235,7 @@ def _overfitted(scores: np.ndarray, fresh: np.ndarray) -> bool:
     ratio = np.median(scores) / np.median(fresh)
     warnings.warn(
         f"The network has overfitted: its residuals at training points are {ratio:.2f} of those at "
-        "points it never saw, so they say little about where it errs. Plain conformal prediction is "
+        "held-out points, so they carry little information about its errors. Plain conformal prediction is "
         "used instead. Train with more regularization, or on more data.",
         OverfittedWarning,
         stacklevel=5,

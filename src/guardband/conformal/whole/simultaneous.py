@@ -19,9 +19,8 @@ from guardband.conformal.whole.base import Shaped, positive
 from guardband.values.grids import FieldGrid
 
 
-@kept(
-    made=lambda parts: Simultaneous(**{"follows_scale": False, **parts})
-)  # older files lack `follows_scale`, which was False
+# Older files lack `follows_scale`, which was False.
+@kept(made=lambda parts: Simultaneous(**{"follows_scale": False, **parts}))
 @dataclass(frozen=True, eq=False, repr=False)
 class Simultaneous(Shaped):
     """The largest error over all nodes and outputs of a field, for predictions (N, points, m).
