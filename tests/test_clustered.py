@@ -78,7 +78,7 @@ def test_forty_sensors_of_thirty_readings_cover_a_reading_of_a_new_one() -> None
 def test_what_has_no_meaning_here_is_refused() -> None:
     y = np.arange(20.0)
     with pytest.raises(
-        ValueError, match=r"`confidence` is known for Split\(\), Grouped\(\) and Local\(\), not for Clustered"
+        ValueError, match=r"`confidence` is for Split\(\), Grouped\(\) and Local\(\), not for Clustered"
     ):
         gb.calibrate(ZERO, y, y, calibrator=gb.Clustered(), groups=list(range(20)), confidence=0.9)
     with pytest.raises(ValueError, match=r"Clustered\(\) needs `groups=`, the sensor of each"):

@@ -128,7 +128,7 @@ def test_settings_are_checked() -> None:
     x = np.random.default_rng(0).uniform(size=50)
     with pytest.raises(ValueError, match="give the groups as features"):
         calibrated(x, eighths, groups=[0, 1] * 25)
-    with pytest.raises(ValueError, match="looks at the points"):
+    with pytest.raises(ValueError, match="uses the positions of points"):
         gb.calibrate_arrays([0.0] * 9, range(9), calibrator=gb.Conditional(eighths))
     with pytest.raises(ValueError, match="should be finite for a regression, but row 0"):
         gb.calibrate_arrays(

@@ -306,7 +306,7 @@ def test_it_is_saved_evaluated_and_checked(tmp_path: Path) -> None:
         ({"data": readings(1)}, ValueError, "at least 2 readings"),
         ({"data": (np.ones((4, 1)), np.ones((4, 2)))}, ValueError, "takes one output"),
         ({"data": (np.ones(4), [1, 2, np.nan, 4])}, ValueError, "row 2 is NaN"),
-        ({"fit": lambda data: lambda x: np.ones((len(x), 2))}, ValueError, r"a model answers \(12, 2\)"),
+        ({"fit": lambda data: lambda x: np.ones((len(x), 2))}, ValueError, r"a model returned \(12, 2\)"),
     ],
 )
 def test_what_makes_no_sense_is_refused_in_a_sentence(
@@ -323,7 +323,7 @@ def test_a_band_needs_what_each_model_says() -> None:
         made.band(gb.Prediction(None, [0.0]))
     with pytest.raises(ValueError, match="`groups` should not be given"):
         made([0.5], 0.5, groups=["a"])
-    with pytest.raises(ValueError, match=r"`each` should hold what each model says at the 1 points"):
+    with pytest.raises(ValueError, match=r"`each` should hold the predictions of each model at 1 points"):
         gb.conformal.CrossPrediction(None, [0.0])
 
 

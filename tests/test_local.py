@@ -222,7 +222,7 @@ def test_arrays_alone_will_do() -> None:
     zero = gb.Prediction(TRAIN.x, np.zeros_like(TRAIN.y))
     calibrated = gb.calibrate_arrays(0 * y, y, x_cal=x, calibrator=Local(TRAIN, QUICK, prediction=zero))
     assert calibrated.band(gb.Prediction(x, 0 * y), 0.9).contains(y).mean() >= 0.9
-    with pytest.raises(ValueError, match="looks at the points"):
+    with pytest.raises(ValueError, match="uses the positions of points"):
         calibrated.band(gb.Prediction(None, 0 * y))
     with pytest.raises(ValueError, match="Local\\(training_data, prediction="):
         gb.calibrate_arrays(0 * y, y, x_cal=x, calibrator=Local(TRAIN, QUICK))
@@ -247,7 +247,7 @@ def test_errors_teach() -> None:
         ValueError, match=r"`training_data` should have 2 coordinates like the .* points, got 1"
     ):
         LocalShape(steep, 1).threshold(np.ones(3), gb.Prediction(np.zeros((3, 2)), np.zeros(3)))
-    with pytest.raises(ValueError, match="`calibrate` lets it learn"):
+    with pytest.raises(ValueError, match="`calibrate` calls `learn` first"):
         Local(TRAIN).threshold(np.ones(3), gb.Prediction(np.zeros((3, 1)), np.zeros(3)))
     with pytest.raises(ValueError, match="treats all points alike"):
         gb.calibrate(ZERO, *noisy(20, 1), calibrator=Shaped(steep), groups=np.zeros(20, int))

@@ -327,7 +327,7 @@ def test_some_outputs_of_a_pair_can_be_calibrated() -> None:
 
 def test_what_makes_no_sense_is_refused_with_the_cure() -> None:
     x, y = readings(40, 0)
-    with pytest.raises(TypeError, match=r"CQR\(\) wants a model of two quantiles.*gb.Quantiles"):
+    with pytest.raises(TypeError, match=r"CQR\(\) needs a model of two quantiles.*gb.Quantiles"):
         gb.calibrate(np.sin, x, y, score=gb.CQR())
     with pytest.raises(ValueError, match=r"Calibrate each output by itself"):
         gb.CQR(symmetric=False, joint=False)

@@ -414,7 +414,7 @@ def test_what_counts_is_said() -> None:
     sensors = "6 sensors (groups), which are what counts, with 60 points in all"
     assert said(gb.Clustered(), groups=np.arange(60) % 6) == sensors
     assert said(gb.Split()) == "60 points"
-    assert said(gb.Weighted(lambda x: 1 + 9 * x[:, 0])).endswith("60 are worth with their weights)")
+    assert said(gb.Weighted(lambda x: 1 + 9 * x[:, 0])).endswith("the effective size of 60 weighted ones)")
     asked = {"groups": np.zeros(30)}
     smallest = "60 points (20 calibration points in the smallest group)"
     assert said(gb.Grouped(), groups=np.arange(60) % 3 > 0) == smallest

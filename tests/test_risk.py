@@ -102,7 +102,7 @@ def test_losses_that_cannot_be_controlled_are_refused(loss: Any, message: str) -
 @pytest.mark.parametrize(
     ("loss", "there"),
     [
-        (lambda band, y: np.full(len(y), 0.5), "loses 0.5 there: no band would be large enough"),
+        (lambda band, y: np.full(len(y), 0.5), "loses 0.5 there: no band is large enough"),
         (lambda band, y: (band.width / (1 + band.width))[:, 0], "`loss` should"),
         (lambda band, y: np.minimum(abs(y - band.mean)[:, 0] / band.width[:, 0], 1) * 0 + 0.2, "loses 0.2"),
         (lambda band, y: np.maximum(0, (y - band.upper) / band.width)[:, 0].clip(max=1), "loses nan there"),

@@ -197,7 +197,7 @@ def test_a_ball_is_a_set_too(tmp_path: Path) -> None:
         assert np.isnan(found.interval_score) and [row.name for row in found.rows][1:] == ["constant width"]
         if isinstance(score, Shapeless):
             assert np.isnan(found.sharpness)
-            with pytest.raises(TypeError, match=r"set of Shapeless\(\) is no box, .* calibrated.contains"):
+            with pytest.raises(TypeError, match=r"set of Shapeless\(\) is not a box, .* calibrated.contains"):
                 made.band(new, 0.9)
             continue
         ball = made.band(new, 0.9)

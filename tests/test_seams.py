@@ -29,7 +29,7 @@ def test_calibrators_are_made_for_files() -> None:
     assert made.inputs is SEEN.x
     with pytest.raises(ValueError, match="chooses its bandwidth from training rows: --training-data FILE"):
         gb.conformal.RandomlyLocalized.for_files(x=X, queries=None, training_data=None)
-    with pytest.raises(ValueError, match="--query means nothing to Split; leave it out"):
+    with pytest.raises(ValueError, match="--query has no meaning for Split; leave it out"):
         gb.Split.for_files(x=X, queries=X, training_data=None)
 
 
@@ -82,7 +82,7 @@ def test_shards_know_how_many_coordinates_their_points_have() -> None:
 def test_a_local_calibrator_prints_what_it_is_told() -> None:
     assert repr(gb.Local()).startswith("Local(the predictor's training points, LogScale(")
     assert repr(gb.Local(SEEN)).startswith("Local(60 training points") and gb.Local(SEEN).plain == gb.Split()
-    with pytest.raises(ValueError, match="which its predictor does not know"):
+    with pytest.raises(ValueError, match="which its predictor does not declare"):
         gb.calibrate(zero, X, Y, calibrator=gb.Local())
     assert repr(gb.Simultaneous(np.ones((4, 1)))) == "Simultaneous(shape (4, 1))"
 

@@ -235,7 +235,7 @@ def test_errors_teach() -> None:
     x, y = np.arange(9.0)[:, None] / 9, np.arange(9.0)
     zero = gb.predictors.MeanOnly(np.zeros_like)
     for calibrator in (Weighted(lambda x: x[:, 0] + 1), RandomlyLocalized(1.0)):
-        with pytest.raises(ValueError, match="looks at the points"):
+        with pytest.raises(ValueError, match="uses the positions of points"):
             gb.calibrate_arrays(y, y, calibrator=calibrator)
         with pytest.raises(ValueError, match="has no exact law"):
             gb.calibrate(zero, x, y, calibrator=calibrator, confidence=0.9)

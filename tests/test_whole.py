@@ -275,7 +275,7 @@ def test_errors_teach() -> None:
         gb.Share(0.1, weights=[0.0, 1.0])
     with pytest.raises(ValueError, match="one number per node"):
         gb.calibrate_arrays(bare[..., 0], bare[..., 0], score=gb.Share(0.1, weights=[1.0, 2.0]))
-    with pytest.raises(ValueError, match="where nodes lie"):
+    with pytest.raises(ValueError, match="the coordinates of the nodes"):
         gb.calibrate_arrays(bare[..., 0], bare[..., 0], score=gb.Norm("H1"))
     with pytest.raises(ValueError, match="coordinates of the nodes along x"):
         gb.calibrate_arrays(bare, gb.Fields(bare, dims=("x", "y")), score=gb.Norm("H1"))

@@ -10,17 +10,17 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, ClassVar, TypeAlias, TypeVar
+from typing import ClassVar, TypeAlias, TypeVar, cast
 
 import numpy as np
 
-from guardband.base.arrays import Array, finite, namespace, refuse_masked, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, finite, namespace, refuse_masked, rows, to_numpy
 from guardband.conformal.laws import CoverageLaw
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
 from guardband.values import Observations, Prediction, Predictor
 
-Groups: TypeAlias = Any
+Groups: TypeAlias = ArrayLike
 """One label per row, strings or integers: a sequence, numpy array, tensor or pandas column."""
 
 Pieces: TypeAlias = Sequence[tuple[CoverageLaw, int]]
@@ -114,13 +114,8 @@ class TraitAttribute:
     def __set_name__(self, owner: type, name: str) -> None:
         self.name: str = name
 
-    def __get__(self, threshold: Threshold | None, owner: type[Threshold]) -> Any:
+    def __get__(self, threshold: Threshold | None, owner: type[Threshold]) -> bool:
         return getattr((owner if threshold is None else threshold).traits, self.name)
-
-
-def trait_attribute() -> Any:
-    """A new `TraitAttribute`, typed so that subclasses may override it by a value."""
-    return TraitAttribute()
 
 
 class Threshold(ABC):
@@ -147,9 +142,9 @@ class Threshold(ABC):
     """
 
     traits: ClassVar[Traits] = Traits()
-    needs_groups: ClassVar[bool] = trait_attribute()
-    covers_new_groups: ClassVar[bool] = trait_attribute()
-    answers_shift: ClassVar[bool] = trait_attribute()
+    needs_groups: ClassVar[bool] = cast("bool", TraitAttribute())
+    covers_new_groups: ClassVar[bool] = cast("bool", TraitAttribute())
+    answers_shift: ClassVar[bool] = cast("bool", TraitAttribute())
 
     @abstractmethod
     def __call__(
@@ -435,7 +430,7 @@ class Calibrator(Learned):
             The calibrator with default settings or with settings estimated from these data.
         """
         if queries is not None:
-            raise ValueError(f"--query means nothing to {cls.__name__}; leave it out.")
+            raise ValueError(f"--query has no meaning for {cls.__name__}; leave it out.")
         return with_defaults(cls)
 
 
@@ -448,8 +443,8 @@ def with_defaults(cls: type[T]) -> T:
         return cls()
     except TypeError as error:
         raise ValueError(
-            f"{cls.__name__} has settings without a default, which a command line cannot give. Write "
-            "`for_files` in its class if it is a calibrator, or use it in Python."
+            f"{cls.__name__} has settings without a default, which cannot be set on the command "
+            "line. Define `for_files` in its class if it is a calibrator, or use it in Python."
         ) from error
 
 
@@ -480,8 +475,8 @@ def point_array(x: Array) -> np.ndarray:
     """Points (n, d) as a float64 numpy array, validated."""
     if getattr(x, "ndim", 2) > 2:
         raise ValueError(
-            f"Methods that look at places take points (n, d), and here x is {tuple(x.shape)}: whole fields "
-            "have no place. Use Split(), Grouped() or Clustered()."
+            f"Methods that use positions need points (n, d), got x of shape {tuple(x.shape)}: whole fields "
+            "have no position. Use Split(), Grouped() or Clustered()."
         )
     return np.asarray(to_numpy(finite(rows(x, "x"), "x")), dtype=float)
 
@@ -490,7 +485,7 @@ def points_of(prediction: Prediction, name: str) -> np.ndarray:
     """The points of a prediction; raises an error that asks for them if it has none."""
     if prediction.x is None:
         raise ValueError(
-            f"{name} looks at the points: give x_cal to `calibrate_arrays`, and x to `gb.Prediction`."
+            f"{name} uses the positions of points: give x_cal to `calibrate_arrays` and x to `gb.Prediction`."
         )
     return point_array(prediction.x)
 
@@ -512,6 +507,6 @@ def no_confidence(confidence: Level | None, name: str) -> None:
     """Raise an error for a confidence if the method has no training-conditional guarantee."""
     if confidence is not None:
         raise ValueError(
-            f"`confidence` is known for Split(), Grouped() and Local(), not for {name}: its coverage, given "
-            "the calibration set, has no exact law. Leave it out, or use one of those."
+            f"`confidence` is for Split(), Grouped() and Local(), not for {name}, whose coverage given the "
+            "calibration set has no exact law. Leave it out, or use one of those."
         )

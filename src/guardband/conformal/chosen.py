@@ -13,13 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from guardband.base.arrays import ArrayLike
+from guardband.base.arrays import Array, ArrayLike
 from guardband.base.computed import computed
 from guardband.base.kept import kept
 from guardband.conformal.base import Groups, Size, Traits
 from guardband.conformal.calibrated import Calibrated
 from guardband.conformal.rank import Level, exact
 from guardband.values import Band, Names, Observations, Prediction
+from guardband.values.frames import Columns
 
 
 def bonferroni_level(level: Level, among: int) -> Fraction:
@@ -124,17 +125,17 @@ class Chosen(Calibrated):
         return None if one is None else 1 - (1 - exact(one)) * self.among
 
     @computed
-    def prediction(self) -> Any:
+    def prediction(self) -> Prediction | None:
         """The prediction at the stored calibration points."""
         return self.one.prediction
 
     @computed
-    def y(self) -> Any:
+    def y(self) -> Array | None:
         """The calibration targets."""
         return self.one.y
 
     @computed
-    def columns(self) -> Any:
+    def columns(self) -> Columns | None:
         """The columns of the frame used for calibration."""
         return self.one.columns
 

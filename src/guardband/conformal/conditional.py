@@ -14,11 +14,11 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from guardband.base.arrays import Array, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, rows, to_numpy
 from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups, points_of
 from guardband.conformal.hashed import FRESH, FROZEN, key, uniform
@@ -26,12 +26,8 @@ from guardband.conformal.rank import Level, checked_scores, exact, points_needed
 from guardband.values import Prediction
 
 
-def _restored(parts: dict[str, Any]) -> Conditional:
-    """A calibrator restored from its stored parts; without `fresh` it was saved by version 0.2."""
-    return Conditional(**{"fresh": False, **parts})
-
-
-@kept(made=_restored)
+# Files of version 0.2 lack `fresh` and keep the draws of that version.
+@kept(made=lambda parts: Conditional(**{"fresh": False, **parts}))
 @dataclass(frozen=True, eq=False)
 class Conditional(Calibrator):
     """Conditional conformal prediction: coverage within groups and under shifts spanned by features of x.
@@ -69,7 +65,7 @@ class Conditional(Calibrator):
     True
     """
 
-    features: Callable[[np.ndarray], Any]
+    features: Callable[[np.ndarray], ArrayLike]
     seed: int = 0
     fresh: bool = True
 
@@ -163,8 +159,8 @@ class ConditionalThreshold(Threshold):
             return math.copysign(math.inf, u)
         if solved.status != 0:
             raise RuntimeError(
-                f"The regression of scores on features was not solved: {solved.message} Bring the features "
-                "to one size."
+                f"The regression of scores on features failed: {solved.message} Rescale the features to "
+                "similar sizes."
             )
         return float(at @ -solved.eqlin.marginals)
 
@@ -173,7 +169,7 @@ class ConditionalThreshold(Threshold):
         return Size(len(self.scores), points_needed(level) * int(np.linalg.matrix_rank(self.columns)))
 
 
-def _feature_matrix(features: Callable[[np.ndarray], Any], x: np.ndarray) -> np.ndarray:
+def _feature_matrix(features: Callable[[np.ndarray], ArrayLike], x: np.ndarray) -> np.ndarray:
     """A constant and the features, (n, 1 + p), validated."""
     found = np.asarray(to_numpy(rows(features(x), "features")), dtype=float)
     if found.ndim != 2 or len(found) != len(x):

@@ -12,7 +12,6 @@ import math
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -51,14 +50,15 @@ class CrossPrediction(Prediction):
     CrossPrediction(1 points, 2 models)
     """
 
-    each: Any = None
+    each: Array = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.each is None or tuple(np.shape(self.each)[:1]) != (len(self),):
             shape = None if self.each is None else tuple(np.shape(self.each))
             raise ValueError(
-                f"`each` should hold what each model says at the {len(self)} points, (n, K), got {shape}."
+                f"`each` should hold the predictions of each model at {len(self)} points, (n, K), "
+                f"got {shape}."
             )
         vars(self).update(each=finite(like(self.mean, rows(self.each, "each")), "each", MODEL))
 
@@ -127,7 +127,7 @@ class CrossValidated(Calibrated):
         no_groups(groups, f"{self.name} at the call", "all new points are alike.")
         if not isinstance(prediction, CrossPrediction):
             raise TypeError(
-                f"{self.name} needs what each of its models says: calibrated.predict(x), got "
+                f"{self.name} needs the predictions of all its models, calibrated.predict(x), got "
                 f"{type(prediction).__name__}."
             )
         without = to_numpy(prediction.each).astype(float)[:, self.fold]  # mu_-i(x), (queries, n)
@@ -235,15 +235,15 @@ def predict_each(
     wrong = next((tuple(answer.shape) for answer in answers if tuple(answer.shape[1:]) != (1,)), None)
     if wrong is not None:
         raise ValueError(
-            f"Cross-calibration is about one output, (n, 1), and a model answers {wrong}. Calibrate each "
-            "output by itself, with a `fit` that returns a model of one."
+            f"Cross-calibration supports one output, (n, 1), but a model returned {wrong}. Calibrate each "
+            "output separately, with a `fit` that returns a model of one output."
         )
     each = np.concatenate([to_numpy(answer) for answer in answers], axis=1)
     kind = kind_of(answers[0], each)
     return CrossPrediction(x, kind.mean(-1)[:, None], each=kind)
 
 
-def _column_order(model: Predictor, columns: Columns | None) -> Any:
+def _column_order(model: Predictor, columns: Columns | None) -> slice | list[int]:
     """The positions of a model's axes among the columns; all columns unchanged if either has no names."""
     names = model.field_names
     if columns is None or names is None or {*columns.names} != {*names.axes}:

@@ -7,10 +7,11 @@ symmetric and unimodal, which the band for the noise-free truth requires.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from numbers import Real
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -294,7 +295,7 @@ def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array
 
 
 @lru_cache
-def _spline(degree: int) -> Any:
+def _spline(degree: int) -> Callable[[np.ndarray], np.ndarray]:
     """The cardinal B-spline of a degree, supported from 0; NaN outside of its support."""
     from scipy.interpolate import BSpline
 

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
-from guardband.base.arrays import copy, namespace
+from guardband.base.arrays import Array, ArrayLike, copy, namespace
 from guardband.values import Observations, Prediction, Predictor
 from guardband.values.frames import is_frame, only_numbers
 
@@ -30,7 +28,7 @@ def validation_data_of(predictor: Predictor | None) -> Observations | None:
     return next((data for data in candidates if isinstance(data, Observations)), None)
 
 
-def predict(predictor: Predictor, x: Any) -> Prediction:
+def predict(predictor: Predictor, x: ArrayLike) -> Prediction:
     """Evaluate a predictor on a copy of x; it must return one row per point and not modify its input."""
     if is_frame(x) and not predictor.takes_frames:
         x = only_numbers(x, name_of(predictor))
@@ -38,8 +36,8 @@ def predict(predictor: Predictor, x: Any) -> Prediction:
     prediction = predictor(copied)
     if not _equal(copied, x):
         raise ValueError(
-            f"{name_of(predictor)} writes to the points that it is given, so its prediction is about other "
-            "points. Let it work on a copy of x."
+            f"{name_of(predictor)} modifies its input in place, so its prediction is for other points. Let "
+            "it work on a copy of x."
         )
     if not isinstance(prediction, Prediction):
         raise TypeError(
@@ -54,12 +52,12 @@ def predict(predictor: Predictor, x: Any) -> Prediction:
     return prediction
 
 
-def copy_of(x: Any) -> Any:
+def copy_of(x: ArrayLike) -> ArrayLike:
     """A copy of points or of a frame; polars frames are immutable and returned as they are."""
     return x if is_frame(x) and not hasattr(x, "copy") else x.copy() if is_frame(x) else copy(x)
 
 
-def _equal(a: Any, b: Any) -> bool:
+def _equal(a: Array, b: Array) -> bool:
     """Whether two inputs hold the same values, NaN being equal to NaN."""
     if is_frame(b):
         return a is b or a.equals(b)

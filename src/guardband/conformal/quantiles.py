@@ -216,15 +216,15 @@ class CQR(Score):
         if crossed:
             words.append(
                 f"The quantiles cross at {crossed} of {len(prediction)} calibration points. The promise "
-                "holds, and bands may be empty there. Train the models longer, or put their answers in "
-                "order: gb.conformal.QuantilePrediction(x, np.minimum(lower, upper), np.maximum(lower, "
+                "holds, and bands may be empty there. Train the models longer, or sort their "
+                "predictions: gb.conformal.QuantilePrediction(x, np.minimum(lower, upper), np.maximum(lower, "
                 "upper))."
             )
         if self.joint and spread.max() > SPREAD_RATIO * spread[spread > 0].min(initial=np.inf):
             words.append(
                 f"The outputs differ in size by a factor of more than {SPREAD_RATIO:g}, and both ends of all "
-                "are moved by one number. Bring them to one size, or use CQR(joint=False), for a threshold "
-                "and a promise for each output by itself."
+                "are moved by one number. Bring them to one size, or use CQR(joint=False), for a separate "
+                "threshold and promise for each output."
             )
         return " ".join(words) or None
 
@@ -235,9 +235,9 @@ class CQR(Score):
     def _quantiles(self, prediction: Prediction) -> QuantilePrediction:
         if not isinstance(prediction, QuantilePrediction):
             raise TypeError(
-                f"CQR() wants a model of two quantiles, whose answer is a gb.conformal.QuantilePrediction(x, "
-                "lower, "
-                f"upper); got a {type(prediction).__name__}. Two models make one: gb.Quantiles(lower, upper)."
+                "CQR() needs a model of two quantiles that returns gb.conformal.QuantilePrediction(x, "
+                f"lower, upper), got a {type(prediction).__name__}. Combine two models: "
+                "gb.Quantiles(lower, upper)."
             )
         return prediction
 

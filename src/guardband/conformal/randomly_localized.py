@@ -8,7 +8,7 @@ weights there, so the new point and the calibration points are treated symmetric
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -21,12 +21,8 @@ from guardband.conformal.weighted import scores_at_ranks, weighted_rank
 from guardband.values import Observations, Prediction
 
 
-def _restored(parts: dict[str, Any]) -> RandomlyLocalized:
-    """A calibrator restored from its stored parts; without `fresh` it was saved by version 0.2."""
-    return RandomlyLocalized(**{"fresh": False, **parts})
-
-
-@kept(made=_restored)
+# Files of version 0.2 lack `fresh` and keep the draws of that version.
+@kept(made=lambda parts: RandomlyLocalized(**{"fresh": False, **parts}))
 @dataclass(frozen=True, eq=False)
 class RandomlyLocalized(Calibrator):
     """Randomly localized conformal prediction: exact marginal coverage, approximate local coverage.

@@ -17,11 +17,11 @@ from contextvars import ContextVar
 from decimal import Decimal
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
-from guardband.base.arrays import ArrayLike, is_tensor, namespace, to_numpy
+from guardband.base.arrays import Array, ArrayLike, is_tensor, namespace, to_numpy
 from guardband.base.limits import DIGITS, shown
 
 Level: TypeAlias = float | str | Decimal | Fraction
@@ -72,7 +72,7 @@ def exact(level: Level, name: str = "level") -> Fraction:
 
 
 @lru_cache(maxsize=1024)
-def _exact(level: Any, name: str) -> Fraction:
+def _exact(level: Level, name: str) -> Fraction:
     """`exact` with a cache for floats and strings, since a sweep requests the same levels repeatedly."""
     value = _fraction(level, name)
     if not 0 < value < 1:
@@ -188,7 +188,7 @@ def points_needed(level: Level, confidence: Level | None = None) -> int:
     if confidence is None:
         return math.ceil(level / (1 - level))
     if float(level) == 1:
-        raise ValueError(f"`level` should be farther from 1 where a confidence is asked, got {level}.")
+        raise ValueError(f"`level` should be farther from 1 if a confidence is given, got {level}.")
     delta = 1 - exact(confidence, "confidence")
     n = max(1, math.floor(math.log(delta) / math.log(level)) - 1)
     while not _binomial_tail_at_most(n, n, level, delta):
@@ -288,7 +288,7 @@ SIMPLE = 1000
 """The largest denominator of a fraction that a float may represent."""
 
 
-def _fraction(level: Any, name: str) -> Fraction:
+def _fraction(level: ArrayLike, name: str) -> Fraction:
     if is_tensor(level) and level.ndim == 0 and level.dtype == namespace(level).bfloat16:
         return _of_bfloat16(level)
     if (is_tensor(level) or isinstance(level, np.ndarray)) and level.ndim == 0:
@@ -343,7 +343,7 @@ def _simple(value: np.floating) -> Fraction | None:
     return near if abs(near - Fraction(float(value))) <= Fraction(float(np.spacing(value))) else None
 
 
-def _of_bfloat16(level: Any) -> Fraction:
+def _of_bfloat16(level: Array) -> Fraction:
     """The shortest decimal number with this value in bfloat16, taken as the number that the user wrote."""
     for digits in (1, 2, 3, 4):
         decimal = f"{float(level):.{digits}g}"

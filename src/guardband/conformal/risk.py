@@ -13,7 +13,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 
@@ -109,7 +109,7 @@ class RiskControl(Calibrator):
         if not 0 < self.largest < math.inf:
             raise ValueError(
                 f"`largest` should be the largest loss there can be, a positive number, got {self.largest}. "
-                "A loss without a bound can be cut: np.minimum(loss, 1)."
+                "An unbounded loss can be clipped: np.minimum(loss, 1)."
             )
 
     @property
@@ -205,7 +205,7 @@ class RiskThreshold(Threshold):
             row = int(wrong.argmax())
             raise ValueError(
                 f"`loss` should lie between 0 and largest={self.risk.largest:g}, but row {row} loses "
-                f"{losses[row]:g}. Cut it, np.minimum(loss, {self.risk.largest:g}), or give a `largest`."
+                f"{losses[row]:g}. Clip it, np.minimum(loss, {self.risk.largest:g}), or give a `largest`."
             )
         return losses
 
@@ -219,7 +219,7 @@ class RiskThreshold(Threshold):
                 row = int((losses - before).argmax())
                 raise ValueError(
                     f"`loss` should fall as the band grows, but that of row {row} rises from {before[row]:g} "
-                    f"to {losses[row]:g}. Losses that punish wide bands have no place here."
+                    f"to {losses[row]:g}. Losses that penalize wide bands are not supported."
                 )
             before = losses
 
@@ -232,8 +232,8 @@ class RiskThreshold(Threshold):
             row = int(wrong.argmax())
             raise ValueError(
                 f"`loss` should be 0 where the band is infinite, but row {row} loses {losses[row]:g} there: "
-                "no band would be large enough. Subtract what is lost anyway; where a width divides, return "
-                "0 for infinite ones."
+                "no band is large enough. Subtract the unavoidable loss; if the loss divides by a width, "
+                "return 0 for infinite ones."
             )
 
     def _sufficient(self, q: float, level: Level) -> bool:
@@ -243,6 +243,6 @@ class RiskThreshold(Threshold):
         )
 
 
-def _loss_name(loss: Any) -> str:
+def _loss_name(loss: Loss) -> str:
     """The name of a loss in a sentence."""
     return getattr(loss, "__name__", repr(loss))

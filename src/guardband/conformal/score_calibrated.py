@@ -110,7 +110,7 @@ class ScoreCalibrated(Calibrated):
             _refuse_places(x, known)
         return predict(self.predictor, x)
 
-    def places(self, x: ArrayLike) -> Any:
+    def places(self, x: ArrayLike) -> Array:
         """Arrange new inputs by name, in the order used at calibration or expected by the network.
 
         Parameters
@@ -132,15 +132,15 @@ class ScoreCalibrated(Calibrated):
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Any:
         """Return the set around an existing prediction; a sweep over levels evaluates the model once."""
         q = self.threshold(prediction, level, self._checked(prediction, groups))
-        made = self.score.band(prediction, q, float(exact(level)))
-        if self.field_names is not None and isinstance(made, Band):
-            object.__setattr__(made, "names", self.field_names)
-        if "y" in self.axes and isinstance(made, Band | NormBand):
-            object.__setattr__(made, "targets", self.axes["y"])
+        band = self.score.band(prediction, q, float(exact(level)))
+        if self.field_names is not None and isinstance(band, Band):
+            object.__setattr__(band, "names", self.field_names)
+        if "y" in self.axes and isinstance(band, Band | NormBand):
+            object.__setattr__(band, "targets", self.axes["y"])
         grid = self.score.grid
-        if grid is not None and tuple(made.mean.shape[1:-1]) == grid.shape:
-            object.__setattr__(made, "grid", grid)
-        return made
+        if grid is not None and tuple(band.mean.shape[1:-1]) == grid.shape:
+            object.__setattr__(band, "grid", grid)
+        return band
 
     @property
     def grid(self) -> FieldGrid | None:
@@ -367,7 +367,7 @@ class ScoreCalibrated(Calibrated):
         return f"Calibrated({', '.join(parts)})"
 
 
-def _made(parts: dict[str, Any]) -> ScoreCalibrated:
+def _restored(parts: dict[str, Any]) -> ScoreCalibrated:
     """A calibration restored from its stored parts; the threshold is recomputed from the scores."""
     prediction, score, learned = parts["prediction"], parts["score"], parts["learned"]
     prediction = type(prediction)(**attributes(prediction))  # validated as on construction
@@ -386,7 +386,7 @@ kept(
         and (part != "axes" or item)
         and (part, item) != ("names", None)
     },
-    made=_made,
+    made=_restored,
 )(ScoreCalibrated)
 
 
@@ -455,12 +455,12 @@ def checked_names(
     x, mean = prediction.x, prediction.mean
     if mean.ndim != 2 or (x is not None and x.ndim != 2):
         raise ValueError("`names` are for points, x (n, d). Whole fields name their axes: gb.Fields.")
-    known = columns if columns is not None else None if predictor is None else predictor.field_names
-    made = Names.given(names, None if x is None else x.shape[1], mean.shape[1])
-    if known is not None and known != made:
-        existing = columns or ", ".join((*known.axes, *known.outputs))  # type: ignore[union-attr]
+    declared = None if columns is not None or predictor is None else predictor.field_names
+    checked = Names.given(names, None if x is None else x.shape[1], mean.shape[1])
+    if columns is not None or (declared is not None and declared != checked):
+        existing = columns if declared is None else ", ".join((*declared.axes, *declared.outputs))
         raise ValueError(f"`names` are for arrays, and here names are known: {existing}. Leave `names` out.")
-    return made
+    return checked
 
 
 def _refuse_places(x: Array, known: Array) -> None:

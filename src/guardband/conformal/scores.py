@@ -197,7 +197,7 @@ class Score(ABC):
             If the sets of the score cannot be described by ends or a radius.
         """
         raise TypeError(
-            f"The set of {type(self).__name__}() is no box, so it has no ends. Ask which targets it holds: "
+            f"The set of {type(self).__name__}() is not a box, so it has no ends. Test membership: "
             "calibrated.contains(x, y, level)."
         )
 
@@ -424,9 +424,9 @@ class _UnitScore(Symmetric):
             return None
         return (
             f"The outputs differ in size by a factor of {spread.max() / spread.min():.2g}, and "
-            f"no unit of theirs is known, so all get one width. Give {type(self).__name__}(units=[...]), one "
+            f"their units are unknown, so all get one width. Give {type(self).__name__}(units=[...]), one "
             "per output; or the predictor's `training_data`, whose spread then is the unit; or "
-            f"{type(self).__name__}(joint=False), for a threshold and a promise for each output by itself."
+            f"{type(self).__name__}(joint=False), for a separate threshold and promise for each output."
         )
 
     def _lacks_units(self, prediction: Prediction) -> bool:
@@ -592,21 +592,23 @@ def raw_band(prediction: Prediction, level: Level = 0.95, *, score: Symmetric | 
     """
     if prediction.scale is None:
         raise ValueError(
-            "There is no band before calibration: this predictor has no scale of its own. "
+            "There is no band before calibration: this predictor has no scale. "
             "Calibrate it, or use a predictor that has one."
         )
     level = float(exact(level))
     return (score or Scaled()).band(prediction, NormalDist().inv_cdf((1 + level) / 2), level)
 
 
-def _positive_numbers(given: Any, name: str, what: str, *, zero: bool = False) -> float | tuple[float, ...]:
+def _positive_numbers(
+    values: ArrayLike, name: str, what: str, *, zero: bool = False
+) -> float | tuple[float, ...]:
     """One number or one per output, validated to be finite and positive, or nonnegative if `zero`."""
-    index = getattr(given, "index", ())  # that of a Series; lists have a method of this name
+    index = getattr(values, "index", ())  # that of a Series; lists have a method of this name
     if not callable(index) and any(isinstance(label, str) for label in index):
-        raise TypeError(f"`{name}` goes by the order of the outputs, and this Series by names: .to_numpy().")
-    sizes = to_numpy(floats(given, name))
+        raise TypeError(f"`{name}` follows the order of the outputs, but this Series has names: .to_numpy().")
+    sizes = to_numpy(floats(values, name))
     if sizes.ndim > 1 or not (np.isfinite(sizes) & (sizes >= 0 if zero else sizes > 0)).all():
-        raise ValueError(f"`{name}` should be {what}, got {given}.")
+        raise ValueError(f"`{name}` should be {what}, got {values}.")
     return tuple(sizes.tolist()) if sizes.ndim else float(sizes)
 
 

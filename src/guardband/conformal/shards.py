@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Protocol, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -31,11 +31,19 @@ from guardband.conformal.split import Split
 from guardband.values import Prediction, Predictor
 from guardband.values.labeled import opened
 
+T = TypeVar("T")
+
 Shard: TypeAlias = np.ndarray | str | os.PathLike[str] | Callable[[], Iterable[np.ndarray]]
 """Scores: an array, an `.npy` file, or a function that yields arrays."""
 
-Run: TypeAlias = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]
-"""A function that maps a function over all shards, such as `map` or the map of a cluster."""
+
+class Run(Protocol):
+    """A function that maps a function over all shards, such as `map` or the map of a cluster."""
+
+    def __call__(self, function: Callable[[Shard], T], shards: Sequence[Shard], /) -> Iterable[T]:
+        """Return the value of the function for each shard, in order."""
+        ...
+
 
 SCORES_AT_ONCE = 2**18
 """Number of scores processed together; they fit in the cache."""
@@ -270,7 +278,7 @@ def _chunks(shard: Shard) -> Iterator[np.ndarray]:
             yield part[start : start + SCORES_AT_ONCE]
 
 
-def _array(shard: Any) -> np.ndarray:
+def _array(shard: ArrayLike) -> np.ndarray:
     if isinstance(shard, str | os.PathLike):
         with files.opened(shard, at_most=STORED, follow=True):  # a regular file
             return np.load(shard, mmap_mode="r", allow_pickle=False)

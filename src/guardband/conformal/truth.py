@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
@@ -137,7 +137,7 @@ class Truth(Calibrator):
         """Return the calibrator itself; raises an error unless the score is in the units of the noise."""
         if not score.is_distance:
             raise ValueError(
-                f"A band for the truth rests on |y - mean| itself, score=gb.Absolute(), got {score!r}."
+                f"A band for the truth needs the score |y - mean|, score=gb.Absolute(), got {score!r}."
             )
         return self
 
@@ -153,8 +153,9 @@ class Truth(Calibrator):
         no_groups(groups, "a band for the truth", "it treats all points alike.")
         if tuple(prediction.mean.shape[1:]) != (1,):
             raise ValueError(
-                "A band for the truth is about one output, (n, 1), got predictions of shape "
-                f"{tuple(prediction.mean.shape)}. Calibrate each by itself: gb.calibrate(..., outputs=0)."
+                "A band for the truth supports one output, (n, 1), got predictions of shape "
+                f"{tuple(prediction.mean.shape)}. Calibrate each output separately: "
+                "gb.calibrate(..., outputs=0)."
             )
         if not self.noise.known:
             plain = Split().threshold(scores, prediction, confidence=confidence)
@@ -217,7 +218,7 @@ class TruthThreshold(Threshold):
             i, n = int(np.argmax(alone - shares)), len(self.scores)
             s = self._thresholds[i]
             raise ValueError(
-                f"The readings scatter less than their noise is said to: {int((self.scores > s).sum())} of "
+                f"The readings scatter less than the declared noise: {int((self.scores > s).sum())} of "
                 f"{n} lie farther than {s:.3g} from the prediction, and {self.noise!r} alone would put "
                 f"{n * alone[i]:.0f} there. Declare smaller noise, or find out whether the model has seen "
                 "these readings."
@@ -260,7 +261,7 @@ class BoundedThreshold(Threshold):
 
 
 def truth_calibration(
-    noise: Any, score: Score | None, calibrator: Calibrator | None
+    noise: NoiseLaw | None, score: Score | None, calibrator: Calibrator | None
 ) -> tuple[Score, Calibrator]:
     """Score and calibrator of a band for the truth, with defaults."""
     if noise is None:
@@ -269,5 +270,5 @@ def truth_calibration(
             "LaplaceNoise, UniformNoise, or gb.conformal.BoundedNoise(0.1) where only a bound is known."
         )
     if calibrator is not None:
-        raise ValueError(f"A band for the truth is a calibrator of its own; leave out {calibrator!r}.")
+        raise ValueError(f"A band for the truth chooses its calibrator; leave out {calibrator!r}.")
     return Absolute() if score is None else score, Truth(noise)

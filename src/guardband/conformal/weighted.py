@@ -157,13 +157,13 @@ class WeightedThreshold(Threshold):
         return scores_at_ranks(
             self.scores,
             rank,
-            "there are too few calibration points like them; all together they are worth "
+            "there are too few similar calibration points; the effective sample size is "
             f"{self.effective:.0f} of {len(self.scores)}.",
         )
 
     def size(self, level: Level) -> Size:
         """Return the effective sample size."""
-        what = f"calibration points, which is what {len(self.scores)} are worth with their weights,"
+        what = f"calibration points, the effective size of {len(self.scores)} weighted ones,"
         return Size(round(self.effective, 6), points_needed(level), what)
 
 

@@ -8,6 +8,7 @@ function at calibration, so the exact rank of the normalized scores gives the us
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -16,7 +17,6 @@ import numpy as np
 from guardband.base.arrays import Array, copy, to_numpy
 from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Threshold, point_array
-from guardband.conformal.local.guard import overfitted
 from guardband.conformal.local.logscale import LogScale
 from guardband.conformal.local.shape import FOLDS, Flat, Learner, LocalShape, best_shape, folds
 from guardband.conformal.rank import Level
@@ -25,6 +25,32 @@ from guardband.conformal.split import Split
 from guardband.leaks import find_copies
 from guardband.values import Observations, Prediction, Predictor
 
+OVERFITTED, CHANCE = 0.7, 0.01
+"""Overfitting: the median training score is below this share of the median held-out score, and the one-sided
+Mann-Whitney test has a p-value below CHANCE.
+"""
+
+
+class OverfittedWarning(UserWarning):
+    """The training residuals of the model are too small to learn a local shape from.
+
+    Examples
+    --------
+    >>> import warnings
+    >>> import numpy as np
+    >>> import guardband as gb
+    >>> x, model = np.arange(40.0), np.sin
+    >>> local = gb.Local(
+    ...     gb.Observations(x, np.sin(x)), held_out=gb.Observations(x + 0.1, np.cos(x))
+    ... )
+    >>> with warnings.catch_warnings(
+    ...     action="ignore", category=gb.conformal.OverfittedWarning
+    ... ):
+    ...     calibrated = gb.calibrate(model, x + 0.2, np.cos(x), calibrator=local)
+    >>> calibrated.learned
+    LocalShape(Flat())
+    """
+
 
 @kept(optional=("refit",))
 @dataclass(frozen=True, eq=False)
@@ -32,8 +58,8 @@ class Local(Calibrator):
     """Local conformal prediction: wide where residuals are large and narrow elsewhere, with exact coverage.
 
     The shape of the band is learned from scores at training points. The learned shape is compared with a flat
-    one by cross-validation within the training data, and the better one is used. Coverage is exact for any
-    shape and any level.
+    one by cross-validation within the training data, and the flat one is used if it is clearly better.
+    Coverage is exact for any shape and any level.
 
     Parameters
     ----------
@@ -123,14 +149,14 @@ class Local(Calibrator):
         if seen is None:
             raise ValueError(
                 "Local() learns where the model errs from its training data, which its predictor does not "
-                "know: give Local(gb.Observations(x_train, y_train))."
+                "declare: give Local(gb.Observations(x_train, y_train))."
             )
         self._check_held_out(seen)
         x = point_array(seen.x)
         scores = _scores(score, self._at_training(predictor, seen), seen)
         fresh = self._fresh(predictor, score, seen)
         used = {**self.used, "training": seen}
-        if fresh is not None and overfitted(scores, fresh):
+        if fresh is not None and _overfitted(scores, fresh):
             return LocalShape(Flat(), x.shape[1], self.guarded, used)
         if self.refit is not None and fresh is not None:
             scores = fresh
@@ -145,7 +171,7 @@ class Local(Calibrator):
         confidence: Level | None = None,
     ) -> Threshold:
         """Raise an error: the shape is learned first, by `learn`."""
-        raise ValueError("Local() has not seen its training residuals yet; `calibrate` lets it learn.")
+        raise ValueError("Local() has not learned a shape yet; `calibrate` calls `learn` first.")
 
     def __repr__(self) -> str:
         n = "the predictor's" if self.training_data is None else len(self.training_data)
@@ -164,7 +190,7 @@ class Local(Calibrator):
             return self.prediction
         if predictor is None:
             raise ValueError(
-                "From arrays alone Local() needs to know what was predicted at the training points: "
+                "From arrays alone, Local() needs the predictions at the training points: "
                 "Local(training_data, prediction=gb.Prediction(x_train, mean, scale))."
             )
         return predictor.at_training(copy(seen.x))
@@ -172,11 +198,12 @@ class Local(Calibrator):
     def _fresh(self, predictor: Predictor | None, score: Score, seen: Observations) -> np.ndarray | None:
         """Scores at points not used for training, from `held_out` or by cross-fitting, or None."""
         if self.held_out is not None:
-            made = self.held_out_prediction
-            if made is None and predictor is None:
-                raise ValueError("From arrays alone, give `held_out_prediction` with `held_out`.")
-            made = predictor(copy(self.held_out.x)) if made is None else made  # type: ignore[misc]
-            return _scores(score, made, self.held_out)
+            prediction = self.held_out_prediction
+            if prediction is None:
+                if predictor is None:
+                    raise ValueError("From arrays alone, give `held_out_prediction` with `held_out`.")
+                prediction = predictor(copy(self.held_out.x))
+            return _scores(score, prediction, self.held_out)
         if self.refit is None:
             return None
         fresh = np.empty(len(seen))
@@ -192,6 +219,25 @@ def _scores(score: Score, prediction: Prediction, seen: Observations) -> np.ndar
     if scores.ndim != 1 or (scores < 0).any():
         raise ValueError(
             f"Local() learns from scores >= 0, one per row, which {score!r} does not give. Use a joint score "
-            "of misses, such as Scaled()."
+            "of absolute errors, such as Scaled()."
         )
     return scores
+
+
+def _overfitted(scores: np.ndarray, fresh: np.ndarray) -> bool:
+    """Whether training scores are significantly smaller than held-out scores; warns if they are."""
+    if np.median(scores) >= OVERFITTED * np.median(fresh):
+        return False
+    from scipy.stats import mannwhitneyu
+
+    if mannwhitneyu(scores, fresh, alternative="less").pvalue >= CHANCE:
+        return False
+    ratio = np.median(scores) / np.median(fresh)
+    warnings.warn(
+        f"The network has overfitted: its residuals at training points are {ratio:.2f} of those at "
+        "held-out points, so they carry little information about its errors. Plain conformal prediction is "
+        "used instead. Train with more regularization, or on more data.",
+        OverfittedWarning,
+        stacklevel=5,
+    )
+    return True

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 
@@ -25,6 +25,9 @@ TOLERANCE = 0.05
 An unnecessary shape costs a little width, whereas a missed region of large errors costs local coverage.
 """
 
+AnyShape: TypeAlias = Callable[..., np.ndarray]
+"""A `Shape`, or a function of x and a level that has an attribute `per_level`."""
+
 
 class Shape(Protocol):
     """A fixed function of x: the size of the residuals up to a factor."""
@@ -41,7 +44,7 @@ class Learner(Protocol):
     replaces it in the comparison with a flat shape.
     """
 
-    def fit(self, x: np.ndarray, scores: np.ndarray) -> Any:
+    def fit(self, x: np.ndarray, scores: np.ndarray) -> AnyShape:
         """Return a `Shape`, or a function of x and a level, from scores (n,) >= 0 at x (n, d)."""
         ...
 
@@ -61,7 +64,7 @@ class Flat:
 class LocalShape(Learned):
     """A shape learned from the observations `seen`; `watched` if overfitting would have been detected."""
 
-    shape: Any
+    shape: AnyShape
     d: int | None
     watched: bool = False
     seen: Mapping[str, Observations] = field(default_factory=dict)
@@ -112,7 +115,7 @@ class LocalShape(Learned):
 class LocalThreshold(Threshold):
     """The shape, and the calibration scores with their points."""
 
-    shape: Any
+    shape: AnyShape
     scores: np.ndarray
     x: np.ndarray
     confidence: Level | None = None
@@ -158,11 +161,11 @@ class KnownShape:
     It returns exactly the values of the shape, so thresholds are identical.
     """
 
-    shape: Any
+    shape: AnyShape
     x: np.ndarray
     per_level: bool
 
-    def __init__(self, shape: Any, x: np.ndarray) -> None:
+    def __init__(self, shape: AnyShape, x: np.ndarray) -> None:
         self.shape, self.x, self.per_level = shape, x, per_level(shape)
         self._row = {point: row for row, point in enumerate(_row_bytes(x))}
         self._values: dict[tuple[float, ...], np.ndarray] = {}
@@ -182,7 +185,7 @@ def _row_bytes(x: np.ndarray) -> list[bytes]:
     return np.ascontiguousarray(x).view(np.dtype((np.void, x.itemsize * x.shape[1]))).ravel().tolist()
 
 
-def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> Any:
+def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> AnyShape:
     """The shape learned from all rows, or a flat shape if that has the better held-out log score."""
     if not np.isfinite(scores).all():
         raise ValueError(
@@ -215,14 +218,14 @@ def log_score(shape: np.ndarray, scores: np.ndarray) -> float:
     return float(np.log(shape).mean() + np.log(largest) + 0.5 * np.log(np.mean((normalized / largest) ** 2)))
 
 
-def at_level(shape: Any, level: Level) -> Shape:
+def at_level(shape: AnyShape, level: Level) -> Shape:
     """The shape at a level, as a function of x."""
     if per_level(shape):
         return lambda x: shape(x, float(exact(level)))
     return shape
 
 
-def per_level(shape: Any) -> bool:
+def per_level(shape: AnyShape) -> bool:
     """Whether a shape depends on the level."""
     return getattr(shape, "per_level", False)
 

@@ -50,7 +50,7 @@ def refuse_points(prediction: Prediction, grid: FieldGrid | None) -> None:
         )
     if len(shape) < 3:
         raise ValueError(
-            "A promise about whole fields takes fields (N, points, m), drawn alike; these are points, "
+            "A promise about whole fields needs exchangeable fields (N, points, m); these are points, "
             f"{shape}. One network of one equation has no second field to learn from: predict for many "
             "inputs, coefficients or experiments. Fields of one output (N, points) are values[..., None]."
         )

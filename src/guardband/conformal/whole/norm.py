@@ -124,7 +124,7 @@ class Norm(Score):
         kind = kind or self.kind
         if kind == "H1" and self.grid is None:
             raise ValueError(
-                "The H1 norm needs to know where nodes lie. Name the axes, and give their places: "
+                "The H1 norm needs the coordinates of the nodes. Name the axes and give coordinates: "
                 'y_cal=gb.Fields(values, dims=("x",), coordinates={"x": places}).'
             )
         return partial(norm_of, weights=weights, grid=self.grid if kind == "H1" else None)

@@ -96,8 +96,8 @@ class Quantity(Score):
         if self.units is not None or not len(spread) or spread.max() <= SPREAD_RATIO * spread.min():
             return None
         return (
-            f"The quantities differ in size by a factor of {spread.max() / spread.min():.2g}, and no unit of "
-            "theirs is known, so all get one width. Give Quantity(function, units=[...]), one for each."
+            f"The quantities differ in size by a factor of {spread.max() / spread.min():.2g}, and their "
+            "units are unknown, so all get one width. Give Quantity(function, units=[...]), one for each."
         )
 
     @property

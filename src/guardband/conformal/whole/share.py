@@ -14,6 +14,7 @@ from typing import ClassVar, Self
 import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, to_numpy
+from guardband.base.computed import computed
 from guardband.base.kept import kept
 from guardband.conformal.rank import Level, exact
 from guardband.conformal.scores import Score
@@ -67,7 +68,7 @@ class Share(Shaped):
     shape: ArrayLike = None
     weights: ArrayLike = None
     grid: FieldGrid | None = None
-    follows_scale: ClassVar[bool] = True  # type: ignore[misc]
+    follows_scale = computed(lambda self: True)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "gamma", _share(self.gamma))
@@ -154,6 +155,8 @@ class ShareBand(Band):
         Ends of the band, of the shape of `mean`.
     level
         Coverage of the band.
+    names, grid, targets
+        Names of columns, axes of the fields, and names of the targets' axes, if known.
     gamma
         The share of the area that may lie outside.
     weights

@@ -8,7 +8,7 @@ large. One network of one equation gives one field, whatever the number of its p
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
@@ -19,12 +19,8 @@ from guardband.conformal.whole.base import Shaped, positive
 from guardband.values.grids import FieldGrid
 
 
-def _restored(parts: dict[str, Any]) -> Simultaneous:
-    """A score restored from its stored parts; files written before `follows_scale` existed mean False."""
-    return Simultaneous(**{"follows_scale": False, **parts})
-
-
-@kept(made=_restored)
+# Older files lack `follows_scale`, which was False.
+@kept(made=lambda parts: Simultaneous(**{"follows_scale": False, **parts}))
 @dataclass(frozen=True, eq=False, repr=False)
 class Simultaneous(Shaped):
     """The largest error over all nodes and outputs of a field, for predictions (N, points, m).
