@@ -357,7 +357,7 @@ def test_a_note_leads_nowhere_else(path: Path) -> None:
     mine.mkdir()
     (mine / "zarr.json").write_text("mine")
     note = store.notes_of(path) / "store.json"
-    about = store.about_store(path)
+    about = store.store_note(path)
     about["files"]["../mine/zarr.json"] = "0"
     note.write_text(json.dumps(about | {"sha256": store._seal(about)}))
     assert verify(path).sound
@@ -476,7 +476,7 @@ def test_chunks_are_counted_over_all_arrays(path: Path, monkeypatch: pytest.Monk
 def test_names_of_files_are_printed_escaped(path: Path) -> None:
     said = str(StoreCheck(path, 1, damaged=("\x1b[2J/zarr.json",), missing=("\u202e/c/0",)))
     assert r"\x1b[2J/zarr.json is damaged" in said and r"\u202e/c/0 is missing" in said
-    note = store.about_store(path)
+    note = store.store_note(path)
     note["files"] |= {"\ud800/zarr.json": "0", "a\0/zarr.json": "0", "\x1b/zarr.json": "0"}
     (store.notes_of(path) / "store.json").write_text(json.dumps(note | {"sha256": store._seal(note)}))
     assert verify(path).missing == ("\ud800/zarr.json",) and r"\ud800" in str(verify(path))

@@ -20,6 +20,7 @@ from guardband.evaluation.contenders import by_size
 from guardband.evaluation.results import THIS, Evaluation, Row
 from guardband.evaluation.verdicts import held_against_law, same_scores
 from guardband.fields import reading
+from guardband.fields.store import to_store
 from guardband.fields.stored import (
     ERROR,
     INPUT,
@@ -31,7 +32,6 @@ from guardband.fields.stored import (
     nodes_of,
     numbered,
 )
-from guardband.fields.writing import to_store
 from guardband.values import Prediction
 
 

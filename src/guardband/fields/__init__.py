@@ -1,8 +1,9 @@
 """Fields: bands over grids, meshes and lists of points of any size, chunk by chunk.
 
-`base.py` says what a field is and computes a part of it; `store.py` writes it to disk, here or on workers,
-as `writing.py` asks it to; `stored.py` reads whole fields a few at a time, and scores them;
-`verify.py` looks at what was written; `mesh.py` writes for ParaView; `band.py` is what users hold.
+`base.py` divides a field into chunks and computes them; `store.py` writes them to a Zarr store, locally or on
+workers; `stored.py` reads whole fields a few at a time and scores them; `verify.py` checks a written store;
+`mesh.py` writes files for ParaView; `band.py` contains the public functions and classes. `reading.py` and
+`metadata.py` open stores that may be untrusted.
 """
 
 from guardband.fields.band import FieldBand, band_over

@@ -1,4 +1,4 @@
-"""A band over a field: computed when it is asked for, as a lazy dataset, a Zarr store or a mesh."""
+"""A band over a field, computed on demand as a lazy dataset, a Zarr store or a mesh."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from dataclasses import field as part_of
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, overload
 
 import numpy as np
 
@@ -17,10 +17,14 @@ from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.fields.base import PARTS, POINTS_PER_CHUNK, USUAL, Chunked
 from guardband.fields.mesh import mesh_of, output_names, write_variables
+from guardband.fields.store import to_store
 from guardband.fields.stored import StoredBand, StoredFields, band_stored
-from guardband.fields.writing import to_store
 from guardband.values import Band
 from guardband.values.labeled import Axes, arranged
+
+if TYPE_CHECKING:
+    from pyvista import DataSet
+    from xarray import Dataset
 
 
 @overload
@@ -62,18 +66,36 @@ def band_over(
     dtype: str = "float32",
     chunk: int | None = None,
 ) -> FieldBand | StoredBand:
-    """The band over a whole field, computed when it is asked for.
+    """Return the band over a whole field, computed on demand.
 
-    `grid` is named coordinates, in the order of the model's inputs, of which every combination is a point;
-    or points (n, d); or a mesh file, whose nodes are the points. `parts` are those of the band that are
-    wanted: "mean", "lower", "upper", "width". `names` are those of several outputs, `units` go into the
-    attributes. Several levels cost one pass of the model. Where the model knows the names of its axes and
-    outputs, coordinates may come in any order, and the outputs have their names. `chunk` is how many points
-    are computed and written together.
+    Parameters
+    ----------
+    calibrated
+        Calibration at points, or on whole fields.
+    grid
+        Named coordinates of a grid, in the order of the model's inputs; or points, shape (n, d); or a mesh
+        file, whose nodes are the points. If the model has named axes, coordinates may be in any order. For a
+        calibration on whole fields, the inputs of new fields as `gb.StoredFields`.
+    levels
+        One or several levels, which need only one evaluation of the model.
+    parts
+        Parts of the band to compute, among "mean", "lower", "upper" and "width".
+    names
+        Names of the outputs, by default those of the model.
+    units
+        Units of coordinates and outputs by name, for the attributes.
+    dtype
+        Data type of coordinates and results.
+    chunk
+        Number of points that are computed and written together; for whole fields, the number of fields.
 
-    For a calibration on whole fields, `grid` is the inputs of others, a `gb.StoredFields`: their bands are
-    written beside the means, field by field, in chunks of so many fields.
+    Returns
+    -------
+    FieldBand or StoredBand
+        The band at points, or the bands of whole fields.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 50)
@@ -115,8 +137,8 @@ def band_over(
     m = int(calibrated.prediction.mean.shape[-1])
     if names and len(names) != m:
         raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
-    known = calibrated.field_names
-    names = names or (output_names(m) if known is None or m == 1 else known.outputs)
+    field_names = calibrated.field_names
+    names = names or (output_names(m) if field_names is None or m == 1 else field_names.outputs)
     mesh = None
     if isinstance(grid, str | os.PathLike):
         mesh = mesh_of(grid)
@@ -141,7 +163,7 @@ def band_over(
 
 
 def _names_of_x(calibrated: Calibrated) -> tuple[str, ...]:
-    """The names of the columns of x at calibration, or of the axes of the model; () if neither is known."""
+    """The names of the columns of x at calibration, or of the axes of the model; () if both are unknown."""
     if calibrated.columns is not None:
         return tuple(map(str, calibrated.columns.names))
     if "x" in calibrated.axes and calibrated.axes["x"].words is not None:
@@ -149,25 +171,47 @@ def _names_of_x(calibrated: Calibrated) -> tuple[str, ...]:
     return () if calibrated.field_names is None else calibrated.field_names.axes
 
 
-def _points(calibrated: Calibrated, given: Any) -> Any:
-    """Points (n, d), with named columns in the order of those at calibration."""
+def _points(calibrated: Calibrated, points: ArrayLike) -> ArrayLike:
+    """Points (n, d), with named columns in the order at calibration."""
     names = _names_of_x(calibrated)
-    return arranged(given, Axes.of_columns(names) if names else None, "grid")
+    return arranged(points, Axes.of_columns(names) if names else None, "grid")
 
 
-def _in_order(given: list[str], names: tuple[str, ...]) -> Sequence[str]:
+def _in_order(coordinates: list[str], names: tuple[str, ...]) -> Sequence[str]:
     """The names of coordinates in the order of the columns of x; other names are refused."""
-    if names and {*given} != {*names}:
-        raise ValueError(f"`grid` should give coordinates for {', '.join(names)}, got {', '.join(given)}.")
-    return names or given
+    if names and {*coordinates} != {*names}:
+        got = ", ".join(coordinates)
+        raise ValueError(f"`grid` should give coordinates for {', '.join(names)}, got {got}.")
+    return names or coordinates
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class FieldBand(Chunked):
-    """A band over a field that is not computed yet: `to_xarray`, `to_zarr`, `to_mesh`.
+    """A band over a field that is computed by `to_xarray`, `to_zarr` or `to_mesh`.
 
-    `axes` are the coordinates of a grid, or one axis of points (n, d).
+    `band_over` creates it.
 
+    Parameters
+    ----------
+    calibrated
+        Calibration at points.
+    axes
+        Coordinates of a grid by name, or one axis "point" with points, shape (n, d).
+    levels
+        Levels as decimals.
+    names
+        Names of the outputs.
+    units
+        Units of coordinates and outputs by name.
+    parts
+        Parts of the band to compute.
+    chunk
+        Largest number of points in a chunk.
+    mesh
+        Mesh whose nodes are the points.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> calibrated = gb.calibrate(np.sin, np.arange(20.0), np.ones(20))
@@ -176,19 +220,30 @@ class FieldBand(Chunked):
     (4,)
     """
 
-    mesh: Any = part_of(default=None, repr=False)
+    mesh: DataSet | None = part_of(default=None, repr=False)
 
-    def to_xarray(self, *, batch: int = USUAL) -> Any:
-        """A lazy `xarray.Dataset` on Dask: chunks are computed when asked for."""
+    def to_xarray(self, *, batch: int = USUAL) -> Dataset:
+        """Return a lazy dataset on Dask, whose chunks are computed on demand.
+
+        Parameters
+        ----------
+        batch
+            Size of a micro-batch.
+
+        Returns
+        -------
+        xarray.Dataset
+            The variables with coordinates and attributes.
+        """
         xarray, dask = extras.load("xarray", "scale"), extras.load("dask", "scale")
         stack = extras.load("dask.array", "scale")
         counts = [-(-n // size) for n, size in zip(self.shape, self.chunks, strict=True)]
-        made = [dask.delayed(Chunked.compute)(self, region, batch=batch) for region in self.regions()]
+        chunks = [dask.delayed(Chunked.compute)(self, region, batch=batch) for region in self.regions()]
         sizes = [tuple(part.stop - part.start for part in region) for region in self.regions()]
         data = {}
         for name in self.variables:
-            blocks = np.empty(len(made), dtype=object)
-            for i, (chunk, size) in enumerate(zip(made, sizes, strict=True)):
+            blocks = np.empty(len(chunks), dtype=object)
+            for i, (chunk, size) in enumerate(zip(chunks, sizes, strict=True)):
                 blocks[i] = stack.from_delayed(chunk[name], size, self.dtype)
             data[name] = (self.dims, stack.block(blocks.reshape(counts).tolist()), self.attributes(name))
         return xarray.Dataset(data, coords=self.coordinates(), attrs=self.about())
@@ -202,25 +257,53 @@ class FieldBand(Chunked):
         on: engine.On = None,
         progress: bool = True,
     ) -> Path:
-        """Write the field to a Zarr store, here or on Dask; a killed run is resumed when called again.
+        """Write the field to a Zarr store; the same call resumes an interrupted run.
 
-        What is there is verified by its hashes and not computed again; what is damaged or missing is made
-        again, and variables and levels that are not there yet are added. Every chunk holds a checksum, so
-        that any reader notices a changed bit; `guardband.fields.verify(path)` looks at all of them. The
-        micro-batch is chosen by a short measurement, once, and kept in the store: results do not depend on
-        who computed them. Until all is written, the attribute `complete` is "no" and missing chunks read as
-        NaN. Beside the store lies `<path>.notes` with the hashes; without it the store is whole, but cannot
-        be resumed.
+        Parameters
+        ----------
+        path
+            Folder of the store.
+        batch
+            Size of a micro-batch, by default chosen by a short measurement. It is recorded in the store, so
+            that results do not depend on where they are computed.
+        on
+            Where to compute: None is this process, a number starts this many Dask workers on this machine,
+            an address such as "tcp://head:8786" is a Dask scheduler, and a `distributed.Client` is used
+            directly. All workers must see the folder.
+        progress
+            Show a progress bar.
 
-        `on` says where: None is this process, a number that many Dask workers on this machine, an address
-        such as "tcp://head:8786" a Dask scheduler, and a `distributed.Client` itself. Dask sends workers the
-        calibration, your own functions in it too, from memory to memory by pickle, so a scheduler must be
-        trusted; nothing that can be run is written to a file. All must see the folder.
+        Returns
+        -------
+        Path
+            The folder.
+
+        Notes
+        -----
+        Chunks in the store are verified by their hashes. Intact ones are not computed again, damaged or
+        missing ones are, and new variables and levels are added. Every chunk has a checksum, so any reader
+        detects a changed bit; `guardband.fields.verify(path)` checks all chunks. Until the store is
+        complete, its attribute `complete` is "no" and missing chunks read as NaN. The hashes are in
+        `<path>.notes` next to the store. Without this folder the store can be read but not resumed.
+
+        Dask sends the calibration, including functions of your own, to workers by pickle in memory, so a
+        scheduler must be trusted. No executable code is written to a file.
         """
         return to_store(self, path, batch, on, progress)
 
     def to_mesh(self, path: str | os.PathLike[str]) -> Path:
-        """Write the band at the nodes of a mesh, of a grid with its cells, or at points, for ParaView."""
+        """Write the band for ParaView at the nodes of the mesh, on the cells of the grid, or at points.
+
+        Parameters
+        ----------
+        path
+            File to write, .vtu or .vtk.
+
+        Returns
+        -------
+        Path
+            The file.
+        """
         where = (
             self.mesh if self.mesh is not None else mesh_of(self.axes if self.is_grid else self.axes["point"])
         )

@@ -1,4 +1,4 @@
-"""What a field is: points in chunks, and the band at those of a chunk, in micro-batches."""
+"""The points of a field in chunks, and the band over a chunk, computed in micro-batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from dataclasses import field as part_of
 from functools import cached_property
-from typing import Any, ClassVar, TypeAlias
+from typing import ClassVar, TypeAlias
 
 import numpy as np
 
@@ -21,25 +21,28 @@ from guardband.values import Prediction, cf
 Block: TypeAlias = tuple[slice, ...]
 """A part of a field: a slice per axis."""
 
+Attributes: TypeAlias = dict[str, str | float]
+"""Attributes of a variable or a store, by the CF conventions."""
+
 POINTS_PER_CHUNK = 2**18
-"""How many points a chunk holds at most; it is computed and written as a whole."""
+"""Largest number of points in a chunk, which is computed and written as a whole."""
 
 Coordinate: TypeAlias = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
-"""Dimensions, values and attributes, as xarray takes them."""
+"""Dimensions, values and attributes, in the form that xarray takes."""
 
 PARTS = ("mean", "lower", "upper")
-"""What is computed of a band if nothing else is asked for."""
+"""The parts of a band that are computed by default."""
 
 BATCHES = (512, 1024, 2048, 4096, 8192, 16384)
-"""Micro-batches among which a short measurement chooses."""
+"""Sizes of micro-batches that are compared by a short measurement."""
 
 USUAL = 4096
-"""The micro-batch where nothing was measured."""
+"""Default size of a micro-batch."""
 
 
 @dataclass(frozen=True, eq=False)
 class Chunked:
-    """A calibration and points, cut into chunks that are computed each by itself.
+    """A calibration and points in chunks that are computed independently.
 
     `axes` are the coordinates of a grid, or one axis of points (n, d).
     """
@@ -55,24 +58,24 @@ class Chunked:
 
     @cached_property
     def data(self) -> str:
-        """A fingerprint of what is read from elsewhere: nothing, where points are made of axes."""
+        """A fingerprint of data that are read from files; empty if the points come from the axes."""
         return ""
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """How many points there are along each axis."""
+        """The number of points along each axis."""
         return tuple(len(values) for values in self.axes.values())
 
     @property
     def variables(self) -> list[str]:
-        """The mean, and the other parts at every level, of every output."""
+        """The names of all variables: of every output, the mean and the other parts at every level."""
         ends = [f"{part}_{level}" for level in self.levels for part in self.parts if part != "mean"]
         found = ["mean", *ends] if "mean" in self.parts else ends
         return [f"{name}_{part}" if name else part for name in self.names or ("",) for part in found]
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
-        """How many points a chunk has along each axis: whole rows of the last axes as far as they fit."""
+        """The shape of a chunk: complete rows of the last axes as far as they fit."""
         sizes, room = [], max(1, self.chunk)
         for n in reversed(self.shape):
             sizes.append(min(n, room))
@@ -80,7 +83,13 @@ class Chunked:
         return tuple(reversed(sizes))
 
     def regions(self) -> Iterator[Block]:
-        """The chunks in order, each as a slice per axis."""
+        """Iterate over the chunks in order.
+
+        Yields
+        ------
+        tuple of slice
+            One slice per axis.
+        """
         starts = [range(0, n, size) for n, size in zip(self.shape, self.chunks, strict=True)]
         for corner in itertools.product(*starts):
             ends = zip(corner, self.chunks, self.shape, strict=True)
@@ -94,17 +103,41 @@ class Chunked:
         return f"{type(self).__name__}({shape}: {', '.join(self.variables)})"
 
     def points(self, region: Block) -> np.ndarray:
-        """The points (n, d) of a region, in the order of a flattened array."""
+        """Return the points of a region.
+
+        Parameters
+        ----------
+        region
+            One slice per axis.
+
+        Returns
+        -------
+        np.ndarray
+            Points, shape (n, d), in the order of a flattened array.
+        """
         if not self.is_grid:
             return self.axes["point"][region[0]]
         parts = [values[part] for values, part in zip(self.axes.values(), region, strict=True)]
         return np.stack([axis.reshape(-1) for axis in np.meshgrid(*parts, indexing="ij")], axis=1)
 
     def compute(self, region: Block | None = None, *, batch: int = USUAL) -> dict[str, np.ndarray]:
-        """The variables in a region (everywhere by default), as arrays of its shape."""
+        """Compute the variables in memory.
+
+        Parameters
+        ----------
+        region
+            One slice per axis, by default everything.
+        batch
+            Size of a micro-batch.
+
+        Returns
+        -------
+        dict of str to np.ndarray
+            Values by variable, in the shape of the region.
+        """
         if region is None:
             whole = {name: np.empty(self.shape, self.dtype) for name in self.variables}
-            for chunk in self.regions():  # as every other way computes it, so the numbers are the same
+            for chunk in self.regions():  # the chunks of all other methods, so the numbers are the same
                 for name, values in self.compute(chunk, batch=batch).items():
                     whole[name][chunk] = values
             return whole
@@ -113,22 +146,38 @@ class Chunked:
         return {name: values.reshape(size) for name, values in ends.items()}
 
     def ends(self, prediction: Prediction) -> dict[str, np.ndarray]:
-        """The variables around a prediction, an array per output each."""
+        """Return the variables for a prediction.
+
+        Parameters
+        ----------
+        prediction
+            Prediction at some points.
+
+        Returns
+        -------
+        dict of str to np.ndarray
+            Values by variable, one array per output.
+        """
         ends = [prediction.mean] if "mean" in self.parts else []
         with allow_infinite():
             for level in self.levels:
-                made = self.calibrated.band(prediction, level)
-                ends += [getattr(made, part) for part in self.parts if part != "mean"]
+                band = self.calibrated.band(prediction, level)
+                ends += [getattr(band, part) for part in self.parts if part != "mean"]
         outputs = range(max(1, len(self.names)))
         arrays = [to_numpy(end) for end in ends]
         values = [end[..., j].astype(self.dtype, copy=False) for j in outputs for end in arrays]
         return dict(zip(self.variables, values, strict=True))
 
     def tuned_batch(self) -> int:
-        """The micro-batch with the highest throughput, by a measurement of a second or two.
+        """Measure which size of a micro-batch is fastest, in a second or two.
 
-        All are timed on the same points, in turn, and each by its best time: other work on the machine must
-        not decide. A small field takes the usual one.
+        All sizes are timed in turn on the same points, and the best times are compared, so that other work on
+        the machine does not matter. A small field uses the default.
+
+        Returns
+        -------
+        int
+            Size of a micro-batch.
         """
         x = self.points(next(self.regions()))[: 2 * max(BATCHES)]
         if len(self) < 50 * len(x) or len(x) < max(BATCHES):
@@ -147,11 +196,17 @@ class Chunked:
 
     @property
     def dtype(self) -> np.dtype:
-        """That of coordinates and results."""
+        """The dtype of coordinates and results."""
         return next(iter(self.axes.values())).dtype
 
     def coordinates(self) -> dict[str, Coordinate]:
-        """The coordinates of a grid by name, or those of points as x0, x1, ..."""
+        """Return the coordinates of a grid by name, or those of points as x0, x1, ...
+
+        Returns
+        -------
+        dict
+            Dimensions, values and attributes by name.
+        """
         if self.is_grid:
             units = {name: {"units": self.units[name]} if name in self.units else {} for name in self.axes}
             return {name: ((name,), values, units[name]) for name, values in self.axes.items()}
@@ -159,17 +214,28 @@ class Chunked:
 
     @property
     def is_grid(self) -> bool:
-        """Every combination of coordinates, not a list of points."""
+        """Whether the points are all combinations of coordinates, instead of a list."""
         return all(values.ndim == 1 for values in self.axes.values())
 
-    def attributes(self, variable: str) -> dict[str, Any]:
-        """The attributes of a variable by the CF conventions."""
+    def attributes(self, variable: str) -> Attributes:
+        """Return the attributes of a variable by the CF conventions.
+
+        Parameters
+        ----------
+        variable
+            Name of the variable.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         head, _, level = variable.rpartition("_")
         output, _, part = (variable if variable.endswith("mean") else head).rpartition("_")
-        about: dict[str, Any] = {"units": self.units[output]} if output in self.units else {}
+        about: Attributes = {"units": self.units[output]} if output in self.units else {}
         of = f" of {output}" if output else ""
         if part == "mean":
-            each = len(self.variables) // max(1, len(self.names))  # those of one output stand together
+            each = len(self.variables) // max(1, len(self.names))  # variables of one output are adjacent
             first = self.variables.index(variable)
             ends = self.variables[first + 1 : first + each]
             return about | {"long_name": f"prediction{of}", "ancillary_variables": " ".join(ends)}
@@ -179,8 +245,14 @@ class Chunked:
             "level": float(level),
         }
 
-    def about(self) -> dict[str, Any]:
-        """The attributes of the whole, the promise among them."""
+    def about(self) -> Attributes:
+        """Return the attributes of the whole field, with its guarantee.
+
+        Returns
+        -------
+        dict
+            Attributes by name.
+        """
         return {
             "Conventions": cf.CONVENTIONS,
             "title": "prediction bands by guardband",
@@ -190,6 +262,6 @@ class Chunked:
 
 
 def predicted(calibrated: Calibrated, x: np.ndarray, batch: int) -> Prediction:
-    """The prediction at x, in micro-batches."""
+    """The prediction at x, computed in micro-batches."""
     parts = [calibrated.predict(x[start : start + batch]) for start in range(0, len(x), batch)]
     return type(parts[0]).joined(parts)

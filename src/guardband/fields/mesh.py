@@ -1,4 +1,4 @@
-"""Meshes: bands as files that ParaView and PyVista open."""
+"""Meshes: bands as files for ParaView and PyVista."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,8 +15,11 @@ from guardband.base import extras
 from guardband.base.arrays import ArrayLike, floats, rows, to_numpy
 from guardband.values import Band
 
+if TYPE_CHECKING:
+    from pyvista import DataSet
+
 CELLS = {1: "LINE", 2: "QUAD", 3: "HEXAHEDRON"}
-"""What the points of a grid span, by its number of axes."""
+"""Type of the cells of a grid, by its number of axes."""
 
 
 def write_mesh(
@@ -28,9 +31,25 @@ def write_mesh(
 ) -> Path:
     """Write a band at points, or around one whole field, for ParaView (.vtu, .vtk).
 
-    `grid` is where the points are: named coordinates of which every combination is one, the last running
-    fastest; or points (n, d); or a mesh file, whose nodes they are. `names` are those of several outputs.
+    Parameters
+    ----------
+    band
+        Band to write.
+    grid
+        Places of the points: named coordinates of a grid, with the last one running fastest; points, shape
+        (n, d); or a mesh file, whose nodes are the points.
+    path
+        File to write, .vtu or .vtk.
+    names
+        Names of the outputs, if there are several.
 
+    Returns
+    -------
+    Path
+        The file.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import numpy as np
     >>> import guardband as gb
@@ -63,12 +82,12 @@ def write_mesh(
 
 
 def output_names(m: int) -> tuple[str, ...]:
-    """Names for several outputs that were given none; a single one needs no name."""
+    """Default names of several outputs; a single one has no name."""
     return () if m == 1 else tuple(f"y{j}" for j in range(m))
 
 
-def write_variables(mesh: Any, variables: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> Path:
-    """Write values at the nodes of a mesh, beside those it has."""
+def write_variables(mesh: DataSet, variables: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> Path:
+    """Write a mesh with values at its nodes, in addition to the values it has."""
     for name, values in variables.items():
         if len(values) != len(mesh.points):
             raise ValueError(
@@ -80,15 +99,15 @@ def write_variables(mesh: Any, variables: Mapping[str, np.ndarray], path: str | 
     written = mesh.cast_to_unstructured_grid()
     for name, values in variables.items():
         written.point_data[name] = values.astype(float)
-    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:  # all of it, or nothing
-        whole = Path(folder) / path.name
-        written.save(whole)
-        os.replace(whole, path)
+    with tempfile.TemporaryDirectory(dir=path.parent, prefix=".") as folder:  # replace the file atomically
+        temporary = Path(folder) / path.name
+        written.save(temporary)
+        os.replace(temporary, path)
     return path
 
 
-def mesh_of(grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str]) -> Any:
-    """A mesh file as it is; a grid with the cells between its points; points by themselves."""
+def mesh_of(grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str]) -> DataSet:
+    """The mesh in a file, a mesh with the cells of a grid, or one of isolated points."""
     pyvista = extras.load("pyvista", "geometry")
     if isinstance(grid, str | os.PathLike):
         if not Path(grid).is_file():
@@ -116,7 +135,7 @@ def mesh_of(grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str]) 
 
 
 def _cells(shape: Sequence[int]) -> tuple[str, np.ndarray]:
-    """The lines, quadrilaterals or hexahedra between the points of a grid, corners in VTK's order."""
+    """The lines, quadrilaterals or hexahedra of a grid, with corners in VTK's order."""
     number = np.arange(int(np.prod(shape))).reshape(shape)
     around = {1: [(0,), (1,)], 2: [(0, 0), (1, 0), (1, 1), (0, 1)]}
     around[3] = [(*corner, up) for up in (0, 1) for corner in around[2]]

@@ -1,6 +1,6 @@
-"""Metadata: what a Zarr store claims, inspected before zarr decodes anything.
+"""Metadata of a Zarr store, inspected before zarr decodes anything.
 
-Codecs and data types are on a list, and shapes, sizes and attributes are within `limits`.
+Only listed codecs and data types are accepted, with shapes, sizes and attributes within `limits`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -40,19 +40,25 @@ from guardband.base.limits import (
 )
 
 METADATA = ("zarr.json", ".zgroup", ".zarray", ".zattrs", ".zmetadata")
-"""Names of metadata files; a store of format 3 has the first one only."""
+"""Names of metadata files; a store of format 3 has only the first one."""
+
+Json: TypeAlias = Any
+"""A parsed JSON value."""
+
+Node: TypeAlias = dict[str, Any]
+"""The parsed metadata of a group or array."""
 
 DTYPES = re.compile(r"[<>|](b1|[iu][1248]|f[248]|c8|c16|[US]\d{1,4})")
-"""Data types of format 2: numbers, booleans and text of a fixed width. Objects are not among them."""
+"""Accepted data types of format 2: numbers, booleans and text of fixed width, but not objects."""
 
 DATA_TYPES = {
     **{"bool": 1, "float16": 2, "float32": 4, "float64": 8, "complex64": 8, "complex128": 16},
     **{f"{sign}int{bits}": bits // 8 for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }
-"""Data types of format 3, and their bytes."""
+"""Accepted data types of format 3, with their sizes in bytes."""
 
 TEXT = {"fixed_length_utf32", "null_terminated_bytes"}
-"""Text of a fixed width in format 3, with `length_bytes`; in format 3 other text needs a codec per item."""
+"""Types of text of fixed width in format 3, with `length_bytes`; other text needs a codec per item."""
 
 COMPRESSORS = {"blosc", "gzip", "zstd", "zlib", "lz4", "bz2"}
 CHECKSUMS = {"crc32c", "fletcher32"}
@@ -60,21 +66,21 @@ FILTERS = {
     2: {"shuffle", "delta", "fixedscaleoffset", "bitround"},
     3: {"transpose", "bytes", "sharding_indexed"},
 }
-"""Codecs that cannot run code. An array has at most one compressor, followed by nothing but checksums."""
+"""Accepted codecs, which cannot execute code. An array has at most one compressor, followed by checksums."""
 
 WIDENING, WIDENED = {"delta", "fixedscaleoffset"}, 8
-"""These filters may store a number in this many times its bytes, as from one byte to a float64."""
+"""Filters that may store a number in up to this many times its bytes, such as one byte as a float64."""
 
 WORD = re.compile(r"[<>|=]?[A-Za-z0-9_]{1,20}")
 
 
 @dataclass(frozen=True)
 class Array:
-    """The metadata of an array of a store, inspected.
+    """The inspected metadata of an array.
 
-    `chunks` is the shape of a stored chunk. In a shard, `inner` is the shape of the chunks inside it, which
-    the codecs compress. `compressor` is the name of a codec or empty, and `tail` the bytes of checksums after
-    it. `objects` are words or dates, which an index keeps as objects of Python.
+    `chunks` is the shape of a stored chunk. With sharding, `inner` is the shape of the chunks inside a shard,
+    which the codecs compress. `compressor` is the name of a codec or empty, and `tail` is the number of bytes
+    of checksums after it. `objects` is true for text and dates, which an index stores as Python objects.
     """
 
     name: str
@@ -87,7 +93,7 @@ class Array:
     index_tail: int = 0
     prefix: str = "c"
     separator: str = "/"
-    fill: Any = None
+    fill: Json = None
     dims: tuple[str, ...] = ()
     codecs: tuple[str, ...] = ()
     objects: bool = False
@@ -99,20 +105,20 @@ class Array:
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all values."""
+        """The size of all values in bytes."""
         return math.prod(self.shape) * self.itemsize
 
     @property
     def index_bytes(self) -> int:
-        """The bytes of the index of a shard."""
+        """The size of the index of a shard in bytes."""
         return 16 * (math.prod(self.chunks) // math.prod(self.inner)) + self.index_tail
 
     def size(self, shape: Sequence[int]) -> int:
-        """The bytes of a chunk of this shape."""
+        """The size of a chunk of this shape in bytes."""
         return math.prod(shape) * self.itemsize
 
     def most(self, shape: Sequence[int]) -> int:
-        """The bytes that a chunk of this shape may have before its filters are undone."""
+        """The largest size of a chunk of this shape in bytes before its filters are undone."""
         return self.size(shape) * (WIDENED if WIDENING & {*self.codecs} else 1) + 2**17
 
     def key(self, place: Sequence[int]) -> str:
@@ -121,7 +127,7 @@ class Array:
         return f"{self.name}/{self.separator.join(parts)}"
 
     def place(self, key: str) -> tuple[int, ...] | None:
-        """The chunk in a file of this name; None if this array has no such chunk."""
+        """The index of the chunk in a file of this name; None if there is no such chunk."""
         numbers = re.findall(r"\d+", key.removeprefix(self.name))[-len(self.shape) :] if self.shape else []
         if len(numbers) != len(self.shape) or max(map(len, numbers), default=0) > 18:
             return None
@@ -130,15 +136,15 @@ class Array:
         return place if inside and self.key(place) == key else None
 
     def places(self) -> Iterator[tuple[int, ...]]:
-        """All chunks, in order."""
+        """The indices of all chunks, in order."""
         return itertools.product(*map(range, self.counts))
 
 
 @dataclass(frozen=True)
 class Contents:
-    """A store whose metadata were inspected: its arrays, and the metadata files of all nodes.
+    """The inspected metadata of a store: its arrays, and the metadata files of all nodes.
 
-    `refused` says for each array that is not read what is wrong with it.
+    `refused` has the reason for each array that is refused.
     """
 
     folder: Path
@@ -148,7 +154,7 @@ class Contents:
     refused: Mapping[str, str] = field(default_factory=dict)
 
     def array(self, name: str) -> Array:
-        """An array, or an error that says why it is not read."""
+        """An array, or a `ValueError` with the reason if it is refused."""
         if name in self.refused:
             raise ValueError(f"{self.folder}: {self.refused[name]}")
         return self.arrays[name]
@@ -170,7 +176,7 @@ class Contents:
 
 
 def inspect(folder: Path) -> Contents:
-    """The metadata of a Zarr store, and of the arrays in it; a `ValueError` if its nodes disagree."""
+    """The metadata of a Zarr store and its arrays; a `ValueError` if consolidated metadata differ."""
     version = 3 if os.path.lexists(folder / "zarr.json") else 2
     documents = _documents(folder, version)
     if not documents:
@@ -206,8 +212,8 @@ def inspect(folder: Path) -> Contents:
 def _documents(folder: Path, version: int) -> dict[str, bytes]:
     """The metadata files of the root and of the nodes below it."""
     names = METADATA[:1] if version == 3 else METADATA[1:]
-    with os.scandir(folder) as there:
-        children = sorted(entry.name for entry in itertools.islice(there, 2 * NODES))
+    with os.scandir(folder) as entries:
+        children = sorted(entry.name for entry in itertools.islice(entries, 2 * NODES))
     if len(children) == 2 * NODES:
         raise ValueError(f"{folder} should have at most {NODES} arrays and groups.")
     found, left = {}, MANIFEST
@@ -225,7 +231,7 @@ def _documents(folder: Path, version: int) -> dict[str, bytes]:
     return found
 
 
-def document(file: Path, data: bytes) -> dict[str, Any]:
+def document(file: Path, data: bytes) -> Node:
     """The JSON object in a metadata file."""
     try:
         found = parsed(data)
@@ -236,48 +242,48 @@ def document(file: Path, data: bytes) -> dict[str, Any]:
     return found
 
 
-def disagreeing(nodes: Mapping[str, dict[str, Any]], version: int) -> list[str]:
+def disagreeing(nodes: Mapping[str, Node], version: int) -> list[str]:
     """The metadata files that differ from the consolidated metadata, if the store has any."""
     if version == 2:
         if ".zmetadata" not in nodes:
             return []
-        gathered = nodes[".zmetadata"].get("metadata")
+        consolidated = nodes[".zmetadata"].get("metadata")
         own = {key: node for key, node in nodes.items() if key != ".zmetadata"}
     else:
         if "zarr.json" not in nodes or nodes["zarr.json"].get("consolidated_metadata") is None:
             return []
         about = nodes["zarr.json"]["consolidated_metadata"]
-        gathered = about.get("metadata") if isinstance(about, dict) else None
+        consolidated = about.get("metadata") if isinstance(about, dict) else None
         own = {key: node for key, node in nodes.items() if key != "zarr.json"}
-        if isinstance(gathered, dict):
-            gathered = {f"{name}/zarr.json": node for name, node in gathered.items()}
-    if not isinstance(gathered, dict):
+        if isinstance(consolidated, dict):
+            consolidated = {f"{name}/zarr.json": node for name, node in consolidated.items()}
+    if not isinstance(consolidated, dict):
         return ["the store"]
-    gathered = {key: node for key, node in gathered.items() if key.count("/") < 2}
+    consolidated = {key: node for key, node in consolidated.items() if key.count("/") < 2}
     return sorted(
         key
-        for key in own.keys() | gathered.keys()
-        if key not in own or key not in gathered or not equal(_alone(own[key]), _alone(gathered[key]))
+        for key in own.keys() | consolidated.keys()
+        if key not in own or key not in consolidated or not equal(_own(own[key]), _own(consolidated[key]))
     )
 
 
-def _alone(node: Any) -> Any:
+def _own(node: Json) -> Json:
     """The metadata of a node, without those of the nodes below it."""
     if isinstance(node, dict) and node.get("node_type") == "group":
         return {name: value for name, value in node.items() if name != "consolidated_metadata"}
     return node
 
 
-def equal(a: Any, b: Any) -> bool:
-    """Whether two parsed JSON values are the same: NaN equals NaN, and 1 differs from 1.0 and true."""
+def equal(a: Json, b: Json) -> bool:
+    """Whether two parsed JSON values are identical: NaN equals NaN, and 1 differs from 1.0 and true."""
     try:
         return json.dumps(a, sort_keys=True) == json.dumps(b, sort_keys=True)
     except RecursionError:
         return False
 
 
-def array_of(name: str, node: dict[str, Any], attributes: Any = None, *, version: int = 3) -> Array:
-    """The metadata of an array, or a `ValueError` if it is not read."""
+def array_of(name: str, node: Node, attributes: Json = None, *, version: int = 3) -> Array:
+    """The inspected metadata of an array; a `ValueError` with the reason if it is refused."""
     try:
         if node["zarr_format"] != version:
             raise ValueError(f"the format should be {version}, got {shown(node['zarr_format'])}.")
@@ -286,12 +292,14 @@ def array_of(name: str, node: dict[str, Any], attributes: Any = None, *, version
         found = _array_3(name, node) if version == 3 else _array_2(name, node, attributes)
         _check_sizes(found)
     except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError) as error:
-        said = error if type(error) is ValueError else f"its metadata cannot be read: {type(error).__name__}"
-        raise ValueError(f"`{printable(name[:80])}`: {said}") from error
+        reason = (
+            error if type(error) is ValueError else f"its metadata cannot be read: {type(error).__name__}"
+        )
+        raise ValueError(f"`{printable(name[:80])}`: {reason}") from error
     return found
 
 
-def _array_3(name: str, node: dict[str, Any]) -> Array:
+def _array_3(name: str, node: Node) -> Array:
     """An array of format 3."""
     shape, itemsize = _whole_numbers(node["shape"], "shape"), _itemsize_3(node["data_type"])
     grid = _named(node["chunk_grid"], {"regular"}, "chunk grid")
@@ -334,7 +342,7 @@ def _array_3(name: str, node: dict[str, Any]) -> Array:
     )
 
 
-def _array_2(name: str, node: dict[str, Any], attributes: dict[str, Any]) -> Array:
+def _array_2(name: str, node: Node, attributes: Node) -> Array:
     """An array of format 2."""
     if not (isinstance(node["dtype"], str) and DTYPES.fullmatch(node["dtype"])):
         raise ValueError(
@@ -362,27 +370,27 @@ def _array_2(name: str, node: dict[str, Any], attributes: dict[str, Any]) -> Arr
     )
 
 
-def _dims(names: Any) -> tuple[str, ...]:
-    """The names of dimensions, as far as they have names."""
+def _dims(names: Json) -> tuple[str, ...]:
+    """The names of the dimensions that have one."""
     dims = tuple(name for name in names if isinstance(name, str)) if isinstance(names, list) else ()
     if wrong := [name for name in dims if not name.isprintable()]:
         raise ValueError(f"dimensions should have printable names, got {shown(wrong[0])}.")
     return dims
 
 
-def _dated(attributes: Any) -> bool:
-    """Whether xarray takes the numbers of an array for dates."""
+def _dated(attributes: Json) -> bool:
+    """Whether xarray decodes the numbers of an array as dates."""
     return "since" in str((attributes or {}).get("units"))
 
 
-def _named(node: Any, known: set[str], what: str) -> dict[str, Any]:
-    """The configuration of a part of the metadata that has a name."""
+def _named(node: Json, known: set[str], what: str) -> Node:
+    """The configuration of a named part of the metadata, such as the chunk grid."""
     if not isinstance(node, dict) or node.get("name") not in known:
         raise ValueError(f"the {what} should be {' or '.join(sorted(known))}, got {shown(node)}.")
     return node.get("configuration") or {}
 
 
-def _itemsize_3(data_type: Any) -> int:
+def _itemsize_3(data_type: Json) -> int:
     if isinstance(data_type, str) and data_type in DATA_TYPES:
         return DATA_TYPES[data_type]
     if isinstance(data_type, dict) and data_type.get("name") in TEXT:
@@ -392,7 +400,7 @@ def _itemsize_3(data_type: Any) -> int:
     raise ValueError(f"values should be numbers, or text of a fixed width, got data type {shown(data_type)}.")
 
 
-def _whole_numbers(numbers: Any, what: str) -> tuple[int, ...]:
+def _whole_numbers(numbers: Json, what: str) -> tuple[int, ...]:
     if not isinstance(numbers, list) or len(numbers) > RANK:
         raise ValueError(f"the {what} should be a list of at most {RANK} numbers, got {shown(numbers)}.")
     if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
@@ -400,8 +408,8 @@ def _whole_numbers(numbers: Any, what: str) -> tuple[int, ...]:
     return tuple(numbers)
 
 
-def _checked_codec(codec: Any, version: int) -> str:
-    """The name of a codec that is on the list, with nothing but numbers and words in its configuration."""
+def _checked_codec(codec: Json, version: int) -> str:
+    """The name of a listed codec, whose configuration contains only numbers and words."""
     known = COMPRESSORS & {"blosc", "gzip", "zstd"} if version == 3 else COMPRESSORS
     known = known | CHECKSUMS | FILTERS[version]
     name = codec.get("name" if version == 3 else "id") if isinstance(codec, dict) else None
@@ -425,7 +433,7 @@ def _checked_codec(codec: Any, version: int) -> str:
 
 
 def _chain(names: Sequence[str]) -> tuple[str, int]:
-    """The compressor among codecs, and how many bytes of checksums follow it."""
+    """The compressor among codecs, and the number of bytes of checksums after it."""
     places = [i for i, name in enumerate(names) if name in COMPRESSORS]
     after = names[places[0] + 1 :] if places else []
     if len(places) > 1 or not all(name in CHECKSUMS for name in after) or len(names) > RANK:
@@ -434,7 +442,7 @@ def _chain(names: Sequence[str]) -> tuple[str, int]:
 
 
 def _check_sizes(array: Array) -> None:
-    """Refuse sizes that no array has that can be read."""
+    """Refuse inconsistent or excessive shapes and chunks."""
     if not len(array.shape) == len(array.chunks) == len(array.inner or array.chunks):
         raise ValueError(f"the shape {array.shape} and the chunk shape {array.chunks} should be as long.")
     if not all((*array.chunks, *array.inner)):

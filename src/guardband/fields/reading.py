@@ -1,8 +1,8 @@
-"""Reading: the one way in which a Zarr store or a NetCDF file is opened.
+"""Reading of Zarr stores and NetCDF files that may be untrusted.
 
-The metadata of a Zarr store are inspected before zarr decodes anything: codecs and data types are on a list,
-and shapes and sizes are within `limits`. zarr then receives exactly these metadata, from memory, and chunks
-from regular files inside the folder, each checked against what it unpacks to.
+The metadata of a Zarr store are inspected before zarr decodes anything (`metadata.py`). zarr then receives
+exactly these metadata from memory, and chunks from regular files inside the folder, whose unpacked sizes are
+checked.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ import itertools
 import math
 import os
 import zlib
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -26,11 +26,20 @@ from guardband.base.files import opened, read_bytes
 from guardband.base.limits import ARRAYS, MANIFEST, MIB, PACKED, SMALL, TOUCHED, shown
 from guardband.fields.metadata import METADATA, Array, Contents, array_of, document, inspect
 
-BEYOND = np.uint64(2**62)
-"""No offset and no length in a shard is larger than this."""
+if TYPE_CHECKING:
+    from xarray import Dataset
+    from zarr.abc.store import ByteRequest, Store
+    from zarr.core.buffer import Buffer, BufferPrototype
 
-FOREIGN = 200
-"""Characters of an error of another library that are shown."""
+ZarrGroup: TypeAlias = Any
+ZarrArray: TypeAlias = Any
+"""A group and an array of zarr, whose own types do not distinguish the members of a group."""
+
+BEYOND = np.uint64(2**62)
+"""Largest offset and length in the index of a shard."""
+
+SHOWN = 200
+"""Number of characters shown of an error of another library."""
 
 EMPTY = np.uint64(2**64 - 1)
 """Offset and length of an absent chunk in the index of a shard."""
@@ -38,15 +47,15 @@ EMPTY = np.uint64(2**64 - 1)
 
 @dataclass(frozen=True)
 class Source:
-    """A Zarr store or a NetCDF file as an xarray dataset, not yet read, and the arrays of a Zarr store."""
+    """A Zarr store or a NetCDF file as a lazy xarray dataset, and the arrays of a Zarr store."""
 
     path: Path
-    dataset: Any
+    dataset: Dataset
     arrays: Mapping[str, Array] = field(default_factory=dict)
     fill: bool = False
 
     def check(self, name: str, axis: str, start: int, stop: int) -> None:
-        """Refuse a part of an array that cannot be read at once, or of which chunks are absent."""
+        """Refuse a part of an array that is too large to be read at once, or whose chunks are absent."""
         shape = [stop - start if dim == axis else n for dim, n in self.dataset[name].sizes.items()]
         nbytes = math.prod(shape) * self.dataset[name].dtype.itemsize
         array = self.arrays.get(name)
@@ -66,9 +75,9 @@ class Source:
 
 
 def open_source(path: Path, names: Collection[str], *, missing: str = "refuse") -> Source:
-    """The variables `names` of a Zarr store or a NetCDF file with their coordinates.
+    """Open the variables `names` of a Zarr store or a NetCDF file with their coordinates.
 
-    Chunks of a Zarr store that are absent are an error when they are read; with `missing="fill"`, they have
+    Absent chunks of a Zarr store raise an error when they are read; with `missing="fill"`, they are read as
     the fill value of their array.
     """
     try:
@@ -77,16 +86,16 @@ def open_source(path: Path, names: Collection[str], *, missing: str = "refuse") 
         return Source(path, netcdf.open_dataset(path, names, missing=missing))
     except ImportError:
         raise
-    except Exception as error:  # xarray and its engines raise what they like
+    except Exception as error:  # xarray and its engines raise errors of many types
         raise named(error, path, f"{path} cannot be opened") from error
 
 
-def named(error: Exception, path: Path, said: str) -> ValueError:
-    """An error as one that names the path: that of another library is shown escaped and cut."""
+def named(error: Exception, path: Path, prefix: str) -> ValueError:
+    """An error that names the path; the text of another library's error is escaped and truncated."""
     if isinstance(error, ValueError) and str(error).startswith(str(path)):
         return error
     kind = "" if type(error) is ValueError else f"{type(error).__name__}: "
-    return ValueError(f"{said}: {kind}{shown(str(error), FOREIGN)}")
+    return ValueError(f"{prefix}: {kind}{shown(str(error), SHOWN)}")
 
 
 def _open_zarr(path: Path, names: Collection[str], fill: bool) -> Source:
@@ -94,26 +103,26 @@ def _open_zarr(path: Path, names: Collection[str], fill: bool) -> Source:
     arrays = contents.with_coordinates(names)
     for name, array in arrays.items():
         if name not in names and not fill:
-            check_present(path, array, array.places())  # coordinates are read at once
+            check_present(path, array, array.places())  # coordinates are read on opening
     store = guarded(contents, arrays, fill=fill)
     xarray = extras.load("xarray", "scale")
-    about = {"consolidated": False, "zarr_format": contents.version}
+    options = {"consolidated": False, "zarr_format": contents.version}
     if not fill:
-        return Source(path, xarray.open_dataset(store, engine="zarr", cache=False, **about), arrays)
-    # In format 2, xarray would take values equal to the fill value for missing ones.
-    opened = xarray.backends.ZarrStore.open_group(store, use_zarr_fill_value_as_mask=False, **about)
+        return Source(path, xarray.open_dataset(store, engine="zarr", cache=False, **options), arrays)
+    # In format 2, xarray would mask values equal to the fill value.
+    opened = xarray.backends.ZarrStore.open_group(store, use_zarr_fill_value_as_mask=False, **options)
     return Source(path, xarray.open_dataset(opened, cache=False), arrays, fill)
 
 
-def open_group(path: Path) -> Any:
-    """A Zarr store as a zarr group that can be read, all its arrays inspected."""
+def open_group(path: Path) -> ZarrGroup:
+    """Open a Zarr store as a read-only zarr group whose arrays are all inspected."""
     contents = inspect(path)
     store = guarded(contents, {name: contents.array(name) for name in (*contents.arrays, *contents.refused)})
     return extras.load("zarr", "scale").open_group(store, mode="r", use_consolidated=False)
 
 
-def open_array(folder: Path, array: Array) -> Any:
-    """An array of format 3 that was inspected, as a zarr array that can be read."""
+def open_array(folder: Path, array: Array) -> ZarrArray:
+    """Open an inspected array of format 3 as a read-only zarr array."""
     data = read_bytes(folder / array.name / "zarr.json", at_most=MANIFEST, inside=folder)
     if array_of(array.name, document(folder, data)) != array:
         raise ValueError(f"{folder}: the metadata of `{array.name}` have changed.")
@@ -133,16 +142,16 @@ def variables(path: Path) -> list[str]:
 # Chunks
 
 
-def guarded(contents: Contents, arrays: Mapping[str, Array], *, fill: bool = False) -> Any:
-    """A zarr store that can be read: inspected metadata from memory, and chunks from regular files."""
+def guarded(contents: Contents, arrays: Mapping[str, Array], *, fill: bool = False) -> Store:
+    """A read-only zarr store: inspected metadata from memory, and chunks from regular files."""
     documents = {
         key: data for key, data in contents.documents.items() if key.rpartition("/")[0] in ("", *arrays)
     }
     return _store_class()(contents.folder, documents, arrays, fill)
 
 
-def chunk_bytes(folder: Path, array: Array, key: str, request: Any = None) -> bytes | None:
-    """The bytes of a chunk, or of the part of a shard that is requested; None if its file is absent."""
+def chunk_bytes(folder: Path, array: Array, key: str, request: ByteRequest | None = None) -> bytes | None:
+    """The bytes of a chunk, or of a requested part of a shard; None if the file is absent."""
     inner = math.prod(array.chunks) // math.prod(array.inner) if array.inner else 0
     most = array.most(array.chunks) + 64 * inner + MIB
     try:
@@ -160,7 +169,7 @@ def chunk_bytes(folder: Path, array: Array, key: str, request: Any = None) -> by
 
 
 def _range(request: Any, size: int) -> tuple[int, int]:
-    """First byte and end of what zarr requests, within a file."""
+    """The first byte and the end of a range that zarr requests, within a file."""
     start, stop = 0, size
     if hasattr(request, "suffix"):
         start = size - request.suffix
@@ -173,7 +182,7 @@ def _range(request: Any, size: int) -> tuple[int, int]:
 
 
 def check_chunk(array: Array, key: str, data: bytes, request: Any, *, fill: bool) -> None:
-    """Refuse a chunk that unpacks to more than it claims, and a shard with absent chunks."""
+    """Refuse a chunk that unpacks to more than its declared size, and a shard with absent chunks."""
     if not array.inner:
         _check_unpacked(array, key, data, array.chunks)
         return
@@ -190,7 +199,7 @@ def check_chunk(array: Array, key: str, data: bytes, request: Any, *, fill: bool
 
 
 def check_present(folder: Path, array: Array, places: Iterable[tuple[int, ...]]) -> None:
-    """An error that counts the chunks that are absent, inside shards too."""
+    """Raise an error with the number of absent chunks, including those inside shards."""
     absent = among = 0
     for place in places:
         key, inside = array.key(place), (0, 1)
@@ -220,7 +229,7 @@ def _absent(array: Array, absent: int, among: int) -> str:
 
 
 def _index(array: Array, key: str, data: bytes) -> tuple[int, int, np.ndarray]:
-    """How many chunks inside a shard are absent of how many, and offset and length of the others."""
+    """Numbers of absent and of all chunks in a shard, and offset and length of the others."""
     counts = [size // inner for size, inner in zip(array.chunks, array.inner, strict=True)]
     if len(data) != array.index_bytes:
         raise ValueError(f"{key} is no shard of {math.prod(counts)} chunks.")
@@ -228,7 +237,7 @@ def _index(array: Array, key: str, data: bytes) -> tuple[int, int, np.ndarray]:
     empty = (index == EMPTY).all(axis=-1)
     if (~empty & ((index[..., 1] == 0) | (index > BEYOND).any(axis=-1))).any():
         raise ValueError(f"{key} has an index that places chunks nowhere.")
-    inside = tuple(  # chunks that lie beyond the array may always be absent
+    inside = tuple(  # chunks outside the array may always be absent
         slice(-(-min(size, n - i * size) // inner))
         for i, n, size, inner in zip(
             array.place(key) or (), array.shape, array.chunks, array.inner, strict=True
@@ -238,27 +247,27 @@ def _index(array: Array, key: str, data: bytes) -> tuple[int, int, np.ndarray]:
 
 
 def _check_unpacked(array: Array, key: str, data: bytes, shape: Sequence[int]) -> None:
-    """Refuse bytes that a compressor would unpack to more than the chunk that they are."""
+    """Refuse data that a compressor would unpack to more than the size of a chunk."""
     if array.compressor and not fits(array.compressor, data[: len(data) - array.tail], array.most(shape)):
         raise ValueError(f"{key} unpacks to more than the {array.size(shape)} bytes of a chunk.")
 
 
 def fits(compressor: str, data: bytes, most: int) -> bool:
-    """Whether a compressor unpacks data to at most `most` bytes, and makes room for no more."""
+    """Whether a compressor unpacks data to at most `most` bytes, and allocates at most as many."""
     if compressor == "blosc":
         sound = len(data) >= 16 and int.from_bytes(data[12:16], "little") == len(data)
         return sound and int.from_bytes(data[4:8], "little") <= most
     if compressor == "lz4":
         return int.from_bytes(data[:4], "little") <= most
-    if compressor == "zstd":  # a frame need not declare its size, and others may follow: unpack them here
+    if compressor == "zstd":  # frames need not declare their sizes, so unpack them here
         try:
             extras.load("numcodecs.zstd", "scale").decompress(data, bytearray(most))
         except (RuntimeError, ValueError) as error:
             return "expected to decompress" in str(error)  # less than `most`
         return True
     total = 0
-    while data and total <= most:  # a file may have several parts
-        engine: Any = bz2.BZ2Decompressor() if compressor == "bz2" else zlib.decompressobj(wbits=47)
+    while data and total <= most:  # a file may have several streams
+        engine = bz2.BZ2Decompressor() if compressor == "bz2" else zlib.decompressobj(wbits=47)
         try:
             while not engine.eof and total <= most:
                 out = engine.decompress(data, MIB)
@@ -267,18 +276,18 @@ def fits(compressor: str, data: bytes, most: int) -> bool:
                 if not out and not data and not engine.eof:
                     return True
         except (OSError, zlib.error):
-            break  # the codec has its own error for what is damaged
+            break  # the codec raises its own error for damaged data
         data = engine.unused_data
     return total <= most
 
 
 @functools.cache
 def _store_class() -> Any:
-    """The class of guarded stores, which needs zarr."""
+    """The class of guarded stores, defined on demand since it needs zarr."""
     abc: Any = extras.load("zarr.abc.store", "scale")
 
     class Guarded(abc.Store):
-        """A store that zarr can read and cannot write."""
+        """A read-only zarr store."""
 
         supports_writes = supports_deletes = supports_partial_writes = False
         supports_listing = True
@@ -295,17 +304,19 @@ def _store_class() -> Any:
         def __str__(self) -> str:
             return str(self.folder)
 
-        def with_read_only(self, read_only: bool = False) -> Any:
+        def with_read_only(self, read_only: bool = False) -> Guarded:
             return self
 
-        async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        async def get(
+            self, key: str, prototype: BufferPrototype, byte_range: ByteRequest | None = None
+        ) -> Buffer | None:
             if key.rpartition("/")[2] in METADATA:
                 found = self.documents.get(key)
             else:
                 found = await asyncio.to_thread(self._chunk, key, byte_range)
             return None if found is None else prototype.buffer.from_bytes(found)
 
-        def _chunk(self, key: str, byte_range: Any) -> bytes | None:
+        def _chunk(self, key: str, byte_range: ByteRequest | None) -> bytes | None:
             array = self.arrays.get(key.partition("/")[0])
             if array is None or array.place(key) is None:
                 return None
@@ -319,28 +330,30 @@ def _store_class() -> Any:
                 raise named(ValueError(str(error)), self.folder, str(self.folder)) from error
             return found
 
-        async def get_partial_values(self, prototype: Any, key_ranges: Any) -> list[Any]:
+        async def get_partial_values(
+            self, prototype: BufferPrototype, key_ranges: Iterable[tuple[str, ByteRequest | None]]
+        ) -> list[Buffer | None]:
             return [await self.get(key, prototype, byte_range) for key, byte_range in key_ranges]
 
         async def exists(self, key: str) -> bool:
             return key in self.documents
 
-        async def list(self) -> Any:
+        async def list(self) -> AsyncIterator[str]:
             for key in self.documents:
                 yield key
 
-        async def list_prefix(self, prefix: str) -> Any:
+        async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
             for key in self.documents:
                 if key.startswith(prefix):
                     yield key
 
-        async def list_dir(self, prefix: str) -> Any:
+        async def list_dir(self, prefix: str) -> AsyncIterator[str]:
             start = f"{prefix.rstrip('/')}/" if prefix else ""
             inside = (key.removeprefix(start) for key in self.documents if key.startswith(start))
             for name in dict.fromkeys(key.partition("/")[0] for key in inside):
                 yield name
 
-        async def set(self, key: str, value: Any) -> None:
+        async def set(self, key: str, value: Buffer) -> None:
             self._check_writable()
 
         async def delete(self, key: str) -> None:

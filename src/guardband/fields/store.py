@@ -1,8 +1,8 @@
-"""The store: a field on disk, written piece by piece, by many, and resumed after any interruption.
+"""The Zarr store of a field, written chunk by chunk and resumed after any interruption.
 
-A chunk is written with all its variables and reaches the disk; then a note with their hashes is put beside
-the store. What is noted and whole is not computed again, so any process may be killed at any time and
-workers need not know of each other. Each chunk ends with its own checksum, which every reader of Zarr checks.
+A chunk is written with all its variables and synced to the disk; then a note with their hashes is written
+next to the store. Chunks that are noted and intact are not computed again, so any process may be killed at
+any time, and workers need no communication. Each chunk ends with a checksum that every Zarr reader checks.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
+from tqdm.auto import tqdm
 
 from guardband.base import engine, extras
 from guardband.base.arrays import to_numpy
@@ -27,39 +28,69 @@ from guardband.base.files import UnsafeFile, read_bytes, refuse_links, sync, wri
 from guardband.base.limits import CHUNK, MANIFEST, parsed, printable
 from guardband.fields import metadata, reading
 from guardband.fields.base import Block, Chunked
+from guardband.fields.reading import ZarrArray, ZarrGroup
+
+if TYPE_CHECKING:
+    from distributed import Client
+    from distributed import Future as Remote
 
 Chunk: TypeAlias = tuple[int, Block]
-"""A chunk's number and where it lies."""
+"""The number and the region of a chunk."""
+
+Json: TypeAlias = dict[str, Any]
+"""A parsed JSON object."""
 
 NOTES = ".notes"
-"""What is added to the name of a Zarr store for the folder of notes on finished chunks."""
+"""Suffix of the folder of notes on finished chunks, added to the name of the store."""
 
 ABOUT = "store.json"
-"""The note on what is no chunk of a variable: attributes, metadata and coordinates."""
+"""The note on attributes, metadata and coordinates."""
 
 FORMAT = 2
-"""Of the notes. Those of guardband 0.1, format 1, have no note on the store, and its chunks no checksum."""
+"""Version of the notes. In format 1, of guardband 0.1, this note and the checksums of chunks are missing."""
 
 METADATA = re.compile(r"(?!\.)[^/\\\x00-\x1f]+/zarr\.json")
-"""The metadata of an array, as its note names them; a note must not lead elsewhere."""
+"""Paths of the metadata of arrays in a note, which must not lead out of the store."""
 
 ROOT = {"zarr_format", "node_type", "attributes", "consolidated_metadata"}
-"""What the metadata of the root may hold."""
+"""Keys that the metadata of the root may have."""
 
 UNPACKED = {"scale_factor", "add_offset", "_FillValue", "missing_value", "dtype", "_Unsigned"}
-"""Attributes by which readers change the numbers of an array; none is ever written here."""
+"""Attributes that make readers change the numbers of an array; none of them is ever written here."""
 
 UNFINISHED = re.compile(r"(\d+|zarr)\.[0-9a-f]{32}\.partial")
-"""What a writer that was killed leaves behind."""
+"""Names of temporary files that a killed writer leaves."""
+
+
+def to_store(
+    field: Chunked,
+    path: str | os.PathLike[str],
+    batch: int | None = None,
+    on: engine.On = None,
+    progress: bool = True,
+) -> Path:
+    """Compute and write the chunks that are missing; see `FieldBand.to_zarr`."""
+    folder = Path(path).resolve()  # workers may run in other folders
+    batch = create(field, folder, batch)
+    options = {"desc": "field", "unit": field.unit, "unit_scale": True, "disable": not progress}
+    with engine.connect(on) as client, tqdm(total=len(field), **options) as bar:
+        try:
+            for points in write_all(field, folder, batch, client):
+                bar.update(points)
+        except KeyboardInterrupt as interrupt:
+            interrupt.add_note(f"{bar.n} of {len(field)} {field.unit}s are there; the same call resumes it.")
+            raise
+    finish(folder)
+    return folder
 
 
 def create(band: Chunked, folder: Path, batch: int | None) -> int:
-    """Make the store, or check that it belongs to this field and mend what is no chunk; the micro-batch."""
+    """Create the store, or check that it is of this field and repair metadata; return the micro-batch."""
     zarr = extras.load("zarr", "scale")
     refuse_linked_folders(folder)
     probes = _probes(band)
-    about = _mend_metadata(band, folder, about_store(folder))
-    files = about.get("files", {})
+    note = _repair_metadata(band, folder, store_note(folder))
+    files = note.get("files", {})
     if (folder / "zarr.json").exists():
         known = (attributes_of(folder) or {}).get("batch")
         if type(known) is not int or known < 1:
@@ -71,11 +102,11 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
                 f"{folder} was begun with batch={known}, got {batch}. Leave `batch` out to resume it."
             )
         batch = known
-        reading.open_group(folder)  # refuses metadata that are not to be opened
+        reading.open_group(folder)  # refuses unsafe metadata
         group = zarr.open_group(folder, mode="r+", use_consolidated=False)
         _check(band, group, folder, probes)
-        _describe(band, group, folder, probes, files)
-        group.attrs.put(_attributes(band, batch) | about.get("attributes", {}))
+        _rewrite_attributes(band, group, folder, probes, files)
+        group.attrs.put(_attributes(band, batch) | note.get("attributes", {}))
     else:
         if folder.exists() and not _only_unfinished(folder):
             raise ValueError(f"{folder} holds something else; nothing there is touched. Write elsewhere.")
@@ -86,16 +117,16 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
         if name not in group:
             group.create_array(name, **_array(band, name, probes), **_settings())
         if name in coordinates:
-            if not all(whole(folder / file, files.get(file)) for file, _ in places(name, group[name])):
+            if not all(intact(folder / file, files.get(file)) for file, _ in places(name, group[name])):
                 group[name][...] = coordinates[name][1]
-    _note_store(band, group, folder, about)
+    _note_store(band, group, folder, note)
     return batch
 
 
 def refuse_linked_folders(folder: Path) -> None:
-    """An error if a folder of the store, or of the notes beside it, is a link: writing would follow it.
+    """Raise an error if a folder of the store or of its notes is a link, since writing would follow it.
 
-    A link in the place of a file is harmless: files are exchanged as a whole, which replaces the link.
+    A link in place of a file is harmless: files are replaced as a whole, and the link with them.
     """
     for root in (folder, notes_of(folder)):
         below = (Path(place, name) for place, folders, _ in os.walk(root) for name in folders)
@@ -107,15 +138,15 @@ def refuse_linked_folders(folder: Path) -> None:
 
 
 def _only_unfinished(folder: Path) -> bool:
-    """Whether a folder is empty but for what a writer that was killed at its very first file left there."""
+    """Whether a folder contains only temporary files of a writer that was killed at its first file."""
     return folder.is_dir() and all(UNFINISHED.fullmatch(file.name) for file in folder.iterdir())
 
 
 def finish(folder: Path) -> None:
-    """Say that everything is there, gather the metadata for readers, and take away what was left behind."""
+    """Mark the store as complete, consolidate its metadata, and remove temporary files."""
     refuse_linked_folders(folder)
-    root = described(folder / "zarr.json")
-    nodes = {file.parent.name: described(file) for file in sorted(folder.glob("*/zarr.json"))}
+    root = read_json(folder / "zarr.json")
+    nodes = {file.parent.name: read_json(file) for file in sorted(folder.glob("*/zarr.json"))}
     root["attributes"]["complete"] = "yes"
     root["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": nodes}
     write_text(folder / "zarr.json", json.dumps(root, indent=2))
@@ -125,13 +156,13 @@ def finish(folder: Path) -> None:
 
 
 def compression() -> list[Any]:
-    """Bytes of equal weight side by side, then LZ4: smooth fields shrink by a third, fast; a checksum."""
+    """Byte shuffle and LZ4, which quickly shrink smooth fields by a third, and a checksum."""
     codecs = extras.load("zarr.codecs", "scale")
     return [codecs.BloscCodec(cname="lz4", clevel=3, shuffle="shuffle"), codecs.Crc32cCodec()]
 
 
-def _settings() -> dict[str, Any]:
-    """What all arrays of a store have in common: what is missing reads as NaN, and all else is a file."""
+def _settings() -> Json:
+    """The common settings of all arrays: missing chunks read as NaN, and all others are files."""
     return {
         "fill_value": math.nan,
         "compressors": compression(),
@@ -139,45 +170,52 @@ def _settings() -> dict[str, Any]:
     }
 
 
-def _attributes(band: Chunked, batch: int) -> dict[str, Any]:
+def _attributes(band: Chunked, batch: int) -> Json:
     return band.about() | {"identity": _identity(band), "batch": batch, "complete": "no"}
 
 
-def _array(band: Chunked, name: str, probes: Mapping[str, list[str]]) -> dict[str, Any]:
-    """An array as zarr makes it, but for the settings that all have in common."""
+def _array(band: Chunked, name: str, probes: Mapping[str, list[str]]) -> Json:
+    """The arguments with which zarr creates an array, without the common settings."""
     if name in probes:
-        about = band.attributes(name) | {"probe": probes[name]}
-        known = {
+        return {
             "shape": band.shape,
             "chunks": band.chunks,
             "dtype": band.dtype,
             "dimension_names": band.dims,
+            "attributes": band.attributes(name) | {"probe": probes[name]},
         }
-        return known | {"attributes": about}
-    dims, values, about = band.coordinates()[name]
-    return {"shape": values.shape, "dtype": values.dtype, "dimension_names": dims, "attributes": about}
+    dims, values, attributes = band.coordinates()[name]
+    return {"shape": values.shape, "dtype": values.dtype, "dimension_names": dims, "attributes": attributes}
 
 
-def _describe(band: Chunked, group: Any, folder: Path, probes: Mapping[str, list[str]], files: Any) -> None:
-    """Write the attributes of arrays without a note anew; an error if one was made otherwise.
+def _rewrite_attributes(
+    band: Chunked,
+    group: ZarrGroup,
+    folder: Path,
+    probes: Mapping[str, list[str]],
+    files: Mapping[str, str],
+) -> None:
+    """Rewrite the attributes of arrays that are not noted; an error if an array has other settings.
 
-    In 0.1 chunks had no checksum, and coordinates the settings of zarr.
+    In 0.1, chunks had no checksum, and coordinates had the default settings of zarr.
     """
-    zarr, here = extras.load("zarr", "scale"), {"store": {}, "zarr_format": 3}
-    first = _settings() | {"compressors": compression()[:1]}
+    zarr, in_memory = extras.load("zarr", "scale"), {"store": {}, "zarr_format": 3}
+    without_checksum = _settings() | {"compressors": compression()[:1]}
     for name in (*band.coordinates(), *band.variables):
         if name not in group or f"{name}/zarr.json" in files:
             continue
-        given = _array(band, name, probes)
-        ways = (_settings(), first, {"fill_value": math.nan}, {})
-        made = [zarr.create_array(**here, overwrite=True, **given, **settings) for settings in ways]
-        if _layout(group[name]) not in map(_layout, made):
+        expected = _array(band, name, probes)
+        accepted = (_settings(), without_checksum, {"fill_value": math.nan}, {})
+        arrays = [
+            zarr.create_array(**in_memory, overwrite=True, **expected, **settings) for settings in accepted
+        ]
+        if _layout(group[name]) not in map(_layout, arrays):
             raise ValueError(_changed(folder / name))
-        group[name].attrs.put(given["attributes"])
+        group[name].attrs.put(expected["attributes"])
 
 
-def _layout(array: Any) -> dict[str, str]:
-    """The metadata of an array but for its attributes, as text, in which NaN equals NaN."""
+def _layout(array: ZarrArray) -> dict[str, str]:
+    """The metadata of an array without its attributes, as text, so that NaN equals NaN."""
     return {key: repr(value) for key, value in array.metadata.to_dict().items() if key != "attributes"}
 
 
@@ -188,23 +226,23 @@ def _changed(folder: Path) -> str:
     )
 
 
-def _check(band: Chunked, group: Any, folder: Path, probes: Mapping[str, list[str]]) -> None:
-    """Refuse a store of other points, another calibration, or a network that answers differently."""
-    there = {name: group[name] for name in band.variables if name in group}
+def _check(band: Chunked, group: ZarrGroup, folder: Path, probes: Mapping[str, list[str]]) -> None:
+    """Refuse a store of other points, another calibration, or a network with other outputs."""
+    stored_arrays = {name: group[name] for name in band.variables if name in group}
     same = group.attrs.get("identity") == _identity(band)
-    if not same or any(array.attrs.get("probe") != probes[name] for name, array in there.items()):
+    if not same or any(array.attrs.get("probe") != probes[name] for name, array in stored_arrays.items()):
         raise ValueError(
             f"{folder} holds another field: another calibration, other points or other chunks. Write "
             "elsewhere, or remove it."
         )
-    for name, array in there.items():
+    for name, array in stored_arrays.items():
         stored = array.shape, array.chunks, array.dtype
         if stored != (band.shape, band.chunks, band.dtype) or {*array.attrs} & UNPACKED:
             raise ValueError(_changed(folder / name))
 
 
 def _identity(band: Chunked) -> str:
-    """What two runs that belong together share: points, chunks, calibration, and what is read."""
+    """A hash that all runs of one field share: of points, chunks, calibration and input data."""
     digest = hashlib.sha256(repr((band.shape, band.chunks, band.dtype.str)).encode())
     for name, values in band.axes.items():
         digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
@@ -215,55 +253,55 @@ def _identity(band: Chunked) -> str:
 
 
 def _probes(band: Chunked) -> dict[str, list[str]]:
-    """Each variable at the first few points, to four digits: enough to tell two networks apart."""
+    """Each variable at the first few points to four digits, which distinguishes different networks."""
     first = next(band.regions())
     found = band.compute(tuple(slice(part.start, min(part.stop, part.start + 2)) for part in first))
     return {name: [f"{value:.4g}" for value in values.reshape(-1)] for name, values in found.items()}
 
 
-def _note_store(band: Chunked, group: Any, folder: Path, about: Mapping[str, Any]) -> None:
-    """Note attributes, metadata and coordinates, once they have reached the disk."""
+def _note_store(band: Chunked, group: ZarrGroup, folder: Path, previous: Mapping[str, Any]) -> None:
+    """Sync attributes, metadata and coordinates to the disk, then note their hashes."""
     files = [f"{name}/zarr.json" for name in (*band.coordinates(), *band.variables)]
     for name in band.coordinates():
         files += [file for file, _ in places(name, group[name])]
     for file in ("zarr.json", *files):
         _sync(folder / file, folder)
     attributes = {name: value for name, value in group.attrs.items() if name != "complete"}
-    hashes = about.get("files", {}) | {file: digest(regular(folder / file)) for file in files}
+    hashes = previous.get("files", {}) | {file: digest(regular(folder / file)) for file in files}
     note = {"format": FORMAT, "attributes": attributes, "files": hashes}
     write_text(notes_of(folder) / ABOUT, json.dumps(note | {"sha256": _seal(note)}, indent=1) + "\n")
 
 
-def about_store(folder: Path) -> dict[str, Any]:
-    """The note on a store; empty where there is none, where it is damaged, or beside a store of 0.1."""
+def store_note(folder: Path) -> Json:
+    """The note on a store; empty if it is missing or damaged, as for all stores of 0.1."""
     try:
-        note = described(notes_of(folder) / ABOUT)
+        note = read_json(notes_of(folder) / ABOUT)
         version, seal = int(note["format"]), note.pop("sha256")
-        sound = seal == _seal(note) and isinstance(note["attributes"], dict)
-        sound = sound and all(isinstance(known, str) for known in note["files"].values())
-    except (OSError, *UNSOUND):
+        valid = seal == _seal(note) and isinstance(note["attributes"], dict)
+        valid = valid and all(isinstance(known, str) for known in note["files"].values())
+    except (OSError, *INVALID):
         return {}
     if version > FORMAT:
         raise ValueError(
             f"The notes beside {folder} have format {version}, of a newer guardband; this one reads up to "
             f"format {FORMAT}. Upgrade: pip install -U guardband."
         )
-    return note if sound else {}
+    return note if valid else {}
 
 
 def _seal(note: Mapping[str, Any]) -> str:
     return digest(json.dumps(note, sort_keys=True).encode())
 
 
-def _mend_metadata(band: Chunked, folder: Path, about: dict[str, Any]) -> dict[str, Any]:
-    """Take away metadata that are not as they were noted, to be written anew, and write the attributes.
+def _repair_metadata(band: Chunked, folder: Path, note: Json) -> Json:
+    """Remove metadata of arrays whose hash differs from the note, and restore those of the root.
 
-    Returns the note, empty if it is of another store.
+    Returns the note, or an empty one if it belongs to another store.
     """
-    files = about.get("files", {})
-    if not any(whole(folder / file, known) for file, known in files.items()):
+    files = note.get("files", {})
+    if not any(intact(folder / file, known) for file, known in files.items()):
         return {}
-    damaged = {file for file in files if METADATA.fullmatch(file) and not whole(folder / file, files[file])}
+    damaged = {file for file in files if METADATA.fullmatch(file) and not intact(folder / file, files[file])}
     own = {f"{name}/zarr.json" for name in (*band.coordinates(), *band.variables)}
     for file in sorted(damaged & own):
         (folder / file).unlink(missing_ok=True)
@@ -272,45 +310,46 @@ def _mend_metadata(band: Chunked, folder: Path, about: dict[str, Any]) -> dict[s
             f"{folder / printable(file)} is damaged, and this call does not write it. Run the call that made "
             "it first, with its levels and parts, or remove its folder."
         )
-    if root_damaged(folder, about):
-        group = {"zarr_format": 3, "node_type": "group", "attributes": about["attributes"]}
+    if root_damaged(folder, note):
+        group = {"zarr_format": 3, "node_type": "group", "attributes": note["attributes"]}
         write_text(folder / "zarr.json", json.dumps(group, indent=2))
-    return about
+    return note
 
 
-def root_damaged(folder: Path, about: Mapping[str, Any]) -> bool:
-    """Whether the metadata of the root are not those that were noted, or not those of its arrays."""
+def root_damaged(folder: Path, note: Mapping[str, Any]) -> bool:
+    """Whether the metadata of the root differ from the note, or from the metadata of its arrays."""
     try:
-        root = described(folder / "zarr.json")
+        root = read_json(folder / "zarr.json")
         if not ROOT >= set(root) or root["attributes"].get("complete") not in ("yes", "no"):
             return True
         nodes = {"zarr.json": root}
         for file in sorted(folder.glob("*/zarr.json")):
-            nodes[f"{file.parent.name}/zarr.json"] = described(file)
-        gathered = root.get("consolidated_metadata")
-        if gathered is not None:
-            usual = {"kind": "inline", "must_understand": False, "metadata": gathered["metadata"]}
-            if not metadata.equal(gathered, usual) or any("/" in name for name in gathered["metadata"]):
+            nodes[f"{file.parent.name}/zarr.json"] = read_json(file)
+        consolidated = root.get("consolidated_metadata")
+        if consolidated is not None:
+            usual = {"kind": "inline", "must_understand": False, "metadata": consolidated["metadata"]}
+            nested = any("/" in name for name in consolidated["metadata"])
+            if not metadata.equal(consolidated, usual) or nested:
                 return True
-        noted = about["attributes"] if about else attributes_of(folder)
+        noted = note["attributes"] if note else attributes_of(folder)
         return not metadata.equal(attributes_of(folder), noted) or bool(metadata.disagreeing(nodes, 3))
-    except (OSError, *UNSOUND):
+    except (OSError, *INVALID):
         return True
 
 
-def attributes_of(folder: Path) -> dict[str, Any] | None:
-    """The attributes of a store, but for whether it is complete; None if they cannot be read."""
+def attributes_of(folder: Path) -> Json | None:
+    """The attributes of a store without `complete`, or None if they cannot be read."""
     try:
-        found = described(folder / "zarr.json")
+        found = read_json(folder / "zarr.json")
         if (found["zarr_format"], found["node_type"]) != (3, "group"):
             return None
         return {name: value for name, value in found["attributes"].items() if name != "complete"}
-    except (OSError, *UNSOUND):
+    except (OSError, *INVALID):
         return None
 
 
-def write_all(band: Chunked, folder: Path, batch: int, client: Any) -> Iterator[int]:
-    """Write all chunks, here or on a client's workers; yields how many points were finished, as they are."""
+def write_all(band: Chunked, folder: Path, batch: int, client: Client | None) -> Iterator[int]:
+    """Write all chunks, in this process or on a client's workers; yield the numbers of finished points."""
     numbered = list(enumerate(band.regions()))
     if client is None:
         yield from write(band, folder, batch, numbered)
@@ -318,16 +357,16 @@ def write_all(band: Chunked, folder: Path, batch: int, client: Any) -> Iterator[
     workers = max(1, len(client.scheduler_info()["workers"]))
     size = max(1, min(16, len(numbered) // (4 * workers)))
     tasks = [numbered[start : start + size] for start in range(0, len(numbered), size)]
-    sent = _sent(client, band)
-    yield from engine.each(client, partial(_write_task, folder, batch), [(sent, task) for task in tasks])
+    shared = _share(client, band)
+    yield from engine.each(client, partial(_write_task, folder, batch), [(shared, task) for task in tasks])
 
 
-def _sent(client: Any, band: Chunked) -> Any:
-    """The field in the memory of workers, as a future: it travels once to each, and outlives any of them."""
+def _share(client: Client, band: Chunked) -> Remote:
+    """The field as a future, which is sent to each worker once and survives the loss of a worker."""
     dask = extras.load("dask", "scale")
     try:
         with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
-            return client.submit(_itself, band, pure=False)
+            return client.submit(_identical, band, pure=False)
     except Exception as error:
         raise TypeError(
             "This field cannot be sent to workers: Dask sends it by pickle, and a part of it, such as a "
@@ -336,7 +375,7 @@ def _sent(client: Any, band: Chunked) -> Any:
         ) from error
 
 
-def _itself(band: Chunked) -> Chunked:
+def _identical(band: Chunked) -> Chunked:
     return band
 
 
@@ -346,9 +385,9 @@ def _write_task(folder: Path, batch: int, task: tuple[Chunked, Sequence[Chunk]])
 
 
 def write(band: Chunked, folder: Path, batch: int, chunks: Sequence[Chunk]) -> Iterator[int]:
-    """Compute and write chunks that are not there yet, or not whole; yields how many points each has.
+    """Compute and write chunks that are missing or damaged; yield the number of points of each chunk.
 
-    While a chunk is computed the one before is being written.
+    While a chunk is computed, the previous one is being written.
     """
     if not (folder / "zarr.json").exists():
         raise FileNotFoundError(
@@ -356,37 +395,37 @@ def write(band: Chunked, folder: Path, batch: int, chunks: Sequence[Chunk]) -> I
         )
     group = extras.load("zarr", "scale").open_group(folder, mode="r+", use_consolidated=False)
     arrays = {name: group[name] for name in band.variables}
-    before: Future[int] | None = None
+    previous: Future[int] | None = None
     with ThreadPoolExecutor(1) as writer:
         for number, region in chunks:
             note = notes_of(folder) / f"{number}.json"
             known = noted(note)
             files = {name: _chunk_file(band, folder, name, region) for name in band.variables}
-            missing = {name: file for name, file in files.items() if not whole(file, known.get(name))}
-            found: dict[str, np.ndarray] = {}
+            missing = {name: file for name, file in files.items() if not intact(file, known.get(name))}
+            values: dict[str, np.ndarray] = {}
             if missing:
                 with engine.one_thread():
-                    found = band.compute(region, batch=batch)
-            if before is not None:
-                yield before.result()
-            before = writer.submit(_store, arrays, region, found, missing, note, known, folder)
-        if before is not None:
-            yield before.result()
+                    values = band.compute(region, batch=batch)
+            if previous is not None:
+                yield previous.result()
+            previous = writer.submit(_store, arrays, region, values, missing, note, known, folder)
+        if previous is not None:
+            yield previous.result()
 
 
 def _store(
-    arrays: Mapping[str, Any],
+    arrays: Mapping[str, ZarrArray],
     region: Block,
-    found: Mapping[str, np.ndarray],
+    values: Mapping[str, np.ndarray],
     missing: Mapping[str, Path],
     note: Path,
     known: dict[str, str],
     folder: Path,
 ) -> int:
-    """Write what is missing of a chunk, see it reach the disk, and then note that it is there."""
+    """Write the missing variables of a chunk, sync them to the disk, and then note their hashes."""
     for name, file in missing.items():
         refuse_links(file, folder)
-        arrays[name][region] = found[name]
+        arrays[name][region] = values[name]
         known[name] = digest(regular(file, inside=folder))
         _sync(file, folder)
     if missing:
@@ -396,57 +435,57 @@ def _store(
 
 
 def _sync(file: Path, folder: Path) -> None:
-    """Make a file durable, and its name in all folders up to that of the store."""
+    """Sync a file, and all folders up to that of the store."""
     depth = len(file.relative_to(folder).parts)
     for path in (file, *itertools.islice(file.parents, depth + 1)):
         sync(path)
 
 
 def notes_of(folder: Path) -> Path:
-    """The folder of notes beside a store."""
+    """The folder of notes next to a store."""
     return folder.with_name(folder.name + NOTES)
 
 
 def noted(note: Path) -> dict[str, str]:
-    """The hashes of a chunk's variables, as noted; none where there is no note that can be read."""
+    """The noted hashes of a chunk's variables; empty if there is no readable note."""
     try:
-        found = described(note)
+        found = read_json(note)
         return {str(name): str(known) for name, known in found.items()}
-    except (OSError, *UNSOUND):
+    except (OSError, *INVALID):
         return {}
 
 
-def whole(file: Path, known: str | None, inside: Path | None = None) -> bool:
-    """Whether a file is there, as it was noted."""
+def intact(file: Path, known: str | None, inside: Path | None = None) -> bool:
+    """Whether a file exists and has the noted hash."""
     try:
         return known is not None and digest(regular(file, inside=inside)) == known
     except OSError:
         return False
 
 
-def places(name: str, array: Any) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """The files of an array's chunks in order, each with its place among them."""
+def places(name: str, array: metadata.Array | ZarrArray) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """The files of an array's chunks in order, each with the index of its chunk."""
     counts = [-(-n // size) for n, size in zip(array.shape, array.chunks, strict=True)]
     for place in itertools.product(*map(range, counts)):
         yield "/".join([name, "c", *map(str, place)]), place
 
 
 def digest(content: bytes) -> str:
-    """The first half of a SHA-256, which no accident repeats."""
+    """The first half of a SHA-256, long enough to exclude accidental collisions."""
     return hashlib.sha256(content).hexdigest()[:32]
 
 
-UNSOUND = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
-"""What ends in one of these is not what it should be."""
+INVALID = (ValueError, LookupError, TypeError, AttributeError, ArithmeticError, RecursionError)
+"""Errors that invalid metadata or notes cause."""
 
 
-def described(file: Path) -> Any:
-    """What a file says of the store, as JSON."""
+def read_json(file: Path) -> Json:
+    """The JSON in a file of the store."""
     return parsed(regular(file, at_most=MANIFEST))
 
 
 def regular(file: Path, *, at_most: int = CHUNK, inside: Path | None = None) -> bytes:
-    """The bytes of a regular file; a pipe would block, and a link may lead anywhere."""
+    """The bytes of a regular file; pipes, which would block, and links are refused."""
     try:
         return read_bytes(file, at_most=at_most, inside=inside)
     except UnsafeFile as error:

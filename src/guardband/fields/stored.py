@@ -1,56 +1,88 @@
-"""Stored fields: whole fields in a Zarr store or any xarray dataset, read a few at a time.
+"""Stored fields: whole fields in a Zarr store or an xarray dataset, read a few at a time.
 
-A chunk is some fields. It is read, predicted in micro-batches and scored, and what is kept of a field is its
-score: calibrating on any number of fields takes the memory of one chunk. Where it is done and how it reaches
-the disk is the business of `store.py`, so that a kill loses nothing.
+A chunk consists of several fields. It is read, predicted in micro-batches and scored, and only the scores are
+kept, so calibration on any number of fields needs the memory of one chunk. `store.py` writes the results,
+locally or on workers, such that an interrupted run can be resumed.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, cast
 
 import numpy as np
 
 from guardband.base import engine, limits
-from guardband.base.arrays import fingerprint, finite, flat, floats, kind_of, to_numpy
+from guardband.base.arrays import Array, fingerprint, finite, flat, floats, kind_of, to_numpy
 from guardband.conformal import Calibrated
 from guardband.conformal.rank import allow_infinite
 from guardband.fields import reading
-from guardband.fields.base import Block, Chunked, predicted
+from guardband.fields.base import Attributes, Block, Chunked, predicted
 from guardband.fields.mesh import output_names
-from guardband.fields.writing import to_store
+from guardband.fields.store import to_store
 from guardband.values import Band, Prediction
 from guardband.values.grids import Fields, row_axis
 from guardband.values.labeled import Axes, like_inputs, matched, opened
 
-NODES_PER_CHUNK, NODES_AT_ONCE = 2**20, 2**17
-"""How many nodes a chunk and a micro-batch hold, unless one field has more."""
+if TYPE_CHECKING:
+    from xarray import DataArray, Dataset
 
-LOOKED_AT = 16
-"""By so many fields it is seen that results belong to others."""
+NODES_PER_CHUNK, NODES_AT_ONCE = 2**20, 2**17
+"""Largest number of nodes in a chunk and in a micro-batch, unless a single field has more."""
+
+FINGERPRINTED = 16
+"""Number of fields whose values identify the data that results belong to."""
 
 SCORE, WIDTH, ERROR, SIZE, INPUT = "score", "width", "error", "size", "input"
-"""What is kept of a field: score, mean width of its band, and mean squares of error, target and input."""
+"""Numbers per field: score, mean width of its band, and mean squares of error, target and input."""
+
+
+class HasScore(Protocol):
+    """A calibration with a score."""
+
+    @property
+    def score(self) -> Callable[[Prediction, Array], Array]:
+        """The scores of targets."""
+        ...
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredFields:
-    """Whole fields that stay where they are: a Zarr store, a NetCDF file or an xarray dataset.
+    """Whole fields in a Zarr store, a NetCDF file or an xarray dataset, read only when needed.
 
-    `x` and `y` name the variables of inputs and targets. `row` is the axis of fields and `output` that of
-    outputs, where they do not go by a usual name such as "field" and "channel"; other axes of `y` are those
-    of the grid. `fields[1000:]` are some of them. Inputs are read as they lie, with the axis of fields first.
+    `fields[1000:]` selects some of the fields.
 
-    A path may come from a stranger: metadata are inspected before anything is decoded, and stores with other
-    codecs than the usual ones, links or absurd sizes end in a `ValueError`. A chunk that is absent is an
-    error when it is read. Some writers, zarr by default, leave out chunks that equal the fill value: pass
-    `missing="fill"` to read them as this value. A dataset that you open yourself is read as it is.
+    Parameters
+    ----------
+    source
+        Path of a Zarr store or NetCDF file, or an xarray dataset, which is read as it is.
+    x, y
+        Names of the variables of inputs and targets. Inputs are read with the axis of fields first and their
+        other axes in the stored order.
+    row
+        Axis of fields, if its name is not a usual one such as "field".
+    output
+        Axis of outputs, if its name is not a usual one such as "channel". The other axes of `y` are those of
+        the grid.
+    periodic
+        Names of periodic axes.
+    first, last
+        Range of fields, by default all.
+    missing
+        Treatment of absent chunks: "refuse" raises an error when they are read, and "fill" reads them as the
+        fill value, for writers that omit such chunks, as zarr does by default.
 
+    Notes
+    -----
+    A path may be untrusted: metadata are inspected before anything is decoded, and unusual codecs, links and
+    excessive sizes raise a `ValueError`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import xarray
     >>> import guardband as gb
@@ -59,7 +91,7 @@ class StoredFields:
     >>> fields, fields[10:].targets(slice(0, 2))
     (StoredFields(50 fields: a -> u), Fields(2 fields, x=8, y=8, 1 output))
 
-    `gb.calibrate` and `gb.evaluate` take them in the place of x and y, and keep the scores on disk:
+    `gb.calibrate` and `gb.evaluate` take them in place of x and y, and store the scores on disk:
 
     >>> import tempfile
     >>> a = np.random.default_rng(0).normal(size=(90, 8, 8))
@@ -79,7 +111,7 @@ class StoredFields:
     Consistent with the guarantee: 38 of 40 covered, a valid band covers 28 to 40 in 99 % of cases.
     """
 
-    source: Any
+    source: str | os.PathLike[str] | Dataset
     x: str
     y: str | None = None
     row: str | None = None
@@ -93,16 +125,16 @@ class StoredFields:
         if self.missing not in ("refuse", "fill"):
             raise ValueError(f"`missing` should be 'refuse' or 'fill', got {self.missing!r}.")
         if isinstance(self.source, str | os.PathLike):
-            said = limits.printable(os.fspath(self.source))
+            shown = limits.printable(os.fspath(self.source))
             try:
-                path = Path(self.source).resolve()  # workers may run elsewhere
-                there = path.exists()
-            except ValueError as error:  # null bytes, and characters that no name has
+                path = Path(self.source).resolve()  # workers may run in other folders
+                exists = path.exists()
+            except ValueError as error:  # null bytes and other characters that names cannot have
                 raise ValueError(
-                    f"{said} is no name of a file. Give a Zarr store or a NetCDF file."
+                    f"{shown} is no name of a file. Give a Zarr store or a NetCDF file."
                 ) from error
-            if not there:
-                raise FileNotFoundError(f"There is no {said}. Give a Zarr store or a NetCDF file.")
+            if not exists:
+                raise FileNotFoundError(f"There is no {shown}. Give a Zarr store or a NetCDF file.")
             vars(self).update(source=path)
         elif not (hasattr(self.source, "data_vars") and hasattr(self.source, "sizes")):
             raise TypeError(
@@ -116,11 +148,9 @@ class StoredFields:
         vars(self).update(last=self.dataset.sizes[self.axis] if self.last is None else self.last)
 
     @cached_property
-    def dataset(self) -> Any:
-        """The dataset, opened where it is needed, and not read."""
-        if not isinstance(self.source, Path):
-            return self.source
-        return self._opened.dataset
+    def dataset(self) -> Dataset:
+        """The dataset, opened in each process and not read yet."""
+        return self._opened.dataset if isinstance(self.source, Path) else cast("Dataset", self.source)
 
     @cached_property
     def _opened(self) -> reading.Source:
@@ -129,8 +159,9 @@ class StoredFields:
         return reading.open_source(self.source, names, missing=self.missing)
 
     def _variables(self) -> list[str]:
-        source: Any = self.source
-        return reading.variables(source) if isinstance(source, Path) else [*map(str, self.dataset.data_vars)]
+        if isinstance(self.source, Path):
+            return reading.variables(self.source)
+        return [*map(str, self.dataset.data_vars)]
 
     @property
     def axis(self) -> str:
@@ -143,19 +174,19 @@ class StoredFields:
         return self.last - self.first
 
     def __getitem__(self, some: slice) -> StoredFields:
-        """Some of the fields, next to each other."""
+        """Select consecutive fields."""
         if not isinstance(some, slice) or some.step not in (None, 1):
             raise TypeError(f"Stored fields are taken by slices such as fields[1000:], got {some!r}.")
         start, stop, _ = some.indices(len(self))
         return replace(self, first=self.first + start, last=self.first + max(start, stop))
 
     def __getstate__(self) -> dict[str, Any]:
-        """What travels to a worker: of a path no more than itself."""
-        kept = dict(vars(self))
+        """The state sent to a worker, without an opened dataset if there is a path."""
+        state = dict(vars(self))
         if isinstance(self.source, Path):
-            kept.pop("dataset", None)
-            kept.pop("_opened", None)
-        return kept
+            state.pop("dataset", None)
+            state.pop("_opened", None)
+        return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -164,18 +195,55 @@ class StoredFields:
         return f"StoredFields({len(self)} fields: {self.x}{'' if self.y is None else f' -> {self.y}'})"
 
     def inputs(self, some: slice, known: Axes | None = None) -> np.ndarray:
-        """The inputs of some fields, with their axes in a known order if one is given."""
+        """Read the inputs of some fields.
+
+        Parameters
+        ----------
+        some
+            Range of fields.
+        known
+            Names of the axes in the requested order, by default the stored order.
+
+        Returns
+        -------
+        np.ndarray
+            Inputs, with the axis of fields first.
+        """
         values, axes = self.named_inputs(some)
         return values if known is None else to_numpy(matched(values, axes, known, self.x))
 
     def named_inputs(self, some: slice) -> tuple[np.ndarray, Axes]:
-        """The inputs of some fields as they lie, the axis of fields first, and the names of their axes."""
+        """Read the inputs of some fields with the names of their axes.
+
+        Parameters
+        ----------
+        some
+            Range of fields.
+
+        Returns
+        -------
+        values : np.ndarray
+            Inputs in the stored order, with the axis of fields first.
+        axes : Axes
+            Names of their axes.
+        """
         values, axes = opened(self._read(self.x, some), self.x, row=self.axis)
         assert axes is not None
         return to_numpy(finite(floats(values, self.x), f"{self.x} of fields {self._words(some)}")), axes
 
     def targets(self, some: slice) -> Fields:
-        """The targets of some fields, with the names of their axes."""
+        """Read the targets of some fields.
+
+        Parameters
+        ----------
+        some
+            Range of fields.
+
+        Returns
+        -------
+        Fields
+            Targets with the names of their axes.
+        """
         if self.y is None:
             raise ValueError("These fields have no targets. Say which they are: gb.StoredFields(..., y=...).")
         _, axes = opened(self.dataset[self.x].isel({self.axis: slice(0)}), self.x, row=self.axis)
@@ -185,13 +253,24 @@ class StoredFields:
         return found
 
     def chunk(self, nodes: int) -> int:
-        """How many fields a chunk has: whole chunks of the dataset, as far as they fit."""
+        """Return the default number of fields in a chunk: complete chunks of the dataset, as far as they fit.
+
+        Parameters
+        ----------
+        nodes
+            Number of values in a field.
+
+        Returns
+        -------
+        int
+            Number of fields.
+        """
         encoding, lazy = self.dataset[self.x].encoding, dict(self.dataset[self.x].chunksizes)
         stored = encoding.get("preferred_chunks") or {name: sizes[0] for name, sizes in lazy.items()}
         together = int(stored.get(self.axis, 1))
         return together * max(1, NODES_PER_CHUNK // (together * nodes))
 
-    def _read(self, name: str, some: slice) -> Any:
+    def _read(self, name: str, some: slice) -> DataArray:
         start, stop, _ = some.indices(len(self))
         found = self.dataset[name].isel({self.axis: slice(self.first + start, self.first + stop)})
         if not isinstance(self.source, Path):
@@ -202,7 +281,7 @@ class StoredFields:
             raise ValueError(f"{self.source}: {name} of fields {self._words(some)}: {error}") from error
         try:
             return found.load()
-        except Exception as error:  # every codec has errors of its own
+        except Exception as error:  # codecs raise errors of many types
             said = f"{self.source}: {name} of fields {self._words(some)} cannot be read"
             raise reading.named(error, self.source, said) from error
 
@@ -213,7 +292,7 @@ class StoredFields:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Stored(Chunked):
-    """Whole fields in chunks, each some of them."""
+    """Whole fields in chunks of several fields."""
 
     fields: StoredFields = field(kw_only=True)
     unit: ClassVar[str] = "field"
@@ -221,7 +300,7 @@ class Stored(Chunked):
     @cached_property
     def data(self) -> str:
         """The fingerprint of a few fields, from the first to the last."""
-        rows = np.unique(np.linspace(0, len(self.fields) - 1, LOOKED_AT).astype(int))
+        rows = np.unique(np.linspace(0, len(self.fields) - 1, FINGERPRINTED).astype(int))
         some = [slice(i, i + 1) for i in rows]
         parts = [self.fields.inputs(one) for one in some]
         if self.fields.y is not None:
@@ -229,54 +308,68 @@ class Stored(Chunked):
         return fingerprint(parts)
 
     def tuned_batch(self) -> int:
-        """So many fields as are some thousand nodes together."""
+        """Return the default number of fields in a micro-batch, from the number of nodes of a field."""
         return max(1, NODES_AT_ONCE // nodes_of(self.calibrated))
 
     def predicted(self, some: slice, batch: int) -> Prediction:
-        """What is predicted of some fields, in micro-batches."""
+        """Predict some fields in micro-batches.
+
+        Parameters
+        ----------
+        some
+            Range of fields.
+        batch
+            Number of fields in a micro-batch.
+
+        Returns
+        -------
+        Prediction
+            Prediction with one row per field.
+        """
         inputs = self.fields.inputs(some, self.calibrated.axes.get("x"))
         return predicted(self.calibrated, inputs, batch)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredScores(Stored):
-    """The score of each field and, for an evaluation, what else is asked of it."""
+    """The score of each field and, for an evaluation, further numbers."""
 
     asked: tuple[str, ...] = (SCORE,)
 
     @property
     def variables(self) -> list[str]:
-        """One number per field each."""
+        """The names of the numbers of each field."""
         return [f"{name}_{self.levels[0]}" if name == WIDTH else name for name in self.asked]
 
     @property
     def dtype(self) -> np.dtype:
-        """Scores are compared as they are."""
+        """float64, so that scores are not rounded."""
         return np.dtype(float)
 
     def compute(self, region: Block | None = None, *, batch: int = 1) -> dict[str, np.ndarray]:
-        """The numbers of some fields."""
+        """Compute the numbers of some fields."""
         if region is None:
             parts = [self.compute(part, batch=batch) for part in self.regions()]
             return {name: np.concatenate([part[name] for part in parts]) for name in self.variables}
         prediction = self.predicted(region[0], batch)
         y = kind_of(prediction.mean, self.calibrated.targets(self.fields.targets(region[0])))
-        found = {SCORE: lambda: to_numpy(self.calibrated.score(prediction, y))}  # type: ignore[attr-defined]
-        found |= {
+        score = cast("HasScore", self.calibrated).score
+        numbers: dict[str, Callable[[], np.ndarray]] = {
+            SCORE: lambda: to_numpy(score(prediction, y)),
             WIDTH: lambda: self._widths(prediction),
             ERROR: lambda: _mean_squares(to_numpy(prediction.mean) - to_numpy(y)),
             SIZE: lambda: _mean_squares(to_numpy(y)),
             INPUT: lambda: _mean_squares(to_numpy(prediction.x)),
         }
-        values = [np.asarray(found[name](), dtype=float) for name in self.asked]
+        values = [np.asarray(numbers[name](), dtype=float) for name in self.asked]
         return dict(zip(self.variables, values, strict=True))
 
-    def attributes(self, variable: str) -> dict[str, Any]:
-        """What a variable is."""
+    def attributes(self, variable: str) -> Attributes:
+        """Return the attributes of a variable."""
         return {"long_name": f"{variable} of each field"}
 
-    def about(self) -> dict[str, Any]:
-        """The attributes of the whole."""
+    def about(self) -> Attributes:
+        """Return the attributes of the store."""
         return {"title": "scores of fields by guardband", "comment": repr(self.fields)}
 
     def _widths(self, prediction: Prediction) -> np.ndarray:
@@ -287,8 +380,33 @@ class StoredScores(Stored):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredBand(Stored):
-    """Bands of whole fields that are not computed yet, beside their means: `to_zarr` writes them.
+    """Bands of whole fields with their means, computed and written by `to_zarr`.
 
+    `band_over` creates it.
+
+    Parameters
+    ----------
+    calibrated
+        Calibration on whole fields.
+    axes
+        Numbers of the fields and coordinates of the grid, by name.
+    levels
+        Levels as decimals.
+    names
+        Names of the outputs.
+    units
+        Units of coordinates and outputs by name.
+    parts
+        Parts of the band to compute.
+    chunk
+        Number of fields in a chunk.
+    fields
+        Inputs of the fields.
+    precision
+        Data type of the results.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import xarray
     >>> import guardband as gb
@@ -309,16 +427,16 @@ class StoredBand(Stored):
 
     @cached_property
     def chunks(self) -> tuple[int, ...]:
-        """Whole fields."""
+        """The shape of a chunk, which consists of whole fields."""
         return (min(self.shape[0], self.chunk), *self.shape[1:])
 
     @property
     def dtype(self) -> np.dtype:
-        """Of what is written."""
+        """The dtype of the results."""
         return np.dtype(self.precision)
 
     def compute(self, region: Block | None = None, *, batch: int = 1) -> dict[str, np.ndarray]:
-        """The variables of some fields, or of a part of them."""
+        """Compute the variables of some fields, or of a part of each."""
         if region is None:
             return super().compute(batch=batch)
         part = (slice(None), *region[1:])
@@ -333,9 +451,23 @@ class StoredBand(Stored):
         on: engine.On = None,
         progress: bool = True,
     ) -> Path:
-        """Write means and bands to a Zarr store, here or on Dask, as `FieldBand.to_zarr` does.
+        """Write means and bands to a Zarr store; the same call resumes an interrupted run.
 
-        `batch` is how many fields the model is asked at once.
+        Parameters
+        ----------
+        path
+            Folder of the store.
+        batch
+            Number of fields in a micro-batch.
+        on
+            Where to compute, as in `FieldBand.to_zarr`.
+        progress
+            Show a progress bar.
+
+        Returns
+        -------
+        Path
+            The folder.
         """
         return to_store(self, path, batch, on, progress)
 
@@ -350,7 +482,7 @@ def band_stored(
     dtype: str,
     chunk: int | None,
 ) -> StoredBand:
-    """The bands of stored fields, whose axes are those of the fields that were calibrated on."""
+    """The bands of stored fields, whose axes are those of the calibration fields."""
     shown = calibrated.predict(fields.inputs(slice(1), calibrated.axes.get("x")))
     with allow_infinite():
         band = calibrated.band(shown, levels[0])
@@ -363,10 +495,8 @@ def band_stored(
     axes = {"field": numbered(fields)}
     known = calibrated.grid
     for i, size in enumerate(grid):
-        name = f"x{i}" if known is None else known.dims[i]
-        axes[name] = (
-            np.arange(float(size)) if known is None else known.coordinates.get(name, np.arange(float(size)))
-        )
+        name, numbers = f"x{i}" if known is None else known.dims[i], np.arange(float(size))
+        axes[name] = numbers if known is None else known.coordinates.get(name, numbers)
     about = {"names": names or output_names(m), "units": units, "parts": parts, "precision": dtype}
     return StoredBand(
         calibrated, axes, levels, fields=fields, chunk=chunk or fields.chunk(nodes_of(calibrated)), **about
@@ -374,12 +504,12 @@ def band_stored(
 
 
 def numbered(fields: StoredFields) -> np.ndarray:
-    """The numbers of fields in their dataset."""
+    """The indices of fields in their dataset."""
     return np.arange(float(fields.first), float(fields.first + len(fields)))
 
 
 def nodes_of(calibrated: Calibrated) -> int:
-    """How many numbers a predicted field has."""
+    """The number of values in a predicted field."""
     assert calibrated.prediction is not None
     return max(1, int(np.prod(calibrated.prediction.mean.shape[1:])))
 

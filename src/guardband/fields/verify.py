@@ -1,4 +1,4 @@
-"""Verify: whether a Zarr store of a band is as it was written, chunk by chunk, and what is not."""
+"""Verify: check every chunk of a Zarr store of a band, and list damaged and missing files."""
 
 from __future__ import annotations
 
@@ -7,26 +7,44 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from guardband.base.limits import printable
 from guardband.fields import metadata, reading, store
 from guardband.fields.metadata import Array
+from guardband.fields.store import Json
 
 MOST_ARRAYS, MOST_CHUNKS = 100, 5 * 10**5
-"""How many arrays and chunks a store may have for its metadata to be believed."""
+"""Largest numbers of arrays and chunks of a store that is verified."""
 
 SHOWN = 20
-"""How many damaged or missing chunks are named in words; the lists have all of them."""
+"""Number of damaged and of missing chunks named in the text; the attributes contain all."""
 
 
 @dataclass(frozen=True)
 class StoreCheck:
-    """What was found of a store: `damaged` and `missing` files, and how many are `unwritten` as yet.
+    """The result of `verify`, which prints as sentences.
 
-    `noted` says whether there are notes beside it, `compared` whether these cover attributes and metadata,
-    and `summed` whether chunks hold checksums. Printed, it is sentences.
+    Attributes
+    ----------
+    path
+        Folder of the store.
+    chunks
+        Number of chunks.
+    damaged
+        Damaged files.
+    missing
+        Missing files.
+    unwritten
+        Number of chunks that are not written yet.
+    noted
+        Whether there are notes next to the store.
+    summed
+        Whether chunks have checksums.
+    compared
+        Whether the notes cover attributes and metadata.
 
+    Examples
+    --------
     >>> print(StoreCheck(Path("f.zarr"), chunks=4, damaged=("mean/c/0/1",)))
     f.zarr is not as it was written.
     mean/c/0/1 is damaged.
@@ -44,7 +62,7 @@ class StoreCheck:
 
     @property
     def sound(self) -> bool:
-        """Whether all that was written is there as it was written."""
+        """Whether no file is damaged or missing."""
         return not self.damaged and not self.missing
 
     def __str__(self) -> str:
@@ -65,24 +83,37 @@ class StoreCheck:
             again = "this again and nothing else" if self.noted else "all of it again, for its notes are gone"
             yield f"The call that wrote {name}, made again, computes {again}."
         if self.unwritten:
-            yield f"{self.unwritten} chunks are not written yet: the same call goes on with them."
+            yield f"{self.unwritten} chunks are not written yet: the same call resumes with them."
         if not self.compared:
             yield "The note on attributes and metadata is missing, so they were not compared with it."
         if not self.summed:
             yield (
                 "Its chunks have no checksum, as guardband 0.1 wrote them, so other programs do not notice "
-                "damage: write the field anew to give them one."
+                "damage: write the field again to add checksums."
             )
 
 
 def verify(path: str | os.PathLike[str]) -> StoreCheck:
-    """Look at every chunk of a store that `to_zarr` wrote, and name those that are damaged or missing.
+    """Check every chunk of a store that `to_zarr` wrote.
 
-    A file is compared with the hash in the notes next to the store or, if they are gone, with the checksum
-    that it holds. The attributes of the store are compared with the notes, and its consolidated metadata,
-    which other programs read first, with the metadata of each array. The call that wrote the store repairs
-    exactly the files that are named.
+    Parameters
+    ----------
+    path
+        Folder of the store.
 
+    Returns
+    -------
+    StoreCheck
+        Damaged and missing files. The call that wrote the store repairs exactly these.
+
+    Notes
+    -----
+    A file is compared with the hash in the notes next to the store or, without notes, with its own checksum.
+    The attributes of the store are compared with the notes, and its consolidated metadata, which other
+    programs read first, with the metadata of each array.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import numpy as np
     >>> import guardband as gb
@@ -99,70 +130,70 @@ def verify(path: str | os.PathLike[str]) -> StoreCheck:
     folder = Path(path)
     if store.notes_of(folder).is_symlink():
         raise ValueError(f"{store.notes_of(folder)} is a link, which is not followed. Remove it.")
-    about = store.about_store(folder)
-    if not about and store.attributes_of(folder) is None:
-        said = printable(str(folder))
-        raise ValueError(f"{said} is no Zarr store: it has no zarr.json that can be read.")
-    arrays = _arrays(folder, about)
-    sound = {name: array for name, array in arrays.items() if array is not None}
-    many = sum(math.prod(array.counts) for array in sound.values())
-    if many > MOST_CHUNKS:
+    note = store.store_note(folder)
+    if not note and store.attributes_of(folder) is None:
+        shown = printable(str(folder))
+        raise ValueError(f"{shown} is no Zarr store: it has no zarr.json that can be read.")
+    arrays = _arrays(folder, note)
+    readable = {name: array for name, array in arrays.items() if array is not None}
+    count = sum(math.prod(array.counts) for array in readable.values())
+    if count > MOST_CHUNKS:
         raise ValueError(
-            f"{folder} should have at most {MOST_CHUNKS} chunks to be verified, and claims {many}."
+            f"{folder} should have at most {MOST_CHUNKS} chunks to be verified, and claims {count}."
         )
-    hashes = about.get("files", {}) | _noted(folder, sound)
-    states = _of_metadata(folder, about, arrays)
+    hashes = note.get("files", {}) | _noted(folder, readable)
+    states = _of_metadata(folder, note, arrays)
     complete = _complete(folder)
-    chunks = [(array, *found) for name, array in sound.items() for found in store.places(name, array)]
+    chunks = [(array, *found) for name, array in readable.items() for found in store.places(name, array)]
     for array, file, place in chunks:
         states[file] = _state(folder, array, file, place, hashes, complete)
 
-    def those(state: str) -> tuple[str, ...]:
+    def in_state(state: str) -> tuple[str, ...]:
         return tuple(file for file, found in states.items() if found == state)
 
     return StoreCheck(
         folder,
         len(chunks),
-        those("damaged"),
-        those("missing"),
-        len(those("unwritten")),
+        in_state("damaged"),
+        in_state("missing"),
+        len(in_state("unwritten")),
         noted=bool(hashes),
-        summed=all("crc32c" in array.codecs for array in sound.values()),
-        compared=bool(about),
+        summed=all("crc32c" in array.codecs for array in readable.values()),
+        compared=bool(note),
     )
 
 
-def _arrays(folder: Path, about: dict[str, Any]) -> dict[str, Array | None]:
-    """The arrays of a store by name, those that are noted too; None for metadata that are not sound."""
-    files = about.get("files", {})
+def _arrays(folder: Path, note: Json) -> dict[str, Array | None]:
+    """The arrays in the store or in its note by name, with None for those with invalid metadata."""
+    files = note.get("files", {})
     names = {file.split("/")[0] for file in files if store.METADATA.fullmatch(file)}
     names |= {found.parent.name for found in folder.glob("*/zarr.json")}
     if len(names) > MOST_ARRAYS:
         raise ValueError(f"{folder} should hold a band, and holds {len(names)} arrays.")
-    return {name: _opened(folder, name, about) for name in sorted(names)}
+    return {name: _inspected(folder, name, note) for name in sorted(names)}
 
 
-def _opened(folder: Path, name: str, about: dict[str, Any]) -> Array | None:
-    """An array as it was noted, or if there are no notes as it is; None otherwise."""
+def _inspected(folder: Path, name: str, note: Json) -> Array | None:
+    """The metadata of an array, or None if they are invalid or differ from the note."""
     file = folder / name / "zarr.json"
     if (folder / name).is_symlink() or (
-        about and not store.whole(file, about["files"].get(f"{name}/zarr.json"))
+        note and not store.intact(file, note["files"].get(f"{name}/zarr.json"))
     ):
         return None
     try:
-        array = metadata.array_of(name, store.described(file))
-    except (OSError, *store.UNSOUND):
+        array = metadata.array_of(name, store.read_json(file))
+    except (OSError, *store.INVALID):
         return None
     return array if math.prod(array.counts) <= MOST_CHUNKS and not array.inner else None
 
 
-def _noted(folder: Path, arrays: dict[str, Any]) -> dict[str, str]:
+def _noted(folder: Path, arrays: dict[str, Array]) -> dict[str, str]:
     """The hashes in the notes on chunks, by file; all variables have the same chunks."""
     files = {name: [file for file, _ in store.places(name, array)] for name, array in arrays.items()}
     found, notes = {}, store.notes_of(folder)
-    there = {*os.listdir(notes)} if notes.is_dir() else set()
+    existing = {*os.listdir(notes)} if notes.is_dir() else set()
     for number in range(max(map(len, files.values()), default=0)):
-        if f"{number}.json" not in there:
+        if f"{number}.json" not in existing:
             continue
         for name, known in store.noted(notes / f"{number}.json").items():
             if number < len(files.get(name, ())):
@@ -170,14 +201,14 @@ def _noted(folder: Path, arrays: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def _of_metadata(folder: Path, about: dict[str, Any], arrays: dict[str, Array | None]) -> dict[str, str]:
-    """The state of metadata files that are not sound."""
+def _of_metadata(folder: Path, note: Json, arrays: dict[str, Array | None]) -> dict[str, str]:
+    """The states of damaged and missing metadata files."""
     wrong = [f"{name}/zarr.json" for name, array in arrays.items() if array is None]
     own = store.attributes_of(folder)
-    # The consolidated metadata differ from those of a damaged array too, which is named already.
-    if own is None or (about and not metadata.equal(own, about["attributes"])):
+    # A damaged array, which is listed already, makes the consolidated metadata differ too.
+    if own is None or (note and not metadata.equal(own, note["attributes"])):
         wrong = ["zarr.json", *wrong]
-    elif not wrong and store.root_damaged(folder, about):
+    elif not wrong and store.root_damaged(folder, note):
         wrong = ["zarr.json"]
     return {file: "damaged" if os.path.lexists(folder / file) else "missing" for file in wrong}
 
@@ -188,21 +219,21 @@ def _state(
     if not os.path.lexists(folder / file):
         return "missing" if complete or file in hashes else "unwritten"
     if file in hashes:
-        return "sound" if store.whole(folder / file, hashes[file], inside=folder) else "damaged"
+        return "sound" if store.intact(folder / file, hashes[file], inside=folder) else "damaged"
     return "sound" if _decodes(folder, array, place) else "damaged"
 
 
 def _decodes(folder: Path, array: Array, place: tuple[int, ...]) -> bool:
-    """Whether a chunk can be read, its checksum among the rest."""
+    """Whether a chunk can be decoded and its checksum is correct."""
     try:
         reading.open_array(folder, array).blocks[place]
-    except Exception:  # every codec has errors of its own
+    except Exception:  # codecs raise errors of many types
         return False
     return True
 
 
 def _complete(folder: Path) -> bool:
     try:
-        return store.described(folder / "zarr.json")["attributes"]["complete"] == "yes"
-    except (OSError, *store.UNSOUND):
+        return store.read_json(folder / "zarr.json")["attributes"]["complete"] == "yes"
+    except (OSError, *store.INVALID):
         return False
