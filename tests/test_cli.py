@@ -64,7 +64,7 @@ def test_from_a_model_and_measurements_to_a_report(folder: Path, tmp_path: Path)
     assert again in text and "gb.load" not in text
     run("report", folder, "--data", QUERY, "--out", page)
     assert "nothing was measured" in page.read_text()
-    assert "written as .html or .md" in run("report", folder, "--data", QUERY, "--out", "page.pdf", code=2)
+    assert "should end in .html or .md" in run("report", folder, "--data", QUERY, "--out", "page.pdf", code=2)
 
 
 EXPORT = """
