@@ -183,7 +183,7 @@ def test_thresholds_and_calibrators_follow_their_exact_laws() -> None:
 
 def test_a_law_that_changes_from_draw_to_draw_is_not_summed() -> None:
     cells = nearest.NearestCenter(((0.25,), (0.75,)))
-    with pytest.raises(AssertionError, match="the law changes from draw to draw"):
+    with pytest.raises(AssertionError, match="the law changes between draws"):
         gb.testing.check_calibrator(cells, draws=20, sizes=[30])
 
 
