@@ -63,8 +63,8 @@ def test_from_a_model_and_measurements_to_a_report(folder: Path, tmp_path: Path)
     again = "guardband report band --data fresh.csv --level 0.95 --out report.html"
     assert again in text and "gb.load" not in text
     run("report", folder, "--data", QUERY, "--out", page)
-    assert "nothing was measured" in page.read_text()
-    assert "written as .html or .md" in run("report", folder, "--data", QUERY, "--out", "page.pdf", code=2)
+    assert "the claim is untested" in page.read_text()
+    assert "should end in .html or .md" in run("report", folder, "--data", QUERY, "--out", "page.pdf", code=2)
 
 
 EXPORT = """

@@ -259,7 +259,7 @@ def test_18_its_band_is_saved_evaluated_checked_and_reported(
         gb.check(again, new.drop(columns="depth"))
     assert str(gb.evaluate(again, turned, y_new)) == str(gb.evaluate(again, new, y_new))
     assert str(gb.check(again, turned)) == str(gb.check(again, new))
-    assert "What was measured" in report(turned, y_new).read_text()
+    assert "Measured coverage" in report(turned, y_new).read_text()
 
 
 @pytest.mark.parametrize("make", [_boosted, _light], ids=["gradient boosting", "LightGBM"])

@@ -170,7 +170,7 @@ def test_a_wrong_equation_is_the_exit_code_and_comes_first() -> None:
         (HEAD + FAMILY, "x,time,u", [], "no column `t`; it has x, time, u. The axes of Rod are x, t"),
         (HEAD + FAMILY, "x,t,heat", [], "no column of an output; it has x, t, heat"),
         (HEAD + FAMILY, "x,t,u", ["--noise", "loud"], "--noise should be symmetric, exchangeable, gaussian"),
-        (HEAD + FAMILY, "x,t,u", ["--out", "page.pdf"], "written as .html or .md"),
+        (HEAD + FAMILY, "x,t,u", ["--out", "page.pdf"], "should end in .html or .md"),
     ],
 )
 def test_what_is_wrong_is_told_with_its_cure(text: str, names: str, more: list[str], cure: str) -> None:

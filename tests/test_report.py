@@ -47,7 +47,7 @@ def test_every_dimension_has_its_pictures(d: int, pictures: int, tmp_path: Path)
 def test_without_measurements_nothing_is_claimed_to_be_measured(tmp_path: Path) -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), *drawn(2), confidence=0.9)
     text = report(calibrated, drawn(2, 50, seed=1)[0], path=tmp_path / "page.md", level=0.8).read_text()
-    assert "nothing was measured" in text and "at least 80 %" in text and "with confidence 0.9" in text
+    assert "the claim is untested" in text and "at least 80 %" in text and "with confidence 0.9" in text
     assert text.startswith("# A prediction band")
 
 
@@ -61,7 +61,7 @@ def test_what_may_void_the_guarantee_comes_first() -> None:
     x, y = drawn(1, 60)
     calibrated = gb.calibrate(gb.predictors.MeanOnly(zero), x, y)
     checks = titled(sections(calibrated, x + 5), "What would void it")
-    assert checks.table[1][0] == "ALARM" and "speaks against it" in checks.paragraphs[0]
+    assert checks.table[1][0] == "ALARM" and "in doubt" in checks.paragraphs[0]
 
 
 @pytest.mark.parametrize("confidence", [None, 0.9])
@@ -91,7 +91,7 @@ def test_calibrations_without_a_law_say_so() -> None:
     calibrated = gb.calibrate(
         gb.predictors.MeanOnly(zero), x, y, calibrator=gb.Clustered(), groups=np.arange(60)
     )
-    stands = titled(sections(calibrated, x + 0.001), "How much data stand behind it")
+    stands = titled(sections(calibrated, x + 0.001), "Size of the calibration set")
     assert "no exact law" in stands.paragraphs[1]
     grouped = gb.calibrate(
         gb.predictors.MeanOnly(zero), x, y, calibrator=gb.Grouped(), groups=np.arange(60) % 2
@@ -102,7 +102,7 @@ def test_calibrations_without_a_law_say_so() -> None:
 
 def test_several_outputs_are_covered_jointly() -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 2))), *drawn(1, 40, 2))
-    stands = titled(sections(calibrated, *drawn(1, 40, 2, seed=1)), "How much data stand behind it")
+    stands = titled(sections(calibrated, *drawn(1, 40, 2, seed=1)), "Size of the calibration set")
     assert "Calibrated on 40 points; 2 outputs each, covered jointly" in stands.paragraphs[0]
 
 
@@ -112,12 +112,12 @@ def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
     predictor = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 1)))
     calibrated = gb.calibrate(predictor, generator.normal(size=(40, 2)), fields, score=gb.Simultaneous())
     text = report(calibrated, generator.normal(size=(30, 2)), path=tmp_path / "page.html").read_text()
-    assert "40 calibration fields are enough for 95 %" in text and "Nothing was found against it" in text
+    assert "40 calibration fields are enough for 95 %" in text and "No check raised an alarm" in text
     assert "by calibration on 40 fields" in text and "with 40 fields it lies between" in text
     assert text.count("alibration point") == 1  # in the promise, which says what a point is
     assert "A point here is a whole field" in text and "calibration fields missed" in text
     far = titled(sections(calibrated, 9 + generator.normal(size=(30, 2))), "What would void it")
-    assert "speaks against it" in far.paragraphs[0] and [row[1] for row in far.table[1:3]] == ["shift", "far"]
+    assert "in doubt" in far.paragraphs[0] and [row[1] for row in far.table[1:3]] == ["shift", "far"]
 
 
 def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:
@@ -127,7 +127,7 @@ def test_a_claim_that_fails_says_so_first(tmp_path: Path) -> None:
     assert made[0].title == "Verdict: the claim does not hold on these data" and made[0].mark == "fails"
     assert made[0].paragraphs[0].startswith("NOT") and made[1].mark == "claim"
     assert titled(made, "What would void it").table[1][:2] == ["ALARM", "fresh data"]
-    with pytest.raises(ValueError, match=r"written as \.html or \.md, got"):
+    with pytest.raises(ValueError, match=r"should end in \.html or \.md, got"):
         report(calibrated, x, path=tmp_path / "page.pdf")
 
 
@@ -163,7 +163,7 @@ def test_each_output_by_itself_has_its_lines_and_no_common_miss(tmp_path: Path) 
     calibrated = gb.calibrate(model, *drawn(1, 99, 2), score=gb.Absolute(joint=False))
     x, y = drawn(1, 100, 2)
     page = report(calibrated, x, y, path=tmp_path / "page.md", level=0.9).read_text()
-    assert "2 outputs each, covered each by itself" in page and "y1: Consistent" in page
+    assert "2 outputs each, covered separately" in page and "y1: Consistent" in page
     assert "this band, y1" in page and "calibration points missed" not in page
 
 
@@ -230,11 +230,11 @@ def test_a_reviewer_finds_the_answers_in_order(tmp_path: Path) -> None:
     x, y = drawn(1, 300)
     calibrated = gb.calibrate(zero, x[:100], y[:100])
     made = sections(calibrated, x[100:], y[100:], level=0.9)
-    titles = ["What is claimed", "Verdict", "What was measured", "Where it covers", "What it looks like"]
-    titles += ["What would void it", "How much data stand behind it", "Where it comes from"]
+    titles = ["What is claimed", "Verdict", "Measured coverage", "Where it covers", "What it looks like"]
+    titles += ["What would void it", "Size of the calibration set", "Where it comes from"]
     assert [section.title for section in made] == [*titles, "How to reproduce it"]
     assert made[1].mark == "holds" and "Measured against predicted" in made[4].pictures[0][0]
-    assert "their mean, at every point, would have 0.99" in made[2].paragraphs[0]
+    assert "their mean as a constant prediction has 0.99" in made[2].paragraphs[0]
     prints = {row[0]: row[1] for row in made[7].table}
     assert prints["calibration data"].startswith("(100, 1) and (100, 1), sha256 ")
     again = {row[0]: row[1] for row in sections(calibrated, x[100:], y[100:])[7].table}
@@ -378,17 +378,17 @@ def test_nothing_is_found_only_where_nothing_was() -> None:
     uneven = sections(calibrated, x[500:], y[500:], level=0.9)
     assert any(row[0] == "ALARM" for row in titled(uneven, "Where it covers").table)
     said = titled(uneven, "What would void it")
-    assert said.paragraphs[0].startswith("Nothing was found against the average that is promised, but")
+    assert said.paragraphs[0].startswith("The promised average is not in doubt, but")
     assert said.table[1][:2] == ["ALARM", "where it covers"]
-    text = r"Coverage differs between places by more than chance allows, in \d+ of \d+ tests\."
+    text = r"Coverage differs between ranges by more than chance allows, in \d+ of \d+ tests\."
     assert re.fullmatch(text, said.table[1][2])
     with pytest.warns(UserWarning, match="test points are calibration points"):
         known = sections(calibrated, x[:500], y[:500], level=0.9)
     assert known[0].title == "Verdict: these data cannot test the claim" and known[0].mark == "fails"
     said = titled(known, "What would void it")
-    assert "speaks against it" in said.paragraphs[0] and "used before" in [row[1] for row in said.table]
+    assert "in doubt" in said.paragraphs[0] and "used before" in [row[1] for row in said.table]
     even = sections(gb.calibrate(zero, *drawn(1, 99)), *drawn(1, 400, seed=1), level=0.9)
-    assert titled(even, "What would void it").paragraphs[0].startswith("Nothing was found against it")
+    assert titled(even, "What would void it").paragraphs[0].startswith("No check raised an alarm")
 
 
 def test_a_training_that_has_not_converged_is_a_note() -> None:
@@ -405,13 +405,13 @@ def test_what_counts_is_said() -> None:
 
     def said(calibrator: gb.conformal.Calibrator, **options: Any) -> str:
         made = sections(gb.calibrate(zero, x, y, calibrator=calibrator, **options), fresh, level=0.8, **asked)
-        stands = titled(made, "How much data stand behind it").paragraphs[0]
+        stands = titled(made, "Size of the calibration set").paragraphs[0]
         counted = stands.removeprefix("Calibrated on ").partition(";")[0]
         assert f"by calibration on {counted}" in titled(made, "What is claimed").paragraphs[0]
         return counted
 
     asked: dict[str, Any] = {}
-    sensors = "6 sensors (groups), which are what counts, with 60 points in all"
+    sensors = "6 sensors (groups), which is the number that matters, with 60 points in total"
     assert said(gb.Clustered(), groups=np.arange(60) % 6) == sensors
     assert said(gb.Split()) == "60 points"
     assert said(gb.Weighted(lambda x: 1 + 9 * x[:, 0])).endswith("the effective size of 60 weighted ones)")
@@ -431,9 +431,9 @@ def test_each_of_several_outputs_stands_beside_all_of_them() -> None:
     calibrated = gb.calibrate(two, x[:100], y[:100])
     made = sections(calibrated, x[100:], y[100:], level=0.8)
     assert (
-        "lies in this band, both outputs at once, with prob" in titled(made, "What is claimed").paragraphs[0]
+        "lies in this band, both outputs jointly, with prob" in titled(made, "What is claimed").paragraphs[0]
     )
-    joint, *each = titled(made, "What was measured").table[1:4]
+    joint, *each = titled(made, "Measured coverage").table[1:4]
     assert joint[0] == "this band" and [row[0] for row in each] == ["its y0 alone", "its y1 alone"]
     band = calibrated(x[100:], level=0.8)
     for j, row in enumerate(each):
@@ -441,12 +441,12 @@ def test_each_of_several_outputs_stands_beside_all_of_them() -> None:
         assert row[1:4] == ["300", f"{inside.mean():.3f}", f"{band.width[0, j]:.4g}"]
         assert float(row[2]) >= float(joint[2])
     captions = [caption for caption, _ in titled(made, "What it looks like").pictures]
-    assert "How wide the band of y0 is, and what it missed in any output." in captions
+    assert "Width of the band of y0, and its misses in any output." in captions
     assert "Where the model errs, in y0: calibration points." in captions
     alone = gb.calibrate(two, x[:100], y[:100], score=gb.Absolute(joint=False))
     made = sections(alone, x[100:], y[100:], level=0.8)
     assert "band, each of 2 outputs by itself, with prob" in titled(made, "What is claimed").paragraphs[0]
-    assert "alone" not in str(titled(made, "What was measured").table)
+    assert "alone" not in str(titled(made, "Measured coverage").table)
 
 
 def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
@@ -455,14 +455,12 @@ def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
     model = gb.predictors.MeanOnly(lambda x: np.zeros((len(x), 6, 2)))
     calibrated = gb.calibrate(model, x[:40], y[:40], score=gb.Simultaneous())
     made = sections(calibrated, x[40:], y[40:], level=0.8)
-    rows = titled(made, "What was measured").table
+    rows = titled(made, "Measured coverage").table
     band = calibrated(x[40:], level=0.8)
     inside = (abs(y[40:]) <= band.upper).all(axis=1).mean(axis=0)
     alone = [(row[0], row[2]) for row in rows if "alone" in row[0]]
     assert alone == [(f"its u{j} alone", f"{share:.3f}") for j, share in enumerate(inside)]
-    assert "The band of u0 around the first field, and what it missed." in [
-        row[0] for row in made[-5].pictures
-    ]
+    assert "The band of u0 around the first field, and its misses." in [row[0] for row in made[-5].pictures]
 
 
 @pytest.fixture

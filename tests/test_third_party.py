@@ -183,7 +183,7 @@ def test_thresholds_and_calibrators_follow_their_exact_laws() -> None:
 
 def test_a_law_that_changes_from_draw_to_draw_is_not_summed() -> None:
     cells = nearest.NearestCenter(((0.25,), (0.75,)))
-    with pytest.raises(AssertionError, match="the law changes from draw to draw"):
+    with pytest.raises(AssertionError, match="the law changes between draws"):
         gb.testing.check_calibrator(cells, draws=20, sizes=[30])
 
 
@@ -258,7 +258,7 @@ def test_what_is_said_of_a_promise_is_what_the_method_promises(tmp_path: Path) -
     assert "0.622222 = 1 - 2 (1 - 0.8111)" in gb.evaluate(crossed, x, y, **about_truth).verdict
     assert "so none follows for the truth" in gb.evaluate(adaptive, x, y, **about_truth).verdict
     page = gb.report(crossed, x, y, path=tmp_path / "cross.md", level=0.9).read_text()
-    assert "with probability at least 71.11 %" in page and "the level asked for is 90 %" in page
+    assert "with probability at least 71.11 %" in page and "the requested level is 90 %" in page
     page = gb.report(adaptive, x, y, path=tmp_path / "stream.md", level=0.9).read_text()
     assert "No probability is promised for a new measurement" in page
     assert "at least 90 %" not in page and "This holds for any model" not in page
@@ -309,7 +309,7 @@ def test_each_has_a_report(name: str, suffix: str, tmp_path: Path) -> None:
     x, y = case.fresh()
     page = gb.report(calibrated, x, y, path=tmp_path / f"band{suffix}", level=0.8, groups=case.labels(x))
     text = page.read_text()
-    assert "Under this assumption" in text and "data:image/png" in text and " at 0x" not in text
+    assert "Assumption. " in text and "data:image/png" in text and " at 0x" not in text
 
 
 def test_a_ball_is_measured_by_its_diameter(tmp_path: Path) -> None:
@@ -561,7 +561,7 @@ def test_a_calibrator_of_ones_own_on_the_command_line(file: str, words: list[str
     assert "u_upper" in tables.read(bands).names
     page = labelled / "report.html"
     run("report", out, "--data", labelled / "fresh.csv", "--out", page, "--level", "0.8", *own)
-    assert "Under this assumption" in page.read_text()
+    assert "Assumption. " in page.read_text()
     alone = [sys.executable, "-c", "from guardband.cli import app; app()", "verify", str(out)]
     done = subprocess.run(alone, capture_output=True, text=True)
     assert done.returncode == 2 and "Traceback" not in done.stderr

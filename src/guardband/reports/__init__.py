@@ -1,7 +1,8 @@
-"""The report: one page for a person who has to decide whether to trust a band, or a region of coefficients.
+"""One-page reports that help a reader decide whether to trust a band, or a region of coefficients.
 
-`bands.py` says what stands on it, `provenance.py` where it comes from; `page.py` writes it: self-contained
-HTML, or Markdown. Other values bring their own sections: `HasReport` and `HasSections` in `page.py`.
+`bands.py` and `pictures.py` make the content, `provenance.py` identifies model and data, and `page.py`
+writes self-contained HTML or Markdown. Other values bring their own sections: `HasReport` and
+`HasSections` in `page.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from guardband.reports.page import refuse_other_endings as refuse_other_endings
 from guardband.reports.page import write as write
 from guardband.values.labeled import refuse_unpaired
 
-BAND = "A prediction band, and what it promises"
+BAND = "A prediction band and its guarantee"
 
 
 @overload
@@ -66,20 +67,44 @@ def report(
     verdict: HasSections | None = None,
     next_points: HasSections | None = None,
 ) -> Path:
-    """Write a report on the band at x (n, d), as HTML or, if the path ends in `.md`, Markdown.
+    """Write a one-page report on a band at new points, or on estimated coefficients.
 
-    With y, measured at x and used nowhere before, coverage is held against its exact law; for a band about
-    the truth, y are noise-free values. `regions` maps names to masks or functions of x, for lines of their
-    own. The level is 0.95 unless you say another. `facts` are further lines for its last section, such as
-    hashes.
+    Names of columns come from the calibration: a DataFrame, or `gb.calibrate(..., names=...)`. A report on
+    `pinn.Estimates` needs no data and no level: `gb.report(estimates, path="report.html")`.
 
-    `verdict` is what `pinn.verdict(problem, net)` found of a network that `pinn.fit` did not train, to be
-    shown too. Names of columns come from the calibration: a DataFrame, or `gb.calibrate(..., names=...)`.
+    Parameters
+    ----------
+    calibrated
+        The calibration, or a value with a report, such as `pinn.Estimates`.
+    x
+        Points, shape (n, d).
+    y
+        Fresh measurements at x, shape (n, m). With them, the page compares the coverage with its exact law.
+        For a band around the truth, y are noise-free values.
+    path
+        The file to write: HTML, or Markdown if it ends in `.md`.
+    level
+        Requested coverage; 0.95 by default.
+    groups
+        One label per row, for calibrators that use groups.
+    regions
+        Masks or functions of x by name; the coverage in each is listed.
+    title
+        The title of the page.
+    facts
+        Further rows of the section on provenance, such as hashes.
+    verdict
+        The result of `pinn.verdict(problem, net)`, for a network that `pinn.fit` did not train.
+    next_points
+        For coefficients, the result of `pinn.next_points`: where to measure next.
 
-    Of the `Estimates` of coefficients, `gb.report(estimates, path="report.html")` needs nothing more: they
-    have their readings and their level. With what `pinn.next_points` returned, `next_points`, the page lists
-    where to read next.
+    Returns
+    -------
+    Path
+        The path of the page.
 
+    Examples
+    --------
     >>> import tempfile
     >>> from pathlib import Path
     >>> import guardband as gb
@@ -88,25 +113,33 @@ def report(
     ...     calibrated, [3.5, 7.5, 9.5], path=Path(tempfile.mkdtemp(), "band.md"), level=0.9
     ... )
     >>> path.read_text().splitlines()[0]
-    '# A prediction band, and what it promises'
+    '# A prediction band and its guarantee'
     """
     refuse_other_endings(path)
     if isinstance(calibrated, HasReport):
         if any(given is not None for given in (x, y, level, groups, regions, verdict)):
             raise TypeError(
-                "Estimates have their readings and their level: gb.report(estimates, path=...). Another "
-                "level is asked of pinn.coefficients."
+                "Estimates contain their readings and their level: gb.report(estimates, path=...). Pass "
+                "another level to pinn.coefficients."
             )
-        made = calibrated.report_sections(facts)
+        contents = calibrated.report_sections(facts)
         if next_points is not None:
-            made[-1:-1] = next_points.report_sections()
-        return write(path, title or calibrated.report_title, made)
+            contents[-1:-1] = next_points.report_sections()
+        return write(path, title or calibrated.report_title, contents)
     if next_points is not None:
         raise TypeError("`next_points` are for the report of coefficients: gb.report(estimates, path=...).")
     if x is None:
-        raise TypeError("A band is reported at points: gb.report(calibrated, x, y, path=...).")
+        raise TypeError("The report on a band needs points: gb.report(calibrated, x, y, path=...).")
     refuse_unpaired(x=x, y=y, groups=groups)
-    asked = 0.95 if level is None else level
-    given = {"groups": groups, "regions": regions, "facts": facts, "title": title, "verdict": verdict}
-    made = sections(calibrated, x, y, level=asked, **given)
-    return write(path, title or BAND, made)
+    contents = sections(
+        calibrated,
+        x,
+        y,
+        level=0.95 if level is None else level,
+        groups=groups,
+        regions=regions,
+        facts=facts,
+        title=title,
+        verdict=verdict,
+    )
+    return write(path, title or BAND, contents)

@@ -1,8 +1,8 @@
-"""The report on a band: one page for a person who has to decide whether to trust it.
+"""The sections of the report on a band.
 
-In the order in which a skeptical reader asks: what is claimed and under which assumption; the verdict of
-fresh measurements; what was measured, beside constant width; where it covers; pictures; what would void it;
-how much data stand behind it; whose data and which versions; how to make the page again.
+They follow the questions of a skeptical reader: the claim and its assumption; the verdict of fresh
+measurements; the measured coverage next to constant width; coverage by range; pictures; what would void
+the guarantee; the size of the calibration set; provenance; how to reproduce the page.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from guardband.evaluation.contenders import shown
 from guardband.metrics.bands import Region
 from guardband.reports.page import HasSections, Section, origin
 from guardband.reports.pictures import names_of, pictures_of, rows_word, words_of
-from guardband.reports.provenance import again, fingerprints, how, model_of
+from guardband.reports.provenance import fingerprints, hashing, model_of, reproduction
 from guardband.values import Band, NormBand
 
 
@@ -41,11 +41,18 @@ def sections(
     command: str | None = None,
     verdict: HasSections | None = None,
 ) -> list[Section]:
-    """What the report says, before it is written as HTML or Markdown.
+    """Return the sections of the report on a band.
 
-    A `command` is one that makes the page; a `verdict` brings sections of its own.
+    `command` is the shell command that makes the page, if there is one.
     """
-    given = {"y": y, "groups": groups, "regions": regions, "facts": facts, "title": title, "verdict": verdict}
+    arguments = {
+        "y": y,
+        "groups": groups,
+        "regions": regions,
+        "facts": facts,
+        "title": title,
+        "verdict": verdict,
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         prediction = calibrated.predict(x)
@@ -69,8 +76,8 @@ def sections(
             Section("What it looks like", pictures=pictures_of(calibrated, band, y, level, found, names)),
             _checks(calibrated, x, level, found),
             _data(calibrated, level),
-            origin("calibration", repr(calibrated), known | (facts or {}), how(calibrated)),
-            again(calibrated, level, given, command),
+            origin("calibration", repr(calibrated), known | (facts or {}), hashing(calibrated)),
+            reproduction(calibrated, level, arguments, command),
         ]
 
 
@@ -87,7 +94,7 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
         else f"No probability is promised for {new.lower()}"
     )
     if promised not in (None, exact(level)):
-        claim += f"; the level asked for is {percent}"
+        claim += f"; the requested level is {percent}"
     if calibrated.confidence is not None:
         claim += f", with confidence {float(exact(calibrated.confidence)):g} over calibration sets"
     truth = calibrated.about == "truth"
@@ -97,7 +104,7 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
         "What is claimed",
         [
             f"{claim}.",
-            f"Under this assumption. {calibrated.promise}{'' if exempt else _average(calibrated, what)}",
+            f"Assumption. {calibrated.promise}{'' if exempt else _average(calibrated, what)}",
             f"Not claimed. Coverage at every single {what[:-1]}; coverage of {what} drawn differently from "
             f"the calibration {what} (other places, other sensors, another regime); coverage of {other}.",
             *_width(band),
@@ -107,7 +114,7 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
 
 
 def _average(calibrated: Calibrated, what: str) -> str:
-    """For which models the claim holds, and over what it is an average."""
+    """Return a sentence on the models for which the claim holds, and on the average in it."""
     sets = "over calibration sets"
     if calibrated.confidence is not None:
         sets = f"with confidence {float(exact(calibrated.confidence)):g} for the calibration set at hand"
@@ -118,25 +125,24 @@ def _average(calibrated: Calibrated, what: str) -> str:
 
 
 def _width(band: Band | NormBand | None) -> Iterable[str]:
-    """How wide the set is, and where it says nothing or holds nothing."""
+    """Yield a sentence on the width of the set, and on infinite or empty sets."""
     width = np.empty(0) if band is None else to_numpy(band.width).astype(float)
     finite = width[np.isfinite(width)]
     size = _size(finite, "diameter in its norm" if isinstance(band, NormBand) else "width")
     infinite = float(np.mean(np.isinf(width))) if width.size else 0.0
     if infinite:
-        size += f" It is infinite at {infinite:.0%} of the points: too few calibration points to say more."
+        size += f" It is infinite at {infinite:.0%} of the points, for lack of calibration points."
     empty = float(np.mean(band.empty)) if isinstance(band, Band) else 0.0
     if empty:
-        size += f" It is empty at {empty:.0%} of the points: nothing lies in it there."
+        size += f" It is empty at {empty:.0%} of the points."
     if size:
         yield size.strip()
 
 
 def _verdict(found: Evaluation | None) -> Section:
-    """What fresh measurements say of the claim."""
+    """Return the verdict of fresh measurements on the claim."""
     if found is None:
-        said = "No fresh measurements were given, so nothing was measured: the claim is untested."
-        return Section("Verdict", [said])
+        return Section("Verdict", ["No fresh measurements were given: the claim is untested."])
     if found.consistent is False:
         return Section("Verdict: the claim does not hold on these data", [found.verdict], mark="fails")
     if found.doubts:
@@ -155,86 +161,83 @@ def _size(width: np.ndarray, what: str) -> str:
 
 def _checks(calibrated: Calibrated, x: ArrayLike, level: Level, found: Evaluation | None) -> Section:
     findings = check(calibrated, x, level=level)
-    table = [["", "what was looked at", "what was found"], *_against(found)]
+    table = [["", "check", "result"], *_alarms(found)]
     for finding in sorted(findings.findings, key=lambda one: not one.alarm):
         word = "ALARM" if finding.alarm else "note" if finding.note else "fine"
         table.append([word if finding.known else "not known", finding.name, finding.text])
     alarms = [row[1] for row in table if row[0] == "ALARM"]
     unknown = sum(not finding.known for finding in findings.findings)
-    verdict = "Something speaks against it; read the alarms." if alarms else "Nothing was found against it."
+    verdict = "The guarantee is in doubt; read the alarms." if alarms else "No check raised an alarm."
     if set(alarms) == {"where it covers"}:
-        verdict = (
-            "Nothing was found against the average that is promised, but it is not kept everywhere alike."
-        )
+        verdict = "The promised average is not in doubt, but coverage differs between ranges."
     elif not alarms and unknown:
-        verdict = f"Nothing was found against it; {unknown} could not be looked at, marked 'not known'."
+        verdict = f"No check raised an alarm; {unknown} could not be run, marked 'not known'."
     return Section("What would void it", [verdict], table)
 
 
-def _against(found: Evaluation | None) -> Iterable[list[str]]:
-    """What fresh measurements say against the claim, or against themselves."""
+def _alarms(found: Evaluation | None) -> Iterable[list[str]]:
+    """Yield the rows of alarms that fresh measurements raise."""
     if found is None:
         return
     if found.consistent is False:
-        yield ["ALARM", "fresh data", "They are not covered as promised; see what was measured."]
+        yield ["ALARM", "fresh data", "They are not covered as promised; see the measured coverage."]
     yield from (["ALARM", "used before", text] for text in found.doubts)
     if alarms := found.by_range.alarms:
         where = f"{len(alarms)} of {found.by_range.tests} tests"
-        text = f"Coverage differs between places by more than chance allows, in {where}."
+        text = f"Coverage differs between ranges by more than chance allows, in {where}."
         yield ["ALARM", "where it covers", text]
 
 
 def _data(calibrated: Calibrated, level: Level) -> Section:
     n, what = calibrated.n, rows_word(calibrated)
     lines = [f"Calibrated on {_counted(calibrated, level)}; {_outputs(calibrated)}."]
-    pieces = None
-    if calibrated.groups is None:
-        pieces = calibrated.laws(level, 1)
+    pieces = calibrated.laws(level, 1) if calibrated.groups is None else None
     if pieces:
         law = pieces[0][0]
         low, high = law.interval(0.95)
         lines.append(
-            f"Every calibration set of this size gives another coverage: with {n} {what} it lies between "
+            f"Coverage varies between calibration sets of this size: with {n} {what} it lies between "
             f"{low:.3f} and {high:.3f} in 95 % of cases, {law.mean:.4f} on average, and falls below "
             f"{float(exact(level)):g} in {law.below(level):.0%} of cases (Beta law, for {what} drawn "
-            f"independently of each other). For less scatter take more {what}, or ask for a confidence when "
-            "calibrating."
+            f"independently of each other). For less variation use more {what}, or calibrate with a "
+            "confidence."
         )
     else:
-        lines.append("How coverage scatters over calibration sets has no exact law for this calibration.")
-    return Section("How much data stand behind it", lines)
+        lines.append("The variation of coverage between calibration sets has no exact law here.")
+    return Section("Size of the calibration set", lines)
 
 
 def _counted(calibrated: Calibrated, level: Level) -> str:
-    """How many rows there are, and what of them counts where that is something else."""
+    """Return the number of rows, and the effective number if it differs."""
     n, what, size = calibrated.n, rows_word(calibrated), calibrated.size(level)
     if size is None or size.have == n:
         return f"{n} {what}"
     counted = f"{size.have:.4g} {size.what.replace('points', what).rstrip(',')}"
     if calibrated.covers_new_groups:
-        return f"{counted}, which are what counts, with {n} {what} in all"
+        return f"{counted}, which is the number that matters, with {n} {what} in total"
     return f"{n} {what} ({counted})"
 
 
 def _outputs(calibrated: Calibrated) -> str:
     m = 1 if calibrated.prediction is None else calibrated.prediction.mean.shape[-1]
-    how = "jointly" if calibrated.joint else "each by itself"
+    how = "jointly" if calibrated.joint else "separately"
     return "one output each" if m == 1 else f"{m} outputs each, covered {how}"
 
 
 def _together(calibrated: Calibrated) -> str:
-    """Whether outputs are covered at once, where there are several."""
+    """Return whether several outputs are covered jointly or separately."""
     m = 1 if calibrated.prediction is None else calibrated.prediction.mean.shape[-1]
-    how = (
-        f", {'both' if m == 2 else f'all {m}'} outputs at once,"
-        if calibrated.joint
-        else f", each of {m} outputs by itself,"
-    )
-    return "" if m == 1 else how
+    if m == 1:
+        return ""
+    if calibrated.joint:
+        return f", {'both' if m == 2 else f'all {m}'} outputs jointly,"
+    return f", each of {m} outputs separately,"
 
 
-def _each_output(calibrated: Calibrated, band: Band | NormBand | None, y: Any) -> Iterable[list[str]]:
-    """Of a band that covers all outputs at once, how often each is covered, and how wide it is."""
+def _each_output(
+    calibrated: Calibrated, band: Band | NormBand | None, y: ArrayLike | None
+) -> Iterable[list[str]]:
+    """Yield the coverage and width of each output of a band that covers all outputs jointly."""
     if not (isinstance(band, Band) and band.boxed and calibrated.joint) or band.mean.shape[-1] == 1:
         return
     fresh = to_numpy(rows(calibrated.targets(y), "y"))
@@ -252,7 +255,7 @@ def _measured(
     calibrated: Calibrated, band: Band | NormBand | None, found: Evaluation | None, y: ArrayLike | None
 ) -> Section:
     if found is None:
-        return Section("What was measured", ["Give fresh measurements, y at x, to see them here."])
+        return Section("Measured coverage", ["No fresh measurements: pass y, measured at x."])
     table = [["band", rows_word(calibrated), "coverage", "mean width", "interval score", "ACD"]]
     for row in found.rows:
         name = f"{row.name}, {row.region}" if row.region else row.name
@@ -261,30 +264,30 @@ def _measured(
     table[2:2] = _each_output(calibrated, band, y)
     lines = [
         f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}"
-        f"{_yardstick(calibrated, y)}. Coverage alone proves nothing: a model that predicts zero is covered "
-        "too, by a wide band. Look at error and width beside it."
+        f"{_baseline_error(calibrated, y)}. Coverage alone says nothing about the model: a wide band around "
+        "zero covers too. Compare error and width as well."
     ]
     lines += found.remarks
     if found.of_constant_width:
-        lines.append("This band is the one of constant width, so there is no rival beside it.")
+        lines.append("This band has constant width itself, so there is no other band to compare with.")
     if found.acd_floor is not None:
         floor = found.acd_floor
         lines.append(
-            f"A perfectly valid band has an ACD (average coverage deviation) of {floor.mean:.4f} on average "
-            f"with these numbers of points, {floor.low:.4f} to {floor.high:.4f} in 95 % of cases."
+            f"A valid band has an ACD (average coverage deviation) of {floor.mean:.4f} on average with these "
+            f"numbers of points, {floor.low:.4f} to {floor.high:.4f} in 95 % of cases."
         )
-    return Section("What was measured", lines, table)
+    return Section("Measured coverage", lines, table)
 
 
-def _yardstick(calibrated: Calibrated, y: ArrayLike | None) -> str:
-    """What a model that knew the mean of the measurements alone would be off by."""
+def _baseline_error(calibrated: Calibrated, y: ArrayLike | None) -> str:
+    """Return the error of a model that predicts the mean of the measurements."""
     fresh = np.asarray(to_numpy(rows(calibrated.targets(y), "y")), dtype=float)
     size, spread = (float(np.linalg.norm(part)) for part in (fresh, fresh - fresh.mean(axis=0)))
-    return f"; their mean, at every point, would have {spread / size:.3g}" if size > 0 else ""
+    return f"; their mean as a constant prediction has {spread / size:.3g}" if size > 0 else ""
 
 
 def _ranges(found: Evaluation | None, what: str) -> Iterable[Section]:
-    """Coverage by range, where fresh points were given and are enough."""
+    """Yield the coverage by range, if there are enough fresh points."""
     if found is None or not found.by_range.tests:
         return
     where = found.by_range
@@ -295,14 +298,14 @@ def _ranges(found: Evaluation | None, what: str) -> Iterable[Section]:
     for one in where.trends:
         name = f"size of misses along {one.feature}"
         table.append([_even(one.alarm), name, str(found.n_test), "", f"{one.p:.2g}"])
-    said = str(where) or "Coverage is as even over these ranges as chance allows."
+    summary = str(where) or "Coverage varies between these ranges no more than chance allows."
     about = (
-        f"The p-value is exact if misses fall on any of the {what} alike and independently, given their "
-        "number; noise that is correlated along an input raises alarms. The worst slab was found on half of "
-        f"the {what} and is shown on the other half. The size of misses is compared by ranks between the "
-        "ranges of a feature."
+        f"The p-values are exact if, given their number, misses are equally likely at all {what} and "
+        "independent; noise that is correlated along an input raises alarms. The worst slab was found on "
+        f"half of the {what} and is tested on the other half. The sizes of misses are compared by ranks "
+        "between the ranges of a feature."
     )
-    yield Section("Where it covers", [" ".join(said.split()), about], table)
+    yield Section("Where it covers", [" ".join(summary.split()), about], table)
 
 
 def _even(alarm: bool) -> str:

@@ -1,4 +1,4 @@
-"""A page: headings, paragraphs, tables and pictures, as self-contained HTML or as Markdown."""
+"""Pages of headings, paragraphs, tables and pictures, as self-contained HTML or as Markdown."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, runtime_checkable
 
 from guardband.base.files import write_text
 from guardband.base.limits import printable
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 
 @dataclass(frozen=True)
 class Section:
-    """A heading, paragraphs, a table (the first row is its head), pictures with captions.
+    """A heading with paragraphs, a table (its first row is the header), and pictures with captions.
 
-    The `mark` says how it is shown: a "claim", or a verdict that "holds" or "fails".
+    The `mark` selects the style: a "claim", or a verdict that "holds" or "fails".
     """
 
     title: str
@@ -36,34 +37,34 @@ class Section:
 
 
 class HasSections(Protocol):
-    """A value with sections for a report on something else: `pinn.Verdict`, `pinn.inverse.NextPoints`."""
+    """A value that adds sections to the report on another value, such as `pinn.Verdict`."""
 
     def report_sections(self) -> list[Section]:
-        """The sections."""
+        """Return the sections."""
         ...
 
 
 @runtime_checkable
 class HasReport(Protocol):
-    """A value with a report about it alone, such as `pinn.Estimates`."""
+    """A value with a report of its own, such as `pinn.Estimates`."""
 
     @property
     def report_title(self) -> str:
-        """The title, if the user gives none."""
+        """The default title."""
         ...
 
     def report_sections(self, facts: dict[str, str] | None = None) -> list[Section]:
-        """All sections; the last one, where it comes from, lists the `facts`."""
+        """Return all sections; the last one, on provenance, lists the `facts`."""
         ...
 
 
-def write(path: str | os.PathLike[str], title: str, made: Iterable[Section]) -> Path:
+def write(path: str | os.PathLike[str], title: str, sections: Iterable[Section]) -> Path:
     """Write a page, as HTML or, if the path ends in `.md`, Markdown. Invisible characters are escaped."""
-    visible = [_visible(section) for section in made]
-    return write_text(path, (_markdown if _is_markdown(path) else _html)(printable(title), visible))
+    escaped = [_escaped(section) for section in sections]
+    return write_text(path, (_markdown if _is_markdown(path) else _html)(printable(title), escaped))
 
 
-def _visible(section: Section) -> Section:
+def _escaped(section: Section) -> Section:
     return replace(
         section,
         title=printable(section.title),
@@ -74,9 +75,9 @@ def _visible(section: Section) -> Section:
 
 
 def refuse_other_endings(path: str | os.PathLike[str]) -> None:
-    """Nothing is computed for a page that cannot be written."""
+    """Refuse a path that is neither HTML nor Markdown, before anything is computed."""
     if not _is_markdown(path) and Path(path).suffix not in (".html", ".htm"):
-        raise ValueError(f"A report is written as .html or .md, got {str(path)!r}.")
+        raise ValueError(f"The path of a report should end in .html or .md, got {str(path)!r}.")
 
 
 def _is_markdown(path: str | os.PathLike[str]) -> bool:
@@ -84,7 +85,7 @@ def _is_markdown(path: str | os.PathLike[str]) -> bool:
 
 
 def origin(first: str, text: str, facts: dict[str, str], how: str = "") -> Section:
-    """When and with what a page was made, and further facts; `how` says what their hashes are made of."""
+    """Return the section on provenance: date, versions and facts; `how` explains the hashes."""
     packages = ("guardband", *(["torch"] if sys.modules.get("torch") else []), "numpy", "scipy")
     rows = [
         ["", ""],
@@ -96,8 +97,8 @@ def origin(first: str, text: str, facts: dict[str, str], how: str = "") -> Secti
     return Section("Where it comes from", [how] if how else [], rows)
 
 
-def png(draw: Callable[[Any], Any]) -> bytes:
-    """A picture that a function draws into axes."""
+def png(draw: Callable[[Axes], object]) -> bytes:
+    """Return a picture that a function draws into axes."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -108,7 +109,7 @@ def png(draw: Callable[[Any], Any]) -> bytes:
 
 
 def png_of(figure: Figure) -> bytes:
-    """A figure as a picture."""
+    """Return a figure as a picture."""
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", dpi=110)
     return buffer.getvalue()
@@ -152,7 +153,7 @@ figcaption { font-size: .9rem; } .alarm { color: var(--bad); font-weight: 600; }
 """
 
 
-def _html(title: str, made: Iterable[Section]) -> str:
+def _html(title: str, sections: Iterable[Section]) -> str:
     parts = [
         "<!doctype html>",
         '<html lang="en"><head><meta charset="utf-8">',
@@ -162,7 +163,7 @@ def _html(title: str, made: Iterable[Section]) -> str:
         f"<title>{html.escape(title)}</title><style>{STYLE}</style></head><body>",
         f"<h1>{html.escape(title)}</h1>",
     ]
-    for section in made:
+    for section in sections:
         parts.append(f'<section class="{section.mark}"><h2>{html.escape(section.title)}</h2>')
         parts += [f"<p>{html.escape(text)}</p>" for text in section.paragraphs]
         if section.table:
@@ -189,9 +190,9 @@ def _html_table(rows: Sequence[Sequence[str]]) -> str:
     return f'<div class="wide"><table>{"".join(lines)}</table></div>'
 
 
-def _markdown(title: str, made: Iterable[Section]) -> str:
+def _markdown(title: str, sections: Iterable[Section]) -> str:
     lines = [f"# {_plain(title)}"]
-    for section in made:
+    for section in sections:
         lines += ["", f"## {section.title}"]
         for text in section.paragraphs:
             lines += ["", _plain(text)]
@@ -205,7 +206,7 @@ def _markdown(title: str, made: Iterable[Section]) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text that Markdown shows as it is: nothing in it is markup, a link or another column."""
+    """Escape text for Markdown, so that nothing in it is markup, a link or another column."""
     escaped = html.escape(" ".join(text.split()), quote=False)
     return "".join(f"\\{sign}" if sign in "|*_`[]#<>!\\" else sign for sign in escaped)
 

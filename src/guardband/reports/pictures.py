@@ -1,9 +1,9 @@
-"""The pictures of a report: predicted beside measured, the curve or field with its misses, coverage."""
+"""Pictures of a report: predicted and measured values, curves or fields with misses, coverage."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -18,20 +18,26 @@ from guardband.reports.page import png, png_of
 from guardband.values import Band, Names, NormBand
 from guardband.values.names import axis_words, output_words
 
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+Drawing: TypeAlias = "tuple[str, Callable[[Axes], object]]"
+"""A caption, and the function that draws the picture into axes."""
+
 WIDTH = "width of the band"
 
 MOST_POINTS, MOST_BARS = 5000, 400
-"""How many points, and how many with a bar each, are drawn in a picture."""
+"""The largest numbers of points and of error bars in a picture."""
 
 
 def rows_word(calibrated: Calibrated) -> str:
-    """What a row of the calibration is: fields, where whole ones were calibrated, or points."""
+    """Return "fields" if whole fields were calibrated, otherwise "points"."""
     whole = calibrated.prediction is not None and calibrated.prediction.mean.ndim > 2
     return "fields" if whole else "points"
 
 
 def names_of(calibrated: Calibrated) -> Names | None:
-    """What axes and outputs are called: by the predictor, or by the columns that hold numbers."""
+    """Return the names of axes and outputs, from the predictor or the numeric columns."""
     columns, at = calibrated.columns, calibrated.prediction
     if calibrated.field_names is not None or columns is None or at is None or at.x is None:
         return calibrated.field_names
@@ -48,8 +54,8 @@ def pictures_of(
     found: Evaluation | None,
     names: Names | None = None,
 ) -> list[tuple[str, bytes]]:
-    """Captions and pictures, what a reviewer asks for first coming first."""
-    drawn: list[tuple[str, Callable[[Any], Any]]] = []
+    """Return captions and pictures, the most important ones first."""
+    drawn: list[Drawing] = []
     fields: list[tuple[str, bytes]] = []
     fresh = None if y is None else to_numpy(rows(calibrated.targets(y), "y")).astype(float)
     if isinstance(band, Band) and band.mean.ndim > 2:
@@ -59,7 +65,8 @@ def pictures_of(
         fields += _one_field(one, None if known is None else known.reshape(len(one), -1), calibrated.about)
     if isinstance(band, Band) and band.mean.ndim == 2:
         if fresh is not None and found is not None and fresh.shape == tuple(band.mean.shape):
-            drawn.append((_beside(band), lambda ax: _measured_beside(band, fresh, ax)))
+            caption = f"Measured{_of(band)} against predicted, with the band; misses in orange."
+            drawn.append((caption, lambda ax: _measured_over_predicted(band, fresh, ax)))
         if band.x is not None and band.x.ndim == 2:
             drawn += _over_places(band, fresh)
     share = calibrated.misses(level)
@@ -74,9 +81,8 @@ def pictures_of(
     if share is not None:
         what = f"calibration {rows_word(calibrated)}"
         drawn.append((f"How far the {what} missed.", lambda ax: _misses(share, ax, what)))
-    at = None if calibrated.prediction is None else calibrated.prediction.x
-    points = at is not None and at.ndim == 2 and calibrated.prediction.mean.ndim == 2  # type: ignore[union-attr]
-    if points:
+    known = calibrated.prediction
+    if known is not None and known.x is not None and known.x.ndim == 2 and known.mean.ndim == 2:
         shown = band if isinstance(band, Band) and band.mean.ndim == 2 else None
         of = "" if shown is None or not _of(shown) else f", in{_of(shown)[3:]}"
         drawn.append(
@@ -85,45 +91,41 @@ def pictures_of(
     return [*fields, *((caption, png(draw)) for caption, draw in drawn)]
 
 
-def _over_places(band: Band, fresh: np.ndarray | None) -> Iterable[tuple[str, Callable[[Any], Any]]]:
-    """The curve or the plane, with fresh measurements and what was missed of them."""
+def _over_places(band: Band, fresh: np.ndarray | None) -> Iterable[Drawing]:
+    """Yield the curve or the plane, with fresh measurements and misses."""
     x = to_numpy(band.x)
     some = slice(None, None, -(-len(x) // MOST_POINTS))
     mean, lower, upper = (to_numpy(part)[some] for part in (band.mean, band.lower, band.upper))
     few = Band(x[some], mean, lower, upper, band.level, band.names)
     read = None if fresh is None or fresh.shape != tuple(band.mean.shape) else fresh[some]
-    missed = "" if read is None else ", and what it missed"
+    missed = "" if read is None else ", and its misses"
     if x.shape[1] == 1:
         yield f"The band{_of(band)}{missed}.", lambda ax: _curve(few, read, ax)
     if x.shape[1] == 2 and len(few) > 3:
         any_of = " in any output" if missed and _of(band) else ""
-        yield f"How wide the band{_of(band)} is{missed}{any_of}.", lambda ax: _plane(few, read, ax)
+        yield f"Width of the band{_of(band)}{missed}{any_of}.", lambda ax: _plane(few, read, ax)
     if x.shape[1] > 2:
-        yield f"How wide the band{_of(band)} is, over the first coordinate.", lambda ax: _widths(few, ax)
+        yield f"Width of the band{_of(band)} over the first coordinate.", lambda ax: _widths(few, ax)
 
 
 def _outside(band: Band, y: np.ndarray) -> np.ndarray:
-    """Which measurements (n, m) lie outside of the band's ends."""
+    """Return which measurements (n, m) lie outside of the band's ends."""
     return (y < to_numpy(band.lower)) | (y > to_numpy(band.upper))
 
 
 def _of(band: Band) -> str:
-    """Which output a picture shows, the first, where there are several."""
+    """Return the name of the output in a picture, the first, if there are several."""
     return "" if band.mean.shape[-1] == 1 else f" of {words_of(band)[0]}"
 
 
 def words_of(band: Band) -> tuple[str, ...]:
-    """What the outputs of a band are called in a sentence: those of fields as `Band.one` calls them."""
+    """Return the names of the outputs of a band; those of fields as in `Band.one`."""
     letter = "u" if band.mean.ndim > 2 else "y"
     return output_words(band.names) or tuple(f"{letter}{j}" for j in range(band.mean.shape[-1]))
 
 
-def _beside(band: Band) -> str:
-    return f"Measured{_of(band)} against predicted, with the band; misses in orange."
-
-
-def _measured_beside(band: Band, y: np.ndarray, ax: Any) -> None:
-    """Measured over predicted: points on the line are right, bars are the band."""
+def _measured_over_predicted(band: Band, y: np.ndarray, ax: Axes) -> None:
+    """Plot measured over predicted values, with the band as bars."""
     some = np.linspace(0, len(y) - 1, min(len(y), MOST_BARS)).astype(int)
     mean, low, high = (to_numpy(part)[some, 0].astype(float) for part in (band.mean, band.lower, band.upper))
     read, out = y[some, 0], _outside(band, y)[some, 0]
@@ -137,35 +139,35 @@ def _measured_beside(band: Band, y: np.ndarray, ax: Any) -> None:
     ax.set(xlabel=f"{word}, predicted", ylabel=f"{word}, measured")
 
 
-def _curve(band: Band, y: np.ndarray | None, ax: Any) -> None:
+def _curve(band: Band, y: np.ndarray | None, ax: Axes) -> None:
     plot.band(band, ax=ax)
     if y is not None:
         _crosses(ax, to_numpy(band.x)[:, 0], y[:, 0], _outside(band, y)[:, 0])
 
 
-def _plane(band: Band, y: np.ndarray | None, ax: Any) -> None:
+def _plane(band: Band, y: np.ndarray | None, ax: Axes) -> None:
     plot.width(band, ax=ax)
     if y is not None:
         at = plane_of(band.names, None).turned(to_numpy(band.x))
         _crosses(ax, at[:, 0], at[:, 1], np.asarray(_outside(band, y).any(axis=1)))
 
 
-def _crosses(ax: Any, across: np.ndarray, up: np.ndarray, out: np.ndarray) -> None:
-    """Measurements as dots, those that were missed crossed out."""
+def _crosses(ax: Axes, across: np.ndarray, up: np.ndarray, out: np.ndarray) -> None:
+    """Draw measurements as dots, and misses as crosses."""
     ax.plot(across[~out], up[~out], ".", color="white", mec=plot.GRAY, mew=0.5, ms=4, zorder=3)
     ax.plot(across[out], up[out], "X", color=plot.ORANGE, mec="white", mew=0.6, ms=7, zorder=4)
 
 
-def _one_curve(band: Band, fresh: np.ndarray | None) -> Iterable[tuple[str, Callable[[Any], Any]]]:
-    """The first of whole fields over its one axis, with what was measured."""
+def _one_curve(band: Band, fresh: np.ndarray | None) -> Iterable[Drawing]:
+    """Yield the first of whole fields over its one axis, with its measurements."""
     assert band.x is not None
     if band.x.shape[1] == 1:
-        missed = "" if fresh is None else ", and what it missed"
+        missed = "" if fresh is None else ", and its misses"
         yield f"The band{_of(band)} around the first field{missed}.", lambda ax: _curve(band, fresh, ax)
 
 
 def _one_field(band: Band, fresh: np.ndarray | None, about: str) -> Iterable[tuple[str, bytes]]:
-    """The first of whole fields over its two axes: predicted, measured or true, and how wide the band is."""
+    """Yield the first of whole fields over two axes: predicted, measured or true, and the width."""
     assert band.x is not None
     if band.x.shape[1] != 2 or len(band) <= 3:
         return
@@ -189,21 +191,21 @@ def _one_field(band: Band, fresh: np.ndarray | None, about: str) -> Iterable[tup
     yield caption, picture
 
 
-def _widths(band: Band, ax: Any) -> None:
+def _widths(band: Band, ax: Axes) -> None:
     ax.plot(to_numpy(band.x)[:, 0], to_numpy(band.width)[:, 0], ".", ms=3, color=plot.BLUE, alpha=0.5)
     ax.set(xlabel=axis_words(band.names, ["x0"])[0], ylabel="width", ylim=(0, None))
 
 
 FARTHEST = 5.0
-"""Misses beyond so many half widths of the band are drawn here."""
+"""The histogram of misses is clipped here, in half widths of the band."""
 
 
-def _misses(share: np.ndarray, ax: Any, what: str = "calibration points") -> None:
-    """Right for every calibrator: each calibration point is held against the threshold at its own place."""
+def _misses(share: np.ndarray, ax: Axes, what: str = "calibration points") -> None:
+    """Plot misses relative to the threshold at each point, which holds for every calibrator."""
     inside, n = int((share <= 1).sum()), len(share)
     share = np.minimum(share[np.isfinite(share)], FARTHEST)
     if len(share):
-        step = 1 / max(3, min(20, len(share) // 8))  # an edge at 1, so that no bar is inside and outside
+        step = 1 / max(3, min(20, len(share) // 8))  # with an edge at 1, no bar is both inside and outside
         ax.hist(share, bins=np.arange(0, share.max() + step, step).tolist(), color=plot.BLUE, alpha=0.6)
         if share.max() == FARTHEST:
             ax.text(
@@ -214,7 +216,7 @@ def _misses(share: np.ndarray, ax: Any, what: str = "calibration points") -> Non
     ax.set(xlabel="miss, as a share of the band's half width there", ylabel=what)
 
 
-def _residuals(calibrated: Calibrated, names: Names | None, ax: Any) -> None:
+def _residuals(calibrated: Calibrated, names: Names | None, ax: Axes) -> None:
     assert calibrated.prediction is not None
     x = to_numpy(calibrated.prediction.x)
     miss = (to_numpy(calibrated.y) - to_numpy(calibrated.prediction.mean))[:, 0]

@@ -1,4 +1,4 @@
-"""Testing: the laws every predictor, score and calibrator obeys, to be run on your own.
+"""Laws that every predictor, score and calibrator obeys, as checks for user-defined ones.
 
     gb.testing.check_predictor(MyPredictor(net), x)
     gb.testing.check_score(MyScore())
@@ -6,9 +6,9 @@
     gb.testing.check_calibrator(MyCalibrator())
     gb.testing.check_calibrated(my_calibrated, x, y)
 
-Each returns nothing when the laws hold and raises an `AssertionError` that names the broken one.
-Randomness is seeded, so a result is the same at every run; `check_calibrator` compares with exact laws
-and states its false-alarm rate.
+Each check returns None if the laws hold, and otherwise raises an `AssertionError` that names the broken one.
+Randomness is seeded, so results are reproducible. `check_calibrator` compares with exact laws at a stated
+false-alarm rate.
 """
 
 from guardband.base.lazy import attach

@@ -1,4 +1,4 @@
-"""Calibrators: coverage over many data sets, held against the law that is promised."""
+"""A check of calibrators: coverage over many data sets, compared with the promised law."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from guardband.testing.worlds import (
 from guardband.values import Prediction
 
 TEST_POINTS = 50
-"""How many test points each experiment of `check_calibrator` counts, where the law is exact."""
+"""Test points in each experiment of `check_calibrator`, if the law is exact."""
 
 
 def check_calibrator(
@@ -45,16 +45,45 @@ def check_calibrator(
     false_alarm: float = 1e-3,
     seed: int = 0,
 ) -> None:
-    """Coverage over many independent experiments is what the exact law says, at every size and level.
+    """Check that coverage over many independent experiments follows the exact law.
 
-    Each of `draws` experiments calibrates anew and counts covered test points. Their sum is held
-    against the exact law of `Threshold.laws`, on both sides (below only, where scores can tie). Where
-    a threshold knows no law, one test point per experiment is held against Binomial(draws, level)
-    from below; use 2000 draws then. A sampler of your own must give groups of the same sizes at every
-    draw. `predictions` turns a prediction with mean and scale into one of the kind that the score wants.
-    `false_alarm` is the probability that a perfect calibrator fails
-    anywhere in this call, shared equally among the cells.
+    Each experiment calibrates anew and counts covered test points. The sum is compared with the exact law
+    of `Threshold.laws`, on both sides, or from below only if scores can tie. If a threshold has no law, one
+    test point per experiment is compared with Binomial(draws, level) from below; use 2000 draws then.
 
+    Parameters
+    ----------
+    calibrator
+        The calibrator to check.
+    score
+        The score; `Scaled()` by default.
+    sampler
+        A function that draws the data of an experiment. Groups must have the same sizes in every draw.
+    outputs
+        The number of outputs.
+    predictions
+        A function that turns a prediction with mean and scale into one that the score accepts.
+    confidence
+        The `confidence` of `gb.calibrate`.
+    worlds
+        The laws of the data.
+    sizes, levels
+        The numbers of calibration points, and the levels, to check.
+    draws
+        The number of experiments for each world and size.
+    false_alarm
+        The probability that a valid calibrator fails anywhere in this call, shared equally among the worlds,
+        sizes and levels.
+    seed
+        The seed of all random draws.
+
+    Raises
+    ------
+    AssertionError
+        If coverage is too low, or too high, for the law.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.testing.check_calibrator(gb.Split(), draws=50, sizes=[9])
     """
@@ -79,22 +108,22 @@ def check_calibrator(
             )
             for level, covered, law, exact_law in _tally(calibrated_draw, levels, draws):
                 total = len(law) - 1
-                seen = (
+                result = (
                     f"{calibrator!r} with {score!r} covers {covered / total:.4f} of {total} points at "
                     f"level {level} with n = {n} in the {world.name} world, "
                     f"the law says {law @ np.arange(total + 1) / total:.4f}"
                 )
                 below, above = tails(law, covered)
-                assert below > allowed, f"coverage is too low: {seen} (p = {below:.2g})"
+                assert below > allowed, f"coverage is too low: {result} (p = {below:.2g})"
                 if exact_law and not world.ties:
-                    assert above > allowed, f"coverage is too high: {seen} (p = {above:.2g})"
+                    assert above > allowed, f"coverage is too high: {result} (p = {above:.2g})"
 
 
 def _predict(
     world: World, outputs: int, predictions: Callable[[Prediction], Prediction] | None, x: np.ndarray
 ) -> Prediction:
-    made = world.predict(x, outputs)
-    return made if predictions is None else predictions(made)
+    prediction = world.predict(x, outputs)
+    return prediction if predictions is None else predictions(prediction)
 
 
 def _calibrated_draw(
@@ -108,14 +137,14 @@ def _calibrated_draw(
     n: int,
     outputs: int,
     m: int,
-    door: bool = False,
+    public: bool = False,
 ) -> tuple[Calibrated, Draw]:
-    """A calibration and what it was drawn with: through the door, where the model is asked again, or not."""
+    """Return a calibration and its data; if `public`, by `calibrate`, which evaluates the model twice."""
     draw = sampler(world, generator, n, m, outputs)
     options: dict[str, Any] = dict(
         score=score, calibrator=calibrator, groups=draw.groups_cal, confidence=confidence
     )
-    if door:
+    if public:
         return calibrate(predict, draw.x_cal, draw.y_cal, **options), draw
     return calibrate_prediction(PredictionFunction(predict), predict(draw.x_cal), draw.y_cal, **options), draw
 
@@ -123,10 +152,10 @@ def _calibrated_draw(
 def _tally(
     calibrated_draw: Callable[..., tuple[Calibrated, Draw]], levels: Sequence[Level], draws: int
 ) -> Iterator[tuple[Level, int, np.ndarray, bool]]:
-    """For each level: how many test points were covered, the law of that number, whether it is exact."""
-    first, draw = calibrated_draw(TEST_POINTS, door=True)
-    there, first_groups = first.predict(draw.x), draw.groups
-    known = first.laws_for(there, levels[0], draw.groups)
+    """Yield each level, the number of covered test points, its law, and whether the law is exact."""
+    first, draw = calibrated_draw(TEST_POINTS, public=True)
+    first_prediction, first_groups = first.predict(draw.x), draw.groups
+    known = first.laws_for(first_prediction, levels[0], draw.groups)
     exact_law, first_law = known is not None, list(known or ())
     m = TEST_POINTS if exact_law else 1
     covered = dict.fromkeys(levels, 0)
@@ -137,15 +166,15 @@ def _tally(
             prediction = calibrated.predict(draw.x)
             if exact_law:
                 same = list(calibrated.laws_for(prediction, levels[0], draw.groups) or ()) == first_law
-                assert same, "the law changes from draw to draw: the sampler should give parts of equal sizes"
+                assert same, "the law changes between draws: the sampler should give parts of equal sizes"
             for level in levels:
-                try:  # what a user is shown, where the set can be shown
+                try:  # the set as users see it, if it has a band
                     inside = calibrated.band(prediction, level, groups=draw.groups).contains(draw.y)
                 except TypeError:
                     inside = calibrated.contains(prediction, draw.y, level, groups=draw.groups)
                 covered[level] += int(inside[:m].sum())
     for level in levels:
-        pieces = first.laws_for(there, level, first_groups) if exact_law else None
+        pieces = first.laws_for(first_prediction, level, first_groups) if exact_law else None
         chance = float(first.promised(level) or 0)
         law = _binomial(draws, chance) if pieces is None else total_counts(pieces, repeats=draws)
         yield level, covered[level], law, exact_law

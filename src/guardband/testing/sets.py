@@ -1,4 +1,4 @@
-"""Scores, thresholds and calibrated sets: who is inside, and what is shown, must agree."""
+"""Checks of scores, thresholds and calibrated sets: membership and bands must agree."""
 
 from __future__ import annotations
 
@@ -29,28 +29,46 @@ def check_score(
     predictions: Callable[[Prediction], Prediction] | None = None,
     seed: int = 0,
 ) -> None:
-    """A score is a number per row, and its set holds exactly the targets that score at most q.
+    """Check that a score is one number per row, and that its set holds the targets with scores up to q.
 
-    With `nodes`, whole fields (N, nodes, outputs) are scored. `predictions` turns a prediction with mean and
-    scale into one of the kind that the score wants. Where the set is a box, what it contains lies between its
-    ends.
+    If the set is a box, the targets in it must lie between its ends.
 
+    Parameters
+    ----------
+    score
+        The score to check.
+    outputs
+        The number of outputs.
+    nodes
+        If given, whole fields of shape (N, nodes, outputs) are scored.
+    predictions
+        A function that turns a prediction with mean and scale into one that the score accepts.
+    seed
+        The seed of the random predictions.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.testing.check_score(gb.Scaled(), outputs=2)
     >>> gb.testing.check_score(gb.Simultaneous(), nodes=5)
     """
     generator = np.random.default_rng(seed)
-    made = predictions or (lambda prediction: prediction)
+    converted = predictions or (lambda prediction: prediction)
     for dtype in (np.float64, np.float32):
         for stretch in (1.0, 1e-6, 1e6):
             plain, y = _random_predictions(generator, outputs, nodes, stretch, dtype)
-            prediction = made(plain)
+            prediction = converted(plain)
             scores = to_numpy(score(prediction, y)).astype(float)
             rows = (len(y),) if score.joint else (len(y), *scores.shape[1:])
             assert scores.shape == rows and scores.ndim <= 2, f"one score per row, got shape {scores.shape}"
             assert not np.isnan(scores).any(), "scores should be numbers, never NaN"
             if sys.modules.get("torch") is not None:
-                in_torch = made(Prediction(None, to_torch(plain.mean), to_torch(plain.scale)))
+                in_torch = converted(Prediction(None, to_torch(plain.mean), to_torch(plain.scale)))
                 same = np.allclose(to_numpy(score(in_torch, to_torch(y))), scores, rtol=1e-5, atol=1e-30)
                 assert same, "numpy and torch should give the same scores"
             if score.joint:
@@ -69,7 +87,7 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
         inside = to_numpy(band.contains(y))
         assert inside[scores <= q].all(), "a target that scores at most q lies outside its own band"
         beyond = scores > q + 1e-4 * abs(q) + 1e-30
-        # Rounding outwards may let in what misses by a few ulp; that counts only beside a large mean.
+        # Outward rounding admits targets that miss by a few ulp, which matters only if the mean is large.
         modest = np.finfo(prediction.mean.dtype).eps * abs(prediction.mean).max() < 1e-10
         assert not (modest and inside[beyond].any()), "a target that scores more than q lies inside"
         width = to_numpy(band.width).reshape(len(y), -1).max(axis=-1).astype(float)
@@ -94,7 +112,7 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
 
 
 def _shown(score: Score, prediction: Prediction, q: float | np.ndarray) -> Any:
-    """The set as a value, None where the score has no such thing."""
+    """Return the band of a score, or None if it has none."""
     if type(score).band is Score.band:
         return None
     return score.band(prediction, q, 0.9)
@@ -108,12 +126,32 @@ def check_threshold(
     score: Score | None = None,
     seed: int = 0,
 ) -> None:
-    """A threshold is a number, or one per row, that grows with the level and does not depend on other rows.
+    """Check that a threshold increases with the level and does not depend on other rows.
 
-    It leaves no trace, is infinite where it says that it has too few points, and asks for groups if it says
-    so. Its laws count all test points; if one law holds for all of them, as many calibration points as that
-    says lie within the threshold.
+    A threshold is one number, or one per row. It has no side effects, is infinite if its size says that
+    there are too few points, and requires groups if it declares so. Its laws count all test points. If one
+    law holds for all of them, at least as many calibration points as it states lie within the threshold.
 
+    Parameters
+    ----------
+    calibrator
+        The calibrator to check.
+    n
+        The number of calibration points.
+    sampler
+        A function that draws the data; by default exchangeable points.
+    score
+        The score; `Scaled()` by default.
+    seed
+        The seed of the data.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.testing.check_threshold(gb.Split())
     """
@@ -139,13 +177,13 @@ def check_threshold(
             assert (q >= before).all(), "a higher level should not give a lower threshold"
             before = q
             if q.ndim:
-                some = slice(3, 11)
-                groups = None if draw.groups is None else draw.groups[some]
-                part = threshold(prediction.take(some), level, groups)
-                assert np.array_equal(part, q[some]), "a row's threshold should not depend on other rows"
+                few = slice(3, 11)
+                groups = None if draw.groups is None else draw.groups[few]
+                part = threshold(prediction.take(few), level, groups)
+                assert np.array_equal(part, q[few]), "a row's threshold should not depend on other rows"
             size = calibrated.size(level)
             if size is not None and size.have < size.need:
-                assert np.isinf(q).any(), f"{size.have:g} of {size.need:g} points, and yet a finite threshold"
+                assert np.isinf(q).any(), f"{size.have:g} of {size.need:g} points, but a finite threshold"
             pieces = calibrated.laws_for(prediction, level, draw.groups)
             if pieces is not None:
                 assert sum(m for _, m in pieces) == len(draw.x), "the laws should count all test points"
@@ -160,7 +198,7 @@ def check_threshold(
                 calibrated.band(prediction, 0.5)
             except (ValueError, TypeError):
                 return
-            raise AssertionError("it says that it needs groups, and yet answers without")
+            raise AssertionError("it declares that it needs groups, but does not require them")
 
 
 def check_calibrated(
@@ -171,12 +209,30 @@ def check_calibrated(
     groups: Any = None,
     levels: Sequence[Level] = (0.5, 0.9),
 ) -> None:
-    """A calibration answers the same at every call, alone or among others, and its parts agree.
+    """Check that a calibration gives the same answer at every call, and that its parts agree.
 
-    For methods that are more than a score and a threshold. `x` and `y` should be a few dozen new points.
-    A target that `contains` lets in lies in the set that is shown; what is promised is a probability, or
-    None; the laws count all points. Whether the promise is kept has to be shown by draws of your own.
+    This is for methods that are not built from a score and a threshold. A target that `contains` accepts
+    must lie in the band; the promised coverage must be a probability, or None; the laws must count all
+    points. The check does not cover whether the promise is kept: simulate that.
 
+    Parameters
+    ----------
+    calibrated
+        The calibration to check.
+    x, y
+        A few dozen new points, shape (n, d), and their targets, shape (n, m).
+    groups
+        One label per row, if the calibration needs groups.
+    levels
+        The levels to check.
+
+    Raises
+    ------
+    AssertionError
+        If a law is broken.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 90)
@@ -186,8 +242,8 @@ def check_calibrated(
     >>> gb.testing.check_calibrated(calibrated, x[1::2], np.sin(x[1::2]))
     """
     x = x[:, None] if x.ndim == 1 else x
-    some = slice(3, 11)
-    few = None if groups is None else groups[some]
+    few = slice(3, 11)
+    few_groups = None if groups is None else groups[few]
     assert calibrated.promise.strip().endswith("."), "`promise` should be sentences for a person"
     with warnings.catch_warnings(), untouched(calibrated):
         warnings.simplefilter("ignore", InfiniteBandWarning)
@@ -198,16 +254,16 @@ def check_calibrated(
             assert promised is None or 0 <= promised < 1, f"a probability is promised, got {promised}"
             inside = calibrated.contains(x, y, level, groups=groups)
             again = calibrated.contains(prediction, y, level, groups=groups)
-            assert np.array_equal(inside, again), "a prediction already made should give the same answer"
-            part = calibrated.contains(x[some], y[some], level, groups=few)
-            assert np.array_equal(part, inside[some]), "a row's set should not depend on other rows"
+            assert np.array_equal(inside, again), "a prediction should give the same answer as its points"
+            part = calibrated.contains(x[few], y[few], level, groups=few_groups)
+            assert np.array_equal(part, inside[few]), "a row's set should not depend on other rows"
             try:
-                shown = calibrated.band(prediction, level, groups=groups)
-            except TypeError:  # a set that cannot be shown
+                band = calibrated.band(prediction, level, groups=groups)
+            except TypeError:  # a set without a band
                 continue
-            held = to_numpy(shown.contains(y))
+            held = to_numpy(band.contains(y))
             whole = inside if inside.ndim == 1 else inside.all(axis=1)
-            assert held[whole].all(), "a target that `contains` lets in lies outside the set that is shown"
+            assert held[whole].all(), "a target that `contains` accepts lies outside of the band"
             pieces = calibrated.laws_for(prediction, level, groups)
             if pieces is not None:
                 assert sum(m for _, m in pieces) == len(x), "the laws should count all test points"
@@ -216,7 +272,7 @@ def check_calibrated(
 def _random_predictions(
     generator: np.random.Generator, outputs: int, nodes: int | None, stretch: float, dtype: type
 ) -> tuple[Prediction, np.ndarray]:
-    """Predictions and targets of all sizes, some exactly hit, some with a scale of zero."""
+    """Return predictions and targets of all sizes, some with an error or a scale of zero."""
     n = 200
     shape = (n, outputs) if nodes is None else (n, nodes, outputs)
     mean = (stretch * generator.normal(size=shape)).astype(dtype)

@@ -1,4 +1,4 @@
-"""Traces: nothing global changes while something runs."""
+"""A check that a call changes no global state."""
 
 from __future__ import annotations
 
@@ -15,10 +15,24 @@ from guardband.predictors.models import is_module
 
 @contextmanager
 def untouched(*owners: object) -> Iterator[None]:
-    """Global random state, default dtype and the mode of networks are afterwards what they were.
+    """Check that a block changes neither global random state, nor the default dtype, nor network modes.
 
-    Networks are looked for among the attributes of the owners.
+    Parameters
+    ----------
+    *owners
+        Networks, or objects with networks among their attributes.
 
+    Yields
+    ------
+    None
+
+    Raises
+    ------
+    AssertionError
+        If something was changed.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> with gb.testing.untouched():

@@ -1,4 +1,4 @@
-"""Worlds: laws of data on which coverage is counted."""
+"""Laws of simulated data on which coverage is counted."""
 
 from __future__ import annotations
 
@@ -13,8 +13,21 @@ from guardband.values import Prediction
 
 @dataclass(frozen=True)
 class World:
-    """A made-up truth to draw from: how y scatters around the mean, and whether scores can tie.
+    """A law of simulated data.
 
+    Parameters
+    ----------
+    name
+        The name in messages.
+    noise
+        A function of a generator and points (n, m) that draws the noise of y.
+    scale
+        A function of points (n, 1) that returns the predicted scale.
+    ties
+        Whether scores can tie.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> world = gb.testing.World(
     ...     "exponential", lambda g, x: g.exponential(size=x.shape), lambda x: 1 + x
@@ -28,11 +41,39 @@ class World:
     ties: bool = False
 
     def observe(self, generator: np.random.Generator, x: np.ndarray, outputs: int) -> np.ndarray:
-        """Targets (n, outputs) at x (n, 1)."""
+        """Draw targets.
+
+        Parameters
+        ----------
+        generator
+            The random generator.
+        x
+            Points, shape (n, 1).
+        outputs
+            The number of outputs.
+
+        Returns
+        -------
+        ndarray
+            Targets, shape (n, outputs).
+        """
         return np.sin(3 * x) + self.noise(generator, np.repeat(x, outputs, axis=1))
 
     def predict(self, x: np.ndarray, outputs: int) -> Prediction:
-        """An imperfect mean and a scale that is roughly right."""
+        """Return an imperfect mean and an approximate scale.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, 1).
+        outputs
+            The number of outputs.
+
+        Returns
+        -------
+        Prediction
+            Mean and scale, each of shape (n, outputs).
+        """
         mean = np.sin(3 * x) + 0.02 * np.cos(9 * x) * (not self.ties)
         return Prediction(x, *(np.repeat(part, outputs, axis=1) for part in (mean, self.scale(x))))
 
@@ -54,8 +95,19 @@ WORLDS = (HOMOSKEDASTIC, HETEROSKEDASTIC, HEAVY_TAILS)
 
 @dataclass(frozen=True, eq=False)
 class Draw:
-    """One independent experiment: calibration and test data, with group labels where they matter.
+    """The data of one experiment.
 
+    Parameters
+    ----------
+    x_cal, y_cal
+        Calibration points, shape (n, d), and targets, shape (n, m).
+    x, y
+        Test points and targets.
+    groups_cal, groups
+        Group labels of calibration and test points, if there are groups.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> generator = np.random.default_rng(0)
@@ -79,8 +131,26 @@ Sampler: TypeAlias = Callable[[World, np.random.Generator, int, int, int], Draw]
 
 
 def exchangeable(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """All points drawn alike: the setting of `Split`.
+    """Draw all points independently from one law: the setting of `Split`.
 
+    Parameters
+    ----------
+    world
+        The law of the data.
+    generator
+        The random generator.
+    n, m
+        The numbers of calibration and test points.
+    outputs
+        The number of outputs.
+
+    Returns
+    -------
+    Draw
+        The data.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.testing.check_calibrator(
     ...     gb.Split(), sampler=gb.testing.exchangeable, draws=20, sizes=[9]
@@ -92,8 +162,26 @@ def exchangeable(world: World, generator: np.random.Generator, n: int, m: int, o
 
 
 def two_groups(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """Two regimes, left and right, n calibration points in each: the setting of `Grouped`.
+    """Draw from two regimes, left and right: the setting of `Grouped`.
 
+    Parameters
+    ----------
+    world
+        The law of the data.
+    generator
+        The random generator.
+    n, m
+        The number of calibration points in each regime, and of test points in total.
+    outputs
+        The number of outputs.
+
+    Returns
+    -------
+    Draw
+        The data.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.testing.check_calibrator(
     ...     gb.Grouped(), sampler=gb.testing.two_groups, draws=20, sizes=[9]
@@ -114,8 +202,26 @@ def two_groups(world: World, generator: np.random.Generator, n: int, m: int, out
 
 
 def new_sensors(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """n sensors with one to six readings and a bias each, m new ones: the setting of `Clustered`.
+    """Draw sensors with one to six readings and a bias each: the setting of `Clustered`.
 
+    Parameters
+    ----------
+    world
+        The law of the data.
+    generator
+        The random generator.
+    n, m
+        The number of calibration sensors, and of new sensors with one reading each.
+    outputs
+        The number of outputs.
+
+    Returns
+    -------
+    Draw
+        The data.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.testing.check_calibrator(
     ...     gb.Clustered(), sampler=gb.testing.new_sensors, draws=50, sizes=[9]
