@@ -122,7 +122,7 @@ def page(name: str) -> str:
             "",
             of.text.replace("\n", " "),
             "",
-            f"![{of.title}](images/{name}.png)",
+            f"![Picture drawn by {name}.py](images/{name}.png)",
             "",
             "```sh",
             *commands,
@@ -147,12 +147,10 @@ def index() -> str:
     return "\n".join(parts)
 
 
-FIT = '{ loading=lazy style="aspect-ratio: 8/5; object-fit: contain" }'
-"""The style of a picture, so that all cards have the same size."""
-
-
 def _card(of: Example) -> str:
-    return f"-   [![{of.title}](images/{of.name}.png){FIT}]({of.name}.md)\n\n    [{of.title}]({of.name}.md)\n"
+    """A picture above its title, which is also its text alternative."""
+    picture = f"![](images/{of.name}.png){{ .card loading=lazy role=presentation }}"
+    return f"-   [{picture}<br>{of.title}]({of.name}.md)\n"
 
 
 def copy(name: str, folder: Path, quick: bool = False) -> Path:
