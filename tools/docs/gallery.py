@@ -1,4 +1,7 @@
-"""Write the pages of the gallery: `python tools/docs/gallery.py`; `tools/regenerate.py` draws its pictures.
+"""The gallery: its index, written by `python tools/docs/gallery.py`, and a page of the site for each example.
+
+`tools/regenerate.py` draws the pictures. The pages of the examples are made when the site is built; in the
+repository the index links to the scripts.
 
 An example is one file that a reader can copy: it imports nothing from this repository but the package, takes
 no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy in which
@@ -150,7 +153,7 @@ def index() -> str:
 def _card(of: Example) -> str:
     """A picture above its title, which is also its text alternative."""
     picture = f"![](images/{of.name}.png){{ .card loading=lazy role=presentation }}"
-    return f"-   [{picture}<br>{of.title}]({of.name}.md)\n"
+    return f"-   [{picture}<br>{of.title}](../../examples/gallery/{of.name}.py)\n"
 
 
 def copy(name: str, folder: Path, quick: bool = False) -> Path:
@@ -181,11 +184,13 @@ def run(name: str, python: str, folder: Path, quick: bool = False) -> Path:
     return folder / f"{name}.png"
 
 
+def pages() -> dict[str, str]:
+    """The pages of all examples, by name of the file."""
+    return {f"{name}.md": page(name) for name in names()}
+
+
 def main() -> None:
-    """Write the pages of all examples, and their index."""
-    PAGES.mkdir(exist_ok=True)
-    for name in names():
-        (PAGES / f"{name}.md").write_text(page(name))
+    """Write the index."""
     (PAGES / "index.md").write_text(index())
 
 

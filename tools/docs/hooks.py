@@ -1,4 +1,4 @@
-"""What the site takes from outside docs/: public names, results with their pictures, the changelog.
+"""What the site takes from outside docs/: public names, examples, results with their pictures, the changelog.
 
 Pages that have moved leave a redirect at their old address. Formulas, `$...$` in a line and `$$...$$` on
 their own, become MathML, which browsers typeset without a script.
@@ -66,8 +66,9 @@ def on_files(files: Files, config: Any) -> Files:
     for name, inside in PAGES.items():
         if (ROOT / name).exists():
             files.append(File.generated(config, inside, abs_src_path=str(ROOT / name)))
-    for name, text in runpy.run_path(str(ROOT / "tools/docs/reference.py"))["pages"]().items():
-        files.append(File.generated(config, f"reference/{name}", content=text))
+    for folder in ("reference", "gallery"):
+        for name, text in runpy.run_path(str(ROOT / f"tools/docs/{folder}.py"))["pages"]().items():
+            files.append(File.generated(config, f"{folder}/{name}", content=text))
     return files
 
 
@@ -80,6 +81,7 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             rf"\]\({re.escape(here)}\.\./{re.escape(name)}(?=[)#])", f"]({here}{inside}", markdown
         )
     markdown = re.sub(rf"\]\({re.escape(here)}\.\./results/([^)]*)\)", rf"]({here}results/\1)", markdown)
+    markdown = re.sub(r"\]\((?:\.\./)+examples/gallery/(\w+)\.py\)", rf"]({here}gallery/\1.md)", markdown)
     # Code of the repository that is not on the site is named, not linked.
     markdown = re.sub(
         r"\[([^]]+)\]\((?:\.\./)+(?:examples|tests|src|benchmarks|\.github)[^)]*\)", r"\1", markdown
