@@ -4,8 +4,8 @@
 repository the index links to the scripts.
 
 An example is one file that a reader can copy: it imports nothing from this repository but the package, takes
-no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy in which
-the numbers of `QUICK` are replaced.
+no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy with the
+replacements of `QUICK`.
 """
 
 import ast
@@ -169,7 +169,7 @@ def copy(name: str, folder: Path, quick: bool = False) -> Path:
 
 
 def run(name: str, python: str, folder: Path, quick: bool = False) -> Path:
-    """Run a copy of an example in a process and folder of its own; return its picture."""
+    """Run a copy of an example in a separate process and folder, and return its picture."""
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [python, str(copy(name, folder, quick))],
