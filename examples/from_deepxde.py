@@ -1,4 +1,4 @@
-"""A band around a PINN of DeepXDE: -u'' = pi^2 sin(pi x), u(0) = u(1) = 0."""
+"""A band for a DeepXDE network: -u'' = pi^2 sin(pi x), u(0) = u(1) = 0."""
 
 import os
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from guardband.adapters import from_deepxde
 
 
 def trained(steps: int = 1000) -> dde.Model:
-    """A network that has seen the equation only."""
+    """A network trained on the equation alone."""
     dde.config.set_random_seed(0)
 
     def equation(x: torch.Tensor, u: torch.Tensor) -> torch.Tensor:
@@ -53,7 +53,7 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """What n sensors read, with noise of 0.05."""
+    """Readings of n sensors, with noise of 0.05."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 1))
     return gb.Observations(x, truth(x) + 0.05 * rng.normal(size=(n, 1)))

@@ -1,4 +1,4 @@
-"""A band around a PINN in JAX: u'' + u = 0 on [0, 6], with u(0) = 0 and u'(0) = 1."""
+"""A band for a JAX network: u'' + u = 0 on [0, 6], with u(0) = 0 and u'(0) = 1."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from guardband.adapters import from_jax
 
 
 def trained() -> Callable[[jax.Array], jax.Array]:
-    """A network that has seen the equation only, as a function of x (n, 1)."""
+    """A network trained on the equation alone, as a function of x (n, 1)."""
     keys = jax.random.split(jax.random.key(0), 2)
     sizes = [(1, 24), (24, 24), (24, 1)]
     layers = [
@@ -55,7 +55,7 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """What was read at n random times, with noise of 0.05."""
+    """Readings at n random times, with noise of 0.05."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(0, 6, size=(n, 1))
     return gb.Observations(x, truth(x) + 0.05 * rng.normal(size=(n, 1)))

@@ -1,4 +1,4 @@
-"""A band around an FNO of neuraloperator for the temperature on a ring."""
+"""A band for an FNO from neuraloperator that predicts the temperature on a ring."""
 
 import numpy as np
 import torch
@@ -25,13 +25,13 @@ def fields(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """The same as calibration takes them: one row per field, (n, 32, 1)."""
+    """The same fields for calibration: one row per field, (n, 32, 1)."""
     before, after = fields(n, seed)
     return gb.Observations(before, nodes(after))
 
 
 def trained() -> FNO:
-    """An FNO that has seen 100 pairs of fields."""
+    """An FNO trained on 100 pairs of fields."""
     torch.manual_seed(0)
     before, after = (torch.tensor(a, dtype=torch.float32) for a in fields(100, seed=0))
     model = FNO(

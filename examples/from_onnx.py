@@ -1,4 +1,4 @@
-"""A band around an ONNX graph: a network of torch, exported, then run without torch."""
+"""A band for an ONNX graph: a torch network, exported, then run without torch."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """What was read at n random times in [0, 5], with noise of 0.05."""
+    """Readings at n random times in [0, 5], with noise of 0.05."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(0, 5, size=(n, 1))
     return gb.Observations(x, truth(x) + 0.05 * rng.normal(size=(n, 1)))

@@ -1,4 +1,4 @@
-"""A band around a PINN of PINA for Poisson's equation on the unit square."""
+"""A band for a PINA network for Poisson's equation on the unit square."""
 
 import random
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from guardband.adapters import from_pina
 
 
 def trained(steps: int = 1000) -> PhysicsInformedSingleModelSolver:
-    """A network that has seen the equation only."""
+    """A network trained on the equation alone."""
     torch.manual_seed(0)
     random.seed(0)  # PINA places points on the boundary with it
     problem = Poisson2DSquareProblem()
@@ -48,7 +48,7 @@ class Square(pinn.Problem):
     domain = pinn.Rectangle((0, 0), (1, 1))
 
     def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
-        """The Laplacian of u less its forcing."""
+        """The Laplacian of u minus its forcing."""
         return u.laplacian - 2 * torch.pi**2 * torch.sin(torch.pi * x).prod(
             dim=1, keepdim=True
         )
@@ -64,7 +64,7 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """What n sensors read, with noise of 0.05."""
+    """Readings of n sensors, with noise of 0.05."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 2))
     return gb.Observations(x, truth(x) + 0.05 * rng.normal(size=(n, 1)))

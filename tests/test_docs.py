@@ -1,4 +1,4 @@
-"""Every block runs and prints what is shown, every link leads somewhere, every number is measured."""
+"""Every block runs and prints the shown output, every link has a target, every number a source."""
 
 import re
 from pathlib import Path
@@ -55,7 +55,7 @@ def test_every_block_runs_and_prints_what_is_shown(
 @pytest.mark.usefixtures("only_our_kinds")
 @pytest.mark.parametrize("name", SLOW)
 def test_every_block_of_a_slow_page_runs(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After three steps of training its output differs, but no block raises."""
+    """With three training steps the output differs, but no block raises."""
     whole = pinn.fit
 
     def brief(*arguments: Any, **options: Any) -> pinn.Fitted:
@@ -115,7 +115,7 @@ def test_the_results_page_is_what_the_script_writes() -> None:
     assert (ROOT / "results" / "README.md").read_text() == RESULTS.page(), "python tools/docs/results.py"
 
 
-# The README's first block is short, and its pictures exist; that its blocks run is tested with the pages.
+# The README's first block is short, and its pictures exist; its blocks are run with those of the pages.
 
 README = (ROOT / "README.md").read_text()
 
@@ -134,7 +134,7 @@ def test_pictures_of_the_readme_exist() -> None:
     assert pictures and all((ROOT / picture).exists() for picture in pictures)
 
 
-# What CONTRIBUTING.md links to and names exists; that its blocks run is tested with the pages.
+# Links and file names in CONTRIBUTING.md exist; its blocks are run with those of the pages.
 
 NAMED = ["CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "SECURITY.md"]
 
@@ -156,7 +156,7 @@ def test_every_file_it_names_exists() -> None:
     assert named and [name for name in named if not (ROOT / name).exists()] == []
 
 
-# Formulas are typeset by the browser alone.
+# Browsers render formulas without a script.
 
 
 def test_formulas_of_a_page_become_mathml() -> None:
@@ -177,7 +177,7 @@ def test_a_formula_that_would_show_its_source_is_refused() -> None:
         script("tools/docs/hooks.py").mathml(r"\nonsense x")
 
 
-# Every notebook runs from top to bottom, is what its source says, and stays small.
+# Every notebook runs, agrees with its source, and stays small.
 
 nbformat, nbclient = Later("nbformat"), Later("nbclient")
 notebooks = needs("nbformat", "nbclient", "ipykernel")

@@ -46,7 +46,7 @@ def main() -> None:
 
 
 def strip(path: Path) -> None:
-    """Remove the exporter's own notes, which say where the code lay."""
+    """Remove the exporter's metadata, which contain paths."""
     model = onnx.load(path)
     for part in (
         model,

@@ -1,4 +1,4 @@
-// Ask a band from Node: node band.mjs band.onnx 0.1 0.2 0.3
+// Evaluate a band in Node: node band.mjs band.onnx 0.1 0.2 0.3
 // Each number is one x; for a model of d inputs, d numbers are one row.
 import ort from "onnxruntime-node";
 

@@ -1,6 +1,6 @@
-"""Run the blocks of pages, and put back what they print: `python tools/docs/blocks.py [page ...]`.
+"""Run the code blocks of pages and update their output: `python tools/docs/blocks.py [page ...]`.
 
-A text block right below a Python block holds what that one printed.
+A text block directly below a Python block contains its output.
 """
 
 import contextlib
@@ -17,19 +17,19 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 BLOCK = re.compile(r"```python\n(?P<code>.*?)```(?:\n\n```text\n(?P<said>.*?)```)?", re.DOTALL)
 MADE = ("gallery", "reference")
-"""Folders whose pages are made from code that is tested as it is."""
+"""Folders whose pages are generated from tested code."""
 
 
 def pages() -> list[Path]:
-    """The pages with code of their own."""
+    """The pages whose code blocks are run."""
     written = [page for page in sorted(DOCS.rglob("*.md")) if page.relative_to(DOCS).parts[0] not in MADE]
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *written]
 
 
 def with_output(text: str, name: str, after: Callable[[int], object] = lambda number: None) -> str:
-    """A page as it should be: its blocks run in order, each text block holding what the one above printed.
+    """The page with the output of its blocks, which are run in order.
 
-    `after(number)` is called when a block is done, counted from 1.
+    `after(number)` is called after each block, counted from 1.
     """
     names: dict[str, object] = {"__name__": name}
     number = 0
@@ -48,7 +48,7 @@ def with_output(text: str, name: str, after: Callable[[int], object] = lambda nu
 
 
 def renew(page: Path, after: Callable[[int], object] = lambda number: None) -> None:
-    """Run a page in a folder of its own, and update its output and its pictures."""
+    """Run a page in a temporary folder, and update its output and its pictures."""
     text = page.read_text()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         made = with_output(text, page.name, after)
@@ -61,7 +61,7 @@ def renew(page: Path, after: Callable[[int], object] = lambda number: None) -> N
 
 
 def save(path: Path) -> None:
-    """Write the newest picture, if there is one."""
+    """Write the latest picture, if any."""
     import matplotlib.pyplot as plt
 
     if plt.get_fignums():

@@ -24,18 +24,18 @@ PREDICTOR = gb.predictors.MeanOnly(lambda x: np.sin(3 * x))
 
 
 def noise(x: np.ndarray) -> np.ndarray:
-    """Ten times more in the middle."""
+    """Standard deviation of the noise, ten times larger in the middle."""
     return np.where(abs(x - 0.5) < 0.1, 0.3, 0.03)
 
 
 def measure(x: np.ndarray) -> np.ndarray:
-    """A reading at each x."""
+    """A noisy reading at each x."""
     return np.sin(3 * x) + noise(x) * RNG.normal(size=x.shape)
 
 
 def draw(ax: Axes, band: gb.Band, data: gb.Observations, title: str) -> None:
     """One band with its data."""
-    ax.set_ylim(-1, 2.2)  # first, for infinite bands reach its ends
+    ax.set_ylim(-1, 2.2)  # first, since infinite bands extend to these limits
     gb.plot.band(band, data=data, ax=ax)
     ax.set(xlim=(0, 1))
     ax.set_title(title, fontsize="medium")
@@ -49,7 +49,7 @@ def save(figure: Any, name: str) -> None:
 
 
 def pictures() -> None:
-    """All of them."""
+    """Draw all pictures."""
     x_train, x_cal = (RNG.uniform(size=(n, 1)) for n in (300, 100))
     train, cal = (gb.Observations(x, measure(x)) for x in (x_train, x_cal))
     for name, calibrator in (
@@ -88,7 +88,7 @@ def pictures() -> None:
 
 
 def weighted() -> None:
-    """Sensors crowd to the left, queries to the right."""
+    """Covariate shift: sensors crowd on the left, queries on the right."""
     x = RNG.beta(1, 3, size=(150, 1))
     crowded = gb.Observations(x, np.sin(3 * x) + (0.03 + 0.3 * x) * RNG.normal(size=x.shape))
 
@@ -108,7 +108,7 @@ def weighted() -> None:
 
 
 def simultaneous() -> None:
-    """Runs the page's own block, and draws three of its curves."""
+    """Run the page's block, and draw three of its curves."""
     blocks = re.findall(r"```python\n(.*?)```", (FOLDER / "calibrators.md").read_text(), re.S)
     names: dict[str, Any] = {"gb": gb, "np": np, "__name__": "page"}
     exec(next(block for block in blocks if "Simultaneous" in block), names)
@@ -134,11 +134,11 @@ QUESTIONS = (
     ("A cost rather than a count?", "RiskControl"),
     ("Does the noise vary?", "Local, or Quantiles"),
 )
-"""What to ask, in this order, and where a yes leads."""
+"""The questions in order, each with the method for yes."""
 
 
 def tree() -> None:
-    """The questions of this page, one below the other, each with its answer."""
+    """Draw the decision tree of the page."""
     figure, ax = plt.subplots(figsize=(6.4, 7.2), layout="constrained")
     question = {"boxstyle": "round,pad=0.4", "facecolor": "white", "edgecolor": gb.plot.GRAY}
     answer = {"boxstyle": "round,pad=0.4", "facecolor": gb.plot.BLUE, "edgecolor": "none"}
@@ -161,7 +161,7 @@ def tree() -> None:
 
 
 def few_points() -> None:
-    """Thirty readings of an oscillator whose frequency and damping are not what is believed."""
+    """Thirty readings of an oscillator whose frequency and damping differ from the assumed ones."""
     believed = pinn.problems.DampedOscillator(damping=0.08, frequency=1.02 * 2 * np.pi)
     few = pinn.problems.DampedOscillator().observe(30, noise=0.05, seed=1)
     net, recipe = pinn.mlp(believed, [24, 24], fourier=(8, 6.0)), pinn.Recipe.by_newton(60)
@@ -181,12 +181,12 @@ def few_points() -> None:
 
 
 def few_truth(t: np.ndarray) -> np.ndarray:
-    """What the readings are of."""
+    """The solution that the readings sample."""
     return pinn.problems.DampedOscillator().solution(torch.from_numpy(t)).numpy()
 
 
 def conditional() -> None:
-    """Two regimes that are features, and a trend."""
+    """Features for two regimes and a trend."""
     x = RNG.uniform(size=(300, 1))
     data = gb.Observations(x, measure(x))
 
@@ -202,7 +202,7 @@ def conditional() -> None:
 
 
 def risk() -> None:
-    """The same readings, judged by a miss and by how far outside they are."""
+    """The same readings, with coverage and with the distance outside as the loss."""
     x = RNG.uniform(size=(300, 1))
     data = gb.Observations(x, measure(x))
 
@@ -220,7 +220,7 @@ def risk() -> None:
 
 
 def drifting() -> None:
-    """A sensor whose noise grows: a static band, one that follows, and alarms."""
+    """A sensor whose noise grows: a static band, an adaptive one, and alarms."""
     t, generator = np.arange(3000.0), np.random.default_rng(0)
     before = np.arange(-300.0, 0.0)
     made = gb.calibrate(

@@ -1,6 +1,6 @@
 """Draw the problems of the catalogue and write its page: `python tools/docs/catalogue.py [--pages]`.
 
-What the page says of a problem is its docstring; `--pages` draws nothing.
+The page has the first sentence of each docstring; the rest is in the reference. `--pages` draws nothing.
 """
 
 import inspect
@@ -31,6 +31,8 @@ SECTIONS = {
     "Flows": "Kovasznay TaylorGreen2D Cavity Cylinder",
 }
 
+REFERENCE = "reference/the-catalogue.md"
+
 HEAD = """\
 # The catalogue
 
@@ -39,8 +41,8 @@ with its parameters as fields and a reference solution: `problem.solution(x)`, \
 `problem.observe(n, noise=0.05)`. Reference solutions are closed forms, exact to rounding, or were computed \
 by the scripts in `tools/references`; then `problem.reference.error` is their root mean square error, \
 estimated by refinement. [The results](../results/catalogue.md) show how well Adam and L-BFGS solve each \
-problem, from the equation alone and with readings. To define your own problem, see \
-[Write an equation](equations.md).
+problem, from the equation alone and with readings. Each heading links to the parameters and the known \
+difficulties of the problem. To define your own, see [Write an equation](equations.md).
 """
 
 
@@ -50,28 +52,33 @@ def page() -> str:
     for title, names in SECTIONS.items():
         lines.append(f"## {title}\n")
         for name in names.split():
-            lines += [f"### {name}\n", *_entry(name)]
+            lines += [f"### [{name}]({REFERENCE}#{_home(name)})\n", *_entry(name)]
     return "\n".join(lines)
 
 
 def _entry(name: str) -> list[str]:
     problem: Any = getattr(catalogue, name)()
-    first, _, rest = inspect.cleandoc(type(problem).__doc__ or "").partition("\n\n")
-    known = rest.partition("\n>>>")[0].strip()
+    summary = inspect.cleandoc(type(problem).__doc__ or "").partition("\n\n")[0]
     picture = f"![{name}](images/catalogue/{name}.png){{ loading=lazy }}"
-    return [" ".join(first.split()), "", picture, "", " ".join(known.split()), "", *_figures(problem)]
+    return [" ".join(summary.split()), "", picture, "", *_figures(problem)]
+
+
+def _home(name: str) -> str:
+    """The anchor of a problem in the reference."""
+    problem = getattr(catalogue, name)
+    return f"{problem.__module__}.{problem.__qualname__}"
 
 
 def _figures(problem: Any) -> list[str]:
-    """How far the reference is off."""
+    """The error of a computed reference solution."""
     if not hasattr(problem, "reference"):
         return []
-    off = ", ".join(f"{output} {_power(error)}" for output, error in problem.reference.error.items())
-    return [f"The reference is off by at most {off}.", ""]
+    errors = ", ".join(f"{output} {_power(error)}" for output, error in problem.reference.error.items())
+    return [f"Error of the reference: at most {errors}.", ""]
 
 
 def _power(error: float) -> str:
-    """The next power of ten above."""
+    """The next power of ten above an error."""
     return f"10<sup>{math.ceil(math.log10(error))}</sup>"
 
 

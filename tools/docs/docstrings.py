@@ -21,7 +21,7 @@ SHARED = re.compile(r"^(\w+(?:, \w+)+)(\n(?:[ ]+.*(?:\n|\Z)|\n(?=[ ]))+)", re.MU
 
 
 def prepared(text: str) -> str:
-    """A docstring for griffe: doctests outside `Examples` fenced, and each name on a line of its own.
+    """A docstring for griffe: doctests outside `Examples` fenced, and each name on a separate line.
 
     Griffe gives all names that share a line the type of the first.
     """

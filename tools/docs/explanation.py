@@ -183,7 +183,7 @@ def coverage_alone() -> None:
 
 
 def acd() -> None:
-    """What perfect bands show, and how it depends on the number of points."""
+    """The ACD of perfect bands, and its dependence on the number of points."""
     rng = np.random.default_rng(0)
     levels = np.array(gb.conformal.LEVELS, dtype=float)
     ranks = np.array([rank(100, level) for level in gb.conformal.LEVELS])

@@ -1,6 +1,6 @@
 """Run the blocks of docs/guides/fno.md and renew its output: `python tools/regenerate.py fno`.
 
-Needs neuraloperator, so these blocks are no `python` blocks, which run with all other pages.
+The page needs neuraloperator, so its blocks are not `python` blocks, which run with all other pages.
 """
 
 import contextlib

@@ -1,8 +1,11 @@
-"""Write the pages of the gallery: `python tools/docs/gallery.py`; `tools/regenerate.py` draws its pictures.
+"""The gallery: its index, written by `python tools/docs/gallery.py`, and a page of the site for each example.
+
+`tools/regenerate.py` draws the pictures. The pages of the examples are made when the site is built; in the
+repository the index links to the scripts.
 
 An example is one file that a reader can copy: it imports nothing from this repository but the package, takes
-no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy in which
-the numbers of `QUICK` are replaced.
+no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy with the
+replacements of `QUICK`.
 """
 
 import ast
@@ -122,7 +125,7 @@ def page(name: str) -> str:
             "",
             of.text.replace("\n", " "),
             "",
-            f"![{of.title}](images/{name}.png)",
+            f"![Picture drawn by {name}.py](images/{name}.png)",
             "",
             "```sh",
             *commands,
@@ -147,12 +150,10 @@ def index() -> str:
     return "\n".join(parts)
 
 
-FIT = '{ loading=lazy style="aspect-ratio: 8/5; object-fit: contain" }'
-"""The style of a picture, so that all cards have the same size."""
-
-
 def _card(of: Example) -> str:
-    return f"-   [![{of.title}](images/{of.name}.png){FIT}]({of.name}.md)\n\n    [{of.title}]({of.name}.md)\n"
+    """A picture above its title, which is also its text alternative."""
+    picture = f"![](images/{of.name}.png){{ .card loading=lazy role=presentation }}"
+    return f"-   [{picture}<br>{of.title}](../../examples/gallery/{of.name}.py)\n"
 
 
 def copy(name: str, folder: Path, quick: bool = False) -> Path:
@@ -168,7 +169,7 @@ def copy(name: str, folder: Path, quick: bool = False) -> Path:
 
 
 def run(name: str, python: str, folder: Path, quick: bool = False) -> Path:
-    """Run a copy of an example in a process and folder of its own; return its picture."""
+    """Run a copy of an example in a separate process and folder, and return its picture."""
     path = os.pathsep.join(filter(None, [str(ROOT / "src"), os.environ.get("PYTHONPATH")]))
     done = subprocess.run(
         [python, str(copy(name, folder, quick))],
@@ -183,11 +184,13 @@ def run(name: str, python: str, folder: Path, quick: bool = False) -> Path:
     return folder / f"{name}.png"
 
 
+def pages() -> dict[str, str]:
+    """The pages of all examples, by name of the file."""
+    return {f"{name}.md": page(name) for name in names()}
+
+
 def main() -> None:
-    """Write the pages of all examples, and their index."""
-    PAGES.mkdir(exist_ok=True)
-    for name in names():
-        (PAGES / f"{name}.md").write_text(page(name))
+    """Write the index."""
     (PAGES / "index.md").write_text(index())
 
 

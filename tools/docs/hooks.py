@@ -1,4 +1,4 @@
-"""What the site takes from outside docs/: public names, results with their pictures, the changelog.
+"""Add pages from outside docs/ to the site: reference, examples, results with pictures, changelog.
 
 Pages that have moved leave a redirect at their old address. Formulas, `$...$` in a line and `$$...$$` on
 their own, become MathML, which browsers typeset without a script.
@@ -15,7 +15,7 @@ from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[2]
 PAGES = {"CHANGELOG.md": "changelog.md", "CONTRIBUTING.md": "contributing.md", "SECURITY.md": "security.md"}
-"""Files of the repository that are pages of the site, under which name."""
+"""Files of the repository that are pages of the site, with their names there."""
 MOVED = {
     "faq": "limits",
     "write_your_equation": "equations",
@@ -46,11 +46,11 @@ REDIRECT = """\
 </html>
 """
 FORMULA = re.compile(r'<(span|div) class="arithmatex">\\([(\[])(.*?)\\[)\]]</\1>', re.DOTALL)
-"""A formula as pymdownx.arithmatex leaves it."""
+"""A formula as written by pymdownx.arithmatex."""
 
 
 def on_config(config: Any) -> Any:
-    """Take the addresses of the repository and of the site from pyproject.toml, once they are known."""
+    """Read the addresses of the repository and of the site from pyproject.toml, if they are set."""
     public = runpy.run_path(str(ROOT / "tools/public.py"))
     if url := public["url"](ROOT):
         config.repo_url, config.repo_name, config.site_url = url, "guardband", public["site"](url)
@@ -66,13 +66,14 @@ def on_files(files: Files, config: Any) -> Files:
     for name, inside in PAGES.items():
         if (ROOT / name).exists():
             files.append(File.generated(config, inside, abs_src_path=str(ROOT / name)))
-    for name, text in runpy.run_path(str(ROOT / "tools/docs/reference.py"))["pages"]().items():
-        files.append(File.generated(config, f"reference/{name}", content=text))
+    for folder in ("reference", "gallery"):
+        for name, text in runpy.run_path(str(ROOT / f"tools/docs/{folder}.py"))["pages"]().items():
+            files.append(File.generated(config, f"{folder}/{name}", content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
-    """Links that lead out of docs/ in the repository lead to the same pages of the site."""
+    """Rewrite links that leave docs/ in the repository to pages of the site."""
     depth = page.file.src_uri.count("/")
     here = "../" * depth
     for name, inside in PAGES.items():
@@ -80,12 +81,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
             rf"\]\({re.escape(here)}\.\./{re.escape(name)}(?=[)#])", f"]({here}{inside}", markdown
         )
     markdown = re.sub(rf"\]\({re.escape(here)}\.\./results/([^)]*)\)", rf"]({here}results/\1)", markdown)
-    # Code of the repository that is not on the site is named, not linked.
+    markdown = re.sub(r"\]\((?:\.\./)+examples/gallery/(\w+)\.py\)", rf"]({here}gallery/\1.md)", markdown)
+    # Other files of the repository are not on the site, so their links become plain text.
     markdown = re.sub(
         r"\[([^]]+)\]\((?:\.\./)+(?:examples|tests|src|benchmarks|\.github)[^)]*\)", r"\1", markdown
     )
     markdown = re.sub(r"\]\((?!https)([^)]*)/README\.md\)", r"](\1/index.md)", markdown)
-    if page.file.src_uri in PAGES.values():  # these link into docs/
+    if page.file.src_uri in PAGES.values():  # their links into docs/
         markdown = markdown.replace("](docs/", "](")
         for name, inside in PAGES.items():
             markdown = markdown.replace(f"]({name}", f"]({inside}")
@@ -98,7 +100,7 @@ def on_page_content(html: str, **_: Any) -> str:
 
 
 def on_post_page(output: str, **_: Any) -> str:
-    """Name the theme's search box for those who use a screen reader."""
+    """Label the theme's search box for screen readers."""
     return output.replace('role="dialog"', 'role="dialog" aria-label="Search"')
 
 
@@ -115,7 +117,7 @@ def on_post_build(config: Any, **_: Any) -> None:
 
 
 def mathml(latex: str, display: str = "inline") -> str:
-    """A formula as MathML, which needs no script."""
+    """A formula as MathML, which browsers render without a script."""
     made = convert(html.unescape(latex.strip()), display=display)
     if unknown := re.search(r"\\\w+", made):
         raise ValueError(

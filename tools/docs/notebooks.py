@@ -1,6 +1,6 @@
 """Write the notebooks and run them, outputs included: `python tools/regenerate.py notebook-NAME`.
 
-Their sources stand below, as cells that begin with `# %%`, or `# %% [markdown]` for text.
+Their sources are below, as cells that begin with `# %%`, or `# %% [markdown]` for text.
 """
 
 import re
@@ -29,9 +29,9 @@ MODEL = """
 # # I have a model
 INSTALL
 #
-# You trained a model, with any library, and have some measurements that it has not seen. That is enough for a
-# band around its predictions. The stand-in here is a small torch network, trained on readings along a pipe
-# whose sensors are worse in the middle.
+# A trained model, from any library, and measurements that it has not seen are enough for a band around its
+# predictions. The model here is a small torch network, trained on readings along a pipe whose sensors are
+# noisier in the middle.
 
 # %%
 %matplotlib inline
@@ -65,9 +65,8 @@ for _ in range(1500):
 # %% [markdown]
 # ## The band
 #
-# A torch module, a scikit-learn regressor or a function is calibrated as it is. What the training data were
-# is optional; with them `gb.Local` learns where misses are large, and the band is wide there and narrow
-# elsewhere.
+# Calibrate a torch module, a scikit-learn regressor or a function directly. With the training data, which are
+# optional, `gb.Local` learns where errors are large, and makes the band wide there and narrow elsewhere.
 
 # %%
 calibrated = gb.calibrate(net, cal.x, cal.y, calibrator=gb.Local(train))
@@ -75,27 +74,28 @@ print(calibrated.promise)
 ax = gb.plot.band(calibrated(np.linspace(0, 1, 400), level=0.95), data=cal)
 
 # %% [markdown]
-# ## Does it hold?
+# ## Evaluate it
 #
-# Fresh measurements are held against the exact law, with the band of constant width beside. The rows of the
-# middle show what `Local` is for.
+# Compare coverage on new measurements with its exact distribution and with a band of constant width. The rows
+# for the middle show the advantage of `Local`.
 
 # %%
 middle = {"middle": lambda x: abs(x[:, 0] - 0.5) < 0.12}
 print(gb.evaluate(calibrated, fresh.x, fresh.y, regions=middle))
 
 # %% [markdown]
-# ## Would it notice?
+# ## Check the assumptions
 #
-# `gb.check` looks for reasons not to trust the band where it is asked: here beyond the end of the pipe.
+# `gb.check` looks for reasons not to trust the band at the query points, here beyond the end of the pipe.
 
 # %%
 print(gb.check(calibrated, fresh.x + 0.6))
 
 # %% [markdown]
-# ## Keep it
+# ## Save and load it
 #
-# Arrays and readable JSON, no pickle. Your own network is handed in again, and compared with what it said.
+# The folder contains arrays and readable JSON, no pickle. Pass your own network again when loading; guardband
+# compares its answers with the stored ones.
 
 # %%
 gb.save(calibrated, "band")
@@ -108,8 +108,8 @@ EQUATION = """
 # # I have an equation
 INSTALL
 #
-# Something is carried along and diffuses on its way: $-d\\,u'' + u' = 1$, with $u = 0$ at both ends. We write
-# the equation down, train a network on it and on forty noisy readings, and put a band around the result.
+# Advection and diffusion: $-d\\,u'' + u' = 1$, with $u = 0$ at both ends. Write the equation, train a
+# network on it and on forty noisy readings, and compute a band around the result.
 
 # %%
 %matplotlib inline
@@ -129,13 +129,13 @@ class Carried(pinn.Problem):
     diffusion: float = 0.1
     domain = pinn.Segment(0, 1)
 
-    def residual(self, x, u):  # what should vanish
+    def residual(self, x, u):  # zero for the solution
         return -self.diffusion * u.d("x", "x") + u.d("x") - 1
 
     def conditions(self):
         return [pinn.Dirichlet(0.0)]
 
-    def solution(self, x):  # known here, so that readings can be drawn; leave it out for your own
+    def solution(self, x):  # known here, to generate readings; omit it for your own
         steep = torch.exp((x - 1) / self.diffusion)
         start = torch.exp(torch.tensor(-1 / self.diffusion))
         return x - (steep - start) / (1 - start)
@@ -145,9 +145,9 @@ problem = Carried()
 train, cal, fresh = (problem.observe(n, noise=0.05, seed=seed) for seed, n in enumerate((40, 60, 1000)))
 
 # %% [markdown]
-# ## Train, and ask whether it converged
+# ## Train, and check convergence
 #
-# `Likelihood(data=0.05)` is the noise of the sensors; all else is chosen for you.
+# `Likelihood(data=0.05)` is the noise of the sensors; everything else has defaults.
 
 # %%
 fitted = pinn.fit(problem, pinn.mlp(problem), train, likelihood=pinn.Likelihood(data=0.05), progress=False)
@@ -156,8 +156,8 @@ print(fitted.verdict)
 # %% [markdown]
 # ## The band
 #
-# `LastLayerLaplace` says what readings, equation and conditions leave open; `gb.conformal.Total` adds the
-# noise of the sensors; sixty held-out readings make it honest.
+# `LastLayerLaplace` measures the uncertainty that readings, equation and conditions leave;
+# `gb.conformal.Total` adds the noise of the sensors; sixty held-out readings calibrate the band.
 
 # %%
 predictor = pinn.predictors.LastLayerLaplace(fitted)
@@ -166,9 +166,9 @@ grid = problem.domain.grid(300)
 ax = gb.plot.band(calibrated(grid, level=0.9), truth=problem.solution(grid), data=cal)
 
 # %% [markdown]
-# ## Does it hold?
+# ## Evaluate it
 #
-# For new measurements there is an exact law, and a verdict.
+# The verdict compares coverage on new measurements with its exact distribution.
 
 # %%
 print(gb.evaluate(calibrated, fresh.x, fresh.y, level=0.9))
@@ -179,7 +179,7 @@ REVIEWER = """
 # # I have a reviewer
 INSTALL
 #
-# A reviewer reads "our bands have 95 % coverage" and asks five questions. Each is answered in a cell, for a
+# A reviewer who reads "our bands have 95 % coverage" may ask five questions. Each cell answers one, for a
 # small network on the Allen-Cahn equation.
 
 # %%
@@ -204,10 +204,10 @@ calibrated = gb.calibrate(fitted, cal.x, cal.y)
 print(calibrated.promise)
 
 # %% [markdown]
-# ## 2. Does it hold on data that you have not used, and is the network any good?
+# ## 2. Does it hold on unused data, and is the network good?
 #
-# Coverage against the exact law, the width, the error, and the ACD beside its floor, which is what a perfect
-# band shows by luck. A network that predicts zero has an error of one, and is covered too.
+# The table has coverage with its exact distribution, the width, the error, and the ACD with its noise floor,
+# the ACD of a perfect band. A network that predicts zero has an error of one, and is also covered.
 
 # %%
 evaluation = gb.evaluate(calibrated, fresh.x, fresh.y)
@@ -217,8 +217,8 @@ ax = gb.plot.coverage_curve(evaluation)
 # %% [markdown]
 # ## 3. Would it hold with another calibration set?
 #
-# On average, yes; a single set may give a little less, and how much is known exactly. With a confidence the
-# band gets wider, and covers at least the level in 90 % of calibration sets.
+# On average, yes. The coverage for a single set has a known distribution. With a confidence the band is
+# wider, and covers at least the level for 90 % of calibration sets.
 
 # %%
 (law, _), *_ = calibrated.laws(0.95, len(fresh.x))
@@ -229,9 +229,9 @@ for name, band in (("on average", calibrated), ("with confidence 0.9", sure)):
     print(f"{name:20s} mean width {gb.metrics.sharpness(band(fresh.x)):.3f}")
 
 # %% [markdown]
-# ## 4. Were calibration points trained on? Do the questions come from the same places?
+# ## 4. Are calibration points independent of training, and queries from the same places?
 #
-# Training points are refused. Other places are noticed.
+# Training points are refused, and other places are detected.
 
 # %%
 try:
@@ -242,7 +242,7 @@ corner = 0.5 + 0.5 * torch.rand(200, 2, generator=torch.Generator().manual_seed(
 print(gb.check(calibrated, corner))
 
 # %% [markdown]
-# ## 5. Can I have that on one page?
+# ## 5. Can I have this on one page?
 
 # %%
 page = gb.report(calibrated, fresh.x, fresh.y, path="report.html", title="Allen-Cahn: the band")
@@ -254,7 +254,7 @@ CELL = re.compile(r"^# %%( \[markdown\])?\n", re.MULTILINE)
 
 
 def notebook(source: str) -> NotebookNode:
-    """A notebook of cells that have not run."""
+    """A notebook with cells that have not been executed."""
     _, *parts = CELL.split(dedent(source).replace("INSTALL\n", INSTALL))
     cells = []
     for number, (text, body) in enumerate(zip(parts[::2], parts[1::2], strict=True), 1):
@@ -267,7 +267,7 @@ def notebook(source: str) -> NotebookNode:
 
 
 def executed(made: NotebookNode) -> NotebookNode:
-    """The same notebook with its outputs, run in a folder of its own."""
+    """The same notebook with its outputs, executed in a temporary folder."""
     metadata = dict(made.metadata)
     with tempfile.TemporaryDirectory() as folder:
         client = NotebookClient(
@@ -275,14 +275,14 @@ def executed(made: NotebookNode) -> NotebookNode:
         )
         made = client.execute()
     for cell in made.cells:
-        if cell.cell_type == "code":  # without ipywidgets tqdm complains, and names a folder of this machine
+        if cell.cell_type == "code":  # without ipywidgets, tqdm warns with a path of this machine
             cell["outputs"] = [output for output in cell.outputs if "TqdmWarning" not in str(output)]
     made["metadata"] = metadata
     return made
 
 
 def main(chosen: Sequence[str]) -> None:
-    """Write the notebooks chosen, or all."""
+    """Write the given notebooks, or all."""
     for name in chosen or SOURCES:
         nbformat.write(executed(notebook(SOURCES[name])), FOLDER / f"{name}.ipynb")
         print(name)

@@ -1,4 +1,4 @@
-"""Numbers on pages: each measured one names where it comes from, and is what is there.
+"""Numbers on pages: each measured number names its source, and must agree with it.
 
     0.86<!-- source: results/data/field.json claims.rate_vs_bare_network -->
     1.17<!-- source: results/predictors.md Laplace | relative L2, % -->
@@ -7,7 +7,7 @@
 A source is a file of the repository and a key of its JSON (the claims by their names), or a row and a column
 of the first table in it that has them; of the first below a heading, if one is named before them, as in
 `A, paper > distance, scaled | width after`. It may hold more digits than the page quotes.
-`python tools/docs/quoted.py` puts today's numbers in. A number without a source is an error, unless it is in
+`python tools/docs/quoted.py` updates the numbers. A number without a source is an error, unless it is in
 code, a level, or a date.
 """
 
@@ -31,7 +31,7 @@ LEVELS = {f"{level} %" for level in (0, 0.1, 1, 5, 50, 90, 95, 99, 100)} | {
 
 
 def sources(text: str) -> Iterator[tuple[str, str]]:
-    """Every sourced number of a page: what it says, and what it should say."""
+    """Every sourced number of a page: the quoted and the expected text."""
     for found in SOURCED.finditer(text):
         yield found["number"], as_quoted(found["number"], looked_up(found["file"], found["key"]))
 
@@ -67,7 +67,7 @@ def looked_up(file: str, key: str) -> float:
 
 
 def without_source(text: str) -> list[str]:
-    """The numbers in prose that look measured and do not say where they come from."""
+    """The numbers in prose that look measured and have no source."""
     for pattern in (
         r"^---\n.*?\n---",
         r"```.*?```",
@@ -83,7 +83,7 @@ def without_source(text: str) -> list[str]:
 
 
 def filled(text: str) -> str:
-    """A page with today's numbers."""
+    """A page with updated numbers."""
 
     def renewed(found: re.Match[str]) -> str:
         number = as_quoted(found["number"], looked_up(found["file"], found["key"]))

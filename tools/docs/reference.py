@@ -1,4 +1,4 @@
-"""The reference of the site, made when it is built: every public name, by section."""
+"""The reference, generated when the site is built: every public name, by section."""
 
 import ast
 import importlib
@@ -14,8 +14,8 @@ from typing import Any
 HEAD = """\
 # The public names
 
-`import guardband as gb` and `from guardband import lab, pinn` give all of them. Each name has an example \
-that runs as it stands.
+Import them with `import guardband as gb` and `from guardband import lab, pinn`. Each name has an example \
+that runs on its own.
 """
 
 SECTIONS = {
@@ -160,7 +160,7 @@ SECTIONS = {
         testing.new_sensors testing.World testing.Draw testing.untouched
     """,
 }
-"""The sections in order, each with its names, to be read behind `guardband.`."""
+"""The sections in order, each with its names, relative to `guardband`."""
 
 
 TYPES = """\
@@ -225,17 +225,17 @@ def alias_entry(path: str) -> str:
 
 
 def entry(name: str) -> str:
-    """What mkdocstrings makes an entry of, under the name that users write."""
+    """The directive for mkdocstrings, with the name that users write as heading."""
     return f"::: {home(name)}\n    options:\n      heading: {written(name)}\n      toc_label: {name}\n"
 
 
 def written(name: str) -> str:
-    """A name as users write it."""
+    """A name as written by users."""
     return name if name.startswith(("pinn.", "lab.")) else f"gb.{name}"
 
 
 def home(name: str) -> str:
-    """The full path of a name to where it is defined: some functions are called like their module."""
+    """The full path of the definition of a name; some functions share the name of their module."""
     value = found(name)[1]
     if constant(name):
         return f"guardband.{name}"
@@ -253,7 +253,7 @@ def first_sentence(text: str) -> str:
 
 
 def docstring(name: str) -> str:
-    """The docstring of a name; that of a constant is the string below it."""
+    """The docstring of a name; for a constant, the string below it."""
     module, value = found(name)
     if not constant(name):
         return inspect.cleandoc(value.__doc__ or "")
@@ -262,13 +262,13 @@ def docstring(name: str) -> str:
 
 
 def constant(name: str) -> bool:
-    """Whether a name has no docstring of its own, being neither a class nor a function of ours."""
+    """Whether a name is a constant, whose type has no docstring in this package."""
     value = found(name)[1]
     return not getattr(value, "__module__", "").startswith("guardband")
 
 
 def found(name: str) -> tuple[ModuleType, Any]:
-    """The module a name is read from, and what it is."""
+    """The module and the value of a name."""
     place, _, word = f"guardband.{name}".rpartition(".")
     module = importlib.import_module(place)
     return module, getattr(module, word)

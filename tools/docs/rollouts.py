@@ -1,4 +1,4 @@
-"""Draw what the blocks of docs/guides/rollouts.md compute: `python tools/regenerate.py rollouts`."""
+"""Draw the picture of docs/guides/rollouts.md: `python tools/regenerate.py rollouts`."""
 
 import contextlib
 import io
@@ -68,7 +68,7 @@ def main() -> None:
 
 
 def largest(calibrated: gb.Calibrated, part: gb.datasets.Dataset) -> np.ndarray:
-    """The largest miss at each step, (n, steps)."""
+    """The largest error at each step, (n, steps)."""
     off = abs(part.y.values - calibrated.predict(part.x.values).mean)
     return off.reshape(*off.shape[:2], -1).max(axis=2)
 

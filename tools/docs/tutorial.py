@@ -12,7 +12,7 @@ FOLDER = Path(__file__).parents[2] / "docs"
 
 
 def drawn(numbers: "count[int]") -> None:
-    """Save the newest picture under the next number, if there is one."""
+    """Save the latest picture, if any, under the next number."""
     if plt.get_fignums():
         save(FOLDER / "images" / f"tutorial-{next(numbers)}.png")
 
