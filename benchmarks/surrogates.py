@@ -29,7 +29,7 @@ from ledger import Ledger
 from scipy.stats import norm
 from surrogate_models import SURROGATES, Surrogate, kept
 from surrogate_page import flat, page
-from surrogate_rivals import compared_with_uqno, by_steps, largest_by_step
+from surrogate_rivals import by_steps, compared_with_uqno, largest_by_step
 
 import guardband as gb
 from guardband import pinn

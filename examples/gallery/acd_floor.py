@@ -1,11 +1,11 @@
 """The average coverage deviation of a perfect band is not zero
 
 ACD is the mean distance between coverage and level over a curve of 19 levels, and
-methods are often ranked by it. Every dot is one experiment with a perfect model and a
-perfectly valid band: n points to calibrate, n to test. Its ACD is not zero, for both
-sets are finite; `gb.metrics.acd_floor` gives its mean exactly, and the range of 95 % of
-cases. Two methods that both lie in the shaded range cannot be told apart by ACD. All it
-assumes is that calibration and test points are drawn alike.
+methods are often ranked by it. Every dot is one experiment with a perfect model and an
+exactly valid band: n points to calibrate, n to test. Its ACD is not zero, because both
+sets are finite; `gb.metrics.acd_floor` gives the exact mean and the range of 95 % of
+experiments. ACD cannot distinguish two methods that both lie in the shaded range. The
+only assumption is that calibration and test points are exchangeable.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
-"""Flow around a cylinder: a band about the velocity, from two hundred readings
+"""Flow around a cylinder: a band for the velocity from two hundred readings
 
 150 noisy readings of the velocity, the Navier-Stokes equations and the walls train the
-network; 50 others calibrate the band. The pressure is never measured: the equations
-find it, and the band promises nothing about it. The truth is the reference of the
-catalogue, whose drag and lift are those of the benchmark DFG 2D-1. What the band covers
-over 200 calibrations stands in the results, `results/cylinder.md`.
+network; 50 others calibrate the band. The pressure is never measured: it is inferred
+through the equations, and the band makes no promise about it. The truth is the
+reference of the catalogue, whose drag and lift are those of the benchmark DFG 2D-1.
+`results/cylinder.md` has the coverage over 200 calibrations.
 """
 
 import torch
@@ -29,7 +29,7 @@ fitted = pinn.fit(
     likelihood=pinn.Likelihood(data=0.01),
     progress=False,
 )
-both = gb.Absolute(units=[1.0, 1.0])  # velocities both, so in the same unit
+both = gb.Absolute(units=[1.0, 1.0])  # both are velocities, in the same unit
 calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs=("u", "v"), score=both)
 x = problem.domain.grid((331, 63))
 x = x[problem.domain.contains(x)]

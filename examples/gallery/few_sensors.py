@@ -1,11 +1,11 @@
 """Six sensors are six points, however many readings each has
 
-Every sensor has a bias of its own, so its readings stand together. On the left a plain
-95 % band from 6 sensors with 100 readings each: calibrated on 600 readings, it knows
-six biases, and new sensors fall out of it as a whole. On the right what happens to a
-reading of a new sensor on average over many repetitions: `gb.Clustered` counts sensors
-and keeps its promise, and below 19 of them it honestly says that a 95 % band is
-infinite. It needs new sensors that are built and placed like the old ones.
+Every sensor has a constant bias, so its readings are dependent. Left: a plain 95 % band
+from 6 sensors with 100 readings each. It is calibrated on 600 readings but only six
+biases, and new sensors fall outside as a whole. Right: coverage of readings from a new
+sensor, averaged over many repetitions. `gb.Clustered` counts sensors and keeps its
+level; with fewer than 19 sensors a 95 % band is infinite. New sensors have to be built
+and placed like the old ones.
 """
 
 import warnings
@@ -20,7 +20,7 @@ READINGS = 100
 
 
 def readings(sensors: int) -> tuple[np.ndarray, np.ndarray]:
-    """Readings of a field that is zero, bias plus noise, and the sensor of each one."""
+    """Readings of a zero field, bias plus noise, and the sensor of each reading."""
     sensor = np.repeat(np.arange(sensors), READINGS)
     return RNG.normal(size=sensors)[sensor] + 0.3 * RNG.normal(size=len(sensor)), sensor
 

@@ -1,11 +1,10 @@
 """A band over a whole field, written by two processes and opened with xarray
 
-`gb.band_over` is a band over a grid that is not computed yet. `to_zarr` computes it in
-chunks, here with two Dask workers, on a cluster with as many as there are; a run that
-was killed goes on where it was, and the numbers do not depend on who computed them.
-What comes out is plain Zarr: the picture is drawn by xarray, which knows nothing of
-guardband. The band is that of a PINN whose scale is the Laplace approximation, and is
-calibrated on points drawn alike.
+`gb.band_over` is a lazy band over a grid. `to_zarr` computes it in chunks, here with
+two Dask workers, or on a cluster; an interrupted run resumes, and the numbers do not
+depend on the workers. The output is plain Zarr: the picture is drawn by xarray, without
+guardband. The band is that of a PINN whose scale is the Laplace approximation,
+calibrated on exchangeable points.
 """
 
 import tempfile
@@ -20,7 +19,7 @@ from guardband import pinn
 
 
 def main() -> None:
-    """Train, calibrate, write the field, open it elsewhere."""
+    """Train, calibrate, write the field, and open it with xarray."""
     problem = pinn.problems.AllenCahn2D()
     train, cal = (
         problem.observe(n, noise=0.002, seed=seed) for seed, n in enumerate((60, 150))

@@ -1,10 +1,11 @@
-"""A PINN of DeepXDE gets its band by one line
+"""A band for a PINN of DeepXDE in one line
 
 DeepXDE solves for a reactant that diffuses into a porous pellet from both sides and is
-used up on its way. The network has seen the equation alone. `from_deepxde(model)` makes
-a predictor of it, and a hundred sensors make a band that holds 95 % of all new
-readings, whatever the error of the network. It needs sensors that are placed like the
-new ones; `calibrator=gb.Local(train)` would let the width follow the error.
+consumed on the way. The network was trained on the equation alone.
+`from_deepxde(model)` turns it into a predictor, and a hundred sensors calibrate a band
+that covers 95 % of new readings, whatever the error of the network. New sensors have to
+be placed like these; with `calibrator=gb.Local(train)` the width would follow the
+error.
 """
 
 import os
@@ -46,7 +47,7 @@ def truth(x: np.ndarray) -> np.ndarray:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """What n sensors read, with noise of 0.03."""
+    """Readings of n sensors, with noise of 0.03."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 1))
     return gb.Observations(x, truth(x) + 0.03 * rng.normal(size=(n, 1)))

@@ -1,10 +1,10 @@
-"""A Fourier neural operator gets a band for the whole field it predicts
+"""A band for the whole field predicted by a Fourier neural operator
 
-An FNO of neuraloperator maps a velocity on a ring to the velocity a while later, when
+An FNO of neuraloperator maps a velocity on a ring to the velocity at a later time, when
 Burgers' equation has steepened it into fronts. One row is one field: two hundred pairs
-that the operator has not seen calibrate `gb.Simultaneous`, and the band then holds a
-new field everywhere at once, with a probability of 95 %. What must be drawn alike is
-the initial fields; their nodes hang together, and do not count.
+that the operator has not seen calibrate `gb.Simultaneous`, and the band then covers a
+new field at all nodes at once with a probability of 95 %. The initial fields have to be
+exchangeable; their nodes may depend on each other and do not count as points.
 """
 
 import matplotlib.pyplot as plt
@@ -41,7 +41,7 @@ def fields(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def trained(steps: int) -> FNO:
-    """An FNO that has seen 200 pairs of fields."""
+    """An FNO trained on 200 pairs of fields."""
     torch.manual_seed(0)
     before, after = (
         torch.tensor(field, dtype=torch.float32) for field in fields(200, seed=0)

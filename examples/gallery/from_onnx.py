@@ -1,10 +1,10 @@
-"""A network that came as an ONNX file gets a band without the library that trained it
+"""A band for an ONNX network, without the library that trained it
 
 The period of a pendulum grows with its amplitude. A small torch network learns this
-from readings and is exported; from there on there is only `pendulum.onnx`, which
-onnxruntime evaluates. `from_onnx` makes a predictor of any such graph with one input
-and one output, and a hundred readings that it has not seen calibrate it. They must be
-drawn like the new ones, in amplitude and in noise.
+from readings and is exported to `pendulum.onnx`, which onnxruntime evaluates.
+`from_onnx` turns any graph with one input and one output into a predictor, and a
+hundred unseen readings calibrate it. They have to be drawn like the new ones, in
+amplitude and in noise.
 """
 
 import tempfile
@@ -20,12 +20,12 @@ from guardband.adapters import from_onnx
 
 
 def period(amplitude: np.ndarray) -> np.ndarray:
-    """In units of the period of small swings."""
+    """The period in units of the period of small oscillations."""
     return 2 / np.pi * ellipk(np.sin(amplitude / 2) ** 2)
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """n swings with amplitudes up to 170 degrees, timed to 5 %."""
+    """n periods with amplitudes up to 170 degrees, measured to 5 %."""
     rng = np.random.default_rng(seed)
     amplitude = rng.uniform(0, np.radians(170), size=(n, 1))
     return gb.Observations(

@@ -1,11 +1,11 @@
-"""A PINN of PINA, and which fresh readings its band misses
+"""A PINN of PINA, and the new readings that its band misses
 
-PINA solves Poisson's equation on the unit square; the network has seen the equation
-alone. With `from_pina(solver)` it takes plain arrays, whose columns are
-`problem.input_variables`, and a hundred sensors calibrate it. On the right fresh
-readings: those that the band misses are crossed out, about one in twenty, and scattered
-all over the square, for noise is what they miss by. It needs sensors that are placed
-like the new ones.
+PINA solves Poisson's equation on the unit square; the network was trained on the
+equation alone. `from_pina(solver)` accepts plain arrays, whose columns are
+`problem.input_variables`, and a hundred sensors calibrate it. Right: new readings.
+Those outside the band are crossed out, about one in twenty, spread evenly over the
+square because the noise dominates the residuals. New sensors have to be placed like the
+calibration sensors.
 """
 
 import random
@@ -33,9 +33,9 @@ SILENT: dict[str, Any] = {
 
 
 def trained(epochs: int) -> PhysicsInformedSingleModelSolver:
-    """A network that has seen the equation and the boundary."""
+    """A network trained on the equation and the boundary."""
     torch.manual_seed(0)
-    random.seed(0)  # PINA places points on the boundary with it
+    random.seed(0)  # PINA uses it to place points on the boundary
     problem = Poisson2DSquareProblem()
     problem.discretise_domain(200, "random", domains="D")
     problem.discretise_domain(100, "random", domains="boundary")
@@ -56,7 +56,7 @@ def trained(epochs: int) -> PhysicsInformedSingleModelSolver:
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """What n sensors read of the solution, with noise of 0.05."""
+    """Readings of the solution at n sensors, with noise of 0.05."""
     rng = np.random.default_rng(seed)
     x = rng.uniform(size=(n, 2))
     u = -np.prod(np.sin(np.pi * x), axis=1, keepdims=True)

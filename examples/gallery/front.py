@@ -1,9 +1,9 @@
 """A front: Burgers' equation, and where its band is wide
 
-A wave steepens until it stands as a wall at x = 0, a hundredth of the interval wide.
-The equation and 300 noisy readings train the network. 150 values of a solver, which
-have no noise, calibrate a band for the solution itself. `LastLayerLaplace` is least
-certain along the front, and so the band is wide there, where the error is largest.
+A wave steepens into a front at x = 0, a hundredth of the interval wide. The equation
+and 300 noisy readings train the network. 150 noise-free values of a solver calibrate a
+band for the solution. The scale of `LastLayerLaplace` is largest along the front, so
+the band is wide there, where the error is largest.
 """
 
 import matplotlib.pyplot as plt

@@ -1,11 +1,11 @@
-"""Where to measure next: ten more readings of a rod, chosen or at random
+"""Where to measure next: ten more readings of a rod, chosen or random
 
-Twenty readings of a cooling rod are there, ten more may be taken. `pinn.next_points`
-asks where the solution changes most with the diffusivity, in the light of what is
-known. On the left the places that it chooses, over how strongly the solution answers to
-the diffusivity. On the right the intervals that follow, over many repetitions: chosen
-readings shorten them more than random ones. Places that were chosen after readings were
-seen have a price: a region from all readings together has no exact level any more.
+Twenty readings of a cooling rod exist, and ten more may be taken. `pinn.next_points`
+finds locations where the solution is sensitive to the diffusivity, given the readings
+so far. Left: the chosen locations and the sensitivity of the solution. Right: the
+resulting intervals over many repetitions; chosen readings shorten them more than random
+ones. Choosing locations after seeing readings has a price: a region from all readings
+together no longer has an exact level.
 """
 
 import matplotlib.pyplot as plt
@@ -19,7 +19,7 @@ TRUTH, NOISE = 0.08, 0.05
 
 
 def read(x: np.ndarray, rng: np.random.Generator) -> gb.Observations:
-    """Readings at places x."""
+    """Readings at locations x."""
     return gb.Observations(
         x, np.asarray(ROD(x, [TRUTH])[0]) + NOISE * rng.normal(size=(len(x), 1))
     )
@@ -33,7 +33,7 @@ def both(first: gb.Observations, more: gb.Observations) -> gb.Observations:
 
 
 def length(data: gb.Observations) -> float:
-    """How long the interval is."""
+    """The length of the interval."""
     low, high = pinn.inverse.profile(ROD, data).interval("diffusivity")
     return high - low
 

@@ -1,11 +1,11 @@
 """Local bands are wide on the noise islands and narrow between them
 
-The readings of a damped oscillator are up to six times noisier on three islands in
-time. Plain conformal prediction has one width for all times: right on average, too
-narrow on the islands, too wide between them. `gb.Local` learns from the training
-residuals where they are large, and calibrates that shape as exactly as the plain band.
-It needs calibration points and new ones that are drawn alike, enough readings on the
-islands to see them, and a network that has not learned its noise by heart.
+The readings of a damped oscillator are up to six times noisier in three time intervals.
+Plain conformal prediction has one width for all times: right on average, too narrow on
+the islands, too wide between them. `gb.Local` learns from the training residuals where
+they are large, and calibrates that shape as exactly as the plain band. It needs
+exchangeable calibration points and new points, enough readings on the islands, and a
+network that has not memorized its noise.
 """
 
 import matplotlib.pyplot as plt

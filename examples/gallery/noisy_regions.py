@@ -1,11 +1,10 @@
 """In the plane, local widths find the noisy disc and the noisy corner
 
 The Allen-Cahn field is measured with noise that is up to eleven times larger in a disc
-and in an L-shaped corner (white outlines). Nobody tells the band where these are. On
-the left the width that someone who knows the noise would choose; in the middle the one
-width of plain conformal prediction; on the right what `gb.Local` learns from the
-training residuals. Both bands need no more than calibration points that are drawn like
-the new ones.
+and in an L-shaped corner (white outlines). The band is not given these regions. Left:
+the ideal width, for known noise. Middle: the constant width of plain conformal
+prediction. Right: the width that `gb.Local` learns from the training residuals. Both
+bands only need calibration points that are exchangeable with the new ones.
 """
 
 import matplotlib.pyplot as plt

@@ -1,11 +1,11 @@
-"""Your own equation in fifteen lines, and a band that knows what it leaves open
+"""Your own equation in fifteen lines, and a band that follows its uncertainty
 
-A pendulum swings far out, where its sine is no line, and the camera was off in the
-shaded time. The equation is written as what should vanish. `LastLayerLaplace` then
-knows what readings, equation and conditions leave open together: the equation carries
-the motion through the gap (blue), where readings alone would leave it open (orange).
-Calibration gives the band its size, noise included. It needs readings from the whole
-time, drawn like those it will be asked about.
+A pendulum swings with a large amplitude, so its equation is nonlinear, and the camera
+was off in the shaded time. The equation is written as a residual. `LastLayerLaplace`
+combines readings, equation and conditions: the equation determines the motion through
+the gap (blue), where readings alone would leave it open (orange). Calibration sets the
+size of the band, noise included. It needs readings over the whole time, exchangeable
+with the new ones.
 """
 
 from dataclasses import dataclass
@@ -28,16 +28,16 @@ class Pendulum(pinn.Problem):
     domain = pinn.Time(0, 10)
 
     def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
-        """What should vanish."""
+        """The residual, which should vanish."""
         return u.d("t", "t") + self.friction * u.d("t") + torch.sin(u.value)
 
     def conditions(self) -> list[pinn.problems.Condition]:
-        """Let go at rest from 2.5 radians."""
+        """Released at rest from 2.5 radians."""
         return [pinn.Initial(2.5, velocity=0.0)]
 
 
 def truth(times: np.ndarray) -> np.ndarray:
-    """The true motion, by a solver that the network never sees."""
+    """The true motion, from a solver that is not used in training."""
     swing = solve_ivp(
         lambda t, y: [y[1], -0.1 * y[1] - np.sin(y[0])],
         (0, 10),

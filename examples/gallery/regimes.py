@@ -1,11 +1,11 @@
 """Every flow regime gets the coverage it was promised
 
 The friction of a pipe against the Reynolds number, with two textbook formulas as the
-model. Laminar flow obeys its formula to two per cent, turbulent flow scatters more, and
-between 2300 and 4000 anything may happen. One width for all covers 95 % on average and
-far less in the transition. `gb.Grouped` calibrates each regime by its own readings, so
-each is covered as asked; each then needs enough of them, 19 at 95 %, and one must know
-the regime of a new reading.
+model. Laminar flow follows its formula to two per cent, turbulent flow scatters more,
+and between 2300 and 4000 the scatter is large. One width for all covers 95 % on average
+and far less in the transition. `gb.Grouped` calibrates each regime on its own readings,
+so each has the requested coverage. Each regime needs enough readings, 19 at 95 %, and
+the regime of a new reading has to be known.
 """
 
 import matplotlib.pyplot as plt
@@ -14,11 +14,11 @@ import numpy as np
 import guardband as gb
 
 SCATTER = {"laminar": 0.02, "transition": 0.25, "turbulent": 0.06}
-"""Of the logarithm of the friction factor, in each regime."""
+"""Standard deviation of the logarithm of the friction factor in each regime."""
 
 
 def regime(reynolds: np.ndarray) -> np.ndarray:
-    """Which regime a flow is in, (n,)."""
+    """The regime of each flow, (n,)."""
     names = np.array(list(SCATTER))
     return names[(reynolds > 2300).astype(int) + (reynolds > 4000)].reshape(-1)
 

@@ -1,10 +1,10 @@
-"""A shape: a plate with a hole, pulled from both sides
+"""A shape: a plate with a hole under tension
 
 The picture shows a quarter of the plate; the hole is part of the domain's shape. The
 equations of elasticity and 60 noisy readings of the displacements train the network.
-150 values of Kirsch's solution of 1898, which have no noise, calibrate one joint band
-for both displacements, each in its own units. `LastLayerLaplace` makes the band wide
-near the hole and in the pulled corner, and narrow where symmetry fixes a displacement.
+150 noise-free values of Kirsch's solution of 1898 calibrate one joint band for both
+displacements, each in its own units. `LastLayerLaplace` makes the band wide near the
+hole and in the pulled corner, and narrow where symmetry fixes a displacement.
 """
 
 import matplotlib.pyplot as plt

@@ -1,12 +1,11 @@
-"""Sensors here, questions there: weights mend a shift, where anything is known
+"""Covariate shift: weights restore coverage where sensors exist
 
-Sensors crowd on the left, where it is quiet; questions are asked on the right, where it
-is noisy. The plain band keeps its promise for places like those of the sensors only,
-and `gb.check` raises the alarm before any new reading is taken. `gb.Weighted` lets a
-calibration point count as often as it would occur among the questions: it covers again,
-and is infinite where no sensor speaks for a place, at the right end. It assumes that
-only the places differ, not the noise at a place, and that the ratio of the two
-densities is right.
+Sensors are dense on the left, where the noise is small; queries are on the right, where
+it is large. The plain band covers locations like those of the sensors only, and
+`gb.check` raises an alarm before any new reading is taken. `gb.Weighted` weights each
+calibration point by its density among the queries. Coverage is restored, and the band
+is infinite at the right end, where no sensor is near. Only the locations may differ,
+not the noise at a location, and the density ratio has to be right.
 """
 
 import textwrap
@@ -26,7 +25,7 @@ def read(x: np.ndarray) -> np.ndarray:
 
 
 def ratio(x: np.ndarray) -> np.ndarray:
-    """The density of the questions, Beta(3, 1), over Beta(1, 2), up to a factor."""
+    """Density ratio of queries, Beta(3, 1), to sensors, Beta(1, 2), up to a factor."""
     return x[:, 0] ** 2 / (1 - x[:, 0]).clip(1e-9)
 
 

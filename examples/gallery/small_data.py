@@ -1,11 +1,11 @@
 """With few calibration points a band is infinite rather than clipped, and then exact
 
-Each gray dot is one calibration set of n points, and its height the true coverage of
-the band that this set gives at 95 %. Below 19 points no finite band can promise 95 %,
-so it is infinite and covers everything. From there on coverage is random, for the set
-is, and follows Beta(k, n + 1 - k) exactly (blue: its mean, and the range of 90 % of all
-sets), whatever the model and the noise. It needs continuous noise and points drawn
-alike. If single sets below the level are not acceptable, ask for `confidence=0.9`.
+Each gray dot is one calibration set of n points, and its height is the true coverage of
+the resulting band at 95 %. Below 19 points no finite band can promise 95 %, so it is
+infinite and covers everything. Above, coverage is random, since the set is, and follows
+Beta(k, n + 1 - k) exactly (blue: its mean, and the range of 90 % of all sets), whatever
+the model and the noise. It needs continuous noise and exchangeable points. If single
+sets below the level are not acceptable, set `confidence=0.9`.
 """
 
 import warnings

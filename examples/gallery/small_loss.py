@@ -1,12 +1,12 @@
-"""A small loss and a wrong field: held-out readings notice
+"""A small loss and a wrong field: held-out readings reveal it
 
-A slab heats itself, the faster the hotter it is, and is cooled at both faces. The
-equation has two solutions, a cool one and a hot one, and this slab is hot. A network
-that is trained on the equation alone ends at the cool solution: the loss is small, the
-field is wrong, and no residual can tell. Readings that were held out of training do:
-with them the verdict is no longer "converged", and the calibrated band, which holds new
-readings around any model, becomes too wide to be of use. With a dozen readings in
-training the same network finds the hot solution.
+A slab generates heat, faster when it is hotter, and is cooled at both faces. The
+equation has a cool and a hot solution, and this slab is hot. A network trained on the
+equation alone converges to the cool solution: the loss is small, the field is wrong,
+and no residual shows it. Held-out readings do: with them the verdict is no longer
+"converged", and the calibrated band, which covers new readings around any model,
+becomes too wide to be useful. With a dozen readings in training the same network finds
+the hot solution.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ class Slab(pinn.Problem):
     domain = pinn.Segment(0, 1)
 
     def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
-        """What should vanish."""
+        """The residual, which should vanish."""
         return u.d("x", "x") + self.heating * torch.exp(u.value)
 
     def conditions(self) -> list[pinn.problems.Condition]:
@@ -44,7 +44,7 @@ class Slab(pinn.Problem):
         ).root
 
     def solution(self, x: torch.Tensor) -> torch.Tensor:
-        """The hot solution, from which readings are drawn; training does not see it."""
+        """The hot solution, source of the readings; it is not used in training."""
         return -2 * torch.log(
             torch.cosh((x - 0.5) * self.slope / 2) / np.cosh(self.slope / 4)
         )

@@ -1,10 +1,9 @@
 """A system: prey are counted, hunters are not
 
-Prey and hunters go around each other on a closed curve. Sixty noisy counts of prey and
-the two equations train the network, which has to find the hunters by itself; forty
-other counts calibrate a band about the prey. The band promises nothing about the
-hunters, and says so: they are drawn beside it, with the truth that the network never
-saw.
+Prey and hunters follow a closed curve. Sixty noisy counts of prey and the two equations
+train the network, which infers the hunters; forty other counts calibrate a band for the
+prey. The band makes no promise about the hunters: their prediction is drawn with the
+truth, which was not used in training.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
-"""Damping and frequency of an oscillator: one region for both, from forty readings
+"""Damping and frequency of an oscillator: one joint region from forty readings
 
-On the left the region at 95 %: in that share of data sets, or more, it holds both true
-coefficients together, however the noise is distributed, as long as it is independent
-and symmetric about zero. On the right what that leaves open of the motion. The envelope
-holds the true solution, everywhere at once, if the equation is right. It is much
-narrower than the noise: forty readings share two unknowns.
+Left: the region at 95 %. It contains both true coefficients together in at least that
+share of data sets, for any noise that is independent and symmetric about zero. Right:
+the remaining uncertainty of the motion. The envelope contains the true solution at all
+times at once if the equation is right. It is much narrower than the noise, because
+forty readings determine two unknowns.
 """
 
 import matplotlib.pyplot as plt

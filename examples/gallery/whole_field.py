@@ -1,11 +1,11 @@
-"""A joint band holds the whole curve, a pointwise one does not
+"""A joint band covers the whole curve, a pointwise one does not
 
 One network has learned a family of oscillators, with the frequency as an input; the
-gray lines are its errors on new frequencies. Calibrated at every instant by itself, a
-90 % band is left somewhere by far more than a tenth of the curves. `gb.Simultaneous`
-makes one score of a whole curve, its largest miss, and the band holds nine curves in
-ten from beginning to end. What must be drawn alike is the curves, here by their
-frequencies, and their number is what counts, not that of their points.
+gray lines are its errors on new frequencies. If a 90 % band is calibrated separately at
+every time, far more than a tenth of the curves leave it somewhere. `gb.Simultaneous`
+has one score for a whole curve, its largest residual, and the band covers nine curves
+in ten from beginning to end. The curves have to be exchangeable, here in their
+frequencies; their number counts, not that of their points.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ class Oscillators(pinn.Problem):
     domain = pinn.Segment(3, 6, names=("w",)) * pinn.Time(0, 2)
 
     def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
-        """The equation, divided by w^2."""
+        """The equation divided by w^2."""
         return u.d("t", "t") / x[:, :1] ** 2 + u.value
 
     def conditions(self) -> list[pinn.problems.Condition]:
@@ -49,10 +49,10 @@ model = pinn.fit(
 )
 
 mean, truth = curves(model, 100, seed=1)
-# The shape of the band, from a hundred curves.
+# The shape of the band is learned from a hundred curves.
 score = gb.Simultaneous.fitted(truth - mean)
 mean, truth = curves(model, 200, seed=2)
-# The size, from two hundred others.
+# Its size is calibrated on two hundred others.
 joint = gb.calibrate_arrays(mean, truth, score=score)
 instants = [gb.conformal.quantile(miss, 0.9) for miss in abs(truth - mean)[..., 0].T]
 

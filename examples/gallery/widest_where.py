@@ -1,12 +1,12 @@
-"""Three predictors, one truth: where is each of them unsure?
+"""Three predictors of one solution: where is each of them uncertain?
 
 A PINN of the Allen-Cahn equation has seen no readings in one quarter of the square
-(white dots: the readings it was trained on). 150 values of a solver calibrate three
-bands for the solution itself; each covers about 95 %. `MeanOnly` has constant width.
-`Distance` is unsure wherever readings are far away, even where the boundary determines
-the solution. `LastLayerLaplace` takes equation and boundary into account: it is wide at
-the extrema of the field, as the true error is, and most of all in the empty quarter.
-Its mean width is the smallest. The guarantee is the same for all three bands.
+(white dots: training readings). 150 values of a solver calibrate three bands for the
+solution; each covers about 95 %. `MeanOnly` has constant width. `Distance` is wide
+wherever readings are far away, even where the boundary determines the solution.
+`LastLayerLaplace` uses equation and boundary: it is wide at the extrema of the field,
+like the true error, and widest in the empty quarter. Its mean width is the smallest.
+The guarantee is the same for all three bands.
 """
 
 import matplotlib.pyplot as plt

@@ -1,10 +1,10 @@
-"""A network that predicts zero is covered too, and its width gives it away
+"""A network that predicts zero is covered too, and its width reveals it
 
-Two models of Poisson's equation meet the same calibration points: a trained PINN, and a
-function that answers zero everywhere. Both bands cover 95 % of new readings, for the
-guarantee holds for any model. So coverage alone proves nothing: look at the mean width
-(sharpness) and at the relative L2 error, which is one for the model that has learned
-nothing. All that is assumed is that old and new points are drawn alike.
+Two models of Poisson's equation share the same calibration points: a trained PINN, and
+a function that returns zero everywhere. Both bands cover 95 % of new readings, because
+the guarantee holds for any model. Coverage alone therefore says little about the model:
+look at the mean width (sharpness) and at the relative L2 error, which is one for the
+zero function. Calibration points and new points have to be exchangeable.
 """
 
 import matplotlib.pyplot as plt
