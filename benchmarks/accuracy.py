@@ -1,12 +1,12 @@
-"""How accurate a PINN is, and after how many CPU seconds: our default beside the paper's setting and engines.
+"""Accuracy of a PINN and its CPU time: our default compared with the paper's setting and other engines.
 
     python benchmarks/accuracy.py [--only helmholtz] [--recipe third|automatic|ours|paper|deepxde|pina]
-        [--seeds 10-19]
+        [--seeds 10-19] [--page]
 
-One core. Each run adds a line to `results/data/training.jsonl`, and runs that are there are not repeated; the
-table `results/training.md` is made anew from all of them. Settings were chosen on seeds 0 to 3 and are
-reported on seeds 10 to 19, with fresh data. The error is relative L2 against the exact solution at 10 000
-uniform points.
+Everything runs on one core. Each run appends a line to `results/data/training.jsonl`, finished runs are not
+repeated, and the table `results/training.md` summarizes all of them. Settings were chosen on seeds 0 to 3 and
+are reported on seeds 10 to 19, with fresh data. The error is relative L2 with respect to the exact solution
+at 10 000 uniform points.
 """
 
 import argparse
@@ -45,10 +45,11 @@ def main() -> None:
     parser.add_argument("--only", choices=PROBLEMS, help="one problem")
     parser.add_argument("--recipe", choices=RECIPES, default="automatic")
     parser.add_argument("--seeds", default="10-19", help="first-last")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     options = parser.parse_args()
     first, last = map(int, options.seeds.split("-"))
     for name in [options.only] if options.only else PROBLEMS:
-        for seed in range(first, last + 1):
+        for seed in [] if options.page else range(first, last + 1):
             if not LEDGER.rows(problem=name, recipe=options.recipe, seed=seed):
                 LEDGER.add([(race if options.recipe in ENGINES else run)(name, options.recipe, seed)])
     files.write_text(LEDGER.page, table())
@@ -84,7 +85,7 @@ def run(name: str, recipe: str, seed: int) -> dict[str, object]:
 
 
 def seconds_of(name: str) -> float:
-    """What 0.1's recipe takes, CPU seconds in the median of its runs."""
+    """Median CPU seconds of the recipe of 0.1."""
     taken = of(name, "ours", "cpu_seconds")
     if not len(taken):
         raise SystemExit(f"A third of which time? Run --recipe ours --only {name} first.")
@@ -92,10 +93,10 @@ def seconds_of(name: str) -> float:
 
 
 def race(name: str, engine_name: str, seed: int) -> dict[str, object]:
-    """Another engine until it is as accurate as ours must be: Adam at 1e-3, then L-BFGS if it has it.
+    """Another engine until it reaches our required accuracy: Adam at 1e-3, then L-BFGS if it has it.
 
-    20 000 steps of Adam at the most, looked at every 500; DeepXDE changes to L-BFGS after 5000, as its
-    documentation does. The looks are not timed. Weights of the loss are the paper's.
+    Adam takes at most 20 000 steps, and the error is evaluated every 500, outside the timing. DeepXDE
+    switches to L-BFGS after 5000, as in its documentation. The weights of the loss are the paper's.
     """
     import training
 
@@ -132,13 +133,14 @@ def table() -> str:
     lines = [
         "# Time to accuracy",
         "",
-        "Made by `python benchmarks/accuracy.py`: one core, CPU seconds, the paper's networks and sizes.",
-        "Median and range over training seeds, each with fresh data; the error is relative L2 in percent.",
-        "`automatic` is what `pinn.fit` does by itself, on the network of `pinn.mlp(problem)`, and `third` "
-        "the",
-        "same in a third of the time of `ours`, which is the recipe of 0.1, `pinn.Recipe()`, Adam and "
-        "L-BFGS.",
-        "`ratio` is that of median errors to `ours`, with the same data.",
+        "Written by `python benchmarks/accuracy.py`: one core, CPU seconds, with the paper's networks and "
+        "sizes. "
+        "Median and range over training seeds, each with fresh data; the error is relative L2 in percent. "
+        "`automatic` is the default of `pinn.fit` on the network of `pinn.mlp(problem)`, `third` the same "
+        "in a "
+        "third of the time of `ours`, and `ours` the recipe of 0.1, `pinn.Recipe()` (Adam and L-BFGS). "
+        "`ratio` "
+        "is the ratio of median errors to `ours` on the same data.",
         "",
         "| problem | setting | seeds | error, % | range | ratio | CPU s | range | bound |",
         "|---|---|---|---|---|---|---|---|---|",
@@ -158,13 +160,13 @@ def table() -> str:
 
 
 def of(name: str, recipe: str, column: str) -> np.ndarray:
-    """A number of each run, errors in percent."""
+    """One figure of each run, errors in percent."""
     found = [float(row[column]) for row in LEDGER.rows(problem=name, recipe=recipe)]
     return np.array(found) * (100 if column == "error" else 1)
 
 
 def bound(name: str, recipe: str, error: float, seconds: float, ratio: float) -> str:
-    """What was asked for, and whether it holds."""
+    """The required bound, and whether it holds."""
     most, cpu = BOUNDS[name]
     asked = {
         "third": ("ratio at most 1.1", ratio <= 1.1),

@@ -171,7 +171,7 @@ def page(rows: list[dict[str, Any]]) -> str:
 
 
 def flat(rows: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """The cells as rows of a table, stored and recomputed figures in columns of their own."""
+    """The cells as rows of a table, with separate columns for stored and recomputed figures."""
     for row in rows:
         plain = {name: value for name, value in row.items() if not isinstance(value, list | dict)}
         pairs = {name: value for name, value in row.items() if isinstance(value, list)}

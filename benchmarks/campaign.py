@@ -1,10 +1,10 @@
-"""A campaign on two workers against one, and against a bare pool of processes doing the same.
+"""A campaign on two workers compared with one, and with a bare pool of processes.
 
     python benchmarks/campaign.py [--quick]
 
-Sixteen equal trainings of some 20 s each (with `--quick`, six of 3 s), by each of the three in turn, two at a
-time, and the median of the ratios: a machine that is slow for a minute then does not matter much. Workers are
-started and have imported torch before the clock starts. Wall-clock seconds: run it on a quiet machine.
+Sixteen equal trainings of about 20 s each (with `--quick`, six of 3 s) run on each of the three, alternating
+two trainings at a time. The median of the ratios is robust to a machine that is slow for a minute. Workers
+have started and imported torch before timing. Times are wall-clock seconds: run it on an idle machine.
 """
 
 import argparse
@@ -34,7 +34,7 @@ from guardband.lab.studies.runner import CellRunner
 Contender = Callable[[Sequence[Cell]], object]
 
 TURN = 2
-"""How many trainings one does before it is the next one's turn."""
+"""Number of trainings before the contenders alternate."""
 
 RESULTS = Path(__file__).parent.parent / "results/data/campaign.json"
 

@@ -125,7 +125,7 @@ def flat(rows: list[Row]) -> list[Row]:
 
 
 def in_order(rows: list[Row]) -> list[Row]:
-    """By problem, solver, noise and number of readings; the first three as they first came up."""
+    """Rows ordered by problem, solver and noise as first encountered, then by number of readings."""
     ranks = {key: list(dict.fromkeys(row[key] for row in rows)) for key in ("problem", "solver", "noise")}
     return sorted(rows, key=lambda row: (*(ranks[key].index(row[key]) for key in ranks), row["n"]))
 

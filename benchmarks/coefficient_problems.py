@@ -1,4 +1,4 @@
-"""Families, noises and awkward problems for `coefficients.py`."""
+"""Families, noise models and degenerate problems for `coefficients.py`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,34 +18,34 @@ from guardband.pinn.problems import Field
 
 @dataclass(frozen=True, eq=False)
 class Told:
-    """A family, the noise of its readings, and how its reference is computed."""
+    """A family, the noise of its readings, and the computation of its reference."""
 
     family: pinn.Family
     noise: float
     outputs: tuple[str, ...] | None = None
     solver: Solver | None = None
-    """The reference, where the problem has no solution of its own."""
+    """The reference, for a problem without a closed form."""
     network: bool = True
     only: tuple[int, tuple[str, ...]] | None = None
-    """The one number of readings, and the noises, that are asked of it."""
+    """The only number of readings and noise models in the study, if restricted."""
 
     @cached_property
     def reference(self) -> pinn.SolvedFamily:
-        """Solved by the reference."""
+        """The family solved by its reference."""
         return self.family.exact() if self.solver is None else pinn.SolvedFamily(self.family, self.solver)
 
     def places(self, n: int, rng: np.random.Generator) -> np.ndarray:
-        """Random places of n readings."""
+        """Random locations of n readings."""
         return self.family.own.domain.uniform(n, seed=int(rng.integers(2**31)), dtype=torch.float64).numpy()
 
     def fits(self, n: int, noise: str) -> bool:
-        """Whether a cell is asked of it."""
+        """Whether the study includes a cell."""
         return self.only is None or (n == self.only[0] and noise in self.only[1])
 
 
 @dataclass(frozen=True)
 class Resonator(pinn.Problem):
-    """laplacian(u) + k^2 u = f in [0, 1]^2, u = 0 on all sides; f is that of k = pi, whatever k."""
+    """laplacian(u) + k^2 u = f in [0, 1]^2, u = 0 on all sides; f belongs to k = pi, whatever k."""
 
     wavenumber: float = torch.pi
     domain = pinn.Rectangle((0, 0), (1, 1))
@@ -64,7 +64,7 @@ class Resonator(pinn.Problem):
 
 
 class Integrated(Solver):
-    """Lotka and Volterra by the steps of Runge and Kutta for many rates at once, to about nine digits."""
+    """Lotka-Volterra by Runge-Kutta steps for many rates at once, to about nine digits."""
 
     certain = True
     STEPS, END, SOME = 2500, 25.0, 500
@@ -99,7 +99,7 @@ class Integrated(Solver):
 
 @dataclass(frozen=True)
 class Product(pinn.problems.Heat1D):
-    """Only the product of two coefficients is in the solution."""
+    """A problem whose solution depends on two coefficients only through their product."""
 
     width: float = 1.0
     rate: float = 1.0
@@ -124,7 +124,7 @@ class Late(pinn.Problem):
 
 @dataclass(frozen=True)
 class Rod(pinn.problems.ReactionDiffusion1D):
-    """The start of a front with D = .05 and r = 2, which only diffuses: the heat equation, far from ends."""
+    """The initial front of D = .05, r = 2 under diffusion alone: the heat equation, far from ends."""
 
     def solution(self, x: Tensor) -> Tensor:
         nodes, weights = (torch.from_numpy(part).to(x) for part in np.polynomial.hermite.hermgauss(40))
@@ -135,7 +135,7 @@ class Rod(pinn.problems.ReactionDiffusion1D):
 
 @dataclass(frozen=True)
 class Conductor(pinn.Problem):
-    """(k u')' + f = 0 on a rod whose ends are at 0 and 1; k(x) is sought, and known at the left end only."""
+    """(k u')' + f = 0 on a rod with fixed ends; k(x) is unknown except at the left end."""
 
     domain = pinn.Segment(0, 1)
     outputs = ("u", "k")
@@ -178,7 +178,7 @@ Noise = Callable[[np.random.Generator, np.ndarray, Design, float], np.ndarray]
 
 
 def by_leverage(rng: np.random.Generator, exact: np.ndarray, design: Design, size: float) -> np.ndarray:
-    """Large where a reading tells much: from .3 to 3 times the size, with the leverage in the middle."""
+    """Noise that is large at informative readings: .3 to 3 times the size, by leverage."""
     middle = (design.lower + design.upper) / 2
     rows = design.slopes(middle[None])[0]
     q, _ = np.linalg.qr(rows)

@@ -1,11 +1,10 @@
-"""How fast calibration and bands are, against bare numpy and against other conformal libraries.
+"""Speed of calibration and bands compared with bare numpy and other conformal libraries.
 
     python benchmarks/conformal.py [--quick] [--peers]
 
 One process, one thread, an allocator that keeps its memory, contenders interleaved: each round times every
-contender once, and a ratio is the median over rounds of the ratios within a round. The last line is one
-JSON object of claims.
-`--peers` needs `pip install "guardband[peers]"`.
+contender once, and a ratio is the median over rounds of the ratios within a round. The last line is one JSON
+object of claims. `--peers` needs `pip install "guardband[peers]"`.
 """
 
 import argparse
@@ -91,7 +90,7 @@ def peers(
     scale: np.ndarray,
     rounds: int,
 ) -> list[dict[str, object]]:
-    """Bands at 19 levels on the same arrays, every library calibrated beforehand with the same scale.
+    """Bands at 19 levels on the same arrays, with every library calibrated in advance on the same scale.
 
     crepes takes arrays; MAPIE and puncc call models, here ones that return a column of their input.
     """

@@ -1,12 +1,12 @@
-"""What a band around the flow past a cylinder covers, over 200 calibrations.
+"""Coverage of a band around the flow past a cylinder, over 200 calibrations.
 
     python benchmarks/cylinder.py [--recalibrations 200]
 
-150 noisy readings of the velocity train one network, with the Navier-Stokes equations and the conditions;
-the pressure is never measured. Each calibration takes 50 fresh readings and is tested on 400 others. If all
-are exchangeable, the number that is covered follows a Beta-binomial law exactly, whatever the network: the
-page `results/cylinder.md` has the mean beside its law, and the chance of so large a gap between all 200
-counts and the law. Beside it stands what the network is worth, its relative L2 in each output.
+150 noisy readings of the velocity train one network, with the Navier-Stokes equations and the conditions; the
+pressure is never measured. Each calibration takes 50 fresh readings and is tested on 400 others. For
+exchangeable readings the number of covered points follows a Beta-binomial law exactly, whatever the network.
+The page `results/cylinder.md` reports the mean with its law, the p-value of all 200 counts under the law, and
+the relative L2 error of the network in each output.
 """
 
 import argparse
@@ -67,15 +67,19 @@ def main() -> None:
     lines = [
         "# A band around the flow past a cylinder",
         "",
-        f"Made by `python benchmarks/cylinder.py`: {TRAIN} readings of the velocity with noise {NOISE},",
-        f"the equations and the conditions train a network in {seconds:.0f} CPU s; the pressure is never",
-        f"measured. {options.recalibrations} calibrations follow, with {CAL} fresh readings each, tested on",
-        f"{TEST} others. The counts of what is covered follow a Beta-binomial law, whatever the network;",
-        "p is the chance of so large a gap between all counts and the law.",
+        f"Written by `python benchmarks/cylinder.py`: {TRAIN} readings of the velocity with noise {NOISE}, "
+        "the "
+        f"equations and the conditions train a network in {seconds:.0f} CPU s; the pressure is never "
+        "measured. "
+        f"{options.recalibrations} calibrations with {CAL} fresh readings each are tested on {TEST} others. "
+        "The "
+        "counts of covered readings follow a Beta-binomial law, whatever the network; p is the p-value of "
+        "all "
+        "counts under this law.",
         "",
-        f"The network itself is off by, relative L2: {', '.join(worth)}.",
+        f"Relative L2 error of the network: {', '.join(worth)}.",
         "",
-        "| level | covered, mean | by the law | standard error | p | width of u | width of v |",
+        "| level | mean coverage | exact law | standard error | p | width of u | width of v |",
         "|---|---|---|---|---|---|---|",
     ]
     for level in LEVELS:
@@ -92,7 +96,7 @@ def main() -> None:
 
 
 def chance(counts: np.ndarray, law: Any) -> float:
-    """How often counts of this law lie so far from it (Kolmogorov-Smirnov, ties broken at random)."""
+    """The p-value of the counts under the law (Kolmogorov-Smirnov, ties broken at random)."""
     spread = np.random.default_rng(0).uniform(size=len(counts))
     return float(stats.kstest(law.cdf(counts - 1) + spread * law.pmf(counts), "uniform").pvalue)
 

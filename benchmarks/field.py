@@ -1,13 +1,13 @@
-"""Bands over a huge grid to Zarr, against the bare network writing its mean alone.
+"""Bands over a huge grid to Zarr, compared with the bare network that writes its mean alone.
 
     python benchmarks/field.py [--quick] [--points N] [--workers]
 
 A 3D Helmholtz PINN of the paper's size (trained for seconds; its speed does not depend on its weights) with a
 one-layer last-layer Laplace scale: mean, lower and upper at two levels, on a cube of about 1e8 points (with
 `--quick`, 1e6). The bare loop evaluates the same weights in a plain torch.nn.Sequential, in the same
-micro-batches, and writes the mean with the same chunks and compression. Both in this process, one thread,
-eight chunks each in turn; then a sample of the chunks of 1e9 points. With `--workers`, instead: one Dask
-worker against two, and against two with the allocator setting that Dask gives its workers.
+micro-batches, and writes the mean with the same chunks and compression. Both run in this process on one
+thread, alternating every eight chunks, followed by a sample of the chunks of 1e9 points. `--workers` instead
+compares one Dask worker with two, and with two under Dask's default allocator setting.
 """
 
 import argparse
@@ -66,7 +66,7 @@ def main() -> None:
 
 
 def here(calibrated: gb.Calibrated, side: int, quick: bool) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """One process: the whole cube against the bare network, and a sample of 1e9 points."""
+    """One process: the whole cube compared with the bare network, and a sample of 1e9 points."""
     band = cube(calibrated, side)
     forget_peak()
     with tempfile.TemporaryDirectory() as folder:
@@ -95,7 +95,7 @@ def here(calibrated: gb.Calibrated, side: int, quick: bool) -> tuple[list[dict[s
 def on_a_cluster(
     calibrated: gb.Calibrated, side: int, quick: bool
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
-    """Part of the cube on one worker, on two, and on two as Dask starts them."""
+    """Part of the cube on one worker, on two, and on two with Dask's default setting."""
     part = cube(calibrated, side, max(2, side // (2 if quick else 8)))
     seconds = []
     for cluster in (engine.connect(1), engine.connect(2), untouched_dask(2)):
@@ -122,20 +122,20 @@ def helmholtz() -> gb.Calibrated:
 
 
 def trained_elsewhere() -> gb.Calibrated:
-    """Trained by another process, so that its memory is not ours."""
+    """Train in another process, to keep its memory out of the measurement."""
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.executable, __file__, "--train", f"{folder}/model"], check=True)
         return gb.load(f"{folder}/model")
 
 
 def cube(calibrated: gb.Calibrated, side: int, slabs: int | None = None) -> gb.fields.FieldBand:
-    """So many points along each axis; only the first slabs of them if asked for."""
+    """A grid with this number of points along each axis, optionally only its first slabs."""
     axis = np.linspace(0, 1, side)
     return gb.band_over(calibrated, {"x": axis[:slabs], "y": axis, "z": axis}, levels=LEVELS)
 
 
 def race(band: gb.fields.FieldBand, folder: Path, batch: int) -> tuple[float, float]:
-    """Seconds for all chunks, ours and the bare loop's, eight chunks each in turn."""
+    """Seconds for all chunks, of this library and the bare loop, alternating every eight chunks."""
     net = plain(band.calibrated.predictor.fitted.net)  # type: ignore[union-attr]
     group = zarr.open_group(folder / "bare.zarr", mode="w")
     alike = {"chunks": band.chunks, "compressors": store.compression()}
@@ -158,7 +158,7 @@ def race(band: gb.fields.FieldBand, folder: Path, batch: int) -> tuple[float, fl
 
 
 def plain(net: MLP) -> torch.nn.Sequential:
-    """The network as anybody would write it in torch, its scaling of the inputs in the first layer."""
+    """The network in plain torch, with the scaling of the inputs in the first layer."""
     layers = copy.deepcopy(net.linears)
     with torch.no_grad():
         layers[0].bias.sub_(layers[0].weight @ (net.center / net.reach))
@@ -171,7 +171,7 @@ def plain(net: MLP) -> torch.nn.Sequential:
 
 
 def sampled_hours(band: gb.fields.FieldBand, batch: int, count: int) -> float:
-    """How long all chunks would take, by some of them from everywhere."""
+    """Estimated seconds for all chunks, from a sample spread over them."""
     numbered = list(enumerate(band.regions()))
     some = numbered[:: len(numbered) // count]
     with tempfile.TemporaryDirectory() as folder:
@@ -195,7 +195,7 @@ def on_workers(band: gb.fields.FieldBand, batch: int, client: Any) -> float:
 
 @contextmanager
 def untouched_dask(workers: int) -> Any:
-    """A cluster as Dask starts it, one thread per worker."""
+    """A cluster with Dask's default settings, one thread per worker."""
     from distributed import Client, LocalCluster
 
     options = {"processes": True, "host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
@@ -212,19 +212,19 @@ def warm() -> None:
 
 
 def forget_peak() -> None:
-    """Let the kernel's mark of the highest memory start anew."""
+    """Reset the kernel's record of peak memory."""
     Path("/proc/self/clear_refs").write_text("5")
 
 
 def memory(name: str, of: str = "self") -> int:
-    """A figure of a process in KiB, such as its highest memory, VmHWM."""
+    """A memory figure of a process in KiB, such as the peak, VmHWM."""
     found = re.search(rf"{name}:\s+(\d+)", Path(f"/proc/{of}/status").read_text())
     assert found is not None
     return int(found[1])
 
 
 def interpreter() -> int:
-    """The memory of an interpreter that has imported torch, in KiB."""
+    """The memory in KiB of an interpreter that has imported torch."""
     code = (
         "import torch; print(next(l for l in open('/proc/self/status') if l.startswith('VmHWM')).split()[1])"
     )

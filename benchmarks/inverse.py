@@ -1,11 +1,12 @@
-"""Unknown coefficients found with the field, beside the inverse problems of DeepXDE's documentation.
+"""Unknown coefficients inferred with the field, on inverse problems of DeepXDE's documentation.
 
     python benchmarks/inverse.py [--engines PYTHON] [--seeds 10 11 12] [--out FILE] [--page]
 
-Lorenz and a system of diffusion and reaction, with the parameters that DeepXDE documents and noise-free
-readings integrated here. DeepXDE runs by `--engines` with the networks, points, optimizer and iterations of
-its documentation; guardband by the defaults of `pinn.fit`, which reads nothing of the truth but a range. CPU
-seconds of the training call, one thread. Each run adds a line, and runs that are there are not repeated.
+The problems are the Lorenz system and a diffusion-reaction system, with the parameters that DeepXDE documents
+and noise-free readings integrated here. DeepXDE runs in `--engines` with the networks, points, optimizer and
+iterations of its documentation; guardband uses the defaults of `pinn.fit` and is given a range for each
+coefficient. Times are CPU seconds of the training call, on one thread. Each run appends a line, and finished
+runs are not repeated.
 """
 
 import argparse
@@ -34,7 +35,7 @@ torch.set_num_threads(1)
 HERE = Path(__file__).parent
 LEDGER = Ledger("inverse")
 ITERATIONS = {"Lorenz": 60_000, "diffusion-reaction": 80_000}
-"""Of DeepXDE's documentation."""
+"""From DeepXDE's documentation."""
 
 
 @dataclass(frozen=True)
@@ -110,12 +111,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
     parser.add_argument("--engines", default=sys.executable, help="a Python that has deepxde")
     parser.add_argument("--out", type=Path, default=LEDGER.path)
-    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     return parser.parse_args()
 
 
 def ours(name: str, seed: int) -> list[dict[str, Any]]:
-    """By `pinn.fit`, with its defaults."""
+    """A run of `pinn.fit` with its defaults."""
     stated = PROBLEMS[name]
     unknown = {key: pinn.Unknown(0.0, stated.high[key], start=stated.start[key]) for key in stated.truth}
     problem = KINDS[name](**unknown)
@@ -129,7 +130,7 @@ def ours(name: str, seed: int) -> list[dict[str, Any]]:
 
 
 def by_peer(name: str, seed: int, engines: str) -> list[dict[str, Any]]:
-    """By DeepXDE, in its own process, which measures itself."""
+    """A run of DeepXDE in a separate process, which measures itself."""
     command = [engines, "-m", "peers.inverse_by_deepxde", name, "--seed", str(seed)]
     done = subprocess.run(
         [*command, "--iterations", str(ITERATIONS[name])],
@@ -150,12 +151,14 @@ def error(row: dict[str, Any]) -> float:
 def page() -> str:
     """The Markdown page."""
     lines = [
-        "# Unknown coefficients beside DeepXDE's own inverse problems",
+        "# Unknown coefficients on inverse problems of DeepXDE",
         "",
-        "Made by `python benchmarks/inverse.py`: the largest relative error of a coefficient and CPU seconds",
-        "of the training call, one thread, noise-free readings. DeepXDE has the networks, points, optimizer",
-        "and iterations of its documentation, and is looked at ten times on the way: the last column is when",
-        "its largest error first came below 1 % and stayed there. guardband has the defaults of `pinn.fit`.",
+        "Written by `python benchmarks/inverse.py`: the largest relative error of a coefficient and CPU "
+        "seconds of "
+        "the training call, one thread, noise-free readings. DeepXDE has the networks, points, optimizer and "
+        "iterations of its documentation and is evaluated ten times during training; the last column is the "
+        "time "
+        "after which its largest error stays below 1 %. Guardband has the defaults of `pinn.fit`.",
         "",
         "| problem | engine | seeds | error, median | worst | CPU s | below 1 % after |",
         "|---|---|---|---|---|---|---|",
@@ -174,12 +177,12 @@ def page() -> str:
 
 
 def by_seed(rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The rows of each seed, in the order of time."""
+    """The rows of each seed in the order of time."""
     return [[row for row in rows if row["seed"] == seed] for seed in sorted({row["seed"] for row in rows})]
 
 
 def settled(runs: list[list[dict[str, Any]]]) -> str:
-    """The median time from which on the error is below 1 %."""
+    """The median time after which the error stays below 1 %."""
     times = list[float]()
     for run in runs:
         late = [i for i, row in enumerate(run) if error(row) > 0.01]

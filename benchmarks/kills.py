@@ -3,12 +3,12 @@
     python benchmarks/kills.py [--quick]
 
 First, 200 cells of two networks, so that two processes work and two wait for a lease. A cell takes .5 s and
-trains nothing; what it finds follows from its key, so a wrong result is seen. There are 20 SIGKILLs and 20
-SIGSTOPs of the processes that ran the latest cells. A lease lasts 1 s and a pause 3 to 6 s, so a process
-that wakes up has lost its lease, often to one that runs the same cell. Then 2,000 cells of 200 networks that
-take .05 s, under 60 kills, while the files with results are counted. Last, two halves of a study of 100
-cells that do train, by `part=`, each in its own folder, compared with one run of it. With `--quick`, a
-quarter of everything.
+trains nothing; its result follows from its key, so wrong results are detected. The processes that ran the
+latest cells receive 20 SIGKILLs and 20 SIGSTOPs. A lease lasts 1 s and a pause 3 to 6 s, so a resumed process
+has lost its lease, often to a process that runs the same cell. Then 2,000 cells of 200 networks that take .05
+s run under 60 kills, while the files with results are counted. Last, two halves of a study of 100 trained
+cells, by `part=` in separate folders, are compared with a single run. With `--quick`, a quarter of
+everything.
 """
 
 import argparse
@@ -74,7 +74,7 @@ def main() -> None:
 
 
 def study(count: int, networks: int) -> Study:
-    """As many cells of so many networks."""
+    """A study with the given numbers of cells and networks."""
     recipe = pinn.Recipe(steps=5, finish=0, n_interior=16, n_boundary=4)
     cells = [
         Cell(
@@ -92,7 +92,7 @@ def study(count: int, networks: int) -> Study:
 
 
 def number(key: str) -> float:
-    """What a cell that trains nothing finds."""
+    """The result of a cell that trains nothing."""
     return int(key, 16) / 2**64
 
 
@@ -113,7 +113,7 @@ def work(folder: Path, count: int, networks: int, seconds: float) -> None:
 
 
 def campaign(of: Study, folder: Path, seconds: float, kills: int, pauses: int) -> dict[str, Any]:
-    """Run a study by processes that get so many signals; what was lost, wrong and twice."""
+    """Run a study in processes that receive signals; return lost, wrong and repeated results."""
     folder.mkdir()
     draw, start, most = random.Random(0), time.monotonic(), 0
     events = ["kill"] * kills + ["pause"] * pauses
@@ -166,7 +166,7 @@ def campaign(of: Study, folder: Path, seconds: float, kills: int, pauses: int) -
 
 
 def lines(path: Path) -> list[str]:
-    """Which process began, or finished, which cell."""
+    """The processes that started or finished each cell."""
     return path.read_text().splitlines() if path.exists() else []
 
 

@@ -1,12 +1,13 @@
-"""What a Gauss-Newton step costs: its rows, its linear algebra and its trials, beside a step of Adam.
+"""Cost of a Gauss-Newton step: its rows, linear algebra and trials, compared with a step of Adam.
 
     python benchmarks/newton.py [--quick] [--page] [--run 222 products]
 
-Rows are the derivatives of residuals in all weights, against `torch.func.vmap(jacrev)` of the same residuals.
-Steps are those of Burgers' equation at 1,024 points inside and 256 of each condition, with three hidden
-layers, dense and by conjugate gradients; Adam looks at the same points in float32. Runs last 60 CPU seconds
-from seed 0, in one window of time. One process, one thread, CPU time. It writes results/data/newton.jsonl and
-results/newton.md; `--page` makes the page alone, `--run` one run. The last line is one JSON object of claims.
+Rows are the derivatives of residuals with respect to all weights, compared with `torch.func.vmap(jacrev)` of
+the same residuals. Steps solve Burgers' equation at 1,024 points inside and 256 of each condition, with three
+hidden layers, densely and by conjugate gradients; Adam uses the same points in float32. Runs last 60 CPU
+seconds from seed 0, in one window of time. One process, one thread, CPU time. Writes
+results/data/newton.jsonl and results/newton.md; `--page` only rewrites the page, `--run` makes one run. The
+last line is one JSON object of claims.
 """
 
 import argparse
@@ -48,7 +49,7 @@ SECONDS = 60.0
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="rows and one step only, nothing is written")
-    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     parser.add_argument(
         "--run", nargs=2, metavar=("WIDTH", "WAY"), help="only this run, in place of the last"
     )
@@ -87,7 +88,7 @@ def main() -> None:
 
 
 class ForwardField(Field):
-    """A field by nested forward derivatives of torch.func, which `vmap` and `jacrev` can go through."""
+    """A field by nested forward derivatives of torch.func, compatible with `vmap` and `jacrev`."""
 
     def __init__(self, function: Callable[[Tensor], Tensor], x: Tensor, names: pinn.problems.Names) -> None:
         super().__init__(x, names)
@@ -112,7 +113,7 @@ def along(function: Callable[[Tensor], Tensor], axis: int) -> Callable[[Tensor],
 
 
 def rows_against_torch(problem: pinn.Problem, n: int) -> float:
-    """How many times faster the rows of a residual come than by `vmap(jacrev)`; they are the same."""
+    """Speed of the rows of a residual relative to `vmap(jacrev)`; the results are equal."""
     net = pinn.mlp(problem).double()
     x = problem.domain.quasi(n, dtype=torch.float64)
     weights = {name: weight.detach() for name, weight in net.named_parameters()}
@@ -136,7 +137,7 @@ def rows_against_torch(problem: pinn.Problem, n: int) -> float:
 
 
 class Clocked:
-    """A system that notes how long its rows and its trials take."""
+    """A system that times its rows and trials."""
 
     def __init__(self, rows: Any) -> None:
         self.rows, self.spent = rows, {"rows": 0.0, "trials": 0.0}
@@ -168,7 +169,7 @@ class Clocked:
 
 
 def begun(width: int, way: str, n: int = POINTS) -> stage.Newton:
-    """A Gauss-Newton stage at its first step; `way` says how it is solved."""
+    """A Gauss-Newton stage at its first step; `way` selects the solver."""
     by_products = way == "products"
     stage.MOST_NUMBERS, stage.MOST_DENSE = (0, 0) if by_products else (2**62, 2**62)
     problem = pinn.problems.Burgers1D()
@@ -181,9 +182,9 @@ def begun(width: int, way: str, n: int = POINTS) -> stage.Newton:
 
 
 def step(width: int, way: str, steps: int = 3) -> dict[str, Any]:
-    """Seconds of a step, what they were spent on, and memory."""
+    """Seconds of a step by part, and its memory."""
     made = begun(width, way)
-    made.steps.step(made.rows)  # to warm up
+    made.steps.step(made.rows)  # warm up
     clocked, losses = Clocked(made.rows), list[float]()
     start = time.process_time()
     for _ in range(steps):
@@ -202,7 +203,7 @@ def step(width: int, way: str, steps: int = 3) -> dict[str, Any]:
 
 
 def step_off() -> float:
-    """How far a step by products is from the dense one, on a small network, if it is solved to the end."""
+    """Difference of a step by products from the dense one, on a small network, solved to convergence."""
     ends, usual = [], (solver.TOLERANCE, solver.MOST, solver.CHORDS)
     solver.TOLERANCE, solver.MOST, solver.CHORDS = 1e-13, 5000, 0
     for way in ("dense", "products"):
@@ -238,10 +239,10 @@ def adam(width: int, steps: int = 20) -> dict[str, Any]:
 
 
 def run(width: int, way: str) -> dict[str, Any]:
-    """The error after as many seconds as each has.
+    """The error after the seconds of a run.
 
-    `newton` are Gauss-Newton steps as `fit` makes them, `products` the same without ever writing derivatives
-    out, `adam` is Adam and L-BFGS in halves. How many steps were solved in which way is counted.
+    `newton` uses Gauss-Newton steps as in `fit`, `products` the same without writing derivatives out, and
+    `adam` Adam and L-BFGS for half of the time each. The steps of each solver are counted.
     """
     stage.MOST_NUMBERS, stage.MOST_DENSE = (0, 0) if way == "products" else DEFAULTS
     solved.clear()
@@ -273,7 +274,7 @@ linearize = stage._Moving.__call__
 
 
 def counted(rows: stage._Moving) -> Any:
-    """The rows of a step, noting how it will be solved."""
+    """The rows of a step, with a note of the solver."""
     found = linearize(rows)
     solved["dense" if isinstance(found[1], Tensor) else "products"] += 1
     return found
@@ -294,13 +295,12 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# What a Gauss-Newton step costs",
         "",
-        "Made by `python benchmarks/newton.py`: one thread, CPU seconds, float64.",
+        "Written by `python benchmarks/newton.py`: one thread, CPU seconds, float64.",
         "",
         "## Rows",
         "",
-        "Derivatives of the residual in all weights of `pinn.mlp(problem)` at 256 points: how many times",
-        "faster they come than by `torch.func.vmap(jacrev)` of the same residual, whose own derivatives are",
-        "nested `jvp`.",
+        "Derivatives of the residual with respect to all weights of `pinn.mlp(problem)` at 256 points: speed "
+        "relative to `torch.func.vmap(jacrev)` of the same residual, whose own derivatives are nested `jvp`.",
         "",
         "| problem | times faster |",
         "|---|---|",
@@ -308,12 +308,14 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Steps",
         "",
-        "Burgers, three hidden layers, 1,024 points inside and 256 of each condition, three steps near the",
-        "start. *dense* writes all derivatives out and factors a matrix, *products* solves the same",
-        "equations by at most 100 conjugate gradients and keeps the factors of the derivatives. Memory is",
-        "that of derivatives, or their factors, and matrices. Adam looks at the same points, in float32.",
-        "The two ways take different steps, and do not end at the same loss; the damping is large near the",
-        "start, so conjugate gradients end sooner here than they do later.",
+        "Burgers, three hidden layers, 1,024 points inside and 256 of each condition, three steps near the "
+        "start. "
+        "*Dense* writes all derivatives out and factors a matrix; *products* solves the same equations by "
+        "at most "
+        "100 conjugate gradients and keeps the factors of the derivatives. Memory is that of derivatives, or "
+        "their factors, and matrices. Adam uses the same points, in float32. The two solvers take different "
+        "steps and end at different losses. The damping is large near the start, so conjugate gradients stop "
+        "sooner here than later in a run.",
         "",
         "| weights | way | s per step | rows | linear algebra | trials | MB | loss after | Adam, s | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -329,11 +331,14 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Runs",
         "",
-        f"Burgers in one window of time, {SECONDS:.0f} CPU seconds, one seed: Gauss-Newton steps as `fit`",
-        "makes them, and Adam on random batches with L-BFGS after it, each for half of the time. The error",
-        "is relative L2; the losses are at the first and last row of the history, each on its own points and",
-        "with its own weights, so they do not compare across ways. *products* never writes derivatives out,",
-        "which `fit` would do here while there are few points. A run looks at its clock every few steps.",
+        f"Burgers in one window of time, {SECONDS:.0f} CPU seconds, one seed: Gauss-Newton steps as in "
+        "`fit`, and "
+        "Adam on random batches followed by L-BFGS, each for half of the time. The error is relative L2. "
+        "Losses "
+        "are those of the first and last row of the history, each with its own points and weights, so they "
+        "are "
+        "not comparable between methods. *Products* never writes derivatives out, which `fit` would do here "
+        "while there are few points. The time limit is checked every few steps.",
         "",
         "| weights | way | steps | dense | by products | CPU s | error | first loss | last loss |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -1,12 +1,12 @@
-"""Gauss-Newton beside other second-order methods: the same network, loss, time and renewal of points.
+"""Gauss-Newton compared with other optimizers: the same network, loss, time and renewal of points.
 
     python benchmarks/optimizers.py [--problems Heat1D ...] [--seeds 10 11 12] [--seconds 10] [--page]
 
-One thread, CPU seconds, float64, the equation and its conditions alone, one window of time, the network of
-`pinn.mlp(problem)`. Points are renewed twenty times in a run. Each run adds a line to
-`results/data/optimizers.jsonl`, and runs that are there are not repeated. Contenders:
+One thread, CPU seconds, float64, the equation and its conditions alone, one window of time, and the network
+of `pinn.mlp(problem)`. Points are renewed twenty times in a run. Each run appends a line to
+`results/data/optimizers.jsonl`, and finished runs are not repeated. Contenders:
 
-- gauss-newton: what `pinn.fit` does by itself;
+- gauss-newton: the default of `pinn.fit`;
 - ssbroyden: the self-scaled Broyden method of Al-Baali, with a dense inverse and strong Wolfe steps;
 - lbfgs: torch's L-BFGS with a memory of 50 and strong Wolfe steps;
 - soap: Adam in the eigenbasis of Shampoo's preconditioner (Vyas et al.), renewed every ten steps.
@@ -44,7 +44,7 @@ RENEWALS = 20
 
 
 class Objective:
-    """The loss of a network as a function of its weights, on points that are renewed now and then."""
+    """The loss of a network as a function of its weights, with points that are renewed at intervals."""
 
     def __init__(self, problem: pinn.Problem, seed: int, seconds: float) -> None:
         self.problem, self.seconds = problem, seconds
@@ -57,11 +57,11 @@ class Objective:
 
     @property
     def spent(self) -> float:
-        """The share of the time that is used up."""
+        """The share of the time that has passed."""
         return (time.process_time() - self.start) / self.seconds
 
     def renew(self) -> bool:
-        """New points, if it is time for them."""
+        """Draw new points if they are due."""
         if self.spent < (self.renewed + 1) / RENEWALS:
             return False
         self.renewed += 1
@@ -83,7 +83,7 @@ class Objective:
 
 
 def lbfgs(objective: Objective) -> int:
-    """L-BFGS, which starts anew with new points."""
+    """L-BFGS, restarted with new points."""
     iterations = 0
     while objective.spent < 1:
         settings = {"history_size": 50, "line_search_fn": "strong_wolfe", "max_iter": 20}
@@ -97,7 +97,7 @@ def lbfgs(objective: Objective) -> int:
 
 
 class Searched(Protocol):
-    """What SSBroyden asks of an objective."""
+    """The interface that SSBroyden needs from an objective."""
 
     @property
     def net(self) -> torch.nn.Module: ...
@@ -108,7 +108,7 @@ class Searched(Protocol):
 
 
 def ssbroyden(objective: Searched) -> int:
-    """The self-scaled Broyden method; the inverse is kept when points are renewed."""
+    """The self-scaled Broyden method, which keeps its inverse when points are renewed."""
     theta = parameters_to_vector(objective.net.parameters()).detach().numpy().copy()
     n, iterations = len(theta), 0
     inverse, known = np.eye(n, order="F"), dict[bytes, tuple[float, np.ndarray]]()
@@ -148,7 +148,7 @@ def ssbroyden(objective: Searched) -> int:
 
 
 def updated(h: np.ndarray, s: np.ndarray, y: np.ndarray, sbs: float, first: bool) -> np.ndarray:
-    """The next inverse, after a step s that changed the gradient by y; sbs is s times the Hessian times s."""
+    """The next inverse after a step s that changed the gradient by y; sbs is s times the Hessian times s."""
     ys = float(y @ s)
     if not ys > 1e-300 or not sbs > 0:
         return h
@@ -174,7 +174,7 @@ def updated(h: np.ndarray, s: np.ndarray, y: np.ndarray, sbs: float, first: bool
 
 
 def soap(objective: Objective) -> int:
-    """SOAP with a rate of 3e-3 that falls to a hundredth along a cosine."""
+    """SOAP with a rate of 3e-3 that decays to a hundredth on a cosine."""
     weights = list(objective.net.parameters())
     sides = [[torch.zeros(k, k, dtype=w.dtype) for k in w.shape] if w.ndim == 2 else [] for w in weights]
     bases = [[torch.eye(k, dtype=w.dtype) for k in w.shape] if w.ndim == 2 else [] for w in weights]
@@ -236,11 +236,13 @@ def run(name: str, contender: str, seed: int, seconds: float) -> dict[str, objec
 def page() -> str:
     """The Markdown page."""
     lines = [
-        "# Gauss-Newton beside other optimizers",
+        "# Gauss-Newton compared with other optimizers",
         "",
-        "Made by `python benchmarks/optimizers.py`: the network of `pinn.mlp(problem)`, the equation and its",
-        "conditions alone, one window of time, float64, one thread. Relative L2, the largest of the outputs:",
-        "median over the seeds, and the worst in brackets. Points are renewed twenty times in a run.",
+        "Written by `python benchmarks/optimizers.py`: the network of `pinn.mlp(problem)`, the equation and "
+        "its "
+        "conditions alone, one window of time, float64, one thread. Relative L2, the largest of the "
+        "outputs: the "
+        "median over the seeds, with the worst in brackets. Points are renewed twenty times in a run.",
     ]
     rows = LEDGER.rows()
     for seconds in sorted({row["seconds"] for row in rows}):
@@ -262,11 +264,11 @@ def main() -> None:
     parser.add_argument("--contenders", nargs="+", choices=CONTENDERS, default=list(CONTENDERS))
     parser.add_argument("--seeds", nargs="+", type=int, default=[10, 11, 12])
     parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     options = parser.parse_args()
     pinn.fit(
         PROBLEMS["Poisson1D"], pinn.mlp(1, [4]), recipe=pinn.Recipe.by_newton(2), progress=False
-    )  # imports
+    )  # load all modules before timing
     for seed in [] if options.page else options.seeds:
         for name in options.problems:
             for contender in options.contenders:

@@ -1,13 +1,13 @@
-"""Calibration on fields in a Zarr store, against the bare model over the same chunks.
+"""Calibration on fields in a Zarr store, compared with the bare model over the same chunks.
 
     python benchmarks/out_of_core.py [--quick] [--fields N] [--part speed|workers|kills|large]
 
-20,000 fields of 128 x 128 nodes (with `--quick`, 1536 of 32 x 32), drawn at random and written to a temporary
-Zarr store, and a Fourier neural operator whose weights are as they were drawn: its speed does not depend on
-them. `speed` scores all fields in one process and thread, eight chunks in turn with a loop that reads the
-same inputs and calls the bare model in the same micro-batches, in three parts; a part of the scores is held
-against memory, bit for bit. `workers` compares one Dask worker and two, in turn, three times. `kills` kills a
-worker ten times. `large` scores a few fields of 1024 x 1024.
+20,000 random fields of 128 x 128 nodes (with `--quick`, 1536 of 32 x 32) are written to a temporary Zarr
+store. The model is an untrained Fourier neural operator, since its speed does not depend on its weights.
+`speed` scores all fields in one process and thread, alternating eight chunks with a loop that reads the same
+inputs and calls the bare model in the same micro-batches, in three parts; a part of the scores is compared
+with the in-memory result bit for bit. `workers` compares one and two Dask workers, alternating, three times.
+`kills` kills a worker ten times. `large` scores a few fields of 1024 x 1024.
 """
 
 import argparse
@@ -63,7 +63,7 @@ def main() -> None:
 
 
 def keep(claims: list[dict[str, Any]], measured: dict[str, float]) -> None:
-    """Put what was found beside what other parts found, and write the page."""
+    """Merge new figures with those of other parts, and write the page."""
     known = json.loads(RESULTS.read_text()) if RESULTS.exists() else {"claims": []}
     names = {found["name"] for found in claims}
     both = [found for found in known["claims"] if found["name"] not in names] + claims
@@ -73,7 +73,7 @@ def keep(claims: list[dict[str, Any]], measured: dict[str, float]) -> None:
 
 
 def speed(folder: Path, n: int, quick: bool) -> Found:
-    """All fields in one process, in turn with the bare model; and the same bits as in memory."""
+    """All fields in one process, alternating with the bare model, and equality with the in-memory bits."""
     n, side = (24 * CHUNK, 32) if quick else (n, SIDE)
     fields, net = made(folder / "fields.zarr", n, side), operator()
     work = scores_of(net, fields)
@@ -101,7 +101,7 @@ def speed(folder: Path, n: int, quick: bool) -> Found:
 
 
 def workers(folder: Path, n: int, quick: bool) -> Found:
-    """One worker and two, in turn on the same fields, three times."""
+    """One worker and two, alternating on the same fields, three times."""
     n, side = (8 * CHUNK, 32) if quick else (min(n, 32 * CHUNK), SIDE)
     fields, net = made(folder / "some.zarr", n, side), operator()
     times: dict[int, list[float]] = {1: [], 2: []}
@@ -124,7 +124,7 @@ def workers(folder: Path, n: int, quick: bool) -> Found:
 
 
 def kills(folder: Path, n: int, quick: bool) -> Found:
-    """Two workers of which one is killed again and again, each time after something was finished."""
+    """Two workers, one of which is killed repeatedly, each time after some results are finished."""
     n, side, times = (8 * CHUNK, 32, 1) if quick else (min(n, 112 * CHUNK), SIDE, KILLS)
     fields, net = made(folder / "killed.zarr", n, side), operator()
     path, draw, killed, failed = folder / "kills.zarr", np.random.default_rng(0), 0, []
@@ -145,7 +145,9 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
             finished = len(list(store.notes_of(path).glob("[0-9]*.json")))
             known = client.scheduler_info(n_workers=-1)["workers"]
             alive = [one.pid for one in client.cluster.workers.values() if one.worker_address in known]
-            if killed < times and finished > before and len(alive) == 2:  # none that is just starting
+            if (
+                killed < times and finished > before and len(alive) == 2
+            ):  # exclude a worker that is just starting
                 os.kill(int(draw.choice(alive)), signal.SIGKILL)
                 killed, before = killed + 1, finished
                 print(f"{killed} killed, {finished} chunks are there", flush=True)
@@ -154,7 +156,7 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
     whole = gb.calibrate(
         predictor(net), fields, scores=folder / "whole.zarr", chunk=16, batch=BATCH, progress=False
     )
-    found = np.sort(np.asarray(zarr.open_array(path / "score")[:], dtype=float))  # what is missing is NaN
+    found = np.sort(np.asarray(zarr.open_array(path / "score")[:], dtype=float))  # missing scores are NaN
     lost = int(np.isnan(found).sum())
     same = not failed and np.array_equal(found, whole.threshold.scores)  # type: ignore[attr-defined]
     print(f"{n} fields, {killed} workers killed: {failed or 'all there'}, the same bits: {same}")
@@ -182,7 +184,7 @@ PARTS = {"speed": speed, "workers": workers, "kills": kills, "large": large}
 def race(
     work: StoredScores, path: Path, net: torch.nn.Module, source: Path
 ) -> tuple[list[float], list[float]]:
-    """CPU seconds of three parts, ours and those of the bare model, eight chunks each in turn."""
+    """CPU seconds of three parts, of this library and of the bare model, alternating every eight chunks."""
     inputs = zarr.open_array(source / "a", mode="r")
     ours, bare = [0.0] * 3, [0.0] * 3
     numbered_chunks = list(enumerate(work.regions()))
@@ -201,14 +203,14 @@ def race(
 
 
 def scores_of(net: torch.nn.Module, fields: gb.StoredFields) -> StoredScores:
-    """The scores of all fields, not computed yet."""
+    """The scores of all fields, not yet computed."""
     some = slice(16)
     first = gb.calibrate(predictor(net), fields.inputs(some), fields.targets(some), score=gb.Simultaneous())
     return StoredScores(first, {"field": numbered(fields)}, (), chunk=CHUNK, fields=fields)
 
 
 def in_memory(net: torch.nn.Module, fields: gb.StoredFields) -> np.ndarray:
-    """The scores of fields that are read at once, predicted in the same micro-batches."""
+    """The scores of fields that are read together, predicted in the same micro-batches."""
     x, y = fields.inputs(slice(None)), fields.targets(slice(None))
     with torch.no_grad():
         mean = torch.cat([net(part) for part in torch.from_numpy(x).split(BATCH)])
@@ -217,7 +219,7 @@ def in_memory(net: torch.nn.Module, fields: gb.StoredFields) -> np.ndarray:
 
 
 def made(path: Path, n: int, side: int, chunk: int = CHUNK) -> gb.StoredFields:
-    """Smooth random inputs, and what a spectral filter makes of them, in chunks of some fields."""
+    """Smooth random inputs and their images under a spectral filter, in chunks of fields."""
     if not path.exists():
         group, draw = zarr.open_group(path, mode="w"), np.random.default_rng(side)
         shapes = {"a": (n, 1, side, side), "u": (n, side, side)}
@@ -252,7 +254,7 @@ class Spectral(torch.nn.Module):
         self.weights = torch.nn.Parameter(torch.randn(2, width, width, modes, modes, 2) / width)
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
-        """The field of those frequencies alone."""
+        """The field of the lowest frequencies."""
         waves, k = torch.fft.rfft2(u), self.modes
         out, weights = torch.zeros_like(waves), torch.view_as_complex(self.weights)
         for part, weight in ((slice(k), weights[0]), (slice(-k, None), weights[1])):
@@ -261,7 +263,7 @@ class Spectral(torch.nn.Module):
 
 
 class Operator(torch.nn.Module):
-    """A Fourier neural operator of two layers, (n, 1, side, side) to the same."""
+    """A Fourier neural operator of two layers, from (n, 1, side, side) to the same shape."""
 
     def __init__(self, width: int = 16, modes: int = 12) -> None:
         super().__init__()
@@ -270,7 +272,7 @@ class Operator(torch.nn.Module):
         self.local = torch.nn.ModuleList(torch.nn.Conv2d(width, width, 1) for _ in range(2))
 
     def forward(self, u: torch.Tensor) -> torch.Tensor:
-        """What the operator makes of u."""
+        """The output of the operator for u."""
         v = self.lift(u)
         for spectral, local in zip(self.spectral, self.local, strict=True):
             v = torch.nn.functional.gelu(spectral(v) + local(v))
@@ -293,7 +295,7 @@ def warm() -> None:
 
 
 def page(known: dict[str, Any]) -> str:
-    """What results/out_of_core.md holds."""
+    """The content of results/out_of_core.md."""
     rows = [
         f"| {found['name'].replace('_', ' ')} | {found['bound']} | {found['value']:g} | "
         f"{'holds' if found['holds'] else '**does not hold**'} |"
@@ -305,17 +307,19 @@ def page(known: dict[str, Any]) -> str:
         [
             "# Fields larger than memory",
             "",
-            "Made by `python benchmarks/out_of_core.py`: a Fourier neural operator is calibrated on fields "
-            f"of {SIDE} x {SIDE} nodes in a Zarr store, and one number per field is kept. Rates are of CPU "
-            "time, in turn with a loop that reads the same inputs and calls the bare model in the same "
-            "micro-batches; the median of three parts. Workers are compared by the clock, the median of "
-            "three turns.",
+            "Written by `python benchmarks/out_of_core.py`: a Fourier neural operator is calibrated on "
+            "fields "
+            f"of {SIDE} x {SIDE} nodes in a Zarr store, with one number kept per field. Rates are CPU times, "
+            "alternating with a loop that reads the same inputs and calls the bare model in the same "
+            "micro-batches; the median of three parts. Workers are compared by wall time, the median of "
+            "three "
+            "turns.",
             "",
             "| claim | bound | measured | |",
             "|---|---|---|---|",
             *rows,
             "",
-            "Of the same runs:",
+            "Other figures:",
             "",
             *others,
             "",

@@ -1,10 +1,10 @@
-"""Exact order statistics over shards, against a partition of the gathered array and against sketches.
+"""Exact order statistics over shards, compared with a partition of the gathered array and with sketches.
 
     python benchmarks/quantile.py [--quick] [--peers]
 
 1e8 float32 scores in 16 files (with `--quick`, 4e6), 19 levels. CPU seconds, interleaved; peak memory of the
-counting process over what it had before. With `--peers`, the sketches of Apache DataSketches, KLL and
-t-digest, are the reason for not using one: their error in rank stands beside their time.
+counting process above its initial memory. `--peers` adds the sketches of Apache DataSketches, KLL and
+t-digest, with their time and their error in rank.
 """
 
 import argparse
@@ -93,7 +93,7 @@ def timed(work: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def sketched(make: Callable[[], Any], shards: list[Path]) -> np.ndarray:
-    """The same levels by a sketch of Apache DataSketches, shard by shard, merged."""
+    """The same levels from a sketch of Apache DataSketches, shard by shard, merged."""
     whole = make()
     for shard in shards:
         part = make()

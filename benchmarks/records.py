@@ -206,21 +206,21 @@ def trained(problem: pinn.Problem, net: torch.nn.Module, **asked: Any) -> pinn.F
 
 @cache
 def warm_up() -> None:
-    """What is imported by the first step of all is no part of any training."""
+    """Trigger the imports of the first step, so that they are not timed."""
     problem = PROBLEMS["Poisson1D"]
     for recipe in (pinn.Recipe(steps=2, finish=2), pinn.Recipe.by_newton(2)):
         trained(problem, pinn.mlp(problem), recipe=recipe)
 
 
 def automatic(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The network and the recipe that the library chooses itself."""
+    """The library's default network and recipe."""
     data = problem.observe(20, seed=1000 + run.seed) if run.contender == "readings" else None
     recipe = pinn.Recipe.automatic(problem, data=data is not None, seconds=run.seconds)
     return pinn.mlp(problem, seed=run.seed), {"training_data": data, "recipe": recipe}
 
 
 def as_before(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The network, the scales and the steps of 0.1.0, with as many steps as half of the time allows."""
+    """The network, scales and steps of 0.1.0, with as many steps as fit into half of the time."""
     d, m = problem.domain.d, len(problem.names.outputs)
     net = pinn.mlp(problem, [min(64, max(32, 16 * (d + m)))] * 3, seed=run.seed)
     asked = {"likelihood": scales(problem, 1.0, 0.05)}
@@ -240,7 +240,7 @@ def adam_step(problem: pinn.Problem, net: torch.nn.Module, asked: dict[str, Any]
 
 
 def by_peer(run: Run, module: str, engines: str) -> dict[str, Any]:
-    """By another engine, in its own process, which measures itself."""
+    """A run of another engine in a separate process, which measures itself."""
     paths = [str(HERE), str(HERE.parent / "src")]
     done = subprocess.run(
         [engines, "-m", module, run.problem, "--seed", str(run.seed), "--seconds", str(run.seconds)],

@@ -1,10 +1,10 @@
-"""What Pyro costs: its Hamiltonian Monte Carlo against a bare leapfrog loop on the same potential.
+"""Overhead of Pyro: its Hamiltonian Monte Carlo compared with a bare leapfrog loop on the same potential.
 
     python benchmarks/sampling.py [--quick]
 
-The potential is that of 2D Allen-Cahn with the paper's network and 300 measurements, as `pinn.predictors.HMC`
-uses it. One process, one thread, CPU time; the two are interleaved, and the ratio is the median over rounds.
-The last line is one JSON object of claims.
+The potential is that of 2D Allen-Cahn with the paper's network and 300 measurements, as in
+`pinn.predictors.HMC`. One process, one thread, CPU time; the two are interleaved, and the ratio is the median
+over rounds. The last line is one JSON object of claims.
 """
 
 import argparse
@@ -56,7 +56,7 @@ def main() -> None:
 
 
 class Counted:
-    """A potential that counts how often it is asked."""
+    """A potential that counts its evaluations."""
 
     def __init__(self, potential: Potential) -> None:
         self.potential, self.start, self.calls = potential, potential.start, 0
@@ -101,7 +101,7 @@ def bare_loop(potential: Counted, draws: int) -> Callable[[], object]:
 
 
 def with_pyro(potential: Counted, draws: int) -> Callable[[], object]:
-    """The same by Pyro."""
+    """The same with Pyro."""
 
     def run() -> object:
         kernel = HMC(

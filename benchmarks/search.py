@@ -1,13 +1,13 @@
-"""A search inside `ConformalRegressor`, and the same search outside of it.
+"""A search inside `ConformalRegressor`, and the same search outside.
 
     python benchmarks/search.py [--draws 500]
 
 Each draw is one table of 40 rows, of which 20 calibrate at level 0.9, and 20 new rows. `pipeline` searches
-the strength of a ridge behind a `ColumnTransformer` of words and numbers; `trees` searches, among 25 seeds,
-the random tree that looks best; `sensors` searches, among 50, the one to regress on, and none tells anything.
-Inside, `ConformalRegressor(GridSearchCV(...))`, the search sees only rows
-that are not held out; outside, `GridSearchCV(ConformalRegressor(...))`, it has seen those that calibrate.
-Two-sided against the exact law of counts. Writes `results/search.md`.
+the strength of a ridge behind a `ColumnTransformer` of words and numbers; `trees` searches 25 seeds for the
+random tree that looks best; `sensors` searches 50 uninformative sensors for the one to regress on. Inside,
+`ConformalRegressor(GridSearchCV(...))`, the search sees only rows that are not held out; outside,
+`GridSearchCV(ConformalRegressor(...))`, it has seen the calibration rows. Counts are tested two-sided against
+their exact law. Writes `results/search.md`.
 """
 
 import argparse
@@ -44,7 +44,7 @@ def frame(seed: int, n: int) -> Table:
 
 
 def array(seed: int, n: int) -> Table:
-    """Five numbers that tell little of the target."""
+    """Five numbers that are nearly uninformative about the target."""
     generator = np.random.default_rng(seed)
     x = generator.normal(size=(n, 5))
     return x, 0.3 * x[:, 0] + generator.normal(size=n)
@@ -60,13 +60,13 @@ def pipeline(seed: int) -> ConformalRegressor:
 
 
 def trees_inside(seed: int) -> ConformalRegressor:
-    """A search among seeds that does not see the rows held out."""
+    """A search among seeds without the held-out rows."""
     search = GridSearchCV(ExtraTreeRegressor(max_depth=3), {"random_state": range(SEEDS)}, cv=2)
     return ConformalRegressor(search, calibration_size=HELD_OUT, random_state=seed)
 
 
 def trees_outside(seed: int) -> GridSearchCV:
-    """A search among seeds that does."""
+    """A search among seeds with the calibration rows."""
     model = ConformalRegressor(
         ExtraTreeRegressor(max_depth=3), calibration_size=HELD_OUT / ROWS, random_state=seed
     )
@@ -88,25 +88,25 @@ class OneSensor(RegressorMixin, BaseEstimator):
 
 
 def sensors(seed: int, n: int) -> Table:
-    """Sensors, and a target that none of them knows."""
+    """Sensors and a target that is independent of them."""
     generator = np.random.default_rng(seed)
     return generator.normal(size=(n, SENSORS)), generator.normal(size=n)
 
 
 def sensors_inside(seed: int) -> ConformalRegressor:
-    """A search among sensors that does not see the rows held out."""
+    """A search among sensors without the held-out rows."""
     search = GridSearchCV(OneSensor(), {"column": range(SENSORS)}, cv=2)
     return ConformalRegressor(search, calibration_size=HELD_OUT, random_state=seed)
 
 
 def sensors_outside(seed: int) -> GridSearchCV:
-    """A search among sensors that does."""
+    """A search among sensors with the calibration rows."""
     model = ConformalRegressor(OneSensor(), calibration_size=HELD_OUT / ROWS, random_state=seed)
     return GridSearchCV(model, {"estimator__column": range(SENSORS)}, cv=2)
 
 
 def covered(made: Callable[[int], Any], table: Callable[[int, int], Table], seed: int) -> int:
-    """How many new rows lie in their intervals."""
+    """The number of new rows inside their intervals."""
     x, y = table(seed, ROWS + NEW)
     fitted = made(seed).fit(x[:ROWS], y[:ROWS])
     model = getattr(fitted, "best_estimator_", fitted)
@@ -122,8 +122,9 @@ def main() -> None:
     lines = [
         "# A search, inside and outside",
         "",
-        f"Made by `python benchmarks/search.py`: {draws} tables of {ROWS} rows, of which {HELD_OUT}",
-        f"calibrate, and {NEW} new rows each, at level {LEVEL}.",
+        f"Written by `python benchmarks/search.py`: {draws} tables of {ROWS} rows, of which {HELD_OUT} "
+        "calibrate, "
+        f"and {NEW} new rows each, at level {LEVEL}.",
         "",
         "| search | coverage | p (two-sided, exact law) |",
         "|---|---|---|",

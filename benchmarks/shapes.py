@@ -1,4 +1,4 @@
-"""What all levels of a local band cost: one fit for nineteen levels against one, and against nineteen.
+"""Cost of all levels of a local band: a fit for nineteen levels compared with one level and nineteen fits.
 
     python benchmarks/shapes.py [--quick]
 
@@ -50,7 +50,7 @@ def main() -> None:
             times[name].append(time.process_time() - start)
         start = time.process_time()
         shape = fits["log-scale"].fit(points, scores)
-        once = shape(grid)  # the level changes its factor only
+        once = shape(grid)  # the level only changes its factor
         _ = [once * factor for factor in range(19)]
         times["log-scale, 19 levels"].append(time.process_time() - start)
     for name, seconds in times.items():

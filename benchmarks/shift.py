@@ -3,8 +3,8 @@
     python benchmarks/shift.py
 
 2000 independent experiments of 100 calibration points and one query at 95 %: plain conformal prediction,
-weights by the true ratio of the densities, and by ratios estimated from 300 other sensors and 300 other
-queries. One sided against Binomial(2000, 0.95). Writes `results/shift.md`.
+weights by the true density ratio, and weights by ratios estimated from 300 other sensors and 300 other
+queries. Counts are tested one-sided against Binomial(2000, 0.95). Writes `results/shift.md`.
 """
 
 import warnings
@@ -56,8 +56,9 @@ def main() -> None:
     lines = [
         "# Crowded sensors",
         "",
-        f"Made by `python benchmarks/shift.py`: {DRAWS} independent experiments, {N} calibration points of",
-        "which nine in ten lie in the quiet half, one query anywhere, level 0.95.",
+        f"Written by `python benchmarks/shift.py`: {DRAWS} independent experiments, {N} calibration points "
+        "of which "
+        "nine in ten lie in the quiet half, one query anywhere, level 0.95.",
         "",
         "| method | coverage | p (one-sided) | infinite |",
         "|---|---|---|---|",

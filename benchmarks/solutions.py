@@ -2,10 +2,10 @@
 
     python benchmarks/solutions.py
 
-One core, about two CPU minutes. Solutions are found by Newton's method on a series of sines, from random
-starts. A network is led to each by 40 readings of it and then trained on by the equation alone; its verdict
-is given without readings, and with 30 readings of the solution that the catalogue knows. Writes
-`results/solutions.md` and the picture `docs/images/solutions.png`.
+Takes about two CPU minutes on one core. Solutions are found by Newton's method on a sine series from random
+starts. A network is led to each by 40 readings and then trained on the equation alone; it is judged without
+readings, and with 30 readings of the catalogue's solution. Writes `results/solutions.md` and the picture
+`docs/images/solutions.png`.
 """
 
 import os
@@ -29,11 +29,11 @@ ROOT = Path(__file__).parents[1]
 PROBLEM = pinn.problems.AllenCahn2D()
 WAVES, STARTS = 16, 60
 NOISES = (0.02, 0.002)
-"""Of 30 readings of the known solution: as large as the difference, and far below it."""
+"""Noise of 30 readings of the known solution: as large as the difference, and far below it."""
 
 
 class Sines:
-    """What is added to the known solution: a series of sines, which are 0 on the boundary of [-1, 1]^2."""
+    """The difference from the known solution: a sine series that vanishes on the boundary of [-1, 1]^2."""
 
     def __init__(self) -> None:
         n, count = np.arange(1, WAVES + 1), 3 * WAVES
@@ -47,23 +47,23 @@ class Sines:
 
     @staticmethod
     def at(x: Tensor) -> np.ndarray:
-        """All sines at points."""
+        """All sines at the points."""
         n = np.arange(1, WAVES + 1)
         along = [np.sin(np.pi * n * (x[:, [axis]].numpy() + 1) / 2) for axis in (0, 1)]
         return (along[0][:, :, None] * along[1][:, None]).reshape(len(x), -1)
 
     def miss(self, c: np.ndarray) -> np.ndarray:
-        """The equation's residual, by wave."""
+        """The residual of the equation by wave."""
         u = self._known + self._basis @ c
         return self._laplace * c + self._project @ (u**3 - u - self._known**3 + self._known)
 
     def slope(self, c: np.ndarray) -> np.ndarray:
-        """How it changes with each coefficient."""
+        """The derivative of the residual with respect to each coefficient."""
         u = self._known + self._basis @ c
         return np.diag(self._laplace) + (self._project * (3 * u**2 - 1)) @ self._basis
 
     def solved(self, start: np.ndarray) -> np.ndarray | None:
-        """Newton's method, which ends at a solution or nowhere."""
+        """Newton's method, which converges to a solution or returns None."""
         c = start
         for _ in range(25):
             miss = self.miss(c)
@@ -75,7 +75,7 @@ class Sines:
         return None
 
     def distance(self, c: np.ndarray) -> float:
-        """From the known solution, relatively."""
+        """Relative distance from the known solution."""
         return float(np.linalg.norm(self._basis @ c) / np.linalg.norm(self._known))
 
 
@@ -92,12 +92,12 @@ def others(sines: Sines) -> Iterator[np.ndarray]:
 
 
 def sum_of(c: np.ndarray, x: Tensor) -> Tensor:
-    """The known solution at points, and what is added to it."""
+    """The known solution at points, plus the difference."""
     return PROBLEM.solution(x) + torch.from_numpy(Sines.at(x) @ c)[:, None]
 
 
 def judged(values: Tensor, x: Tensor) -> tuple[pinn.Fitted, list[str]]:
-    """A network that was led to a solution and then trained by the equation alone, and what is said of it."""
+    """A network led to a solution and then trained on the equation alone, with its verdicts."""
     net, recipe = pinn.mlp(PROBLEM), pinn.Recipe.by_newton(150, n_interior=1024)
     exact = pinn.Likelihood(data=0.001)
     led = pinn.fit(PROBLEM, net, gb.Observations(x, values), likelihood=exact, recipe=recipe, progress=False)
@@ -118,11 +118,12 @@ def main() -> None:
     lines = [
         "# Several solutions of one equation",
         "",
-        "Made by `python benchmarks/solutions.py`: solutions of `pinn.problems.AllenCahn2D` with the same",
-        f"forcing and boundary, found by Newton's method on {WAVES} x {WAVES} sines from {STARTS} random",
-        "starts. A network was led to each by 40 readings of it and then trained by the equation alone.",
-        "Distances are relative L2. The verdict is given without readings, and with 30 readings of the known",
-        "solution, which have noise.",
+        "Written by `python benchmarks/solutions.py`: solutions of `pinn.problems.AllenCahn2D` with the same "
+        f"forcing and boundary, found by Newton's method on {WAVES} x {WAVES} sines from {STARTS} random "
+        "starts. "
+        "A network was led to each by 40 readings and then trained on the equation alone. Distances are "
+        "relative "
+        "L2. The verdict is given without readings, and with 30 noisy readings of the known solution.",
         "",
         "| distance from the known solution | residual | error of the network | verdict | "
         f"{' | '.join(f'with noise of {noise}' for noise in NOISES)} |",
@@ -137,13 +138,13 @@ def main() -> None:
         cells = [f"{sines.distance(c):.4f}", f"{np.abs(sines.miss(c)).max():.0e}", f"{off:.0e}"]
         lines.append(f"| {' | '.join([*cells, *words])} |")
         print(lines[-1], flush=True)
-    lines += ["", f"Found in all: {len(found)}, at distances up to {sines.distance(found[-1]):.3f}."]
+    lines += ["", f"Solutions found: {len(found)}, at distances up to {sines.distance(found[-1]):.3f}."]
     files.write_text(ROOT / "results/solutions.md", "\n".join(lines) + "\n")
     draw(sines, fields[:2])
 
 
 def draw(sines: Sines, fields: list[pinn.Fitted]) -> None:
-    """Two solutions, and how they differ."""
+    """Draw two solutions and their difference."""
     side = int(len(sines.x) ** 0.5)
     first, second = (fitted(sines.x).numpy().reshape(side, side) for fitted in fields)
     figure, axes = plt.subplots(1, 3, figsize=(9, 2.8), layout="constrained")

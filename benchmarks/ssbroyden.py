@@ -1,10 +1,11 @@
-"""SSBroyden on Burgers' equation, in the setting of its authors' example, beside the figure they reached.
+"""SSBroyden on Burgers' equation in the setting of its authors' example, compared with their figure.
 
     python benchmarks/ssbroyden.py [--seed 2] [--adam 5000] [--iterations 10000] [--page]
 
-The setting (Urbán, Stefanou and Pons, 2025): three layers of 20 on a ring, the start met
-exactly, the mean square of the residual at 10 000 points that are renewed every 500 iterations, half of them
-by the residual; Adam first, float64, one thread. Each look adds a line to `results/data/ssbroyden.jsonl`.
+The setting (Urbán, Stefanou and Pons, 2025): three layers of 20 on a ring, the initial condition met exactly,
+and the mean square of the residual at 10 000 points that are renewed every 500 iterations, half of them by
+the residual; Adam first, float64, one thread. Each evaluation appends a line to
+`results/data/ssbroyden.jsonl`.
 """
 
 import argparse
@@ -31,7 +32,7 @@ LEDGER = Ledger("ssbroyden")
 PROBLEM = pinn.problems.Burgers1D()
 POINTS, POOL, EVERY = 10_000, 50_000, 500
 PUBLISHED = 8e-9
-"""Relative L2, with 2 011 weights, as another paper quotes it."""
+"""Relative L2 with 2 011 weights, as quoted by another paper."""
 
 
 class Wave(nn.Module):
@@ -54,7 +55,7 @@ class Wave(nn.Module):
 
 
 class Example:
-    """The loss of their example as a function of the weights, looked at whenever points are renewed."""
+    """The loss of their example as a function of the weights, evaluated whenever points are renewed."""
 
     def __init__(self, seed: int, iterations: int) -> None:
         torch.manual_seed(seed)
@@ -65,11 +66,11 @@ class Example:
 
     @property
     def spent(self) -> float:
-        """The share of the iterations that is used up."""
+        """The share of the iterations that has passed."""
         return self.taken / self.most
 
     def renew(self) -> bool:
-        """New points, if it is time for them; asked for once an iteration."""
+        """Draw new points if they are due; called once per iteration."""
         self.taken += 1
         if self.taken % EVERY:
             return False
@@ -102,24 +103,24 @@ class Example:
         return PROBLEM.domain.uniform(n, self.generator, dtype=torch.float64)
 
     def by_residual(self) -> Tensor:
-        """Points of a pool, with chances of one half and of the residual over its mean."""
+        """Points of a pool, drawn with probabilities half uniform and half proportional to the residual."""
         pool = self.uniform(POOL)
         off = torch.cat([self.residual(part).detach().abs() for part in pool.split(POINTS)])[:, 0]
         return pool[torch.multinomial(off / off.mean() + 1, POINTS, generator=self.generator)]
 
     def error(self) -> float:
-        """Relative L2 at points of its own."""
+        """Relative L2 at separate points."""
         with torch.no_grad():
             return float((self.net(self.test) - self.truth).norm() / self.truth.norm())
 
     def note(self, stage: str, taken: int) -> None:
-        """Add a line: how far the network is off by now."""
+        """Append the current error of the network."""
         spent = round(time.process_time() - self.start, 1)
         LEDGER.add([{"stage": stage, "iterations": taken, "error": self.error(), "cpu_seconds": spent}])
 
 
 def adam(example: Example, steps: int) -> None:
-    """Their first stage."""
+    """The first stage of the authors."""
     optimizer = torch.optim.Adam(example.net.parameters(), 5e-3, betas=(0.99, 0.999), eps=1e-20)
     rate = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.98 ** (step / 1000))
     for step in range(1, steps + 1):
@@ -139,10 +140,12 @@ def page() -> str:
     lines = [
         "# SSBroyden in the setting of its authors",
         "",
-        "Made by `python benchmarks/ssbroyden.py`: Burgers' equation, one seed, 941 weights, 10 000 points",
-        "that are renewed every 500 iterations, the method of `benchmarks/optimizers.py`. Relative L2, and",
-        "CPU seconds since the start, Adam included. The published figure, with 2 011 weights and as another",
-        f"paper quotes it, is {PUBLISHED:.0e}; the best look of this run has {best:.1e}.",
+        "Written by `python benchmarks/ssbroyden.py`: Burgers' equation, one seed, 941 weights, 10 000 "
+        "points that "
+        "are renewed every 500 iterations, and the method of `benchmarks/optimizers.py`. Relative L2, and "
+        "CPU "
+        "seconds since the start, Adam included. The published figure, with 2 011 weights and as quoted by "
+        f"another paper, is {PUBLISHED:.0e}; the best error of this run is {best:.1e}.",
         "",
         "| stage | iterations | error | CPU s |",
         "|---|---|---|---|",
@@ -159,7 +162,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=2)
     parser.add_argument("--adam", type=int, default=5000)
     parser.add_argument("--iterations", type=int, default=10_000)
-    parser.add_argument("--page", action="store_true", help="only make the page anew")
+    parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     options = parser.parse_args()
     if not options.page:
         LEDGER.path.unlink(missing_ok=True)

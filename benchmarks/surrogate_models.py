@@ -1,8 +1,8 @@
-"""Surrogates for `benchmarks/surrogates.py`: trained here by their own libraries, once, and kept in a folder.
+"""Surrogates for `benchmarks/surrogates.py`: trained by their own libraries, once, and kept in a folder.
 
-Each gives inputs, solutions and what was predicted of them, on a pool of fresh solver fields, and what is
-needed to learn a shape. The folder is that of `gb.datasets`, so weights and answers lie outside the
-repository; what is there is not made again.
+Each provides inputs, solutions and predictions on a pool of fresh solver fields, and the data for learning a
+shape. The folder is that of `gb.datasets`, so weights and predictions stay outside the repository; existing
+ones are not recomputed.
 """
 
 import hashlib
@@ -28,7 +28,7 @@ FOLDER = usual_folder() / "surrogates"
 
 
 def kept(name: str, make: Callable[[], Arrays]) -> Arrays:
-    """Arrays of the folder; those that are not there are made, with the CPU seconds that it took."""
+    """Arrays of the folder; missing ones are computed, with their CPU seconds."""
     path = FOLDER / f"{name}.npz"
     if not path.exists():
         print(f"making {name}", flush=True)
@@ -56,14 +56,14 @@ class Surrogate:
     cpu: float
     """CPU seconds of the training."""
     steps: int = 1000
-    """Of the second network that gives the shape."""
+    """CPU seconds of the second network, which gives the shape."""
     refit: Callable[[Any, Any], gb.Predictor] | None = None
     members: Callable[[], list[gb.Predictor]] | None = None
     training: tuple[np.ndarray, gb.Fields] | None = None
 
 
 class Scaled(nn.Module):
-    """An operator between fields in units of its own: net((before(x) - center) / spread) unit."""
+    """An operator between fields with its own normalization: net((before(x) - center) / spread) unit."""
 
     def __init__(
         self, net: nn.Module, before: Callable[[Any], Any], x: torch.Tensor, y: torch.Tensor
@@ -74,13 +74,13 @@ class Scaled(nn.Module):
         self.unit = float(y.square().mean().sqrt())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """Fields (n, 1, *grid), some at a time."""
+        """Predictions for fields (n, 1, *grid), in batches."""
         parts = [self.net((self.before(some) - self.center) / self.spread) for some in x.split(50)]
         return self.unit * torch.cat(parts)
 
 
 def plain(x: Any) -> Any:
-    """As it is."""
+    """The identity."""
     return x
 
 
@@ -97,7 +97,7 @@ def fno(
     before: Callable[[Any], Any] = plain,
     seed: int = 0,
 ) -> tuple[Scaled, float]:
-    """An FNO of neuraloperator from x to y, (n, 1, *grid) both, by its relative L2 loss; and CPU seconds."""
+    """Train an FNO of neuraloperator from x to y, both (n, 1, *grid), with its relative L2 loss; time it."""
     from neuralop.losses import LpLoss
     from neuralop.models import FNO
 
@@ -127,12 +127,12 @@ def fno(
 
 
 def channels_first(fields: gb.Fields) -> np.ndarray:
-    """(n, 1, *grid) of fields (n, *grid, 1)."""
+    """Convert fields (n, *grid, 1) to (n, 1, *grid)."""
     return np.ascontiguousarray(np.moveaxis(fields.values, -1, 1))
 
 
 def operator(name: str, about: str, make: Callable[..., gb.datasets.Dataset], **options: Any) -> Surrogate:
-    """An FNO between the inputs and solutions of a data set."""
+    """An FNO from the inputs to the solutions of a data set."""
     train, shaping, pool = (make(n, seed=seed, progress=False) for n, seed in ((400, 1), (200, 2), (1000, 3)))
     x, y = channels_first(train.x), channels_first(train.y)
     steps = options.pop("steps", 1000)
@@ -179,7 +179,7 @@ def darcy() -> Surrogate:
 
 
 def deeponet() -> Surrogate:
-    """A DeepONet of deepxde on Burgers' equation, inputs of different size."""
+    """A DeepONet of deepxde on Burgers' equation, with inputs of different size."""
     train, shaping, pool = (
         gb.datasets.burgers(n, seed=seed, progress=False) for n, seed in ((400, 1), (200, 2), (1000, 3))
     )
@@ -238,7 +238,7 @@ def remembered(
     shaping: tuple[np.ndarray, gb.Fields],
     pool: tuple[np.ndarray, gb.Fields],
 ) -> Surrogate:
-    """A model of which the answers are kept."""
+    """A model with stored predictions."""
     found = kept(name, answers)
     known = {
         one.tobytes(): answer
@@ -259,7 +259,7 @@ def rollout(
     rows: tuple[int, int, int],
     **options: Any,
 ) -> Surrogate:
-    """An FNO of one step, twenty times in a row."""
+    """An FNO of one step, applied twenty times."""
     train, shaping, pool = (
         make(n, seed=seed, progress=False) for n, seed in zip(rows, (1, 2, 3), strict=True)
     )

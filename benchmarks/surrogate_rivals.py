@@ -1,4 +1,4 @@
-"""Rivals for `benchmarks/surrogates.py`: the rule of UQNO, and the steps of a rollout one by one."""
+"""Comparisons for `benchmarks/surrogates.py`: UQNO's rule, and separately calibrated steps of a rollout."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -15,27 +15,27 @@ Draws = Callable[[int, int], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 def uqno_places(n: int, nodes: int, gamma: float, miss: float) -> tuple[int, int]:
-    """Which of the descending ratios of a field, and which of the descending fields, UQNO's script takes.
+    """The places of UQNO's script among the descending ratios of a field, and among the descending fields.
 
     Re-derived from `scripts/train_uqno_darcy.py` of neuraloperator 2.0. A share t of gamma is spent on a
-    Hoeffding bound over nodes, which takes them as independent: t = b + (gamma - b) / 3 with
-    b = sqrt(log(1 / miss) / (2 nodes)). In each field place ceil((gamma - t) nodes) counted from 0 is taken,
-    and place ceil((n + 1) (miss - exp(-2 nodes t^2))) counted from 0 over fields.
+    Hoeffding bound over nodes, which assumes independent nodes: t = b + (gamma - b) / 3 with b = sqrt(log(1 /
+    miss) / (2 nodes)). The place in each field is ceil((gamma - t) nodes), and over fields ceil((n + 1) (miss
+    - exp(-2 nodes t^2))), both counted from 0.
     """
     least = math.sqrt(-math.log(miss) / (2 * nodes))
     t = least + (gamma - least) / 3
     return math.ceil((gamma - t) * nodes), math.ceil((n + 1) * (miss - math.exp(-2 * nodes * t * t)))
 
 
-def beside_uqno(
+def compared_with_uqno(
     ratios: np.ndarray, span: np.ndarray, draws: Draws, gamma: float, level: float, sizes: tuple[int, ...]
 ) -> Iterator[dict[str, Any]]:
-    """Coverage and width of the two-level promise on ratios (N, nodes), sorted: their rule and the exact one.
+    """Coverage and width of the two-level promise on sorted ratios (N, nodes), by UQNO's and the exact rule.
 
     `span` (N,) is the mean width of a field's band at a threshold of 1.
     """
     total, nodes = ratios.shape
-    outside = nodes - integer_weights(np.ones(nodes), gamma)[1]  # so many nodes may lie outside
+    outside = nodes - integer_weights(np.ones(nodes), gamma)[1]  # number of nodes that may lie outside
     ours = ratios[:, nodes - 1 - outside]
     for n in sizes:
         at, fields = uqno_places(n, nodes, gamma, 1 - level)
@@ -76,9 +76,9 @@ def by_steps(
     level: float,
     sizes: tuple[int, ...],
 ) -> Iterator[dict[str, Any]]:
-    """Joint coverage of trajectories and widths by step, for one score per trajectory and for steps apart.
+    """Joint coverage of trajectories and widths by step, with one score per trajectory or separate steps.
 
-    `misses` (N, steps) are the largest misses at each step, `shaped` the same in units of a learned shape,
+    `misses` (N, steps) are the largest residuals at each step, `shaped` the same in units of a learned shape,
     whose mean at each step is `span` (N, steps).
     """
     total, steps = misses.shape
@@ -109,7 +109,7 @@ def by_steps(
 
 
 def largest_by_step(prediction: gb.Prediction, y: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Largest misses by step, the same in units of the scale, and the scale by step, (N, steps) each."""
+    """Largest residuals by step, the same in units of the scale, and the scale by step, (N, steps) each."""
     shape = (*y.shape[:2], -1)
     misses = abs(y - prediction.mean).reshape(shape)
     scale = np.asarray(prediction.scale).reshape(shape)

@@ -1,14 +1,14 @@
 """Surrogates of solvers: promises, shapes and models, recalibrated a thousand times each.
 
-    python benchmarks/surrogates.py [--models burgers]
+    python benchmarks/surrogates.py [--models burgers] [--page]
 
-Needs neuraloperator and deepxde. Models are trained by `surrogate_models.py` and kept outside the repository,
-results line by line in `results/data/surrogates.jsonl`: what was done is not done again. Writes
+Needs neuraloperator and deepxde. Models are trained by `surrogate_models.py` and kept outside the repository.
+Results are appended to `results/data/surrogates.jsonl`, and finished cells are not repeated. Writes
 `results/surrogates.md`.
 
 A recalibration draws n fields of the pool at random and tests all others. Given the pool, and without ties,
-ranks alone decide, so the number of covered fields is exactly BetaBinomial(N - n, k, n + 1 - k), independent
-from draw to draw: the sum over all of them has an exact law, for a finite pool too.
+the number of covered fields is exactly BetaBinomial(N - n, k, n + 1 - k), independent from draw to draw, so
+the sum over all draws has an exact law, for a finite pool too.
 """
 
 import argparse
@@ -29,7 +29,7 @@ from ledger import Ledger
 from scipy.stats import norm
 from surrogate_models import SURROGATES, Surrogate, kept
 from surrogate_page import flat, page
-from surrogate_rivals import beside_uqno, by_steps, largest_by_step
+from surrogate_rivals import by_steps, compared_with_uqno, largest_by_step
 
 import guardband as gb
 from guardband import pinn
@@ -40,7 +40,7 @@ from guardband.surrogates.growth import sizes
 
 LEVEL, SIZES, DRAWS = 0.9, (19, 50, 200), 1000
 PLACES = 2048
-"""At so many thresholds the share of each field outside is tabulated."""
+"""Number of thresholds at which the share of each field outside is tabulated."""
 
 Promise = Callable[[], gb.conformal.Score]
 PROMISES: dict[str, Promise] = {
@@ -59,11 +59,11 @@ def largest(u: np.ndarray) -> np.ndarray:
 
 
 Shape = tuple[str, Callable[[], tuple[gb.Predictor, str]]]
-"""The name of a shape, and what makes a predictor with it, and says something of it."""
+"""The name of a shape, and a function that makes a predictor with it and a description."""
 
 
 def shapes(model: Surrogate) -> Iterator[Shape]:
-    """The constant shape, which is none, and those that are learned from the fields that shape."""
+    """The constant shape, and those that are learned from the shaping fields."""
     x, y = model.shaping
     inner = model.predictor
     yield "constant", lambda: (inner, "")
@@ -81,7 +81,7 @@ def shapes(model: Surrogate) -> Iterator[Shape]:
 
 
 def dear_shapes(model: Surrogate) -> Iterator[Shape]:
-    """Shapes that need more trainings of the model: ensembles, and residuals by cross-fitting."""
+    """Shapes that need further trainings of the model: ensembles, and residuals by cross-fitting."""
     if model.members is None or model.refit is None or model.training is None or "alike" in model.name:
         return
     inner = model.predictor
@@ -102,7 +102,7 @@ def dear_shapes(model: Surrogate) -> Iterator[Shape]:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """Fresh solver fields with predictions of them, and what one shape makes of both."""
+    """Fresh solver fields with their predictions and one shape."""
 
     model: Surrogate
     shape: str
@@ -113,7 +113,7 @@ class Pool:
 
     @staticmethod
     def of(model: Surrogate, shape: str, make: Callable[[], tuple[gb.Predictor, str]]) -> "Pool":
-        """The predictions on the pool, from the folder if they are there."""
+        """The predictions on the pool, from the folder if stored."""
 
         def answers() -> dict[str, np.ndarray]:
             made, said = make()
@@ -129,17 +129,17 @@ class Pool:
 
     @cached_property
     def sups(self) -> np.ndarray:
-        """The largest miss of each field, in units of the shape."""
+        """The largest residual of each field, in units of the shape."""
         return gb.Simultaneous(grid=self.y.grid)(self.prediction, self.y.values)
 
     @cached_property
     def worst(self) -> np.ndarray:
-        """The largest miss of each field."""
+        """The largest residual of each field."""
         return abs(self.y.values - self.prediction.mean).reshape(len(self.y), -1).max(axis=1)
 
     @cached_property
     def balls(self) -> np.ndarray:
-        """The root mean square over the area of each field that lies on the border of its ball at q = 1."""
+        """The root mean square over the area of each field on the boundary of its ball at q = 1."""
         made = gb.Norm("L2").on(self.y.grid).band(self.prediction, 1.0, 0.5)
         return made.radius / np.sqrt(self.y.grid.cells.sum())
 
@@ -152,7 +152,7 @@ class Pool:
 
 
 def outside(ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The share (N, places) of each field's nodes beyond some thresholds, the last beyond all; and these."""
+    """The share (N, places) of each field outside at thresholds, the last above all; and these."""
     places = np.quantile(ratios[:, :: max(1, ratios.shape[1] // 256)], np.linspace(0, 1, PLACES))
     places = np.append(places, np.nextafter(ratios.max(), np.inf))
     inside = np.stack([np.searchsorted(one, places, side="right") for one in ratios])
@@ -160,7 +160,7 @@ def outside(ratios: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draws(n: int, total: int) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """Which fields calibrate and which test, again and again."""
+    """Random splits into calibration and test fields."""
     generator = np.random.default_rng(n)
     for _ in range(DRAWS):
         order = generator.permutation(total)
@@ -182,7 +182,7 @@ def promised(pool: Pool, name: str, table: np.ndarray, places: np.ndarray) -> It
             inside = scores[test] <= q
             row = {"covered": int(inside.sum()), "width": q * float(span[test].mean())}
             row["quarters"] = np.array([inside[quarter[test] == k].mean() for k in range(4)])
-            found.append(row | beside(pool, score, q, test, table, places, span))
+            found.append(row | unpromised(pool, score, q, test, table, places, span))
         law = CoverageLaw(rank(n, LEVEL), n)
         counted = sum(row["covered"] for row in found)
         chances = total_counts([(law, total - n)], repeats=DRAWS)
@@ -208,7 +208,7 @@ def spans(score: gb.conformal.Score, pool: Pool) -> np.ndarray:
     return np.asarray(made.width).reshape(len(y), -1).mean(axis=1) / np.sqrt(np.mean(derived**2))
 
 
-def beside(
+def unpromised(
     pool: Pool,
     score: gb.conformal.Score,
     q: float,
@@ -217,7 +217,7 @@ def beside(
     places: np.ndarray,
     span: np.ndarray,
 ) -> dict[str, float]:
-    """What is not promised: fields wholly inside, the share of area, a ball that is read as a band."""
+    """Figures without a promise: fields covered everywhere, share of area, a ball read as a band."""
     if isinstance(score, gb.Norm):
         worst = pool.worst[test]
         within = q * pool.balls[test]
@@ -230,7 +230,7 @@ def beside(
 
 
 def risk(pool: Pool, table: np.ndarray, places: np.ndarray) -> Iterator[dict[str, Any]]:
-    """Risk control of the share outside: the smallest of the tabulated thresholds that is enough."""
+    """Risk control of the share outside, with the smallest sufficient threshold of the table."""
     span, total = spans(gb.Simultaneous(grid=pool.y.grid), pool), len(table)
     for n in SIZES:
         lost, width, wholly = [], [], []
@@ -252,7 +252,7 @@ def risk(pool: Pool, table: np.ndarray, places: np.ndarray) -> Iterator[dict[str
 
 
 def through_the_door(pool: Pool, name: str, scores: np.ndarray, n: int) -> bool:
-    """Whether `calibrate_arrays` and its sets count what the scores count, in one of the draws."""
+    """Whether `calibrate_arrays` and its sets agree with the scores, in one of the draws."""
     cal, test = next(draws(n, len(scores)))
     made = gb.calibrate_arrays(pool.prediction.take(cal), pool.y[cal], score=PROMISES[name]())
     inside = made.contains(pool.prediction.take(test), pool.y.values[test], LEVEL)
@@ -260,11 +260,11 @@ def through_the_door(pool: Pool, name: str, scores: np.ndarray, n: int) -> bool:
 
 
 def study(model: Surrogate, asked: Iterator[Shape], ledger: Ledger) -> None:
-    """All cells of one model with these shapes that are not yet in the ledger."""
+    """All cells of one model with these shapes that are missing in the ledger."""
     for shape, make in asked:
         names = [*PROMISES, RISK]
         if shape != "constant":
-            names.remove("Quantity: maximum")  # which has no nodes for a shape to tell apart
+            names.remove("Quantity: maximum")  # a quantity has no nodes, so a shape has no effect
         missing = [name for name in names if len(known(ledger, model.name, shape, name)) < len(SIZES)]
         if not missing:
             continue
@@ -278,14 +278,14 @@ def study(model: Surrogate, asked: Iterator[Shape], ledger: Ledger) -> None:
             ledger.add(list(head | row | {"shape_cpu": pool.cpu, "said": pool.said} for row in cells))
 
 
-def beside_rivals(model: Surrogate, ledger: Ledger) -> None:
-    """UQNO's rule on Darcy, and the steps of rollouts one by one."""
+def comparisons(model: Surrogate, ledger: Ledger) -> None:
+    """UQNO's rule on Darcy, and separately calibrated steps of rollouts."""
     if model.name == "darcy" and not ledger_has(ledger, "uqno", "darcy"):
         for shape, make in shapes(model):
             if shape in ("constant", "network"):
                 pool = Pool.of(model, shape, make)
                 span = spans(gb.Simultaneous(grid=pool.y.grid), pool)
-                rows = beside_uqno(pool.ratios(), span, draws, 0.1, LEVEL, SIZES[1:])
+                rows = compared_with_uqno(pool.ratios(), span, draws, 0.1, LEVEL, SIZES[1:])
                 ledger.add(list({"what": "uqno", "model": "darcy", "shape": shape} | row for row in rows))
     if isinstance(model.predictor, gb.Rollout) and not ledger_has(ledger, "steps", model.name):
         pool = next(Pool.of(model, shape, make) for shape, make in shapes(model) if shape != "constant")
@@ -295,7 +295,7 @@ def beside_rivals(model: Surrogate, ledger: Ledger) -> None:
 
 
 def about(pool: Pool) -> dict[str, Any]:
-    """How good a model is, and what it cost."""
+    """Accuracy and cost of a model."""
     y = pool.y.values
     axes = tuple(range(1, y.ndim))
     off = np.sqrt(((y - pool.prediction.mean) ** 2).sum(axis=axes) / (y**2).sum(axis=axes))
@@ -312,7 +312,7 @@ def about(pool: Pool) -> dict[str, Any]:
 
 
 def ledger_has(ledger: Ledger, what: str, model: str) -> bool:
-    """Whether there are rows of this kind."""
+    """Whether the ledger has rows of this kind."""
     return any(row["what"] == what and row["model"] == model for row in ledger.rows())
 
 
@@ -334,7 +334,7 @@ def main() -> None:
     for name in names:
         model = SURROGATES[name]()
         study(model, shapes(model), ledger)
-        beside_rivals(model, ledger)
+        comparisons(model, ledger)
         written(ledger)
     for name in names:
         model = SURROGATES[name]()

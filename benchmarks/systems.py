@@ -1,11 +1,11 @@
-"""How fast a training step is for equations of several kinds, against plain double backward.
+"""Speed of a training step for several kinds of equations, compared with plain double backward.
 
     python benchmarks/systems.py [--quick]
 
 Burgers (two axes), Kovasznay flow (three outputs), a two-species system and a beam (a fourth derivative), as
 written in `tests/equations.py`; four hidden layers of 64, 2,000 points inside and 400 of each condition,
-float32, full batches. One process, one thread, CPU time; contenders are interleaved, a ratio is the median
-over rounds of the ratios within a round. The last line is one JSON object of claims.
+float32, full batches. One process, one thread, CPU time; contenders are interleaved, and a ratio is the
+median over rounds of the ratios within a round. The last line is one JSON object of claims.
 """
 
 import argparse
@@ -55,7 +55,7 @@ def main() -> None:
 
 
 def step(problem: Problem, *, jets: bool) -> Step:
-    """A step of Adam on everything: by jets as in `fit`, or as one writes it by hand."""
+    """A step of Adam on all points: with jets as in `fit`, or with plain double backward."""
     net = mlp(problem, [64] * 4)
     empty = torch.zeros(0, problem.domain.d), torch.zeros(0, len(problem.names.outputs))
     points = fixed_points(problem, net, empty, 2000, 400, torch.Generator().manual_seed(0))

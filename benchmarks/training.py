@@ -1,10 +1,10 @@
-"""How fast a training step is, against eager double backward, the bare matrix products, and other engines.
+"""Speed of a training step, compared with eager double backward, bare matrix products and other engines.
 
     python benchmarks/training.py [--quick] [--peers]
 
-W2 is 2D Allen-Cahn, W3 is 3D Helmholtz, both with the paper's networks and points, float32, full batches. One
-process, one thread, CPU time; contenders are interleaved, a ratio is the median over rounds of the ratios
-within a round. The last line is one JSON object of claims. `--peers` needs deepxde and pina-mathlab.
+W2 is 2D Allen-Cahn and W3 is 3D Helmholtz, both with the paper's networks and points, float32, full batches.
+One process, one thread, CPU time; contenders are interleaved, and a ratio is the median over rounds of the
+ratios within a round. The last line is one JSON object of claims. `--peers` needs deepxde and pina-mathlab.
 """
 
 import argparse
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 class Work:
-    """One training problem at the paper's size: its points, its network, and ways to take a step."""
+    """One training problem at the paper's size: its points, its network, and steps of several kinds."""
 
     def __init__(self, problem: Problem, dtype: torch.dtype = torch.float32, seed: int = 0) -> None:
         settings = paper.settings(problem)
@@ -88,7 +88,7 @@ class Work:
         return mlp(self.sizes[0], self.sizes[1:-1]).to(self.dtype)
 
     def library(self, *, compile: bool) -> Callable[[], float]:
-        """A step as `fit` makes it."""
+        """A step as in `fit`."""
         net = self.network()
         points = Points(self.data.x, self.data.y, self.inside, (self.edge,))
         gradients = Gradients(self.problem, net, points, compile=compile)
@@ -104,7 +104,7 @@ class Work:
         return step
 
     def naive(self) -> Callable[[], float]:
-        """A step by eager double backward, as it is written in tutorials."""
+        """A step with eager double backward, as in tutorials."""
         net = self.network()
         optimizer = torch.optim.Adam(net.parameters(), 1e-3)
         physics, boundary, data = self.weights
@@ -123,7 +123,7 @@ class Work:
         return step
 
     def products(self) -> None:
-        """The matrix products of a step and nothing else: the floor."""
+        """The matrix products of a step alone: a lower bound."""
         for before, weight, after in self._matrices:
             _ = before @ weight.T, after @ weight, after.T @ before
 
@@ -135,7 +135,7 @@ class Work:
 
 
 def same_loss() -> dict[str, object]:
-    """Fifty steps in float64: the loss of the fast path equals that of double backward to 8 digits."""
+    """Fifty steps in float64: the losses of the fast path and of double backward agree to 8 digits."""
     work = Work(AllenCahn2D(), torch.float64)
     slow, fast = work.naive(), work.library(compile=False)
     a, b = [(slow(), fast()) for _ in range(50)][-1]
@@ -145,7 +145,7 @@ def same_loss() -> dict[str, object]:
 
 
 class Engine(NamedTuple):
-    """Another engine at the same work: a step of Adam, its network, and a finish by L-BFGS if it has one."""
+    """Another engine on the same work: a step of Adam, its network, and L-BFGS if it has it."""
 
     step: Step
     predict: Callable[[Tensor], Tensor]
@@ -153,7 +153,7 @@ class Engine(NamedTuple):
 
 
 def deepxde(work: Work) -> Engine:
-    """The same step by DeepXDE on torch: its own network class, points, loss and compiled model."""
+    """The same step in DeepXDE on torch: its network class, points, loss and compiled model."""
     import deepxde as dde
 
     problem, d = work.problem, work.sizes[0]
@@ -188,7 +188,7 @@ def deepxde(work: Work) -> Engine:
 
 
 def pina(work: Work) -> Engine:
-    """The same step by PINA: its own conditions, equation and solver, one optimiser step at a time."""
+    """The same step in PINA: its conditions, equation and solver, one optimizer step at a time."""
     from pina import Condition, LabelTensor
     from pina.domain import CartesianDomain
     from pina.equation import Equation

@@ -1,13 +1,13 @@
-"""The truth behind the noise: Allen-Cahn, noise five times the network's error.
+"""The truth behind the noise: Allen-Cahn with noise of five times the network's error.
 
     python benchmarks/truth.py [--quick]
 
-One network is trained; its error is measured against the solution, and readings get Gaussian noise of five
-times that. Calibrated anew many times at n points each, a band for the truth at 90 % with confidence 0.95
-stands beside plain bands of the same confidence: one at 95 %, which covers the truth at 90 % by the factor 2
-that any symmetric noise allows, and one at 90 %, which is about measurements. A second table declares noise
-that is too large, around models that are off at some places. Writes `results/truth.md`; with `--declared` it
-renews the second table alone.
+One network is trained and its error is measured with respect to the solution; readings have Gaussian noise of
+five times that error. Over many calibrations at n points each, a band for the truth at 90 % with confidence
+0.95 is compared with plain bands of the same confidence: one at 95 %, which covers the truth at 90 % by the
+factor 2 that holds for any symmetric noise, and one at 90 %, which covers measurements. A second table
+declares noise that is too large, around models that are wrong at some locations. Writes `results/truth.md`;
+with `--declared` it renews the second table alone.
 """
 
 import argparse
@@ -25,16 +25,16 @@ from guardband.base import files
 
 LEVEL, CONFIDENCE, TIMES = 0.9, 0.95, 5
 PLACES = 200_000
-"""At how many places the network's error is known, from which calibration sets are drawn."""
+"""Number of locations at which the error of the network is known; calibration sets are drawn from them."""
 
 SHARES, OFF = (0.12, 0.14, 0.16, 0.19, 0.22, 0.26, 0.3, 0.35, 0.4, 0.5), (1.0, 1.5, 2.0, 2.5, 3.0)
-"""Shares of places at which a model is off, and by how many standard deviations."""
+"""Shares of locations at which a model is wrong, and its errors there in standard deviations."""
 
 TITLE = "## Noise declared too large"
 
 
 def residuals(quick: bool) -> np.ndarray:
-    """The truth minus a trained network, at random places."""
+    """The error of a trained network at random locations."""
     problem = pinn.problems.AllenCahn2D()
     recipe = pinn.Recipe(steps=300 if quick else 2000, finish=100 if quick else 500)
     torch.set_num_threads(1)
@@ -45,7 +45,7 @@ def residuals(quick: bool) -> np.ndarray:
 
 
 def half_widths(misses: np.ndarray, n: int, draws: int) -> dict[str, np.ndarray]:
-    """For each draw: the half width of each band, and whether the truth's band keeps its promise."""
+    """For each draw, the half width of each band, and whether the truth's band keeps its promise."""
     generator = np.random.default_rng(n)
     sd = TIMES * float(np.sqrt(np.mean(misses**2)))
     noise, at, size = gb.conformal.GaussianNoise(sd), gb.Prediction(None, [0.0]), np.sort(abs(misses))
@@ -66,9 +66,9 @@ def half_widths(misses: np.ndarray, n: int, draws: int) -> dict[str, np.ndarray]
 def declared_too_large(times: float, n: int, draws: int) -> dict[str, float]:
     """Noise declared `times` too large: how often it is refused, and the worst coverage of the truth.
 
-    The model is right but for a share of places, where it is off by some standard deviations. The worst of
-    the mixtures tried is the one with the largest share of these places at which more than 1 - confidence of
-    the calibrations are accepted with bands that do not reach the truth there.
+    The model is exact except for a share of locations, where it is wrong by some standard deviations. The
+    worst of the mixtures is the one with the largest share of such locations at which more than 1 -
+    confidence of the calibrations are accepted with bands that miss the truth there.
     """
     generator = np.random.default_rng([n, int(100 * times)])
 
@@ -97,12 +97,15 @@ def declared_too_large(times: float, n: int, draws: int) -> dict[str, float]:
 def table_of_declared(draws: int) -> list[str]:
     """The second table."""
     about = (
-        "Made by `python benchmarks/truth.py --declared`: Gaussian noise of standard deviation 1, declared "
+        "Written by `python benchmarks/truth.py --declared`: Gaussian noise of standard deviation 1, "
+        "declared "
         f"as larger. *Refused, model right*: how many of {draws} calibrations of an exact model are refused. "
-        "*Truth covered* and *refused* are for the worst mixture tried: a model that is exact but for a "
-        f"share of {SHARES[0]} to {SHARES[-1]} of the places, where it is off by {OFF[0]:g} to {OFF[-1]:g}; "
-        f"at least {LEVEL:.0%} is promised with confidence {CONFIDENCE}. The errors of such a model take the "
-        "place of the missing noise, so the noise is mostly not refused and the promise is broken."
+        "*Truth covered* and *refused* are for the worst mixture tried: a model that is exact except for a "
+        f"share of {SHARES[0]} to {SHARES[-1]} of the locations, where it is wrong by {OFF[0]:g} to "
+        f"{OFF[-1]:g}. "
+        f"At least {LEVEL:.0%} is promised with confidence {CONFIDENCE}. The errors of such a model replace "
+        "the "
+        "missing noise, so the noise is usually accepted and the promise is broken."
     )
     lines = [TITLE, "", *textwrap.wrap(about, 95), ""]
     lines += ["| declared | n | refused, model right | truth covered | refused |", "|---|---|---|---|---|"]
@@ -132,11 +135,15 @@ def main() -> None:
     lines = [
         "# The truth behind the noise",
         "",
-        "Made by `python benchmarks/truth.py`: one network for Allen-Cahn in two dimensions, readings with",
-        f"Gaussian noise of {TIMES} times its root mean square error, {draws} calibrations at each n. Half",
-        f"widths in units of the noise, {LEVEL:.0%} with confidence {CONFIDENCE}; who knew the error would",
-        f"need {needed:.2f}. *Plain, halved* is the plain band at 95 % with that confidence, which covers",
-        "the truth at 90 % if noise is symmetric; *plain* is the band at 90 %, which is about measurements.",
+        "Written by `python benchmarks/truth.py`: one network for Allen-Cahn in two dimensions, readings "
+        "with "
+        f"Gaussian noise of {TIMES} times its root mean square error, {draws} calibrations at each n. Half "
+        "widths "
+        f"in units of the noise, {LEVEL:.0%} with confidence {CONFIDENCE}; with the error known, "
+        f"{needed:.2f} "
+        "would do. *Plain, halved* is the plain band at 95 % with that confidence, which covers the truth "
+        "at 90 % "
+        "for symmetric noise; *plain* is the band at 90 %, which covers measurements.",
         "",
         "| n | truth | plain, halved | plain | narrower than halved | promise kept |",
         "|---|---|---|---|---|---|",

@@ -27,7 +27,7 @@ def test_the_places_of_uqno_by_hand(n: int, fields: int) -> None:
 
 def test_uqno_takes_a_rank_below_the_exact_one_and_more_nodes_than_it_was_asked_for() -> None:
     ratios = np.sort(abs(np.random.default_rng(0).normal(size=(400, 1024))), axis=1)
-    rows = list(RIVALS["beside_uqno"](ratios, np.ones(400), draws, 0.1, 0.9, (50,)))
+    rows = list(RIVALS["compared_with_uqno"](ratios, np.ones(400), draws, 0.1, 0.9, (50,)))
     theirs, exact, ours = rows
     assert theirs["rank"] == 44 and exact["rank"] == ours["rank"] == ours["exact rank"] == 46
     assert theirs["nodes outside"] == 46 and ours["nodes outside"] == 102

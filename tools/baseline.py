@@ -1,11 +1,11 @@
-"""A baseline of what guardband writes to disk, for comparison with later releases.
+"""A baseline of the files that guardband writes, for comparison with later releases.
 
     python tools/baseline.py FOLDER
 
-writes, with the guardband that is installed, saved objects of every kept kind (`saved`), the output and
-snapshot of `guardband watch` (`watch`), checkpoints of interrupted trainings (`checkpoints`) and an MLflow
-model (`mlflow`), each with the numbers that it gives. `tests/test_baseline.py` reads the folder that 0.2.0
-wrote. Names of guardband are looked up when a case is made, so a renamed one breaks that case alone.
+writes, with the installed guardband, saved objects of every kept kind (`saved`), the output and snapshot of
+`guardband watch` (`watch`), checkpoints of interrupted trainings (`checkpoints`) and an MLflow model
+(`mlflow`), each with its numbers. `tests/test_baseline.py` reads the folder written by 0.2.0. Names of
+guardband are looked up when a case is created, so a rename breaks only its case.
 """
 
 from __future__ import annotations
@@ -250,7 +250,7 @@ def noisy(name: str) -> Any:
 
 
 def fields(model: Any = decay, *, score: Any = None, placed: bool = True) -> Any:
-    """A calibration on fields (n, 5, 1), whose nodes are `placed` on an axis or not."""
+    """A calibration on fields (n, 5, 1), whose nodes optionally have positions on an axis."""
     x = points(30, 5, 1)
     nodes = {"x": np.linspace(0, 1, 5)} if placed else {}
     y = gb.Fields(decay(x) + 0.1 * points(30, 5, 1, seed=1), dims=("x",), coordinates=nodes)
@@ -310,7 +310,7 @@ def crossed() -> Any:
 
 
 def chosen() -> Any:
-    """One of two networks, selected on the calibration points."""
+    """The better of two networks, selected on the calibration points."""
     x = points(60)
     candidates = {str(seed): network(seed=seed) for seed in range(2)}
     return gb.choose(candidates, calibrate=(x, readings(x))).calibrated
@@ -447,7 +447,7 @@ SINGLE: dict[str, Callable[[], Any]] = {
 """The same in float32."""
 
 
-# Numbers that saved objects give
+# Numbers of saved objects
 
 
 def queries(saved: Any) -> np.ndarray:
@@ -584,7 +584,7 @@ def write_saved(folder: Path) -> None:
 
 
 def write_checkpoints(folder: Path) -> None:
-    """The checkpoints of trainings that are interrupted halfway, and the fields that these end with."""
+    """The checkpoints of trainings interrupted halfway, and the final fields."""
     folder.mkdir()
     x = np.linspace(0, 1, QUERIES)[:, None]
     for recipe, last in INTERRUPTED.items():

@@ -1,8 +1,8 @@
-"""Whether the wheel in a folder may be published under a tag.
+"""Check whether the wheel in a folder may be published under a tag.
 
 python tools/check_release.py FOLDER TAG
 
-Exits with a sentence if the version is not that of the tag, or if the metadata has no public address.
+Exits with a message if the version differs from the tag, or if the metadata has no public address.
 """
 
 import sys

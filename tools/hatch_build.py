@@ -1,4 +1,4 @@
-"""The part of the package's metadata that follows from its public address; the build backend calls this."""
+"""Package metadata derived from the public address; the build backend calls this hook."""
 
 import re
 import runpy

@@ -1,4 +1,4 @@
-"""Print the size and the tangles of the source: `python tools/house.py [SOURCE_FOLDER]`.
+"""Print the size and complexity of the source: `python tools/house.py [SOURCE_FOLDER]`.
 
 python tools/house.py                          # this checkout
 git worktree add ../before v0.2.0 && python tools/house.py ../before/src/guardband
@@ -65,13 +65,13 @@ def _asked(tree: ast.Module) -> Iterator[str]:
 
 
 def _circles(folder: Path, trees: dict[Path, ast.Module]) -> int:
-    """The number of groups of files that import each other in a circle."""
+    """The number of groups of files with circular imports."""
     name_of = {path: ".".join(path.relative_to(folder.parent).with_suffix("").parts) for path in trees}
     number = {name.removesuffix(".__init__"): i for i, name in enumerate(name_of.values())}
     arrows = np.zeros((len(number), len(number)), dtype=bool)
     for i, (path, tree) in enumerate(trees.items()):
         if path.name == "__init__.py":
-            continue  # it gathers names, and files below import their package
+            continue  # a package imports its files, and they import the package
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:

@@ -1,4 +1,4 @@
-"""The licenses of everything guardband needs at run time, extras included; exits with 1 if one is a GPL.
+"""List the licenses of all runtime dependencies, extras included; exit with 1 if one is a GPL.
 
 python tools/licenses.py
 """
@@ -17,7 +17,7 @@ REFUSED = re.compile(r"\bA?GPL|\bGNU (?:Affero )?General Public", re.IGNORECASE)
 
 
 def needed(name: str, extras: tuple[str, ...], found: dict[str, metadata.Distribution | None]) -> None:
-    """Add what a package needs, and what that needs; None where it is not installed."""
+    """Add the dependencies of a package recursively; None for those not installed."""
     try:
         package = metadata.distribution(name)
     except metadata.PackageNotFoundError:
@@ -35,7 +35,7 @@ def needed(name: str, extras: tuple[str, ...], found: dict[str, metadata.Distrib
 
 
 def license_of(package: metadata.Distribution) -> str:
-    """What a package says of itself, in few words."""
+    """The license that a package declares, in a few words."""
     about = package.metadata
     classes = [
         line.split("::")[-1].strip() for line in about.get_all("Classifier") or [] if "License ::" in line
@@ -46,7 +46,7 @@ def license_of(package: metadata.Distribution) -> str:
 
 
 def main() -> int:
-    """List, and say whether all may be used."""
+    """List all licenses, and return 1 if one is refused."""
     found: dict[str, metadata.Distribution | None] = {}
     needed("guardband", EXTRAS, found)
     said = {name: license_of(package) for name, package in sorted(found.items()) if package}

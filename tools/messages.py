@@ -1,8 +1,8 @@
-"""Print every error and warning of the library, to be read in one go: `python tools/messages.py`.
+"""Print every error and warning of the library for review: `python tools/messages.py`.
 
-One line per message: file and line, its type, and its text with what is filled in between braces. Looked for
-are `raise`, `warnings.warn`, `fail` of the command line and `assert` with a text. Texts that stand in a
-constant or a short function of the same file are put in.
+Each line has file and line, type, and text, with inserted values in braces. The messages are those of
+`raise`, `warnings.warn`, `fail` of the command line, and `assert` with a text. Texts from a constant or a
+short function of the same file are expanded.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ SOURCE = Path(__file__).parent.parent / "src" / "guardband"
 
 
 class Message(NamedTuple):
-    """Where a message stands, what is raised or warned, and its text; none where it is raised without."""
+    """The location, type and text of a message; the text is None for a bare `raise`."""
 
     place: str
     kind: str
@@ -46,7 +46,7 @@ def in_file(path: Path, source: Path) -> Iterator[Message]:
 
 
 Known: TypeAlias = dict[str, ast.expr]
-"""What a file's constants are, and what its functions of one `return` give."""
+"""The values of a file's constants and of its functions with a single `return`."""
 
 
 def _known(tree: ast.Module) -> Known:
@@ -61,7 +61,7 @@ def _known(tree: ast.Module) -> Known:
 
 
 def _message(node: ast.stmt | ast.Call, known: Known) -> tuple[str, ast.expr | None] | None:
-    """What is raised or warned, and its text; None if that is not what a statement does."""
+    """The type and text of a message, or None for other statements."""
     match node:
         case ast.Raise(exc=ast.Call(func=ast.Name(id=name))) if name in known:
             return _message(ast.Raise(exc=known[name]), {})
@@ -79,7 +79,7 @@ def _message(node: ast.stmt | ast.Call, known: Known) -> tuple[str, ast.expr | N
 
 
 def _text(node: ast.expr, known: Known) -> str:
-    """The template of a text: strings as they are, all else between braces."""
+    """The template of a text: strings literally, everything else in braces."""
     match node:
         case ast.Name(id=name) | ast.Call(func=ast.Name(id=name)) if name in known:
             return _text(known[name], {})
@@ -95,7 +95,7 @@ def _text(node: ast.expr, known: Known) -> str:
 
 
 def main() -> None:
-    """Print them all, or those whose type or text holds a word."""
+    """Print all messages, or those whose type or text contains a word."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("word", nargs="?", default="", help="print only messages that hold this")
     word = parser.parse_args().word

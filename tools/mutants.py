@@ -82,7 +82,7 @@ QUIET = {"close", "sleep", "flush"}
 """Functions whose missing call has no effect that a test could state."""
 
 FIRST = 50
-"""This many quick tests run before the others are collected."""
+"""Number of quick tests that run before the others are collected."""
 
 
 class Mutant(NamedTuple):
@@ -99,11 +99,11 @@ class Mutant(NamedTuple):
     statement: tuple[int, int]
     """First and last line of the statement around it."""
     occurrence: int
-    """How many equal changes come before it in the same function."""
+    """The number of equal changes before it in the same function."""
 
     @property
     def key(self) -> tuple[str, ...]:
-        """Identifies a mutant; it does not depend on the line, which moves when the file changes above it."""
+        """Identifies a mutant independently of its line, which moves when the file changes above it."""
         return self.operator, self.file, self.function, self.before, self.after, str(self.occurrence)
 
 
@@ -442,7 +442,7 @@ def measure(contexts: Path, tests: list[str]) -> None:
 
 
 class scratch:
-    """A copy of the repository as it is, in a folder that is removed at the end."""
+    """A temporary copy of the current repository."""
 
     def __enter__(self) -> Path:
         self._folder = tempfile.TemporaryDirectory(prefix="mutants-")
@@ -520,7 +520,7 @@ def _last_lines(log: Path) -> str:
 
 
 def run_mutant(copied: Path, mutant: Mutant, contexts: Contexts) -> dict[str, Any]:
-    """Whether the default tier catches a mutant, and by which test."""
+    """The test that catches a mutant in the default tier, if any."""
     near, others = contexts.of(mutant)
     by, seconds, run = None, time.perf_counter(), 0
     with planted(copied, mutant):
@@ -534,7 +534,7 @@ def run_mutant(copied: Path, mutant: Mutant, contexts: Contexts) -> dict[str, An
 
 
 class planted:
-    """A mutant in the copy; the original comes back at the end."""
+    """Apply a mutant to the copy, and restore the original afterwards."""
 
     def __init__(self, copied: Path, mutant: Mutant) -> None:
         self._path, self._mutant = copied / PACKAGE / mutant.file, mutant
@@ -569,7 +569,7 @@ def run(contexts_path: Path, seed: int, count: int) -> int:
 
 
 def _fails_unmutated(copied: Path, words: list[str], tests: list[str]) -> bool:
-    """Whether one of these tests fails on the original source, so that it proves nothing about a mutant."""
+    """Whether one of these tests fails on the original source, so it is no evidence about a mutant."""
     by = caught_by(copied, words, tests, limit=3600)
     if by is not None:
         print(f"This also fails without a mutant: {by}")
@@ -577,7 +577,7 @@ def _fails_unmutated(copied: Path, words: list[str], tests: list[str]) -> bool:
 
 
 def again(files: list[str]) -> int:
-    """Run the stored survivors against whole test files; a row gets the test that catches it now."""
+    """Run the stored survivors against whole test files, and record the tests that now catch them."""
     rows = stored_rows()
     with scratch() as copied:
         if _fails_unmutated(copied, files, []):

@@ -1,9 +1,9 @@
-"""Plant one fault at a time, and show that a step of the gate notices it.
+"""Plant one fault at a time, and show that a step of the gate detects it.
 
     python tools/plant_faults.py [--full]
 
-Each step first passes on a clean copy of the last commit, so it is the fault that makes it fail. Run it in
-the development environment. With `--full` the fault that only .ci/full notices is planted as well.
+Each step first passes on a clean copy of the last commit, so a failure is due to the fault. Run it in the
+development environment. `--full` also plants the fault that only .ci/full detects.
 """
 
 import os
@@ -17,7 +17,7 @@ ROOT = Path(__file__).parent.parent
 
 
 class Fault(NamedTuple):
-    """A fault: the file, what is replaced there by what, and the command that should notice it.
+    """A fault: the file, the replaced text and its replacement, and the command that should detect it.
 
     An empty `old` appends `new` to the file.
     """
@@ -30,7 +30,7 @@ class Fault(NamedTuple):
 
 
 def gate(function: str) -> str:
-    """A step of .ci/lanes.sh, as .ci/run runs it."""
+    """A step of .ci/lanes.sh, as in .ci/run."""
     return f"bash -c 'source .ci/lanes.sh; {function}'"
 
 
@@ -82,7 +82,7 @@ FULL = [
 
 
 def ended(step: str, folder: Path) -> tuple[int, str]:
-    """The exit status of a step in a copy, and the last lines that it printed."""
+    """The exit status of a step in a copy, and its last lines of output."""
     ours = {"PYTHONPATH": str(folder / "src"), "OMP_NUM_THREADS": "1", "MPLBACKEND": "Agg"}
     command = ["bash", "-c", f"{step} 2>&1"]
     done = subprocess.run(command, cwd=folder, env=os.environ | ours, capture_output=True, text=True)
@@ -90,7 +90,7 @@ def ended(step: str, folder: Path) -> tuple[int, str]:
 
 
 def plant(fault: Fault, folder: Path) -> None:
-    """Change a copy."""
+    """Apply a fault to a copy."""
     path = folder / fault.file
     text = path.read_text() if path.exists() else ""
     if text.count(fault.old) == 0:
@@ -99,7 +99,7 @@ def plant(fault: Fault, folder: Path) -> None:
 
 
 def main() -> None:
-    """Run every step clean and with its faults."""
+    """Run every step on the clean copy and with its faults."""
     faults, missed = FAULTS + FULL * ("--full" in sys.argv), []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name) / "copy"

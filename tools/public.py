@@ -1,4 +1,4 @@
-"""Public addresses of the project, which follow from `url` of [tool.guardband] in pyproject.toml."""
+"""Public addresses of the project, derived from `url` of [tool.guardband] in pyproject.toml."""
 
 import re
 import tomllib
@@ -11,12 +11,12 @@ TARGET = re.compile(
 
 
 def url(root: Path) -> str:
-    """The address of the repository, empty until there is one."""
+    """The address of the repository; empty if it has none."""
     return tomllib.loads((root / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["guardband"]["url"]
 
 
 def site(url: str) -> str:
-    """The address of the documentation, on the Pages of the GitHub repository."""
+    """The address of the documentation on GitHub Pages."""
     owner, name = url.removeprefix("https://github.com/").split("/")
     return f"https://{owner.lower()}.github.io/{name}/"
 
@@ -34,9 +34,9 @@ def urls(url: str) -> dict[str, str]:
 
 
 def absolute(readme: str, url: str, ref: str) -> str:
-    """The README with relative links and images that lead to the repository at `ref`.
+    """The README with relative links and images replaced by addresses in the repository at `ref`.
 
-    Code blocks stay as they are, and without an address everything does.
+    Code blocks are unchanged, and so is everything if there is no address.
     """
 
     def there(found: re.Match[str]) -> str:

@@ -35,20 +35,20 @@ LONGEST = 60
 """CPU seconds; a target that takes longer is not checked."""
 
 TOLERANCE = 0.05
-"""How far a number may move, relative to the spread of the drawn values, or to itself in a text.
+"""Allowed change of a number, relative to the spread of the drawn values, or to itself in a text.
 
-Without vector instructions (`ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE`), numbers moved by up to 1 %
-after Gauss-Newton steps and by up to 3 % after Adam. With two threads they did not move.
+Without vector instructions (`ATEN_CPU_CAPABILITY=default MKL_CBWR=COMPATIBLE`), numbers changed by up to 1 %
+after Gauss-Newton steps and by up to 3 % after Adam. With two threads they did not change.
 """
 
 FACTOR = 3.0
-"""How far an error or a loss may move; in the same experiment, errors moved by a factor of up to 2.2.
+"""Allowed factor of an error or a loss; in the same experiment, errors changed by a factor of up to 2.2.
 
-Rounding decides when training stops, so only the size of an error is stable.
+Rounding decides when training stops, so only the order of magnitude of an error is stable.
 """
 
 ERRORS = re.compile(r"error|loss|off by|missed by|relative L2", re.IGNORECASE)
-"""Axes with these labels, and numbers behind these words in a line, are compared by `FACTOR`."""
+"""Axes with these labels, and numbers after these words in a line, are compared by `FACTOR`."""
 
 TESTED = re.compile(
     r"Coverage is not the same everywhere|  .* covered, .* \(p = |The promise is an average over"
@@ -86,7 +86,7 @@ def targets() -> dict[str, Target]:
     return found
 
 
-# Reading the numbers off a figure
+# Reading the numbers of a figure
 
 
 def shown(figure: Any) -> dict[str, Any]:
@@ -355,7 +355,7 @@ def stored(name: str) -> dict[str, Any] | None:
 
 
 def store(name: str, made: Run) -> None:
-    """Bring the files of a run into the documentation, and its record last."""
+    """Copy the files of a run into the documentation, the record last."""
     for path, source in made.written.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         if path.suffix == ".png":
@@ -368,7 +368,7 @@ def store(name: str, made: Run) -> None:
 
 
 def _shrink(picture: Path) -> None:
-    """Write a picture again with 256 colors, chosen so that color scales stay smooth."""
+    """Rewrite a picture with 256 colors, chosen to keep color scales smooth."""
     from PIL import Image
 
     colors = Image.open(picture).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
@@ -386,7 +386,7 @@ def compare(name: str, made: Run) -> list[str]:
 
 
 def skipped(name: str, target: Target, python: str | None, check: bool, named: bool) -> str | None:
-    """Why a target is not run, if it is not."""
+    """The reason why a target is skipped, if any."""
     record = stored(name)
     if python is None:
         return f"needs {', '.join(target.needs)}"

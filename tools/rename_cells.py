@@ -1,12 +1,11 @@
-"""Give stored results today's names and keys: `python tools/rename_cells.py results/paper ...`.
+"""Update names and keys of stored results: `python tools/rename_cells.py results/paper ...`.
 
-The key of a cell is a hash of its description, and the description names classes and fields. Where the
-library renames one, results made before have the old name, and no study finds them. This script puts the new
-names in, and the key that follows from them, and a checksum where there is none. It adds and drops no input,
-and what was measured, with which versions, on how many threads and how long, stays as it was. A second run
-changes nothing.
+The key of a cell is a hash of its description, which contains names of classes and fields. After a rename in
+the library, studies no longer find results stored under the old name. This script writes the new names, the
+resulting keys, and missing checksums. It adds and drops no input and leaves measurements, versions, threads
+and times unchanged. Running it again changes nothing.
 
-A new name is one more line in `KINDS` or `FIELDS`.
+For a new name, add a line to `KINDS` or `FIELDS`.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ KINDS = {
     "guardband.Constant": "guardband.MeanOnly",
     "guardband.Disc": "guardband.NoisyDisk",
 }
-"""Classes and functions, by what they were called."""
+"""Current names of classes and functions by their former names."""
 
 POINTS = {"inside": "n_interior", "faces": "n_boundary"}
 FIELDS = {
@@ -34,11 +33,11 @@ FIELDS = {
     "guardband.Distance": {"neighbours": "n_neighbors"},
     "guardband.LatentDistance": {"neighbours": "n_neighbors"},
 }
-"""Fields and options of a class, by its name today and by what they were called."""
+"""Former names of the fields and options of a class, by its current name."""
 
 
 def renamed(described: Any) -> Any:
-    """A description with today's names."""
+    """A description with current names."""
     if isinstance(described, list):
         return [renamed(item) for item in described]
     if isinstance(described, dict):
@@ -49,7 +48,7 @@ def renamed(described: Any) -> Any:
 
 
 def record(line: str) -> str:
-    """The line of a stored result under today's names; the same line if nothing is new."""
+    """The line of a stored result with current names; the same line if nothing changed."""
     result = json.loads(line)
     cell = renamed(result["cell"])
     new = result | {"key": key_of(cell), "cell": cell}
@@ -57,7 +56,7 @@ def record(line: str) -> str:
 
 
 def rename(folder: Path) -> int:
-    """Pack the results of a study's folder and rename them; how many were changed."""
+    """Pack the results of a study's folder and rename them; return the number of changed results."""
     records.pack(folder)
     before = records.look(folder).every
     after = [record(line) for line in before]

@@ -1,4 +1,4 @@
-"""A bill of materials: guardband and all that it needs at run time, as installed here, in CycloneDX 1.6.
+"""Write a bill of materials in CycloneDX 1.6: guardband and its runtime dependencies, as installed here.
 
 python tools/sbom.py guardband.cdx.json
 """
@@ -18,7 +18,7 @@ from packaging.utils import canonicalize_name
 
 
 def bill() -> dict[str, Any]:
-    """The bill, the same for the same packages: it has neither a time nor a serial number."""
+    """The bill, without time or serial number, so that equal packages give equal bills."""
     found: dict[str, metadata.Distribution | None] = {}
     needed("guardband", (), found)
     if missing := sorted(name for name, package in found.items() if package is None):
@@ -56,7 +56,7 @@ def component(package: metadata.Distribution, kind: str = "library") -> dict[str
 
 
 def license_entry(words: str) -> dict[str, Any]:
-    """A license as an SPDX expression where it is one, else by its name."""
+    """A license as an SPDX expression if it is one, otherwise by name."""
     try:
         return {"expression": canonicalize_license_expression(words)}
     except InvalidLicenseExpression:
@@ -64,7 +64,7 @@ def license_entry(words: str) -> dict[str, Any]:
 
 
 def direct(package: metadata.Distribution, packages: dict[str, metadata.Distribution]) -> list[str]:
-    """What a package itself asks for, of what is in the bill."""
+    """The direct dependencies of a package that are in the bill."""
     wanted = [Requirement(line) for line in package.requires or []]
     names = {
         canonicalize_name(one.name)

@@ -1,11 +1,11 @@
-"""Bands in many settings, to be compared bit by bit with those of another release.
+"""Bands in many settings, for bitwise comparison with another release.
 
     python tools/stored_bands.py FILE.npz
 
-writes them with the guardband that is installed; `tests/test_vectors.py` compares them with the files
-that 0.1.0 and 0.2.0 wrote. Only numpy and torch on small arrays, so the numbers do not depend on the
-machine. Methods added since 0.1.0 that solve linear systems or programs, use special functions
-or evaluate networks are in `tools/baseline.py`.
+writes them with the installed guardband; `tests/test_vectors.py` compares them with the files of 0.1.0 and
+0.2.0. They use only numpy and torch on small arrays, so the numbers do not depend on the machine. Methods
+added since 0.1.0 that solve linear systems or programs, use special functions or evaluate networks are in
+`tools/baseline.py`.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ import guardband as gb
 LEVELS = ("0.5", "0.9", "0.95")
 MeanOnly = getattr(gb.predictors, "MeanOnly", None) or gb.predictors.Constant  # type: ignore  # as 0.1 called it
 Localized = getattr(gb.conformal, "RandomlyLocalized", None) or gb.Localized  # type: ignore[attr-defined]
-# 0.2 and before: the draws were those of the place and the seed alone.
+# 0.2 and before: draws depended on location and seed only.
 DRAWS: dict[str, Any] = {"fresh": False} if hasattr(Localized, "fresh") else {}
 
 
 def bands() -> Iterator[tuple[str, np.ndarray]]:
     """The name of each setting, and the ends of its bands, (levels, 2, n, m), or radii, (levels, 1, n).
 
-    Settings on tensors are left out where torch is not installed.
+    Settings on tensors are omitted without torch.
     """
     for number, (name, make) in enumerate(SETTINGS.items()):
         if find_spec("torch") is None and "torch" in name:
@@ -110,7 +110,7 @@ def _fields(generator: np.random.Generator, *, shaped: bool, dtype: str) -> tupl
 
 
 class Steep:
-    """A learner that has made up its mind."""
+    """A learner that returns a fixed shape."""
 
     def fit(self, x: np.ndarray, scores: np.ndarray) -> Callable[[np.ndarray], np.ndarray]:
         """A shape that grows with the first coordinate."""
@@ -144,7 +144,7 @@ def _quantiles(
     at_call: bool = False,
     confidence: str | None = None,
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """A predictor of two quantiles, the upper one too far out."""
+    """A predictor of two quantiles whose upper one is too high."""
 
     def lower(x: Any) -> Any:
         return _mean(x, outputs) - _scale(x, outputs)
@@ -164,7 +164,7 @@ def _quantiles(
 def _cross(
     generator: np.random.Generator, *, folds: int | None, groups: int = 0, dtype: str = "float64"
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """CV+ or jackknife+ of a model that learns a median."""
+    """CV+ or jackknife+ of a model of the median."""
 
     def fit(data: Any) -> Callable[[Any], Any]:
         offset = np.median(data.y - _mean(data.x, 1)).astype(dtype)
@@ -191,7 +191,7 @@ def _chosen(
 
 
 def _truth(generator: np.random.Generator, *, readings: int = 1) -> tuple[Any, Any, dict[str, Any]]:
-    """A band for the truth behind noise with a known bound, from `readings` at each place."""
+    """A band for the truth behind noise with a known bound, from `readings` at each location."""
     x, y = (part.repeat(readings, axis=0) for part in _data(generator, 160, 1, "float64", "numpy"))
     y = y + generator.uniform(-1, 1, size=y.shape)
     options: dict[str, Any] = {
@@ -212,7 +212,7 @@ def _whole(
     calibrator: Any = None,
     dtype: str = "float64",
 ) -> tuple[Any, Any, dict[str, Any]]:
-    """Fields of 3 times, 5 places and 2 outputs, on axes with names, or with coordinates too."""
+    """Fields of 3 times, 5 locations and 2 outputs, on named axes, optionally with coordinates."""
     x = generator.uniform(1, 2, size=(40, 3)).astype(dtype)
     values = generator.normal(size=(40, 3, 5, 2)).astype(dtype) * np.linspace(1, 2, 5, dtype=dtype)[:, None]
     nodes = {"t": np.array([0.0, 0.5, 2.0]), "x": np.linspace(0, 1, 5)} if placed else {}
@@ -281,7 +281,7 @@ SETTINGS: dict[str, Callable[[np.random.Generator], tuple[Any, Any, dict[str, An
     "fields, float32": partial(_fields, shaped=False, dtype="float32"),
     "fields, shaped": partial(_fields, shaped=True, dtype="float64"),
     "fields, shaped, float32": partial(_fields, shaped=True, dtype="float32"),
-    # Those above are in 0.1.0 too; each draws by its position, so new settings are appended.
+    # the settings above exist since 0.1.0; each draws by its position, so new settings are appended
     **{
         f"quantiles, {ranks}, {kind}, {dtype}": partial(
             _quantiles, score=gb.CQR(symmetric=ranks == "one rank"), kind=kind, dtype=dtype

@@ -1,1 +1,1 @@
-"""Other engines at the problems of the catalogue, each in a process of its own."""
+"""Other engines on the problems of the catalogue, each in a separate process."""

@@ -1,12 +1,12 @@
-"""One problem of the catalogue by DeepXDE on PyTorch, for so many CPU seconds.
+"""One problem of the catalogue in DeepXDE on PyTorch, for a given CPU time.
 
     python -m peers.by_deepxde Burgers1D --seed 10 --seconds 30
     python -m peers.by_deepxde Burgers1D --check
 
-Network, points, weights and transforms are those of the example in DeepXDE's documentation that is nearest;
-`SETTINGS` names it. Where that has so many points that a minute is a few hundred steps, it gets fewer.
-Adam at 1e-3 has half of the time, then L-BFGS goes on until it is over.
-`--check` prints the losses of the exact solution instead. The last line printed is a JSON object.
+Network, points, weights and transforms are those of the nearest example in DeepXDE's documentation, named in
+`SETTINGS`, with fewer points if a minute would only allow a few hundred steps. Adam at 1e-3 has half of the
+time, followed by L-BFGS. `--check` prints the losses of the exact solution instead. The last line printed is
+a JSON object.
 """
 
 import argparse
@@ -33,40 +33,40 @@ from peers.plate import MixedPlate
 from peers.scoring import PROBLEMS, errors
 
 CHUNKS = 30
-"""Into about so many parts the time of L-BFGS is cut, to look at the clock."""
+"""Approximate number of parts of the L-BFGS time between which the clock is checked."""
 
 Function = Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What an example of DeepXDE's sets, for a problem like it."""
+    """The settings of a DeepXDE example for a similar problem."""
 
     example: str
     widths: tuple[int, ...] = (20, 20, 20)
     start: str = "Glorot normal"
     activation: str = "tanh"
     parallel: bool = False
-    """Whether each output has a network of its own."""
+    """Whether each output has a separate network."""
     inside: int = 2540
     boundary: int = 80
     initial: int = 160
     weights: tuple[float, float] = (1.0, 1.0)
-    """Of equations and of conditions."""
+    """Weights of equations and of conditions."""
     balanced: bool = False
-    """Whether all losses start out equal."""
+    """Whether all losses are equal initially."""
     decay: tuple[str, float, float] | None = None
     resample: int | None = None
     features: Callable[[Problem], Function] | None = None
     transform: Callable[[Problem], Callable[[Tensor, Tensor], Tensor]] | None = None
     met: tuple[type[Condition], ...] = ()
-    """Conditions that the transforms meet."""
+    """Conditions that the transforms satisfy."""
     floats: str = "float32"
-    """DeepXDE's default; its documentation advises float64 where L-BFGS stops early."""
+    """DeepXDE's default; its documentation recommends float64 if L-BFGS stops early."""
 
 
 def ring(problem: Problem) -> Function:
-    """Sines and cosines of the periodic axes, the others as they are."""
+    """Sines and cosines of the periodic axes, and the other axes unchanged."""
     domain = problem.domain
     axes = [c.around(domain) for c in problem.conditions() if isinstance(c, Periodic)]
 
@@ -81,23 +81,23 @@ def ring(problem: Problem) -> Function:
 
 
 def spread(problem: Problem) -> Function:
-    """The unit square with mean 0 and variance 1."""
+    """The unit square normalized to mean 0 and variance 1."""
     return lambda x: (x - 0.5) * 2 * math.sqrt(3)
 
 
 def swings(problem: Problem) -> Function:
-    """Time from 0 to 1, and six sines of it."""
+    """Time scaled to [0, 1], and six sines of it."""
     end = problem.domain.upper[0]
     return lambda t: torch.cat([t / end, *(torch.sin(k * t / end) for k in range(1, 7))], dim=1)
 
 
 def from_one(problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
-    """All outputs are 1 at the start."""
+    """All outputs are 1 initially."""
     return lambda t, y: 1 + torch.tanh(t / problem.domain.upper[0]) * y
 
 
 def from_start(problem: Problem) -> Callable[[Tensor, Tensor], Tensor]:
-    """The start of Allen-Cahn, and time times the network."""
+    """The initial condition of Allen-Cahn plus time times the network."""
     return lambda x, y: x[:, :1] ** 2 * torch.cos(torch.pi * x[:, :1]) + x[:, 1:] * y
 
 
@@ -234,12 +234,12 @@ def main() -> None:
 
 
 def warm_up() -> None:
-    """What is imported by the first step of all is no part of any training."""
+    """Trigger the imports of the first step, so that they are not timed."""
     Training(PROBLEMS["Poisson1D"], SETTINGS["Poisson1D"]).run(0.2)
 
 
 def as_stated(name: str) -> Problem:
-    """The problem, in the form of DeepXDE's example."""
+    """The problem in the form of DeepXDE's example."""
     return MixedPlate() if name == "PlateWithHole" else PROBLEMS[name]
 
 
@@ -256,7 +256,7 @@ def points(problem: Problem, setting: Setting) -> Any:
 
 
 def network(problem: Problem, setting: Setting) -> Any:
-    """A fresh network, with its transforms."""
+    """A new network with its transforms."""
     features = None if setting.features is None else setting.features(problem)
     probe = torch.zeros(1, problem.domain.d)
     inputs = probe.shape[1] if features is None else features(probe).shape[1]
@@ -274,7 +274,7 @@ def network(problem: Problem, setting: Setting) -> Any:
 
 
 class Training:
-    """A DeepXDE model that is trained until a time is over."""
+    """A DeepXDE model trained until a time limit."""
 
     def __init__(self, problem: Problem, setting: Setting) -> None:
         self.problem, self.setting = problem, setting
@@ -304,7 +304,7 @@ class Training:
         self.iterations["adam"] = self.model.train_state.step
 
     def _lbfgs(self, weights: list[float], end: float, chunk: int) -> None:
-        """L-BFGS in parts; where it stops because float32 gives out, it begins anew as long as that helps."""
+        """L-BFGS in parts; it restarts after stopping for float32 precision, as long as that helps."""
         options = dde.optimizers.config.LBFGS_options
         chunk = min(1000, max(5, chunk))
         dde.optimizers.set_LBFGS_options(maxiter=10**7)
@@ -330,7 +330,7 @@ class Training:
 
 
 class Until(dde.callbacks.Callback):
-    """Stops when the CPU time of the process is beyond an end, and keeps the last finite network."""
+    """Stops at a CPU time of the process, and keeps the last finite network."""
 
     def __init__(self, end: float) -> None:
         super().__init__()

@@ -1,10 +1,10 @@
-"""One of three problems of the catalogue by PINA, for so many CPU seconds.
+"""One of three problems of the catalogue in PINA, for a given CPU time.
 
     python -m peers.by_pina Burgers1D --seed 10 --seconds 30
 
-A network of 3 x 32 (tanh) on random points, by PINA's `PINN` and `Trainer`: Adam at 1e-3 for half of the
-time, then L-BFGS. Burgers is PINA's own statement. `--check` prints the losses of the exact solution instead.
-The last line printed is a JSON object.
+A network of 3 x 32 (tanh) on random points, trained by PINA's `PINN` and `Trainer`: Adam at 1e-3 for half of
+the time, then L-BFGS. Burgers is PINA's own problem. `--check` prints the losses of the exact solution
+instead. The last line printed is a JSON object.
 """
 
 import argparse
@@ -40,7 +40,7 @@ from peers.scoring import PROBLEMS, errors
 
 WIDTHS = [32, 32, 32]
 LBFGS = 10
-"""Iterations of L-BFGS between two looks at the clock."""
+"""Iterations of L-BFGS between two checks of the clock."""
 
 
 def poisson(x: LabelTensor, u: LabelTensor) -> Tensor:
@@ -68,7 +68,7 @@ class Poisson(SpatialProblem):
 
 
 class AllenCahn(SpatialProblem):
-    """On [-1, 1]^2, zero on all sides, as the solution is there."""
+    """On [-1, 1]^2, zero on all sides, like the solution."""
 
     output_variables = ["u"]  # noqa: RUF012
     spatial_domain = CartesianDomain({"x": [-1.0, 1.0], "y": [-1.0, 1.0]})
@@ -84,7 +84,7 @@ STATED: dict[str, tuple[Callable[[], Any], dict[str, int]]] = {
     "Burgers1D": (lambda: BurgersProblem(nu=0.01 / math.pi), {"D": 2540, "boundary": 80, "t0": 160}),
     "Poisson1D": (Poisson, {"D": 64, "boundary": 2}),
 }
-"""The problem, and how many points each of its domains gets."""
+"""The problem, and the number of points in each of its domains."""
 
 
 def main() -> None:
@@ -100,7 +100,7 @@ def main() -> None:
     if options.check:
         print(json.dumps(missed(options.problem)))
         return
-    run("Poisson1D", 0.2)  # what is imported by the first step of all is no part of any training
+    run("Poisson1D", 0.2)  # trigger the imports of the first step, so that they are not timed
     lightning.seed_everything(options.seed, verbose=False)
     model, names, steps, seconds = run(options.problem, options.seconds)
     found = {
@@ -123,7 +123,7 @@ def stated(name: str) -> Any:
 
 
 def run(name: str, seconds: float) -> tuple[nn.Module, list[str], dict[str, int], float]:
-    """Train: the network, its inputs, the steps of both optimizers, and CPU seconds."""
+    """Train, and return the network, its inputs, the steps of both optimizers and CPU seconds."""
     problem = stated(name)
     names = list(problem.input_variables)
     model = FeedForward(len(names), 1, layers=WIDTHS, func=nn.Tanh)
@@ -136,7 +136,7 @@ def run(name: str, seconds: float) -> tuple[nn.Module, list[str], dict[str, int]
 
 
 def _train(solver: Any, end: float) -> int:
-    """Train until a CPU time; how many steps it took."""
+    """Train until a CPU time, and return the number of steps."""
     trainer = Trainer(
         solver,
         max_epochs=-1,
@@ -152,7 +152,7 @@ def _train(solver: Any, end: float) -> int:
 
 
 class Until(lightning.pytorch.Callback):
-    """Stops when the CPU time of the process is beyond an end."""
+    """Stops at a CPU time of the process."""
 
     def __init__(self, end: float) -> None:
         self.end = end
@@ -167,7 +167,7 @@ def _values(model: nn.Module, x: Tensor, names: list[str]) -> Tensor:
 
 
 def missed(name: str) -> dict[str, float]:
-    """The losses of the exact solution: about 0 where the statement is right."""
+    """The losses of the exact solution: about 0 if the problem is stated correctly."""
     problem, found = stated(name), {}
     for key, points in problem.discretised_domains.items():
         names = list(points.labels)

@@ -1,8 +1,8 @@
-"""An inverse problem by DeepXDE, with the networks, points and optimizer of its documentation.
+"""An inverse problem in DeepXDE, with the networks, points and optimizer of its documentation.
 
     python -m peers.inverse_by_deepxde PROBLEM --seed 10 --iterations 60000
 
-The last line is JSON: CPU seconds, iterations and coefficients, ten times on the way.
+Prints JSON as its last line: CPU seconds, iterations and coefficients at ten times during training.
 """
 
 import argparse
@@ -73,7 +73,7 @@ def lorenz(unknowns: dict[str, Any], x: np.ndarray, y: np.ndarray) -> tuple[Any,
 
 
 def reaction(unknowns: dict[str, Any], x: np.ndarray, y: np.ndarray) -> tuple[Any, Any]:
-    """2000 points inside, 100 on the boundary and 100 at the start, three layers of 20."""
+    """2000 points inside, 100 on the boundary and 100 initial points, three layers of 20."""
     rate, diffusivity = unknowns["rate"], unknowns["diffusivity"]
 
     def residual(at: Any, w: Any) -> list[Any]:

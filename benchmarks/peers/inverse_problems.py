@@ -1,4 +1,4 @@
-"""The inverse problems of DeepXDE's documentation, with readings integrated here; numpy and scipy alone."""
+"""Inverse problems of DeepXDE's documentation, with readings integrated here by numpy and scipy."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -8,7 +8,7 @@ from scipy.integrate import solve_ivp
 
 
 class Inverse(NamedTuple):
-    """The true coefficients, where the search starts and ends, and the noise-free readings (x, y)."""
+    """The true coefficients, the range of the search, and the noise-free readings (x, y)."""
 
     truth: dict[str, float]
     start: dict[str, float]
@@ -29,13 +29,13 @@ def lorenz() -> tuple[np.ndarray, np.ndarray]:
 
 
 def reaction() -> tuple[np.ndarray, np.ndarray]:
-    """Both concentrations at 40 places and 20 times, by lines of second order in space, 1001 nodes."""
+    """Both concentrations at 40 locations and 20 times, by second-order finite differences on 1001 nodes."""
     nodes, times = np.linspace(0, 1, 1001), np.linspace(0, 10, 20)
     start = np.exp(-20 * nodes)
     start[0], start[-1] = 1, 0
 
     def slope(_: float, w: np.ndarray) -> np.ndarray:
-        now = w.reshape(-1, 2)  # a and b side by side: the Jacobian is a narrow band
+        now = w.reshape(-1, 2)  # interleave a and b, so that the Jacobian is a narrow band
         change = np.zeros_like(now)
         change[1:-1] = 2e-3 * np.diff(now, 2, axis=0) / (nodes[1] - nodes[0]) ** 2
         change[1:-1] -= 0.1 * now[1:-1, :1] * now[1:-1, 1:] ** 2 * [1, 2]

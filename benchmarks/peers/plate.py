@@ -1,4 +1,4 @@
-"""The plate with a hole by displacements and stresses at once, as DeepXDE's example of elasticity has it."""
+"""The plate with a hole in displacements and stresses, as in DeepXDE's example of elasticity."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -22,7 +22,7 @@ class MixedPlate(Problem):
     outputs: ClassVar[tuple[str, ...] | int] = ("u", "v", "xx", "yy", "xy")
 
     def residual(self, x: Tensor, w: Field) -> dict[str, Tensor]:
-        """The forces, and how stresses come from displacements."""
+        """The balance of forces, and the stresses as functions of displacements."""
         strained = PLATE.stress(w)
         forces = {
             "force x": w["xx"].d("x") + w["xy"].d("y"),
@@ -31,7 +31,7 @@ class MixedPlate(Problem):
         return forces | {name: stress - w[name].value for name, stress in strained.items()}
 
     def conditions(self) -> list[Condition]:
-        """As those of the plate; on straight edges a stress is given itself."""
+        """As for the plate; on straight edges a stress is prescribed."""
         return [
             Dirichlet(0.0, on="left", output=("u", "xy")),
             Dirichlet(0.0, on="bottom", output=("v", "xy")),
@@ -41,19 +41,19 @@ class MixedPlate(Problem):
         ]
 
     def solution(self, x: Tensor) -> Tensor:
-        """Displacements and stresses by Kirsch."""
+        """Kirsch's displacements and stresses."""
         stresses = next(c for c in PLATE.conditions() if getattr(c, "on", None) == ("right", "top"))
         return torch.cat([PLATE.solution(x), stresses.given(x)], dim=1)  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
 class Free(Condition):
-    """No force on an edge: stress times normal is 0."""
+    """No traction on an edge: stress times normal is 0."""
 
     on: Where
 
     def residual(self, x: Tensor, w: Field) -> Tensor:
-        """The forces along x and y."""
+        """The body forces along x and y."""
         assert w.normals is not None
         nx, ny = w.normals[:, :1], w.normals[:, 1:]
         xx, yy, xy = (w[name].value for name in ("xx", "yy", "xy"))

@@ -1,4 +1,4 @@
-"""Scores: how far off a solver is in each output, the same for all of them."""
+"""Scores: the error of a solver in each output, computed alike for all solvers."""
 
 from collections.abc import Callable
 
@@ -10,11 +10,11 @@ from guardband.pinn.problems import Problem, catalogue
 PROBLEMS: dict[str, Problem] = {name: getattr(catalogue, name)() for name in catalogue.__all__}
 POINTS = 10_000
 CENTERED = ("p",)
-"""Outputs that count up to their mean: a pressure."""
+"""Outputs that are compared up to their mean: a pressure."""
 
 
 def errors(problem: Problem, predict: Callable[[Tensor], Tensor], seed: int) -> dict[str, float]:
-    """Relative L2 of each output at uniform points that no training has seen."""
+    """Relative L2 of each output at uniform points that were not used in training."""
     x = problem.domain.uniform(POINTS, torch.Generator().manual_seed(seed), dtype=torch.float64)
     with torch.no_grad():
         found, truth = predict(x).double().cpu(), problem.solution(x)

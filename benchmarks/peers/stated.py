@@ -1,7 +1,7 @@
-"""Problems of the catalogue in the words of DeepXDE: geometry, equation and conditions.
+"""Problems of the catalogue in the form of DeepXDE: geometry, equation and conditions.
 
-Derivatives are DeepXDE's own, each condition is the class that its documentation has for it, and what it has
-no class for is a `BC` of one's own. `losses` of the exact solution are about 0.
+Derivatives are DeepXDE's own, and each condition is an instance of the class in its documentation; a
+condition without such a class is a custom `BC`. `losses` of the exact solution are about 0.
 """
 
 import os
@@ -35,11 +35,11 @@ from guardband.values import Names
 
 SIDES = {"left": (0, "lower"), "right": (0, "upper"), "bottom": (1, "lower"), "top": (1, "upper")}
 CORNERS = [[-1, -1], [0, -1], [0, 0], [1, 0], [1, 1], [-1, 1]]
-"""Of the L, counterclockwise."""
+"""Corners of the L, counterclockwise."""
 
 
 class Derivatives(Field):
-    """A network's outputs and their derivatives by `dde.grad`, at all rows or some."""
+    """A network's outputs and their derivatives by `dde.grad`, at all or some rows."""
 
     def __init__(
         self, x: Tensor, y: Tensor, names: Names, rows: slice | None = None, normals: Tensor | None = None
@@ -76,7 +76,7 @@ def geometry(problem: Problem) -> Any:
 
 
 class SamePolygon(dde.geometry.Polygon):
-    """A polygon whose boundary points have DeepXDE's default dtype too, which numpy 2 does not give them."""
+    """A polygon whose boundary points have DeepXDE's default dtype, which numpy 2 does not provide."""
 
     def random_boundary_points(self, n: int, random: str = "pseudo") -> np.ndarray:
         return super().random_boundary_points(n, random).astype(dde.config.real(np))
@@ -112,7 +112,7 @@ def equation(problem: Problem) -> Callable[[Tensor, Tensor], list[Tensor]]:
 
 
 def conditions(problem: Problem, shape: Any, *, met: Sequence[type[Condition]] = ()) -> list[Any]:
-    """The conditions that the network does not meet by itself, one loss for each output."""
+    """The conditions that the network does not satisfy exactly, one loss for each output."""
     wanted = [c for c in problem.conditions() if not isinstance(c, tuple(met))]
     return [stated for condition in wanted for stated in _stated(condition, problem, shape)]
 
@@ -138,7 +138,7 @@ def _stated(condition: Condition, problem: Problem, shape: Any) -> Iterator[Any]
 
 
 def _start(condition: Initial, problem: Problem, shape: Any, column: int, k: int) -> Iterator[Any]:
-    """The value at the start, and the velocity as an operator: DeepXDE's normals know no time."""
+    """The initial value, and the velocity as an operator: DeepXDE's normals exclude time."""
     yield dde.icbc.IC(shape, _values(condition.value, column), lambda _, on: on, component=k)
     if condition.velocity is not None:
         time, start = problem.domain.d - 1, problem.domain.lower[-1]
@@ -151,9 +151,9 @@ def _start(condition: Initial, problem: Problem, shape: Any, column: int, k: int
 
 
 class Vanishing(dde.icbc.BC):
-    """A condition with a residual of its own, at all its points and with their normals.
+    """A condition with a custom residual, at all its points and with their normals.
 
-    The residual's columns count as much as conditions of one column each.
+    The columns of the residual are weighted like conditions of one column each.
     """
 
     def __init__(self, condition: Condition, problem: Problem, shape: Any, on: Callable[..., bool]) -> None:
@@ -163,7 +163,7 @@ class Vanishing(dde.icbc.BC):
     def error(
         self, X: np.ndarray, inputs: Tensor, outputs: Tensor, beg: int, end: int, aux_var: object = None
     ) -> Tensor:
-        """What should vanish."""
+        """The residual, which should vanish."""
         rows, normals = slice(beg, end), self.boundary_normal(X, beg, end, None)
         found = self.condition.residual(inputs[rows], Derivatives(inputs, outputs, self.names, rows, normals))
         return math.sqrt(found.shape[1]) * found
@@ -179,7 +179,7 @@ def _on(condition: Condition, domain: Domain) -> Callable[[np.ndarray, bool], bo
 
 
 def _at(x: np.ndarray, name: str, domain: Domain) -> bool:
-    """Whether a point of the boundary is on a side of the box; all that is on none belongs to a hole."""
+    """Whether a boundary point is on a side of the box; all other boundary points belong to a hole."""
     if name not in SIDES:
         return not any(_at(x, side, domain) for side in SIDES)
     axis, end = SIDES[name]
@@ -191,7 +191,7 @@ def _end(domain: Domain, axis: int) -> Callable[[np.ndarray, bool], bool]:
 
 
 def _outputs(condition: Condition, problem: Problem) -> list[int]:
-    """The numbers of the outputs that the condition is about."""
+    """The indices of the outputs in the condition."""
     names = problem.names.outputs
     if condition.output is None:
         return list(range(len(names)))
@@ -210,7 +210,7 @@ def _column(found: Tensor, column: int) -> Tensor:
 
 
 def losses(data: Any, function: Callable[[Tensor], Tensor], dtype: torch.dtype) -> list[float]:
-    """Mean squares of the residuals of a function, at the points of training where they are finite."""
+    """Mean squares of the residuals of a function at the training points, where they are finite."""
 
     def mean_square(_: Tensor, error: Tensor) -> Tensor:
         return error[error.isfinite()].square().mean()

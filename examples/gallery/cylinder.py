@@ -29,7 +29,7 @@ fitted = pinn.fit(
     likelihood=pinn.Likelihood(data=0.01),
     progress=False,
 )
-both = gb.Absolute(units=[1.0, 1.0])  # velocities both, so in the same unit
+both = gb.Absolute(units=[1.0, 1.0])  # both are velocities, in the same unit
 calibrated = gb.calibrate(fitted, cal.x, cal.y, outputs=("u", "v"), score=both)
 x = problem.domain.grid((331, 63))
 x = x[problem.domain.contains(x)]

@@ -20,12 +20,12 @@ from guardband.adapters import from_onnx
 
 
 def period(amplitude: np.ndarray) -> np.ndarray:
-    """In units of the period of small swings."""
+    """The period in units of the period of small oscillations."""
     return 2 / np.pi * ellipk(np.sin(amplitude / 2) ** 2)
 
 
 def measured(n: int, seed: int) -> gb.Observations:
-    """n swings with amplitudes up to 170 degrees, timed to 5 %."""
+    """n periods with amplitudes up to 170 degrees, measured to 5 %."""
     rng = np.random.default_rng(seed)
     amplitude = rng.uniform(0, np.radians(170), size=(n, 1))
     return gb.Observations(

@@ -34,7 +34,7 @@ SILENT: dict[str, Any] = {
 def trained(epochs: int) -> PhysicsInformedSingleModelSolver:
     """A network trained on the equation and the boundary."""
     torch.manual_seed(0)
-    random.seed(0)  # PINA places points on the boundary with it
+    random.seed(0)  # PINA uses it to place points on the boundary
     problem = Poisson2DSquareProblem()
     problem.discretise_domain(200, "random", domains="D")
     problem.discretise_domain(100, "random", domains="boundary")

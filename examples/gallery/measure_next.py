@@ -19,7 +19,7 @@ TRUTH, NOISE = 0.08, 0.05
 
 
 def read(x: np.ndarray, rng: np.random.Generator) -> gb.Observations:
-    """Readings at places x."""
+    """Readings at locations x."""
     return gb.Observations(
         x, np.asarray(ROD(x, [TRUTH])[0]) + NOISE * rng.normal(size=(len(x), 1))
     )

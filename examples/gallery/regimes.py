@@ -14,7 +14,7 @@ import numpy as np
 import guardband as gb
 
 SCATTER = {"laminar": 0.02, "transition": 0.25, "turbulent": 0.06}
-"""Of the logarithm of the friction factor, in each regime."""
+"""Standard deviation of the logarithm of the friction factor in each regime."""
 
 
 def regime(reynolds: np.ndarray) -> np.ndarray:

@@ -43,7 +43,7 @@ class Slab(pinn.Problem):
         ).root
 
     def solution(self, x: torch.Tensor) -> torch.Tensor:
-        """The hot solution, from which readings are drawn; training does not see it."""
+        """The hot solution, source of the readings; it is not used in training."""
         return -2 * torch.log(
             torch.cosh((x - 0.5) * self.slope / 2) / np.cosh(self.slope / 4)
         )

@@ -27,7 +27,7 @@ class Oscillators(pinn.Problem):
     domain = pinn.Segment(3, 6, names=("w",)) * pinn.Time(0, 2)
 
     def residual(self, x: torch.Tensor, u: pinn.problems.Field) -> torch.Tensor:
-        """The equation, divided by w^2."""
+        """The equation divided by w^2."""
         return u.d("t", "t") / x[:, :1] ** 2 + u.value
 
     def conditions(self) -> list[pinn.problems.Condition]:
@@ -49,10 +49,10 @@ model = pinn.fit(
 )
 
 mean, truth = curves(model, 100, seed=1)
-# The shape of the band, from a hundred curves.
+# The shape of the band is learned from a hundred curves.
 score = gb.Simultaneous.fitted(truth - mean)
 mean, truth = curves(model, 200, seed=2)
-# The size, from two hundred others.
+# Its size is calibrated on two hundred others.
 joint = gb.calibrate_arrays(mean, truth, score=score)
 instants = [gb.conformal.quantile(miss, 0.9) for miss in abs(truth - mean)[..., 0].T]
 

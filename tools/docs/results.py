@@ -56,7 +56,7 @@ PAGES = {
         "python benchmarks/few_points.py",
     ),
     "worth.md": (
-        "What the equation is worth",
+        "Value of the equation",
         "width compared with kriging and boosting",
         "python benchmarks/worth.py",
     ),

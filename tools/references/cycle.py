@@ -1,4 +1,4 @@
-"""The reference of prey and hunters, by Runge-Kutta of order 8: `python tools/references/cycle.py`."""
+"""The reference solution of prey and hunters, by Runge-Kutta of order 8: `python tools/references/cycle.py`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def solve(t: np.ndarray, tolerance: float) -> np.ndarray:
 
 
 def invariant(y: np.ndarray) -> np.ndarray:
-    """prey - log(prey) + 4/3 hunter - 2/3 log(hunter), which stays the same."""
+    """The invariant prey - log(prey) + 4/3 hunter - 2/3 log(hunter)."""
     return y[:, 0] - np.log(y[:, 0]) + 4 / 3 * y[:, 1] - 2 / 3 * np.log(y[:, 1])
 
 

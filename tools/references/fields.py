@@ -1,4 +1,4 @@
-"""Finite-element solutions: their values at points, how far two differ, and few triangles that carry one."""
+"""Finite-element solutions: values at points, differences, and compression to few triangles."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Field(NamedTuple):
         return found
 
     def samples(self) -> tuple[Floats, Floats]:
-        """Points (k, 2) all over the domain and the area of each; nodes, without area, are among them."""
+        """Points (k, 2) throughout the domain with areas; nodes are included without area."""
         basis = Basis(self.bases[0].mesh, ElementTriP1(), intorder=6)
         inside = basis.global_coordinates().value.reshape(2, -1).T
         corners = self.bases[0].doflocs.T
@@ -50,20 +50,20 @@ class Field(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """How far a field is from another one, per output, relative to the root mean square and the maximum."""
+    """The difference of two fields per output, relative to the root mean square and the maximum."""
 
     rms: Floats
     largest: Floats
 
 
 def difference(one: Floats, other: Floats, areas: Floats) -> Difference:
-    """Compare values (k, m) of the same points with the second as the scale."""
+    """Compare values (k, m) at the same points, with the second as the scale."""
     rms = np.sqrt(areas @ (one - other) ** 2 / (areas @ other**2))
     return Difference(rms, np.abs(one - other).max(axis=0) / np.abs(other).max(axis=0))
 
 
 def cut(quadrilaterals: Whole, points: Floats, middle: tuple[float, float]) -> Whole:
-    """Cut quadrilaterals, counterclockwise from the lower left, along lines that point away from a middle."""
+    """Cut quadrilaterals, counterclockwise from the lower left, along lines away from a center."""
     away = points[quadrilaterals].mean(axis=1) - np.array(middle)
     rising = away.prod(axis=1) > 0
     a, b, c, d = quadrilaterals.T
@@ -80,7 +80,7 @@ def grid(x: Floats, y: Floats) -> tuple[Floats, Whole]:
 
 
 def unchanged(points: Floats) -> Floats:
-    """Leave points where they are."""
+    """The identity."""
     return points
 
 
@@ -97,7 +97,7 @@ class Shipped(NamedTuple):
 
 
 def sampled(mesh: MeshTri, finest: Field, walls: Walls, onto: Change) -> Shipped:
-    """The finest solution at the vertices and midpoints of a mesh, with what is known at the walls put in."""
+    """The finest solution at the vertices and midpoints of a mesh, with the boundary values inserted."""
     points = mesh.p.T.astype(np.float32).astype(np.float64)
     triangles = mesh.t.T.astype(np.int64)
     where = nodes(points, triangles)
@@ -106,7 +106,7 @@ def sampled(mesh: MeshTri, finest: Field, walls: Walls, onto: Change) -> Shipped
 
 
 def missed(shipped: Shipped, finest: Field, onto: Change) -> Floats:
-    """Per triangle the largest difference from the finest solution, as part of the maximum of each output."""
+    """Per triangle the largest difference from the finest solution, relative to the maximum of each output."""
     points, triangles, values = shipped
     corners = points[triangles]
     where = onto(np.einsum("ln,tnd->tld", LATTICE, corners).reshape(-1, 2)).reshape(len(triangles), -1, 2)
@@ -124,7 +124,7 @@ def placed(
     onto: Change = unchanged,
     most: int = 20_000,
 ) -> Shipped:
-    """Divide triangles until none misses the finest solution by more than a part of each output's maximum."""
+    """Divide triangles until all agree with the finest solution to a fraction of each output's maximum."""
     mesh = start
     while True:
         shipped = sampled(mesh, finest, walls, onto)
@@ -138,7 +138,7 @@ def placed(
 def ship(
     name: str, shipped: Shipped, finest: Field, coarser: Field, checks: dict[str, float]
 ) -> tuple[Difference, int]:
-    """Measure a shipped field, write it, and return its error and the bytes it takes."""
+    """Measure a shipped field, write it, and return its error and its size in bytes."""
     where, areas = finest.samples()
     exact = finest.at(where)
     own = difference(coarser.at(where), exact, areas)
@@ -148,7 +148,7 @@ def ship(
 
 
 def summary(name: str, shipped: Shipped, error: Difference, size: int) -> str:
-    """One line on a file that was written."""
+    """One line about a written file."""
     numbers = [" ".join(f"{number:.1e}" for number in part) for part in error]
     count = f"{len(shipped.points)} points, {len(shipped.triangles)} triangles, {size} bytes"
     return f"{name}: {count}; error {numbers[0]}, largest {numbers[1]}"

@@ -30,14 +30,14 @@ NAMES = ("u", "v", "p")
 
 
 class Level(NamedTuple):
-    """The degree of the velocity, one more than that of the pressure, and how fine the mesh is."""
+    """The degree of the velocity, one above that of the pressure, and the fineness of the mesh."""
 
     degree: int
     fineness: int
 
 
 class Case(NamedTuple):
-    """A flow: its mesh by fineness, its viscosity, the velocity at its walls, and its end without walls."""
+    """A flow: its mesh by fineness, viscosity, velocity at the walls, and open end."""
 
     name: str
     mesh: Callable[[int], MeshTri]
@@ -47,10 +47,10 @@ class Case(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    """What does not change during the iteration.
+    """The quantities that stay constant during the iteration.
 
     These are the bases, the shape functions of the velocity with their slopes (triangle, shape, point), the
-    viscous term, the divergence of both components, and which unknowns are given.
+    viscous term, the divergence of both components, and the indices of the prescribed unknowns.
     """
 
     velocity: Basis
@@ -102,7 +102,7 @@ def split(parts: Pieces, state: Floats) -> tuple[Floats, Floats, Floats]:
 
 
 def assembled(parts: Pieces, trial: Floats) -> Any:
-    """The matrix of the integrals of shape functions times what a trial function becomes."""
+    """The matrix of integrals of shape functions times a linear map of the trial function."""
     basis = parts.velocity
     local = (parts.shape * basis.dx[:, None]) @ trial.transpose(0, 2, 1)
     numbers = basis.element_dofs.T
@@ -111,7 +111,7 @@ def assembled(parts: Pieces, trial: Floats) -> Any:
 
 
 def residual(parts: Pieces, state: Floats) -> tuple[Floats, Any]:
-    """What is left of momentum and mass, tested with every shape function, and its derivative."""
+    """The residual of momentum and mass, tested with every shape function, and its derivative."""
     u, v, p = split(parts, state)
     local = [part[parts.velocity.element_dofs.T][:, None] for part in (u, v)]
     first, second = ((part @ parts.shape) for part in local)
@@ -126,7 +126,7 @@ def residual(parts: Pieces, state: Floats) -> tuple[Floats, Any]:
 
 
 def dissected(matrix: Any, places: Floats, leaf: int = 200) -> Whole:
-    """An order of elimination with little fill: both sides of a dividing line, then the line, and so on."""
+    """An elimination order with little fill: both sides of a dividing line, then the line, recursively."""
     joined = (abs(matrix) + abs(matrix.T)).tocsr()
     side = np.zeros(len(places), dtype=np.int64)
 
@@ -147,7 +147,7 @@ def dissected(matrix: Any, places: Floats, leaf: int = 200) -> Whole:
 
 
 def newton(parts: Pieces, state: Floats, tolerance: float = 1e-6) -> Floats:
-    """Newton's method from a state that has the given values."""
+    """Newton's method from a state with the prescribed values."""
     inside = np.setdiff1d(np.arange(len(state)), parts.given)
     places = np.concatenate([parts.velocity.doflocs.T] * 2 + [parts.pressure.doflocs.T])[inside]
     order = None
@@ -171,12 +171,12 @@ def newton(parts: Pieces, state: Floats, tolerance: float = 1e-6) -> Floats:
 
 
 def field(parts: Pieces, state: Floats) -> Field:
-    """The solution, to be evaluated at points."""
+    """The solution, for evaluation at points."""
     return Field(NAMES, (parts.velocity, parts.velocity, parts.pressure), split(parts, state))
 
 
 def solved(case: Case, level: Level, coarser: Field | None) -> tuple[Pieces, Floats]:
-    """Solve at a level from a coarser solution, or, without one, from slow to fast flow."""
+    """Solve at a level from a coarser solution or, without one, by continuation from slow to fast flow."""
     parts = pieces(case, level)
     places = parts.velocity.doflocs.T
     state = np.zeros(2 * parts.velocity.N + parts.pressure.N)
@@ -199,7 +199,7 @@ def cavity(level: int) -> MeshTri:
 
 
 def lid(where: Floats) -> Floats:
-    """The velocity at the cavity's walls: that of the lid at the top, else none."""
+    """The velocity at the cavity's walls: that of the lid at the top, otherwise zero."""
     x, y = where.T
     return np.stack([np.where(y > 1 - 1e-9, 16 * x**2 * (1 - x) ** 2, 0), 0 * x], axis=-1)
 
@@ -259,7 +259,7 @@ def curved(mesh: MeshTri) -> MeshTri2:
 
 
 def inflow(where: Floats) -> Floats:
-    """The velocity at the channel's walls: the parabola on the left, else none."""
+    """The velocity at the channel's walls: a parabola on the left, otherwise zero."""
     x, y = where.T
     enters = (x < 1e-6) & (y < HEIGHT - 1e-6)
     return np.stack([np.where(enters, 1.2 * y * (HEIGHT - y) / HEIGHT**2, 0), 0 * x], axis=-1)
@@ -271,25 +271,25 @@ def outflow(where: Floats) -> Any:
 
 
 def nowhere(where: Floats) -> Any:
-    """No point at all."""
+    """No points."""
     return np.zeros(where.shape[1], dtype=bool)
 
 
 def in_cavity(where: Floats, values: Floats) -> Floats:
-    """Put in the velocity at the walls of the cavity."""
+    """Insert the velocity at the walls of the cavity."""
     on = ((where == 0) | (where == 1)).any(axis=1)
     return np.concatenate([np.where(on[:, None], lid(where), values[:, :2]), values[:, 2:]], axis=1)
 
 
 def in_channel(where: Floats, values: Floats) -> Floats:
-    """Put in the velocity at inflow and walls, none at chords that stand for arcs of the cylinder."""
+    """Insert the velocity at inflow and walls, zero at chords that replace arcs of the cylinder."""
     (x, y), close = where.T, np.linalg.norm(where - CENTRE, axis=1) < RADIUS + 1e-6
     on = close | (x < 1e-6) | (y < 1e-6) | (y > HEIGHT - 1e-6)
     return np.concatenate([np.where(on[:, None], inflow(where), values[:, :2]), values[:, 2:]], axis=1)
 
 
 def cavity_checks(case: Case, parts: Pieces, state: Floats) -> dict[str, float]:
-    """The integral of the squared divergence, and the work of the lid against the heat it becomes."""
+    """The integral of the squared divergence, and the work of the lid compared with dissipation."""
     u, v, _ = split(parts, state)
     basis = parts.velocity
     top = FacetBasis(basis.mesh, basis.elem, facets=basis.mesh.facets_satisfying(lambda x: x[1] > 1 - 1e-9))
@@ -305,7 +305,7 @@ def cavity_checks(case: Case, parts: Pieces, state: Floats) -> dict[str, float]:
 
 
 def cylinder_checks(case: Case, parts: Pieces, state: Floats) -> dict[str, float]:
-    """Drag and lift from what is left of momentum at the cylinder, the pressure across it, and the mass."""
+    """Drag and lift from the momentum residual at the cylinder, the pressure across it, and the mass."""
     left, basis = residual(parts, state)[0], parts.velocity
     wall = np.flatnonzero(np.linalg.norm(basis.doflocs.T - CENTRE, axis=1) < RADIUS + 1e-6)
     scale = 2 / (0.2**2 * 2 * RADIUS)
@@ -331,7 +331,7 @@ def run(
     checked: Callable[[Case, Pieces, Floats], dict[str, float]],
     shipping: Callable[[Field], Shipped],
 ) -> None:
-    """Solve at all levels, print what they give, and write the file."""
+    """Solve at all levels, print the figures, and write the file."""
     found: list[tuple[Field, dict[str, float]]] = []
     for level in levels:
         parts, state = solved(case, level, found[-1][0] if found else None)
@@ -353,7 +353,7 @@ def run(
 
 
 def main(names: list[str]) -> None:
-    """Compute the flows that are named, or all."""
+    """Compute the named flows, or all."""
     for reynolds in (100, 400):
         if not names or f"cavity_{reynolds}" in names:
             case = Case(f"cavity_{reynolds}", cavity, 1 / reynolds, lid, nowhere)

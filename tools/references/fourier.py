@@ -1,6 +1,6 @@
 """References on a ring: Allen-Cahn, Korteweg-de Vries and Kuramoto-Sivashinsky, by ETDRK4 on a Fourier grid.
 
-`python tools/references/fourier.py` writes the files, and prints how far each is from finer computations.
+`python tools/references/fourier.py` writes the files and prints their errors relative to finer computations.
 The method is that of Kassam and Trefethen (2005): the linear part exactly, the rest by Runge-Kutta.
 """
 
@@ -17,7 +17,7 @@ from scipy.integrate import simpson
 from guardband.pinn.problems.reference import Grid
 
 SAMPLES = 800
-"""At how many times a computation is kept, to be interpolated between them."""
+"""The number of stored times, between which the solution is interpolated."""
 
 
 @dataclass(frozen=True)
@@ -32,14 +32,14 @@ class Ring:
     symbol: Callable[[np.ndarray], np.ndarray]
     rest: Callable[[np.ndarray, np.ndarray], np.ndarray]
     balance: Callable[..., tuple[np.ndarray, np.ndarray]]
-    """Of u, u_x, u_xx and u_t at a time: a quantity, and the rate at which it should change."""
+    """A quantity and its rate of change, as a function of u, u_x, u_xx and u_t at a time."""
     points: int
     steps: int
     lines: tuple[int, int]
 
 
 def etdrk4(ring: Ring, points: int, steps: int, every: int) -> np.ndarray:
-    """The Fourier coefficients at the start and after every so many steps, (times, points / 2 + 1)."""
+    """The Fourier coefficients initially and at regular intervals, (times, points / 2 + 1)."""
     k = 2 * np.pi / ring.length * np.arange(points // 2 + 1)
     x = ring.left + ring.length / points * np.arange(points)
     h = ring.end / steps
@@ -67,7 +67,7 @@ def etdrk4(ring: Ring, points: int, steps: int, every: int) -> np.ndarray:
 
 
 def product(waves: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    """The waves of a function of u, without aliases up to cubes: computed on twice as many points."""
+    """The Fourier coefficients of a function of u, dealiased up to cubes on twice as many points."""
     n = 2 * (len(waves) - 1)
     wide = np.zeros(n + 1, complex)
     wide[: len(waves)] = waves
@@ -75,7 +75,7 @@ def product(waves: np.ndarray, function: Callable[[np.ndarray], np.ndarray]) -> 
 
 
 def at(ring: Ring, waves: np.ndarray, x: np.ndarray, derivative: int = 0) -> np.ndarray:
-    """The solution of some times at any x, or a derivative of it, (times, x)."""
+    """The solution at some times and any x, or a derivative of it, (times, x)."""
     n = 2 * (waves.shape[1] - 1)
     k = 2 * np.pi / ring.length * np.arange(waves.shape[1])
     share = np.where(np.arange(waves.shape[1]) % (n // 2) == 0, 1, 2) / n
@@ -83,7 +83,7 @@ def at(ring: Ring, waves: np.ndarray, x: np.ndarray, derivative: int = 0) -> np.
 
 
 def balance(ring: Ring, waves: np.ndarray, times: np.ndarray) -> float:
-    """How far a quantity is at the end from where its rate should have led it, relative to its size."""
+    """The difference between a quantity at the end and the integral of its rate, relative to its size."""
     x = ring.left + np.linspace(0, ring.length, 2001)
     u, slope, bend = (at(ring, waves, x, order) for order in range(3))
     k = 2 * np.pi / ring.length * np.arange(waves.shape[1])
@@ -116,7 +116,7 @@ def make(ring: Ring) -> None:
 
 
 def allen_cahn() -> Ring:
-    """u_t = 1e-4 u_xx + 5 (u - u^3): the energy falls by what is lost to u_t^2."""
+    """u_t = 1e-4 u_xx + 5 (u - u^3): the energy decreases at the rate of u_t^2."""
     return Ring(
         name="allen_cahn",
         left=-1.0,
@@ -133,7 +133,7 @@ def allen_cahn() -> Ring:
 
 
 def korteweg_de_vries() -> Ring:
-    """u_t + u u_x + .022^2 u_xxx = 0: the square of u is kept."""
+    """u_t + u u_x + .022^2 u_xxx = 0: the integral of u^2 is conserved."""
     return Ring(
         name="korteweg_de_vries",
         left=-1.0,
@@ -150,7 +150,7 @@ def korteweg_de_vries() -> Ring:
 
 
 def kuramoto_sivashinsky() -> Ring:
-    """u_t + a u u_x + b u_xx + c u_xxxx = 0: half the square of u grows by b u_x^2 - c u_xx^2."""
+    """u_t + a u u_x + b u_xx + c u_xxxx = 0: the integral of u^2 / 2 grows by b u_x^2 - c u_xx^2."""
     a, b, c = 100 / 16, 100 / 16**2, 100 / 16**4
     return Ring(
         name="kuramoto_sivashinsky",

@@ -1,4 +1,4 @@
-"""What scripts of references share: grids whose lines gather where the solution bends, and their files."""
+"""Shared code of reference scripts: grids that are dense where the solution bends, and their files."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from guardband.pinn.problems.reference import Grid
 
 DATA = Path(__file__).parents[2] / "src/guardband/pinn/problems/catalogue/data"
 LIMIT = 200_000
-"""How many bytes a file may have."""
+"""The largest size of a file in bytes."""
 
 
 def graded(x: np.ndarray, bends: np.ndarray, n: int, even: float = 0.5) -> np.ndarray:
-    """n lines from the first x to the last, placed by how much a solution bends; `even` of them evenly."""
+    """n lines from the first x to the last, placed by the curvature of a solution; `even` of them evenly."""
     density = np.sqrt(np.abs(bends))
     width = max(3, len(x) // 64)
     density = np.convolve(np.pad(density, width, "edge"), np.ones(width) / width, "same")[width:-width]
@@ -35,10 +35,10 @@ def write(
     refinement: tuple[np.ndarray, np.ndarray],
     checks: Mapping[str, float],
 ) -> None:
-    """Keep a solution on a grid, with the error that 20,000 points between its lines show.
+    """Store a solution on a grid, with the error measured at 20,000 points between its lines.
 
-    `exact` gives the values (..., m) on the grid of some axes; `refinement` is how far the solution was from
-    that of a finer computation, for each output, in the root mean square and at its largest.
+    `exact` gives the values (..., m) on the grid of some axes; `refinement` is the difference from a finer
+    computation, for each output, in the root mean square and at its largest.
     """
     values = exact(*axes).astype(np.float32)
     kept: dict[str, Any] = {f"axis{i}": axis for i, axis in enumerate(axes)} | {"values": values}
@@ -58,7 +58,7 @@ def write(
 
 
 def differences(coarse: np.ndarray, fine: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """How far one solution (..., m) is from a finer one, relative: root mean square, and largest."""
+    """The relative difference of a solution (..., m) from a finer one: root mean square, and largest."""
     off, size = (part.reshape(-1, fine.shape[-1]) for part in (coarse - fine, fine))
     rms = np.sqrt((off**2).mean(0) / (size**2).mean(0))
     return rms, np.abs(off).max(0) / np.abs(size).max(0)

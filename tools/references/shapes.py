@@ -55,7 +55,7 @@ def checked(field: Field) -> dict[str, float]:
 
 
 def walls(where: Floats, values: Floats) -> Floats:
-    """Put zero on the boundary."""
+    """Insert zero on the boundary."""
     x, y = where.T
     inner = (x >= 0) & (y <= 0)
     return np.where((inner | (np.abs(where).max(axis=1) == 1))[:, None], 0.0, values)

@@ -25,7 +25,7 @@ def edges(triangles: Whole) -> tuple[Whole, Whole]:
 
 
 def nodes(points: Floats, triangles: Whole) -> Floats:
-    """Where the values of a field are kept: the vertices, then the midpoints of the edges."""
+    """Locations of the values of a field: the vertices, then the midpoints of the edges."""
     return np.concatenate([points, points[edges(triangles)[0]].mean(axis=1)])
 
 
@@ -40,10 +40,10 @@ def barycentric(corners: Floats, where: Floats) -> Floats:
 
 
 def find(points: Floats, triangles: Whole, where: Floats, nearest: int = 32) -> tuple[Whole, Floats]:
-    """The triangle each point lies in and its barycentric coordinates there.
+    """The triangle that contains each point, and the barycentric coordinates of the point.
 
-    Tried are the triangles with the nearest centroids; taken is the one whose smallest coordinate is largest.
-    Four are tried first, and `nearest` only for points that lie in none of these.
+    Candidates are the triangles with the nearest centroids; the one whose smallest coordinate is largest is
+    taken. Four are tried first, and `nearest` only for points that lie in none of these.
     """
     corners = points[triangles]
     tree = KDTree(corners.mean(axis=1))

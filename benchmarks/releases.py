@@ -1,10 +1,10 @@
-"""How fast this guardband is beside another release of it, in one run.
+"""Speed of this guardband relative to another release, measured in one run.
 
-    python benchmarks/beside.py --old FOLDER [--quick]
+    python benchmarks/releases.py --old FOLDER [--quick]
 
-FOLDER holds the other release's package, such as the `src` of a checkout of it. Each release runs in a
-process of its own, with one thread and an allocator that keeps its memory; tasks alternate, and a
-ratio is the median over rounds of old seconds over new seconds. The last line is one JSON object of claims.
+FOLDER holds the package of the other release, such as the `src` of a checkout. Each release runs in a
+separate process, with one thread and an allocator that keeps its memory. Tasks alternate, and a ratio is the
+median over rounds of old seconds over new seconds. The last line is one JSON object of claims.
 """
 
 import argparse
@@ -71,7 +71,7 @@ except SystemExit:
 
 
 class Worker:
-    """A process with one release, which does a task when it is told to."""
+    """A process with one release, which runs tasks on request."""
 
     def __init__(self, path: Path, quick: bool) -> None:
         words = [sys.executable, __file__, "--worker", *(["--quick"] if quick else [])]
@@ -110,7 +110,7 @@ def output(path: Path, *words: str) -> str:
 
 
 def work(quick: bool) -> None:
-    """Do what the lines of standard input name, and print the CPU seconds it took."""
+    """Run the tasks named on standard input, and print their CPU seconds."""
     tasks = made_tasks(quick)
     for line in sys.stdin:
         task = line.strip()
@@ -160,7 +160,7 @@ def made_tasks(quick: bool) -> dict[str, Callable[[], object]]:
     one(x[:1])
 
     def calls() -> int:
-        """How many functions of the library itself are called for the band at one point."""
+        """Number of library functions called for the band at one point."""
         seen = 0
 
         def count(frame: object, event: str, _: object) -> None:
@@ -188,7 +188,7 @@ def made_tasks(quick: bool) -> dict[str, Callable[[], object]]:
 def training(
     problem: Any, widths: list[int], measured: int, points: tuple[int, int], steps: int
 ) -> Callable[[], object]:
-    """Some steps of training on all points at once, in the words of either release."""
+    """Some training steps on all points at once, in the interface of either release."""
     from guardband import pinn
 
     renamed = "n_interior" in pinn.Recipe.__dataclass_fields__
