@@ -1,4 +1,4 @@
-"""Mean squares: how far a network is off, of each kind of miss; what Adam and L-BFGS make small."""
+"""The mean squares of the misses of each kind, which Adam and L-BFGS minimize."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from guardband.predictors.models import evaluating
 class MeanSquares:
     """The mean square of each kind of miss of a network at given points, in the order of `names`.
 
-    All points where only the value of u is needed go through the network together. The end of a line, a
-    single point, goes with those inside if they have its slope anyway: most of what it costs is the call.
-    With `scales` each miss is divided by its own before. `passes` are another way through the layers.
+    Points that need only the value of u pass through the network together. On a line, the end points join the
+    points inside if those carry the derivatives that the end points need, since most of their cost is the
+    call. `scales` divide the misses. `passes` replace the default passes through the layers.
     """
 
     problem: Problem
     net: nn.Module
     terms: Sequence[Condition | Term]
     names: Sequence[str]
-    """Those of `TERMS`, then those of the terms that the problem adds."""
+    """The names of `TERMS`, then those of the terms that the problem adds."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class MeanSquares:
     def __call__(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
         """The mean squares; zero where there are no points.
 
-        All misses are added to `seen`: of the data, of the equations, of each condition and term.
+        The misses of the data, the equations and each condition and term are appended to `seen`.
         """
         edges = list(zip(self.terms, points.edges, self._slopes, self._rides, strict=True))
         plain = [edge.points for _, edge, slope, _ in edges if slope is None]
@@ -94,7 +94,7 @@ class MeanSquares:
 
 
 class SquaresModule(nn.Module):
-    """Mean squares as a module, so that its weights can be exchanged for others, and its unknowns."""
+    """The mean squares as a module, so that `functional_call` can replace weights and unknowns."""
 
     net: nn.Module
     unknowns: Unknowns
@@ -111,7 +111,7 @@ class SquaresModule(nn.Module):
 
 
 def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
-    """Refuse an equation or a condition whose residual is not (n, equations), and values that are NaN."""
+    """Refuse residuals of a shape other than (n, equations), and values that are not finite."""
     names = problem.names
     _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
     terms = terms_of(problem, net)
@@ -148,7 +148,7 @@ def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
 def _check_shape(
     residual: Residual, net: nn.Module, x: Tensor, names: Names, name: str, *, whole: bool = False
 ) -> None:
-    """Columns whose number follows the number of points are two shapes that were broadcast by mistake."""
+    """Refuse a number of columns that depends on the number of points: an accidental broadcast."""
     with evaluating(net):
         found = [
             side_by_side(residual(part, AutogradField(net, part, names, torch.ones_like(part))), name)
@@ -167,7 +167,7 @@ def _check_shape(
 
 
 def _units(scales: Scales | None, sample: Points) -> list[Tensor | None]:
-    """What the misses of the data, the equations and each condition are divided by; None where by 1."""
+    """The divisors of the misses of the data, the equations and each condition; None stands for 1."""
     if scales is None:
         return [None] * (2 + len(sample.edges))
     parts = [scales.data, scales.physics, *scales.boundary]
