@@ -55,9 +55,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Leg:
-    """One network, trained through all stages on one window of time; its plain numbers go into
-    checkpoints.
-    """
+    """One network, trained through all stages on one window of time, as plain numbers for checkpoints."""
 
     start: float
     end: float
@@ -155,9 +153,7 @@ def _since(task: Task) -> int:
 
 
 def nth_window(task: Task, window: int, since: int, spent: float) -> Leg:
-    """A window of time with its share of the budget; the first, with an untrained network, has a double
-    share.
-    """
+    """A window of time with its share of the budget; the first, untrained one has a double share."""
     recipe = task.recipe
     start, end = borders_of(task.problem, task.net, recipe.windows)[window : window + 2]
     leg = Leg(start, end, window, recipe.windows == 1, since)

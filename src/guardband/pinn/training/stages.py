@@ -96,9 +96,7 @@ class AdamStage(Stage):
         return squares
 
     def _points(self, batch: int | None) -> Points:
-        """All fixed points, or a random batch: new points inside and on the boundary, and some of the
-        data.
-        """
+        """All fixed points, or a batch: new points inside and on the boundary, some of the data."""
         loss = self._loss
         x, y = loss.full.x, loss.full.y
         domain, terms = loss.problem.domain, terms_of(loss.problem, loss.net)

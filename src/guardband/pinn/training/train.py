@@ -190,9 +190,7 @@ def _run(
 
 
 def _report(fitted: Fitted) -> None:
-    """Print the verdict if the training has not converged; an error of the verdict must not lose the
-    result.
-    """
+    """Print the verdict if the training has not converged; its errors must not lose the result."""
     try:
         if fitted.verdict.word != "converged":
             tqdm.write(str(fitted.verdict), file=sys.stderr)
