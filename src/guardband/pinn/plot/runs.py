@@ -23,8 +23,8 @@ LINES = ("-", "--", "-.", ":")
 def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
     """Plot the mean squares of data, equations and conditions over the steps of a training.
 
-    Each is in its own units; conditions that hold exactly are left out. A thin line marks the start of
-    L-BFGS. Networks saved without a record by name show the sums.
+    Each is in its own units; conditions that hold exactly are left out. A thin line marks the end of
+    Adam. Networks saved without a record by name show the sums.
 
     Parameters
     ----------

@@ -99,5 +99,8 @@ class Draws(StackedWeights):
     (tensor([[2.]]), tensor([[1.]]))
     """
 
+    net: nn.Module
+    stacked: dict[str, Tensor]
+
     def __repr__(self) -> str:
         return f"Draws({len(self)} draws)"

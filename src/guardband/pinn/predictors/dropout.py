@@ -38,8 +38,10 @@ class Dropout(StackedWeights):
     training_data
         The observations that the network was trained on; by default those of `model`.
 
-    Notes ----- Cost: one training with dropout. Each point takes `draws` evaluations, of the last layer only
-    if dropout acts on the last hidden layer of an `mlp` or a `torch.nn.Sequential`.
+    Notes
+    -----
+    Cost: one training with dropout. Each point takes `draws` evaluations, of the last layer only if dropout
+    acts on the last hidden layer of an `mlp` or a `torch.nn.Sequential`.
 
     Examples
     --------

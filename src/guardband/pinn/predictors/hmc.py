@@ -53,8 +53,10 @@ class HMC(StackedWeights):
     progress
         Whether to show a progress bar.
 
-    Notes ----- Cost: (warmup + draws) x leapfrog gradients per chain, about two trainings each by default;
-    each point takes as many evaluations as there are draws. Needs `pip install "guardband[bayes]"`.
+    Notes
+    -----
+    Cost: (warmup + draws) x leapfrog gradients per chain, about two trainings each by default; each point
+    takes as many evaluations as there are draws. Needs `pip install "guardband[bayes]"`.
 
     Examples
     --------

@@ -106,8 +106,10 @@ class Laplace(_Linearized):
     seed
         The seed of these points.
 
-    Notes ----- Cost: some seconds in addition to the training; each point takes a product of all weights with
-    as many rows as there are misses, about 1500. A network of P weights needs 12 P kB.
+    Notes
+    -----
+    Cost: some seconds in addition to the training; each point takes a product of all weights with as many
+    rows as there are misses, about 1500. A network of P weights needs 12 P kB.
 
     Examples
     --------
@@ -149,8 +151,10 @@ class LastLayerLaplace(_Linearized):
     layers
         The number of layers in the posterior.
 
-    Notes ----- Cost: a small fraction of a training; each point takes one more evaluation and a product with
-    a square matrix of the size of those layers. With `layers=1` the cost is negligible.
+    Notes
+    -----
+    Cost: a small fraction of a training; each point takes one more evaluation and a product with a square
+    matrix of the size of those layers. With `layers=1` the cost is negligible.
 
     Examples
     --------

@@ -48,8 +48,10 @@ class PinballNetwork:
     seed
         The seed of weights and features.
 
-    Notes ----- Cost: some seconds for 300 rows, independent of the number of levels; each point takes one
-    evaluation of the network.
+    Notes
+    -----
+    Cost: some seconds for 300 rows, independent of the number of levels; each point takes one evaluation of
+    the network.
 
     Examples
     --------

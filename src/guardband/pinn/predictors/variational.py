@@ -45,7 +45,9 @@ class MeanFieldVI(StackedWeights):
     progress
         Whether to show a progress bar.
 
-    Notes ----- Cost: less than another training; each point takes `draws` evaluations. Needs `pip install
+    Notes
+    -----
+    Cost: less than another training; each point takes `draws` evaluations. Needs `pip install
     "guardband[bayes]"`.
 
     Examples

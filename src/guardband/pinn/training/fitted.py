@@ -225,10 +225,12 @@ class Fitted:
 class TrainingDiverged(RuntimeError):
     """The training diverged.
 
-    Attributes
+    Parameters
     ----------
+    message
+        The message of the error.
     fitted
-        The result up to the last finite network.
+        The result up to the last row of the history, with a finite network.
 
     Examples
     --------
@@ -257,10 +259,12 @@ class TrainingDiverged(RuntimeError):
 class TrainingInterrupted(KeyboardInterrupt):
     """The training was interrupted, for example by Ctrl-C.
 
-    Attributes
+    Parameters
     ----------
+    message
+        The message of the error.
     fitted
-        The result up to the last row of the history.
+        The result up to the last row of the history, with a finite network.
 
     Examples
     --------
