@@ -8,7 +8,6 @@ matrix products of them.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,7 +24,7 @@ class Factors:
         shape: torch.Size,
         found: Sequence[tuple[slice, int, Sequence[tuple[Tensor, Tensor]]]],
         together: int,
-        held: Any,
+        held: object,
     ) -> None:
         self.shape, self._found, self.together, self._held = shape, found, together, held
         grad = found[0][2][0][0]

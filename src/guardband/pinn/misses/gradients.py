@@ -8,7 +8,7 @@ memory.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -55,7 +55,7 @@ class Gradients:
         self.mean_squares = MeanSquares(problem, net, sample, scales=scales, passes=passes)
         self._whole = SquaresModule(self.mean_squares)
         self._to_trace = MeanSquares(problem, net, sample, scales=scales, passes=FUSED) if whole else None
-        self._graphs: dict[Any, Graph] = {}
+        self._graphs: dict[tuple[object, ...], Graph] = {}
         self._taken = 0
 
     def __call__(self, points: Points, weights: Tensor, seen: list[Tensor] | None = None) -> Tensor:
@@ -92,8 +92,8 @@ class Gradients:
         self._taken += 1
         if self._taken % CHECKED == 1:
             with torch.no_grad():
-                afresh = self.mean_squares(points)
-            if not torch.allclose(afresh, squares, rtol=1e-2, equal_nan=True):
+                again = self.mean_squares(points)
+            if not torch.allclose(again, squares, rtol=1e-2, equal_nan=True):
                 self._to_trace = None
 
 

@@ -117,11 +117,11 @@ def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
     terms = terms_of(problem, net)
     added = len(terms) - len(terms_in(problem))
     for number, (condition, edge) in enumerate(zip(terms, points.edges, strict=True)):
-        said = f"The residual of {type(condition).__name__}"
-        _check_shape(condition.residual, net, edge.points, names, said, whole=number >= added)
+        label = f"The residual of {type(condition).__name__}"
+        _check_shape(condition.residual, net, edge.points, names, label, whole=number >= added)
         with evaluating(net):
             miss = condition.residual(edge.points, AutogradField(net, edge.points, names, edge.normals))
-        check_finite(miss, edge.points, names, said, "points where it holds")
+        check_finite(miss, edge.points, names, label, "points where it holds")
 
 
 def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -71,7 +70,7 @@ class CurrentProblem(Within):
         """The misses of the problem."""
         return self.with_tensors().misses(x, u)
 
-    def residual(self, x: Tensor, u: Field) -> Any:
+    def residual(self, x: Tensor, u: Field) -> Tensor | Mapping[str, Tensor]:
         """The residual of the problem."""
         return self.with_tensors().residual(x, u)
 
@@ -95,17 +94,17 @@ class CurrentProblem(Within):
 class CurrentCondition(Condition):
     """A condition of a problem, evaluated with the current values of the unknowns."""
 
-    sought: CurrentProblem
+    current: CurrentProblem
     number: int
     condition: Condition
 
-    def __init__(self, sought: CurrentProblem, number: int, condition: Condition) -> None:
-        self.sought, self.number, self.condition = sought, number, condition
+    def __init__(self, current: CurrentProblem, number: int, condition: Condition) -> None:
+        self.current, self.number, self.condition = current, number, condition
         self.together: int = condition.together  # type: ignore[misc]
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """The residual of the condition."""
-        return conditions_in(self.sought.with_tensors())[self.number].residual(x, u)
+        return conditions_in(self.current.with_tensors())[self.number].residual(x, u)
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
         """Points where the condition holds, about n."""
@@ -122,13 +121,13 @@ class CurrentTerm(Term):
     name: str
     scale: float
 
-    def __init__(self, sought: CurrentProblem, number: int, term: Term) -> None:
-        self._sought, self._number, self._term = sought, number, term
+    def __init__(self, current: CurrentProblem, number: int, term: Term) -> None:
+        self._current, self._number, self._term = current, number, term
         self.name, self.scale = term.name, term.scale
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
         """The residual of the term."""
-        return terms_in(self._sought.with_tensors())[self._number].residual(x, u)
+        return terms_in(self._current.with_tensors())[self._number].residual(x, u)
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
         """The points of the term."""
@@ -202,10 +201,10 @@ def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
 
 def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
     """Refuse unknowns without readings to determine them, and unknowns in windows of time."""
-    sought, name = list(unknowns_in(problem)), type(problem).__name__
-    if not sought:
+    unknowns, name = list(unknowns_in(problem)), type(problem).__name__
+    if not unknowns:
         return
-    many = ", ".join(f"`{one}`" for one in sought)
+    many = ", ".join(f"`{one}`" for one in unknowns)
     if not data:
         raise ValueError(
             f"{name} has unknowns, {many}, and only readings of the solution tell their values: "
@@ -216,7 +215,7 @@ def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
             f"{name} has unknowns, {many}, which are the same at all times, and windows of time are trained "
             "one after the other. Leave `windows` out of the recipe."
         )
-    for one in sought:
+    for one in unknowns:
         if one in TAKEN or one in problem.names.axes or one in problem.names.outputs:
             raise ValueError(f"An unknown cannot be called `{one}`, which means something else already.")
 

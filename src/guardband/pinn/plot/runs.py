@@ -48,20 +48,20 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
     >>> pinn.plot.history(fitted).get_legend_handles_labels()[1]
     ['data', 'equation', 'Dirichlet']
     """
-    told = getattr(fitted, "terms", ()) or getattr(fitted, "history", None)
-    if told is None:
+    rows = getattr(fitted, "terms", ()) or getattr(fitted, "history", None)
+    if rows is None:
         raise TypeError(f"`fitted` should be what pinn.fit returned, got {type(fitted).__name__}.")
-    if not told:
+    if not rows:
         raise ValueError(
             "This network has no history: pinn.fit writes one, every 50 steps. Train it by pinn.fit."
         )
     ax = axes(ax)
-    steps = [row["step"] for row in told]
-    names = [name for name in told[-1] if name not in ("step", "loss") and any(row[name] > 0 for row in told)]
+    steps = [row["step"] for row in rows]
+    names = [name for name in rows[-1] if name not in ("step", "loss") and any(row[name] > 0 for row in rows)]
     for number, name in enumerate(names):
         style = {"color": COLORS[number % len(COLORS)], "ls": LINES[number % len(LINES)], "lw": 1.8}
         mark = "o" if len(steps) < 3 else ""
-        ax.plot(steps, [row.get(name, np.nan) for row in told], marker=mark, label=word(name), **style)
+        ax.plot(steps, [row.get(name, np.nan) for row in rows], marker=mark, label=word(name), **style)
     if steps[0] < fitted.recipe.steps < steps[-1]:
         ax.axvline(fitted.recipe.steps, color=GRAY, lw=0.8)
     ax.set(xlabel="step", ylabel="mean square", yscale="log")

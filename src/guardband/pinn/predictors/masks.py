@@ -7,7 +7,6 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -101,7 +100,7 @@ class Silenced(nn.Module):
         for name in masks.layers:
             self.net.get_submodule(name).register_forward_hook(partial(self._silence, name))
 
-    def _silence(self, name: str, layer: nn.Module, _: Any, h: Tensor) -> Tensor:
+    def _silence(self, name: str, layer: nn.Module, _: object, h: Tensor) -> Tensor:
         mask = self.masks.mask(name, self.calls[name], h)[:, None]
         self.calls[name] += 1
         parts = h.unflatten(0, (len(mask), -1))  # rows of one draw after the other

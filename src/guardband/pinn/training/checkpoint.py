@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -18,6 +18,9 @@ from safetensors.torch import load, save
 from torch import Tensor
 
 from guardband.base import files
+
+State: TypeAlias = dict[str, Any]
+"""Nested dicts and lists of tensors, numbers, strings and None."""
 
 HEAD = b"guardband checkpoint 2 "
 LARGEST = 2**32

@@ -10,7 +10,7 @@ large, unless data and a firmly held equation determine all times at once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,7 @@ from guardband.pinn.misses.rows import Rows
 from guardband.pinn.misses.unknowns import all_trained, current_numbers
 from guardband.pinn.networks.traits import core_of, traits_of
 from guardband.pinn.problems import Condition, Problem, Term
+from guardband.pinn.training.checkpoint import State
 
 FIRST = 96
 """The number of points inside at the start."""
@@ -204,7 +205,7 @@ class Newton:
         chosen = torch.multinomial(off.cpu(), n // 2, generator=self.generator)
         return points._replace(inside=torch.cat([points.inside[n // 2 :], pool[chosen]]))
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Everything that changes except the network."""
         edges = [[edge.points, edge.normals, edge.sizes, list(edge.parts)] for edge in self.points.edges]
         return {
@@ -220,7 +221,7 @@ class Newton:
             "generator": self.generator.get_state(),
         }
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: State) -> None:
         """Resume from a state."""
         x, y = self.points[:2]
         n, most, inside = state["n"], state["most"], state["inside"]

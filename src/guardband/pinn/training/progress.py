@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from guardband.pinn.misses.unknowns import current_numbers
 from guardband.pinn.problems import Problem
 from guardband.pinn.problems.measured import tensors_of
+from guardband.pinn.training.checkpoint import State
 from guardband.pinn.training.loss import Loss
 from guardband.pinn.training.recipe import Counts
 from guardband.pinn.training.schedule import Leg
@@ -59,7 +60,7 @@ class Progress:
     """The loss of this leg before the first step of Adam."""
     net: nn.Module = field(default_factory=nn.Module)
     """The network in training, with the unknowns of the problem if it has any; modified in place."""
-    good: dict[str, Any] = field(default_factory=dict)
+    good: dict[str, Tensor] = field(default_factory=dict)
     """The weights at the last row of the history."""
     watch: Watch | None = None
     clock: Clock = field(default_factory=lambda: Clock(0.0))
@@ -124,7 +125,7 @@ class Progress:
         self.history.append(row)
         self.terms.append(loss.record.row(self.leg.since + self.step, seen.misses))
 
-    def state(self, generators: list[torch.Generator]) -> dict[str, Any]:
+    def state(self, generators: list[torch.Generator]) -> State:
         """The whole progress, as plain values and tensors."""
         return {
             "leg": asdict(self.leg),
@@ -187,10 +188,10 @@ class Watch:
         if self._weights is not None:
             net.load_state_dict(self._weights)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Everything that changes."""
         return {"least": self._least, "waited": self._waited, "weights": self._weights}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: State) -> None:
         """Resume from a state."""
         self._least, self._waited, self._weights = state["least"], state["waited"], state["weights"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from guardband.pinn.misses.points import Points, terms_of
 from guardband.pinn.misses.unknowns import unknowns_of
 from guardband.pinn.networks.traits import generators_in
 from guardband.pinn.problems.measured import tensors_of
-from guardband.pinn.training.checkpoint import wrong_with
+from guardband.pinn.training.checkpoint import State, wrong_with
 from guardband.pinn.training.loss import Loss
 from guardband.pinn.training.newton import ANNEALED, LOOK, Newton
 from guardband.pinn.training.recipe import Recipe
@@ -49,11 +49,11 @@ class Stage(ABC):
         """Take steps up to the next row of the history, or until the time is used up."""
 
     @abstractmethod
-    def state(self) -> Any:
+    def state(self) -> State:
         """Everything that changes except the network."""
 
     @abstractmethod
-    def load(self, state: Any) -> None:
+    def load(self, state: State) -> None:
         """Resume from a state."""
 
 
@@ -109,11 +109,11 @@ class AdamStage(Stage):
         edges = [c.points(domain, batch, generator).to(loss.like) for c in terms]
         return Points(x, y, inside.to(loss.like), tuple(edges))
 
-    def state(self) -> Any:
+    def state(self) -> State:
         """The steps taken and the moments."""
         return {"taken": self.taken, "most": self.most, "adam": self._adam.state_dict()["state"]}
 
-    def load(self, state: Any) -> None:
+    def load(self, state: State) -> None:
         """Resume from a state."""
         self.taken, self.most = state["taken"], state["most"]
         _remember(self._adam, state["adam"])
@@ -165,11 +165,11 @@ class LBFGSStage(Stage):
         for generator in generators_in(self._loss.net):
             generator.manual_seed(self._seed)
 
-    def state(self) -> Any:
+    def state(self) -> State:
         """The steps taken and the memory of L-BFGS."""
         return {"taken": self.taken, "stalled": self._stalled, "lbfgs": self._lbfgs.state_dict()["state"]}
 
-    def load(self, state: Any) -> None:
+    def load(self, state: State) -> None:
         """Resume from a state."""
         self.taken, self._stalled = state["taken"], state["stalled"]
         _remember(self._lbfgs, state["lbfgs"])
@@ -213,11 +213,11 @@ class NewtonStage(Stage):
         with torch.no_grad():
             return Seen(self._loss.gradients.mean_squares(self._newton.points, misses), misses)
 
-    def state(self) -> Any:
+    def state(self) -> State:
         """The steps taken, the points and the damping."""
         return {"taken": self.taken, "newton": self._newton.state()}
 
-    def load(self, state: Any) -> None:
+    def load(self, state: State) -> None:
         """Resume from a state."""
         self.taken = state["taken"]
         self._newton.load(state["newton"])
@@ -227,7 +227,7 @@ STAGES: Sequence[type[AdamStage | NewtonStage | LBFGSStage]] = (AdamStage, Newto
 """The stages of a leg in order, as in `Counts`."""
 
 
-def _remember(optimizer: torch.optim.Optimizer, memory: Any) -> None:
+def _remember(optimizer: torch.optim.Optimizer, memory: dict[int, State]) -> None:
     """Restore the state of an optimizer, if it fits; its settings are the recipe's."""
     if wrong := wrong_with(optimizer, memory):
         raise ValueError(wrong)

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -22,9 +22,9 @@ from guardband.pinn.networks.traits import generators_in
 from guardband.pinn.networks.windows import Windowed, borders_of
 from guardband.pinn.problems.measured import tensors_of
 from guardband.pinn.problems.unknown import unknowns_in, with_values
-from guardband.pinn.training.checkpoint import damaged
+from guardband.pinn.training.checkpoint import State, damaged
 from guardband.pinn.training.fitted import NOTHING, Fitted, PointEstimates, TrainingDiverged
-from guardband.pinn.training.identity import differences, points_in
+from guardband.pinn.training.identity import Identity, differences, points_in
 from guardband.pinn.training.loss import Loss, firm
 from guardband.pinn.training.progress import Clock, Diverged, Done, Progress, Watch
 from guardband.pinn.training.recipe import AS_LONG_AS_IT_TAKES, Recipe
@@ -242,11 +242,11 @@ class Trainer:
         weights = sum(part.numel() * part.element_size() for part in net.state_dict().values())
         return 2**26 + 100 * weights * windows + 1000 * (self.total or 0)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """The progress, for a checkpoint."""
         return self.progress.state(self._generators())
 
-    def load(self, state: Any, identity: dict[str, Any], path: Path) -> None:
+    def load(self, state: State, identity: Identity, path: Path) -> None:
         """Resume from a checkpoint of the same training."""
         before = state.get("identity") if isinstance(state, dict) else None
         none = {"unknowns": {}}
@@ -261,7 +261,7 @@ class Trainer:
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
             raise damaged(path, str(error)) from error
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: State) -> None:
         task, now, leg = self.task, self.progress, Leg(**state["leg"])
         if not len(state["done"]) == leg.window < leg.windows(task) or len(state["ended"]) > len(STAGES):
             wrong = f"it has {len(state['done'])} windows and {len(state['ended'])} stages"
@@ -287,7 +287,7 @@ class Trainer:
         if now.watch is not None:
             now.watch.load(state["watch"])
 
-    def _of_0_2(self, old: dict[str, Any]) -> dict[str, Any]:
+    def _of_0_2(self, old: State) -> State:
         """A checkpoint of guardband 0.2 in the present format."""
         run, (trial, at_once), k = old["run"], old["trial"], len(old["nets"])
         start, end = borders_of(self.task.problem, self.task.net, 1)
