@@ -140,7 +140,7 @@ def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
         sloped = any(bool(field.partial((axis,)).any()) for axis in range(x.shape[1]))
         if second and sloped and not any(bool(field.partial(along).any()) for along in second):
             raise ValueError(
-                f"{name}.residual asks for second derivatives, and those of this network are 0 everywhere, "
+                f"{name}.residual uses second derivatives, and those of this network are 0 everywhere, "
                 "as with ReLU. Take a smooth activation: pinn.mlp(problem) has tanh."
             )
 

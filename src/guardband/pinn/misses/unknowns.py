@@ -207,7 +207,7 @@ def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
     many = ", ".join(f"`{one}`" for one in unknowns)
     if not data:
         raise ValueError(
-            f"{name} has unknowns, {many}, and only readings of the solution tell their values: "
+            f"{name} has unknowns, {many}, and only readings of the solution determine their values: "
             "pinn.fit(problem, net, data). Without readings, give numbers in their place."
         )
     if windows > 1:
@@ -217,7 +217,7 @@ def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
         )
     for one in unknowns:
         if one in TAKEN or one in problem.names.axes or one in problem.names.outputs:
-            raise ValueError(f"An unknown cannot be called `{one}`, which means something else already.")
+            raise ValueError(f"An unknown cannot be called `{one}`, which already has another meaning.")
 
 
 def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> None:
@@ -236,6 +236,6 @@ def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> Non
         if gradient is None:
             raise ValueError(
                 f"The unknown `{name}` changes neither the residual of {type(current.problem).__name__} nor "
-                f"a condition, so nothing tells its value. Use self.{name} there, without float(). "
+                f"a condition, so nothing determines its value. Use self.{name} there, without float(). "
                 "A network with hard constraints meets conditions whatever the unknowns are."
             )

@@ -238,13 +238,13 @@ def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
         )
     if windows > 1 and problem.terms():
         raise ValueError(
-            f"{name} cannot be solved in {windows} windows of time: its terms are about all times. Leave "
+            f"{name} cannot be solved in {windows} windows of time: its terms concern all times. Leave "
             "`windows` out."
         )
     if windows > 1 and traits_of(net).meets_start:
         raise ValueError(
             f"A network that meets conditions exactly cannot be trained in {windows} windows of time: it "
-            "meets the start of the first. Give the network inside of it, or leave `windows` out."
+            "is bound to the start of the first. Give the network inside it, or leave `windows` out."
         )
     start, end = whole.lower[-1], whole.upper[-1]
     return [start + (end - start) * k / windows for k in range(windows)] + [end]

@@ -41,17 +41,18 @@ class Masks:
         for name, part in net.named_modules():
             if (isinstance(part, OTHERS) and part.p) or _hidden(part):
                 raise ValueError(
-                    f"`{name}` of this {kind}, a {type(part).__name__}, has dropout that is not known here. "
+                    f"`{name}` of this {kind}, a {type(part).__name__}, has dropout of an unsupported kind. "
                     "Use torch.nn.Dropout throughout."
                 )
         if not layers:
             raise ValueError(
                 f"This {kind} has no layer torch.nn.Dropout. Train one with `pinn.mlp(..., dropout=0.05)`, "
-                "or with torch.nn.Dropout as a layer of its own; torch.nn.functional.dropout cannot be seen."
+                "or with torch.nn.Dropout as a separate layer; torch.nn.functional.dropout cannot be "
+                "detected."
             )
         if not any(layers.values()):
             raise ValueError(
-                f"Every Dropout of this {kind} has p = 0: no neuron was ever silent. Train with p > 0."
+                f"Every Dropout of this {kind} has p = 0: no neuron was ever dropped. Train with p > 0."
             )
         if max(layers.values()) >= 1:
             raise ValueError(f"A Dropout of this {kind} has p = 1: no neuron is left. Train with p < 1.")
@@ -69,8 +70,8 @@ class Masks:
         mask = self.drawn[key]
         if h.shape[0] % self.draws or mask.shape[1:] != features:
             raise ValueError(
-                f"A Dropout should see rows, one per point and all of one size, but `{layer}` saw the shape "
-                f"{tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let points "
+                f"A Dropout should see rows, one per point and all of the same size, but `{layer}` saw the "
+                f"shape {tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let points "
                 "be the first dimension there."
             )
         return mask.to(h)

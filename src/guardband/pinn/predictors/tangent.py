@@ -456,7 +456,7 @@ def _refuse_network(fitted: Fitted) -> None:
     """Refuse networks that have seen readings or have no tangent space."""
     if not isinstance(fitted, Fitted):
         raise TypeError(
-            "`fitted` should be what `pinn.fit(problem, net)` returned, for it knows its equation, got "
+            "`fitted` should be what `pinn.fit(problem, net)` returned, which includes its equation, got "
             f"{type(fitted).__name__}."
         )
     if fitted.training_data is not None or fitted.saw_data:

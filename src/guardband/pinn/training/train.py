@@ -128,7 +128,7 @@ def fit(
     if restarts != 1:
         if checkpoint is not None:
             raise ValueError(
-                "A checkpoint is of one training. Give each start a `fit` of its own, with its own."
+                "A checkpoint holds one training. Call `fit` for each start, with its own checkpoint."
             )
         train = partial(
             fit,
@@ -285,7 +285,7 @@ def _check_pair(problem: Problem, net: nn.Module) -> None:
         raise ValueError(
             f"{type(problem).__name__} has {d} coordinates ({', '.join(names.axes)}) and {m} outputs "
             f"({', '.join(names.outputs)}), the network {shape[0]} and {shape[1]}. "
-            f"pinn.mlp(problem) fits it; other outputs are said in the problem: outputs = "
+            f"pinn.mlp(problem) fits it; declare other outputs in the problem: outputs = "
             f"{output_names(shape[1])!r}."
         )
 
@@ -300,8 +300,8 @@ def _check_newton(recipe: Recipe, net: nn.Module, device: torch.device | str | N
         )
     if recipe.newton and traits_of(net).stochastic:
         raise ValueError(
-            "Gauss-Newton steps need a network that stays the same, and dropout changes it at every look. "
-            "Train it by Adam and L-BFGS: recipe=pinn.Recipe()."
+            "Gauss-Newton steps need a network that stays the same, and dropout changes it at every "
+            "evaluation. Train it by Adam and L-BFGS: recipe=pinn.Recipe()."
         )
 
 

@@ -253,8 +253,8 @@ class Trainer:
         other = differences(none | identity, none | before if isinstance(before, dict) else None)
         if other:
             raise ValueError(
-                f"The checkpoint {path} is of another run: it has another {' and another '.join(other)}. "
-                "Give another file, or delete it to start anew."
+                f"The checkpoint {path} belongs to another run: it has another "
+                f"{' and another '.join(other)}. Give another file, or delete it to start anew."
             )
         try:
             self._restore(state if "leg" in state else self._of_0_2(state))
