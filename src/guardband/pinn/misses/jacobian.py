@@ -137,9 +137,10 @@ def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) ->
     if planned is None:
         return None
     _, layers = planned
-    total = sum(part.numel() for part in (*layers.weights, *layers.biases))
-    if total != sum(part.numel() for part in net.parameters()):  # a layer occurs twice
-        return None
+    columns = [*itertools.chain(*zip(layers.weights, layers.biases, strict=True))]
+    parameters = [*net.parameters()]
+    if len(columns) != len(parameters) or any(a is not b for a, b in zip(columns, parameters, strict=True)):
+        return None  # a layer occurs twice, or the parameters are in another order
     return needs_of(residual, net, x, of).channels()
 
 

@@ -71,8 +71,8 @@ class Masks:
         if h.shape[0] % self.draws or mask.shape[1:] != features:
             raise ValueError(
                 f"A Dropout should see rows, one per point and all of the same size, but `{layer}` saw the "
-                f"shape {tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let points "
-                "be the first dimension there."
+                f"shape {tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let "
+                "points be the first dimension there."
             )
         return mask.to(h)
 
