@@ -190,7 +190,7 @@ def test_restarts_are_ranked_and_their_spread_is_told() -> None:
     for wrong in (0, -1, 1.5):
         with pytest.raises(ValueError, match="`restarts` should be a number of trainings"):
             pinn.fit(PROBLEM, pinn.mlp(1, [4]), restarts=wrong, progress=False)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="A checkpoint is of one training"):
+    with pytest.raises(ValueError, match="A checkpoint holds one training"):
         pinn.fit(PROBLEM, pinn.mlp(1, [4]), restarts=2, checkpoint="x", progress=False)
 
 

@@ -381,7 +381,7 @@ def test_an_equation_in_kelvin_meters_and_seconds_needs_no_scaling_by_hand() -> 
 
 def test_dropout_is_refused() -> None:
     problem = P.Poisson1D()
-    with pytest.raises(ValueError, match="dropout changes it at every look"):
+    with pytest.raises(ValueError, match="dropout changes it at every evaluation"):
         pinn.fit(
             problem, pinn.mlp(problem, [8], dropout=0.1), recipe=pinn.Recipe.by_newton(5), progress=False
         )

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import guardband as gb
 from guardband import pinn
-from guardband.pinn.misses.jacobian import jacobian
+from guardband.pinn.misses.jacobian import jacobian, value
 from guardband.pinn.networks.derivatives import Needs
 from guardband.pinn.networks.jets import Layers
 from guardband.pinn.networks.modules import restarted
@@ -201,6 +201,23 @@ def test_layers_that_it_declares_make_it_fast_with_the_same_numbers() -> None:
     assert (
         _automatic(POISSON, own, None, None).newton and not _automatic(POISSON, Waves(1), None, None).newton
     )
+
+
+class Reversed(Layered):
+    """The same layers, registered in reverse order."""
+
+    def __init__(self, d: int, width: int) -> None:
+        super().__init__(d, width)
+        first = self.first
+        del self.first
+        self.first = first
+
+
+def test_jacobians_do_not_depend_on_the_order_of_the_layers() -> None:
+    x = torch.linspace(0, 1, 5, dtype=torch.float64)[:, None]
+    slopes = [jacobian(value, kind(1, 9).double(), x)[1] for kind in (Layered, Reversed)]
+    first, last = slopes[0].split([18, 10], dim=2)
+    assert torch.allclose(torch.cat([last, first], dim=2), slopes[1])
 
 
 def test_windows_of_time_start_where_it_ended() -> None:

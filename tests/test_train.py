@@ -351,7 +351,7 @@ def test_a_checkpoint_of_another_run_or_a_broken_one_is_refused(tmp_path: Path) 
 
     with pytest.raises(KeyboardInterrupt):
         quick(checkpoint=path, callback=interrupt)
-    with pytest.raises(ValueError, match=r"is of another run.*delete it to start anew"):
+    with pytest.raises(ValueError, match=r"belongs to another run.*delete it to start anew"):
         quick(checkpoint=path, seed=1)
     data = path.read_bytes()
     for broken in (b"", data[: len(data) // 2], b"{}" + data[2:], checkpoint_without_skeleton()):

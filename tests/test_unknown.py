@@ -312,7 +312,7 @@ def test_what_has_no_value_is_refused_in_a_sentence() -> None:
 
 
 def test_unknowns_that_nothing_tells_are_refused() -> None:
-    with pytest.raises(ValueError, match="only readings of the solution tell"):
+    with pytest.raises(ValueError, match="only readings of the solution determine"):
         pinn.fit(COOLS, small(COOLS), progress=False)
     with pytest.raises(ValueError, match="which are the same at all times"):
         fitted(recipe=pinn.Recipe(windows=2))

@@ -1,1 +1,1 @@
-"""How far a network misses data, equation and conditions: points, scales, the loss and its Jacobian."""
+"""Misses, the residuals of data, equation and conditions: points, scales, the loss and its Jacobian."""

@@ -1,21 +1,20 @@
-"""Factors: how misses change with the weights of an MLP, as products that need no matrix (N, P).
+"""Jacobians of misses in factored form, for products without the matrix (N, P).
 
-The derivative of a miss in the weights of a layer is a sum over the channels of a jet: the gradient in what
-the layer gave, times what it saw. Both are small, and products with the whole matrix of derivatives are a few
+The derivative of a miss in the weights of a layer is a sum over the channels of a jet: the gradient after the
+layer times the jet before it. Both factors are small, and a product with the whole Jacobian takes a few
 matrix products of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
 
 class Factors:
-    """The derivatives of misses (n, q) in all weights, in factors; `held` is the memory in which they lie."""
+    """The derivatives of misses (n, q) in all weights, as factors; `held` keeps their memory alive."""
 
     shape: torch.Size
     together: int
@@ -25,18 +24,18 @@ class Factors:
         shape: torch.Size,
         found: Sequence[tuple[slice, int, Sequence[tuple[Tensor, Tensor]]]],
         together: int,
-        held: Any,
+        held: object,
     ) -> None:
         self.shape, self._found, self.together, self._held = shape, found, together, held
         grad = found[0][2][0][0]
         self._row_weights = grad.new_ones(shape)
 
     def weigh(self, factor: Tensor) -> None:
-        """Multiply the derivatives of each miss by a number."""
+        """Multiply the derivatives of each miss by a factor (n, q)."""
         self._row_weights = self._row_weights * factor
 
     def times(self, v: Tensor) -> Tensor:
-        """J v, (n, q), for a change v of all weights (P,)."""
+        """The product J v, (n, q), for a change v of all weights (P,)."""
         product = v.new_zeros(self.shape)
         for rows, j, layers in self._found:
             total, start = v.new_zeros(layers[0][0].shape[1]), 0
@@ -52,7 +51,7 @@ class Factors:
         return product * self._row_weights
 
     def transposed(self, w: Tensor) -> Tensor:
-        """J^T w, (P,), for a number per miss (n, q)."""
+        """The product J^T w, (P,), for one number per miss (n, q)."""
         weighted, total = w * self._row_weights, None
         for rows, j, layers in self._found:
             each = weighted[rows, j].repeat_interleave(self.together)
@@ -67,13 +66,13 @@ class Factors:
 
     @property
     def nbytes(self) -> int:
-        """The memory that the factors take."""
+        """The size of the factors in bytes."""
         tensors = {part.data_ptr(): part for _, _, layers in self._found for pair in layers for part in pair}
         return sum(part.numel() * part.element_size() for part in tensors.values())
 
 
 class Widened:
-    """Derivatives by their products, beside columns (N, K) that are written out."""
+    """Derivatives given by products, with further columns (N, K) as a matrix."""
 
     products: Products
     columns: Tensor
@@ -82,17 +81,17 @@ class Widened:
         self.products, self.columns = products, columns
 
     def times(self, v: Tensor) -> Tensor:
-        """J v, (N,)."""
+        """The product J v, (N,)."""
         weights, rest = v.tensor_split([len(v) - self.columns.shape[1]])
         return self.products.times(weights) + self.columns @ rest
 
     def transposed(self, w: Tensor) -> Tensor:
-        """J^T w, (P + K,)."""
+        """The product J^T w, (P + K,)."""
         return torch.cat([self.products.transposed(w), self.columns.T @ w])
 
 
 class Products:
-    """The derivatives (N, P) of misses of several kinds; `units` multiply their columns."""
+    """The derivatives (N, P) of several kinds of misses; `units` multiply the columns."""
 
     kinds: Sequence[Factors]
     units: Tensor | float
@@ -101,16 +100,16 @@ class Products:
         self.kinds, self.units = kinds, units
 
     def times(self, v: Tensor) -> Tensor:
-        """J v, (N,)."""
+        """The product J v, (N,)."""
         return torch.cat([kind.times(v * self.units).flatten() for kind in self.kinds])
 
     def transposed(self, w: Tensor) -> Tensor:
-        """J^T w, (P,)."""
+        """The product J^T w, (P,)."""
         parts = w.split([kind.shape.numel() for kind in self.kinds])
         found = [kind.transposed(part.view(kind.shape)) for kind, part in zip(self.kinds, parts, strict=True)]
         return torch.stack(found).sum(0) * self.units
 
     @property
     def nbytes(self) -> int:
-        """The memory that the factors take."""
+        """The size of the factors in bytes."""
         return sum(kind.nbytes for kind in self.kinds)

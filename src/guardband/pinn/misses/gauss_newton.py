@@ -1,11 +1,11 @@
-"""Damped Gauss-Newton (Levenberg-Marquardt): steps for a sum of squares, by linear algebra.
+"""Damped Gauss-Newton (Levenberg-Marquardt) steps for a sum of squares.
 
-With misses r and their derivatives J the step is s = (J^T J + damping)^-1 J^T r. It is solved in the space of
-weights or in that of misses, whichever is smaller: s = J^T (J J^T + damping)^-1 r is the same. The damping
-follows the gain: what the loss lost, over what the linearization promised (Nielsen). The factor of the matrix
-is used again while that pays, for the misses after the step. Where J is too large to be written out, the same
-equations are solved by conjugate gradients, which need its products alone. On the CPU, LAPACK works on numpy
-arrays; on another device everything stays there.
+With misses r and their Jacobian J the step is s = (J^T J + damping)^-1 J^T r. The system is solved in the
+space of the weights or of the misses, whichever is smaller, as s = J^T (J J^T + damping)^-1 r is the same
+step. The damping follows the gain, the ratio of the actual to the predicted decrease of the loss (Nielsen).
+The factor of the matrix is reused for the misses after the step while that pays. If J is too large for a
+matrix, conjugate gradients solve the same equations with products alone. On the CPU, LAPACK works on numpy
+arrays; on another device all arrays stay there.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ Vector = Any
 
 
 class Linear(Protocol):
-    """Derivatives J (N, P) that are known by their products."""
+    """A Jacobian J (N, P) that is available through products only."""
 
     def times(self, v: Tensor, /) -> Tensor:
-        """J v."""
+        """The product J v."""
         ...
 
     def transposed(self, w: Tensor, /) -> Tensor:
-        """J^T w."""
+        """The product J^T w."""
         ...
 
 
 class System(Protocol):
-    """Misses as functions of weights that can be moved."""
+    """Misses as functions of weights that can be changed."""
 
     @property
     def theta(self) -> Tensor:
-        """All weights (P,)."""
+        """All weights, (P,)."""
         ...
 
     @theta.setter
     def theta(self, theta: Tensor, /) -> None: ...
 
     def misses(self) -> Tensor:
-        """All misses (N,) at `theta`."""
+        """All misses at `theta`, (N,)."""
         ...
 
     def __call__(self) -> tuple[Tensor, Tensor | Linear]:
-        """All misses (N,) at `theta`, and their derivatives (N, P), written out or by their products."""
+        """All misses (N,) at `theta`, and their Jacobian (N, P), as a matrix or through products."""
         ...
 
 
 class Step(NamedTuple):
-    """What a step did to half the sum of squares; `moved` is False where no step helped."""
+    """Half the sum of squares before and after a step; `moved` is False if no damping decreased it."""
 
     before: float
     after: float
@@ -63,21 +63,23 @@ class Step(NamedTuple):
 
 
 CHORDS = 2
-"""How often a factor is used again, at most."""
+"""The largest number of steps that reuse a factor."""
 
 TRIALS = 12
-"""How many dampings are tried before a step is given up."""
+"""The largest number of dampings that a step tries."""
 
 TOLERANCE, MOST = 1e-3, 100
-"""When conjugate gradients end: how small the gradient is, and how many products there are at most."""
+"""Conjugate gradients end at this relative size of the gradient, or after this number of products."""
 
 LEAST = 1e-14
-"""The smallest damping: the rounding of the matrix is not far below."""
+"""The smallest damping; the rounding of the matrix is only slightly below it."""
 
 
 class GaussNewton:
-    """Steps that remember their damping.
+    """Gauss-Newton steps with a damping that carries over from step to step.
 
+    Examples
+    --------
     >>> class Rosenbrock:
     ...     theta = torch.tensor([-1.2, 1.0], dtype=torch.float64)
     ...
@@ -103,7 +105,7 @@ class GaussNewton:
         self.damping, self.growth = damping, 2.0
 
     def step(self, system: System) -> Step:
-        """Move the weights of a system downhill."""
+        """Take one step that decreases the sum of squares."""
         start = system.theta
         found, slopes = system()
         misses = _vector(found)
@@ -117,7 +119,7 @@ class GaussNewton:
                 system.theta = start - _tensor(move).to(start)
                 after = _vector(system.misses())
                 gain = (before - _half_square(after)) / promised if promised > 0 else -1.0
-                if gain > 1e-4:  # which NaN is not
+                if gain > 1e-4:  # False for NaN
                     self._relax(gain)
                     if normal.factored:  # solving again with a factor costs little
                         after = self._chords(system, solve, after)
@@ -133,7 +135,7 @@ class GaussNewton:
         self.growth = 2.0
 
     def _chords(self, system: System, solve: Callable[[Vector], Vector], misses: Vector) -> Vector:
-        """Steps along the same slopes while each takes a tenth off."""
+        """Steps with the same Jacobian, as long as each decreases the loss by a tenth."""
         for _ in range(CHORDS):
             here = system.theta
             system.theta = here - _tensor(solve(misses)).to(here)
@@ -149,7 +151,7 @@ class GaussNewton:
 
 
 class Normal:
-    """The normal equations of slopes J (N, P), or their dual where misses are fewer than weights."""
+    """The normal equations of a Jacobian J (N, P), or their dual if there are fewer misses than weights."""
 
     slopes: Vector
     dual: bool
@@ -163,11 +165,11 @@ class Normal:
         self.gram = dsyrk(1.0, slopes.T, trans=int(self.dual), lower=1)
 
     def times(self, v: Vector) -> Vector:
-        """J v."""
+        """The product J v."""
         return self.slopes @ v
 
     def damped(self, damping: float) -> Callable[[Vector], Vector] | None:
-        """A function from misses r to (J^T J + damping)^-1 J^T r; None where rounding forbids it."""
+        """A function from misses r to (J^T J + damping)^-1 J^T r; None if rounding makes that impossible."""
         from scipy.linalg.lapack import dpotrf, dpotrs  # type: ignore[attr-defined]
 
         matrix = self.gram.copy(order="F")
@@ -181,10 +183,10 @@ class Normal:
 
 
 class Iterated:
-    """The same equations by conjugate gradients (CGLS), where slopes are known by their products alone.
+    """The normal equations by conjugate gradients (CGLS), for Jacobians given by products.
 
-    They end when the gradient of the damped problem is `TOLERANCE` of what it was, or after `MOST` products:
-    each of them makes the damped problem smaller, so that a step which ends early is still one downhill.
+    They end when the gradient of the damped problem has decreased to `TOLERANCE` of its start, or after
+    `MOST` products. Each iteration decreases the damped problem, so an early end still gives a descent step.
     """
 
     slopes: Linear
@@ -194,7 +196,7 @@ class Iterated:
         self.slopes = slopes
 
     def times(self, v: Vector) -> Vector:
-        """J v."""
+        """The product J v."""
         return _vector(self.slopes.times(_tensor(v)))
 
     def damped(self, damping: float) -> Callable[[Vector], Vector]:
@@ -221,7 +223,7 @@ class Iterated:
 
 
 class NormalElsewhere:
-    """The normal equations of slopes J (N, P) on a device, or their dual where misses are fewer."""
+    """The normal equations of a Jacobian J (N, P) on a device, or their dual."""
 
     slopes: Tensor
     dual: bool
@@ -233,11 +235,11 @@ class NormalElsewhere:
         self.gram = slopes @ slopes.T if self.dual else slopes.T @ slopes
 
     def times(self, v: Tensor) -> Tensor:
-        """J v."""
+        """The product J v."""
         return self.slopes @ v
 
     def damped(self, damping: float) -> Callable[[Tensor], Tensor] | None:
-        """A function from misses r to (J^T J + damping)^-1 J^T r; None where rounding forbids it."""
+        """A function from misses r to (J^T J + damping)^-1 J^T r; None if rounding makes that impossible."""
         matrix = self.gram.clone()
         matrix.diagonal().add_(damping)
         factor, failed = torch.linalg.cholesky_ex(matrix)
@@ -253,7 +255,7 @@ class NormalElsewhere:
 
 
 def _equations(slopes: Tensor | Linear) -> Normal | NormalElsewhere | Iterated:
-    """The equations of a step, by whichever way the slopes allow."""
+    """The normal equations in the form that suits the Jacobian."""
     if not isinstance(slopes, Tensor):
         return Iterated(slopes)
     return Normal(slopes.numpy()) if slopes.device.type == "cpu" else NormalElsewhere(slopes)

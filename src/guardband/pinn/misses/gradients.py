@@ -1,13 +1,14 @@
-"""Gradients: the mean squares of a network, and how their weighted sum changes with each weight.
+"""The mean squares of a network and the gradient of their weighted sum.
 
-Where compiling pays, a step is one graph: the misses, the loss and its gradient are traced once for points of
-each new shape, and compiled together. That beats compiling them in parts, whose results go through memory.
+Where compiling pays, a step is one graph: misses, loss and gradient are traced once for each new shape of
+points and compiled together. That is faster than compiling them separately, which passes results through
+memory.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -22,20 +23,20 @@ from guardband.pinn.networks.traits import core_of, traits_of
 from guardband.pinn.problems import Problem
 
 SHAPES = 4
-"""For so many shapes of points there are graphs; whoever has ever new ones goes without."""
+"""The largest number of shapes of points with a graph; if shapes keep changing, nothing is compiled."""
 
 CHECKED = 50
-"""Every so many steps a graph is held against what it was made of."""
+"""The number of steps between comparisons of a graph with the uncompiled loss."""
 
 Graph: TypeAlias = Callable[..., tuple[Tensor, list[Tensor], list[Tensor]]]
-"""From weights, the tensors of points and the weights of the terms to squares, misses and gradients."""
+"""A function from weights, tensors of points and weights of the terms to squares, misses and gradients."""
 
 
 class Gradients:
-    """The mean squares at points, while the gradient of their weighted sum becomes that of the weights.
+    """The mean squares at points; a call stores the gradient of their weighted sum in the parameters.
 
-    A graph repeats the arithmetic that it was made of. An equation that draws random numbers or looks at
-    values has none, and one that changes meanwhile, as by a schedule of somebody's own, loses it.
+    A graph repeats the operations that were traced. Equations that draw random numbers or branch on values
+    have no graph, and an equation that changes during training, for example by a user's schedule, loses it.
     """
 
     mean_squares: MeanSquares
@@ -54,11 +55,11 @@ class Gradients:
         self.mean_squares = MeanSquares(problem, net, sample, scales=scales, passes=passes)
         self._whole = SquaresModule(self.mean_squares)
         self._to_trace = MeanSquares(problem, net, sample, scales=scales, passes=FUSED) if whole else None
-        self._graphs: dict[Any, Graph] = {}
+        self._graphs: dict[tuple[object, ...], Graph] = {}
         self._taken = 0
 
     def __call__(self, points: Points, weights: Tensor, seen: list[Tensor] | None = None) -> Tensor:
-        """The mean squares; all misses are added to `seen`."""
+        """The mean squares; the misses are appended to `seen`."""
         parameters: list[Tensor] = [p for p in self._whole.parameters() if p.requires_grad]
         graph = self._graph(points, weights, parameters)
         if graph is None:
@@ -91,15 +92,15 @@ class Gradients:
         self._taken += 1
         if self._taken % CHECKED == 1:
             with torch.no_grad():
-                afresh = self.mean_squares(points)
-            if not torch.allclose(afresh, squares, rtol=1e-2, equal_nan=True):
+                again = self.mean_squares(points)
+            if not torch.allclose(again, squares, rtol=1e-2, equal_nan=True):
                 self._to_trace = None
 
 
 def _fits(problem: Problem, net: nn.Module, sample: Points) -> bool:
-    """Whether jets know the network, without dropout, and all points go through it in one tile.
+    """Whether jets apply, without dropout, and all points fit into one tile.
 
-    Points in several tiles are better left to passes that are compiled once and called for each.
+    For points in several tiles, passes that are compiled once and called for each tile are faster.
     """
     if traits_of(net).stochastic:
         return False
@@ -116,9 +117,9 @@ def _tensors(points: Points) -> list[Tensor]:
 def _traced(
     mean_squares: MeanSquares, points: Points, weights: Tensor, parameters: list[Tensor]
 ) -> Graph | None:
-    """All operations from weights and points to squares, misses and gradients; None if they cannot be told.
+    """The graph from weights and points to squares, misses and gradients; None if it cannot be traced.
 
-    They are traced with tensors that have no values, so that an equation which looks at values is noticed.
+    Tracing uses tensors without values, so an equation that branches on values is noticed.
     """
     from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -145,7 +146,7 @@ def _traced(
         with torch.no_grad():
             trace = make_fx(step, tracing_mode="fake", _allow_non_fake_inputs=True)
             graph = trace([p.detach() for p in parameters], _tensors(points), weights)
-    except Exception:  # whatever an equation does that tracing cannot follow, it can still be called
+    except Exception:  # tracing may fail in any way; the equation still works uncompiled
         return None
     random = torch.Tag.nondeterministic_seeded
     drawn = any(random in getattr(node.target, "tags", ()) for node in graph.graph.nodes)

@@ -1,9 +1,9 @@
-"""Jacobians: how every miss at every point changes with every weight.
+"""Jacobians of misses with respect to the weights, point by point.
 
-For an MLP they come from its jet: the miss is differentiated in the jet of the outputs, point by point, and
-the reverse pass through the layers is not summed over the points. Everything else gives each point its own
-copy of the weights, so that one backward pass over all points gives one gradient per point: any residual, any
-module that `torch.func` can call. Both work in any thread, whatever mode of torch is on.
+If jets apply, the misses are differentiated in the jet of the outputs, and the reverse pass through the
+layers is not summed over the points. Otherwise each point has its own copy of the weights, so one backward
+pass over all points gives one gradient per point, for any residual and any module that `torch.func` can call.
+Both work in any thread and in any gradient mode of torch.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from guardband.pinn.networks.traits import composed, core_of, has_derivatives, t
 from guardband.pinn.problems import AutogradField, Field, Names
 
 POINTS_AT_ONCE = 128
-"""How many points are differentiated at a time; each holds some ten copies of the weights."""
+"""The number of points differentiated together; each needs memory for about ten copies of the weights."""
 
 
 def value(x: Tensor, u: Field) -> Tensor:
-    """The residual that is the value itself: its Jacobian is that of the network's output."""
+    """The residual u itself, whose Jacobian is that of the network's output."""
     return u.value
 
 
@@ -59,9 +59,11 @@ def jacobian(
 ) -> tuple[Tensor, Tensor]:
     """The residual (n, q) at points x (n, d), and its derivatives in the named weights (n, q, P).
 
-    The weights are in the order of `net.named_parameters()`; by default they are all of them. `of` are the
-    names of axes and outputs; `normals` those of points on a boundary.
+    The weights are in the order of `net.named_parameters()`; the default is all of them. `of` are the names
+    of axes and outputs, and `normals` the normals at points of a boundary.
 
+    Examples
+    --------
     >>> net = nn.Linear(2, 1)
     >>> misses, slopes = jacobian(value, net, torch.tensor([[3.0, 4.0]]))
     >>> slopes.tolist()  # of w1 x1 + w2 x2 + b
@@ -71,10 +73,10 @@ def jacobian(
 
 
 class Slopes:
-    """The Jacobian of one residual of one network, at any points; the way there is found once.
+    """The Jacobian of a residual of a network, at any points; the method is chosen once.
 
-    Where the residual compares points with each other, `together` of them in a row make a group; 0 stands for
-    all of them, which have one miss.
+    If the residual compares points with each other, every `together` consecutive points form a group. 0
+    stands for one group of all points with a single miss.
     """
 
     residual: Residual
@@ -102,7 +104,7 @@ class Slopes:
                     return _by_jets(self, self.net, x, self._channels, outward, self._memory)
                 except NotCarried:
                     self._channels = None
-            net = own_modules(self.net)  # whose weights are exchanged
+            net = own_modules(self.net)  # `functional_call` replaces its weights
             size = POINTS_AT_ONCE * self.together or max(1, len(x))
             chunks = zip(x.split(size), outward.split(size), strict=True)
             parts = [_by_copies(self, net, chunk, names, along) for chunk, along in chunks]
@@ -110,7 +112,7 @@ class Slopes:
         return torch.cat(misses), torch.cat(slopes)
 
     def factors(self, x: Tensor, normals: Tensor | None = None) -> tuple[Tensor, Factors] | None:
-        """The residual (n, q), and its derivatives as factors; None where they do not come by jets."""
+        """The residual (n, q) and its derivatives as factors; None if jets do not apply."""
         with torch.inference_mode(False), torch.enable_grad():
             net, x = own_modules(self.net), _ordinary(x)
             outward = torch.zeros_like(x) if normals is None else _ordinary(normals)
@@ -128,21 +130,22 @@ def _all(names: Sequence[str] | None, net: nn.Module) -> bool:
 
 
 def _carried(residual: Residual, net: nn.Module, x: Tensor, of: Names | None) -> Channels | None:
-    """The jet by which this residual of this network is differentiated, or None."""
+    """The jet that differentiates this residual of this network; None if jets do not apply."""
     core = core_of(net)
     masked = core.training and traits_of(core).stochastic
     planned = None if masked or not len(x) else layers_of(core, x[:1])
     if planned is None:
         return None
     _, layers = planned
-    total = sum(part.numel() for part in (*layers.weights, *layers.biases))
-    if total != sum(part.numel() for part in net.parameters()):  # a layer that is used twice
-        return None
+    columns = [*itertools.chain(*zip(layers.weights, layers.biases, strict=True))]
+    parameters = [*net.parameters()]
+    if len(columns) != len(parameters) or any(a is not b for a, b in zip(columns, parameters, strict=True)):
+        return None  # a layer occurs twice, or the parameters are in another order
     return needs_of(residual, net, x, of).channels()
 
 
 class _Taped(NamedTuple):
-    """The misses of an MLP, with all that is needed to go back from them to its weights."""
+    """The misses of a network, with the intermediate values for the reverse pass."""
 
     misses: Tensor
     jet: Tensor
@@ -175,7 +178,7 @@ def _taped(
     *,
     as_jet: bool = False,
 ) -> _Taped:
-    """Forwards through the layers; with `as_jet` the first one sees its points as a jet too."""
+    """The forward pass; with `as_jet` the first layer takes its points as a jet too."""
     planned = layers_of(core_of(net), x)
     assert planned is not None
     points, layers = planned
@@ -199,7 +202,7 @@ def _taped(
 def _by_jets(
     slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor, memory: Memory
 ) -> tuple[Tensor, Tensor]:
-    """The residual (n, q), and its derivatives in all weights (n, q, P), by the jet of an MLP."""
+    """The residual (n, q), and its derivatives in all weights (n, q, P), by jets."""
     taped, together = _taped(slopes_of, net, x, channels, normals, memory), slopes_of.together
     misses, _, points, layers, tape = taped
     widths = [len(weight) for weight in layers.weights[:-1]]
@@ -219,7 +222,7 @@ def _by_jets(
 def _factors(
     slopes_of: Slopes, net: nn.Module, x: Tensor, channels: Channels, normals: Tensor
 ) -> tuple[Tensor, Factors]:
-    """The residual (n, q), and the factors of its derivatives, in memory that nobody else is lent."""
+    """The residual (n, q) and the factors of its derivatives, in memory that is not reused."""
     memory = Memory()
     taped = _taped(slopes_of, net, x, channels, normals, memory, as_jet=True)
     misses, _, points, layers, tape = taped
@@ -240,7 +243,7 @@ def _grouped(gradients: Tensor, together: int) -> Tensor:
 def _by_copies(
     slopes_of: Slopes, net: nn.Module, x: Tensor, names: Sequence[str] | None, normals: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The residual (n, q), and its derivatives in the named weights (n, q, P), a copy of them per point."""
+    """The residual (n, q), and its derivatives in the named weights (n, q, P), by copies of the weights."""
     weights = {name: _ordinary(p.detach()) for name, p in net.named_parameters()}
     chosen = [name for name in weights if names is None or name in names]
     copies = {name: weights[name].expand(len(x), *weights[name].shape).clone() for name in chosen}
@@ -314,5 +317,5 @@ class _Derivative(nn.Module):
 
 
 def _ordinary(a: Tensor) -> Tensor:
-    """The same numbers as a tensor that derivatives may be taken of: one of inference mode is copied."""
+    """The same values as a tensor that supports autograd; a tensor of inference mode is copied."""
     return a.clone() if a.is_inference() else a

@@ -1,13 +1,14 @@
-"""Likelihood: how far data, equation and conditions may be off; the one loss, and the one potential.
+"""The likelihood: noise scales of data, equation and conditions, which define the loss and the posterior.
 
-Every miss is thought of as Gaussian noise with a scale of its own. With n measurements the negative
-log-likelihood of a network is
+Every miss is modeled as Gaussian noise with its own scale. With n measurements the negative log-likelihood of
+a network is
 
     U = n/2 ( mean |u - y|^2 / data^2  +  mean |residual|^2 / physics^2  +  mean |condition|^2 / boundary^2 )
 
-where the means are over measurements, over the domain and over its boundary. Equation and conditions thus
-count as much as all measurements together, however many points are used to average them: the points stand for
-a continuum and are not so many pieces of evidence. Training minimizes U; Bayesian predictors sample exp(-U).
+where the means are over measurements, over the domain and over its boundary. Equation and conditions
+therefore count as much as all measurements together, however many points average them: the points approximate
+a continuum and are not independent pieces of evidence. Training minimizes U; Bayesian predictors sample
+exp(-U).
 """
 
 from __future__ import annotations
@@ -27,33 +28,47 @@ from guardband.pinn.networks.derivatives import Residual
 from guardband.pinn.problems import AutogradField, Condition, Field, Names, Problem, Term
 
 TERMS = ("data", "physics", "boundary")
-"""The terms of the loss, in the order in which they are listed everywhere."""
+"""The terms of the loss, in the order used everywhere."""
 
 
 Scale: TypeAlias = float | Mapping[str, float] | None
-"""A noise scale, or one for each name; None where it is to be found."""
+"""A noise scale, or one for each name; None stands for the default."""
 
 Parted: TypeAlias = float | Mapping[str, float | Sequence[float]] | None
-"""The same of conditions. One that compares several things, as a value and a velocity, may have several."""
+"""A scale of conditions; a condition on several quantities, such as value and velocity, may have several."""
 
 
 @kept
 @dataclass(frozen=True)
 class Likelihood:
-    """Noise scales: how far data (in the units of y), equation and conditions may be off.
+    """Noise scales of data, equation and conditions.
 
-    `data` is the standard deviation of the measurement noise, `physics` is in the units of the residual,
-    `boundary` in those of the conditions. Each is a number, or a number for each output, equation or
-    condition by the name that it has in `fitted.terms`; for a condition that compares several things, as a
-    value and a velocity, also a number for each of them.
+    Each scale is a number, or a mapping with one number for each output, equation or condition, by the names
+    in `fitted.terms`.
 
-    What is not given is found: 5 % of the size of each output for `data`, 2 % of the size that each
-    equation's own terms have for such a field for `physics`, and for `boundary` as `data` where that is a
-    number, else 5 % of each condition's own terms. Where Gauss-Newton steps meet data, and nothing in the
-    equation is unknown, these shares are .1 % and .25 %. `tolerance` says another share: by how much the
-    equation may be off, relative to its own terms; its conditions then by 2.5 times as much. Sizes are those
-    of the data; without data those of a crude solution, a polynomial of low degree.
+    Parameters
+    ----------
+    data
+        The standard deviation of the measurement noise, in the units of the outputs. The default is 5 % of
+        the size of each output.
+    physics
+        The standard deviation of the residual, in its units. The default is 2 % of the typical size of each
+        equation's terms for fields as large as the solution, or 0.1 % if Gauss-Newton steps fit data and the
+        equation has no unknowns.
+    boundary
+        The standard deviation of the conditions, in their units. The default is `data` if that is a number,
+        otherwise 5 % of the size of each condition's terms, or 0.25 % where the share of the equation is 0.1
+        %. A condition on several quantities, such as value and velocity, may have a number for each of them.
+    tolerance
+        The share of the equation's terms that replaces 2 % or 0.1 %; conditions then have 2.5 times this
+        share.
 
+    Notes
+    -----
+    Sizes are those of the data or, without data, of a crude solution, a polynomial of low degree.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.Likelihood(data=0.1)
     Likelihood(data=0.1, physics=None, boundary=None, tolerance=None)
@@ -87,13 +102,38 @@ class Likelihood:
 
     @classmethod
     def from_weights(cls, *, data: float, physics: float, boundary: float) -> Likelihood:
-        """The scales under which training minimizes a sum of mean squares with these weights."""
+        """Return the scales for which training minimizes a weighted sum of mean squares.
+
+        Parameters
+        ----------
+        data, physics, boundary
+            The weights of the mean squares of data, equation and conditions.
+
+        Returns
+        -------
+        Likelihood
+            The scales, one over the root of each weight.
+        """
         return cls(data**-0.5, physics**-0.5, boundary**-0.5)
 
     def completed(self, problem: Problem, titles: Titles, sizes: Tensor, *, firm: bool = False) -> Likelihood:
-        """The same with all scales filled in, for outputs of these sizes (m,).
+        """Return the likelihood with defaults filled in.
 
-        With `firm` the equation is believed to `FIRM_SHARE`, if nothing else is said.
+        Parameters
+        ----------
+        problem
+            The problem.
+        titles
+            The names of its equations and conditions.
+        sizes
+            The size of each output, shape (m,).
+        firm
+            Whether the equation has the smaller default share, `FIRM_SHARE`.
+
+        Returns
+        -------
+        Likelihood
+            The same scales, with numbers in place of None.
         """
         data, physics, boundary = self.data, self.physics, self.boundary
         share = self.tolerance or (FIRM_SHARE if firm else PHYSICS_SHARE)
@@ -120,9 +160,18 @@ class Likelihood:
         return Likelihood(data, physics, boundary)
 
     def weights(self, physics_factor: float = 1.0) -> Tensor:
-        """The inverse variances, (3,) in the order of `TERMS`: what multiplies the mean squares.
+        """Return the weights of the mean squares, the inverse variances.
 
-        1 where each name has its own scale, by which its misses are divided before.
+        Parameters
+        ----------
+        physics_factor
+            A factor of the physics scale.
+
+        Returns
+        -------
+        Tensor
+            The weights in the order of `TERMS`, shape (3,). A weight is 1 where names have separate scales,
+            which divide the misses instead.
         """
         found = []
         for scale in (self.data, self.physics, self.boundary):
@@ -134,7 +183,7 @@ class Likelihood:
 
 
 def _by_name(columns: Mapping[str, int], scales: Tensor) -> float | dict[str, float]:
-    """One scale of all columns, or the mean of its own for each name."""
+    """One scale if there is one name, otherwise the root mean square over the columns of each name."""
     scales = torch.where(scales > 0, scales, scales[scales > 0].mean() if bool((scales > 0).any()) else 1.0)
     parts = zip(columns, scales.split(list(columns.values())), strict=True)
     found = {name: _root_mean_square(part) for name, part in parts}
@@ -142,9 +191,9 @@ def _by_name(columns: Mapping[str, int], scales: Tensor) -> float | dict[str, fl
 
 
 def _by_condition(typical: Mapping[str, Tensor], share: float) -> Parted:
-    """One scale of each condition, a share of its terms; one for each part where that would drown a part.
+    """One scale for each condition, or one for each of its quantities if a single scale would drown some.
 
-    Where a motion takes milliseconds, its velocity per second is a thousand times as large as its deflection.
+    If a motion takes milliseconds, its velocity per second is a thousand times as large as its deflection.
     """
     own = torch.tensor([_root_mean_square(parts) for parts in typical.values()] or [1.0])
     found = _by_name(dict.fromkeys(typical or [""], 1), share * own)
@@ -170,7 +219,7 @@ def _check_names(term: str, scale: Parted, known: Mapping[str, object]) -> None:
 
 
 def _check_parts(name: str, scales: Sequence[float], parts: Tensor) -> None:
-    """Refuse scales of a condition that are not one for each thing that it compares."""
+    """Refuse scales of a condition unless there is one for each quantity."""
     if len(scales) != len(parts):
         raise ValueError(
             f"`boundary` of {name!r} should be one number, or {len(parts)}, one for each thing that it "
@@ -219,26 +268,27 @@ def weights_of(likelihood: Likelihood, terms: Sequence[Term], physics_factor: fl
 
 
 PHYSICS_SHARE = 0.02
-"""The default physics scale, as a share of the typical size of the residual's own terms."""
+"""The default physics scale, relative to the typical size of the residual's terms."""
 
 FIRM_SHARE = 0.001
-"""The same where Gauss-Newton steps meet data: they can follow a stiff equation, which Adam cannot."""
+"""The default if Gauss-Newton steps fit data: they can follow a stiff equation, which Adam cannot."""
 
 BOUNDARY_SHARE = 2.5
-"""The default scale of conditions, as a share of their own terms, over that of the physics."""
+"""The default scale of conditions, relative to their terms, over that of the equation."""
 
 DROWNED = 10.0
-"""How many times its own scale a part of a condition may have at most, for the other parts' sake."""
+"""The largest ratio of the scale of a quantity in a condition to its own default."""
 
 DATA_SHARE = 0.05
-"""The default scale of data, as a share of their size."""
+"""The default scale of data, relative to their size."""
 
 
 def typical_residual(problem: Problem, residual: Residual, where: Condition | None, sizes: Tensor) -> Tensor:
-    """How large the terms of a residual are for fields of these sizes that vary over the whole domain, (q,).
+    """The typical size of the terms of a residual, (q,), for smooth fields of the given sizes.
 
-    The root mean square of residual(u) - residual(0) over cosines with about one wave per axis: it knows the
-    units of the equation, and needs no solution. `where` is the condition whose residual it is.
+    It is the root mean square of residual(u) - residual(0) over cosines with about one wave per axis, so it
+    has the units of the equation and needs no solution. `where` is the condition that the residual belongs
+    to.
     """
     generator = torch.Generator().manual_seed(0)
     domain, names = problem.domain, problem.names
@@ -268,7 +318,7 @@ def typical_residual(problem: Problem, residual: Residual, where: Condition | No
 
 
 def _finite_misses(residual: Residual, name: str, x: Tensor, u: Field, where: str) -> Tensor:
-    """The misses of a trial field, refused where they are not finite."""
+    """The residual of a trial field; an error if it is not finite."""
     found = residual(x, u).detach()
     cure = " If it is finite for the fields you look for, give its scale: pinn.Likelihood(physics=...)."
     check_finite(found, x, u.names, f"{name}.residual", where, cure)
@@ -276,7 +326,7 @@ def _finite_misses(residual: Residual, name: str, x: Tensor, u: Field, where: st
 
 
 def check_finite(miss: Tensor, x: Tensor, names: Names, name: str, where: str, cure: str = "") -> None:
-    """Refuse what is NaN or infinite, saying at which points."""
+    """Refuse NaN and infinite values, with an example of the points."""
     bad = (~miss.detach().isfinite()).any(dim=1)
     if not bool(bad.any()):
         return

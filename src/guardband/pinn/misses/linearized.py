@@ -1,8 +1,8 @@
-"""Linearized: the misses of any differentiable model, and how each changes with the field it is made of.
+"""Residuals of any differentiable model, linearized in the field.
 
-An equation is a formula in the field and those of its derivatives that it asks for. Differentiated in each of
-these, point by point, it falls into terms, which say how large a miss is that could be; and into a linear
-operator, which says what a small correction of the field would do to the miss.
+An equation is a formula in the field and some of its derivatives. Its derivatives in each of these, point by
+point, give the size of the terms, with which the residual is compared, and a linear operator, which predicts
+the effect of a small correction of the field.
 """
 
 from __future__ import annotations
@@ -18,39 +18,40 @@ from guardband.pinn.problems import Field, Names
 from guardband.pinn.problems.field import Columns, pick
 
 Axes = tuple[int, ...]
-"""A derivative of the field, by the axes that it is taken along; none is the field itself."""
+"""A derivative of the field, given by its axes; the empty tuple is the field itself."""
 
 Source = Callable[[Axes], Tensor]
-"""Derivatives (n, m) at given points."""
+"""A function that returns derivatives (n, m) at given points."""
 
 
 @dataclass(frozen=True, eq=False)
 class Linearized:
-    """Misses at points, and their derivatives in the field's own derivatives there.
+    """Misses at points, and their derivatives with respect to the field and its derivatives there.
 
-    Where a condition compares `together` points in a row, miss `f` of each such group depends on all of its
-    points: `slopes[axes][f, i, j, o]` is how the f-th miss of equation j in the group of point i changes with
-    this derivative of output o at point i. A group has as many misses as points, or one if it is all points.
+    If a condition compares `together` consecutive points, miss `f` of each such group depends on all of its
+    points: `slopes[axes][f, i, j, o]` is the derivative of the f-th miss of equation j in the group of point
+    i with respect to this derivative of output o at point i. A group has as many misses as points, or one if
+    it contains all points.
     """
 
     misses: Tensor
-    """(n, q)"""
+    """The misses, (n, q)."""
     at_zero: Tensor
-    """What would be missed by a field that is 0, (n, q): the forcing, or the value of a condition."""
+    """The misses of the zero field, (n, q): the forcing, or the value of a condition."""
     leaves: dict[Axes, Tensor]
-    """The derivatives of the field that were asked for, each (n, m)."""
+    """The derivatives of the field that the residual uses, each (n, m)."""
     slopes: dict[Axes, Tensor]
-    """For each of them (misses of a group, n, q, m)."""
+    """The derivatives with respect to each of these, (misses of a group, n, q, m)."""
     together: int = 1
-    """How many points make a group."""
+    """The number of points in a group."""
 
     @property
     def whole(self) -> bool:
-        """Whether all points have one miss."""
+        """Whether all points have a single miss."""
         return len(self.misses) < self.together
 
     def sizes(self) -> Tensor:
-        """The sum of the sizes of all terms, (n, q): what the misses are small against, or not."""
+        """The sum of the absolute values of all terms, (n, q), with which the misses are compared."""
         found = self.at_zero.abs()
         for axes, slopes in self.slopes.items():
             found = (
@@ -62,7 +63,7 @@ class Linearized:
         return found
 
     def applied(self, basis: Source) -> Tensor:
-        """The operator on functions given by their derivatives (n, k), as (n, q, k, m)."""
+        """The operator applied to k functions with derivatives (n, k): (n, q, k, m)."""
         parts = [
             self._gathered(
                 (slopes[:, :, :, None] * basis(axes)[None, :, None, :, None]).flatten(3)
@@ -72,7 +73,7 @@ class Linearized:
         return torch.stack(parts).sum(dim=0)
 
     def _gathered(self, each: Tensor) -> Tensor:
-        """What the points of each group add to its misses (f, n, q, k), as rows (n, q, k)."""
+        """Contributions of the points to the misses of their group (f, n, q, k), as rows (n, q, k)."""
         summed = each.unflatten(1, (-1, self.together)).sum(dim=2)  # (f, groups, q, k)
         return summed.transpose(0, 1).flatten(0, 1)
 
@@ -85,8 +86,10 @@ def linearize(
     normals: Tensor | None = None,
     together: int = 1,
 ) -> Linearized:
-    """A residual at points x of a field given by its derivatives, linearized.
+    """Linearize a residual at points x, for a field given by its derivatives.
 
+    Examples
+    --------
     >>> x = torch.tensor([[1.0], [2.0]])
     >>> names = Names(("x",), ("u",), (0,))
     >>> found = linearize(
@@ -127,7 +130,7 @@ def linearize(
 
 
 class _Leaves(Field):
-    """A field whose derivatives do not know of each other: each is a leaf."""
+    """A field whose derivatives are independent leaves of the graph of autograd."""
 
     def __init__(self, x: Tensor, names: Names, normals: Tensor | None, source: Source) -> None:
         super().__init__(x, names, normals)

@@ -1,4 +1,4 @@
-"""Mean squares: how far a network is off, of each kind of miss; what Adam and L-BFGS make small."""
+"""The mean squares of the misses of each kind, which Adam and L-BFGS minimize."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from guardband.predictors.models import evaluating
 class MeanSquares:
     """The mean square of each kind of miss of a network at given points, in the order of `names`.
 
-    All points where only the value of u is needed go through the network together. The end of a line, a
-    single point, goes with those inside if they have its slope anyway: most of what it costs is the call.
-    With `scales` each miss is divided by its own before. `passes` are another way through the layers.
+    Points that need only the value of u pass through the network together. On a line, the end points join the
+    points inside if those carry the derivatives that the end points need, since most of their cost is the
+    call. `scales` divide the misses. `passes` replace the default passes through the layers.
     """
 
     problem: Problem
     net: nn.Module
     terms: Sequence[Condition | Term]
     names: Sequence[str]
-    """Those of `TERMS`, then those of the terms that the problem adds."""
+    """The names of `TERMS`, then those of the terms that the problem adds."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class MeanSquares:
     def __call__(self, points: Points, seen: list[Tensor] | None = None) -> Tensor:
         """The mean squares; zero where there are no points.
 
-        All misses are added to `seen`: of the data, of the equations, of each condition and term.
+        The misses of the data, the equations and each condition and term are appended to `seen`.
         """
         edges = list(zip(self.terms, points.edges, self._slopes, self._rides, strict=True))
         plain = [edge.points for _, edge, slope, _ in edges if slope is None]
@@ -94,7 +94,7 @@ class MeanSquares:
 
 
 class SquaresModule(nn.Module):
-    """Mean squares as a module, so that its weights can be exchanged for others, and its unknowns."""
+    """The mean squares as a module, so that `functional_call` can replace weights and unknowns."""
 
     net: nn.Module
     unknowns: Unknowns
@@ -111,17 +111,17 @@ class SquaresModule(nn.Module):
 
 
 def check_shapes(problem: Problem, net: nn.Module, points: Points) -> None:
-    """Refuse an equation or a condition whose residual is not (n, equations), and values that are NaN."""
+    """Refuse residuals of a shape other than (n, equations), and values that are not finite."""
     names = problem.names
     _check_shape(problem.misses, net, points.inside, names, f"{type(problem).__name__}.residual")
     terms = terms_of(problem, net)
     added = len(terms) - len(terms_in(problem))
     for number, (condition, edge) in enumerate(zip(terms, points.edges, strict=True)):
-        said = f"The residual of {type(condition).__name__}"
-        _check_shape(condition.residual, net, edge.points, names, said, whole=number >= added)
+        label = f"The residual of {type(condition).__name__}"
+        _check_shape(condition.residual, net, edge.points, names, label, whole=number >= added)
         with evaluating(net):
             miss = condition.residual(edge.points, AutogradField(net, edge.points, names, edge.normals))
-        check_finite(miss, edge.points, names, said, "points where it holds")
+        check_finite(miss, edge.points, names, label, "points where it holds")
 
 
 def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
@@ -140,7 +140,7 @@ def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
         sloped = any(bool(field.partial((axis,)).any()) for axis in range(x.shape[1]))
         if second and sloped and not any(bool(field.partial(along).any()) for along in second):
             raise ValueError(
-                f"{name}.residual asks for second derivatives, and those of this network are 0 everywhere, "
+                f"{name}.residual uses second derivatives, and those of this network are 0 everywhere, "
                 "as with ReLU. Take a smooth activation: pinn.mlp(problem) has tanh."
             )
 
@@ -148,7 +148,7 @@ def check_equation(problem: Problem, net: nn.Module, x: Tensor) -> None:
 def _check_shape(
     residual: Residual, net: nn.Module, x: Tensor, names: Names, name: str, *, whole: bool = False
 ) -> None:
-    """Columns whose number follows the number of points are two shapes that were broadcast by mistake."""
+    """Refuse a number of columns that depends on the number of points: an accidental broadcast."""
     with evaluating(net):
         found = [
             side_by_side(residual(part, AutogradField(net, part, names, torch.ones_like(part))), name)
@@ -167,7 +167,7 @@ def _check_shape(
 
 
 def _units(scales: Scales | None, sample: Points) -> list[Tensor | None]:
-    """What the misses of the data, the equations and each condition are divided by; None where by 1."""
+    """The divisors of the misses of the data, the equations and each condition; None stands for 1."""
     if scales is None:
         return [None] * (2 + len(sample.edges))
     parts = [scales.data, scales.physics, *scales.boundary]

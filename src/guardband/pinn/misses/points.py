@@ -1,4 +1,4 @@
-"""Points: where a network is compared with data, equation, conditions and terms."""
+"""The points at which a network is compared with data, equation, conditions and terms."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from guardband.pinn.problems.base import Term, conditions_in, terms_in
 
 
 class Points(NamedTuple):
-    """Where the loss looks: data points with their targets, points inside, points of each of `terms_of`.
+    """The points of the loss: data points with targets, points inside, and points of each of `terms_of`.
 
-    A target that was not measured is NaN.
+    Targets that were not measured are NaN.
     """
 
     x: Tensor
@@ -35,10 +35,10 @@ def fixed_points(
     n_boundary: int,
     generator: torch.Generator | None,
 ) -> Points:
-    """Points that stay: all data, quasi-random points inside and random ones on the boundary.
+    """Fixed points: all data, quasi-random points inside, and random ones on the boundary.
 
-    Without a generator they are evenly placed. There are 256 inside on a line and 768 elsewhere, unless it is
-    said how many, or how many per axis.
+    Without a generator they are evenly placed. The default number inside is 256 on a line and 768 otherwise;
+    a tuple gives the numbers per axis.
     """
     x, y = data
     domain = problem.domain
@@ -50,7 +50,7 @@ def fixed_points(
 
 
 def conditions_of(problem: Problem, net: nn.Module) -> Sequence[Condition]:
-    """The conditions to be learned: not those that the network meets by construction."""
+    """The conditions to be learned, without those that the network meets by construction."""
     met = traits_of(net).meets(problem)
     return [condition for i, condition in enumerate(conditions_in(problem)) if i not in met]
 

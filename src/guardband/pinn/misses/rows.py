@@ -1,7 +1,7 @@
-"""Rows: all misses of a network over their scales as one vector, and how each changes with each weight.
+"""All scaled misses of a network as one vector, and its Jacobian.
 
-A row is a miss over its scale and over the root of how many there are of its term, so the sum of squares
-is the loss that training minimizes. Gauss-Newton steps and the Laplace approximation use the same rows.
+A row is a miss divided by its scale and by the root of the number of misses of its term, so the sum of
+squares is the loss that training minimizes. Gauss-Newton steps and Laplace approximations use the same rows.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from guardband.pinn.problems import Problem
 
 
 class Rows:
-    """The misses of a network at given points: `rows()` are (N,) and their derivatives (N, P).
+    """The scaled misses of a network at given points: `rows()` returns them (N,) with their Jacobian (N, P).
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> from guardband.pinn.misses.points import fixed_points
     >>> problem = pinn.problems.Poisson1D()
@@ -41,7 +43,7 @@ class Rows:
     net: nn.Module
     points: Points
     weights: Tensor | None
-    """How much each point inside counts, (n,); None if all count alike."""
+    """The weight of each point inside, (n,); None if all are equal."""
 
     def __init__(self, problem: Problem, net: nn.Module, points: Points, scales: Scales) -> None:
         self.weights = None
@@ -66,9 +68,9 @@ class Rows:
         return pairs[int(not len(x)) : None if physics else 1]
 
     def __call__(self, names: Sequence[str] | None = None, *, physics: bool = True) -> tuple[Tensor, Tensor]:
-        """All misses over their scales (N,), and their derivatives in the weights (N, P).
+        """All scaled misses (N,), and their derivatives in the weights (N, P).
 
-        `names` chooses weights, and `physics=False` leaves out all but the data.
+        `names` selects weights, and `physics=False` leaves out everything but the data.
         """
         found = [term.rows(place, names) for term, place in self._pairs(physics=physics)]
         misses, slopes = zip(*found, strict=True)
@@ -76,7 +78,7 @@ class Rows:
         return torch.cat([part.flatten() for part in misses]), whole
 
     def columns(self) -> Tensor:
-        """How each miss changes with the parameter of each unknown, (N, K); those of the data do not."""
+        """The derivatives of each miss in the parameter of each unknown, (N, K); those of the data are 0."""
         pairs = [(term, place) for term, place in self._pairs() if place.target is None]
         physics = torch.cat([term.columns(place).flatten(0, 1) for term, place in pairs])
         return torch.cat([physics.new_zeros(self.points.y.numel(), physics.shape[1]), physics])
@@ -86,7 +88,7 @@ class Rows:
         return sum(term.width * (len(place.x) if term.together else 1) for term, place in self._pairs())
 
     def products(self) -> tuple[Tensor, Products] | None:
-        """All misses over their scales (N,), and their derivatives by their products; None if not by jets."""
+        """All scaled misses (N,), and their Jacobian through products; None if jets do not apply."""
         found = list[tuple[Tensor, Factors]]()
         for term, place in self._pairs():
             rows = term.factors(place)
@@ -96,16 +98,16 @@ class Rows:
         return torch.cat([miss.flatten() for miss, _ in found]), Products([factors for _, factors in found])
 
     def misses(self) -> Tensor:
-        """All misses over their scales, (N,), alone."""
+        """All scaled misses, (N,), without the Jacobian."""
         return torch.cat([term.misses(place).flatten() for term, place in self._pairs()])
 
     def residual(self, x: Tensor) -> Tensor:
-        """How far the equations are off at points x, over their scales, (n,)."""
+        """The norm of the scaled residual of the equations at points x, (n,)."""
         return self._terms[1].misses(_Place(x)).square().sum(dim=1).mul(len(x)).sqrt()
 
 
 class _Place(NamedTuple):
-    """Points of a term, with normals, targets (n, q) of data, or roots (n, 1) of what each point counts."""
+    """The points of a term, with normals, targets (n, q), or roots (n, 1) of the weights of the points."""
 
     x: Tensor
     normals: Tensor | None = None
@@ -114,11 +116,11 @@ class _Place(NamedTuple):
 
 
 class _Term:
-    """Misses of one term: of the data, of the equations, of a condition, or of what the problem adds."""
+    """The misses of one term: of the data, the equations, a condition, or a term that the problem adds."""
 
     width: int
     together: int
-    """How many points in a row depend on each other; 0 if all of them have one miss."""
+    """The number of consecutive points that depend on each other; 0 if all of them have a single miss."""
 
     def __init__(
         self,
@@ -137,22 +139,22 @@ class _Term:
         self._slopes = Slopes(residual, net, x, problem.names, self.together)
 
     def _over(self, miss: Tensor, place: _Place) -> Tensor:
-        """Misses as rows: over their scale, less their targets."""
+        """Misses as rows: divided by their scale, less the targets."""
         over = self._scale * math.sqrt(max(1, len(miss)))
         rows = miss / over
         if place.target is not None:
-            rows = (rows - place.target / over).nan_to_num(0.0)  # 0 where nothing was measured
+            rows = (rows - place.target / over).nan_to_num(0.0)  # 0 where a target is missing
         return rows if place.root is None else rows * place.root
 
     def misses(self, place: _Place) -> Tensor:
-        """The rows of a place, (n, q)."""
+        """The rows at some points, (n, q)."""
         with torch.no_grad():
             field = self._field(place.x)
             field.normals = place.normals
             return self._over(self._residual(place.x, field).detach(), place)
 
     def rows(self, place: _Place, names: Sequence[str] | None) -> tuple[Tensor, Tensor]:
-        """The rows of a place (n, q), and their derivatives (n, q, P)."""
+        """The rows at some points (n, q), and their derivatives (n, q, P)."""
         miss, slopes = self._slopes(place.x, place.normals, names)
         slopes.div_(self._spread(miss)[:, None])
         if place.target is not None:
@@ -162,7 +164,7 @@ class _Term:
         return self._over(miss, place), slopes
 
     def factors(self, place: _Place) -> tuple[Tensor, Factors] | None:
-        """The same with the derivatives as factors; None where they do not come by jets."""
+        """The rows with their derivatives as factors; None if jets do not apply."""
         found = self._slopes.factors(place.x, place.normals)
         if found is None:
             return None
@@ -175,7 +177,7 @@ class _Term:
         return self._over(miss, place), factors
 
     def columns(self, place: _Place) -> Tensor:
-        """How the rows change with each unknown, (n, q, K)."""
+        """The derivatives of the rows in each unknown, (n, q, K)."""
         with torch.no_grad():
             field = self._field(place.x)
         field.normals = place.normals

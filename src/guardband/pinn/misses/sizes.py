@@ -1,9 +1,8 @@
-"""Sizes: how large each output of an equation's solution is, before anything is trained.
+"""The size of each output of the solution, estimated before training.
 
-A polynomial of low degree is fitted to equation and conditions by least squares. It is no solution worth
-having, but it knows the units: a load, an inflow or a temperature at a wall sets how large the field is. Rows
-and columns are brought to one size before, so the answer does not depend on the units in which equations and
-outputs are written.
+A polynomial of low degree is fitted to equation and conditions by least squares. It is a poor solution with
+the right units: a load, an inflow or a temperature at a wall determines the size of the field. Rows and
+columns are scaled to equal size first, so the answer does not depend on the units of equations and outputs.
 """
 
 from __future__ import annotations
@@ -28,15 +27,17 @@ DEGREES = {1: 8, 2: 6, 3: 4}
 """The degree of the polynomial by the number of axes; 3 beyond."""
 
 STEPS = 12
-"""How many Gauss-Newton steps are made: a linear equation needs one."""
+"""The number of Gauss-Newton steps; a linear equation needs one."""
 
 
 def crude_sizes(problem: Problem) -> Tensor:
-    """The root mean square of each output of a crude solution, (m,) in float64; 1 where nothing sets it.
+    """The root mean square of each output of a crude solution, (m,) in float64; 1 if nothing determines it.
 
-    It is that inside, or where a condition holds if it is larger there: a polynomial that cannot follow what
-    swings knows at least how it starts.
+    It is the larger of the values inside and where a condition holds: a polynomial that cannot follow
+    oscillations still reproduces the initial values.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> crude_sizes(pinn.problems.Beam(load=1000.0))  # u at the free end is 125
     tensor([125.0000], dtype=torch.float64)
@@ -55,7 +56,7 @@ def crude_sizes(problem: Problem) -> Tensor:
 
 
 def sizes_of(problem: Problem, y: Tensor) -> Tensor:
-    """The size of each output, (m,): of its measurements y (n, m), or else of a crude solution."""
+    """The size of each output, (m,): of its measurements y (n, m), otherwise of a crude solution."""
     measured = y.square().nanmean(dim=0).sqrt().cpu().double() if len(y) else None
     if measured is not None and bool((measured > 0).all()):
         return measured
@@ -64,7 +65,7 @@ def sizes_of(problem: Problem, y: Tensor) -> Tensor:
 
 
 class _Part(NamedTuple):
-    """The equations, a condition or a term, at points of their own; so many in a row are `together`."""
+    """The equations, a condition or a term, at its points; `together` consecutive points form a group."""
 
     residual: Residual
     basis: _Basis
@@ -73,7 +74,7 @@ class _Part(NamedTuple):
 
 
 class _Crude:
-    """Misses of a polynomial as a function of its coefficients, rows and columns brought to one size."""
+    """The misses of a polynomial as functions of its coefficients, with rows and columns of equal size."""
 
     def __init__(self, problem: Problem) -> None:
         domain, self._names = problem.domain, problem.names
@@ -96,13 +97,13 @@ class _Crude:
         self._equilibrate()
 
     def misses(self) -> Tensor:
-        """All misses over their sizes."""
+        """All scaled misses."""
         return torch.cat(
             [(miss * scale).flatten() for (miss, _), scale in zip(self._found(), self._rows, strict=True)]
         )
 
     def __call__(self) -> tuple[Tensor, Tensor]:
-        """All misses over their sizes, and their derivatives in the coefficients."""
+        """All scaled misses, and their derivatives in the coefficients."""
         misses, slopes = [], []
         for (miss, slope), scale in zip(self._found(slopes=True), self._rows, strict=True):
             misses.append((miss * scale).flatten())
@@ -117,7 +118,7 @@ class _Crude:
         return self.theta.view(self._shape) * self._columns
 
     def _equilibrate(self) -> None:
-        """Bring what each equation, condition and output says to one size, by turns."""
+        """Scale equations, conditions and outputs to equal size, alternating between rows and columns."""
         known = [slope.unflatten(2, self._shape) for _, slope in self._found(slopes=True)]
         squares = [part.nan_to_num(0.0).square().sum(dim=(0, 2)) / len(part) for part in known]  # (q, m)
         columns, rows = torch.ones(self._shape[1], dtype=torch.float64), list[Tensor]()
@@ -129,7 +130,7 @@ class _Crude:
         self._rows = [row / len(part) ** 0.5 for row, part in zip(rows, known, strict=True)]
 
     def _found(self, *, slopes: bool = False) -> Iterator[tuple[Tensor, Tensor]]:
-        """The misses (n, q) of each part and, if wanted, their derivatives (n, q, P)."""
+        """The misses (n, q) of each part and, with `slopes`, their derivatives (n, q, P)."""
         for residual, basis, normals, together in self._parts:
             field = _PolynomialField(basis, self._coefficients(), self._names, normals)
             with torch.enable_grad():
@@ -143,7 +144,7 @@ def _inverse_root(squares: Tensor) -> Tensor:
 
 
 class _Basis:
-    """Products of Legendre polynomials and their derivatives at points, each made once."""
+    """Products of Legendre polynomials and their derivatives at points, each computed once."""
 
     def __init__(self, domain: Domain, x: Tensor, powers: list[tuple[int, ...]]) -> None:
         self.x, self.n, self._powers = x, len(x), powers
@@ -182,7 +183,7 @@ class _PolynomialField(Field):
         return pick(self._asked[axes], columns)
 
     def slopes(self, misses: Tensor, together: int) -> Tensor:
-        """How misses (n, q) of this field change with its coefficients, (n, q, products x m)."""
+        """The derivatives of misses (n, q) of this field in its coefficients, (n, q, products x m)."""
         n, q = misses.shape
         group = together or (self._basis.n if n == 1 else 1)
         found = misses.new_zeros(n, q, *self._coefficients.shape)

@@ -1,4 +1,4 @@
-"""Titles: the names of equations, conditions and terms, and the record of their misses by name."""
+"""The names of equations, conditions and terms, and the history of their mean squares."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from guardband.predictors.models import evaluating
 
 
 class Titles(NamedTuple):
-    """The equations of a problem with their columns, conditions to be learned and own terms, by name."""
+    """The equations of a problem with their columns, the conditions to be learned and its terms, by name."""
 
     equations: dict[str, int]
     conditions: dict[str, Condition]
@@ -27,11 +27,13 @@ class Titles(NamedTuple):
 
 
 def titles_of(problem: Problem, net: nn.Module, x: Tensor) -> Titles:
-    """What to call everything, found by evaluating the residual at a point.
+    """The names of everything in the loss, found by evaluating the residual at a point.
 
-    Equations are called as the residual calls them, else `equation`, `equation 2`, ...; conditions by their
-    kind and where they hold.
+    Equations have the names of the residual, or `equation`, `equation 2`, ...; conditions are named by their
+    kind and by where they hold.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, net = pinn.problems.Cavity(), pinn.mlp(pinn.problems.Cavity(), [4])
     >>> titles_of(problem, net, problem.domain.quasi(1)).equations
@@ -54,7 +56,7 @@ RESERVED = ("step", "data")
 
 
 def _equations(problem: Problem, net: nn.Module, x: Tensor) -> dict[str, int]:
-    """The names of the equations, and how many columns each has."""
+    """The names of the equations, with the number of columns of each."""
     some = x[:1].repeat(3, 1)
     with evaluating(net):
         found = problem.residual(some, AutogradField(net, some, problem.names))
@@ -64,7 +66,7 @@ def _equations(problem: Problem, net: nn.Module, x: Tensor) -> dict[str, int]:
 
 
 def _word(condition: Condition) -> str:
-    """What a condition is called: its kind, of which outputs, and where."""
+    """The name of a condition: its kind, its outputs, and where it holds."""
     kind, output, on = getattr(condition, "called", type(condition).__name__), condition.output, condition.on
     outputs = () if output is None else (output,) if isinstance(output, str | int) else output
     of = f" of {', '.join(map(str, outputs))}" if outputs else ""
@@ -75,7 +77,7 @@ def _word(condition: Condition) -> str:
 
 
 def _different(words: Sequence[str]) -> list[str]:
-    """Each name once: the second of two alike is followed by a 2."""
+    """Unique names: a second occurrence has the suffix 2."""
     found: list[str] = []
     for word in words:
         number = 2
@@ -87,8 +89,10 @@ def _different(words: Sequence[str]) -> list[str]:
 
 
 class Record:
-    """The mean square of every miss of a network, by name.
+    """The mean square of each equation, condition and term, by name.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> from guardband.pinn.misses.points import fixed_points
     >>> problem, net = pinn.problems.Poisson1D(), pinn.mlp(1, [4])
@@ -106,7 +110,7 @@ class Record:
         self.names = [*measured, *titles.names]
 
     def row(self, step: int, misses: Sequence[Tensor]) -> dict[str, float]:
-        """The mean squares at a step, from the misses (n, q) that `MeanSquares` saw."""
+        """The mean squares at a step, from the misses (n, q) that `MeanSquares` collects."""
         data, equations, *others = misses
         parts = [data] if len(data) else []
         parts += [*equations.split(self._columns, dim=1), *others]

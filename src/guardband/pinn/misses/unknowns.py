@@ -1,8 +1,8 @@
 """Unknowns in training: parameters next to the network, and the problem with their current values.
 
-A number t without bounds stands for each unknown, low + (high - low) / (1 + exp(-t)), so that no step leaves
-the bounds. Whenever the problem is asked for its residual or a condition, the values of this moment are put
-in place of the unknowns, as tensors without dimensions that gradients go through.
+Each unknown is low + (high - low) / (1 + exp(-t)) with an unbounded parameter t, so no step leaves the
+bounds. Whenever the problem evaluates its residual or a condition, the current values replace the unknowns,
+as scalar tensors that propagate gradients.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,8 +23,10 @@ from guardband.pinn.problems.unknown import unknowns_in, with_values
 
 
 class Unknowns(nn.Module):
-    """The unknowns of a problem, one parameter each.
+    """The unknowns of a problem, with one parameter each.
 
+    Examples
+    --------
     >>> found = Unknowns({"rate": Unknown(1.0, 3.0)})
     >>> found.numbers(), [name for name, _ in found.named_parameters()]
     ({'rate': 2.0}, ['raw_rate'])
@@ -43,7 +44,7 @@ class Unknowns(nn.Module):
             self.register_parameter(f"raw_{name}", nn.Parameter(raw))
 
     def values(self) -> dict[str, Tensor]:
-        """The values now, as tensors that gradients go through."""
+        """The current values, as tensors that propagate gradients."""
         shares = (torch.sigmoid(raw) for raw in self.parameters())
         return {
             name: one.low + (one.high - one.low) * share
@@ -51,7 +52,7 @@ class Unknowns(nn.Module):
         }
 
     def numbers(self) -> dict[str, float]:
-        """The values now, as numbers within the bounds."""
+        """The current values, as numbers within the bounds."""
         found = dict[str, float]()
         for (name, one), raw in zip(self.sought.items(), self.parameters(), strict=True):
             value = one.low + (one.high - one.low) * float(raw.detach().double().sigmoid())
@@ -66,75 +67,75 @@ class CurrentProblem(Within):
     unknowns: Unknowns
 
     def misses(self, x: Tensor, u: Field) -> Tensor:
-        """Those of the problem."""
+        """The misses of the problem."""
         return self.with_tensors().misses(x, u)
 
-    def residual(self, x: Tensor, u: Field) -> Any:
-        """That of the problem."""
+    def residual(self, x: Tensor, u: Field) -> Tensor | Mapping[str, Tensor]:
+        """The residual of the problem."""
         return self.with_tensors().residual(x, u)
 
     def conditions(self) -> list[Condition]:
-        """Those of the problem."""
+        """The conditions of the problem."""
         return [CurrentCondition(self, i, one) for i, one in enumerate(conditions_in(self.with_tensors()))]
 
     def terms(self) -> list[Term]:
-        """Those of the problem."""
+        """The terms of the problem."""
         return [CurrentTerm(self, i, one) for i, one in enumerate(terms_in(self.with_tensors()))]
 
     def with_tensors(self) -> Problem:
-        """The problem with tensors that gradients go through."""
+        """The problem with values that propagate gradients."""
         return with_values(self.problem, self.unknowns.values())
 
     def with_numbers(self) -> Problem:
-        """The problem with numbers."""
+        """The problem with numbers as values."""
         return with_values(self.problem, self.unknowns.numbers())
 
 
 class CurrentCondition(Condition):
-    """A condition of a problem, with the values that its unknowns have when it is asked."""
+    """A condition of a problem, evaluated with the current values of the unknowns."""
 
-    sought: CurrentProblem
+    current: CurrentProblem
     number: int
     condition: Condition
 
-    def __init__(self, sought: CurrentProblem, number: int, condition: Condition) -> None:
-        self.sought, self.number, self.condition = sought, number, condition
+    def __init__(self, current: CurrentProblem, number: int, condition: Condition) -> None:
+        self.current, self.number, self.condition = current, number, condition
         self.together: int = condition.together  # type: ignore[misc]
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """That of the condition."""
-        return conditions_in(self.sought.with_tensors())[self.number].residual(x, u)
+        """The residual of the condition."""
+        return conditions_in(self.current.with_tensors())[self.number].residual(x, u)
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """About n points where the condition holds."""
+        """Points where the condition holds, about n."""
         return self.condition.points(domain, n, generator)
 
     def around(self, domain: Domain) -> int | None:
-        """The axis whose ends are the same."""
+        """The axis along which the condition is periodic, if it is."""
         return self.condition.around(domain)
 
 
 class CurrentTerm(Term):
-    """A term of a problem, with the values that its unknowns have when it is evaluated."""
+    """A term of a problem, evaluated with the current values of the unknowns."""
 
     name: str
     scale: float
 
-    def __init__(self, sought: CurrentProblem, number: int, term: Term) -> None:
-        self._sought, self._number, self._term = sought, number, term
+    def __init__(self, current: CurrentProblem, number: int, term: Term) -> None:
+        self._current, self._number, self._term = current, number, term
         self.name, self.scale = term.name, term.scale
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """That of the term."""
-        return terms_in(self._sought.with_tensors())[self._number].residual(x, u)
+        """The residual of the term."""
+        return terms_in(self._current.with_tensors())[self._number].residual(x, u)
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """Those of the term."""
+        """The points of the term."""
         return self._term.points(domain, n, generator)
 
 
 class NetworkAndUnknowns(nn.Module):
-    """A network with the unknowns of its problem, called like the network."""
+    """A network together with the unknowns of its problem; a call evaluates the network."""
 
     net: nn.Module
     unknowns: Unknowns
@@ -172,15 +173,15 @@ def with_current_numbers(problem: Problem) -> Problem:
 
 
 def current_numbers(problem: Problem) -> dict[str, float]:
-    """The numbers that the unknowns of a problem have now, by name."""
+    """The current values of the unknowns of a problem, by name."""
     return unknowns_of(problem).numbers()
 
 
 def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
-    """How misses (n, q) change with the parameter of each unknown, (n, q, K).
+    """The derivatives of misses (n, q) in the parameter of each unknown, (n, q, K).
 
-    The gradient of sum(v misses) is linear in v; its derivative in v is what is looked for. So there are two
-    passes backwards for each unknown, however many misses there are.
+    The gradient of sum(v misses) is linear in v, and its derivative in v is the result. So there are two
+    backward passes for each unknown, independent of the number of misses.
     """
     raws = list(unknowns_of(problem).parameters())
     if not misses.requires_grad:
@@ -199,14 +200,14 @@ def unknown_slopes(problem: Problem, misses: Tensor) -> Tensor:
 
 
 def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
-    """Refuse unknowns that nothing tells, and those that cannot be sought in this way."""
-    sought, name = list(unknowns_in(problem)), type(problem).__name__
-    if not sought:
+    """Refuse unknowns without readings to determine them, and unknowns in windows of time."""
+    unknowns, name = list(unknowns_in(problem)), type(problem).__name__
+    if not unknowns:
         return
-    many = ", ".join(f"`{one}`" for one in sought)
+    many = ", ".join(f"`{one}`" for one in unknowns)
     if not data:
         raise ValueError(
-            f"{name} has unknowns, {many}, and only readings of the solution tell their values: "
+            f"{name} has unknowns, {many}, and only readings of the solution determine their values: "
             "pinn.fit(problem, net, data). Without readings, give numbers in their place."
         )
     if windows > 1:
@@ -214,13 +215,13 @@ def check_unknowns(problem: Problem, *, data: bool, windows: int) -> None:
             f"{name} has unknowns, {many}, which are the same at all times, and windows of time are trained "
             "one after the other. Leave `windows` out of the recipe."
         )
-    for one in sought:
+    for one in unknowns:
         if one in TAKEN or one in problem.names.axes or one in problem.names.outputs:
-            raise ValueError(f"An unknown cannot be called `{one}`, which means something else already.")
+            raise ValueError(f"An unknown cannot be called `{one}`, which already has another meaning.")
 
 
 def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> None:
-    """Refuse an unknown that changes neither an equation nor a condition."""
+    """Refuse an unknown that affects neither an equation nor a condition."""
     current = current_problem(problem)
     if current is None:
         return
@@ -235,6 +236,6 @@ def check_unknowns_used(problem: Problem, net: nn.Module, points: Points) -> Non
         if gradient is None:
             raise ValueError(
                 f"The unknown `{name}` changes neither the residual of {type(current.problem).__name__} nor "
-                f"a condition, so nothing tells its value. Use self.{name} there, without float(). "
+                f"a condition, so nothing determines its value. Use self.{name} there, without float(). "
                 "A network with hard constraints meets conditions whatever the unknowns are."
             )

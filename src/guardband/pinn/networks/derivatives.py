@@ -174,11 +174,11 @@ class JetField(Field):
     @cached_property
     def _by_autograd(self) -> AutogradField:
         if self._net is None:
-            raise NotCarried("This jet does not carry the derivative that was asked for, and has no network.")
+            raise NotCarried("This jet does not carry the requested derivative, and has no network.")
         if self._net.training and traits_of(self._net).stochastic:
             raise RuntimeError(
-                "This derivative was not asked for when the equation was first looked at, and dropout "
-                "masks cannot be drawn twice. Ask for the same derivatives at every call."
+                "The first evaluation of the equation did not use this derivative, and dropout masks cannot "
+                "be drawn twice. Use the same derivatives at every call."
             )
         return AutogradField(self._net, self.x, self.names)
 

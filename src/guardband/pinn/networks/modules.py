@@ -62,8 +62,8 @@ def restarted(net: nn.Module, seed: int) -> nn.Module:
                 known |= {id(weight) for weight in module.parameters(recurse=False)}
     if not {id(weight) for weight in made.parameters()} <= known:
         raise ValueError(
-            f"Some weights of this {type(net).__name__} cannot be drawn anew: a module of yours that has "
-            "weights needs a method `reset_parameters`. Or train each start by its own `fit`."
+            f"Some weights of this {type(net).__name__} cannot be drawn anew: a custom module with "
+            "weights needs a method `reset_parameters`. Or call `fit` for each start."
         )
     with torch.no_grad():
         for weight, old in zip(made.parameters(), before, strict=True):

@@ -116,7 +116,8 @@ class Network(nn.Module):
         Returns
         -------
         tuple[Tensor, Layers] | None
-            The scaled points and the layers; None if the network has another structure.
+            The scaled points and the layers, which hold the parameters themselves; None if the network has
+            another structure.
         """
         return None
 

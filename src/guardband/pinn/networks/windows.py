@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -17,6 +17,7 @@ from guardband.pinn.geometry import Boundary, Domain, Time
 from guardband.pinn.networks.traits import Network, core_of, has_derivatives, traits_of
 from guardband.pinn.problems import AutogradField, Condition, Field, Initial, Problem, Term
 from guardband.pinn.problems.base import conditions_in
+from guardband.pinn.problems.conditions import Function
 from guardband.values import Names, Observations
 
 
@@ -126,7 +127,7 @@ class Within(Problem):
     domain: ClassVar[Domain] = computed(lambda self: self.problem.domain)
     outputs: ClassVar[tuple[str, ...] | int] = computed(lambda self: self.problem.names.outputs)
 
-    def residual(self, x: Tensor, u: Field) -> Any:
+    def residual(self, x: Tensor, u: Field) -> Tensor | Mapping[str, Tensor]:
         """The residual of the problem."""
         return self.problem.residual(x, u)
 
@@ -165,13 +166,13 @@ class Window(Within):
         velocity = None if condition.velocity is None else self._velocity(condition)
         return replace(condition, value=self._value(condition), velocity=velocity)
 
-    def _value(self, condition: Initial) -> Any:
+    def _value(self, condition: Initial) -> Function:
         def value(x: Tensor) -> Tensor:
             return condition.of(self._ended(x)).value.detach()
 
         return value
 
-    def _velocity(self, condition: Initial) -> Any:
+    def _velocity(self, condition: Initial) -> Function:
         def velocity(x: Tensor) -> Tensor:
             return condition.of(self._ended(x)).d(x.shape[1] - 1).detach()
 
@@ -235,13 +236,13 @@ def borders_of(problem: Problem, net: nn.Module, windows: int) -> list[float]:
         )
     if windows > 1 and problem.terms():
         raise ValueError(
-            f"{name} cannot be solved in {windows} windows of time: its terms are about all times. Leave "
+            f"{name} cannot be solved in {windows} windows of time: its terms concern all times. Leave "
             "`windows` out."
         )
     if windows > 1 and traits_of(net).meets_start:
         raise ValueError(
             f"A network that meets conditions exactly cannot be trained in {windows} windows of time: it "
-            "meets the start of the first. Give the network inside of it, or leave `windows` out."
+            "is bound to the start of the first. Give the network inside it, or leave `windows` out."
         )
     start, end = whole.lower[-1], whole.upper[-1]
     return [start + (end - start) * k / windows for k in range(windows)] + [end]

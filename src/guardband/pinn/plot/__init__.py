@@ -1,4 +1,4 @@
-"""Pictures of the PINN engine: regions of coefficients, the history of a training, chains of a sampler."""
+"""Plots of the PINN engine: regions of coefficients, training histories, chains of a sampler."""
 
 from guardband.pinn.inverse.estimates import misfit, region, residuals
 from guardband.pinn.plot.runs import history, trace

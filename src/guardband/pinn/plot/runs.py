@@ -1,4 +1,4 @@
-"""The history of a training and the chains of a sampler."""
+"""Plots of training histories and of the chains of a sampler."""
 
 from __future__ import annotations
 
@@ -17,15 +17,29 @@ if TYPE_CHECKING:
 
 
 LINES = ("-", "--", "-.", ":")
-"""The styles of lines, which with their colors make 28 that differ."""
+"""Line styles; combined with the colors they give 28 different lines."""
 
 
 def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
-    """How the misses of the data, of each equation and of each condition fell while a network was trained.
+    """Plot the mean squares of data, equations and conditions over the steps of a training.
 
-    Mean squares, in units of their own, over the steps; what is met exactly is left out. The thin line is
-    where L-BFGS began. A network that was saved before each had its record shows their sums.
+    Each is in its own units; conditions that hold exactly are left out. A thin line marks the end of
+    Adam. Networks saved without a record by name show the sums.
 
+    Parameters
+    ----------
+    fitted
+        The result of `pinn.fit`.
+    ax
+        The axes to draw on; by default new ones.
+
+    Returns
+    -------
+    Axes
+        The axes with the plot.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=100, finish=0)
     >>> fitted = pinn.fit(
@@ -34,20 +48,20 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
     >>> pinn.plot.history(fitted).get_legend_handles_labels()[1]
     ['data', 'equation', 'Dirichlet']
     """
-    told = getattr(fitted, "terms", ()) or getattr(fitted, "history", None)
-    if told is None:
+    rows = getattr(fitted, "terms", ()) or getattr(fitted, "history", None)
+    if rows is None:
         raise TypeError(f"`fitted` should be what pinn.fit returned, got {type(fitted).__name__}.")
-    if not told:
+    if not rows:
         raise ValueError(
             "This network has no history: pinn.fit writes one, every 50 steps. Train it by pinn.fit."
         )
     ax = axes(ax)
-    steps = [row["step"] for row in told]
-    names = [name for name in told[-1] if name not in ("step", "loss") and any(row[name] > 0 for row in told)]
+    steps = [row["step"] for row in rows]
+    names = [name for name in rows[-1] if name not in ("step", "loss") and any(row[name] > 0 for row in rows)]
     for number, name in enumerate(names):
         style = {"color": COLORS[number % len(COLORS)], "ls": LINES[number % len(LINES)], "lw": 1.8}
         mark = "o" if len(steps) < 3 else ""
-        ax.plot(steps, [row.get(name, np.nan) for row in told], marker=mark, label=word(name), **style)
+        ax.plot(steps, [row.get(name, np.nan) for row in rows], marker=mark, label=word(name), **style)
     if steps[0] < fitted.recipe.steps < steps[-1]:
         ax.axvline(fitted.recipe.steps, color=GRAY, lw=0.8)
     ax.set(xlabel="step", ylabel="mean square", yscale="log")
@@ -57,8 +71,24 @@ def history(fitted: Fitted, *, ax: Axes | None = None) -> Axes:
 
 
 def trace(diagnostics: Diagnostics, of: str | int = "U", *, ax: Axes | None = None) -> Axes:
-    """How U, |theta| or the prediction at one of the probe points (its number) moved along each chain.
+    """Plot U, |theta| or a prediction along each chain.
 
+    Parameters
+    ----------
+    diagnostics
+        The `diagnostics` of a `pinn.predictors.HMC`.
+    of
+        "U", "|theta|", or the number of a probe point.
+    ax
+        The axes to draw on; by default new ones.
+
+    Returns
+    -------
+    Axes
+        The axes with the plot.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
     >>> fitted = pinn.fit(

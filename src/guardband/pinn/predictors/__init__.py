@@ -1,4 +1,4 @@
-"""Predictors that need a network's weights: draws of them, Laplace approximations, and the tangent space."""
+"""Predictors that use a network's weights: draws of them, Laplace approximations, and the tangent space."""
 
 from guardband.pinn.predictors.draws import Draws
 from guardband.pinn.predictors.dropout import Dropout

@@ -1,4 +1,4 @@
-"""Diagnostics: what is known of Markov chains, and a plain verdict on them."""
+"""Diagnostics of Markov chains, with a verdict in words."""
 
 from __future__ import annotations
 
@@ -15,11 +15,24 @@ from guardband.base.kept import kept
 @kept
 @dataclass(frozen=True, eq=False)
 class Diagnostics:
-    """Chains of weights, told by a few numbers; the first axis counts chains, the second draws.
+    """Diagnostics of chains of weights; the first axis counts chains, the second draws.
 
-    `potential` is U, `norm` is |theta|, `predictions` (chains, draws, probes) are outputs at points of the
-    domain. `prior_norm` is the |theta| that is typical of the prior.
     R-hat and the effective sample size are ArviZ's rank-normalized split and bulk versions.
+
+    Attributes
+    ----------
+    acceptance, step_size, divergences
+        The acceptance rate, the step size and the number of divergent draws of each chain.
+    energy
+        The energy of each draw.
+    potential
+        U, the negative log posterior, of each draw.
+    norm
+        The norm of the weights theta of each draw.
+    predictions
+        Outputs at some points of the domain, shape (chains, draws, probes).
+    prior_norm
+        A typical norm of theta under the prior.
     """
 
     acceptance: np.ndarray
@@ -33,23 +46,23 @@ class Diagnostics:
 
     @cached_property
     def bfmi(self) -> np.ndarray:
-        """The energy's fraction of missing information, per chain; below 0.3 is a warning."""
+        """The Bayesian fraction of missing information per chain; values below 0.3 are a warning."""
         steps = np.diff(self.energy, axis=1)
         return np.mean(steps**2, axis=1) / np.var(self.energy, axis=1)
 
     @cached_property
     def rhat(self) -> dict[str, float]:
-        """R-hat of U, of |theta| and of the worst prediction; above 1.05 the chains do not agree."""
+        """R-hat of U, of |theta| and of the worst prediction; above 1.05 the chains disagree."""
         return {name: max(map(_rhat, series)) for name, series in self._series()}
 
     @cached_property
     def ess(self) -> dict[str, float]:
-        """How many independent draws these are worth: for U, for |theta|, for the worst prediction."""
+        """The effective sample size for U, for |theta| and for the worst prediction."""
         return {name: min(map(_ess, series)) for name, series in self._series()}
 
     @property
     def verdict(self) -> str:
-        """What to make of these chains, in a sentence."""
+        """An assessment of the chains in a sentence."""
         worst = max(self.rhat, key=lambda name: self.rhat[name])
         if self.divergences.sum() > 0.01 * self.energy.size:
             share = self.divergences.sum() / self.energy.size
@@ -66,7 +79,7 @@ class Diagnostics:
         return f"The chains agree: R-hat at most {self.rhat[worst]:.2f}, worth {self.ess[fewest]:.0f} draws."
 
     def to_arviz(self) -> Any:
-        """The same as ArviZ's `InferenceData`: U, |theta| and predictions, with energies."""
+        """The chains as ArviZ's `InferenceData`: U, |theta|, predictions and energies."""
         arviz = extras.load("arviz", "bayes")
         posterior = {"potential": self.potential, "norm": self.norm, "prediction": self.predictions}
         return arviz.from_dict(posterior=posterior, sample_stats={"energy": self.energy})
@@ -89,7 +102,7 @@ def _ess(series: np.ndarray) -> float:
 
 
 def _two_chains(series: np.ndarray) -> np.ndarray:
-    """ArviZ wants two chains: one alone is cut in half."""
+    """At least two chains, as ArviZ requires: a single one is cut in half."""
     if len(series) > 1:
         return series
     half = series.shape[1] // 2

@@ -1,4 +1,4 @@
-"""Draws: one network with many sets of weights; where they disagree, it is unsure."""
+"""A network with many draws of its weights, whose disagreement is the scale."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from guardband.pinn.networks.modules import doubled, own_modules
 from guardband.values import Observations, Prediction, Predictor
 
 AT_ONCE = 2_000_000
-"""How many activations are held at a time: draws times points times the widest layer."""
+"""The largest number of activations in memory: draws times points times the widest layer."""
 
 
 class StackedWeights(Predictor):
-    """What `Draws`, `Dropout`, `MeanFieldVI` and `HMC` share: a network with stacked weights (draws, ...)."""
+    """A network with stacked weights (draws, ...), the base of Monte Carlo predictors."""
 
     net: nn.Module
     stacked: dict[str, Tensor]
@@ -33,13 +33,24 @@ class StackedWeights(Predictor):
         self.stacked, self.training_data = dict(stacked), training_data
 
     def __call__(self, x: Array) -> Prediction:
-        """Mean and standard deviation over the draws; memory does not grow with their number."""
+        """Mean and standard deviation over the draws; the memory does not depend on their number."""
         parts = [torch.std_mean(doubled(part), dim=0) for part in self._parts(x)]
         spread, mean = (torch.cat(found) for found in zip(*parts, strict=True))
         return Prediction(x, like(x, mean), like(x, spread))
 
     def outputs(self, x: Array) -> Tensor:
-        """What each draw says at x: (draws, n, m)."""
+        """Return the outputs of each draw.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Tensor
+            The outputs, shape (draws, n, m).
+        """
         return torch.cat(list(self._parts(x)), dim=1)
 
     def __len__(self) -> int:
@@ -47,13 +58,13 @@ class StackedWeights(Predictor):
 
     @abstractmethod
     def __repr__(self) -> str:
-        """How many draws, and of what kind."""
+        """The kind and the number of draws."""
 
     def _parts(self, x: Array) -> Iterator[Tensor]:
-        """What each draw says at a few points at a time."""
+        """The outputs of each draw, for a few points at a time."""
         points = to_torch(x).to(next(self.net.parameters()))
         widest = max(p.shape[0] for p in self.net.parameters())
-        net = own_modules(self.net).eval()  # weights are exchanged in it
+        net = own_modules(self.net).eval()  # `functional_call` replaces its weights
         with torch.no_grad():
             for part in points.split(max(1, AT_ONCE // (len(self) * widest))):
                 yield vmap(lambda weights, part=part: functional_call(net, weights, (part,)))(self.stacked)
@@ -61,12 +72,25 @@ class StackedWeights(Predictor):
 
 @kept
 class Draws(StackedWeights):
-    """A network with stacked weights (draws, ...): the mean over them, and their standard deviation as scale.
+    """A network with given draws of its weights: their mean, with the standard deviation as the scale.
 
-    Parameters that are not in `stacked` are shared by all draws. The draws are kept, so the predictor is a
-    fixed function.
+    The draws are stored, so the predictor is a fixed function.
+
+    Parameters
+    ----------
+    net
+        The network.
+    stacked
+        Draws of some parameters by name, shape (draws, ...). All draws share the other parameters.
+    training_data
+        The observations that the network was trained on.
+
+    Notes
+    -----
     Cost: as many evaluations of the network per point as there are draws.
 
+    Examples
+    --------
     >>> import torch
     >>> from guardband import pinn
     >>> net = torch.nn.Linear(1, 1)
@@ -74,6 +98,9 @@ class Draws(StackedWeights):
     >>> draws(torch.zeros(1, 1)).mean, draws(torch.zeros(1, 1)).scale
     (tensor([[2.]]), tensor([[1.]]))
     """
+
+    net: nn.Module
+    stacked: dict[str, Tensor]
 
     def __repr__(self) -> str:
         return f"Draws({len(self)} draws)"

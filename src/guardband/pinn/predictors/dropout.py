@@ -1,4 +1,4 @@
-"""Dropout: the network with some of its neurons silenced, again and again."""
+"""Monte Carlo dropout: the spread of a network over random masks."""
 
 from __future__ import annotations
 
@@ -20,16 +20,31 @@ from guardband.values import Observations
 
 @kept
 class Dropout(StackedWeights):
-    """Monte Carlo dropout: `draws` random masks, drawn from `seed` and kept.
+    """Monte Carlo dropout with fixed masks.
 
-    `model` was trained with dropout: the result of `fit` on `mlp(..., dropout=0.05)`, or any torch module
-    with `torch.nn.Dropout` in it; `training_data` is what it was trained on. In one draw the same neurons are
-    silent at all points. Every neuron is silent in the same number of draws: where dropout acts on the last
-    hidden layer only, the mean is the whole network's. Dropout that is no layer of its own, such as
-    `torch.nn.functional.dropout` or the one inside an attention, is off.
-    Cost: one training with dropout; per point `draws` evaluations, of the last layer only where dropout acts
-    on the last hidden layer of an `mlp` or a `torch.nn.Sequential`.
+    In a draw the same neurons are dropped at all points, and each neuron is dropped in the same number of
+    draws. If dropout acts on the last hidden layer only, the mean is that of the whole network.
 
+    Parameters
+    ----------
+    model
+        A network trained with dropout: the result of `pinn.fit` with `pinn.mlp(..., dropout=0.05)`, or any
+        torch module that contains `torch.nn.Dropout` layers. Dropout elsewhere, such as
+        `torch.nn.functional.dropout` or inside an attention layer, is off.
+    draws
+        The number of masks.
+    seed
+        The seed of the masks.
+    training_data
+        The observations that the network was trained on; by default those of `model`.
+
+    Notes
+    -----
+    Cost: one training with dropout. Each point takes `draws` evaluations, of the last layer only if dropout
+    acts on the last hidden layer of an `mlp` or a `torch.nn.Sequential`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> predictor = pinn.predictors.Dropout(pinn.mlp(1, [16, 16], dropout=0.1))
@@ -80,12 +95,18 @@ class Dropout(StackedWeights):
         return f"Dropout({len(self)} draws)"
 
     def as_module(self) -> nn.Module:
-        """All draws in one batch, without vmap: with stacked layers, or points repeated under masks."""
+        """Return a torch module that evaluates all draws in one batch, for export.
+
+        Returns
+        -------
+        nn.Module
+            A module from x to mean and scale, without vmap.
+        """
         return Spread(_Stacked(self) if self.masks is None else _Masked(self.net, self.masks))
 
 
 class _Stacked(nn.Module):
-    """What a network with stacked weights says, (draws, n, m)."""
+    """The outputs of a network with stacked weights, (draws, n, m)."""
 
     def __init__(self, predictor: Dropout) -> None:
         super().__init__()
@@ -96,7 +117,7 @@ class _Stacked(nn.Module):
             self.net.set_submodule(owner, _StackedLinear(weight.cpu(), bias))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(draws, n, m)."""
+        """The outputs, (draws, n, m)."""
         return answer(self.net, x).double()
 
 
@@ -109,19 +130,19 @@ class _StackedLinear(nn.Module):
         self.bias = bias
 
     def forward(self, h: Tensor) -> Tensor:
-        """All draws at once."""
+        """The outputs of all draws."""
         h = h @ self.weight
         return h if self.bias is None else h + self.bias
 
 
 class _Masked(nn.Module):
-    """What a network under masks says, (draws, n, m)."""
+    """The outputs of a network under masks, (draws, n, m)."""
 
     def __init__(self, net: nn.Module, masks: Masks) -> None:
         super().__init__()
         self.net = Silenced(network_of(net), masks)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(draws, n, m)."""
+        """The outputs, (draws, n, m)."""
         parameter = next((p for p in self.net.parameters() if p.is_floating_point()), x)
         return self.net(x.to(parameter.dtype)).double()

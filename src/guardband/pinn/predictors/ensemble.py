@@ -1,4 +1,4 @@
-"""Train an ensemble: the same problem from several starts, in several processes."""
+"""Training of ensembles: the same problem from several starts, in several processes."""
 
 from __future__ import annotations
 
@@ -37,10 +37,32 @@ def train_ensemble(
     progress: bool = True,
     **options: Any,
 ) -> Ensemble:
-    """Train `make_net(seed)` for each seed, here or in several processes.
+    """Train an ensemble of networks, one for each seed.
 
-    `on=4` is so many processes, with one thread each. All other options go to `pinn.fit`.
+    Parameters
+    ----------
+    problem
+        The problem.
+    make_net
+        A function from a seed to an untrained network.
+    training_data
+        Observations of the solution.
+    seeds
+        The seeds of the members.
+    on
+        The number of processes on this machine, with one thread each; None trains here.
+    progress
+        Whether to show a progress bar.
+    **options
+        Other arguments of `pinn.fit`.
 
+    Returns
+    -------
+    Ensemble
+        The predictor of the trained members.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
     >>> pinn.predictors.train_ensemble(
@@ -78,7 +100,7 @@ def _map(one: Callable[[Job], Fitted], jobs: Sequence[Job], on: int | None) -> I
     refused = "No process could train a member"
     try:
         ForkingPickler.dumps((one, jobs))
-    except Exception as error:  # picklers raise what they like
+    except Exception as error:  # picklers raise errors of any type
         raise RuntimeError(f"{refused} ({error}). {GUARD}") from error
     try:
         with ProcessPoolExecutor(

@@ -1,4 +1,4 @@
-"""HMC: Hamiltonian Monte Carlo over the weights, with a plain word on whether to believe it."""
+"""Hamiltonian Monte Carlo over the weights, with diagnostics."""
 
 from __future__ import annotations
 
@@ -18,23 +18,48 @@ from guardband.pinn.training.fitted import Fitted
 from guardband.values import Observations
 
 TREE_DEPTH = 6
-"""NUTS takes at most 2 to this power gradients per draw."""
+"""The base-2 logarithm of the largest number of gradients per draw of NUTS."""
 
 PROBES = 16
-"""At how many points of the domain predictions are followed along the chains."""
+"""The number of points of the domain whose predictions the diagnostics follow."""
 
 
 @kept
 class HMC(StackedWeights):
-    """Draws from the posterior of the weights by Pyro: one chain from each fitted network.
+    """Draws from the posterior of the weights by Pyro, with one chain from each fitted network.
 
-    The posterior is that of the likelihood the networks were fitted with, under a normal `prior`. The step
-    size adapts during `warmup`; each draw takes `leapfrog` gradients (with `sampler="nuts"`, as many as it
-    likes up to 2^6). For networks of thousands of weights no affordable run leaves the neighborhood of its
-    start: `diagnostics.verdict` says so, and the spread is then a local scale only.
-    Cost: (warmup + draws) x leapfrog gradients per chain, some two trainings each by default; per point as
-    many evaluations as there are draws in all. Needs `pip install "guardband[bayes]"`.
+    The posterior is that of the likelihood of the training, under a normal prior. For networks with thousands
+    of weights no affordable run leaves the neighborhood of its start; `diagnostics.verdict` then says so, and
+    the spread is a local scale only.
 
+    Parameters
+    ----------
+    fitted, *others
+        The fitted networks at which the chains start.
+    draws
+        The number of draws of each chain.
+    warmup
+        The number of draws in which the step size adapts.
+    leapfrog
+        The number of gradients per draw.
+    sampler
+        "hmc", or "nuts", which chooses the number of gradients per draw, up to 2^6.
+    prior
+        The prior of the weights.
+    n_interior, n_boundary
+        The numbers of points for equation and conditions.
+    seed
+        The seed of points and chains.
+    progress
+        Whether to show a progress bar.
+
+    Notes
+    -----
+    Cost: (warmup + draws) x leapfrog gradients per chain, about two trainings each by default; each point
+    takes as many evaluations as there are draws. Needs `pip install "guardband[bayes]"`.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
     >>> fitted = pinn.fit(
@@ -111,7 +136,7 @@ def _chain(
 ) -> dict[str, Any]:
     """One chain: its draws (draws, P), energies, acceptance rate, step size and divergences."""
     mcmc = extras.load("pyro.infer.mcmc", "bayes")
-    # Each weight in units of its own spread, were the misfit quadratic and the others known: a mass matrix.
+    # A diagonal mass matrix: the spread of each weight for a quadratic misfit, given the others.
     unit = (potential.gradients().square().sum(0) + potential.scales**-2) ** -0.5
     kernel_of = _followed(mcmc.NUTS if sampler == "nuts" else mcmc.HMC, leapfrog)
     energies: list[tuple[float, float]] = []
@@ -140,7 +165,7 @@ def _chain(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         run.run()
-    # What the kernel noted. `run.diagnostics()` adds effective sizes of all weights, in draws^2 memory each.
+    # `run.diagnostics()` would add effective sizes of all weights, with memory draws^2 each.
     found = run._diagnostics[0]
     potentials, energy = np.array(energies).T
     return {
@@ -154,7 +179,7 @@ def _chain(
 
 
 def _followed(base: Any, leapfrog: int) -> Any:
-    """Pyro's kernel with a fixed number of leapfrog steps, which keeps the energy each draw starts with."""
+    """Pyro's kernel with a fixed number of leapfrog steps, which records the initial energy of each draw."""
 
     class Followed(base):
         energy = math.nan

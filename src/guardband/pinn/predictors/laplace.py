@@ -1,11 +1,11 @@
-"""Laplace approximations that know the physics: what data, equation and conditions leave open.
+"""Laplace approximations of the posterior under data, equation and conditions.
 
-About its most probable weights the posterior of a network is nearly Gaussian. Its covariance is
+Near its most probable weights the posterior of a network is approximately Gaussian, with the covariance
 
     (sum over misses of g g^T + 1/sd^2)^-1,      g: the gradient of a miss in the weights, over its noise
 
-and the standard deviation of the output at x is that of its linearization in the weights there. Misses are
-those of the data, of the equation inside the domain and of its conditions.
+The standard deviation of the output at x is that of its linearization in the weights. The misses are those of
+the data, of the equation inside the domain and of its conditions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from guardband.values import Observations, Prediction, Predictor
 
 @dataclass(frozen=True, eq=False)
 class _Linearized(Predictor):
-    """What both approximations share: the posterior of some weights, and the network linearized in them."""
+    """The posterior of some weights, and the network linearized in them."""
 
     fitted: Fitted
     prior: float | None = None
@@ -84,7 +84,7 @@ class _Linearized(Predictor):
 
     @abstractmethod
     def _weights(self, net: nn.Module) -> list[str]:
-        """The names of the weights that are unsure."""
+        """The names of the weights in the posterior."""
 
 
 @kept
@@ -92,13 +92,27 @@ class _Linearized(Predictor):
 class Laplace(_Linearized):
     """The full Laplace approximation: all weights, generalized Gauss-Newton, linearized, in float64.
 
-    `prior` is the standard deviation of a weight before any data; by default the one of largest marginal
-    likelihood. `physics=False` leaves out equation and conditions, as every other library must: the scale is
-    then usually no better than a constant. Noise scales are those of the likelihood the network was fitted
-    with.
-    Cost: some seconds beyond the training; per point a product of as many rows as there are misses (some
-    1500) with all weights. A network of P weights needs 12 P kB.
+    Parameters
+    ----------
+    fitted
+        A network trained with observations. The noise scales are those of its likelihood.
+    prior
+        The prior standard deviation of a weight; by default the value of largest marginal likelihood.
+    physics
+        Whether equation and conditions are part of the posterior. Without them, as in other libraries, the
+        scale is usually no better than a constant.
+    n_interior, n_boundary
+        The numbers of points for equation and conditions; by default those of the training.
+    seed
+        The seed of these points.
 
+    Notes
+    -----
+    Cost: some seconds in addition to the training; each point takes a product of all weights with as many
+    rows as there are misses, about 1500. A network of P weights needs 12 P kB.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
@@ -110,20 +124,40 @@ class Laplace(_Linearized):
     """
 
     def _weights(self, net: nn.Module) -> list[str]:
-        """The names of the weights that are unsure."""
+        """The names of all weights."""
         return [name for name, _ in net.named_parameters()]
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class LastLayerLaplace(_Linearized):
-    """The Laplace approximation of the last layers alone, the features below them being taken for granted.
+    """The Laplace approximation of the last layers alone, with fixed features below them.
 
-    Networks often narrow towards their output, and one layer then has too few directions in which to be
-    unsure; two, the default, are nearly as good as all (`results/predictors.md`).
-    Cost: a small fraction of a training; per point one evaluation more, and a product with the square of as
-    many numbers as those layers have weights. With `layers=1` that is next to nothing.
+    Networks often narrow towards their output, and a single layer then has too few directions of uncertainty;
+    two, the default, are nearly as good as all (`results/predictors.md`).
 
+    Parameters
+    ----------
+    fitted
+        A network trained with observations. The noise scales are those of its likelihood.
+    prior
+        The prior standard deviation of a weight; by default the value of largest marginal likelihood.
+    physics
+        Whether equation and conditions are part of the posterior.
+    n_interior, n_boundary
+        The numbers of points for equation and conditions; by default those of the training.
+    seed
+        The seed of these points.
+    layers
+        The number of layers in the posterior.
+
+    Notes
+    -----
+    Cost: a small fraction of a training; each point takes one more evaluation and a product with a square
+    matrix of the size of those layers. With `layers=1` the cost is negligible.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
@@ -139,7 +173,7 @@ class LastLayerLaplace(_Linearized):
     layers: int = field(default=2, kw_only=True)
 
     def __call__(self, x: Array) -> Prediction:
-        """The network's output, and the standard deviation of its linearization; one layer takes one pass."""
+        """The network's output, and the standard deviation of its linearization."""
         x, net = rows(x, "x"), self.fitted.net
         last, seen = traits_of(net).last_layer, getattr(net, "features", None)
         if self.layers > 1 or last is None or seen is None or last.out_features > 1:
@@ -153,17 +187,23 @@ class LastLayerLaplace(_Linearized):
         return Prediction(x, like(x, mean), like(x, scale))
 
     def as_module(self) -> nn.Module:
-        """The network's output, and the deviation of its linearization in the last layers."""
+        """Return a torch module from x to the output and its standard deviation, for export.
+
+        Returns
+        -------
+        nn.Module
+            The module.
+        """
         return _LaplaceModule(self)
 
     @cached_property
     def _whitening(self) -> tuple[Tensor, Tensor, Tensor]:
-        """One more linear layer, and a constant: the length of both is the scale.
+        """A linear layer and a constant; the norm of both outputs together is the scale.
 
-        The inverse of the factor, turned so that it has as many rows as there are features, and one that sees
-        the bias alone. As exact as the features that it gets.
+        The inverse of the factor is rotated so that it has as many rows as there are features, and one that
+        depends on the bias alone. It is as accurate as the features.
         """
-        with torch.inference_mode(False):  # it is kept for calls in other modes
+        with torch.inference_mode(False):  # the result is reused in other modes
             return self._whitened()
 
     def _whitened(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -185,9 +225,9 @@ class LastLayerLaplace(_Linearized):
 
 @kept
 class Posterior:
-    """The Gaussian N(theta, (G^T G + 1/sd^2)^-1) of weights, G holding one row per miss over its noise.
+    """The Gaussian posterior N(theta, (G^T G + 1/sd^2)^-1), where G has a row for each miss over its noise.
 
-    Computed in the space of weights or in that of misses, whichever is smaller.
+    It is computed in the space of weights or of misses, whichever is smaller.
     """
 
     rows: Tensor | None
@@ -208,7 +248,7 @@ class Posterior:
             return self._solved(slopes).square().sum(0)
         prior = slopes.square().sum(1)
         known = self._solved(slopes @ self.rows.T).square().sum(0)
-        # What is left is a small difference of large numbers; rounding must not make it negative.
+        # Rounding must not make this small difference of large numbers negative.
         return self.sd**2 * torch.maximum(prior - known, 1e-14 * prior)
 
     def _solved(self, slopes: Tensor) -> Tensor:
@@ -216,7 +256,7 @@ class Posterior:
 
 
 def _most_likely(eigenvalues: Tensor, theta: Tensor) -> float:
-    """The prior's standard deviation of largest marginal likelihood, the weights being at theta."""
+    """The prior standard deviation of largest marginal likelihood, for weights theta."""
     from scipy.optimize import minimize_scalar
 
     eigenvalues = eigenvalues.clamp(min=0)
@@ -263,7 +303,7 @@ class _LaplaceModule(nn.Module):
         return net
 
     def _slopes(self, x: Tensor) -> Tensor:
-        """How the outputs change with the weights of the last layers, (n, m, P)."""
+        """The derivatives of the outputs in the weights of the last layers, (n, m, P)."""
         linears = self._mlp.linears
         inputs, rises = [self._mlp.entry(x)], []
         for linear in linears[:-1]:
@@ -281,7 +321,7 @@ class _LaplaceModule(nn.Module):
 
 
 def _smooth(net: MLP) -> Any:
-    """The activation of a network, one whose slope is known."""
+    """The activation of a network, if its derivative is known."""
     activation = net.activation
     smooth = function_of(activation) if isinstance(activation, nn.Module) else activation
     if smooth not in ACTIVATIONS:

@@ -1,4 +1,4 @@
-"""LatentDistance: unsure where the network sees x unlike the training data."""
+"""LatentDistance: a scale that is the distance to the training data in the penultimate layer."""
 
 from __future__ import annotations
 
@@ -18,13 +18,30 @@ from guardband.predictors.models import Model, call_model
 @kept
 @dataclass(frozen=True, eq=False)
 class LatentDistance(FarFromData):
-    """How differently the network sees x and the data: the distance in its penultimate layer.
+    """The distance between x and the training data in the penultimate layer of the network.
 
-    The neighbors are the nearest in `search`: "input" space, as in the paper, or "latent" space.
-    `features` is a function or module from x to the penultimate layer; networks made by `mlp` and
-    `torch.nn.Sequential` bring their own.
-    Cost: nothing beyond the training; per point one evaluation and a search in a tree.
+    Parameters
+    ----------
+    model
+        The result of `pinn.fit`, or any model with `x_train` or `training_data`.
+    x_train
+        Training points, shape (n, d), or `Observations`; by default those of `model`.
+    n_neighbors
+        The number of nearest training points.
+    training_data
+        The observations that the model was trained on.
+    search
+        The space in which neighbors are searched: "input", as in the paper, or "latent".
+    features
+        A function or module from x to the penultimate layer. Networks by `pinn.mlp` and `torch.nn.Sequential`
+        define it.
 
+    Notes
+    -----
+    Cost: nothing in addition to the training; each point takes one evaluation and a search in a tree.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> predictor = pinn.predictors.LatentDistance(
@@ -68,19 +85,19 @@ class LatentDistance(FarFromData):
 
 @kept(parts=lambda value: {"net": value.net}, made=lambda parts: Features(parts["net"]))
 class Features(torch.nn.Module):
-    """The penultimate layer of a network as a module, so that it is called like one."""
+    """The penultimate layer of a network as a module."""
 
     def __init__(self, net: torch.nn.Module) -> None:
         super().__init__()
         self.net = net
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """The layer (n, width)."""
+        """The layer, (n, width)."""
         return self.net.features(x) if hasattr(self.net, "features") else self.net[:-1](x)  # type: ignore
 
 
 def penultimate(model: Model) -> torch.nn.Module:
-    """The network in a model whose penultimate layer is known, or an error that says how to give it."""
+    """The network of a model with a known penultimate layer; an error says how to provide it."""
     net = getattr(model, "net", model) if not hasattr(model, "features") else model
     if isinstance(net, torch.nn.Module) and (
         hasattr(net, "features") or isinstance(net, torch.nn.Sequential)

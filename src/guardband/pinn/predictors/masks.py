@@ -1,4 +1,4 @@
-"""Masks: which neurons of a network are silent in which draw, for networks of any build."""
+"""Dropout masks for networks of any structure."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import hashlib
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,17 +15,17 @@ from guardband.base.kept import kept
 from guardband.pinn.networks.traits import DROPOUT, core_of, traits_of
 
 OTHERS = DROPOUT[1:]
-"""Layers of dropout that silence something else than single neurons."""
+"""Dropout layers that do not drop single neurons."""
 
 
 @kept(name="DropoutMasks")
 @dataclass(frozen=True, eq=False)
 class Masks:
-    """For every call of every `torch.nn.Dropout` in a network, `draws` masks over the features it sees.
+    """Dropout masks for every call of every `torch.nn.Dropout` in a network, with `draws` masks each.
 
-    In one draw all points are seen by the same network. A mask is drawn when the size of a layer is first
-    seen, from `seed` and the layer's name alone, so the order of calls does not matter; it is then kept.
-    `layers` are the names of the layers, and how often a neuron of each is silent.
+    In a draw all points share the mask. A mask is drawn when the size of a layer is first known, from `seed`
+    and the layer's name alone, so the order of calls does not matter; it is then stored. `layers` maps the
+    names of the layers to their rates.
     """
 
     layers: dict[str, float]
@@ -36,43 +35,44 @@ class Masks:
 
     @classmethod
     def of(cls, net: nn.Module, draws: int, seed: int) -> Masks:
-        """The masks of a network, or an error that says why it has none."""
+        """The masks of a network; an error explains why there are none."""
         kind = type(net).__name__
         layers = {name: part.p for name, part in net.named_modules() if isinstance(part, nn.Dropout)}
         for name, part in net.named_modules():
             if (isinstance(part, OTHERS) and part.p) or _hidden(part):
                 raise ValueError(
-                    f"`{name}` of this {kind}, a {type(part).__name__}, has dropout that is not known here. "
+                    f"`{name}` of this {kind}, a {type(part).__name__}, has dropout of an unsupported kind. "
                     "Use torch.nn.Dropout throughout."
                 )
         if not layers:
             raise ValueError(
                 f"This {kind} has no layer torch.nn.Dropout. Train one with `pinn.mlp(..., dropout=0.05)`, "
-                "or with torch.nn.Dropout as a layer of its own; torch.nn.functional.dropout cannot be seen."
+                "or with torch.nn.Dropout as a separate layer; torch.nn.functional.dropout cannot be "
+                "detected."
             )
         if not any(layers.values()):
             raise ValueError(
-                f"Every Dropout of this {kind} has p = 0: no neuron was ever silent. Train with p > 0."
+                f"Every Dropout of this {kind} has p = 0: no neuron was ever dropped. Train with p > 0."
             )
         if max(layers.values()) >= 1:
             raise ValueError(f"A Dropout of this {kind} has p = 1: no neuron is left. Train with p < 1.")
         return cls({name: p for name, p in layers.items() if p}, draws, seed)
 
     def mask(self, layer: str, call: int, h: Tensor) -> Tensor:
-        """The masks (draws, features) for what a layer sees at its call of this number, (rows, features)."""
+        """The masks (draws, features) of a layer for inputs (rows, features) at its call of this number."""
         features, key = h.shape[1:], f"{layer} {call}"
         if key not in self.drawn:
             digest = hashlib.sha256(f"{self.seed} {key}".encode()).digest()
             generator = torch.Generator().manual_seed(int.from_bytes(digest[:7], "big"))
-            with torch.inference_mode(False):  # it is kept for calls in other modes
+            with torch.inference_mode(False):  # the result is reused in other modes
                 made = balanced(self.layers[layer], self.draws, features.numel(), generator)
                 self.drawn[key] = made.view(self.draws, *features)
         mask = self.drawn[key]
         if h.shape[0] % self.draws or mask.shape[1:] != features:
             raise ValueError(
-                f"A Dropout should see rows, one per point and all of one size, but `{layer}` saw the shape "
-                f"{tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let points "
-                "be the first dimension there."
+                f"A Dropout should see rows, one per point and all of the same size, but `{layer}` saw the "
+                f"shape {tuple(h.shape)} for {self.draws} draws, after rows of {tuple(mask.shape[1:])}. Let "
+                "points be the first dimension there."
             )
         return mask.to(h)
 
@@ -84,10 +84,10 @@ def _hidden(part: nn.Module) -> bool:
 
 
 class Silenced(nn.Module):
-    """What each draw of a network says: x (n, d) -> (draws, n, m).
+    """A network under masks: x (n, d) -> (draws, n, m).
 
-    The network is left alone: its layers are copied, and masks act on what the copied Dropouts give. Its
-    weights are shared. A call changes what is in here, so every thread needs its own.
+    Its layers are copies that share the weights of the original, and masks act on the outputs of the copied
+    Dropout layers. A call changes its state, so every thread needs its own.
     """
 
     net: nn.Module
@@ -101,14 +101,14 @@ class Silenced(nn.Module):
         for name in masks.layers:
             self.net.get_submodule(name).register_forward_hook(partial(self._silence, name))
 
-    def _silence(self, name: str, layer: nn.Module, _: Any, h: Tensor) -> Tensor:
+    def _silence(self, name: str, layer: nn.Module, _: object, h: Tensor) -> Tensor:
         mask = self.masks.mask(name, self.calls[name], h)[:, None]
         self.calls[name] += 1
-        parts = h.unflatten(0, (len(mask), -1))  # one draw after the other
+        parts = h.unflatten(0, (len(mask), -1))  # rows of one draw after the other
         return (parts.mul_(mask) if getattr(layer, "inplace", False) else parts * mask).flatten(0, 1)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(draws, n, m)."""
+        """The outputs, (draws, n, m)."""
         self.calls.clear()
         u = self.net(x.repeat(self.masks.draws, *[1] * (x.ndim - 1)))
         kind = type(self.net).__name__
@@ -126,7 +126,7 @@ class Silenced(nn.Module):
 
 
 def balanced(p: float, draws: int, width: int, generator: torch.Generator) -> Tensor:
-    """Masks (draws, width) in which every neuron is silent equally often: on average nothing is dropped."""
+    """Masks (draws, width) that drop every neuron equally often, so that their mean is 1."""
     silent = min(max(1, round(p * draws)), draws - 1)
     order = torch.rand(draws, width, generator=generator, dtype=torch.float32).argsort(dim=0)
     return (order >= silent).to(torch.float32) / (1 - silent / draws)

@@ -1,7 +1,7 @@
-"""PinballNetwork: quantiles of the residuals by a small network, as in the paper, all levels at once.
+"""PinballNetwork: quantiles of the residuals by a small network, for all levels at once, as in the paper.
 
 The network is positive and monotone in the level by construction. With one shape for all levels it is
-exp(f(x)) times a factor per level; with a shape per level, sums of softplus increments.
+exp(f(x)) times a factor per level; with a shape per level, a sum of softplus increments.
 """
 
 from __future__ import annotations
@@ -24,13 +24,37 @@ from guardband.conformal.rank import Level, exact
 @kept
 @dataclass(frozen=True)
 class PinballNetwork:
-    """Learn where residuals are large by a network fitted with the pinball loss over all `levels` at once.
+    """A network that learns where residuals are large, with the pinball loss over several levels.
 
-    Between the levels quantiles are interpolated. The fit is stopped where the loss on a fifth of the rows,
-    held out, is least. `per_level=True` learns a shape for every level, as the paper does; bands need not
-    be nested then.
-    Cost: some seconds for 300 rows, whatever the number of levels; per point one evaluation of the network.
+    Quantiles are interpolated between the levels. Training stops at the smallest loss on a fifth of the rows,
+    which is held out.
 
+    Parameters
+    ----------
+    per_level
+        Whether every level has its own shape, as in the paper; bands are then not necessarily nested.
+    levels
+        The levels of the quantiles.
+    widths
+        The widths of the hidden layers.
+    frequencies
+        The number of random Fourier features.
+    bandwidth
+        The standard deviation of their frequencies, per half extent of the data.
+    steps
+        The number of steps of Adam.
+    learning_rate
+        The learning rate of Adam.
+    seed
+        The seed of weights and features.
+
+    Notes
+    -----
+    Cost: some seconds for 300 rows, independent of the number of levels; each point takes one evaluation of
+    the network.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> x = np.linspace(0, 1, 40)[:, None]
@@ -54,7 +78,20 @@ class PinballNetwork:
     @torch.inference_mode(False)
     @torch.enable_grad()
     def fit(self, x: np.ndarray, scores: np.ndarray) -> PinballShape:
-        """The shape that residuals scores (n,) >= 0 at x (n, d) suggest."""
+        """Fit the shape to residuals.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+        scores
+            Nonnegative residuals, shape (n,).
+
+        Returns
+        -------
+        PinballShape
+            The size of the residuals as a function of x.
+        """
         generator = torch.Generator().manual_seed(self.seed)
         points = torch.tensor(x, dtype=torch.float32)
         low, high = points.amin(0), points.amax(0)
@@ -81,7 +118,7 @@ class PinballNetwork:
 @kept
 @dataclass(frozen=True, eq=False)
 class PinballShape:
-    """The network's quantile at a level, or its one shape for all of them."""
+    """The quantile of a `PinballNetwork` at a level, or its one shape for all levels."""
 
     net: QuantileCurves
     size: float
@@ -98,12 +135,12 @@ class PinballShape:
         return self.size * ((1 - share) * quantiles[:, left] + share * quantiles[:, right])
 
     def as_module(self, level: float) -> nn.Module:
-        """The same as a torch module, at one level."""
+        """The shape at one level as a torch module."""
         return _PinballModule(self, level)
 
 
 class QuantileCurves(nn.Module):
-    """x -> quantiles (n, levels), positive and growing with the level."""
+    """A network from x to quantiles (n, levels), positive and increasing with the level."""
 
     per_level: bool
     taus: Tensor

@@ -1,9 +1,9 @@
-"""Potential: the negative log posterior of a network, over its weights as one flat vector.
+"""The negative log posterior of a network as a function of its weights in one vector.
 
     U(theta) = n/2 ( data + physics + boundary: mean squares over noise variances ) + |theta / sd|^2 / 2
 
-The most probable weights, the Laplace approximation, variational inference and Hamiltonian Monte Carlo all
-use this one function. Its gradient goes through the fast derivatives.
+Laplace approximations, variational inference and Hamiltonian Monte Carlo all use this function. Its gradient
+uses jets where they apply.
 """
 
 from __future__ import annotations
@@ -32,8 +32,17 @@ from guardband.pinn.training.fitted import Fitted
 
 @dataclass(frozen=True)
 class Prior:
-    """Weights are thought of as N(0, sd^2) before any data; with `fan_in`, as N(0, sd^2 / fan in).
+    """A normal prior of the weights, N(0, sd^2).
 
+    Parameters
+    ----------
+    sd
+        The standard deviation.
+    fan_in
+        Whether the variance is sd^2 over the number of inputs of the layer.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> net = pinn.mlp(4, [16])
     >>> pinn.Prior(sd=1.0, fan_in=True).scales(net)[0].item()
@@ -48,7 +57,18 @@ class Prior:
             raise ValueError(f"`sd` should be a positive standard deviation, got {self.sd}.")
 
     def scales(self, net: nn.Module) -> Tensor:
-        """The standard deviation of each weight, (P,) in the order of `net.parameters()`."""
+        """Return the prior standard deviation of each weight.
+
+        Parameters
+        ----------
+        net
+            The network.
+
+        Returns
+        -------
+        Tensor
+            The standard deviations, shape (P,), in the order of `net.parameters()`.
+        """
         parts = []
         for name, parameter in net.named_parameters():
             owner = net.get_submodule(name.rpartition(".")[0])
@@ -59,11 +79,26 @@ class Prior:
 
 
 class Potential:
-    """U(theta) of a fitted network and its derivatives: `potential(theta)` is a scalar to differentiate.
+    """The negative log posterior U(theta) of a fitted network and its derivatives.
 
-    `start` is theta of the fitted network. Equation and conditions are averaged over fixed points,
-    `n_interior` and `n_boundary` many; both default to what the training used.
+    `potential(theta)` is a scalar that can be differentiated, and `start` holds the weights of the fitted
+    network. Equation and conditions are averaged over fixed points.
 
+    Parameters
+    ----------
+    fitted
+        A network trained with observations.
+    prior
+        The prior of the weights.
+    n_interior, n_boundary
+        The numbers of points for equation and conditions; by default those of the training.
+    seed
+        The seed of these points.
+    dtype
+        The precision; by default that of the network.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
     >>> fitted = pinn.fit(
@@ -128,7 +163,7 @@ class Potential:
 
     @property
     def net(self) -> nn.Module:
-        """The network, with the weights of the start."""
+        """The network with the weights of `start`."""
         return self._misses.net
 
     @property
@@ -137,38 +172,77 @@ class Potential:
         return self._scales.data.to(self.start)
 
     def __call__(self, theta: Tensor) -> Tensor:
-        """The negative logarithm of the posterior, up to a constant."""
+        """Return the negative log posterior, up to a constant.
+
+        Parameters
+        ----------
+        theta
+            All weights, shape (P,).
+
+        Returns
+        -------
+        Tensor
+            U(theta), a scalar.
+        """
         return self.misfit(theta) + 0.5 * (theta / self.scales).square().sum()
 
     def misfit(self, theta: Tensor) -> Tensor:
-        """The negative log-likelihood, up to a constant."""
+        """Return the negative log-likelihood, up to a constant.
+
+        Parameters
+        ----------
+        theta
+            All weights, shape (P,).
+
+        Returns
+        -------
+        Tensor
+            The misfit, a scalar.
+        """
         weights = {f"net.{name}": part for name, part in named(self.net, theta).items()}
         squares = functional_call(self._misses, weights, (self.points,))
         return 0.5 * self.n * (self._weights @ squares)
 
     def gradients(self, names: Sequence[str] | None = None, *, physics: bool = True) -> Tensor:
-        """The gradient of every miss at the start, over its noise: (misses, weights).
+        """Return the gradient of every miss at `start`, divided by its noise.
 
-        G of the generalized Gauss-Newton matrix G^T G, the curvature of the misfit. `names` chooses weights,
-        and `physics=False` leaves out equation and conditions.
+        This is G in the generalized Gauss-Newton matrix G^T G, the curvature of the misfit.
+
+        Parameters
+        ----------
+        names
+            The names of the weights, by default all.
+        physics
+            Whether equation and conditions are included.
+
+        Returns
+        -------
+        Tensor
+            The gradients, shape (misses, weights).
         """
         rows = Rows(self.problem, self.net, self.points, self._scales)
         _, slopes = rows(names, physics=physics)
         return math.sqrt(self.n) * slopes
 
     def unknown_gradients(self) -> Tensor:
-        """The same in the parameters of unknowns that the problem seeks, (misses, unknowns)."""
+        """Return the gradients in the parameters of the problem's unknowns.
+
+        Returns
+        -------
+        Tensor
+            The gradients, shape (misses, unknowns).
+        """
         rows = Rows(self.problem, self.net, self.points, self._scales)
         return math.sqrt(self.n) * rows.columns()
 
 
 def flat_weights(net: nn.Module) -> Tensor:
-    """All weights of a network as one vector (P,), a copy."""
+    """A copy of all weights of a network as one vector, (P,)."""
     return torch.cat([parameter.detach().flatten() for parameter in net.parameters()])
 
 
 def named(net: nn.Module, theta: Tensor) -> Mapping[str, Tensor]:
-    """A flat vector of weights, or several (..., P), as views with the names and shapes of the network's."""
+    """Views of one vector of weights, or several (..., P), with the names and shapes of the network."""
     shapes = {name: parameter.shape for name, parameter in net.named_parameters()}
     parts = theta.split([math.prod(shape) for shape in shapes.values()], dim=-1)
     leading = theta.shape[:-1]

@@ -1,17 +1,17 @@
-"""Tangent: a network fitted on the equation alone, and few readings that move it and calibrate it at once.
+"""Bands from few readings, which fit and calibrate a network that was trained on the equation alone.
 
-Near its weights a network is linear in them. What equation and conditions say about a change of the weights
-is their Gauss-Newton curvature, a Gaussian prior; n readings then make a ridge regression, whose answers
-without any one of the readings are known in closed form. With mu_-i(x) and sd_-i(x), the mean and the
-standard deviation of a reading at x by all but reading i, and R_i = y_i - mu_-i(x_i), the band at x runs
-between order statistics of
+Near its weights a network is linear in them. The Gauss-Newton curvature of equation and conditions is the
+precision of a Gaussian prior for a change of the weights. The n readings then define a ridge regression,
+whose leave-one-out predictions have a closed form. With mu_-i(x) and sd_-i(x), the mean and the standard
+deviation of a reading at x given all readings but i, and R_i = y_i - mu_-i(x_i), the ends of the band at x
+are order statistics of
 
     full          mu_-i(x) -+ |R_i| sd_-i(x) / sd_-i(x_i)
     jackknife+    mu_-i(x) -+ |R_i|
 
-The first is full conformal prediction with the score |e_i| / sqrt(1 - h_ii), e_i the residual and h_ii the
-leverage among n + 1 points. As |M_ij| <= sqrt(M_ii M_jj) for M = 1 - H, which is positive definite, each
-reading's set of targets is one interval about the mean, and so is the whole.
+The first is full conformal prediction with the score |e_i| / sqrt(1 - h_ii), where e_i is the residual and
+h_ii the leverage among n + 1 points. Since |M_ij| <= sqrt(M_ii M_jj) for the positive definite matrix M = 1 -
+H, the set of targets of each reading is one interval around the mean, and so is the whole set.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ from guardband.values.frames import PROBES
 from guardband.values.labeled import placed, refuse_unpaired
 
 PROBED = 512
-"""At how many points, at most, it is looked which changes of the field are left open."""
+"""The largest number of points at which changes of the field are evaluated."""
 
 NEGLIGIBLE = 1e-3
-"""Changes of the field that are smaller than this share of the noise are left out."""
+"""Changes of the field below this share of the noise are ignored."""
 
 KINDS = ("full", "jackknife+")
 
@@ -59,19 +59,32 @@ KINDS = ("full", "jackknife+")
 @kept
 @dataclass(frozen=True, eq=False)
 class Tangent:
-    """The tangent space of a network that was fitted on the equation alone, for bands of few readings.
+    """The tangent space of a network that was trained on the equation alone, for bands from few readings.
 
-    `noise` is the standard deviation of a reading and `physics` how far the equation may be off, in the units
-    of the residual, as in `pinn.Likelihood`; `prior` is that of a change of a weight. By default they are
-    those that the network was fitted with, which no readings have set: keep it so, for the promise rests on
-    scales and weights that were fixed without them. Wrong scales cost width, never coverage. A network that
-    has seen readings is refused, and so are several outputs, and networks of several windows of time.
+    The default scales are those of the training, which no readings have influenced. Keep it so: the guarantee
+    requires scales and weights that were fixed without the readings. Wrong scales cost width, never coverage.
+    If the equation is right, the network alone is better: `gb.calibrate(fitted, x, y)`.
 
-    The equation counts as much as all readings together, or as `counts` of them: as in `pinn.Likelihood`, its
-    mean squares are multiplied by that number. Half of it is the same as a larger `physics`, by a root of 2.
+    Parameters
+    ----------
+    fitted
+        A network with one output, trained without readings and without windows of time; others are refused.
+    noise
+        The standard deviation of a reading.
+    physics
+        The scale of the equation's residual, in its units, as in `pinn.Likelihood`.
+    counts
+        The number of readings that the equation counts as; by default all of them. Its mean squares are
+        multiplied by this number, so half of it corresponds to a `physics` larger by the root of 2.
+    prior
+        The standard deviation of a change of a weight.
+    n_interior, n_boundary
+        The numbers of points for equation and conditions.
+    seed
+        The seed of these points.
 
-    Where the equation is right, the network alone is better: `gb.calibrate(fitted, x, y)`.
-
+    Examples
+    --------
     >>> from guardband import pinn
     >>> # while it is 0.4 where readings are taken
     >>> problem = pinn.problems.Heat1D(diffusivity=0.6)
@@ -107,10 +120,22 @@ class Tangent:
     def calibrate(
         self, x: ArrayLike, y: ArrayLike, *, kind: Literal["full", "jackknife+"] = "full"
     ) -> TangentCalibrated:
-        """The band of readings y (n, 1) at x (n, d), all of which fit and calibrate.
+        """Return the band of some readings, all of which fit and calibrate.
 
-        "full" promises the level, exactly k/(n + 1) where noise is continuous; "jackknife+" promises
-        1 - 2 (1 - level) and is sometimes a little narrower. Either takes milliseconds.
+        Parameters
+        ----------
+        x
+            The points of the readings, shape (n, d).
+        y
+            The readings, shape (n, 1).
+        kind
+            "full" guarantees the level, exactly k/(n + 1) for continuous noise. "jackknife+" guarantees 1 - 2
+            (1 - level) and is sometimes slightly narrower. Either takes milliseconds.
+
+        Returns
+        -------
+        TangentCalibrated
+            The calibrated predictor.
         """
         if kind not in KINDS:
             raise ValueError(f"`kind` should be 'full' or 'jackknife+', got {kind!r:.80}.")
@@ -133,20 +158,30 @@ class Tangent:
     @torch.inference_mode(False)
     @torch.no_grad()
     def modes(self, n: float) -> Tensor:
-        """Directions of the weights (P, r) that equation and conditions, as n readings, leave open.
+        """Return the directions in weight space that equation and conditions leave open.
 
-        A change of the weights is `modes` times r independent standard normals. They are found at fixed
-        points, and what moves the field by less than a thousandth of the noise is left out.
+        A change of the weights is `modes` times r independent standard normals. Directions that change the
+        field at fixed points by less than a thousandth of the noise are left out.
+
+        Parameters
+        ----------
+        n
+            The number of readings that equation and conditions count as.
+
+        Returns
+        -------
+        Tensor
+            The directions, shape (P, r).
         """
         if n not in self._modes:
             basis, sizes, probed = self._curvature
-            # The inverse root of n G^T G + 1 / prior^2, which is 'prior' outside of what G sees.
+            # The inverse root of n G^T G + 1 / prior^2, which is `prior` on the null space of G.
             inside = 1 / (n * sizes.square() + self.prior**-2).sqrt() - self.prior
 
             def narrowed(rows: Tensor) -> Tensor:
                 return rows * self.prior + (rows @ basis * inside) @ basis.T
 
-            seen = narrowed(probed)  # how the field changes at fixed points
+            seen = narrowed(probed)  # the change of the field at fixed points
             variances, turns = torch.linalg.eigh(seen @ seen.T)
             keep = variances > len(probed) * (NEGLIGIBLE * float(self.noise or 0)) ** 2
             keep[-1] = True
@@ -165,7 +200,7 @@ class Tangent:
     @cached_property
     @torch.inference_mode(False)
     def _curvature(self) -> tuple[Tensor, Tensor, Tensor]:
-        """G = U S V^T of equation and conditions: V and S; and how the field changes at fixed points."""
+        """V and S of G = U S V^T for equation and conditions, and the change of the field at fixed points."""
         problem, net = self.fitted.problem, _float64(self.fitted.net)
         nothing = torch.zeros(0, problem.domain.d, dtype=torch.float64), torch.zeros(0, 1).double()
         generator = torch.Generator().manual_seed(self.seed)
@@ -183,8 +218,21 @@ class Tangent:
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class TangentPrediction(Prediction):
-    """The mean and standard deviation of a reading by all readings, and where x lies: `features` (n, r).
+    """The mean and standard deviation of a reading given all readings, with coordinates in the tangent space.
 
+    Parameters
+    ----------
+    x
+        Points, shape (n, d).
+    mean
+        The mean, shape (n, 1).
+    scale
+        The standard deviation, shape (n, 1).
+    features
+        The change of the field along each direction, shape (n, r).
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.TangentPrediction(None, [2.0], [0.1], features=[[1.0, 3.0]])
     TangentPrediction(1 points, 2 directions)
@@ -207,10 +255,10 @@ class TangentPrediction(Prediction):
 @kept
 @dataclass(frozen=True, eq=False)
 class Ridge:
-    """Ridge regression of residuals (n,) on features (n, r), whose weights are standard normal, with noise.
+    """Ridge regression of residuals (n,) on features (n, r) with standard normal weights and noise.
 
-    Knows what it would say without each of its rows. Of the covariance C = F F^T + noise^2 of the readings
-    and its inverse P, the residual of row i by all others is (P r)_i / P_ii, and its variance 1 / P_ii.
+    With the covariance C = F F^T + noise^2 of the readings and its inverse P, the leave-one-out residual of
+    row i is (P r)_i / P_ii, with the variance 1 / P_ii.
     """
 
     features: np.ndarray
@@ -219,24 +267,24 @@ class Ridge:
 
     @cached_property
     def _solved(self) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """How a mean depends on each row (r, n), the diagonal of P, R (n,), and the variance's root."""
+        """The gain (r, n), the diagonal of P, the residuals R (n,), and a root of the variance."""
         f, r = self.features, self.features.shape[1]
         root = np.linalg.cholesky(np.eye(r) + f.T @ f / self.noise**2)
         whitened = np.linalg.solve(root, f.T)  # (r, n)
         gain = np.linalg.solve(root.T, whitened) / self.noise**2
         diagonal = (1 - (whitened**2).sum(axis=0) / self.noise**2) / self.noise**2
-        # 1 - h_ii is a small difference where a reading is all that is known; it is not below rounding.
+        # If one reading alone determines the field there, 1 - h_ii is a difference at the level of rounding.
         diagonal = np.maximum(diagonal, 1e-15 / self.noise**2)
         off = (self.residuals - f @ (gain @ self.residuals)) / self.noise**2
         return gain, diagonal, off / diagonal, np.linalg.inv(root)
 
     @property
     def left_out(self) -> np.ndarray:
-        """R_i, the residual of each row by all others, (n,)."""
+        """The leave-one-out residual R_i of each row, (n,)."""
         return self._solved[2]
 
     def around(self, x: Array, base: np.ndarray, features: np.ndarray) -> TangentPrediction:
-        """What all readings say at points of these features, around a base (queries,)."""
+        """The prediction from all readings at points with these features, around a base (queries,)."""
         gain, _, _, root = self._solved
         mean = (base + features @ (gain @ self.residuals))[:, None]
         variance = self.noise**2 + ((features @ root.T) ** 2).sum(axis=1)
@@ -246,7 +294,7 @@ class Ridge:
     def without(
         self, features: np.ndarray, kind: str, mean: np.ndarray | float = 0.0
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The middle and the reach of each row's interval at points of these features, each (queries, n)."""
+        """The center and half-width of each row's interval at points with these features, (queries, n)."""
         gain, diagonal, left_out, root = self._solved
         g = features @ gain
         reach = np.broadcast_to(abs(left_out), g.shape)
@@ -259,8 +307,25 @@ class Ridge:
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class TangentCalibrated(Calibrated):
-    """A network, the directions in which readings may move it, and those readings; `pinn.Tangent` makes it.
+    """A network with the directions in which readings move it, and those readings; see `pinn.Tangent`.
 
+    Attributes
+    ----------
+    fitted
+        The network.
+    modes
+        The directions in weight space, shape (P, r).
+    ridge
+        The regression on the readings.
+    kind
+        "full" or "jackknife+".
+    prediction
+        The prediction at the readings.
+    y
+        The readings, shape (n, 1).
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe.by_newton(5)
     >>> fitted = pinn.fit(problem, pinn.mlp(1, [8]), recipe=recipe, progress=False)
@@ -277,7 +342,7 @@ class TangentCalibrated(Calibrated):
     y: Array
 
     def predict(self, x: ArrayLike) -> TangentPrediction:
-        """What the network says at x (n, d), moved by all readings, and how unsure it is."""
+        """Return the prediction of the network, moved by all readings, with its standard deviation."""
         x = finite(rows(placed(x, self.fitted.problem.names.axes), "x"), "x")
         d = self.prediction.x.shape[1]  # type: ignore[union-attr]
         if tuple(x.shape[1:]) != (d,):
@@ -286,7 +351,7 @@ class TangentCalibrated(Calibrated):
         return self.ridge.around(x, base, features)
 
     def band(self, prediction: Prediction, level: Level = 0.95, *, groups: Groups = None) -> Band:
-        """Between order statistics of what is said without each reading."""
+        """Return the band between order statistics of the leave-one-out predictions."""
         no_groups(groups, self.name, "it treats all points alike.")
         if not isinstance(prediction, TangentPrediction):
             raise TypeError(
@@ -301,7 +366,7 @@ class TangentCalibrated(Calibrated):
 
     @property
     def promise(self) -> str:
-        """The level, or 1 - 2 (1 - level), and what must not have seen the readings."""
+        """The guaranteed coverage, and the conditions for it."""
         fixed = (
             f"If the {self.n} readings and a new one are exchangeable (drawn alike, from the same places "
             "with the same noise), and neither the network's weights nor its scales were fitted to or chosen "
@@ -314,7 +379,7 @@ class TangentCalibrated(Calibrated):
 
     @property
     def traits(self) -> Traits:
-        """Intervals for one output; readings are left out."""
+        """The traits of intervals for one output by leave-one-out predictions."""
         return Traits(
             is_box=True,
             leaves_out=True,
@@ -322,15 +387,15 @@ class TangentCalibrated(Calibrated):
         )
 
     def promised(self, level: Level) -> Fraction:
-        """The level; for jackknife+ 1 - 2 (1 - level)."""
+        """Return the level; for jackknife+ 1 - 2 (1 - level)."""
         return exact(level) if self.kind == "full" else max(Fraction(0), 1 - 2 * (1 - exact(level)))
 
     def size(self, level: Level) -> Size:
-        """All readings count."""
+        """Return the numbers of readings available and needed."""
         return Size(self.n, points_needed(level), "readings")
 
     def before(self, prediction: Prediction, level: Level) -> Band | None:
-        """The band of the Gaussian posterior, which the scales would promise if they were right."""
+        """Return the band of the Gaussian posterior, which would be valid if the scales were right."""
         from scipy.special import ndtri
 
         if prediction.scale is None:
@@ -340,16 +405,16 @@ class TangentCalibrated(Calibrated):
 
     @property
     def name(self) -> str:
-        """What it is called in a sentence."""
+        """The name in messages."""
         return f"Tangent({self.kind})"
 
     @property
     def field_names(self) -> Names | None:
-        """What axes and outputs are called."""
+        """The names of axes and outputs."""
         return self.fitted.names
 
     def fingerprint(self) -> dict[str, np.ndarray]:
-        """What is said at some readings, and the residual of each by all others."""
+        """Return leave-one-out residuals, and predictions at some readings."""
         again = self.predict(self.prediction.x[:PROBES])  # type: ignore[index]
         return {"thresholds": self.ridge.left_out, "mean": to_numpy(again.mean)}
 
@@ -363,17 +428,17 @@ class TangentCalibrated(Calibrated):
 
 
 def _float64(net: nn.Module) -> nn.Module:
-    """A copy that computes in float64 on the processor."""
+    """A copy of a network in float64 on the CPU."""
     return copy.deepcopy(net).cpu().double().eval()
 
 
 def _slopes_of(fitted: Fitted, d: int) -> Slopes:
-    """How the output of a network of d inputs changes with its weights, in float64."""
+    """The Jacobian of the output of a network with d inputs, in float64."""
     return Slopes(value, _float64(fitted.net), torch.zeros(1, d, dtype=torch.float64))
 
 
 def _tangent(slopes_of: Slopes, modes: Tensor, x: Array) -> tuple[np.ndarray, np.ndarray]:
-    """The network's output (n,), and how it changes along each direction of the weights (n, r)."""
+    """The network's output (n,), and its derivative along each direction in weight space (n, r)."""
     points = to_torch(x).detach().cpu().double()
     parts = [slopes_of(part) for part in points.split(256)]
     base = torch.cat([out[:, 0] for out, _ in parts])
@@ -388,10 +453,10 @@ def _probes(points: Points) -> Tensor:
 
 
 def _refuse_network(fitted: Fitted) -> None:
-    """Refuse what has seen readings, and what has no tangent space that is known here."""
+    """Refuse networks that have seen readings or have no tangent space."""
     if not isinstance(fitted, Fitted):
         raise TypeError(
-            "`fitted` should be what `pinn.fit(problem, net)` returned, for it knows its equation, got "
+            "`fitted` should be what `pinn.fit(problem, net)` returned, which includes its equation, got "
             f"{type(fitted).__name__}."
         )
     if fitted.training_data is not None or fitted.saw_data:

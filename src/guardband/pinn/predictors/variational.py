@@ -1,4 +1,4 @@
-"""MeanFieldVI: every weight has a mean and a spread of its own, found by variational inference."""
+"""Mean-field variational inference over the weights."""
 
 from __future__ import annotations
 
@@ -20,12 +20,38 @@ from guardband.values import Observations
 class MeanFieldVI(StackedWeights):
     """A diagonal normal over the weights that maximizes the evidence lower bound, found by Pyro.
 
-    It starts from the fitted network with small spreads. `kl` is the weight of the divergence from the
-    prior: 1 is the evidence lower bound itself, which for networks of thousands of weights fits badly; the
-    default is smaller, a tempered posterior, and is called so wherever it is printed. The spread of mean
-    fields hardly ever ranks errors: add the noise (`gb.conformal.Total`) and compare with constant width.
-    Cost: less than one training more; per point `draws` evaluations. Needs `pip install "guardband[bayes]"`.
+    It starts from the fitted network with small spreads. The spread of mean fields rarely ranks errors: add
+    the noise (`gb.conformal.Total`) and compare with constant width.
 
+    Parameters
+    ----------
+    fitted
+        A network trained with observations.
+    kl
+        The weight of the divergence from the prior. 1 is the evidence lower bound, which fits badly for
+        networks with thousands of weights. Smaller values give a tempered posterior, and `repr` says so.
+    prior
+        The prior of the weights, by default `Prior(fan_in=True)`.
+    steps
+        The number of steps of Adam.
+    learning_rate
+        The learning rate of Adam.
+    draws
+        The number of draws of the weights.
+    n_interior, n_boundary
+        The numbers of points for equation and conditions.
+    seed
+        The seed of points and draws.
+    progress
+        Whether to show a progress bar.
+
+    Notes
+    -----
+    Cost: less than another training; each point takes `draws` evaluations. Needs `pip install
+    "guardband[bayes]"`.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=20, finish=0)
     >>> fitted = pinn.fit(
@@ -86,7 +112,7 @@ def _fit(
     softplus = torch.nn.functional.softplus
     zero = torch.zeros_like(potential.start)
     curvature = potential.gradients().square().sum(0)
-    start = (kl / (curvature + kl / potential.scales**2)).sqrt()  # what a quadratic misfit would end at
+    start = (kl / (curvature + kl / potential.scales**2)).sqrt()  # the optimum for a quadratic misfit
 
     def model() -> None:
         with poutine.scale(scale=kl):

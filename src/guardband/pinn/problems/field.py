@@ -246,7 +246,7 @@ class AutogradField(Field):
         """Return a partial derivative of some outputs."""
         if not axes:
             return pick(self._value, columns)
-        own = None if self._own is None else self._own(self.x, axes)
+        own = None if self._own is None else self._own(self.x, axes)  # a closed form, or None
         if own is not None:
             return pick(own, columns)
         chosen: Sequence[int] = range(self._value.shape[1]) if columns is None else columns

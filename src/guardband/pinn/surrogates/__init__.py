@@ -1,4 +1,4 @@
-"""Shapes of bands around operators that a second network learns."""
+"""Scales of operators that a second network learns."""
 
 from guardband.pinn.surrogates.network import NetworkScale, adapted
 

@@ -1,4 +1,4 @@
-"""A second network: from input and prediction to the logarithm of the error's size, on the same grid."""
+"""A second network that predicts the size of the error from input and prediction, on the same grid."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from guardband.values import Prediction, Predictor
 KERNEL, LAYERS = 5, 3
 BATCH, EVERY, RATE = 32, 50, 5e-3
 HELD = 5
-"""One field in so many is held out to see when to stop."""
+"""Every fifth field is held out for early stopping."""
 
 LEAST = 1e-2
-"""Features that vary less than this are not blown up: rounding in them would be, too."""
+"""Features with a smaller spread are not scaled up, as that would amplify rounding errors."""
 
 RANGE = 8.0
-"""Scales lie within this many powers of e around the typical error."""
+"""Scales are within this many powers of e of the typical error."""
 
 
 @kept
@@ -37,11 +37,25 @@ RANGE = 8.0
 class NetworkScale(FieldScale):
     """The size of the error at each node, by a small convolutional network of input and prediction.
 
-    `NetworkScale.fitted(predictor, x, y)` trains it on residuals of fields that the predictor was not trained
-    on, or `prediction` of them by cross-fitting. It makes log s + |residual| / s small, s being the scale,
-    and stops where fields that it holds out are best.
+    `NetworkScale.fitted(predictor, x, y)` trains it.
+
+    Attributes
+    ----------
+    predictor
+        The predictor of the mean.
+    weights
+        Kernels and biases of the layers.
+    center, spread
+        The mean and the standard deviation of the input channels.
+    unit
+        The mean absolute residual, the unit of the scale.
+
+    Notes
+    -----
     Cost: a short training, and one evaluation of a small network per field.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> from guardband import pinn
@@ -71,7 +85,33 @@ class NetworkScale(FieldScale):
         steps: int = 1000,
         seed: int = 0,
     ) -> NetworkScale:
-        """Train it on residual fields."""
+        """Train the network on residual fields.
+
+        It minimizes log s + |residual| / s for the scale s, and keeps the weights that are best on held-out
+        fields.
+
+        Parameters
+        ----------
+        predictor
+            The predictor of the mean.
+        x
+            Inputs, shape (n, ...).
+        y
+            Fields that the predictor was not trained on, shape (n, *grid, m).
+        prediction
+            Cross-fitted predictions of these fields, which replace those of the predictor.
+        width
+            The number of channels of the hidden layers.
+        steps
+            The number of steps of Adam.
+        seed
+            The seed of weights and batches.
+
+        Returns
+        -------
+        NetworkScale
+            The predictor with its scale.
+        """
         x, y, mean = residual_data(predictor, x, y, prediction)
         seen, shape = _features(x, mean), mean.shape
         axes = tuple(range(2, seen.ndim))
@@ -80,14 +120,14 @@ class NetworkScale(FieldScale):
         misses = abs(y - mean)
         unit = float(np.mean(misses)) or 1.0
         placed = np.moveaxis(misses.reshape(_on_grid(x, shape)), -1, 1) / unit
-        with torch.inference_mode(False), torch.enable_grad():  # whatever mode the caller is in
+        with torch.inference_mode(False), torch.enable_grad():  # independent of the caller's mode
             parts = _standard(seen, center, spread), placed
             inputs, targets = (torch.tensor(part, dtype=torch.float32) for part in parts)
             weights = _trained(inputs, targets, width, steps, seed)
         return cls(predictor, tuple(part.double().numpy() for part in weights), center, spread, unit)
 
     def __call__(self, x: Array) -> Prediction:
-        """The mean as it is, and the scale that the network gives."""
+        """Return the mean of the predictor with the scale of the network."""
         found = self.predictor(x)
         mean = np.asarray(to_numpy(found.mean), dtype=float)
         seen = _standard(_features(x, mean), self.center, self.spread)
@@ -98,14 +138,14 @@ class NetworkScale(FieldScale):
 
 
 def _on_grid(x: Array, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """(n, *grid, m) of fields (n, points, m), where the input (n, channels, *grid) knows the grid."""
+    """The shape (n, *grid, m) of fields (n, points, m), if inputs (n, channels, *grid) determine the grid."""
     grid = tuple(x.shape[2:])
     flat = len(shape) == 3 and len(grid) in (2, 3) and int(np.prod(grid)) == shape[1]
     return (shape[0], *grid, shape[2]) if flat else shape
 
 
 def _features(x: Array, mean: np.ndarray) -> np.ndarray:
-    """Channels (n, channels, *grid): prediction and input over their sizes, and the logarithms of these."""
+    """Channels (n, channels, *grid): prediction and input over their sizes, and logarithms of these."""
     values = np.asarray(to_numpy(x), dtype=float)
     shape = _on_grid(values, mean.shape)
     grid, n = shape[1:-1], len(values)
@@ -131,7 +171,7 @@ def _standard(seen: np.ndarray, center: np.ndarray, spread: np.ndarray) -> np.nd
 
 
 def _forward(weights: list[Tensor], inputs: Tensor) -> Tensor:
-    """log s, (n, m, *grid): convolutions whose ends repeat the last node."""
+    """log s, (n, m, *grid), by convolutions with replicated ends."""
     d = inputs.ndim - 2
     convolve = (functional.conv1d, functional.conv2d, functional.conv3d)[d - 1]
     kernels, biases = weights[::2], weights[1::2]
@@ -147,7 +187,7 @@ def _forward(weights: list[Tensor], inputs: Tensor) -> Tensor:
 
 
 def _trained(inputs: Tensor, targets: Tensor, width: int, steps: int, seed: int) -> list[Tensor]:
-    """Weights that are best on fields held out of the training, by Adam with a falling rate."""
+    """The weights that are best on held-out fields, by Adam with a decaying rate."""
     generator = torch.Generator().manual_seed(seed)
     d, n = inputs.ndim - 2, len(inputs)
     held = torch.arange(n) % HELD == HELD - 1
@@ -195,8 +235,32 @@ def adapted(
     steps: int = 1000,
     seed: int = 0,
 ) -> Adapted:
-    """`gb.surrogates.adapted` with a second network among the shapes, trained for `steps` steps.
+    """Return `gb.surrogates.adapted` with a second network among the shapes.
 
+    Parameters
+    ----------
+    predictor
+        The predictor of the mean.
+    x
+        Inputs, shape (n, ...).
+    y
+        Fields that the predictor was not trained on, shape (n, *grid, m).
+    prediction
+        Cross-fitted predictions of these fields, which replace those of the predictor.
+    shapes
+        Further shapes by name.
+    steps
+        The number of training steps of the network.
+    seed
+        The seed of the network and of the choice among the shapes.
+
+    Returns
+    -------
+    Adapted
+        The predictor with the chosen scale.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> from guardband import pinn

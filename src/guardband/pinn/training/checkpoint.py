@@ -1,7 +1,7 @@
-"""Checkpoints: a run on disk, whole or not at all, from which it goes on bit for bit. No pickle.
+"""Checkpoints: the state of a run in one file, from which it resumes bit for bit, without pickle.
 
-A file is one line, `guardband checkpoint 2` and the SHA-256 of the rest, and then safetensors: the tensors,
-and among them a JSON of everything else.
+A file is one line, `guardband checkpoint 2` and the SHA-256 of the rest, followed by safetensors: the
+tensors, and a JSON of everything else.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -19,17 +19,20 @@ from torch import Tensor
 
 from guardband.base import files
 
+State: TypeAlias = dict[str, Any]
+"""Nested dicts and lists of tensors, numbers, strings and None."""
+
 HEAD = b"guardband checkpoint 2 "
 LARGEST = 2**32
-"""No checkpoint is larger, unless its reader knows of larger networks."""
+"""The largest size of a checkpoint in bytes, unless the caller allows more."""
 
 
 class DamagedCheckpoint(ValueError):
-    """A file is no checkpoint, or not as it was written."""
+    """A file that is not a checkpoint, or that has changed since it was written."""
 
 
 def write(path: Path, state: Any) -> None:
-    """Write a nest of dicts, lists, tensors, numbers, strings and None, atomically."""
+    """Write nested dicts and lists of tensors, numbers, strings and None, atomically."""
     tensors: dict[str, Tensor] = {}
     skeleton = _pack(state, tensors)
     tensors["skeleton"] = torch.frombuffer(bytearray(json.dumps(skeleton).encode()), dtype=torch.uint8)
@@ -38,7 +41,7 @@ def write(path: Path, state: Any) -> None:
 
 
 def read(path: Path, *, at_most: int = LARGEST) -> Any:
-    """What was written, or an error that says the file is not a checkpoint."""
+    """Read a checkpoint; an error says if the file is not one."""
     try:
         data = files.read_bytes(path, at_most=at_most)
     except files.UnsafeFile as error:
@@ -53,12 +56,12 @@ def read(path: Path, *, at_most: int = LARGEST) -> Any:
 
 
 def damaged(path: Path, why: str) -> DamagedCheckpoint:
-    """The error of a file that is no checkpoint, or none any more."""
+    """The error for a file that is not a valid checkpoint."""
     return DamagedCheckpoint(f"{path} is not a checkpoint of guardband: {why}. Delete it to start anew.")
 
 
 def wrong_with(optimizer: torch.optim.Optimizer, memory: dict[int, dict[str, Any]]) -> str:
-    """What an optimizer cannot remember, or nothing: torch takes whatever it is given, and stumbles later."""
+    """A description of state that does not fit an optimizer, or an empty string; torch accepts any state."""
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     adam = isinstance(optimizer, torch.optim.Adam)
     for number, known in memory.items():
@@ -74,7 +77,7 @@ def wrong_with(optimizer: torch.optim.Optimizer, memory: dict[int, dict[str, Any
 
 
 def _body(path: Path, data: bytes) -> bytes:
-    """What follows the first line, if its checksum is right."""
+    """The content after the first line, if its checksum is right."""
     length = len(HEAD) + 64
     head, body = data[: length + 1], data[length + 1 :]
     if not head.startswith(HEAD):

@@ -1,4 +1,4 @@
-"""Fitted: a trained network with its training, the unknowns found with it, and the errors that carry one."""
+"""The result of a training: the network, its history and estimates, and errors that carry them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from guardband.values import Names, Observations
 from guardband.values.labeled import placed
 
 NEAR = 0.01
-"""How near to an end of its range, as a share of it, an estimate says that the truth may lie outside."""
+"""An estimate closer than this share of its range to an end of it may be cut off by the range."""
 
 
 NO_COVERAGE = (
@@ -31,10 +31,19 @@ NO_COVERAGE = (
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class PointEstimates(Mapping[str, float]):
-    """Coefficients that were found together with the field, by name; no coverage is stated.
+    """Coefficients that were estimated together with the field, by name, without stated coverage.
 
-    For regions with a stated coverage see `pinn.coefficients`. Print it to read it.
+    It is a mapping from names to numbers. `pinn.coefficients` returns regions with stated coverage.
 
+    Parameters
+    ----------
+    found
+        The estimates by name.
+    sought
+        The unknowns by name, with their bounds.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.PointEstimates({"rate": 1.2345678}, {"rate": pinn.Unknown(1.0, 3.0)})
     rate = 1.235, sought between 1 and 3.
@@ -82,8 +91,46 @@ NOTHING = PointEstimates()
 @kept(optional=("problem",), told=("problem",))
 @dataclass(frozen=True, eq=False, repr=False)
 class Fitted:
-    """A trained network with all that made it; called like its network, with numpy or torch.
+    """A trained network with its problem, data and history.
 
+    It is called like its network, with numpy arrays or torch tensors.
+
+    Attributes
+    ----------
+    net
+        The trained network.
+    problem
+        The problem, with estimates in place of unknowns. None after loading without the problem.
+    training_data
+        The observations that it was trained on, if any.
+    likelihood
+        The noise scales of the training, with defaults filled in.
+    recipe
+        The recipe; its `counts` are the steps taken, so that it repeats a run that was stopped early.
+    history
+        The mean squares of data, equation and conditions at some steps, over their scales where names have
+        separate scales.
+    terms
+        The mean square of each equation and condition by name, at the steps of the history.
+    held_out
+        Readings that the training monitored; calibration refuses them like training rows.
+    noise
+        The standard deviation of the readings' noise, if it was given.
+    spread
+        The relative distance between restarts in each output, if there were any.
+    estimates
+        The unknowns that were found, by name.
+    saw_data
+        Whether the weights have learned from readings, in this training or in an earlier one that it
+        continued.
+    trend
+        The loss at the end relative to that after two thirds of the run, in the last window; None for short
+        runs.
+    stalled
+        Whether the training ended because its steps no longer improved the loss.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem, recipe = pinn.problems.Poisson1D(), pinn.Recipe(steps=100, finish=0)
     >>> fitted = pinn.fit(
@@ -102,30 +149,22 @@ class Fitted:
     training_data: Observations | None
     likelihood: Likelihood
     recipe: Recipe
-    """The recipe; its `counts` are the steps that were made, so that it repeats the run."""
     history: list[dict[str, float]]
-    """The mean squares of data, equation and conditions; over their scales where each name has its own."""
     terms: tuple[dict[str, float], ...] = ()
-    """At the steps of the history, the mean square of each equation and condition by its name."""
     held_out: Observations | None = None
-    """Readings that the training was watched by; calibration refuses them like training rows."""
     noise: float | Mapping[str, float] | None = None
-    """The standard deviation of their noise, where it was said."""
     spread: Mapping[str, float] | None = None
-    """How far restarts are from each other in each output, relatively, if there were any."""
     estimates: PointEstimates = NOTHING
-    """The unknowns of the problem as they were found, by name; `problem` has these numbers in their place."""
     saw_data: bool = False
-    """Whether its weights have learned from readings, in this training or in one that it went on from."""
     trend: float | None = None
-    """The loss at the end over that at two thirds of the run, of the last window; None of a short one."""
     stalled: bool = False
-    """Whether it ended because its steps no longer helped."""
 
     @cached_property
     def verdict(self) -> Verdict:
-        """Whether it has converged, with the evidence; found when it is first asked, in about a second.
+        """Whether the network has converged, with the evidence; computed on first use, in about a second.
 
+        Examples
+        --------
         >>> from guardband import pinn
         >>> problem = pinn.problems.Poisson1D()
         >>> pinn.fit(problem, pinn.mlp(problem, [8]), progress=False).verdict.word
@@ -141,9 +180,18 @@ class Fitted:
         return f"Fitted({net}, {self.problem!r}, {self.training_data!r})"
 
     def __call__(self, x: Array) -> Array:
-        """The outputs (n, m) at points x (n, d), as the kind of array x is.
+        """Return the outputs of the network.
 
-        Of a tensor that asks for gradients the outputs can be differentiated.
+        Parameters
+        ----------
+        x
+            Points, shape (n, d), as an array, a tensor or a frame. If it is a tensor that requires gradients,
+            the outputs can be differentiated.
+
+        Returns
+        -------
+        Array
+            The outputs, shape (n, m), of the same kind as x.
         """
         if isinstance(x, Tensor) and x.requires_grad:
             with evaluating(self.net):
@@ -152,18 +200,38 @@ class Fitted:
         return call_model(self.net, rows(placed(x, axes), "x"))
 
     def caution(self, x: Array) -> str | None:
-        """How many of the points x (n, d) lie outside of the domain; None if none does."""
+        """Return a warning if points lie outside the domain.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        str | None
+            A sentence with the number of points outside; None if there are none.
+        """
         return None if self.problem is None else outside_of(self.problem, x, "calibration points")
 
     @property
     def names(self) -> Names | None:
-        """What axes and outputs are called."""
+        """The names of axes and outputs, if known."""
         return getattr(self.net, "names", None) if self.problem is None else self.problem.names
 
 
 class TrainingDiverged(RuntimeError):
-    """Training ran away; `fitted` holds the last good state.
+    """The training diverged.
 
+    Parameters
+    ----------
+    message
+        The message of the error.
+    fitted
+        The result up to the last row of the history, with a finite network.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
     >>> recipe = pinn.Recipe(steps=50, learning_rate=1e6, warmup=0)
@@ -187,8 +255,17 @@ class TrainingDiverged(RuntimeError):
 
 
 class TrainingInterrupted(KeyboardInterrupt):
-    """Training was interrupted, as by Ctrl-C; `fitted` holds the last good state.
+    """The training was interrupted, for example by Ctrl-C.
 
+    Parameters
+    ----------
+    message
+        The message of the error.
+    fitted
+        The result up to the last row of the history, with a finite network.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> def impatient(now):
     ...     raise KeyboardInterrupt

@@ -1,9 +1,10 @@
-"""Identity: whether two runs are the same, asked of what they compute and not of how their parts are written.
+"""The identity of a run, which decides whether a checkpoint belongs to it.
 
-Settings and data are compared exactly. A network is its starting weights, the plain settings of its modules
-and its values at 64 fixed points; a problem is what its residual and its conditions are there for three fixed
-smooth fields. So a problem with a lambda, or one that a notebook defines anew, is known again, and one whose
-equation was edited is not.
+Runs are compared by what they compute, not by how their parts are written. Settings and data are compared
+exactly. A network is identified by its starting weights, the plain settings of its modules and its values at
+64 fixed points; a problem by its residual and conditions at these points for three fixed smooth fields. So a
+problem that contains a lambda, or is defined again in a notebook, is recognized, and one with an edited
+equation is not.
 """
 
 from __future__ import annotations
@@ -29,13 +30,13 @@ from guardband.pinn.training.schedule import Task, scaled_to
 from guardband.predictors.models import evaluating
 
 POINTS, TOLERANCE = 64, 1e-6
-"""Where a problem is looked at, and how far apart, of their largest value, the same values may be."""
+"""The number of points, and the largest difference of equal values relative to the largest value."""
 
 Identity = dict[str, Any]
 
 
 def settings_of(value: Any) -> Any:
-    """Settings as JSON has them: dataclasses by their fields, tuples as lists, numbers as Python's own."""
+    """Settings as JSON values: dataclasses by their fields, tuples as lists, numbers as Python numbers."""
     if is_dataclass(value):
         return {part.name: settings_of(getattr(value, part.name)) for part in fields(value)}
     if isinstance(value, tuple | list):
@@ -48,7 +49,7 @@ def settings_of(value: Any) -> Any:
 
 
 def of_task(task: Task) -> Identity:
-    """What makes a training the one that it is, before it begins."""
+    """The identity of a training before it begins."""
     net, problem = scaled_to(task.net, task.problem), with_current_numbers(task.with_parameters())
     bounds = {name: [one.low, one.high] for name, one in unknowns_in(task.problem).items()}
     return ({"unknowns": bounds} if bounds else {}) | {
@@ -73,7 +74,7 @@ def hash_of(*tensors: Tensor) -> str:
 
 
 def of_network(net: nn.Module, domain: Domain) -> Identity:
-    """What a network is before training: modules, shapes, dtypes, settings, weights and values."""
+    """The identity of a network before training: modules, shapes, dtypes, settings, weights and values."""
     state = net.state_dict()
     like = next(net.parameters())
     with evaluating(net), torch.no_grad():
@@ -87,7 +88,7 @@ def of_network(net: nn.Module, domain: Domain) -> Identity:
 
 
 def of_problem(problem: Problem, net: nn.Module) -> Identity:
-    """What a problem asks: its residual and the conditions to learn, for three fields at fixed points."""
+    """The identity of a problem: its residual and conditions for three fields at fixed points."""
     domain, like = problem.domain, next(net.parameters())
     terms = terms_of(problem, net)
     values = list(_residuals(problem.misses, points_in(domain), problem, like))
@@ -108,7 +109,7 @@ def differences(mine: Any, other: Any) -> list[str]:
 
 
 def points_in(domain: Domain) -> Tensor:
-    """64 points that fill a box evenly and are the same everywhere: multiples of an irrational vector."""
+    """64 points that fill a box evenly and reproducibly: multiples of an irrational vector."""
     ratio = 2.0
     for _ in range(60):  # the root of ratio ** (d + 1) = ratio + 1
         ratio = (1 + ratio) ** (1 / (domain.d + 1))
@@ -119,7 +120,7 @@ def points_in(domain: Domain) -> Tensor:
 
 
 def fields_on(domain: Domain, outputs: int) -> list[Callable[[Tensor], Tensor]]:
-    """Three smooth functions (n, d) -> (n, outputs) none of whose derivatives vanishes; one is positive."""
+    """Three smooth functions (n, d) -> (n, outputs) without vanishing derivatives; one is positive."""
 
     def phase(x: Tensor, shift: float) -> Tensor:
         center, reach = (torch.tensor(part, dtype=x.dtype, device=x.device) for part in _scale(domain))
@@ -143,14 +144,14 @@ def _scale(domain: Domain) -> tuple[tuple[float, ...], tuple[float, ...]]:
 def _residuals(
     residual: Residual, x: Tensor, problem: Problem, like: Tensor, normals: Tensor | None = None
 ) -> Iterator[Tensor]:
-    """A residual for each field, in double precision where it can be had."""
+    """The residual for each field, in double precision if possible."""
     names = problem.names
     outward = torch.zeros_like(x) if normals is None else normals
     for field in fields_on(problem.domain, len(names.outputs)):
         try:
             at = x.to(like.device, torch.float64)
             found = residual(at, AutogradField(field, at, names, outward.to(at)))
-        except (RuntimeError, TypeError):  # an equation that holds tensors of the network's own dtype
+        except (RuntimeError, TypeError):  # the equation contains tensors of the network's dtype
             at = x.to(like)
             found = residual(at, AutogradField(field, at, names, outward.to(at)))
         yield _kept(found)
@@ -161,7 +162,7 @@ def _kept(values: Tensor) -> Tensor:
 
 
 def _plain(module: nn.Module) -> list[Any]:
-    """The numbers and words among the attributes of a module, such as the rate of its dropout."""
+    """The numbers and strings among the attributes of a module, such as a dropout rate."""
     names = sorted(name for name in vars(module) if name[0] != "_" and name != "training")
     found = [(name, getattr(module, name)) for name in names]
     return [[name, settings_of(item)] for name, item in found if _is_plain(item)]
@@ -184,7 +185,7 @@ def _same(mine: Any, other: Any) -> bool:
 
 
 def _close(mine: Tensor, other: Tensor) -> bool:
-    """Whether values are the same to a millionth of the largest; what is not finite must be so in both."""
+    """Whether values agree to a millionth of the largest, and are not finite at the same places."""
     if mine.shape != other.shape or mine.dtype != other.dtype:
         return False
     finite = mine.isfinite()

@@ -1,4 +1,4 @@
-"""Loss: what a leg minimizes, with everything that it is made of."""
+"""The loss that a leg minimizes, with its points, scales and gradients."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from guardband.values import Observations
 
 
 class Loss:
-    """The likelihood of a network on data, equation and conditions, at points that stay."""
+    """The likelihood of a network on data, equation and conditions, at fixed points."""
 
     problem: Problem
     net: nn.Module
@@ -36,16 +36,16 @@ class Loss:
     like: nn.Parameter
     training_data: Observations | None
     generator: torch.Generator
-    """Where random points come from."""
+    """The generator of random points."""
     full: Points
-    """All data, and the points inside and on the boundary that L-BFGS uses; few where nothing does."""
+    """All data, and the points inside and on the boundary for L-BFGS; only a few if it is not used."""
     likelihood: Likelihood
     scales: Scales
     sizes: Tensor
     gradients: Gradients
     record: Record
     firm: bool
-    """Whether the equation is held firmly."""
+    """Whether the equation has the small default scale."""
 
     def __init__(
         self,
@@ -77,7 +77,7 @@ class Loss:
         self.record = Record(start, net, self.full)
 
     def weights(self, physics_factor: float) -> Tensor:
-        """The weights of the mean squares, scaled to sum to 1; no optimizer here minds the scale."""
+        """The weights of the mean squares, scaled to sum to 1; no optimizer here depends on the scale."""
         weights = weights_of(self.likelihood, terms_in(self.problem), physics_factor)
         return (weights / weights.sum()).to(self.like)
 
@@ -93,7 +93,7 @@ class Loss:
         return Points(*data, inside.to(self.like), tuple(edges))
 
     def _pays(self, recipe: Recipe) -> bool:
-        """Whether compiling is worth its cold start: some 1e12 multiplications of points by weights."""
+        """Whether compiling is worth its start: above 1e12 multiplications of points by weights."""
         points = recipe.batch or len(self.full.inside)
         weights = sum(p.numel() for p in self.net.parameters())
         work = recipe.steps * points * weights * (2 + self.problem.domain.d)
@@ -101,8 +101,8 @@ class Loss:
 
 
 def firm(problem: Problem, recipe: Recipe, data: tuple[Tensor, Tensor]) -> bool:
-    """Whether the equation is held firmly: where it is known, there are data, and steps that can follow it.
+    """Whether the equation has the small default scale: if it is known, with data and Gauss-Newton steps.
 
-    One with unknowns is not yet the right one, and held firmly it would keep the field from the data.
+    With unknowns the equation is not yet the right one, and a small scale would keep the field from the data.
     """
     return recipe.newton > 0 and len(data[0]) > 0 and not current_numbers(problem)

@@ -1,16 +1,16 @@
-"""Newton: the Gauss-Newton stage of a run. Which points, how many of them, and when they are renewed.
+"""The Gauss-Newton stage of a run, with its choice of points.
 
-A network of a thousand weights can meet an equation at a few hundred points and be wrong between them. So the
-misses are looked at on fresh points from time to time: where they are larger there, the points are renewed,
-half of them where the residual is large, and become more: up to a first limit, and beyond it once the loss no
-longer falls. Where there is time, what comes later counts the less, the more is missed before it, unless data
-and a firm equation speak for all times at once.
+A network of a thousand weights can satisfy an equation at a few hundred points and be wrong between them. So
+the loss is evaluated on fresh points from time to time. If it is larger there, the points are renewed, half
+of them where the residual is large, and their number grows up to a first limit, and beyond it once the loss
+no longer decreases. On domains with a time axis, later points have less weight while earlier residuals are
+large, unless data and a firmly held equation determine all times at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -25,51 +25,53 @@ from guardband.pinn.misses.rows import Rows
 from guardband.pinn.misses.unknowns import all_trained, current_numbers
 from guardband.pinn.networks.traits import core_of, traits_of
 from guardband.pinn.problems import Condition, Problem, Term
+from guardband.pinn.training.checkpoint import State
 
 FIRST = 96
-"""How many points inside a run starts with."""
+"""The number of points inside at the start."""
 
 GROWTH = 1.5
-"""How many times more points there are after a look that found too few."""
+"""The growth of the number of points after a check that finds too few."""
 
 OVER = 5.0
-"""How many times larger the loss may be on fresh points before there are too few points."""
+"""The ratio of the loss on fresh points to that on the training points above which there are too few
+points."""
 
 POOL = 6
-"""How many candidates there are for each point that is chosen by its residual."""
+"""The number of candidates for each point that is chosen by its residual."""
 
 STALLED = 12
-"""Looks without a gain of a twentieth after which a run is done."""
+"""The number of checks without an improvement of 5 % after which a run ends."""
 
 CAUSAL = 0.02
-"""How strongly a point is discounted by the mean square of what is missed before its time."""
+"""The discount of a point per mean square of the earlier residuals."""
 
 ANNEALED = 15
-"""In how many steps the equation comes to count in full where there are data. From the start, it would draw
-the network to another of its solutions."""
+"""The number of steps until the equation has its full weight, if there are data. With full weight from the
+start it would lead the network to another of its solutions."""
 
 LOOK = 5
-"""Steps between looks at fresh points."""
+"""The number of steps between checks on fresh points."""
 
 MOST_NUMBERS = 2**25
-"""Derivatives that are written out, a quarter of a gigabyte; beyond, products of them take less time too."""
+"""The largest Jacobian that is formed as a matrix, 0.25 GB; above it, products are also faster."""
 
 MOST_DENSE = 1000
-"""With fewer weights or misses the matrix to be factored is small, and derivatives are written out."""
+"""With fewer weights or misses the matrix to factor is small, and the Jacobian is formed."""
 
 
 class Look(NamedTuple):
-    """What was seen on fresh points."""
+    """The result of a check on fresh points."""
 
     loss: float
     reach: float
-    """How much of the time counts: 1 if all does."""
+    """The mean weight of the points in time; 1 if all have full weight."""
     n: int
-    """How many points inside the steps before had."""
+    """The number of points inside in the steps before."""
 
 
 class Newton:
-    """Gauss-Newton steps on points that follow the residual; the network is changed in place, in float64."""
+    """Gauss-Newton steps on points that follow the residual; they change the network in place, in float64."""
 
     problem: Problem
     most: int
@@ -120,7 +122,7 @@ class Newton:
         return self.rows.points
 
     def advance(self, steps: int, in_time: Callable[[], bool] = lambda: True) -> int:
-        """Some steps and a look at fresh points; how many of the steps there was time for, at least one."""
+        """Take some steps, then check on fresh points; returns the number of steps taken, at least one."""
         done = Step(0.0, 0.0, False)
         for taken in range(1, steps + 1):
             self.rows.weights = self._counting()
@@ -136,7 +138,7 @@ class Newton:
 
     @property
     def done(self) -> bool:
-        """Whether the loss on fresh points no longer falls or reaches farther on as many points as before."""
+        """Whether the loss on fresh points has stopped decreasing, with as many points as before."""
         recent, earlier = self.looks[-STALLED:], self.looks[:-STALLED]
         if not earlier or self.n > recent[0].n:
             return False
@@ -163,11 +165,11 @@ class Newton:
         self.steps.damping = max(self.steps.damping, 1e-8)
 
     def _counting(self) -> Tensor | None:
-        """How much each point inside counts, (n,); None if all count in full.
+        """The weight of each point inside, (n,); None if all have full weight.
 
-        Where data meet an equation that is held firmly, all count alike, more and more in the first steps:
-        the data shape the field. Else, where there is time, a point counts exp(-c), where c is `CAUSAL` times
-        the mean square of the residual over its scale up to then.
+        If data are fitted with a firmly held equation, all points have the same weight, which increases
+        during the first steps so that the data shape the field. Otherwise, on a domain with time, the weight
+        is exp(-c), with c equal to `CAUSAL` times the mean square of the scaled residual at earlier times.
         """
         inside = self.points.inside
         if self.firm:
@@ -195,7 +197,7 @@ class Newton:
         return Points(x, y, inside, tuple(edges))
 
     def _renewed(self, n: int) -> Points:
-        """The same, half of those inside where the residual is large."""
+        """The same, with half of the points inside drawn where the residual is large."""
         points = self._uniform(n, self.points[:2])
         pool = self.problem.domain.uniform(POOL * n, self.generator, dtype=torch.float64).to(points.inside)
         off = self.rows.residual(pool)
@@ -203,8 +205,8 @@ class Newton:
         chosen = torch.multinomial(off.cpu(), n // 2, generator=self.generator)
         return points._replace(inside=torch.cat([points.inside[n // 2 :], pool[chosen]]))
 
-    def state(self) -> dict[str, Any]:
-        """All that changes beside the network."""
+    def state(self) -> State:
+        """Everything that changes except the network."""
         edges = [[edge.points, edge.normals, edge.sizes, list(edge.parts)] for edge in self.points.edges]
         return {
             "n": self.n,
@@ -219,8 +221,8 @@ class Newton:
             "generator": self.generator.get_state(),
         }
 
-    def load(self, state: dict[str, Any]) -> None:
-        """Go on from a state."""
+    def load(self, state: State) -> None:
+        """Resume from a state."""
         x, y = self.points[:2]
         n, most, inside = state["n"], state["most"], state["inside"]
         fresh, reach, counts = state["fresh"], state["reach"], state["counts"]
@@ -242,7 +244,7 @@ class Newton:
 
 
 class _Moving(Rows):
-    """Rows whose weights can be moved; `units` (P,) are what a step of 1 is for each."""
+    """Rows with weights that can be changed; `units` (P,) is the size of a unit step of each weight."""
 
     def __init__(
         self, problem: Problem, net: nn.Module, points: Points, scales: Scales, units: Tensor
@@ -255,7 +257,7 @@ class _Moving(Rows):
 
     @property
     def theta(self) -> Tensor:
-        """All weights as one vector, in their units; then the parameters of unknowns."""
+        """All weights in their units as one vector, followed by the parameters of unknowns."""
         return parameters_to_vector(self._whole.parameters()).detach() / self._units
 
     @theta.setter
@@ -264,7 +266,7 @@ class _Moving(Rows):
             vector_to_parameters(theta * self._units, self._whole.parameters())
 
     def __call__(self) -> tuple[Tensor, Tensor | Products | Widened]:  # type: ignore[override]
-        """All misses, and their derivatives in the weights in their units; frozen weights change nothing."""
+        """All misses, and their Jacobian in the weights in their units; it is 0 for frozen weights."""
         misses, slopes = self._of_weights()
         if self._whole is self.net:
             return misses, slopes
@@ -283,19 +285,19 @@ class _Moving(Rows):
         return misses, slopes.mul_(units)
 
     def _large(self) -> bool:
-        """Whether there are so many weights and misses that products cost less than a matrix."""
+        """Whether products cost less than a matrix, for this number of weights and misses."""
         n, weights = len(self), len(self._weight_units)
         return n * weights > MOST_NUMBERS and min(n, weights) > MOST_DENSE
 
 
 def _last_layer(net: nn.Module) -> nn.Linear | None:
-    """The layer whose weights have the units of the outputs, where it is known."""
+    """The layer whose weights have the units of the outputs, if known."""
     last = traits_of(core_of(net)).last_layer
     return last if last is not None and last.weight.requires_grad else None
 
 
 def _units(net: nn.Module, last: nn.Linear | None, sizes: Tensor) -> Tensor:
-    """What a step of 1 is for each weight, (P,): the size of its output in the last layer, else 1."""
+    """The size of a unit step of each weight, (P,): that of its output in the last layer, otherwise 1."""
     found = []
     for parameter in net.parameters():
         unit = torch.ones_like(parameter).detach()
@@ -307,7 +309,7 @@ def _units(net: nn.Module, last: nn.Linear | None, sizes: Tensor) -> Tensor:
 
 @torch.no_grad()
 def _shrink(net: nn.Module, last: nn.Linear, x: Tensor, sizes: Tensor) -> None:
-    """Bring outputs that are ten times as large as the solution, or more, to a tenth of its size."""
+    """Scale initial outputs that are more than ten times as large as the solution to a tenth of its size."""
     now = core_of(net)(x).square().mean(dim=0).sqrt()
     factor = torch.where(now > 10 * sizes.to(now), 0.1 * sizes.to(now) / now, 1.0)
     last.weight.mul_(factor[:, None])

@@ -1,11 +1,11 @@
-"""Progress: everything that changes during a training, which is also its checkpoint."""
+"""The progress of a training: everything that changes, which is also its checkpoint."""
 
 from __future__ import annotations
 
 import copy
 import time
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from guardband.pinn.misses.unknowns import current_numbers
 from guardband.pinn.problems import Problem
 from guardband.pinn.problems.measured import tensors_of
+from guardband.pinn.training.checkpoint import State
 from guardband.pinn.training.loss import Loss
 from guardband.pinn.training.recipe import Counts
 from guardband.pinn.training.schedule import Leg
@@ -22,7 +23,7 @@ from guardband.values import Observations
 
 
 class Diverged(Exception):
-    """A leg diverged from one loss to another."""
+    """The loss of a leg diverged from `start` to `now`."""
 
     start: float
     now: float
@@ -33,7 +34,7 @@ class Diverged(Exception):
 
 
 class Done(NamedTuple):
-    """A leg that has ended: its network, and the steps of its stages."""
+    """A finished leg with its network and the steps of its stages."""
 
     leg: Leg
     net: nn.Module
@@ -42,30 +43,30 @@ class Done(NamedTuple):
 
 @dataclass(eq=False)
 class Progress:
-    """Everything that changes during a training, and so is kept in a checkpoint."""
+    """Everything that changes during a training and is stored in a checkpoint."""
 
     leg: Leg
     history: list[dict[str, float]]
     terms: list[dict[str, float]]
     done: list[Done] = field(default_factory=list)
-    """The legs before this one, each on its own window of time."""
+    """The finished legs, each on its window of time."""
     ended: list[int] = field(default_factory=list)
-    """The steps of those stages of the leg that have ended."""
+    """The steps of the finished stages of the leg."""
     stage: Stage | None = None
-    """The stage under way."""
+    """The current stage."""
     stalled: bool = False
-    """Whether the last stage ended because its steps no longer helped."""
+    """Whether the last stage ended because its steps no longer improved the loss."""
     first_loss: float | None = None
     """The loss of this leg before the first step of Adam."""
     net: nn.Module = field(default_factory=nn.Module)
-    """The network in training, with the unknowns of the problem if it has any; changed in place."""
-    good: dict[str, Any] = field(default_factory=dict)
+    """The network in training, with the unknowns of the problem if it has any; modified in place."""
+    good: dict[str, Tensor] = field(default_factory=dict)
     """The weights at the last row of the history."""
     watch: Watch | None = None
     clock: Clock = field(default_factory=lambda: Clock(0.0))
 
     def begin(self, leg: Leg, net: nn.Module, watch: Watch | None) -> None:
-        """Begin a leg; what was done after the step at which it begins is discarded."""
+        """Begin a leg and discard everything after the step at which it begins."""
         self.history = [row for row in self.history if row["step"] <= leg.since]
         self.terms = [row for row in self.terms if row["step"] <= leg.since]
         self.done = self.done[: leg.window]
@@ -75,37 +76,37 @@ class Progress:
 
     @property
     def counts(self) -> Counts:
-        """The steps that each stage of this leg has made."""
+        """The number of steps of each stage of this leg."""
         taken = [*self.ended, *([] if self.stage is None else [self.stage.taken]), 0, 0, 0]
         return taken[0], taken[1], taken[2]
 
     @property
     def step(self) -> int:
-        """How many steps this leg has made."""
+        """The number of steps of this leg."""
         return sum(self.counts)
 
     @property
     def rows(self) -> list[dict[str, float]]:
-        """The rows of the history that this leg has made."""
+        """The rows of the history that belong to this leg."""
         return [row for row in self.history if row["step"] > self.leg.since]
 
     @property
     def over(self) -> bool:
-        """Whether patience with held-out readings has ended."""
+        """Whether the patience with held-out readings is exhausted."""
         return self.watch is not None and self.watch.over
 
     def spent(self) -> float:
-        """CPU seconds of this thread, and of trainings that were interrupted before."""
+        """CPU seconds of this thread, including those of interrupted runs."""
         return self.clock.spent()
 
     def in_time(self) -> bool:
-        """Whether the budget of the leg is not used up; some steps are made in any case."""
+        """Whether the budget of the leg allows further steps; a leg takes some in any case."""
         until = self.leg.until
         made = self.history and self.history[-1]["step"] > self.leg.since
         return until is None or not made or self.spent() < until
 
     def add(self, seen: Seen, loss: Loss) -> None:
-        """Add rows to history and terms, or go back to the last good weights of a leg that diverged."""
+        """Add a row to history and terms; a leg that diverged returns to its last good weights."""
         step = {"step": float(self.leg.since + self.step)}
         row = step | dict(zip(loss.gradients.mean_squares.names, seen.squares.tolist(), strict=True))
         weights = loss.weights(1.0).to(seen.squares)
@@ -124,8 +125,8 @@ class Progress:
         self.history.append(row)
         self.terms.append(loss.record.row(self.leg.since + self.step, seen.misses))
 
-    def state(self, generators: list[torch.Generator]) -> dict[str, Any]:
-        """All of it, as plain values and tensors."""
+    def state(self, generators: list[torch.Generator]) -> State:
+        """The whole progress, as plain values and tensors."""
         return {
             "leg": asdict(self.leg),
             "history": self.history,
@@ -143,18 +144,18 @@ class Progress:
 
 
 class Clock:
-    """CPU seconds of this thread, after those that were spent before."""
+    """CPU seconds of this thread, added to those spent before."""
 
     def __init__(self, before: float) -> None:
         self._before, self._began = before, time.thread_time()
 
     def spent(self) -> float:
-        """The seconds so far."""
+        """The total in seconds."""
         return self._before + time.thread_time() - self._began
 
 
 class Watch:
-    """Held-out readings, looked at with every row of the history; `patience` keeps the best network."""
+    """Held-out readings, evaluated with every row of the history; `patience` keeps the best network."""
 
     def __init__(
         self, problem: Problem, net: nn.Module, held_out: Observations, patience: int | None
@@ -165,7 +166,7 @@ class Watch:
         self._weights: dict[str, Tensor] | None = None
 
     def look(self, net: nn.Module) -> float:
-        """The mean square by which readings are missed now."""
+        """The current mean square error on the readings."""
         like = next(net.parameters())
         with torch.no_grad(), evaluating(net):
             off = net(self._x.to(like)) - self._y.to(like)
@@ -179,18 +180,18 @@ class Watch:
 
     @property
     def over(self) -> bool:
-        """Whether patience has ended."""
+        """Whether the patience is exhausted."""
         return self._patience is not None and self._waited >= self._patience
 
     def restore(self, net: nn.Module) -> None:
-        """Give a network the weights that missed the readings least."""
+        """Give a network the weights with the smallest error on the readings."""
         if self._weights is not None:
             net.load_state_dict(self._weights)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Everything that changes."""
         return {"least": self._least, "waited": self._waited, "weights": self._weights}
 
-    def load(self, state: dict[str, Any]) -> None:
+    def load(self, state: State) -> None:
         """Resume from a state."""
         self._least, self._waited, self._weights = state["least"], state["waited"], state["weights"]

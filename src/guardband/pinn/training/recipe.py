@@ -1,4 +1,4 @@
-"""Recipes: how long, how fast and on which points to train."""
+"""Recipes: the schedule, rates and points of a training."""
 
 from __future__ import annotations
 
@@ -13,46 +13,76 @@ from guardband.pinn.problems import Problem
 from guardband.pinn.problems.base import as_problem
 
 Counts: TypeAlias = tuple[int, int, int]
-"""Steps of Adam, of Gauss-Newton and of L-BFGS."""
+"""The numbers of steps of Adam, Gauss-Newton and L-BFGS."""
 
 AS_LONG_AS_IT_TAKES = 100_000
-"""Gauss-Newton steps of a run that a budget ends."""
+"""The number of Gauss-Newton steps of a run that a budget ends."""
 
 WINDOWS = 5
-"""Windows of time of an evolution equation that is solved without data; at most twice as many."""
+"""The number of windows of time for an evolution equation without data; with a budget up to twice as many."""
 
 EACH, EACH_ALONE = 10.0, 2.0
-"""CPU seconds that a window is worth: of space and time, and of time alone."""
+"""The budget of a window in CPU seconds: in space and time, and in time alone."""
 
 TRIAL, TRIAL_STEPS = 0.1, 0.2
-"""The share of a budget, and of the steps, in which one network may show that it needs no windows."""
+"""The share of a budget, and of the steps, in which a single network is tried for all times."""
 
 
 @kept
 @dataclass(frozen=True)
 class Recipe:
-    """How to train: Adam on random batches, then Gauss-Newton and L-BFGS until they no longer pay.
+    """The schedule of a training: Adam, then Gauss-Newton steps, then L-BFGS.
 
-    The physics scale starts `anneal` times its final value and reaches it half-way through Adam, or where
-    there are data in the first 15 Gauss-Newton steps of a network that starts from nothing: the data shape
-    the field first, the equation sharpens it. `batch=None` uses all points at every step;
-    `n_interior` is their number, by default 256 on a line and 768 elsewhere, or a number per axis where they
-    are `even`. L-BFGS stops when fifty iterations gain less than `min_improvement`.
+    `pinn.Recipe()` is the recipe of guardband 0.1; `Recipe.automatic(problem)` is the default of `pinn.fit`.
 
-    `newton` is the number of damped Gauss-Newton steps between the two, in float64, on points that follow the
-    residual, at most `n_interior` of them; by default 512 on a line and 1024 elsewhere, and up to four times
-    as many where these no longer help. With `windows` an evolution equation is solved in so many windows of
-    time, each by all of these steps, from where the last one ended. Before that one network may try all times
-    at once, for a share `trial` of the steps or seconds; if it has converged by then, as `pinn.verdict` says,
-    it goes on alone, with all of them.
+    Parameters
+    ----------
+    steps
+        The number of steps of Adam.
+    learning_rate
+        The largest learning rate of Adam.
+    warmup
+        The number of steps in which the learning rate rises to its largest value.
+    decay
+        `(every, factor)` multiplies the learning rate by the factor every `every` steps. The default is a
+        cosine that ends at a tenth.
+    batch
+        The number of points in a random batch of Adam; None uses all points at every step.
+    n_interior
+        The number of fixed points inside, by default 256 on a line and 768 otherwise, or the numbers per axis
+        of an even grid. It is also the largest number of points of Gauss-Newton steps, whose default is 512
+        on a line and 1024 otherwise, and up to four times as many once these no longer help.
+    n_boundary
+        The number of points for each condition.
+    even
+        Whether the fixed points are evenly placed.
+    anneal
+        The initial physics scale relative to its final value. It decreases until half of Adam's steps, or,
+        with data and without Adam, over the first 15 Gauss-Newton steps: the data shape the field first, then
+        the equation sharpens it.
+    finish
+        The largest number of iterations of L-BFGS.
+    min_improvement
+        L-BFGS stops when fifty iterations improve the loss by less than this share.
+    newton
+        The largest number of damped Gauss-Newton steps, in float64, on points that follow the residual.
+    seconds
+        The budget of the whole run, in CPU seconds of its thread.
+    windows
+        The number of windows of time of an evolution equation. Each has all of these steps and starts from
+        the end of the window before.
+    trial
+        The share of the steps or seconds in which one network is first trained for all times. If it has
+        converged by then, according to `pinn.verdict`, it continues alone with all of them.
+    counts
+        The steps of each kind in each window, as a finished run records them. A recipe with counts repeats
+        exactly these steps, whatever its other limits are.
+    patience
+        The number of rows of the history without a smaller error on held-out readings after which a run ends.
+        The network with the smallest error is kept.
 
-    `seconds` bounds the whole run, in CPU seconds of its thread. A run notes in `counts` how many steps of
-    each kind it made in each window; a recipe that has them makes just these, whatever its other numbers.
-    With `patience` a run ends when held-out readings were not met better for so many rows of its history, and
-    the network that met them best is kept.
-
-    `pinn.Recipe()` is the recipe of guardband 0.1, `Recipe.automatic(problem)` what `fit` takes by itself.
-
+    Examples
+    --------
     >>> from guardband import pinn
     >>> thorough = pinn.Recipe(steps=3000, finish=5000)
     >>> thorough.n_boundary
@@ -81,13 +111,31 @@ class Recipe:
     def automatic(
         cls, problem: Problem, *, data: bool = False, seconds: float | None = None, windows: int | None = None
     ) -> Recipe:
-        """The recipe that `fit` takes by itself: 400 Gauss-Newton steps, or as many as a budget allows.
+        """Return the default recipe of `pinn.fit`: Gauss-Newton steps, in windows of time if that helps.
 
-        An equation in time that starts from a known state is solved in five windows, or with a budget in as
-        many as have 10 s each (2 s where there is no space), at most ten (five), unless one network has
-        converged for all times after a fifth of the steps, or a tenth of the budget. With data, which speak
-        for all times at once, there is one window; where `windows` says how many, there is no trial.
+        It has 400 steps, or as many as a budget allows. An evolution equation with an initial condition and
+        without data is solved in five windows. With a budget there are as many windows as have 10 s each, at
+        most ten; without axes of space, 2 s each, at most five. One network for all times is tried first, for
+        a fifth of the steps or a tenth of the budget.
 
+        Parameters
+        ----------
+        problem
+            The problem.
+        data
+            Whether there are training data, which determine all times at once, so that there is one window.
+        seconds
+            The budget in CPU seconds.
+        windows
+            The number of windows, without a trial.
+
+        Returns
+        -------
+        Recipe
+            The recipe.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> recipe = pinn.Recipe.automatic(pinn.problems.Burgers1D())
         >>> recipe.newton, recipe.windows
@@ -103,8 +151,24 @@ class Recipe:
     def by_newton(
         cls, steps: int = 400, *, seconds: float | None = None, n_interior: int | None = None
     ) -> Recipe:
-        """Gauss-Newton alone.
+        """Return a recipe of Gauss-Newton steps alone.
 
+        Parameters
+        ----------
+        steps
+            The largest number of steps.
+        seconds
+            The budget in CPU seconds.
+        n_interior
+            The largest number of points inside.
+
+        Returns
+        -------
+        Recipe
+            The recipe.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> pinn.Recipe.by_newton(seconds=10).newton
         400
@@ -130,8 +194,15 @@ class Recipe:
             _check_counts(self.counts, self.windows)
 
     def at_once(self) -> Recipe:
-        """The same steps and seconds for one network over all times.
+        """Return a recipe with the same steps and seconds for one network over all times.
 
+        Returns
+        -------
+        Recipe
+            The recipe, with one window.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> recipe = pinn.Recipe.automatic(pinn.problems.Burgers1D()).at_once()
         >>> recipe.newton, recipe.windows
@@ -141,18 +212,46 @@ class Recipe:
         return replace(self, **steps, windows=1, trial=0.0)
 
     def in_windows(self) -> Recipe:
-        """The same without a trial."""
+        """Return the recipe without a trial.
+
+        Returns
+        -------
+        Recipe
+            The recipe, with `trial=0`.
+        """
         return replace(self, trial=0.0)
 
     def newton_points(self, d: int) -> tuple[int, int]:
-        """How many points inside Gauss-Newton steps may use in d dimensions, and how many once they stall."""
+        """Return the limits on the number of points of Gauss-Newton steps.
+
+        Parameters
+        ----------
+        d
+            The number of axes.
+
+        Returns
+        -------
+        tuple[int, int]
+            The largest number of points inside, and the largest number once these no longer help.
+        """
         if self.n_interior is None:
             return (512, 2048) if d == 1 else (1024, 4096)
         given = self.n_interior if isinstance(self.n_interior, int) else math.prod(self.n_interior)
         return given, given
 
     def rate(self, step: int) -> float:
-        """The learning rate at a step: warm-up, then a cosine to a tenth, or steps if `decay` is given."""
+        """Return the learning rate at a step of Adam.
+
+        Parameters
+        ----------
+        step
+            The number of the step, from 0.
+
+        Returns
+        -------
+        float
+            The learning rate after warm-up and decay.
+        """
         warm = min(1.0, (step + 1) / self.warmup) if self.warmup else 1.0
         if self.decay is not None:
             every, factor = self.decay
@@ -161,12 +260,23 @@ class Recipe:
         return self.learning_rate * warm * (0.1 + 0.9 * cosine)
 
     def physics_factor(self, step: int) -> float:
-        """How many times its final value the physics scale has at a step."""
+        """Return the physics scale at a step of Adam, relative to its final value.
+
+        Parameters
+        ----------
+        step
+            The number of the step, from 0.
+
+        Returns
+        -------
+        float
+            The factor, at least 1 if `anneal` is.
+        """
         return self.anneal ** max(0.0, 1 - 2 * step / self.steps)
 
 
 def _windows(problem: Problem, seconds: float | None) -> int:
-    """In how many windows of time a problem without data is best solved."""
+    """The default number of windows of time for a problem without data."""
     if not starts(as_problem(problem)):
         return 1
     if seconds is None or not isinstance(seconds, Real):

@@ -1,9 +1,9 @@
-"""Schedule: the legs of a training, one network on one window of time each, and what follows each of them.
+"""The schedule of a training: its legs, each one network on one window of time.
 
-A recipe with a trial first lets one network try all times at once. If it converges within its share of the
-steps or seconds it trains on alone; otherwise it is discarded, and the windows of time follow one by one,
-each from where the last one ended. `next_leg` is the only place that decides this: another kind of leg is
-another `Leg` returned there.
+With a trial, one network is first trained for all times. If it converges within its share of the steps or
+seconds, it continues alone. Otherwise it is discarded, and the windows of time follow in order, each from the
+final state of the one before. `next_leg` alone decides this; another kind of leg is another `Leg` that it
+returns.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Task:
     seed: int
     compile: bool | None
     earlier: Fitted | None
-    """The result whose network is trained further."""
+    """The result whose training continues."""
 
     def with_parameters(self) -> Problem:
-        """The problem, with parameters for its unknowns if it has any."""
+        """The problem, with trainable parameters for its unknowns if it has any."""
         unknowns = unknowns_in(self.problem)
         if not unknowns:
             return self.problem
@@ -55,11 +55,11 @@ class Task:
 
 @dataclass(frozen=True)
 class Leg:
-    """One network, trained through its stages on one window of time; plain numbers, kept in checkpoints."""
+    """One network, trained through all stages on one window of time, as plain numbers for checkpoints."""
 
     start: float
     end: float
-    """The ends of the window; those of all times if it is the `whole`."""
+    """The end of the window, or of all times if it is `whole`."""
     window: int = 0
     """The number of the window, from 0."""
     whole: bool = True
@@ -77,16 +77,16 @@ class Leg:
         return task.recipe.at_once() if at_once else task.recipe.in_windows()
 
     def steps(self, task: Task) -> Counts:
-        """How many steps each stage may make."""
+        """The largest number of steps of each stage."""
         recipe = self.recipe(task)
         return recipe.counts[self.window] if recipe.counts else (recipe.steps, recipe.newton, recipe.finish)
 
     def problem(self, task: Task, before: nn.Module | None) -> Problem:
-        """The problem on this window, which starts from where the network `before` ended."""
+        """The problem on this window, whose initial state is the final state of the network `before`."""
         return task.with_parameters() if self.whole else Window(task.problem, self.start, self.end, before)
 
     def net(self, task: Task, problem: Problem, before: nn.Module | None) -> nn.Module:
-        """The network to begin with: that of the window before, or the one given."""
+        """The network at the beginning: that of the window before, or the one given."""
         given = traits_of(task.net)
         if before is None or given.windowed:
             before = given.at_time((self.start + self.end) / 2)
@@ -97,17 +97,17 @@ class Leg:
         return given if self.whole else data_in(given, problem.domain)
 
     def continues(self, other: Leg) -> bool:
-        """Whether it is the same as another leg but for the limits of trial and budget."""
+        """Whether it equals another leg, except for the limits of trial and budget."""
         return replace(self, trial=other.trial, until=other.until) == other
 
     def windows(self, task: Task) -> int:
-        """How many windows are trained; a recipe with counts may end before the last one."""
+        """The number of windows to train; a recipe with counts may end before the last one."""
         counts = task.recipe.counts
         return 1 if self.whole else task.recipe.windows if counts is None else len(counts)
 
 
 def first_leg(task: Task) -> Leg:
-    """The leg that a training begins with."""
+    """The first leg of a training."""
     recipe, first = task.recipe, nth_window(task, 0, _since(task), 0.0)
     if recipe.trial and not first.whole and recipe.counts is None and not traits_of(task.net).windowed:
         start, end = borders_of(task.problem, task.net, 1)
@@ -116,9 +116,9 @@ def first_leg(task: Task) -> Leg:
 
 
 def next_leg(task: Task, now: Progress, *, diverged: bool) -> Leg | None:
-    """The leg after one that has ended or diverged; None if the training ends with it.
+    """The leg after one that has ended or diverged; None at the end of the training.
 
-    A successful trial continues as a leg without a limit; after one that failed all begins anew.
+    A successful trial continues as a leg without a limit; after a failed one the windows begin.
     """
     leg = now.leg
     if leg.trial and not now.over:
@@ -131,7 +131,7 @@ def next_leg(task: Task, now: Progress, *, diverged: bool) -> Leg | None:
 
 
 def trial_is_over(task: Task, now: Progress) -> bool:
-    """Whether the leg is a trial that has used up its share of the steps or of the seconds."""
+    """Whether the leg is a trial that has used its share of the steps or of the seconds."""
     if not now.leg.trial or not now.step:
         return False
     recipe, share = now.leg.recipe(task), task.recipe.trial
@@ -140,20 +140,20 @@ def trial_is_over(task: Task, now: Progress) -> bool:
 
 
 def scaled_to(net: nn.Module, problem: Problem) -> nn.Module:
-    """A copy of a network with its inputs scaled to the domain of a problem."""
+    """A copy of a network, adapted to a problem."""
     net = copy.deepcopy(net)
     traits_of(net).adapt(problem)
     return net
 
 
 def _since(task: Task) -> int:
-    """The steps that the earlier result has made."""
+    """The number of steps of the earlier result."""
     history = [] if task.earlier is None else task.earlier.history
     return int(history[-1]["step"]) if history else 0
 
 
 def nth_window(task: Task, window: int, since: int, spent: float) -> Leg:
-    """A window of time with its share of the budget; the first, which starts from nothing, has two."""
+    """A window of time with its share of the budget; the first, untrained one has a double share."""
     recipe = task.recipe
     start, end = borders_of(task.problem, task.net, recipe.windows)[window : window + 2]
     leg = Leg(start, end, window, recipe.windows == 1, since)
@@ -165,7 +165,7 @@ def nth_window(task: Task, window: int, since: int, spent: float) -> Leg:
 
 
 def _converged(task: Task, net: nn.Module) -> bool:
-    """Whether the network of a trial has converged for all times; not if it has no verdict."""
+    """Whether the network of a trial has converged for all times; False if the verdict fails."""
     try:
         return verdict(task.problem, net).word == "converged"
     except (ArithmeticError, LookupError, RuntimeError, TypeError, ValueError):

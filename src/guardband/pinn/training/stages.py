@@ -1,10 +1,10 @@
-"""Stages: Adam, Gauss-Newton and L-BFGS, each a part of a leg that is trained some steps at a time."""
+"""The stages of a leg: Adam, Gauss-Newton and L-BFGS, which advance by some steps at a time."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,17 +13,17 @@ from guardband.pinn.misses.points import Points, terms_of
 from guardband.pinn.misses.unknowns import unknowns_of
 from guardband.pinn.networks.traits import generators_in
 from guardband.pinn.problems.measured import tensors_of
-from guardband.pinn.training.checkpoint import wrong_with
+from guardband.pinn.training.checkpoint import State, wrong_with
 from guardband.pinn.training.loss import Loss
 from guardband.pinn.training.newton import ANNEALED, LOOK, Newton
 from guardband.pinn.training.recipe import Recipe
 
 EVERY = 50
-"""Steps of Adam and L-BFGS between rows of the history, checkpoints and looks at divergence."""
+"""The number of steps of Adam and L-BFGS between rows of the history, which are also checkpoints."""
 
 
 class Seen(NamedTuple):
-    """The last mean squares, the misses behind them, and the mean squares before a first step of Adam."""
+    """The last mean squares, the misses behind them, and the mean squares before the first step of Adam."""
 
     squares: Tensor
     misses: list[Tensor]
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 class Stage(ABC):
-    """A part of a leg: `most` steps, of which `taken` are made; some end before."""
+    """A part of a leg: at most `most` steps, of which `taken` are done."""
 
     taken: int
     most: int
@@ -41,24 +41,24 @@ class Stage(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Whether no steps are left."""
         return self.taken >= self.most
 
     @abstractmethod
     def advance(self, in_time: Callable[[], bool]) -> Seen:
-        """Make steps up to the next row of the history, or until time is up."""
+        """Take steps up to the next row of the history, or until the time is used up."""
 
     @abstractmethod
-    def state(self) -> Any:
-        """All that changes beside the network."""
+    def state(self) -> State:
+        """Everything that changes except the network."""
 
     @abstractmethod
-    def load(self, state: Any) -> None:
-        """Go on from a state."""
+    def load(self, state: State) -> None:
+        """Resume from a state."""
 
 
 class AdamStage(Stage):
-    """Adam on fresh random batches, or on all points; the equation counts more and more."""
+    """Adam on new random batches, or on all points; the weight of the equation increases."""
 
     taken: int
     most: int
@@ -72,7 +72,7 @@ class AdamStage(Stage):
         self._adam = torch.optim.Adam(groups, fused=fused)
 
     def advance(self, in_time: Callable[[], bool]) -> Seen:
-        """Up to EVERY steps."""
+        """Take up to EVERY steps."""
         first = None
         while True:
             misses = list[Tensor]()
@@ -83,20 +83,20 @@ class AdamStage(Stage):
             if last:
                 return Seen(squares, misses, first)
             if not in_time():
-                self.most = self.taken + 1  # one more, for the row
+                self.most = self.taken + 1  # one more step, which records the row
 
     def _step(self, misses: list[Tensor] | None) -> Tensor:
         loss, recipe = self._loss, self._recipe
         rate, factor = recipe.rate(self.taken), recipe.physics_factor(self.taken)
         for group, lr in zip(self._adam.param_groups, (rate, rate / factor**2), strict=False):
-            group["lr"] = lr  # unknowns move slowly while the equation counts little
+            group["lr"] = lr  # unknowns move slowly while the equation has little weight
         weights = loss.weights(factor)
         squares = loss.gradients(self._points(recipe.batch), weights, misses)
         self._adam.step()
         return squares
 
     def _points(self, batch: int | None) -> Points:
-        """All points, fixed, or a random batch: fresh points inside and on the boundary, some of the data."""
+        """All fixed points, or a batch: new points inside and on the boundary, some of the data."""
         loss = self._loss
         x, y = loss.full.x, loss.full.y
         domain, terms = loss.problem.domain, terms_of(loss.problem, loss.net)
@@ -109,18 +109,18 @@ class AdamStage(Stage):
         edges = [c.points(domain, batch, generator).to(loss.like) for c in terms]
         return Points(x, y, inside.to(loss.like), tuple(edges))
 
-    def state(self) -> Any:
-        """Steps and moments."""
+    def state(self) -> State:
+        """The steps taken and the moments."""
         return {"taken": self.taken, "most": self.most, "adam": self._adam.state_dict()["state"]}
 
-    def load(self, state: Any) -> None:
-        """Go on."""
+    def load(self, state: State) -> None:
+        """Resume from a state."""
         self.taken, self.most = state["taken"], state["most"]
         _remember(self._adam, state["adam"])
 
 
 class LBFGSStage(Stage):
-    """L-BFGS on the fixed points, until EVERY iterations gain less than `min_improvement`."""
+    """L-BFGS on the fixed points, until EVERY iterations improve the loss by less than `min_improvement`."""
 
     taken: int
     most: int
@@ -140,11 +140,11 @@ class LBFGSStage(Stage):
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to do, or nothing gained."""
+        """Whether no steps are left, or the last ones did not improve the loss."""
         return self._stalled or super().done
 
     def advance(self, in_time: Callable[[], bool]) -> Seen:
-        """EVERY iterations."""
+        """Take EVERY iterations."""
         seen, misses, loss = list[Tensor](), list[Tensor](), self._loss
         weights = loss.weights(1.0)
 
@@ -161,22 +161,22 @@ class LBFGSStage(Stage):
         return Seen(seen[-1], misses)
 
     def _same_masks(self) -> None:
-        """Dropout masks that stay while L-BFGS goes on, which cannot follow a loss that changes."""
+        """Repeat the same random numbers: L-BFGS cannot follow a loss that changes."""
         for generator in generators_in(self._loss.net):
             generator.manual_seed(self._seed)
 
-    def state(self) -> Any:
-        """Steps and memory."""
+    def state(self) -> State:
+        """The steps taken and the memory of L-BFGS."""
         return {"taken": self.taken, "stalled": self._stalled, "lbfgs": self._lbfgs.state_dict()["state"]}
 
-    def load(self, state: Any) -> None:
-        """Go on."""
+    def load(self, state: State) -> None:
+        """Resume from a state."""
         self.taken, self._stalled = state["taken"], state["stalled"]
         _remember(self._lbfgs, state["lbfgs"])
 
 
 class NewtonStage(Stage):
-    """Gauss-Newton steps in float64 until they no longer pay; points follow the residual."""
+    """Gauss-Newton steps in float64 on points that follow the residual, as long as they improve the loss."""
 
     taken: int
     most: int
@@ -196,39 +196,39 @@ class NewtonStage(Stage):
             most=most_points,
             beyond=beyond,
             firm=loss.firm,
-            anneal=1.0 if recipe.steps else recipe.anneal,  # Adam has seen to it
+            anneal=1.0 if recipe.steps else recipe.anneal,  # Adam has annealed already
             annealed=min(ANNEALED, recipe.newton // 2),
             seed=seed,
         )
 
     @property
     def done(self) -> bool:
-        """Whether there is nothing left to do, or nothing gained."""
+        """Whether no steps are left, or the last ones did not improve the loss."""
         return super().done or (self._until_stalled and self._newton.done)
 
     def advance(self, in_time: Callable[[], bool]) -> Seen:
-        """LOOK steps, or as many as there is time for, and a look at fresh points."""
+        """Take LOOK steps, or as many as time allows, and check on fresh points."""
         self.taken += self._newton.advance(min(LOOK, self.most - self.taken), in_time)
         misses = list[Tensor]()
         with torch.no_grad():
             return Seen(self._loss.gradients.mean_squares(self._newton.points, misses), misses)
 
-    def state(self) -> Any:
-        """Steps, points and damping."""
+    def state(self) -> State:
+        """The steps taken, the points and the damping."""
         return {"taken": self.taken, "newton": self._newton.state()}
 
-    def load(self, state: Any) -> None:
-        """Go on."""
+    def load(self, state: State) -> None:
+        """Resume from a state."""
         self.taken = state["taken"]
         self._newton.load(state["newton"])
 
 
 STAGES: Sequence[type[AdamStage | NewtonStage | LBFGSStage]] = (AdamStage, NewtonStage, LBFGSStage)
-"""The stages of a leg in their order, that of `Counts`."""
+"""The stages of a leg in order, as in `Counts`."""
 
 
-def _remember(optimizer: torch.optim.Optimizer, memory: Any) -> None:
-    """Give an optimizer its memory back, if it can be its own; its settings are those of the recipe."""
+def _remember(optimizer: torch.optim.Optimizer, memory: dict[int, State]) -> None:
+    """Restore the state of an optimizer, if it fits; its settings are the recipe's."""
     if wrong := wrong_with(optimizer, memory):
         raise ValueError(wrong)
     settings = optimizer.state_dict()["param_groups"]

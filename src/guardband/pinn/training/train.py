@@ -1,4 +1,4 @@
-"""Train: from a problem, a network and observations to a `Fitted`."""
+"""Training: `fit` goes from a problem, a network and observations to a `Fitted`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def fit(
         Readings that training does not use. The verdict compares the network with them, and with
         `Recipe(patience=...)` they end the run. Calibration refuses them like training rows.
     restarts
-        How many times to train, from different starting weights. The result is the run with the smallest
+        The number of trainings, from different starting weights. The result is the run with the smallest
         error on `held_out`, or without it the run with the smallest estimated error. The verdict reports how
         much the runs differ.
     callback
@@ -111,7 +111,7 @@ def fit(
     TrainingDiverged
         If the loss grows a thousandfold or is not finite; `error.fitted` holds the last good network.
     TrainingInterrupted
-        On Ctrl-C; `error.fitted` holds the network so far.
+        On Ctrl-C; `error.fitted` holds the last network.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def fit(
     if restarts != 1:
         if checkpoint is not None:
             raise ValueError(
-                "A checkpoint is of one training. Give each start a `fit` of its own, with its own."
+                "A checkpoint holds one training. Call `fit` for each start, with its own checkpoint."
             )
         train = partial(
             fit,
@@ -190,7 +190,7 @@ def _run(
 
 
 def _report(fitted: Fitted) -> None:
-    """Print the verdict if the training has not converged; a verdict that fails must not lose the result."""
+    """Print the verdict if the training has not converged; its errors must not lose the result."""
     try:
         if fitted.verdict.word != "converged":
             tqdm.write(str(fitted.verdict), file=sys.stderr)
@@ -202,12 +202,11 @@ MOST_WEIGHTS = 20_000
 """Gauss-Newton steps of larger networks take too long for a default."""
 
 FEW, MOST_WITH_DATA = 50, 5_000
-"""With more readings than the first, Adam finds a good basin sooner for networks with more weights than the
-second."""
+"""With more readings than `FEW` and more weights than `MOST_WITH_DATA`, Adam finds a good basin sooner."""
 
 MANY = 2_000
 """Above this number of readings, steps that use all of them are too slow; Adam uses batches. With unknowns
-the equation is held less firmly, and Gauss-Newton steps would follow the noise of more than `FEW`."""
+the equation has a larger scale, and Gauss-Newton steps would follow the noise of more than `FEW` readings."""
 
 
 def _automatic(
@@ -286,7 +285,7 @@ def _check_pair(problem: Problem, net: nn.Module) -> None:
         raise ValueError(
             f"{type(problem).__name__} has {d} coordinates ({', '.join(names.axes)}) and {m} outputs "
             f"({', '.join(names.outputs)}), the network {shape[0]} and {shape[1]}. "
-            f"pinn.mlp(problem) fits it; other outputs are said in the problem: outputs = "
+            f"pinn.mlp(problem) fits it; declare other outputs in the problem: outputs = "
             f"{output_names(shape[1])!r}."
         )
 
@@ -301,8 +300,8 @@ def _check_newton(recipe: Recipe, net: nn.Module, device: torch.device | str | N
         )
     if recipe.newton and traits_of(net).stochastic:
         raise ValueError(
-            "Gauss-Newton steps need a network that stays the same, and dropout changes it at every look. "
-            "Train it by Adam and L-BFGS: recipe=pinn.Recipe()."
+            "Gauss-Newton steps need a network that stays the same, and dropout changes it at every "
+            "evaluation. Train it by Adam and L-BFGS: recipe=pinn.Recipe()."
         )
 
 

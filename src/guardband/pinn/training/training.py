@@ -1,4 +1,4 @@
-"""Training: a task, its progress, and the loop over the legs of its schedule."""
+"""The training of a task: the loop over the legs of its schedule."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from numbers import Real
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
 from torch import nn
@@ -21,9 +21,9 @@ from guardband.pinn.networks.traits import generators_in
 from guardband.pinn.networks.windows import Windowed, borders_of
 from guardband.pinn.problems.measured import tensors_of
 from guardband.pinn.problems.unknown import unknowns_in, with_values
-from guardband.pinn.training.checkpoint import damaged
+from guardband.pinn.training.checkpoint import State, damaged
 from guardband.pinn.training.fitted import NOTHING, Fitted, PointEstimates, TrainingDiverged
-from guardband.pinn.training.identity import differences, points_in
+from guardband.pinn.training.identity import Identity, differences, points_in
 from guardband.pinn.training.loss import Loss, firm
 from guardband.pinn.training.progress import Clock, Diverged, Done, Progress, Watch
 from guardband.pinn.training.recipe import AS_LONG_AS_IT_TAKES, Recipe
@@ -35,6 +35,21 @@ from guardband.pinn.training.stages import STAGES, Stage
 class Moment:
     """The state of a training at a row of its history, as a callback receives it.
 
+    Attributes
+    ----------
+    step
+        The number of the step.
+    row
+        The last row of the history.
+    terms
+        The mean square of each equation and condition, by name.
+    net
+        The current network itself; changes to it persist.
+    seconds
+        CPU seconds used so far.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
     >>> def enough(now):  # ends the run at a residual below 0.01
@@ -46,24 +61,20 @@ class Moment:
 
     step: int
     row: dict[str, float]
-    """The last row of the history."""
     terms: dict[str, float]
-    """The mean square of each equation and condition, by its name."""
     net: nn.Module
-    """The network as it is now; what is done to it stays done."""
     seconds: float
-    """CPU seconds spent."""
 
 
 class Trainer:
-    """The training of a task: iterating over it trains, leg by leg, with a `Moment` at every row."""
+    """The training of a task; iterating over it trains, and yields a `Moment` at every row of the history."""
 
     task: Task
     progress: Progress
     loss: Loss
-    """Of the current leg."""
+    """The loss of the current leg."""
     stopped: bool
-    """Whether it was ended before its steps were made."""
+    """Whether the training ended before all steps were taken."""
 
     def __init__(self, task: Task) -> None:
         self.task, self.stopped = task, False
@@ -88,7 +99,7 @@ class Trainer:
                 raise TrainingDiverged(self._cure(diverged), self.fitted()) from diverged
 
     def _train(self) -> Iterator[Moment]:
-        """Train the current leg from wherever it is: through its stages, or until its trial is over."""
+        """Train the current leg from its present state through its stages, or until its trial is over."""
         now, loss = self.progress, self.loss
         steps, enough = now.leg.steps(self.task), lambda: now.over or trial_is_over(self.task, now)
         while not enough() and len(now.ended) < len(STAGES):
@@ -112,7 +123,7 @@ class Trainer:
         return STAGES[number](self.loss, self._recipe(), most, seed, until_stalled=not counted)
 
     def _follow(self, leg: Leg) -> None:
-        """Go on with a leg: the same without a limit, the next window, or a new start."""
+        """Continue with a leg: the same without a limit, the next window, or a new start."""
         now = self.progress
         if leg.continues(now.leg):
             now.leg = leg
@@ -125,7 +136,7 @@ class Trainer:
         self._begin(leg)
 
     def _begin(self, leg: Leg) -> None:
-        """Begin a leg: its problem, its network, its loss."""
+        """Begin a leg with its problem, network and loss."""
         task, now = self.task, self.progress
         before = now.done[-1].net if leg.window else None
         problem = leg.problem(task, before)
@@ -137,7 +148,7 @@ class Trainer:
         now.begin(leg, self.loss.whole, watch)
 
     def _recipe(self) -> Recipe:
-        """The recipe of the leg; a network trained before is not shaped by the data anew."""
+        """The recipe of the leg; a network that continues an earlier training is not annealed again."""
         recipe = self.progress.leg.recipe(self.task)
         return recipe if self.task.earlier is None or recipe.steps else replace(recipe, anneal=1.0)
 
@@ -147,12 +158,12 @@ class Trainer:
 
     @property
     def step(self) -> int:
-        """How many steps were made, including those of the result that is trained further."""
+        """The number of steps, including those of the result whose training continues."""
         return self.progress.leg.since + self.progress.step
 
     @property
     def total(self) -> int | None:
-        """How many steps there are at most; None if a budget decides."""
+        """The largest number of steps; None if a budget decides."""
         recipe = self.progress.leg.recipe(self.task)
         if recipe.counts is not None:
             return sum(map(sum, recipe.counts))
@@ -160,14 +171,14 @@ class Trainer:
         return None if recipe.newton >= AS_LONG_AS_IT_TAKES else each * recipe.windows
 
     def relative(self) -> dict[str, str]:
-        """The unknowns, and the relative misses of the first few equations and conditions."""
+        """The unknowns, and the relative residuals of the first few equations and conditions."""
         problem = self.loss.problem
         shares = list(shares_of(with_current_numbers(problem), self.loss.net).items())[:5]
         numbers = {name: f"{value:.4g}" for name, value in current_numbers(problem).items()}
         return numbers | {name: f"{share:.1e}" for name, share in shares}
 
     def recall(self) -> None:
-        """Go back to the network of the last row, from the middle of a step."""
+        """Return to the network of the last row after an interrupted step."""
         self.progress.net.load_state_dict(self.progress.good)
 
     def _cure(self, error: Diverged) -> str:
@@ -180,7 +191,7 @@ class Trainer:
         )
 
     def fitted(self) -> Fitted:
-        """The result so far."""
+        """The current result."""
         task, now = self.task, self.progress
         recipe = now.leg.recipe(task)
         last = copy.deepcopy(now.net).to(self._dtype).eval()
@@ -216,7 +227,7 @@ class Trainer:
         )
 
     def _whole(self, net: nn.Module) -> Likelihood:
-        """The likelihood of all times."""
+        """The likelihood for all times."""
         task = self.task
         data = tensors_of(task.problem, task.training_data, task.net)
         x = points_in(task.problem.domain)[:1].to(next(net.parameters()))
@@ -225,31 +236,31 @@ class Trainer:
         return task.likelihood.completed(task.problem, titles_of(task.problem, net, x), sizes, firm=firmly)
 
     def most_bytes(self) -> int:
-        """The size that no checkpoint of this training exceeds: L-BFGS keeps some fifty times the weights."""
+        """An upper bound on the size of a checkpoint: L-BFGS stores about fifty times the weights."""
         net, windows = self.task.net, self.task.recipe.windows
         weights = sum(part.numel() * part.element_size() for part in net.state_dict().values())
         return 2**26 + 100 * weights * windows + 1000 * (self.total or 0)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """The progress, for a checkpoint."""
         return self.progress.state(self._generators())
 
-    def load(self, state: Any, identity: dict[str, Any], path: Path) -> None:
-        """Go on from a checkpoint of the same training."""
+    def load(self, state: State, identity: Identity, path: Path) -> None:
+        """Resume from a checkpoint of the same training."""
         before = state.get("identity") if isinstance(state, dict) else None
         none = {"unknowns": {}}
         other = differences(none | identity, none | before if isinstance(before, dict) else None)
         if other:
             raise ValueError(
-                f"The checkpoint {path} is of another run: it has another {' and another '.join(other)}. "
-                "Give another file, or delete it to start anew."
+                f"The checkpoint {path} belongs to another run: it has another "
+                f"{' and another '.join(other)}. Give another file, or delete it to start anew."
             )
         try:
             self._restore(state if "leg" in state else self._of_0_2(state))
         except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
             raise damaged(path, str(error)) from error
 
-    def _restore(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: State) -> None:
         task, now, leg = self.task, self.progress, Leg(**state["leg"])
         if not len(state["done"]) == leg.window < leg.windows(task) or len(state["ended"]) > len(STAGES):
             wrong = f"it has {len(state['done'])} windows and {len(state['ended'])} stages"
@@ -275,8 +286,8 @@ class Trainer:
         if now.watch is not None:
             now.watch.load(state["watch"])
 
-    def _of_0_2(self, old: dict[str, Any]) -> dict[str, Any]:
-        """A checkpoint of guardband 0.2 as one of this version."""
+    def _of_0_2(self, old: State) -> State:
+        """A checkpoint of guardband 0.2 in the present format."""
         run, (trial, at_once), k = old["run"], old["trial"], len(old["nets"])
         start, end = borders_of(self.task.problem, self.task.net, 1)
         legs = [Leg(start, end)] if at_once else [nth_window(self.task, n, 0, 0.0) for n in range(k + 1)]
@@ -292,5 +303,5 @@ class Trainer:
         }
 
     def _generators(self) -> list[torch.Generator]:
-        """The generators that change during a leg."""
+        """The random generators whose state changes during a leg."""
         return [self.loss.generator, *generators_in(self.loss.net)]

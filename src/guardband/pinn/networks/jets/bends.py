@@ -34,7 +34,7 @@ def bends_back(
     slopes: tuple[Tensor, Tensor, Tensor],
     channels: Channels,
 ) -> list[tuple[int, Tensor]]:
-    """Contributions to the gradients of lower channels, given those after the activation, in reverse."""
+    """The reverse of `bends`: contributions to the gradients of lower channels, given those after it."""
     value, first, second = slopes
     third = activation.third(z[0], value, first, second)
     fourth, fifth = activation.higher(z[0], value, first, second, third)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from torch import Tensor
 
@@ -26,7 +25,7 @@ class Memory:
     """Memory that is allocated once and reused at every step, which costs less than a new allocation."""
 
     def __init__(self) -> None:
-        self._free: dict[Any, list[list[Block]]] = {}
+        self._free: dict[tuple[object, ...], list[list[Block]]] = {}
 
     def take(self, like: Tensor, channels: int, n: int, widths: Sequence[int]) -> Blocks:
         """Uninitialized jets, one for each hidden layer, whose memory is reused after garbage collection."""
