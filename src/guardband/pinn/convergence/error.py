@@ -247,9 +247,8 @@ class _Tangent:
         if not isinstance(model, nn.Module):
             return None
         names, total = list[str](), 0
-        for name, weights in reversed(
-            list(model.named_parameters())
-        ):  # a large network contributes its last layers only
+        # A large network contributes its last layers only.
+        for name, weights in reversed(list(model.named_parameters())):
             if total + weights.numel() > MOST_WEIGHTS and names:
                 break
             names.append(name)

@@ -1,4 +1,4 @@
-"""Estimates: the coefficients by least squares, the region around them, and all that is assumed, in words."""
+"""Estimates of coefficients: least squares, confidence region and assumptions, with pictures and a report."""
 
 from __future__ import annotations
 
@@ -28,16 +28,29 @@ if TYPE_CHECKING:
 Noise: TypeAlias = Literal["symmetric", "exchangeable", "gaussian"]
 
 INSIDE: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "lw": 0}
-"""How values inside of a region are drawn."""
+"""The style of the inside of a region."""
 
 WEAK = 0.1
-"""Coefficients that are correlated less than this are called told apart."""
+"""Correlations below this value count as separable coefficients."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
-    """Coefficients from readings: values, a joint region, and what both rest on. Print it to read it.
+    """Coefficients estimated from measurements, with a joint confidence region and its assumptions.
 
+    Printing it shows the estimates, their intervals, warnings, and all assumptions in words.
+
+    Attributes
+    ----------
+    region
+        The confidence region.
+    doubt
+        The test of the equation.
+    seed
+        The seed of signs or permutations.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -60,23 +73,45 @@ class Estimates:
 
     @property
     def residuals(self) -> np.ndarray:
-        """What was read less the solution for the least-squares estimate, (n, m)."""
+        """The measured values minus the solution for the least-squares estimate, shape (n, m)."""
         design = self.region.design
         return (self.region.y - design.values(self.region.estimate[None])[0]).reshape(design.n, design.m)
 
     @property
     def correlation(self) -> np.ndarray:
-        """How the estimates of the coefficients hang together, (p, p), by the slopes at the estimate."""
+        """The correlation matrix of the estimates, shape (p, p), from the derivatives at the estimate."""
         return correlation(self.region.design, self.region.estimate)
 
     def envelope(self, x: ArrayLike) -> Envelope:
-        """Between which values the solution lies at points x (n, d), for all coefficients in the region."""
+        """Return the range of the solution over all coefficients in the region.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Envelope
+            The smallest and the largest solution at each point.
+        """
         return envelope_of(self.region, x)
 
     def misfit(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Values of a coefficient around its interval, and the root mean square of the residuals at each.
+        """Return the misfit along one coefficient, with the other coefficients refitted.
 
-        The other coefficients are refitted. Flat is what readings do not tell; two valleys are two answers.
+        A flat curve means that the measurements do not determine the coefficient; two valleys mean two
+        solutions.
+
+        Parameters
+        ----------
+        name
+            The name of the coefficient.
+
+        Returns
+        -------
+        tuple[np.ndarray, np.ndarray]
+            Values of the coefficient around its interval, and the root mean square of the residuals at each.
         """
         region, j = self.region, self.region.position(name)
         low, high = region.design.lower[j], region.design.upper[j]
@@ -93,7 +128,18 @@ class Estimates:
         return f"{said}: a region, and what it promises"
 
     def report_sections(self, facts: dict[str, str] | None = None) -> list[Section]:
-        """What `gb.report` writes about them; `facts` are further lines of the last section."""
+        """Return the sections of a report.
+
+        Parameters
+        ----------
+        facts
+            Further lines of the last section.
+
+        Returns
+        -------
+        list[Section]
+            The sections.
+        """
         return [
             _claim_section(self),
             _region_section(self),
@@ -137,7 +183,7 @@ class Estimates:
 
     @property
     def doubted(self) -> str:
-        """What readings say about the equation itself, in one voice: the region and the test of residuals."""
+        """The evidence against the equation, from the region and from the test of residuals."""
         if not (self.region.drawn and self.region.empty):
             return repr(self.doubt)
         p_value = f"{self.doubt.p_value:.2g}"
@@ -149,7 +195,7 @@ class Estimates:
         )
 
     def _warnings(self) -> list[str]:
-        """What readings cannot say, and what speaks against the assumptions."""
+        """Warnings about coefficients without information, ends of ranges, and violated assumptions."""
         region, lines = self.region, []
         unseen = [name for name, seen in region.informed.items() if not seen]
         if len(unseen) == 1:
@@ -180,7 +226,7 @@ class Estimates:
 
     @property
     def assumed(self) -> str:
-        """All that values and region rest on, in a sentence."""
+        """All assumptions behind values and region, in one sentence."""
         region = self.region
         ranges = region.design.solved.ranges.items()
         within = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in ranges)
@@ -210,18 +256,34 @@ def coefficients(
     delta: float | None = None,
     seed: int = 0,
 ) -> Estimates:
-    """Coefficients of an equation from readings of its solution, with a joint region around them.
+    """Estimate the coefficients of an equation from measurements, with a joint confidence region.
 
-    `noise` is what you know of it: "symmetric" about zero and independent, as large or small as it likes
-    (signs); "exchangeable", alike everywhere, with any mean (permutations); "gaussian", of one size (the
-    likelihood ratio, which is asymptotic). The method follows from this alone, never from the readings.
+    Parameters
+    ----------
+    solved
+        The solved family.
+    data
+        The measurements. With several outputs, use units in which their noise is of similar size.
+    noise
+        The assumption about the noise, which alone determines the method. "symmetric": independent and
+        symmetric about zero, of any and varying size (sign changes). "exchangeable": identically distributed,
+        with any mean (permutations). "gaussian": homoscedastic (likelihood ratio, asymptotic).
+    level
+        The confidence level, strictly between 0 and 1.
+    delta
+        The largest error of the solver at the measurements, by which the region is widened. By default a
+        solver function counts as exact, and a network is compared with the exact `solution` of the problem.
+        If there is none, compute it by `solved.check(data.x)`.
+    seed
+        The seed of signs and permutations, which must be chosen before the measurements are seen.
 
-    `delta` is how far the solver may be off at the readings, which the region is widened by. Without it a
-    solver of yours is taken as exact, and a network is held against the problem's own `solution`; where it
-    has none, ask `solved.check(data.x)`, which trains, or takes a solver. The `seed` of signs and
-    permutations has to be chosen before the readings are seen. With several outputs, give them in units in
-    which their noise is about alike.
+    Returns
+    -------
+    Estimates
+        The estimates, the region, and the test of the equation.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -247,7 +309,7 @@ def coefficients(
 
 
 def _delta(solved: SolvedFamily, data: Observations) -> float:
-    """How far a solver may be off where nobody says it."""
+    """The error of a solver if none is given."""
     if solved.solver.certain:
         return 0.0
     if not has_solution(solved.family.problem, np.asarray(data.x)):
@@ -260,10 +322,26 @@ def _delta(solved: SolvedFamily, data: Observations) -> float:
 
 
 def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None) -> Axes:
-    """The region of one or two coefficients, with the least-squares estimate, and the truth if it is given.
+    """Draw the confidence region of one or two coefficients, with the least-squares estimate.
 
-    Of one coefficient it is drawn below the misfit; of two in their plane, as wide as the region is.
+    The region of one coefficient is drawn below its misfit, that of two in their plane.
 
+    Parameters
+    ----------
+    estimates
+        The result of `pinn.coefficients`.
+    truth
+        The true coefficients, if they are known.
+    ax
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
     >>> solved = pinn.Family(pinn.problems.DampedOscillator, **ranges).exact()
@@ -303,10 +381,28 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
 def misfit(
     estimates: Estimates, name: str, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """How far readings are off along one coefficient, the others refitted; shaded is its interval.
+    """Draw the misfit along one coefficient, with the other coefficients refitted; its interval is shaded.
 
-    A deep valley is a coefficient that readings tell; a flat line is one that they do not.
+    A deep valley is a coefficient that the measurements determine; a flat line is one that they do not.
 
+    Parameters
+    ----------
+    estimates
+        The result of `pinn.coefficients`.
+    name
+        The name of the coefficient.
+    truth
+        The true coefficients, if they are known.
+    ax
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -331,16 +427,32 @@ def misfit(
     low, high = float(values[0]), float(values[-1])
     ax.set(xlabel=word(name), ylabel="root mean square of the residuals", xlim=(low, high))
     if off.max() - off.min() < 1e-3 * off.max():
-        ax.set_ylim(0, 1.2 * off.max() or 1.0)  # flat is drawn flat
+        ax.set_ylim(0, 1.2 * off.max() or 1.0)  # show a flat curve as flat
     legend(ax)
     return ax
 
 
 def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """What was read less the solution for the least-squares estimate, along one axis; by default the first.
+    """Draw the residuals of the least-squares estimate along one axis.
 
-    Where the equation is right, this is noise: as often above as below, in no order.
+    If the equation is right, they are noise: positive as often as negative, in no order.
 
+    Parameters
+    ----------
+    estimates
+        The result of `pinn.coefficients`.
+    axis
+        The name of the axis; the first one by default.
+    ax
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -366,7 +478,7 @@ def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None 
 
 
 def _pieces(axis: np.ndarray, inside: np.ndarray) -> list[tuple[float, float]]:
-    """From where to where values are inside: the first ones beyond, as for the interval."""
+    """The intervals of values inside, extended to the first values outside."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(int)))
     last = len(axis) - 1
     return [
@@ -386,7 +498,7 @@ def _checked(estimates: Estimates) -> Estimates:
 def _claim_section(estimates: Estimates) -> Section:
     lines = str(estimates).splitlines()
     count = len(estimates.values)
-    lines = [" ".join(lines[:count]), *lines[count:]]  # all coefficients stand in the headline
+    lines = [" ".join(lines[:count]), *lines[count:]]  # the headline contains all coefficients
     if estimates.doubt.alarm:
         said = estimates.doubted
         others = [line for line in lines if line != said]
