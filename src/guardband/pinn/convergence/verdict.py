@@ -403,8 +403,8 @@ def _with_estimates(problem: Problem, model: Model) -> Problem:
     found = dict(getattr(model, "estimates", None) or {})
     if missing := [name for name in unknowns if name not in found]:
         raise TypeError(
-            f"`{missing[0]}` of {type(problem).__name__} is a pinn.Unknown, which has no value before it is "
-            "found. Judge what `pinn.fit` returned, pinn.verdict(problem, fitted), or give a number in its "
+            f"`{missing[0]}` of {type(problem).__name__} is a pinn.Unknown, which has no value before "
+            "training. Pass the result of `pinn.fit`, pinn.verdict(problem, fitted), or use a number in its "
             "place."
         )
     return with_values(problem, found)
@@ -447,10 +447,10 @@ def _checked(problem: Problem, net: nn.Module, like: Tensor) -> Tensor:
     x = problem.domain.uniform(4, seed=0, dtype=torch.float64).to(like)
     found, outputs = net(x), problem.names.outputs
     if not isinstance(found, Tensor) or found.shape != (4, len(outputs)):
-        said = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise ValueError(
             f"`model` should return (n, {len(outputs)}) at points (n, {problem.domain.d}), a column for each "
-            f"of {', '.join(outputs)}, and returned {said} at 4 points."
+            f"of {', '.join(outputs)}, and returned {shape} at 4 points."
         )
     return x
 
@@ -467,9 +467,7 @@ def _noises(problem: Problem, noise: float | Mapping[str, float] | None) -> Mapp
     found: Mapping[str, float | None] = noise if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
     for output, number in found.items():
         if output not in outputs:
-            raise ValueError(
-                f"`noise` should be by output ({', '.join(outputs)}), got one of {output!r:.80}."
-            )
+            raise ValueError(f"`noise` should be given by output ({', '.join(outputs)}), got {output!r:.80}.")
         if number is not None and not (isinstance(number, Real) and 0 < float(number) < math.inf):
             raise ValueError(f"`noise` should be a positive standard deviation, or None, got {number!r:.80}.")
     return found
@@ -496,7 +494,7 @@ def _missed(
 def _not_finite(problem: Problem, titles: Titles, sample: Sample) -> Verdict:
     bad = (~sample.parts[0].linear.misses.isfinite()).any(dim=1)
     where = f"at {int(bad.sum())} of {len(bad)} points" if bool(bad.any()) else "where conditions hold"
-    reason = f"The network, or what the equation makes of it, is not finite {where}."
+    reason = f"The network, or the residual of the equation, is not finite {where}."
     equations, conditions, error = (
         dict.fromkeys(names, math.nan)
         for names in (titles.equations, titles.conditions, problem.names.outputs)
@@ -554,25 +552,25 @@ def judge(
 
 def with_training(found: Verdict, *, stalled: bool = False) -> Verdict:
     """A verdict with the evidence of its training: the end of the run and the spread of restarts."""
-    said = list(found.reasons)
+    reasons = list(found.reasons)
     if stalled and found.word == "not converged":
-        said.append(f"The run ended when its steps no longer helped: more will not, but {OTHERWISE}.")
+        reasons.append(f"The run ended when its steps no longer helped: more will not, but {OTHERWISE}.")
     elif found.trend is not None and found.word != "converged":
         by = 1 / max(found.trend, 1e-300)
         fell = f"fell by a factor of {by:.2g}" if found.trend < 1 else "did not fall"
         cure = "more steps may help" if found.trend < FALLING else "more steps will not help"
         if found.trend >= FALLING and found.word == "not converged":
             cure += f", but {OTHERWISE}"
-        said.append(f"The loss {fell} over the last third of the run: {cure}.")
+        reasons.append(f"The loss {fell} over the last third of the run: {cure}.")
     word = found.word
     for name, share in (found.spread or {}).items():
-        said.append(f"Restarts differ by {_percent(share)} in {name}.")
+        reasons.append(f"Restarts differ by {_percent(share)} in {name}.")
         if word == "converged" and not share <= SPREAD:
             word = "suspicious"
-            said.append(
+            reasons.append(
                 "Restarts met equation and conditions in different ways: there may be several solutions."
             )
-    return replace(found, word=word, reasons=tuple(said))
+    return replace(found, word=word, reasons=tuple(reasons))
 
 
 def trend_of(history: Sequence[Mapping[str, float]]) -> float | None:
@@ -611,10 +609,12 @@ def _about_error(found: Verdict) -> list[str]:
             f"which should therefore be below {_percent(SMALL)}."
         ]
     off = [f"{name} is off by {_about_percent(error)}" for name, error in found.error.items()]
-    said = f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
+    estimate = (
+        f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
+    )
     if found.unexplained <= ROUGH:
-        return [said]
-    return [said, f"This explains {_percent(1 - found.unexplained)} of the misses, so it is rough."]
+        return [estimate]
+    return [estimate, f"This explains {_percent(1 - found.unexplained)} of the misses, so it is rough."]
 
 
 def _small(found: Verdict) -> bool:
@@ -629,19 +629,19 @@ def _unknown(found: Verdict) -> bool:
 
 
 def _about_doubts(found: Verdict, suspicious: bool, loosest: float) -> list[str]:
-    said = list[str]()
+    doubts = list[str]()
     if found.loose > loosest:
-        said.append(_about_loose(found, loosest))
-    said += [f"Held-out readings of {name} {_about(part)}" for name, part in found.held_out.items()]
+        doubts.append(_about_loose(found, loosest))
+    doubts += [f"Held-out readings of {name} {_about(part)}" for name, part in found.held_out.items()]
     for name, part in found.trained_on.items():
         if part.missed:
-            said.append(f"Even the readings of {name} that it was trained on {_about(part)}")
+            doubts.append(f"Even the readings of {name} that it was trained on {_about(part)}")
     if suspicious:
-        said.append(
+        doubts.append(
             "Equation and conditions are met and the readings are not: this is another solution, or the "
-            "equation, a condition, the readings or what is said of their noise is wrong."
+            "equation, a condition, the readings or what is doubts of their noise is wrong."
         )
-    return said
+    return doubts
 
 
 def _about_loose(found: Verdict, loosest: float) -> str:
@@ -664,8 +664,8 @@ def _about(part: HeldOut) -> str:
 
 
 def _about_percent(share: float) -> str:
-    said = _percent(share)
-    return said if said.startswith("less") else f"about {said}"
+    text = _percent(share)
+    return text if text.startswith("less") else f"about {text}"
 
 
 def _percent(share: float) -> str:

@@ -130,15 +130,15 @@ def readings(solved: SolvedFamily, data: Observations) -> tuple[Design, np.ndarr
     if y.shape != (design.n, design.m):
         names = ", ".join(solved.family.names.outputs)
         raise ValueError(
-            f"Readings of the outputs {names} should be ({design.n}, {design.m}), got {y.shape}. Where only "
-            "some were measured, say which: gb.Observations(x, y, outputs=...)."
+            f"Readings of the outputs {names} should be ({design.n}, {design.m}), got {y.shape}. If only "
+            "some were measured, name them: gb.Observations(x, y, outputs=...)."
         )
     if not np.isfinite(y).all():
         raise ValueError(
-            "Each reading should be of the same outputs, and some are missing. Give the complete rows alone."
+            "Each row should contain all outputs, and some values are missing. Pass the complete rows only."
         )
     if y.size <= design.p:
-        raise ValueError(f"{design.p} coefficients take more than {design.p} readings, got {y.size}.")
+        raise ValueError(f"{design.p} coefficients need more than {design.p} readings, got {y.size}.")
     return design, y.reshape(-1)
 
 

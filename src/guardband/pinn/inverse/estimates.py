@@ -124,8 +124,8 @@ class Estimates:
     def report_title(self) -> str:
         """The title of a report."""
         names = self.region.names
-        said = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        return f"{said}: a region, and what it promises"
+        title = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{title}: estimate and confidence region"
 
     def report_sections(self, facts: dict[str, str] | None = None) -> list[Section]:
         """Return the sections of a report.
@@ -163,23 +163,26 @@ class Estimates:
             if len(region.values):
                 low, high = region.ends(name)
                 line += f"; between {low} and {high}"
-                line += "" if region.drawn else ", as far as a search found"
+                line += "" if region.drawn else ", according to a search"
             lines.append(f"{line}.")
         if not region.drawn and not len(region.values):
-            return [*lines, f"A search found no value in the range that agrees with readings at {level}."]
+            return [*lines, f"A search found no value in the range that agrees with the readings at {level}."]
         if not region.drawn:
             return [
                 *lines,
-                "These ends promise nothing: the region may reach farther than a search found. The "
-                f"{level} region is joint, and is asked value by value: region.contains(...).",
+                "These ends have no guaranteed coverage, since the region may extend farther than the search "
+                f"found. The {level} region is joint; test single values by region.contains(...).",
             ]
         if region.empty:
             return [*lines, self.doubted]
-        least = ", each at least as sure," if joint else ""
-        said = f"These are the ends{least} of a region that holds {'all of them' if joint else 'it'}"
+        subject = "all true coefficients jointly" if joint else "the true coefficient"
+        projected = " Each interval is a projection of it." if joint else ""
         pieces = f" It has {region.pieces} pieces." if region.pieces > 1 else ""
-        kind = "as readings become many (asymptotic)" if region.test.asymptotic else "in finite samples"
-        return [*lines, f"{said} with a confidence of {level}, {kind}, by {region.test.method}.{pieces}"]
+        kind = "asymptotically" if region.test.asymptotic else "in finite samples"
+        claim = (
+            f"The region contains {subject} with a confidence of {level}, {kind}, by {region.test.method}."
+        )
+        return [*lines, f"{claim}{projected}{pieces}"]
 
     @property
     def doubted(self) -> str:
@@ -200,23 +203,24 @@ class Estimates:
         unseen = [name for name, seen in region.informed.items() if not seen]
         if len(unseen) == 1:
             lines.append(
-                f"NOT INFORMED: {unseen[0]} could be anything in its range; the readings would hardly change."
+                f"NOT INFORMED: {unseen[0]} could have any value in its range, and the readings would hardly "
+                "change."
             )
         elif unseen:
             lines.append(
-                f"NOT INFORMED: {' and '.join(unseen)} cannot be told apart, or are not seen: each could "
-                "move across its range, the others following, and readings would hardly change."
+                f"NOT INFORMED: {' and '.join(unseen)} cannot be determined separately, or not at all: each "
+                "could move across its range, the others compensating, and the readings would hardly change."
             )
         if region.drawn:
             for name in region.touches_edge:
                 lines.append(f"The region reaches an end of the range of {name}: the truth may lie outside.")
-        told = region.touches_edge if region.drawn and not region.empty else ()
-        at_end = [name for name in self._at_an_end() if name not in told]
+        reported = region.touches_edge if region.drawn and not region.empty else ()
+        at_end = [name for name in self._at_an_end() if name not in reported]
         lines += [
             f"The estimate of {name} is an end of its range: the truth may lie outside." for name in at_end
         ]
-        said = self.doubt.alarm and not (region.drawn and region.empty)
-        return [*lines, repr(self.doubt)] if said else lines
+        alarm = self.doubt.alarm and not (region.drawn and region.empty)
+        return [*lines, repr(self.doubt)] if alarm else lines
 
     def _at_an_end(self) -> list[str]:
         design, estimate = self.region.design, self.region.estimate
@@ -241,10 +245,10 @@ class Estimates:
             assumed.append("the solver is exact")
         else:
             assumed += [
-                f"the solver is off by at most Delta = {region.delta:.3g} at the readings (as a length)",
+                f"the error of the solver at the readings has a length of at most Delta = {region.delta:.3g}",
                 f"the seed {self.seed} was chosen before the readings were seen",
             ]
-        return f"All this if {'; '.join(assumed)}."
+        return f"This assumes that {'; '.join(assumed)}."
 
 
 def coefficients(
@@ -314,9 +318,9 @@ def _delta(solved: SolvedFamily, data: Observations) -> float:
         return 0.0
     if not has_solution(solved.family.problem, np.asarray(data.x)):
         raise ValueError(
-            "How far is the network off? The problem has no `solution` to hold it against. Ask "
-            "delta = solved.check(data.x, solver), with a solver of yours or by trainings that take minutes, "
-            "and give it: pinn.coefficients(solved, data, delta=delta)."
+            "The error of the network is unknown, since the problem has no `solution` to compare it with. "
+            "Compute it by delta = solved.check(data.x, solver), with a solver function or by trainings that "
+            "take minutes, and pass it: pinn.coefficients(solved, data, delta=delta)."
         )
     return solved.check(data.x)
 
@@ -355,8 +359,7 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
     if not found.drawn:
         raise ValueError(
             f"A region of {len(found.names)} coefficients cannot be drawn. Draw one at a time, "
-            f"pinn.plot.misfit(estimates, {found.names[0]!r}), or ask for single values: "
-            "region.contains(...)."
+            f"pinn.plot.misfit(estimates, {found.names[0]!r}), or test single values: region.contains(...)."
         )
     if len(found.names) == 1:
         return misfit(estimates, found.names[0], truth=truth, ax=ax)
@@ -500,9 +503,9 @@ def _claim_section(estimates: Estimates) -> Section:
     count = len(estimates.values)
     lines = [" ".join(lines[:count]), *lines[count:]]  # the headline contains all coefficients
     if estimates.doubt.alarm:
-        said = estimates.doubted
-        others = [line for line in lines if line != said]
-        return Section("The equation does not describe these readings", [said, *others], mark="fails")
+        reason = estimates.doubted
+        others = [line for line in lines if line != reason]
+        return Section("The equation does not describe these readings", [reason, *others], mark="fails")
     if estimates.region.drawn and estimates.region.empty:
         return Section("No value in the range agrees with the readings", lines, mark="fails")
     return Section("The claim", lines, mark="claim")
@@ -510,20 +513,22 @@ def _claim_section(estimates: Estimates) -> Section:
 
 def _region_section(estimates: Estimates) -> Section:
     found = estimates.region
-    rows = [["coefficient", "least squares", "from", "to", "range", "told by readings"]]
+    rows = [["coefficient", "least squares", "from", "to", "range", "determined by readings"]]
     for name, value in estimates.values.items():
         low, high = found.design.solved.ranges[name]
         ends = [end.rstrip(",") for end in found.ends(name)] if len(found.values) else ["none", "none"]
-        told = "yes" if found.informed[name] else "no"
-        rows.append([name, f"{value:.4g}", *ends, f"{low:g} to {high:g}", told])
+        determined = "yes" if found.informed[name] else "no"
+        rows.append([name, f"{value:.4g}", *ends, f"{low:g} to {high:g}", determined])
     if not found.drawn:
         return Section(
-            "The region", ["It has too many coefficients to be drawn. The ends are those of a search."], rows
+            "The region",
+            ["It has too many coefficients for a picture. The ends are those of a search."],
+            rows,
         )
     if len(found.names) == 1:
-        caption = "How far readings are off along the coefficient; the region is shaded."
+        caption = "The misfit along the coefficient; the region is shaded."
     else:
-        caption = "The region of both coefficients together."
+        caption = "The joint region of both coefficients."
     picture = png(lambda ax: region(estimates, ax=ax))
     return Section("The region", [], rows, [(caption, picture)])
 
@@ -531,20 +536,20 @@ def _region_section(estimates: Estimates) -> Section:
 def _misfit_section(estimates: Estimates) -> Section:
     if len(estimates.region.names) == 1:
         share = estimates.region.share
-        text = f"The region takes {100 * share:.3g} % of the range." if not estimates.region.empty else ""
-        return Section("How much readings tell", [text or "The region is empty."])
+        text = f"The region covers {100 * share:.3g} % of the range." if not estimates.region.empty else ""
+        return Section("The size of the region", [text or "The region is empty."])
     drawn = [
         (
-            f"How far readings are off along {name}, the others refitted.",
+            f"The misfit along {name}, with the other coefficients refitted.",
             png(lambda ax, name=name: misfit(estimates, name, ax=ax)),
         )
         for name in estimates.region.names
     ]
     text = (
-        "A deep valley is a coefficient that readings tell; a flat line is one that they do not. "
-        "Shaded are the ends of the region, which belong to all coefficients together."
+        "A deep valley means that the readings determine the coefficient, a flat line that they do not. "
+        "The shaded intervals are projections of the joint region."
     )
-    return Section("Each coefficient alone", [text], pictures=drawn)
+    return Section("Each coefficient separately", [text], pictures=drawn)
 
 
 def _correlation_section(estimates: Estimates) -> Section:
@@ -554,13 +559,13 @@ def _correlation_section(estimates: Estimates) -> Section:
     i, j = np.unravel_index(np.abs(np.triu(found, 1)).argmax(), found.shape)
     strongest = float(found[i, j])
     if abs(strongest) < WEAK:
-        told = "each is told on its own."
+        meaning = "the coefficients can be determined separately."
     else:
         other = "larger" if strongest > 0 else "smaller"
-        told = f"where {names[i]} is taken larger, readings are met best with a {other} {names[j]}."
+        meaning = f"a larger {names[i]} is best compensated by a {other} {names[j]}."
     text = (
-        f"The strongest correlation is {strongest:.2f}: {told} It is that of (J^T J)^-1 at the estimate, for "
-        "noise of one size."
+        f"The strongest correlation is {strongest:.2f}: {meaning} The correlations are those of (J^T J)^-1 "
+        "at the estimate, for homoscedastic noise."
     )
     return Section("How coefficients trade off", [text], rows)
 
@@ -569,23 +574,24 @@ def _residual_section(estimates: Estimates) -> Section:
     off = float(np.sqrt(np.square(estimates.residuals).mean()))
     drawn = [
         (
-            f"What was read less the solution, along {axis}.",
+            f"The readings minus the solution, along {axis}.",
             png(lambda ax, axis=axis: residuals(estimates, axis, ax=ax)),
         )
         for axis in estimates.region.design.solved.family.names.axes
     ]
-    text = f"From the solution for the least-squares estimate readings are {off:.3g} off (root mean square)."
-    return Section("Residuals by place and time", [text], pictures=drawn)
+    text = f"The root mean square of the residuals at the least-squares estimate is {off:.3g}."
+    return Section("Residuals in space and time", [text], pictures=drawn)
 
 
 def _equation_section(estimates: Estimates) -> Section:
-    solver = "is exact" if estimates.region.test.asymptotic else "is off by at most Delta"
+    solver = "is exact" if estimates.region.test.asymptotic else "has an error of at most Delta"
     text = (
-        "The signs of the residuals are counted, and their changes along each axis, in cells that fill the "
-        "range. The alarm is raised if all of them are rejected. If the noise is independent with median "
-        f"zero, the truth is in the range, the solver {solver}, and the solution at each reading is monotone "
-        "in each coefficient within each cell, a right equation raises it in at most 1 % of data sets. "
-        "Silence does not prove the equation: a mistake that the coefficients make up for is not seen."
+        "The test counts the signs of the residuals, and their changes along each axis, in cells that fill "
+        "the range. It raises an alarm if it rejects all cells. For a right equation this happens in at most "
+        "1 % of data sets, provided that the noise is independent with median zero, the truth lies in the "
+        f"range, the solver {solver}, and the solution at each reading is monotone in each coefficient "
+        "within each cell. The absence of an alarm does not prove the equation: the test cannot detect an "
+        "error that the coefficients compensate."
     )
     return Section("Is the equation right?", [estimates.doubted, text])
 
@@ -595,22 +601,22 @@ def _guarantee_section(estimates: Estimates) -> Section:
     level = f"{100 * region.level:.6g} %"
     if region.test.asymptotic:
         held = (
-            f"Guaranteed is nothing for a finite number of readings: the {level} hold as readings become "
-            "many, for Gaussian noise of one size, and the error of the solver is not counted."
+            f"There is no finite-sample guarantee: the coverage approaches {level} as the number of readings "
+            "grows, for homoscedastic Gaussian noise, and the error of the solver is ignored."
         )
     else:
         held = (
-            f"Guaranteed: in {level} of data sets, or more, the region holds the true coefficients, all of "
-            "them together, however few readings there are, if all that is assumed above is so."
+            f"Guaranteed: the region contains all true coefficients jointly in at least {level} of data "
+            "sets, for any number of readings, if the assumptions above hold."
         )
     return Section(
         "What is guaranteed, and what is not",
         [
             held,
-            "Not guaranteed: that the truth is likelier in the middle than at the border; anything about a "
-            "single coefficient beyond that its ends hold it at least as often; anything at all if the "
-            "equation is wrong. Delta is an estimate from above, and no bound. A region is not about new "
-            "measurements: for these, calibrate a band.",
+            "Not guaranteed: that the truth is more likely in the middle of the region than at its border; "
+            "more for a single coefficient than that its interval contains it at least as often; anything if "
+            "the equation is wrong. Delta is an estimate with a margin, not a bound. A region does not "
+            "predict new measurements: calibrate a band for these.",
         ],
     )
 

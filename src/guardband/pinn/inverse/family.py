@@ -101,19 +101,19 @@ class Family:
     def __init__(self, problem: type[Problem], /, **coefficients: Any) -> None:
         if not (isinstance(problem, type) and issubclass(problem, Problem) and is_dataclass(problem)):
             raise TypeError(
-                "A family is made of a class of problems, which is a dataclass: "
+                "A family takes a class of problems that is a dataclass: "
                 f"pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)), got {problem!r:.80}."
             )
         known = [part.name for part in fields(problem)]
         for name in coefficients:
             if name not in known:
-                said = f"has {', '.join(known)}" if known else "has none: write it as a dataclass field"
-                raise ValueError(f"{problem.__name__} has no coefficient {name!r}; it {said}.")
+                others = f"has {', '.join(known)}" if known else "has none: write it as a dataclass field"
+                raise ValueError(f"{problem.__name__} has no coefficient {name!r}; it {others}.")
         ranges = {n: _range(n, c) for n, c in coefficients.items() if isinstance(c, tuple | list)}
         if not 1 <= len(ranges) <= MOST:
             raise ValueError(
                 f"One to {MOST} coefficients should have a range, {(known or ['rate'])[0]}=(0.1, 0.5), "
-                f"got {len(ranges)} that have one."
+                f"got {len(ranges)}."
             )
         middles = {name: (low + high) / 2 for name, (low, high) in ranges.items()}
         made = as_problem(problem(**{**coefficients, **middles}))
@@ -124,8 +124,8 @@ class Family:
 
     def __repr__(self) -> str:
         kind = "a problem of yours" if self.problem is None else type(self.problem).__name__
-        said = [f"{name} from {low:g} to {high:g}" for name, (low, high) in self.ranges.items()]
-        return f"Family({kind}, {', '.join(said)})"
+        ranges = [f"{name} from {low:g} to {high:g}" for name, (low, high) in self.ranges.items()]
+        return f"Family({kind}, {', '.join(ranges)})"
 
     @property
     def lower(self) -> np.ndarray:
@@ -187,7 +187,7 @@ class Family:
         """The problem in the middle of the ranges; refuse a family loaded without its problem."""
         if self.problem is None:
             raise ValueError(
-                "This family was loaded without its problem, whose class is your own. Pass it at load: "
+                "This family was loaded without its problem, whose class is not part of guardband. Pass it: "
                 "gb.load(folder, pinn.SolvedFamily, problem=...)."
             )
         return self.problem
@@ -350,9 +350,11 @@ class ByFunction(Solver):
         shape = len(x), len(family.names.outputs)
         at = ", ".join(f"{name} = {value:g}" for name, value in values.items())
         if found.shape != shape:
-            raise ValueError(f"The solver should answer with {shape}, it gave {found.shape} at {at}.")
+            raise ValueError(f"The solver should return shape {shape}, got {found.shape} at {at}.")
         if not np.isfinite(found).all():
-            raise ValueError(f"The solver's answer should be finite, it is not at {at}. Narrow the range.")
+            raise ValueError(
+                f"The solver should return finite values, but does not at {at}. Narrow the range."
+            )
         return found
 
 
@@ -463,9 +465,9 @@ class SolvedFamily:
         axes = self.family.names.axes
         x = rows(placed(x, axes), "x")
         if x.ndim != 2 or x.shape[1] != len(axes):
-            said = f"({', '.join(axes)})"
             raise ValueError(
-                f"`x` should be (n, {len(axes)}), a column for each of {said}, got {tuple(x.shape)}."
+                f"`x` should be (n, {len(axes)}), a column for each of ({', '.join(axes)}), got "
+                f"{tuple(x.shape)}."
             )
         return x
 
@@ -639,8 +641,8 @@ def _range(name: str, given: Sequence[float]) -> tuple[float, float]:
     two = len(given) == 2 and all(isinstance(end, Real) and math.isfinite(end) for end in given)
     if not two or not given[0] < given[1]:
         raise ValueError(
-            f"The range of `{name}` should be two numbers, the lower one first, got {given!r:.80}. A number "
-            "alone keeps it fixed."
+            f"The range of `{name}` should be two numbers, the lower one first, got {given!r:.80}. "
+            "Pass a number to keep it fixed."
         )
     return float(given[0]), float(given[1])
 

@@ -117,11 +117,11 @@ class JointIntervals(Mapping[str, tuple[float, float]]):
 
     def __repr__(self) -> str:
         lines = [f"{name}: {low:.4g} to {high:.4g}" for name, (low, high) in self.items()]
-        said = (
+        caution = (
             f"Laplace intervals of a joint fit, asked at {100 * self.level:.6g} %. No coverage is stated: "
             "their length is set by the scale of the physics, Likelihood(physics=...), which nobody measured."
         )
-        return "\n".join([*lines, said, "For regions that state a coverage see pinn.coefficients."])
+        return "\n".join([*lines, caution, "For regions that state a coverage see pinn.coefficients."])
 
 
 def laplace_intervals(fitted: Fitted, level: Level = 0.95, *, seed: int = 0) -> JointIntervals:
@@ -155,8 +155,8 @@ def laplace_intervals(fitted: Fitted, level: Level = 0.95, *, seed: int = 0) -> 
     """
     if not getattr(fitted, "estimates", None):
         raise ValueError(
-            "This needs a training that found coefficients: put pinn.Unknown(low, high) in place of a number "
-            "of the problem, and pass what pinn.fit returns."
+            "`fitted` should be the result of training a problem with unknown coefficients: put "
+            "pinn.Unknown(low, high) in place of a number of the problem, and pass the result of pinn.fit."
         )
     if not 0 < float(level) < 1:
         raise ValueError(f"`level` should lie between 0 and 1, got {level}.")

@@ -90,7 +90,7 @@ def sign_perturbed(
     if q == 0:
         warnings.warn(
             f"The signs of {design.n} readings cannot reject anything at level {float(exact(level)):g}: the "
-            f"region is the whole range. It takes {units_needed(level)} readings.",
+            f"region is the whole range. At least {units_needed(level)} readings are needed.",
             stacklevel=2,
         )
     perturbation = Signs(_seed(seed), design.n, design.m, m)
@@ -254,7 +254,7 @@ class Permuted(Perturbed):
     """The test with permutations."""
 
     method = "permuted"
-    noise = "the noise of the readings is exchangeable: alike everywhere and in no order"
+    noise = "the noise of the readings is exchangeable"
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,7 +265,9 @@ class Asymptotic(Test):
     y: np.ndarray
     level: float
     asymptotic: ClassVar[bool] = True
-    noise: ClassVar[str] = "the noise of the readings is Gaussian, of one size, and readings are many"
+    noise: ClassVar[str] = (
+        "the noise of the readings is Gaussian and homoscedastic, and there are many of them"
+    )
 
     @cached_property
     def best(self) -> tuple[np.ndarray, float]:
@@ -319,7 +321,7 @@ def _seed(seed: int) -> int:
 def checked_delta(delta: float) -> float:
     """The error of a solver as a length; refuse negative and infinite values."""
     if not 0 <= float(delta) < np.inf:
-        raise ValueError(f"`delta` should be how far the solver may be off, 0 or more, got {delta!r:.80}.")
+        raise ValueError(f"`delta` should be the largest error of the solver, 0 or more, got {delta!r:.80}.")
     return float(delta)
 
 

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 PRIOR = 1e-6
 """The relative weight of the prior information that a coefficient lies in its range."""
 
-SAID = (
-    "Readings placed after others were seen are not fixed before the data: a region from all of them has no "
-    "exact level any more, and a band calibrated on them is not about exchangeable points."
+CAUTION = (
+    "Places that were chosen after readings were seen depend on the data: a region from all readings then "
+    "has no exact level, and a band calibrated on them lacks exchangeable points."
 )
 
 
@@ -63,7 +63,7 @@ class NextPoints:
     axes: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return f"NextPoints({len(self.numbers)} points, cost {self.cost:g}). {SAID}"
+        return f"NextPoints({len(self.numbers)} points, cost {self.cost:g}). {CAUTION}"
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -85,9 +85,9 @@ class NextPoints:
 
         rows = [["", *self.axes], *([str(k), *place] for k, place in enumerate(self.places, 1))]
         text = (
-            "These places make the information on the coefficients as large as they can, one after the other."
+            "Each of these places maximizes the information on the coefficients, given the places before it."
         )
-        return [Section("Where to read next", [text, SAID], rows)]
+        return [Section("Where to measure next", [text, CAUTION], rows)]
 
 
 def next_points(
@@ -144,7 +144,8 @@ def next_points(
     if isinstance(solved, Fitted):
         if data is not None or theta is not None:
             raise ValueError(
-                "A training knows its own readings and coefficients: leave `data` and `theta` out."
+                "The result of `pinn.fit` contains its readings and coefficients: leave out `data` and "
+                "`theta`."
             )
         axes = solved.problem.names.axes
         x = _checked(_points(axes, candidates), n, goal)
@@ -248,7 +249,7 @@ def _by_curvature(fitted: Fitted, x: Array, n: int, goal: str, price: np.ndarray
     """The n best of the candidates x (k, d) for a training, by its curvature."""
     if goal == "coefficients" and not fitted.estimates:
         raise ValueError(
-            'This training sought no coefficients, so no reading tells about them. Say goal="field", or put '
+            'This training has no unknown coefficients. Use goal="field", or put '
             "pinn.Unknown(low, high) in place of a number of the problem and train again."
         )
     curvature = Curvature(fitted)

@@ -104,7 +104,7 @@ class ConfidenceRegion:
         if theta is None:
             if {*coefficients} != {*self.names}:
                 wanted = ", ".join(f"{name}=..." for name in self.names)
-                raise ValueError(f"A region is joint: ask for all coefficients, contains({wanted}).")
+                raise ValueError(f"A region is joint: pass all coefficients, contains({wanted}).")
             return bool(self._accepts(np.array([[float(coefficients[name]) for name in self.names]]))[0])
         if coefficients:
             raise TypeError("Give the coefficients by name, or as rows of theta, not both.")
@@ -121,8 +121,8 @@ class ConfidenceRegion:
         """The region on a grid, for one or two coefficients."""
         if not self.drawn:
             raise ValueError(
-                f"A region of {self.design.p} coefficients is not drawn: a grid would be too large. Whether "
-                "it holds one value is exact, region.contains(...); region.interval(...) is a search."
+                f"A region of {self.design.p} coefficients is not found on a grid, which would be too large. "
+                "Use region.contains(...), which is exact, or region.interval(...), which is a search."
             )
         return search_grid(self._accepts, self.design.lower, self.design.upper, self.estimate)
 
@@ -317,22 +317,22 @@ def envelope_of(region: ConfidenceRegion, x: ArrayLike) -> Envelope:
     solved = region.design.solved
     x, inside = solved.points(x), region.values
     if not len(inside):
-        raise ValueError("No value in the range agrees with the readings: there is no envelope of nothing.")
+        raise ValueError("No value in the range agrees with the readings, so there is no envelope.")
     found = solved.solver(solved.family, x, np.concatenate([region.estimate[None], inside]))
     ends = kind_of(x, found[0]), kind_of(x, found.min(axis=0)), kind_of(x, found.max(axis=0))
-    return Envelope(Band(x, *ends, region.level, solved.family.names), _promise(region))
+    return Envelope(Band(x, *ends, region.level, solved.family.names), _guarantee(region))
 
 
-def _promise(region: ConfidenceRegion) -> str:
+def _guarantee(region: ConfidenceRegion) -> str:
     level = f"{100 * region.level:.6g} %"
     if not region.drawn:
         return (
-            "No level is promised: it is over values that a search found in the region, which may have "
-            "missed some."
+            "There is no guaranteed coverage, since the values in the region come from a search that may "
+            "have missed some."
         )
-    kind = ", as readings become many (asymptotic)," if region.test.asymptotic else ""
+    kind = " (asymptotic)" if region.test.asymptotic else ""
     return (
         f"With a confidence of {level}{kind} the solution for the true coefficients lies inside at all "
-        "points together, if the equation is right and all else that the region assumes is so, up to the "
-        "error of the solver. It is not about new measurements, which have noise."
+        "points simultaneously, up to the error of the solver, if the equation and the other assumptions of "
+        "the region are right. It does not predict new measurements, which have noise."
     )

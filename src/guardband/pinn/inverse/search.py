@@ -94,7 +94,7 @@ def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np
     p = len(lower)
     axes = [np.linspace(a, b, FIRST_GRID[p]) for a, b in zip(lower, upper, strict=True)]
     whole = tuple(axes)
-    inside = _asked(accepts, axes, np.argwhere(np.ones([len(axis) for axis in axes], dtype=bool)))
+    inside = _accepted_at(accepts, axes, np.argwhere(np.ones([len(axis) for axis in axes], dtype=bool)))
     inside = inside.reshape([len(axis) for axis in axes])
     for _ in range(REFINEMENTS):
         axes, inside = _window(axes, inside, near)
@@ -128,7 +128,7 @@ def search_lines(
     return found
 
 
-def _asked(accepts: Accepts, axes: Sequence[np.ndarray], where: np.ndarray) -> np.ndarray:
+def _accepted_at(accepts: Accepts, axes: Sequence[np.ndarray], where: np.ndarray) -> np.ndarray:
     return accepts(np.stack([axis[where[:, j]] for j, axis in enumerate(axes)], axis=1))
 
 
@@ -185,7 +185,7 @@ def _flood(
         where = np.argwhere((_differs(inside) | close) & ~known)
         if not len(where):
             return
-        inside[tuple(where.T)] = _asked(accepts, axes, where)
+        inside[tuple(where.T)] = _accepted_at(accepts, axes, where)
         known[tuple(where.T)] = True
 
 
