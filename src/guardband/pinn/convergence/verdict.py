@@ -1,9 +1,9 @@
 """The verdict on a trained network: whether it has converged.
 
-All misses are evaluated at points that the network was not trained on. The misses of an equation are compared
-with its own terms, those of a condition with the quantities that it compares, and both are turned into an
-estimate of the error. Only observations can distinguish several solutions, or a right equation from a wrong
-one.
+All residuals are evaluated at points that the network was not trained on. The residuals of an equation are
+compared with its own terms, those of a condition with the quantities that it compares, and both are turned
+into an estimate of the error. Only observations can distinguish several solutions, or a right equation from a
+wrong one.
 
 The thresholds are heuristics: they were tuned on one half of the problems in `results/verdicts.md` and
 evaluated on the other half.
@@ -41,13 +41,13 @@ ERROR = 0.03
 """The estimated relative error above which a network has not converged."""
 
 EQUATION = 0.1
-"""The largest misses of an equation, as a share of its terms, if the error estimate is rough."""
+"""The largest residuals of an equation, as a share of its terms, if the error estimate is rough."""
 
 CONDITION = 0.1
-"""The largest misses of a condition, as a share of the quantities that it compares."""
+"""The largest residuals of a condition, as a share of the quantities that it compares."""
 
 HELD_OUT = 0.03
-"""The largest misses of held-out observations beyond their noise, as a share of the field."""
+"""The largest residuals of held-out observations beyond their noise, as a share of the field."""
 
 UNKNOWN = 0.1
 """The same if the noise is unknown and therefore included."""
@@ -56,17 +56,17 @@ LOOSE_WINDOWS = 1e5
 """The threshold of looseness for one network per window of time, since each can change separately."""
 
 ROUGH = 0.5
-"""The share of unexplained misses above which an error estimate is rough."""
+"""The share of unexplained residuals above which an error estimate is rough."""
 
 NOTHING, SMALL = 0.9, 0.01
-"""Above the first share of unexplained misses there is no error estimate, and misses must be below the
+"""Above the first share of unexplained residuals there is no error estimate, and residuals must be below the
 second."""
 
 AS_LARGE = 1.0
-"""The relative error that unexplained misses may hide."""
+"""The relative error that unexplained residuals may hide."""
 
 DEVIATIONS = 3.0
-"""The number of standard deviations by which held-out misses may exceed the noise."""
+"""The number of standard deviations by which held-out residuals may exceed the noise."""
 
 FALLING = 0.5
 """A loss that fell below this share over the last third of a run was still decreasing."""
@@ -84,7 +84,7 @@ EDGE, OTHER = 128, 512
 """The numbers of points for each condition, and of points inside that validate the estimate."""
 
 POOL = 8
-"""Size of the pool from which points are drawn by their misses, as a multiple of their number."""
+"""The size of the pool from which points are drawn by their residuals, as a multiple of their number."""
 
 
 class HasNetwork(Protocol):
@@ -100,10 +100,10 @@ Model: TypeAlias = Callable[[Tensor], Tensor] | nn.Module | HasNetwork
 
 
 class HeldOut(NamedTuple):
-    """The misses of a network for observations of one output."""
+    """The residuals of a network for observations of one output."""
 
     miss: float
-    """The root mean square of the misses."""
+    """The root mean square of the residuals."""
     noise: float | None
     """The standard deviation of the noise, if it is known."""
     size: float
@@ -112,7 +112,7 @@ class HeldOut(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """The misses beyond the noise, as a share of the size; 0 if noise may explain them."""
+        """The residuals beyond the noise, as a share of the size; 0 if noise may explain them."""
         noise = self.noise or 0.0
         if self.miss <= noise * (1 + DEVIATIONS / math.sqrt(2 * self.n)):
             return 0.0
@@ -135,24 +135,24 @@ class Verdict:
     reasons
         The evidence in sentences.
     equations
-        The root-mean-square misses of each equation, as a share of its own terms.
+        The root-mean-square residual of each equation, as a share of its terms.
     conditions
-        The root-mean-square misses of each condition, as a share of the size of the compared quantities over
-        the domain.
+        The root-mean-square residual of each condition, as a share of the size of the compared quantities
+        over the domain.
     error
         The estimated error of each output relative to its size; NaN if it could not be estimated.
     unexplained
-        The share of the misses that the estimate cannot explain; the estimate is raised accordingly.
+        The share of the residuals that the estimate cannot explain; the estimate is raised accordingly.
     loose
-        The largest relative change of the field for misses that change by 1.
+        The largest relative change of the field for residuals that change by 1.
     size
         The size of each output: its root mean square over the domain. A constant offset counts for at most
         three times the spread, and an output that is zero has a hundredth of the size that would matter in
         its equations.
     held_out
-        The misses of held-out observations of each output.
+        The residuals of held-out observations of each output.
     trained_on
-        The misses of training observations whose noise is known.
+        The residuals of training observations whose noise is known.
     trend
         The factor by which the loss changed over the last third of training, if it is known.
     spread
@@ -192,7 +192,7 @@ class Verdict:
 
     @property
     def behind(self) -> float:
-        """The relative error that the misses could hide if they all pointed in the loosest direction."""
+        """The relative error that the residuals could hide if they all pointed in the loosest direction."""
         return self._left * math.hypot(*self.equations.values(), *self.conditions.values())
 
     def open(self, loosest: float) -> bool:
@@ -216,7 +216,7 @@ class Verdict:
 
     @property
     def unsure(self) -> bool:
-        """Whether unexplained misses may hide an error as large as the field."""
+        """Whether unexplained residuals may hide an error as large as the field."""
         return self.unexplained > ROUGH and not self.behind <= AS_LARGE
 
     def report_sections(self) -> list[Section]:
@@ -244,7 +244,7 @@ def verdict(
     noise: float | Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """Decide whether a network has converged, by its misses at points that it was not trained on.
+    """Decide whether a network has converged, by its residuals at points that it was not trained on.
 
     This is a heuristic, and the verdict lists its evidence.
 
@@ -266,10 +266,10 @@ def verdict(
     Returns
     -------
     Verdict
-        The word is "not converged" if equation or conditions are not satisfied, or if their misses correspond
-        to a large error. It is "suspicious" if they are satisfied but the observations are not, which
-        indicates another solution or a wrong equation, and also if equation, conditions and observations do
-        not determine the field. Otherwise it is "converged".
+        The word is "not converged" if equation or conditions are not satisfied, or if their residuals
+        correspond to a large error. It is "suspicious" if they are satisfied but the observations are not,
+        which indicates another solution or a wrong equation, and also if equation, conditions and
+        observations do not determine the field. Otherwise it is "converged".
 
     Notes
     -----
@@ -299,7 +299,7 @@ def verdict_with(
     noise: float | Mapping[str, float] | None,
     seed: int = 0,
 ) -> Verdict:
-    """The verdict, given also the training observations, whose misses may exceed their noise as well.
+    """The verdict, given also the training observations, whose residuals may exceed their noise as well.
 
     Training observations of unknown noise are not evidence.
     """
@@ -331,7 +331,7 @@ def verdict_with(
 
 
 def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -> dict[str, float]:
-    """The relative misses of each equation and condition by name, from a small sample of points.
+    """The relative residuals of each equation and condition by name, from a small sample of points.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -347,9 +347,9 @@ def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -
 
 
 def _estimated(problem: Problem, net: _AsModule, sample: Sample, seed: int) -> Correction:
-    """The estimated error; if it explains little of the misses, from points drawn by their misses.
+    """The estimated error; if it explains little of the residuals, from points drawn by their residuals.
 
-    Most misses may be confined to a front or a corner, where uniform points are rare.
+    The largest residuals may be confined to a front or a corner, where uniform points are rare.
     """
     found = correction(problem, net.model, sample, sample_misses(problem, net, seed + 1, OTHER, EDGE // 2))
     if found.left <= ROUGH:
@@ -386,7 +386,7 @@ def _sites(readings: Observations) -> tuple[Tensor, Tensor]:
 def _loose_with(problem: Pinned, net: _AsModule, points: int, seed: int) -> float:
     """The looseness of the field given equation, conditions and observations.
 
-    It depends on the derivatives of the misses and not on their values, so observations of 0 suffice.
+    It depends on the derivatives of the residuals and not on their values, so observations of 0 suffice.
     """
     here, there = (
         sample_misses(problem, net, seed, points, EDGE),
@@ -480,7 +480,7 @@ def _missed(
     noises: Mapping[str, float | None],
     sizes: Tensor,
 ) -> dict[str, HeldOut]:
-    """The misses of observations, for each output that was measured."""
+    """The residuals of observations, for each output that was measured."""
     x, y = (to_torch(part).cpu().double() for part in readings)
     miss, found = problem.field(net, x).value.detach().to(y) - y, dict[str, HeldOut]()
     for j, output in enumerate(problem.names.outputs):

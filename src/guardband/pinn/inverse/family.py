@@ -53,7 +53,7 @@ FIRST, NEXT = Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=5.0), Recipe.by_newt
 stops too early makes Delta larger."""
 
 MISSES = 0.02
-"""The share of its own terms above which misses of a residual cause a warning."""
+"""The relative size of residuals above which a warning is issued."""
 
 
 @kept(
@@ -608,7 +608,7 @@ def warn_of_misses(solved: SolvedFamily, seed: int) -> None:
 
 
 def misses_of(solved: SolvedFamily, seed: int = 0) -> dict[str, float]:
-    """The misses of the network of a family for each equation and condition, as a share of their terms."""
+    """The residuals of the network of a family for each equation and condition, as a share of their terms."""
     ranged, net = solved.family.ranged, solved.solver.network
     assert net is not None
     generator = torch.Generator().manual_seed(seed)
@@ -633,7 +633,7 @@ def misses_of(solved: SolvedFamily, seed: int = 0) -> dict[str, float]:
 
 
 def _share(miss: torch.Tensor, typical: torch.Tensor) -> float:
-    """The root mean square of misses, relative to that of the terms of the residual."""
+    """The root mean square of a residual, relative to that of its terms."""
     return float(miss.double().square().mean().sqrt() / typical.square().mean().sqrt().clamp(min=1e-300))
 
 

@@ -46,12 +46,12 @@ def descent(
     """
     wide, lower, upper = design.upper - design.lower, design.lower, design.upper
     theta, p = theta.copy(), design.p
-    misses = y - design.values(theta)
-    squares, damping = np.square(misses).sum(axis=1), np.full(len(theta), 1e-3)
+    residuals = y - design.values(theta)
+    squares, damping = np.square(residuals).sum(axis=1), np.full(len(theta), 1e-3)
     going = np.arange(len(theta))
     for _ in range(STEPS):
         slopes = design.slopes(theta[going])
-        gradient = (np.swapaxes(slopes, 1, 2) @ misses[going, :, None])[:, :, 0]
+        gradient = (np.swapaxes(slopes, 1, 2) @ residuals[going, :, None])[:, :, 0]
         outward = np.where(gradient > 0, theta[going] >= upper, theta[going] <= lower)
         free = ~outward
         if fixed is not None:
@@ -69,7 +69,7 @@ def descent(
         small = np.abs(trial - theta[going]).max(axis=1, initial=0.0, where=free) <= 1e-9 * wide.max()
         gained = squares[going] - now <= 1e-12 * squares[going]
         accepted = going[better]
-        theta[accepted], misses[accepted], squares[accepted] = trial[better], off[better], now[better]
+        theta[accepted], residuals[accepted], squares[accepted] = trial[better], off[better], now[better]
         damping[going] = np.where(better, damping[going] / 5, damping[going] * 10)
         done = (better & (small | gained)) | (~better & (small | (damping[going] > 1e8)))
         going = going[~done]
@@ -121,9 +121,9 @@ def informed(design: Design, y: np.ndarray, estimate: np.ndarray, delta: float) 
 def confounded(design: Design, estimate: np.ndarray, enough: float) -> np.ndarray:
     """Which coefficients are identifiable only together with others, (p,), such as the factors of a product.
 
-    By the derivatives at the estimate, such a coefficient changes the measurements detectably across its
-    range, but not if the others compensate. Within their ranges the others may not be able to compensate
-    fully, so that both still have intervals.
+    According to the derivatives at the estimate, such a coefficient changes the measurements detectably
+    across its range, but not if the others compensate. Within their ranges the others may not be able to
+    compensate fully, so that both still have intervals.
     """
     slopes = design.slopes(estimate[None])[0]
     found = []
@@ -136,8 +136,8 @@ def confounded(design: Design, estimate: np.ndarray, enough: float) -> np.ndarra
 
 def noise_sd(design: Design, y: np.ndarray, estimate: np.ndarray) -> float:
     """The standard deviation of the noise, estimated from the least-squares residuals."""
-    misses = y - design.values(estimate[None])[0]
-    return float(np.sqrt(np.square(misses).sum() / max(1, len(y) - design.p)))
+    residuals = y - design.values(estimate[None])[0]
+    return float(np.sqrt(np.square(residuals).sum() / max(1, len(y) - design.p)))
 
 
 def changes(design: Design, estimate: np.ndarray) -> np.ndarray:

@@ -166,7 +166,7 @@ def wald(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> Co
 
     Notes
     -----
-    The coverage is that of the level for homoscedastic Gaussian noise and many measurements; for
+    For homoscedastic Gaussian noise, the coverage tends to the level as the number of measurements grows; for
     heteroscedastic noise it can be much lower. The error of the solver is ignored.
 
     Examples
@@ -202,8 +202,8 @@ def profile(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) ->
 
     Notes
     -----
-    The coverage is that of the level for homoscedastic Gaussian noise and many measurements, and exactly so
-    if the family is linear. The error of the solver is ignored.
+    For homoscedastic Gaussian noise, the coverage tends to the level as the number of measurements grows, and
+    equals it if the family is linear. The error of the solver is ignored.
 
     Examples
     --------
@@ -237,10 +237,10 @@ class Perturbed(Test):
 
     def _some(self, theta: np.ndarray) -> np.ndarray:
         values = self.design.values(theta)
-        misses = self.y - values
+        residuals = self.y - values
         directions = self.design.directions(theta, values, centered=self.perturbation.centered)
-        found = self.perturbation.statistics(directions, misses, self.design.p)
-        return self.perturbation.accepted(found, misses, self.q, self.delta)
+        found = self.perturbation.statistics(directions, residuals, self.design.p)
+        return self.perturbation.accepted(found, residuals, self.q, self.delta)
 
 
 class SignPerturbed(Perturbed):
@@ -266,7 +266,7 @@ class Asymptotic(Test):
     level: float
     asymptotic: ClassVar[bool] = True
     noise: ClassVar[str] = (
-        "the noise of the readings is Gaussian and homoscedastic, and there are many of them"
+        "the noise of the readings is Gaussian and homoscedastic, and their number is large"
     )
 
     @cached_property
@@ -371,27 +371,27 @@ class Perturbation(ABC):
     """Whether residuals are compared after their mean is subtracted."""
 
     @abstractmethod
-    def products(self, directions: np.ndarray, misses: np.ndarray) -> np.ndarray:
+    def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         """The products (k, r, count) of directions (k, r, N) with all variants of residuals (k, N)."""
 
-    def statistics(self, directions: np.ndarray, misses: np.ndarray, p: int) -> np.ndarray:
+    def statistics(self, directions: np.ndarray, residuals: np.ndarray, p: int) -> np.ndarray:
         """The projections of all variants on directions, (k, count), relative to the length of the residuals.
 
         It is the larger of the length of the projection on the first p directions, which are orthonormal, and
         the largest product with another direction. It changes by at most the length of a perturbation of the
         residuals.
         """
-        products = self.products(directions, misses)
+        products = self.products(directions, residuals)
         plane = np.sqrt(np.square(products[:, :p]).sum(axis=1))
         found = np.maximum(plane, products[:, p:].max(axis=1, initial=0.0))
-        length = np.linalg.norm(misses, axis=1, keepdims=True)  # the same for all variants
+        length = np.linalg.norm(residuals, axis=1, keepdims=True)  # the same for all variants
         return found / np.where(length > 0, length, 1.0)
 
     def accepted(
-        self, statistics: np.ndarray, misses: np.ndarray, q: int, delta: float | np.ndarray = 0.0
+        self, statistics: np.ndarray, residuals: np.ndarray, q: int, delta: float | np.ndarray = 0.0
     ) -> np.ndarray:
         """Whether the first of each row is not among the q largest, allowing for a solver error of delta."""
-        length = np.linalg.norm(misses, axis=1, keepdims=True)
+        length = np.linalg.norm(residuals, axis=1, keepdims=True)
         guard = 2 * np.broadcast_to(np.asarray(delta, dtype=float).reshape(-1, 1), length.shape)
         guard = guard / np.where(length > 0, length, 1.0)
         seen = np.round(statistics[:, :1] - guard, DIGITS)
@@ -402,9 +402,9 @@ class Perturbation(ABC):
 class Signs(Perturbation):
     """Each measurement keeps or changes its sign; its outputs share one sign."""
 
-    def products(self, directions: np.ndarray, misses: np.ndarray) -> np.ndarray:
+    def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         """The products by one matrix multiplication, since the sign of a measurement factors out."""
-        each = directions * misses[:, None]
+        each = directions * residuals[:, None]
         each = each.reshape(*each.shape[:2], self.n, self.outputs).sum(axis=3)
         return (each.reshape(-1, self.n) @ _signs(self.seed, self.n, self.count)).reshape(
             *each.shape[:2], self.count
@@ -414,11 +414,11 @@ class Signs(Perturbation):
 class Permutations(Perturbation):
     """The measurements are permuted, each with all its outputs."""
 
-    def products(self, directions: np.ndarray, misses: np.ndarray) -> np.ndarray:
+    def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
         """The products with all permutations of the residuals."""
         places = _places(self.seed, self.n, self.count)
-        moved = misses.reshape(len(misses), self.n, self.outputs)[:, places]
-        return directions @ np.swapaxes(moved.reshape(len(misses), self.count, -1), 1, 2)
+        moved = residuals.reshape(len(residuals), self.n, self.outputs)[:, places]
+        return directions @ np.swapaxes(moved.reshape(len(residuals), self.count, -1), 1, 2)
 
 
 @lru_cache(maxsize=64)

@@ -129,9 +129,9 @@ class ConfidenceRegion:
     def interval(self, name: str) -> tuple[float, float]:
         """Return the interval of one coefficient, a projection of the region.
 
-        It contains the true value at least at the confidence level. With three or four coefficients, it
-        extends to the farthest values that a search found inside: the region may be larger, and there is no
-        guarantee.
+        With one or two coefficients, it contains the true value with at least the confidence of the region.
+        With three or four, it extends to the farthest values that a search found inside: the region may be
+        larger, and there is no guarantee.
 
         Parameters
         ----------

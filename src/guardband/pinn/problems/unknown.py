@@ -125,8 +125,8 @@ def check_coefficients(problem: object) -> None:
         if isinstance(value, Tensor) and value.requires_grad:
             raise TypeError(
                 f"`{name}` of {type(problem).__name__} is a tensor that requires gradients, but `fit` does "
-                f"not train it. Use {name}=pinn.Unknown(low, high) to estimate it with the field, or a number, "
-                f"{name}.item()."
+                f"not train it. Use {name}=pinn.Unknown(low, high) to estimate it with the field, or a "
+                f"number, {name}.item()."
             )
 
 
