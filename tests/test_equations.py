@@ -274,7 +274,7 @@ def test_conditions_hold_where_a_function_says() -> None:
         edge = upper.points(ring, 60, generator)
         assert bool((edge.points[:, 1] > 0).all()) and 30 <= len(edge) <= 130
         assert set(edge.parts) == {"outside", "inside"}
-    with pytest.raises(ValueError, match="chooses too little of the boundary"):
+    with pytest.raises(ValueError, match="selects too little of the boundary"):
         pinn.Dirichlet(1.0, on=lambda x: x[:, 1] > 5).points(ring, 10)
     with pytest.raises(ValueError, match="no part 'rim' of this boundary; its parts are outside, inside"):
         pinn.Dirichlet(1.0, on="rim").points(ring, 10)

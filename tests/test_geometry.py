@@ -232,7 +232,7 @@ def test_a_flaw_is_noticed(flaw: str, message: str) -> None:
         (lambda: Disk((0, 0, 0), 1.0), "should have 2 coordinates"),
         (lambda: Disk((0, 0), -1.0), "positive radius"),
         (lambda: Disk((0, 0), 1.0) - Sphere((0, 0, 0), 1.0), "same axes"),
-        (lambda: Disk((0, 0), 1.0) & Disk((5, 0), 1.0), "nothing in common"),
+        (lambda: Disk((0, 0), 1.0) & Disk((5, 0), 1.0), "do not overlap"),
         (lambda: (Disk((0, 0), 1.0) & Disk((1.5, 1.5), 1.0)).interior(5), "No point was found"),
         (lambda: Time(1, 1), "a start before its end"),
         (lambda: Segment(0, 1, names=["t"]) * Time(0, 1), "an axis 't' already"),
@@ -289,7 +289,7 @@ def test_clouds_give_their_own_points() -> None:
         with pytest.raises(TypeError, match="A point cloud"):
             refused()
     for wrong, message in [
-        (lambda: PointCloud(rim, {}).measure, "knows no measure"),
+        (lambda: PointCloud(rim, {}).measure, "measure of a point cloud is unknown"),
         (lambda: PointCloud(rim, {"a": (rim, rim[:5])}), "a normal for each point"),
         (lambda: PointCloud(rim, {"a": (rim, 0 * rim)}), "normal of length 0"),
         (lambda: PointCloud(rim[:0], {}), "should be finite points"),

@@ -75,7 +75,7 @@ def test_from_a_file_and_readings_to_a_region_and_a_page() -> None:
     assert "diffusivity = 0." in said and "in finite samples, by sign_perturbed" in said
     assert "Delta = 0" in said and said.endswith("Written to page.html.\n")
     page = Path("page.html").read_text()
-    assert "<h1>diffusivity: a region, and what it promises</h1>" in page
+    assert "<h1>diffusivity: estimate and confidence region</h1>" in page
     assert page.index("in finite samples") < page.index("<img"), "the claim comes first"
     assert page.count("<img") == 3 and "sha256" in page and "along t" in page
     assert "http" not in page.replace("http-equiv", ""), "it is self-contained"
@@ -90,7 +90,7 @@ def test_what_is_known_of_the_noise_is_said(noise: str, method: str) -> None:
     assert low < found["values"]["diffusivity"] < high and not found["empty"]
     page = Path("page.md").read_text()
     assert page.startswith("# diffusivity: a region")
-    assert ("Guaranteed is nothing" in page) == found["asymptotic"]
+    assert ("no finite-sample guarantee" in page) == found["asymptotic"]
 
 
 @pytest.mark.slow
@@ -214,7 +214,7 @@ def test_the_headline_names_all_coefficients_and_a_weak_correlation_is_called_so
         (said[strength],) = (
             one.paragraphs[0] for one in estimates.report_sections() if "trade off" in one.title
         )
-    assert "each is told on its own" in said[-0.03] and "with a smaller frequency" in said[-0.6]
+    assert "can be determined separately" in said[-0.03] and "by a smaller frequency" in said[-0.6]
 
 
 def test_a_report_on_estimates_takes_no_points_and_one_on_a_band_does() -> None:
@@ -277,7 +277,7 @@ def test_the_solution_for_the_true_coefficients_lies_in_the_envelope_at_all_poin
     assert "With a confidence of 95 % the solution" in repr(envelope) and len(envelope.band) == 101
     assert "(asymptotic)" in pinn.coefficients(OSCILLATOR, SWUNG, noise="gaussian").envelope(x).promise
     narrow = pinn.Family(pinn.problems.DampedOscillator, damping=(0.02, 0.03), frequency=(5.5, 5.6)).exact()
-    with pytest.raises(ValueError, match="no envelope of nothing"):
+    with pytest.raises(ValueError, match="so there is no envelope"):
         pinn.coefficients(narrow, SWUNG).envelope(x)
 
 
@@ -291,9 +291,9 @@ def test_a_search_finds_what_a_grid_finds_and_promises_nothing() -> None:
         low, high = region.interval(name)
         assert low <= flat.interval(name)[0] + 0.02 * (high - low)
         assert high >= flat.interval(name)[1] - 0.02 * (high - low)
-    assert "No level is promised" in estimates.envelope([0.5]).promise
+    assert "no guaranteed coverage" in estimates.envelope([0.5]).promise
     page = gb.report(estimates, path="page.md").read_text()
-    assert "those of a search" in page and "These ends promise nothing" in page
+    assert "those of a search" in page and "These ends have no guaranteed coverage" in page
     with pytest.raises(ValueError, match="3 coefficients cannot be drawn"):
         pinn.plot.region(estimates)
     gone = pinn.coefficients(
@@ -307,9 +307,9 @@ def test_a_search_finds_what_a_grid_finds_and_promises_nothing() -> None:
 
 def test_places_for_further_readings_are_named() -> None:
     said = run(write(HEAD + FAMILY + SOLVER), "--data", heated(), "--out", "page.md", "--next", "3")
-    assert "Readings would tell most at, in this order:\n  x = " in said and "no exact level" in said
+    assert "further readings, in this order:\n  x = " in said and "no exact level" in said
     page = Path("page.md").read_text()
-    places = page[page.index("## Where to read next") : page.index("## Where it comes from")]
+    places = page[page.index("## Where to measure next") : page.index("## Where it comes from")]
     assert "| x | t |" in places and "| 3 | " in places and "| 4 | " not in places
     np.savetxt("places.csv", [[0.5, 0.0], [0.5, 1.0]], header="x,t", comments="", delimiter=",")
     more = ["--next", "1", "--candidates", "places.csv", "--json"]

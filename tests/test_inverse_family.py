@@ -216,7 +216,7 @@ def test_values_of_conditions_may_be_columns() -> None:
 
 def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
     heat = pinn.problems.Heat1D
-    with pytest.raises(TypeError, match="made of a class of problems"):
+    with pytest.raises(TypeError, match="takes a class of problems"):
         pinn.Family(heat(), diffusivity=(0.1, 0.2))  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="no coefficient 'conductivity'; it has diffusivity"):
         pinn.Family(heat, conductivity=(0.1, 0.2))
@@ -230,7 +230,7 @@ def test_what_is_written_wrongly_is_refused_with_the_cure() -> None:
         HEAT.at(diffusivity=0.5)
     with pytest.raises(TypeError, match="should solve the problem"):
         HEAT.solved_by(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"should answer with \(2, 1\)"):
+    with pytest.raises(ValueError, match=r"should return shape \(2, 1\)"):
         HEAT.solved_by(lambda x, diffusivity: np.zeros((3, 1)))(np.zeros((2, 2)), [0.1])
     with pytest.raises(ValueError, match="should be finite"):
         HEAT.solved_by(lambda x, diffusivity: x[:, 0] * np.nan)(np.ones((2, 2)), [0.1])

@@ -47,7 +47,7 @@ def test_every_word_for_a_scale_makes_a_predictor_or_says_what_it_needs() -> Non
     for word in SCALES:
         predictor = fitted if word == "own" else predictor_of(fitted, word, fitted.training_data)
         assert np.isfinite(np.asarray(gb.calibrate(predictor, X[:, :1], Y)([[0.5]], 0.9).mean)).all()
-    with pytest.raises(ValueError, match=r"knows the equation: it needs the result of `pinn\.fit`"):
+    with pytest.raises(ValueError, match=r"the model should be the result of `pinn\.fit`"):
         predictor_of(np.sin, "laplace", None)
     with pytest.raises(ValueError, match="--scale should be one of"):
         predictor_of(np.sin, "magic", None)

@@ -162,7 +162,7 @@ def test_terms_without_a_name_or_a_scale_are_refused() -> None:
         return Other()
 
     for term, message in (
-        (Mean(name="loss"), "a `name` of its own"),
+        (Mean(name="loss"), "a unique `name`"),
         (Mean(name="equation"), "another name than an equation"),
         (Mean(scale=0.0), "a positive `scale`"),
         (Mean, "instances of pinn.Term"),

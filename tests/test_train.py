@@ -499,22 +499,22 @@ class Pair(Nowhere):
 
 
 def test_a_problem_without_a_domain_is_refused() -> None:
-    with pytest.raises(TypeError, match="Nowhere should say where it lives"):
+    with pytest.raises(TypeError, match="Nowhere should define its domain"):
         pinn.fit(Nowhere(), pinn.mlp(1, [4]), progress=False)
 
 
 @pytest.mark.parametrize(
     ("use", "message"),
     [
-        (lambda: pinn.fit(Poisson1D, mlp(1, [4])), r"made before it is used, Poisson1D\(\), got the"),  # type: ignore[arg-type]
+        (lambda: pinn.fit(Poisson1D, mlp(1, [4])), r"should be an instance, Poisson1D\(\), got the"),  # type: ignore[arg-type]
         (lambda: mlp(Poisson1D), r"Poisson1D\(\), got the class itself"),  # type: ignore[arg-type]
         (lambda: Constrained.of(Poisson1D, mlp(1, [4])), "got the class itself"),  # type: ignore[arg-type]
         (lambda: pinn.fit(mlp(1, [4]), Poisson1D()), r"The problem comes first.* pinn\.fit\(problem, net"),  # type: ignore[arg-type]
         (lambda: pinn.fit(mlp(1, [4]), DATA), r"`problem` should be a pinn\.Problem, got MLP"),  # type: ignore[arg-type]
         (lambda: pinn.fit(Poisson1D(), DATA), r"`net` should be a torch module.* got Observations"),  # type: ignore[arg-type]
         (lambda: mlp("Poisson1D"), r"should be a pinn\.Problem, got str"),  # type: ignore[arg-type]
-        (lambda: mlp(Nowhere()), "Nowhere should say where it lives"),
-        (lambda: Nowhere().observe(3), "Nowhere should say where it lives"),
+        (lambda: mlp(Nowhere()), "Nowhere should define its domain"),
+        (lambda: Nowhere().observe(3), "Nowhere should define its domain"),
         (lambda: mlp(Pair()), r"Pair.domain should be a shape, such as pinn\.Segment\(0, 1\), got \(0, 1\)"),
         (lambda: pinn.fit(Pair(), mlp(1, [4])), "Pair.domain should be a shape"),
     ],

@@ -296,18 +296,18 @@ def test_a_traced_step_sees_them_change(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_what_has_no_value_is_refused_in_a_sentence() -> None:
     x = torch.zeros(3, 2)
-    with pytest.raises(TypeError, match="no value before it is found"):
+    with pytest.raises(TypeError, match="no value before training"):
         COOLS.solution(x)
     with pytest.raises(ValueError, match=r"unknowns \(diffusivity\) and so no solution to observe"):
         COOLS.observe(5)
-    with pytest.raises(TypeError, match="no value before it is found"):
+    with pytest.raises(TypeError, match="no value before training"):
         pinn.verdict(COOLS, small(COOLS))
-    with pytest.raises(TypeError, match="no value before it is found"):
+    with pytest.raises(TypeError, match="no value before training"):
         torch.sin(pinn.Unknown(0, 1))  # type: ignore[arg-type]
     for operation in (lambda u: np.ones(3) * u, lambda u: x - u, lambda u: 2**u, lambda u: -u, float):
-        with pytest.raises(TypeError, match="no value before it is found"):
+        with pytest.raises(TypeError, match="no value before training"):
             operation(pinn.Unknown(0, 1))
-    with pytest.raises(TypeError, match="no value before it is found"):
+    with pytest.raises(TypeError, match="no value before training"):
         pinn.Constrained.of(Rod(), pinn.mlp(Rod(), [4]))(x[:, :1])
 
 
@@ -378,7 +378,7 @@ def test_a_problem_with_unknowns_is_judged_by_what_was_found() -> None:
     fresh = COOLING.observe(20, noise=0.01, seed=5)
     assert pinn.verdict(COOLS, made, fresh).error == pinn.verdict(made.problem, made, fresh).error
     for model in (made.net, lambda x: x[:, :1]):
-        with pytest.raises(TypeError, match=r"no value before it is found.*\(problem, fitted\)"):
+        with pytest.raises(TypeError, match=r"no value before training.*\(problem, fitted\)"):
             pinn.verdict(COOLS, model, fresh)
 
 

@@ -364,7 +364,7 @@ def test_what_is_left_unexplained_is_looked_at_where_it_is_missed(
         ((POISSON, lambda x: x[:, 0]), {}, r"returned \(4,\) at 4 points"),
         ((POISSON, POISSON.solution, np.zeros(3)), {}, "`held_out` should be gb.Observations"),
         ((POISSON, POISSON.solution), {"noise": -1.0}, "`noise` should be a positive"),
-        ((POISSON, POISSON.solution), {"noise": {"v": 1.0}}, "`noise` should be by output"),
+        ((POISSON, POISSON.solution), {"noise": {"v": 1.0}}, "`noise` should be given by output"),
     ],
 )
 def test_wrong_arguments_are_explained(arguments: Any, options: Any, match: str) -> None:

@@ -1,6 +1,6 @@
-"""The parts of the command line that need torch: `guardband identify`, and scales of networks.
+"""The parts of the command line that need torch: `guardband identify`, and scales from networks.
 
-`identify` goes from a problem and readings in files to coefficients and their report.
+`identify` takes a problem and measurements in files, and writes coefficients with a report.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from guardband.cli.choices import NOISES
 from guardband.cli.errors import note
 from guardband.cli.models import matrix
 from guardband.pinn.inverse.family import DRAWN, has_solution
-from guardband.pinn.inverse.next_points import SAID, NextPoints
+from guardband.pinn.inverse.next_points import CAUTION, NextPoints
 from guardband.reports.page import refuse_other_endings
 
 CANDIDATES = 256
-"""So many places in the domain --next chooses from."""
+"""The number of places in the domain among which --next chooses."""
 
 Found = tuple[dict[str, object], str]
-"""What was found, for programs, and the same in words."""
+"""The result for programs, and the same as text."""
 
 
 def identify(
@@ -45,19 +45,19 @@ def identify(
     next_readings: int = 0,
     candidates: Path | None = None,
 ) -> Found:
-    """Solve the family, find its coefficients, and write the page."""
+    """Solve the family, estimate its coefficients, and write the report."""
     refuse_other_endings(out)
     if noise not in NOISES:
         raise ValueError(f"--noise should be {', '.join(NOISES)}, got {noise!r}.")
     if candidates is not None and not next_readings:
-        raise ValueError("--candidates are the places that --next chooses from: say how many, --next 5.")
-    said = ProblemFile.read(problem)
-    readings = said.readings(data)
-    solved = said.solved(folder)
-    off = delta if noise == "gaussian" or delta is not None else said.delta(solved, readings)
+        raise ValueError("--candidates needs --next, the number of places to choose, such as --next 5.")
+    file = ProblemFile.read(problem)
+    readings = file.readings(data)
+    solved = file.solved(folder)
+    off = delta if noise == "gaussian" or delta is not None else file.delta(solved, readings)
     estimates = pinn.coefficients(solved, readings, noise=noise, level=level, delta=off, seed=seed)
-    facts = {file.name: f"sha256 {sha256(file)}" for file in (problem, data)}
-    further = said.next_points(solved, readings, next_readings, candidates) if next_readings else None
+    facts = {path.name: f"sha256 {sha256(path)}" for path in (problem, data)}
+    further = file.next_points(solved, readings, next_readings, candidates) if next_readings else None
     gb.report(estimates, path=out, facts=facts, next_points=further)
     lines = [str(estimates), *_places(further), f"Written to {out}."]
     found = _found(estimates, out)
@@ -67,13 +67,13 @@ def identify(
 
 
 def _places(further: NextPoints | None) -> Iterator[str]:
-    """The places for further readings, and what they do to the promise."""
+    """The places for further measurements, with a caution about the guarantee."""
     if further is None:
         return
-    yield "Readings would tell most at, in this order:"
+    yield "The most informative places for further readings, in this order:"
     for place in further.places:
         yield f"  {', '.join(f'{axis} = {value}' for axis, value in zip(further.axes, place, strict=True))}"
-    yield SAID
+    yield CAUTION
 
 
 def _found(estimates: pinn.Estimates, out: Path) -> dict[str, object]:
@@ -97,20 +97,22 @@ def _found(estimates: pinn.Estimates, out: Path) -> dict[str, object]:
 
 
 def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) -> gb.Predictor:
-    """The predictor that a word for a scale makes of a network, for `guardband calibrate`."""
+    """The predictor of a network for a scale by name, for `guardband calibrate`."""
     if scale == "latent-distance":
         x_train = None if training_data is None else training_data.x
         return pinn.predictors.LatentDistance(model, x_train, training_data=training_data)
     if scale == "dropout":
         return pinn.predictors.Dropout(model, training_data=training_data)
     if not isinstance(model, pinn.Fitted):
-        raise ValueError(f"--scale {scale} knows the equation: it needs the result of `pinn.fit`.")
+        raise ValueError(
+            f"--scale {scale} uses the equation, so the model should be the result of `pinn.fit`."
+        )
     return (pinn.predictors.Laplace if scale == "laplace" else pinn.predictors.LastLayerLaplace)(model)
 
 
 @dataclass(frozen=True)
 class ProblemFile:
-    """What a file of Python says: a family, and how it may be solved."""
+    """The contents of a problem file: a family, and how to solve it."""
 
     path: Path
     family: pinn.Family
@@ -120,7 +122,7 @@ class ProblemFile:
     @classmethod
     def read(cls, path: Path) -> ProblemFile:
         """Run a file, and take the names `family`, `solver` and `recipe` from it."""
-        names = _ran(path)
+        names = _names_in(path)
         family, solver, recipe = _family(path, names), names.get("solver"), names.get("recipe")
         if recipe is not None and not isinstance(recipe, pinn.Recipe):
             raise ValueError(f"`recipe` in {path.name} should be a pinn.Recipe, got {type(recipe).__name__}.")
@@ -131,7 +133,7 @@ class ProblemFile:
         return cls(path, family, None, recipe)
 
     def readings(self, path: Path) -> gb.Observations:
-        """The readings, by the names of axes and outputs; those outside of the domain are refused."""
+        """The measurements, by the names of axes and outputs; refuse those outside of the domain."""
         table, names = tables.read(path), self.family.names
         outputs = [name for name in names.outputs if name in table.names]
         missing = [name for name in names.axes if name not in table.names]
@@ -140,7 +142,8 @@ class ProblemFile:
             lacks = f"column `{missing[0]}`" if missing else "column of an output"
             raise ValueError(
                 f"{path} has no {lacks}; it has {', '.join(table.names)}. The axes of {kind} are "
-                f"{', '.join(names.axes)}, what can be read is {', '.join(names.outputs)}: call columns so."
+                f"{', '.join(names.axes)}, its outputs {', '.join(names.outputs)}: name the columns "
+                "accordingly."
             )
         x, y = matrix(table, [*names.axes], path), matrix(table, outputs, path)
         if others := [name for name in table.names if name not in (*names.axes, *outputs)]:
@@ -149,14 +152,13 @@ class ProblemFile:
         if outside.any():
             first = ", ".join(f"{a} = {v:g}" for a, v in zip(names.axes, x[outside][0], strict=True))
             raise ValueError(
-                f"{path}: {int(outside.sum())} of {len(x)} readings lie outside of the domain, where the "
-                f"equation says nothing, the first at {first}. Leave them out, or make the domain of the "
-                "problem larger."
+                f"{path}: {int(outside.sum())} of {len(x)} readings lie outside of the domain, the first at "
+                f"{first}. Leave them out, or enlarge the domain of the problem."
             )
         return gb.Observations(x, y, outputs=outputs)
 
     def solved(self, folder: Path | None) -> pinn.SolvedFamily:
-        """The family solved: by its solver, by its own solution, or by a network, in a folder or new."""
+        """The solved family: by its solver, by its exact solution, or by a network, stored or new."""
         if self.given is not None and folder is None:
             return self.given
         if folder is not None and folder.exists():
@@ -172,19 +174,19 @@ class ProblemFile:
     def _kept(self, folder: Path) -> pinn.SolvedFamily:
         try:
             solved = gb.load(folder, pinn.SolvedFamily, problem=self.family.own)
-        except TypeError:  # a problem that is known here was kept with it
+        except TypeError:  # the folder contains a problem of the catalogue
             solved = gb.load(folder, pinn.SolvedFamily)
         if dict(solved.ranges) != dict(self.family.ranges) or solved.family.own != self.family.own:
             raise ValueError(
-                f"{folder} holds {solved.family!r}, {self.path.name} asks for {self.family!r}. Train it "
-                "again into another folder, or say the same problem and ranges."
+                f"{folder} contains {solved.family!r}, but {self.path.name} defines {self.family!r}. "
+                "Use another folder, or the same problem and ranges."
             )
         return solved
 
     def next_points(
         self, solved: pinn.SolvedFamily, data: gb.Observations, n: int, path: Path | None
     ) -> NextPoints:
-        """Where further readings would tell most: places of a file, or of the whole domain."""
+        """The most informative places for further measurements, from a file or the whole domain."""
         if path is None:
             places = self.family.own.domain.quasi(max(CANDIDATES, n), dtype=torch.float64).numpy()
         else:
@@ -192,16 +194,15 @@ class ProblemFile:
         return pinn.next_points(solved, places, n, data=data)
 
     def delta(self, solved: pinn.SolvedFamily, data: gb.Observations) -> float | None:
-        """How far a network is off at readings: by the solver, by the solution, or by other trainings."""
+        """The error of a network at the measurements: by a solver, the exact solution, or trainings."""
         if solved.solver.certain or has_solution(self.family.problem, data.x):
             return None
         if self.given is not None:
             return solved.check(data.x, self._by_solver)
         n = DRAWN + len(self.family.corners)
         note(
-            f"How far is the network off? It is held against {n} trainings at single coefficients, which "
-            f"take a minute or more. A `solver` in {self.path.name} spares them, and so does --delta if you "
-            "know it."
+            f"The error of the network is estimated by {n} trainings at single coefficients, which take a "
+            f"minute or more. A `solver` in {self.path.name} makes them unnecessary, and so does --delta."
         )
         return solved.check(data.x, recipe=self.recipe)
 
@@ -210,11 +211,13 @@ class ProblemFile:
         return self.given(x, [list(coefficients.values())])[0]
 
 
-def _ran(path: Path) -> dict[str, Any]:
-    """All names that a file of Python makes; what it raises is told with its line."""
+def _names_in(path: Path) -> dict[str, Any]:
+    """All names that a Python file defines; errors are reported with their line."""
     if path.suffix != ".py" or not path.is_file():
-        raise ValueError(f"A problem is a file of Python, such as problem.py; there is none at {path}.")
-    if str(path.parent.resolve()) not in sys.path:  # what it imports lies beside it, as beside any script
+        raise ValueError(f"The problem should be a Python file, such as problem.py; there is none at {path}.")
+    if (
+        str(path.parent.resolve()) not in sys.path
+    ):  # so that it can import modules next to it, as a script can
         sys.path.insert(0, str(path.parent.resolve()))
     spec = importlib.util.spec_from_file_location(f"_identified_{path.stem}", path.resolve())
     assert spec is not None and spec.loader is not None
@@ -226,8 +229,8 @@ def _ran(path: Path) -> dict[str, Any]:
         frames = traceback.extract_tb(error.__traceback__)
         lines = [frame.lineno for frame in frames if frame.filename == spec.origin]
         line = getattr(error, "lineno", None) or (lines[-1] if lines else 1)
-        said = str(error) if type(error) in (ValueError, TypeError) else f"{type(error).__name__}: {error}"
-        raise ValueError(f"{path}, line {line}: {said}") from error
+        message = str(error) if type(error) in (ValueError, TypeError) else f"{type(error).__name__}: {error}"
+        raise ValueError(f"{path}, line {line}: {message}") from error
     return vars(module)
 
 
@@ -239,15 +242,14 @@ def _family(path: Path, names: dict[str, Any]) -> pinn.Family | pinn.SolvedFamil
     if len(found) == 1:
         return found[0]
     if found:
-        raise ValueError(f"{path} makes {len(found)} families. Call the one to be used `family`.")
+        raise ValueError(f"{path} defines {len(found)} families. Name the one to be used `family`.")
     raise ValueError(
-        f"{path} makes no family. Say which coefficients are unknown, and between which values they lie: "
-        f"{_suggested(names)}."
+        f"{path} defines no family. Declare the unknown coefficients and their ranges: {_suggested(names)}."
     )
 
 
 def _suggested(names: dict[str, Any]) -> str:
-    """A line that would make a family of what is there."""
+    """A line of code that would define a family with the problem in the file."""
     for name, value in names.items():
         own = isinstance(value, type) and issubclass(value, pinn.Problem) and value is not pinn.Problem
         if own and is_dataclass(value) and fields(value):

@@ -1,9 +1,9 @@
-"""An estimate of the error: the correction that would remove the misses of a network.
+"""An estimate of the error: the correction that would remove the residuals of a network.
 
-Small misses can hide large errors, since a beam, an oscillator or a wave amplifies them. The linearized
-problem is therefore solved for a correction that removes the misses, by least squares in independent
+Small residuals can hide large errors, since a beam, an oscillator or a wave amplifies them. The linearized
+problem is therefore solved for a correction that removes the residuals, by least squares in independent
 functions: polynomials, sine waves and tanh steps of many widths, and the tangent space of the network. The
-misses that remain at other points show how reliable the estimate is.
+residuals that remain at other points show how reliable the estimate is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ FASTEST, STEEPEST = 12.0, 20.0
 """The shortest waves and the steepest steps, in radians and widths per half extent of the domain."""
 
 DAMPINGS = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4)
-"""Candidate dampings, as shares of the mean diagonal; the one with the smallest misses at other points
+"""Candidate dampings, as shares of the mean diagonal; the one with the smallest residuals at other points
 wins."""
 
 SMOOTH = 1e-9
@@ -48,30 +48,29 @@ DIRECTIONS = 16
 """The number of loose directions that are tested again at other points."""
 
 LOOSE = 1e3
-"""The relative change of the field per unit of relative misses above which the solution counts as
+"""The relative change of the field per unit of relative residuals above which the solution counts as
 undetermined."""
 
 LEAST_REMOVED = 0.05
-"""If a smaller share of the misses is removed, the misses count as noise."""
+"""If a smaller share of the residuals is removed, the residuals count as noise."""
 
 
 @dataclass(frozen=True)
 class Correction:
-    """The error that the misses of a model correspond to."""
+    """The error that the residuals of a model correspond to."""
 
     error: tuple[float, ...]
-    """The relative error of each output, assuming that the misses which remain correspond to as much error as
-    the others."""
+    """The relative error of each output, if the remaining residuals correspond to as much error as the rest."""
     left: float
-    """The share of the misses that remains at other points."""
+    """The share of the residuals that remains at other points."""
     loose: float
-    """The largest relative change of the field for misses that change by 1."""
+    """The largest relative change of the field for residuals that change by 1."""
 
 
 def correction(
     problem: Problem, model: Callable[[Tensor], Tensor], sample: Sample, other: Sample
 ) -> Correction:
-    """Estimate the error of a model from its misses; `other` are points for validation."""
+    """Estimate the error of a model from its residuals; `other` are points for validation."""
     u = sample.inside(())
     sizes = sample.sizes
     basis = _Features(problem.domain, 200 if len(sizes) > 1 else 300)
@@ -121,7 +120,7 @@ def _relative(values: Tensor, sample: Sample, sizes: Tensor) -> Tensor:
 
 
 def _loose(gram: Tensor, factor: Tensor, values: Tensor) -> float:
-    """The largest relative change of the field for misses that change by 1, by power iteration."""
+    """The largest relative change of the field for residuals that change by 1, by power iteration."""
     move = torch.randn(len(gram), generator=torch.Generator().manual_seed(0), dtype=gram.dtype)
     for _ in range(20):
         move = torch.cholesky_solve((values.T @ (values @ (move / move.norm())))[:, None], factor)[:, 0]
@@ -149,7 +148,7 @@ def _loose_there(factor: Tensor, here: Tensor, rows_there: Tensor, there: Tensor
 def _system(
     sample: Sample, scales: list[Tensor], sizes: Tensor, basis: _Features, tangent: _Tangent | None
 ) -> tuple[Tensor, Tensor]:
-    """All misses divided by their scales, and their derivatives with respect to each column."""
+    """All residuals divided by their scales, and their derivatives with respect to each column."""
     misses, rows = [], []
     for part, scale in zip(sample.parts, scales, strict=True):
         over = torch.where(scale > 0, scale, 1.0) * (len(part.weights) / part.weights[:, None]).sqrt()
@@ -247,9 +246,8 @@ class _Tangent:
         if not isinstance(model, nn.Module):
             return None
         names, total = list[str](), 0
-        for name, weights in reversed(
-            list(model.named_parameters())
-        ):  # a large network contributes its last layers only
+        # A large network contributes its last layers only.
+        for name, weights in reversed(list(model.named_parameters())):
             if total + weights.numel() > MOST_WEIGHTS and names:
                 break
             names.append(name)
@@ -267,7 +265,7 @@ class _Tangent:
     def __call__(
         self, residual: Residual, x: Tensor, normals: Tensor | None = None, together: int = 1
     ) -> Tensor:
-        """The derivatives of misses at points x with respect to the weights, (n, q, weights)."""
+        """The derivatives of residuals at points x with respect to the weights, (n, q, weights)."""
         like = next(self._net.parameters())
         x, normals = x.to(like), None if normals is None else normals.to(like)
         slopes = Slopes(residual, self._net, x, self._problem.names, together)

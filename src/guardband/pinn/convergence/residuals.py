@@ -1,4 +1,4 @@
-"""The misses of a network at fresh points, and the scales that they are compared with.
+"""The residuals of a network at fresh points, and the scales that they are compared with.
 
 The size of an output is its root mean square over the domain, with two exceptions. A constant offset counts
 for at most three times the spread, so a temperature of 300 K that varies by 20 K has the size of its
@@ -31,14 +31,14 @@ NEGLIGIBLE = 0.01
 """The smallest size of an output or term, as a share of the size that would matter."""
 
 MET = 0.1
-"""An equation with larger misses, as a share of its terms, does not show which size would matter."""
+"""An equation with larger residuals, as a share of its terms, does not show which size would matter."""
 
 ROUNDING = 1e-9
 """Prescribed values below this share of the size that would matter count as 0."""
 
 
 class Part(NamedTuple):
-    """The misses of all equations, of one condition or of one term, at their points."""
+    """The residuals of all equations, of one condition or of one term, at their points."""
 
     residual: Residual
     x: Tensor
@@ -51,7 +51,7 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The misses of a model at fresh points: equations, then each condition, then each term."""
+    """The residuals of a model at fresh points: equations, then each condition, then each term."""
 
     x: Tensor
     inside: Source
@@ -69,9 +69,9 @@ class Sample:
         return self.parts[0].weights
 
     def scales(self) -> list[Tensor]:
-        """The scales of the misses of each part, (q,) each.
+        """The scales of the residuals of each part, (q,) each.
 
-        Misses of equations are compared with the size of their own terms at these points. The quantities that
+        Those of equations are compared with the size of their terms at these points. The quantities that
         a condition compares may vanish where it holds, so their size over the whole domain counts.
         """
         equations = self.parts[0].linear
@@ -80,7 +80,7 @@ class Sample:
         return [own.maximum(smallest), *(self._over_domain(part.linear) for part in self.parts[1:])]
 
     def shares(self) -> list[Tensor]:
-        """The misses of each part relative to their scales, (q,) each; infinite if the scale is 0."""
+        """The residuals of each part relative to their scales, (q,) each; infinite if the scale is 0."""
         return [
             relative(part.linear.misses, scale, part.weights)
             for part, scale in zip(self.parts, self.scales(), strict=True)
@@ -96,7 +96,7 @@ class Sample:
         return squares.sqrt()
 
     def finite(self) -> bool:
-        """Whether all misses are finite."""
+        """Whether all residuals are finite."""
         return all(bool(part.linear.misses.isfinite().all()) for part in self.parts)
 
 
@@ -105,9 +105,9 @@ def sample_misses(
 ) -> Sample:
     """Evaluate a model at points uniform in the domain, and at about `edge` points of each condition.
 
-    The largest misses are often confined to fronts and corners. With a `pool`, half of the points inside are
-    therefore drawn from as many uniform points with probabilities proportional to the misses, and weighted
-    accordingly.
+    The largest residuals are often confined to fronts and corners. With a `pool`, half of the points inside
+    are therefore drawn from that number of uniform points, with probabilities proportional to the residuals,
+    and weighted accordingly.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -142,7 +142,7 @@ def sample_misses(
 def _where_missed(
     problem: Problem, model: Callable[[Tensor], Tensor], pool: Tensor, n: int, generator: torch.Generator
 ) -> tuple[Tensor, Tensor]:
-    """n points of a pool, half of them drawn by the size of the misses, with importance weights."""
+    """n points of a pool, half of them drawn by the size of the residuals, with importance weights."""
     missed = torch.cat([problem.misses(x, problem.field(model, x)).detach() for x in pool.split(AT_ONCE)])
     sizes = missed.abs().double()
     mean = sizes.mean(dim=0)

@@ -1,9 +1,9 @@
 """The verdict on a trained network: whether it has converged.
 
-All misses are evaluated at points that the network was not trained on. The misses of an equation are compared
-with its own terms, those of a condition with the quantities that it compares, and both are turned into an
-estimate of the error. Only observations can distinguish several solutions, or a right equation from a wrong
-one.
+All residuals are evaluated at points that the network was not trained on. The residuals of an equation are
+compared with its own terms, those of a condition with the quantities that it compares, and both are turned
+into an estimate of the error. Only observations can distinguish several solutions, or a right equation from a
+wrong one.
 
 The thresholds are heuristics: they were tuned on one half of the problems in `results/verdicts.md` and
 evaluated on the other half.
@@ -42,13 +42,13 @@ ERROR = 0.03
 """The estimated relative error above which a network has not converged."""
 
 EQUATION = 0.1
-"""The largest misses of an equation, as a share of its terms, if the error estimate is rough."""
+"""The largest residuals of an equation, as a share of its terms, if the error estimate is rough."""
 
 CONDITION = 0.1
-"""The largest misses of a condition, as a share of the quantities that it compares."""
+"""The largest residuals of a condition, as a share of the quantities that it compares."""
 
 HELD_OUT = 0.03
-"""The largest misses of held-out observations beyond their noise, as a share of the field."""
+"""The largest residuals of held-out observations beyond their noise, as a share of the field."""
 
 UNKNOWN = 0.1
 """The same if the noise is unknown and therefore included."""
@@ -57,17 +57,17 @@ LOOSE_WINDOWS = 1e5
 """The threshold of looseness for one network per window of time, since each can change separately."""
 
 ROUGH = 0.5
-"""The share of unexplained misses above which an error estimate is rough."""
+"""The share of unexplained residuals above which an error estimate is rough."""
 
 NOTHING, SMALL = 0.9, 0.01
-"""Above the first share of unexplained misses there is no error estimate, and misses must be below the
+"""Above the first share of unexplained residuals there is no error estimate, and residuals must be below the
 second."""
 
 AS_LARGE = 1.0
-"""The relative error that unexplained misses may hide."""
+"""The relative error that unexplained residuals may hide."""
 
 DEVIATIONS = 3.0
-"""The number of standard deviations by which held-out misses may exceed the noise."""
+"""The number of standard deviations by which held-out residuals may exceed the noise."""
 
 FALLING = 0.5
 """A loss that fell below this share over the last third of a run was still decreasing."""
@@ -85,7 +85,7 @@ EDGE, OTHER = 128, 512
 """The numbers of points for each condition, and of points inside that validate the estimate."""
 
 POOL = 8
-"""Size of the pool from which points are drawn by their misses, as a multiple of their number."""
+"""The size of the pool from which points are drawn by their residuals, as a multiple of their number."""
 
 
 class HasNetwork(Protocol):
@@ -101,10 +101,10 @@ Model: TypeAlias = Callable[[Tensor], Tensor] | nn.Module | HasNetwork
 
 
 class HeldOut(NamedTuple):
-    """The misses of a network for observations of one output."""
+    """The residuals of a network for observations of one output."""
 
     miss: float
-    """The root mean square of the misses."""
+    """The root mean square of the residuals."""
     noise: float | None
     """The standard deviation of the noise, if it is known."""
     size: float
@@ -113,7 +113,7 @@ class HeldOut(NamedTuple):
 
     @property
     def excess(self) -> float:
-        """The misses beyond the noise, as a share of the size; 0 if noise may explain them."""
+        """The residuals beyond the noise, as a share of the size; 0 if noise may explain them."""
         noise = self.noise or 0.0
         if self.miss <= noise * (1 + DEVIATIONS / math.sqrt(2 * self.n)):
             return 0.0
@@ -136,24 +136,24 @@ class Verdict:
     reasons
         The evidence in sentences.
     equations
-        The root-mean-square misses of each equation, as a share of its own terms.
+        The root-mean-square residual of each equation, as a share of its terms.
     conditions
-        The root-mean-square misses of each condition, as a share of the size of the compared quantities over
-        the domain.
+        The root-mean-square residual of each condition, as a share of the size of the compared quantities
+        over the domain.
     error
         The estimated error of each output relative to its size; NaN if it could not be estimated.
     unexplained
-        The share of the misses that the estimate cannot explain; the estimate is raised accordingly.
+        The share of the residuals that the estimate cannot explain; the estimate is raised accordingly.
     loose
-        The largest relative change of the field for misses that change by 1.
+        The largest relative change of the field for residuals that change by 1.
     size
         The size of each output: its root mean square over the domain. A constant offset counts for at most
         three times the spread, and an output that is zero has a hundredth of the size that would matter in
         its equations.
     held_out
-        The misses of held-out observations of each output.
+        The residuals of held-out observations of each output.
     trained_on
-        The misses of training observations whose noise is known.
+        The residuals of training observations whose noise is known.
     trend
         The factor by which the loss changed over the last third of training, if it is known.
     spread
@@ -193,7 +193,7 @@ class Verdict:
 
     @property
     def behind(self) -> float:
-        """The relative error that the misses could hide if they all pointed in the loosest direction."""
+        """The relative error that the residuals could hide if they all pointed in the loosest direction."""
         return self._left * math.hypot(*self.equations.values(), *self.conditions.values())
 
     def open(self, loosest: float) -> bool:
@@ -217,7 +217,7 @@ class Verdict:
 
     @property
     def unsure(self) -> bool:
-        """Whether unexplained misses may hide an error as large as the field."""
+        """Whether unexplained residuals may hide an error as large as the field."""
         return self.unexplained > ROUGH and not self.behind <= AS_LARGE
 
     def report_sections(self) -> list[Section]:
@@ -245,7 +245,7 @@ def verdict(
     noise: float | Mapping[str, float] | None = None,
     seed: int = 0,
 ) -> Verdict:
-    """Decide whether a network has converged, by its misses at points that it was not trained on.
+    """Decide whether a network has converged, by its residuals at points that it was not trained on.
 
     This is a heuristic, and the verdict lists its evidence.
 
@@ -267,10 +267,10 @@ def verdict(
     Returns
     -------
     Verdict
-        The word is "not converged" if equation or conditions are not satisfied, or if their misses correspond
-        to a large error. It is "suspicious" if they are satisfied but the observations are not, which
-        indicates another solution or a wrong equation, and also if equation, conditions and observations do
-        not determine the field. Otherwise it is "converged".
+        The word is "not converged" if equation or conditions are not satisfied, or if their residuals
+        correspond to a large error. It is "suspicious" if they are satisfied but the observations are not,
+        which indicates another solution or a wrong equation, and also if equation, conditions and
+        observations do not determine the field. Otherwise it is "converged".
 
     Notes
     -----
@@ -300,7 +300,7 @@ def verdict_with(
     noise: float | Mapping[str, float] | None,
     seed: int = 0,
 ) -> Verdict:
-    """The verdict, given also the training observations, whose misses may exceed their noise as well.
+    """The verdict, given also the training observations, whose residuals may exceed their noise as well.
 
     Training observations of unknown noise are not evidence.
     """
@@ -330,7 +330,7 @@ def verdict_with(
 
 
 def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -> dict[str, float]:
-    """The relative misses of each equation and condition by name, from a small sample of points.
+    """The relative residuals of each equation and condition by name, from a small sample of points.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -346,9 +346,9 @@ def shares_of(problem: Problem, model: Callable[[Tensor], Tensor] | nn.Module) -
 
 
 def _estimated(problem: Problem, net: _AsModule, sample: Sample, seed: int) -> Correction:
-    """The estimated error; if it explains little of the misses, from points drawn by their misses.
+    """The estimated error; if it explains little of the residuals, from points drawn by their residuals.
 
-    Most misses may be confined to a front or a corner, where uniform points are rare.
+    The largest residuals may be confined to a front or a corner, where uniform points are rare.
     """
     found = correction(problem, net.model, sample, sample_misses(problem, net, seed + 1, OTHER, EDGE // 2))
     if found.left <= ROUGH:
@@ -385,7 +385,7 @@ def _sites(readings: Observations) -> tuple[Tensor, Tensor]:
 def _loose_with(problem: Pinned, net: _AsModule, points: int, seed: int) -> float:
     """The looseness of the field given equation, conditions and observations.
 
-    It depends on the derivatives of the misses and not on their values, so observations of 0 suffice.
+    It depends on the derivatives of the residuals and not on their values, so observations of 0 suffice.
     """
     here, there = (
         sample_misses(problem, net, seed, points, EDGE),
@@ -402,8 +402,8 @@ def _with_estimates(problem: Problem, model: Model) -> Problem:
     found = dict(getattr(model, "estimates", None) or {})
     if missing := [name for name in unknowns if name not in found]:
         raise TypeError(
-            f"`{missing[0]}` of {type(problem).__name__} is a pinn.Unknown, which has no value before it is "
-            "found. Judge what `pinn.fit` returned, pinn.verdict(problem, fitted), or give a number in its "
+            f"`{missing[0]}` of {type(problem).__name__} is a pinn.Unknown, which has no value before "
+            "training. Pass the result of `pinn.fit`, pinn.verdict(problem, fitted), or use a number in its "
             "place."
         )
     return with_values(problem, found)
@@ -455,10 +455,10 @@ def _checked(problem: Problem, net: nn.Module, like: Tensor) -> Tensor:
     x = problem.domain.uniform(4, seed=0, dtype=torch.float64).to(like)
     found, outputs = net(x), problem.names.outputs
     if not isinstance(found, Tensor) or found.shape != (4, len(outputs)):
-        said = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
+        shape = tuple(found.shape) if isinstance(found, Tensor) else type(found).__name__
         raise ValueError(
             f"`model` should return (n, {len(outputs)}) at points (n, {problem.domain.d}), a column for each "
-            f"of {', '.join(outputs)}, and returned {said} at 4 points."
+            f"of {', '.join(outputs)}, and returned {shape} at 4 points."
         )
     return x
 
@@ -475,9 +475,7 @@ def _noises(problem: Problem, noise: float | Mapping[str, float] | None) -> Mapp
     found: Mapping[str, float | None] = noise if isinstance(noise, Mapping) else dict.fromkeys(outputs, noise)
     for output, number in found.items():
         if output not in outputs:
-            raise ValueError(
-                f"`noise` should be by output ({', '.join(outputs)}), got one of {output!r:.80}."
-            )
+            raise ValueError(f"`noise` should be given by output ({', '.join(outputs)}), got {output!r:.80}.")
         if number is not None and not (isinstance(number, Real) and 0 < float(number) < math.inf):
             raise ValueError(f"`noise` should be a positive standard deviation, or None, got {number!r:.80}.")
     return found
@@ -490,7 +488,7 @@ def _missed(
     noises: Mapping[str, float | None],
     sizes: Tensor,
 ) -> dict[str, HeldOut]:
-    """The misses of observations, for each output that was measured."""
+    """The residuals of observations, for each output that was measured."""
     x, y = (to_torch(part).cpu().double() for part in readings)
     miss, found = problem.field(net, x).value.detach().to(y) - y, dict[str, HeldOut]()
     for j, output in enumerate(problem.names.outputs):
@@ -504,7 +502,7 @@ def _missed(
 def _not_finite(problem: Problem, titles: Titles, sample: Sample) -> Verdict:
     bad = (~sample.parts[0].linear.misses.isfinite()).any(dim=1)
     where = f"at {int(bad.sum())} of {len(bad)} points" if bool(bad.any()) else "where conditions hold"
-    reason = f"The network, or what the equation makes of it, is not finite {where}."
+    reason = f"The network, or the residual of the equation, is not finite {where}."
     equations, conditions, error = (
         dict.fromkeys(names, math.nan)
         for names in (titles.equations, titles.conditions, problem.names.outputs)
@@ -562,25 +560,25 @@ def judge(
 
 def with_training(found: Verdict, *, stalled: bool = False) -> Verdict:
     """A verdict with the evidence of its training: the end of the run and the spread of restarts."""
-    said = list(found.reasons)
+    reasons = list(found.reasons)
     if stalled and found.word == "not converged":
-        said.append(f"The run ended when its steps no longer helped: more will not, but {OTHERWISE}.")
+        reasons.append(f"The run ended when its steps no longer helped: more will not, but {OTHERWISE}.")
     elif found.trend is not None and found.word != "converged":
         by = 1 / max(found.trend, 1e-300)
         fell = f"fell by a factor of {by:.2g}" if found.trend < 1 else "did not fall"
         cure = "more steps may help" if found.trend < FALLING else "more steps will not help"
         if found.trend >= FALLING and found.word == "not converged":
             cure += f", but {OTHERWISE}"
-        said.append(f"The loss {fell} over the last third of the run: {cure}.")
+        reasons.append(f"The loss {fell} over the last third of the run: {cure}.")
     word = found.word
     for name, share in (found.spread or {}).items():
-        said.append(f"Restarts differ by {_percent(share)} in {name}.")
+        reasons.append(f"Restarts differ by {_percent(share)} in {name}.")
         if word == "converged" and not share <= SPREAD:
             word = "suspicious"
-            said.append(
+            reasons.append(
                 "Restarts met equation and conditions in different ways: there may be several solutions."
             )
-    return replace(found, word=word, reasons=tuple(said))
+    return replace(found, word=word, reasons=tuple(reasons))
 
 
 def trend_of(history: Sequence[Mapping[str, float]]) -> float | None:
@@ -619,10 +617,12 @@ def _about_error(found: Verdict) -> list[str]:
             f"which should therefore be below {_percent(SMALL)}."
         ]
     off = [f"{name} is off by {_about_percent(error)}" for name, error in found.error.items()]
-    said = f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
+    estimate = (
+        f"As an estimate, {', '.join(off)}: what would have to be added to meet equation and conditions."
+    )
     if found.unexplained <= ROUGH:
-        return [said]
-    return [said, f"This explains {_percent(1 - found.unexplained)} of the misses, so it is rough."]
+        return [estimate]
+    return [estimate, f"This explains {_percent(1 - found.unexplained)} of the misses, so it is rough."]
 
 
 def _small(found: Verdict) -> bool:
@@ -637,19 +637,19 @@ def _unknown(found: Verdict) -> bool:
 
 
 def _about_doubts(found: Verdict, suspicious: bool, loosest: float) -> list[str]:
-    said = list[str]()
+    doubts = list[str]()
     if found.loose > loosest:
-        said.append(_about_loose(found, loosest))
-    said += [f"Held-out readings of {name} {_about(part)}" for name, part in found.held_out.items()]
+        doubts.append(_about_loose(found, loosest))
+    doubts += [f"Held-out readings of {name} {_about(part)}" for name, part in found.held_out.items()]
     for name, part in found.trained_on.items():
         if part.missed:
-            said.append(f"Even the readings of {name} that it was trained on {_about(part)}")
+            doubts.append(f"Even the readings of {name} that it was trained on {_about(part)}")
     if suspicious:
-        said.append(
+        doubts.append(
             "Equation and conditions are met and the readings are not: this is another solution, or the "
-            "equation, a condition, the readings or what is said of their noise is wrong."
+            "equation, a condition, the readings or what is doubts of their noise is wrong."
         )
-    return said
+    return doubts
 
 
 def _about_loose(found: Verdict, loosest: float) -> str:
@@ -672,8 +672,8 @@ def _about(part: HeldOut) -> str:
 
 
 def _about_percent(share: float) -> str:
-    said = _percent(share)
-    return said if said.startswith("less") else f"about {said}"
+    text = _percent(share)
+    return text if text.startswith("less") else f"about {text}"
 
 
 def _percent(share: float) -> str:

@@ -21,14 +21,14 @@ def of_any_points(contains: Contains) -> Contains:
     """Let `contains` take points of any kind: tensors give tensors, everything else numpy."""
 
     @wraps(contains)
-    def asked(self: Any, x: ArrayLike) -> Array:
+    def of_points(self: Any, x: ArrayLike) -> Array:
         points = to_torch(rows(x, "x"))
         if points.ndim != 2 or points.shape[1] != self.d:
             raise ValueError(f"`x` should be points (n, {self.d}), got shape {tuple(np.shape(x))}.")
         found = contains(self, points)
         return found if isinstance(x, Tensor) else found.numpy()
 
-    return cast("Contains", asked)
+    return cast("Contains", of_points)
 
 
 def count(n: object) -> int:

@@ -103,12 +103,14 @@ class PointCloud(Domain):
     def measure(self) -> float:
         """The given measure."""
         if self.total is None:
-            raise ValueError("A point cloud knows no measure: give it as PointCloud(..., measure=).")
+            raise ValueError(
+                "The measure of a point cloud is unknown: pass it as PointCloud(..., measure=...)."
+            )
         return self.total
 
     def contains(self, x: Tensor) -> Tensor:
         """Raise an error, since the shape between the points is unknown."""
-        raise TypeError("A point cloud does not say what lies between its points; use a Mesh or a Polygon.")
+        raise TypeError("The shape of a point cloud between its points is unknown; use a Mesh or a Polygon.")
 
     @of_any_points
     def clearly_outside(self, x: Any) -> Any:

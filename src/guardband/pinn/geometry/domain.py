@@ -518,7 +518,7 @@ class Combination(Domain):
                 f"{', '.join(self.second.names)}."
             )
         if any(a >= b for a, b in zip(self.lower, self.upper, strict=True)):
-            raise ValueError("These shapes have nothing in common, so nothing is left.")
+            raise ValueError("These shapes do not overlap, so their intersection is empty.")
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -814,20 +814,20 @@ def axis_names(d: int) -> tuple[str, ...]:
 
 def _check_factors(shape: Domain, time: object) -> None:
     """Refuse products other than a shape in space times an interval of time."""
-    said = f"{type(shape).__name__} * {type(time).__name__}"
+    product = f"{type(shape).__name__} * {type(time).__name__}"
     factors = getattr(time, "factors", None)
     if factors is None:
         raise TypeError(
-            f"A shape is multiplied with time alone, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}. A "
-            "larger shape has other ends: pinn.Segment(0, 2)."
+            f"A shape can be multiplied only with time, pinn.Segment(0, 1) * pinn.Time(0, 5), got {product}. "
+            "For a larger shape, change its ends: pinn.Segment(0, 2)."
         )
     if len(shape.space) < shape.d:
         raise TypeError(
-            f"The first factor should be a shape in space, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}: "
-            f"{type(shape).__name__} has a time axis already."
+            f"The first factor should be a shape in space, pinn.Segment(0, 1) * pinn.Time(0, 5), got "
+            f"{product}: {type(shape).__name__} has a time axis already."
         )
     if factors[0] is not None:
         raise TypeError(
-            f"A shape is multiplied with time alone, pinn.Segment(0, 1) * pinn.Time(0, 5), got {said}. With "
-            "more axes of space it is a pinn.Rectangle((0, 0), (1, 1)) or a pinn.Box."
+            f"A shape can be multiplied only with time, pinn.Segment(0, 1) * pinn.Time(0, 5), got {product}. "
+            "For more axes of space, use a pinn.Rectangle((0, 0), (1, 1)) or a pinn.Box."
         )

@@ -158,7 +158,7 @@ def _closed(pyvista: Any, mesh: Any) -> Any:
     )
     surface = surface.triangulate().clean()
     if not surface.n_cells:
-        raise ValueError("A Mesh should have triangles, and there are none in this one.")
+        raise ValueError("A Mesh should have triangles, got none.")
     if surface.n_open_edges or not surface.is_manifold:
         raise ValueError(
             f"A Mesh should be a closed surface, and this one has {surface.n_open_edges} open edges. Repair "
@@ -180,15 +180,15 @@ def _outward(corners: np.ndarray, triangles: np.ndarray) -> np.ndarray:
     edges = np.concatenate([triangles[:, [0, 1]], triangles[:, [1, 2]]])
     graph = coo_array((np.ones(len(edges)), edges.T), shape=(len(corners),) * 2)
     surface_of = connected_components(graph, directed=False)[1][triangles[:, 0]]
-    asked = np.unique(np.linspace(0, len(triangles) - 1, min(len(triangles), 20_000)).astype(int))
-    asked = np.union1d(asked, np.unique(surface_of, return_index=True)[1])
-    a, b, c = (corners[triangles[asked, k]] for k in range(3))
+    sample = np.unique(np.linspace(0, len(triangles) - 1, min(len(triangles), 20_000)).astype(int))
+    sample = np.union1d(sample, np.unique(surface_of, return_index=True)[1])
+    a, b, c = (corners[triangles[sample, k]] for k in range(3))
     across = np.cross(b - a, c - a)
     area = np.linalg.norm(across, axis=1)
     step = 1e-6 * np.ptp(corners, axis=0).max()
     ahead = (a + b + c) / 3 + step * across / np.maximum(area, np.finfo(float).tiny)[:, None]
     inside = Rays(corners[triangles]).inside(ahead)
-    turned = np.bincount(surface_of[asked], area * inside) / np.bincount(surface_of[asked], area)
+    turned = np.bincount(surface_of[sample], area * inside) / np.bincount(surface_of[sample], area)
     if ((turned > 0.05) & (turned < 0.95)).any():
         raise ValueError(
             "A Mesh should not cross itself, and this one does, or has bodies that overlap. Repair it, or "

@@ -68,7 +68,8 @@ class Polygon(Domain):
         if not self._shape.is_valid or self._shape.area == 0:
             why = extras.load("shapely", "geometry").is_valid_reason(self._shape)
             raise ValueError(
-                f"These corners are no polygon: {why}. Edges may not cross, nor holes reach outside."
+                f"These corners do not form a polygon: {why}. Edges should not cross, and holes should lie "
+                "inside."
             )
 
     @cached_property

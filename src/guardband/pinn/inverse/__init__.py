@@ -1,4 +1,4 @@
-"""Which coefficients: families of equations, regions that hold the truth, and where to measure next."""
+"""Inverse problems: confidence regions for coefficients, tests of the equation, and experimental design."""
 
 from guardband.pinn.inverse.doubt import Doubt, doubt
 from guardband.pinn.inverse.estimates import Estimates, coefficients

@@ -1,7 +1,7 @@
-"""Designs: what a family says of readings at given places, before any of them is known.
+"""Designs: the solution of a family at the places of measurement, as a function of the coefficients.
 
-Everything here is a function of x and of the coefficients alone, never of y. A reading is a row of x; its
-outputs stand side by side, so n readings of m outputs are a vector of N = n m numbers.
+Nothing here depends on the measured values y. A measurement is a row of x with its outputs side by side, so n
+measurements of m outputs form a vector of N = n m numbers.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from guardband.pinn.inverse.family import SolvedFamily
 from guardband.values import Observations
 
 STEP = 1e-3
-"""Slopes are differences over so much of a range to either side."""
+"""The step of finite differences to either side, as a share of a range."""
 
 COARSE = {1: 33, 2: 7, 3: 5, 4: 4}
-"""Values of each coefficient on the coarse grid, by the number of coefficients."""
+"""The number of values of each coefficient on the coarse grid, by the number of coefficients."""
 
 FLAT = 1e-8
-"""Directions of the tangent plane are left out below this share of the largest, squared."""
+"""Tangent directions whose squared singular value is below this share of the largest are left out."""
 
 
 @dataclass(frozen=True, eq=False)
 class Design:
-    """Places x (n, d) of readings of some outputs, and how the solution there follows the coefficients."""
+    """Places of measurement x (n, d), the measured outputs, and the solution there for given coefficients."""
 
     solved: SolvedFamily
     x: Array
@@ -37,18 +37,18 @@ class Design:
 
     @classmethod
     def at(cls, solved: SolvedFamily, x: ArrayLike, outputs: Sequence[str] | None = None) -> Design:
-        """The design of readings of all outputs, or of those named."""
+        """The design of measurements of all outputs, or of the named ones."""
         names = solved.family.names
         return cls(solved, solved.points(x), names.positions(names.outputs if outputs is None else outputs))
 
     @property
     def n(self) -> int:
-        """The number of readings."""
+        """The number of measurements."""
         return len(self.x)
 
     @property
     def m(self) -> int:
-        """The number of outputs of each."""
+        """The number of measured outputs."""
         return len(self.columns)
 
     @property
@@ -67,12 +67,12 @@ class Design:
         return self.solved.family.upper
 
     def values(self, theta: np.ndarray) -> np.ndarray:
-        """What would be read without noise, (k, N), for coefficients (k, p)."""
+        """The noise-free measurements, (k, N), for coefficients (k, p)."""
         found = self.solved.solver(self.solved.family, self.x, theta)
         return found[:, :, self.columns].reshape(len(theta), -1)
 
     def slopes(self, theta: np.ndarray) -> np.ndarray:
-        """How that changes with each coefficient, as a share of its range, (k, N, p)."""
+        """Their derivatives with respect to each coefficient, in units of its range, (k, N, p)."""
         wide, columns = self.upper - self.lower, []
         for j in range(self.p):
             ahead, behind = theta.copy(), theta.copy()
@@ -85,25 +85,25 @@ class Design:
 
     @cached_property
     def coarse(self) -> np.ndarray:
-        """A coarse grid of the coefficients, (g, p), in the middles of its cells."""
+        """A coarse grid of the coefficients, (g, p), at the centers of its cells."""
         unit = (np.arange(COARSE[self.p]) + 0.5) / COARSE[self.p]
         grid = np.array(list(itertools.product(unit, repeat=self.p)))
         return self.lower + grid * (self.upper - self.lower)
 
     @cached_property
     def coarse_values(self) -> np.ndarray:
-        """What would be read on the coarse grid, (g, N)."""
+        """The noise-free measurements on the coarse grid, (g, N)."""
         return self.values(self.coarse)
 
     def directions(
         self, theta: np.ndarray, values: np.ndarray | None = None, *, centered: bool = False
     ) -> np.ndarray:
-        """Along which misses are measured at each theta, (k, p + g, N): p orthonormal rows, then unit rows.
+        """Directions in which residuals are projected at each theta, (k, p + g, N).
 
-        The first p span the tangent plane; the others point to the solutions on the coarse grid. A row that
-        has no direction is 0. Where they are `centered`, each output has the mean 0 over the readings: a
-        permutation does not change the mean of the misses, which says nothing then. `values` are those at
-        theta, where they are known.
+        The first p rows are orthonormal and span the tangent plane; the others are unit vectors towards the
+        solutions on the coarse grid. A row without direction is 0. If `centered`, each output has mean 0 over
+        the measurements, since permutations do not change the mean of the residuals. `values` are the
+        noise-free measurements at theta, if they are known.
         """
         slopes = np.swapaxes(self.slopes(theta), 1, 2)
         towards = self.coarse_values - (self.values(theta) if values is None else values)[:, None]
@@ -124,26 +124,26 @@ def on_axes(solved: SolvedFamily, data: Observations) -> Observations:
 
 
 def readings(solved: SolvedFamily, data: Observations) -> tuple[Design, np.ndarray]:
-    """The design of measurements, and what was read, (N,)."""
+    """The design of measurements, and the measured values, (N,)."""
     data = on_axes(solved, data)
     design, y = Design.at(solved, data.x, data.outputs), to_numpy(data.y).astype(float)
     if y.shape != (design.n, design.m):
         names = ", ".join(solved.family.names.outputs)
         raise ValueError(
-            f"Readings of the outputs {names} should be ({design.n}, {design.m}), got {y.shape}. Where only "
-            "some were measured, say which: gb.Observations(x, y, outputs=...)."
+            f"Readings of the outputs {names} should be ({design.n}, {design.m}), got {y.shape}. If only "
+            "some were measured, name them: gb.Observations(x, y, outputs=...)."
         )
     if not np.isfinite(y).all():
         raise ValueError(
-            "Each reading should be of the same outputs, and some are missing. Give the complete rows alone."
+            "Each row should contain all outputs, and some values are missing. Pass the complete rows only."
         )
     if y.size <= design.p:
-        raise ValueError(f"{design.p} coefficients take more than {design.p} readings, got {y.size}.")
+        raise ValueError(f"{design.p} coefficients need more than {design.p} readings, got {y.size}.")
     return design, y.reshape(-1)
 
 
 def _orthonormal(slopes: np.ndarray) -> np.ndarray:
-    """Orthonormal rows (k, p, N) that span the rows given, 0 where there are fewer directions."""
+    """Orthonormal rows (k, p, N) that span the given rows; rows of zeros if they are linearly dependent."""
     gram = slopes @ np.swapaxes(slopes, 1, 2)
     sizes, axes = np.linalg.eigh(gram)
     seen = sizes > np.maximum(FLAT * sizes[:, -1:], 1e-300)
@@ -152,7 +152,7 @@ def _orthonormal(slopes: np.ndarray) -> np.ndarray:
 
 
 def _unit(rows: np.ndarray) -> np.ndarray:
-    """Rows of length 1, or 0 where they have no length."""
+    """Rows scaled to length 1; rows of length 0 remain 0."""
     length = np.linalg.norm(rows, axis=-1, keepdims=True)
     seen = length > 1e-9 * max(float(length.max(initial=0.0)), 1e-300)
     return np.where(seen, rows / np.where(seen, length, 1.0), 0.0)

@@ -1,16 +1,16 @@
-"""Doubt: a test of the equation itself, by the order of the signs of the residuals along each axis.
+"""A test of the equation itself, by the order of the signs of the residuals along each axis.
 
-If the equation is right, its residuals at the true coefficients are noise: as often positive as negative, in
-random order. A wrong equation leaves stretches of one sign. The truth is not known, so there is an alarm only
-if every value of the coefficients is rejected.
+If the equation is right, the residuals at the true coefficients are noise: positive as often as negative, in
+random order. A wrong equation leaves runs of equal sign. Since the truth is unknown, an alarm is raised only
+if all values of the coefficients are rejected.
 
-The range is cut into cells, and a cell is rejected as a whole. A residual counts as positive (negative) in a
-cell only if it is so for all coefficients of the cell and all solver errors up to delta; all others take the
-signs that speak least against the equation: as many positive as negative, and as many changes as possible.
-For independent noise with median zero, atoms included, some fair and independent signs agree with all that
-count in every cell that holds the truth, so the p-values of these cells are at most as small as those of such
-signs. Cells that are not rejected are halved, until none is left, which is an alarm, or some value of the
-coefficients is not rejected, or there are too many cells.
+The box of ranges is divided into cells, and a cell is rejected as a whole. A residual counts as positive
+(negative) in a cell only if it is so for all coefficients of the cell and all solver errors up to delta; all
+others take the signs that are most favorable to the equation, with as many positive as negative signs and as
+many changes of sign as possible. For independent noise with median zero, atoms included, some fair and
+independent signs agree with all signs that count in every cell that contains the truth, so the p-values of
+these cells are no smaller than those of such signs. Cells that are not rejected are halved until none is left
+(an alarm), a single value is not rejected, or there are too many cells.
 """
 
 from __future__ import annotations
@@ -30,22 +30,32 @@ from guardband.pinn.inverse.methods import checked_delta
 from guardband.values import Observations
 
 FALSE_ALARMS = 0.01
-"""How often a right equation may be doubted, at most."""
+"""The largest probability of an alarm for a right equation."""
 
 FIRST = {1: 200, 2: 40, 3: 12, 4: 6}
-"""Into how many cells the range of each coefficient is cut at first, by the number of coefficients."""
+"""The initial number of cells along each coefficient, by the number of coefficients."""
 
 CELLS = 20_000
-"""How many cells are tested at most; then there is no alarm."""
+"""The largest number of cells; beyond it there is no alarm."""
 
 CHUNK = 2**21
-"""How many numbers the solutions at the corners of some cells may have at once."""
+"""The largest number of solution values at the corners of several cells at once."""
 
 
 @dataclass(frozen=True)
 class Doubt:
-    """Whether the equation is doubted, and the largest p-value that was found over the coefficients.
+    """The result of a test of the equation.
 
+    Attributes
+    ----------
+    alarm
+        Whether the equation is rejected at all values of the coefficients.
+    p_value
+        The largest p-value that was found over the coefficients, with a Bonferroni correction over axes,
+        outputs and tests. If there is an alarm, no value of the coefficients has a larger one.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> pinn.inverse.Doubt(alarm=False, p_value=0.4)
     The residuals along the axes do not speak against the equation (p = 0.4).
@@ -53,7 +63,6 @@ class Doubt:
 
     alarm: bool
     p_value: float
-    """With an alarm, no value of the coefficients has a larger one. Bonferroni over axes, outputs, tests."""
 
     def __repr__(self) -> str:
         p = f"p = {self.p_value:.2g}" if self.p_value >= 1e-6 else "p < 1e-6"
@@ -67,21 +76,39 @@ class Doubt:
 
 
 def doubt(solved: SolvedFamily, data: Observations, *, delta: float = 0.0) -> Doubt:
-    """Test the equation itself: whether its residuals have an order along the axes, at all coefficients.
+    """Test the equation itself, by the order of the residuals along the axes.
 
-    The signs of the residuals are tested along each axis: are they as often positive as negative, and do
-    they change as often as in random order? There is an alarm if all coefficients in the range are rejected
-    at 1 %, with Bonferroni over axes, outputs and the two tests. Coefficients are rejected cell by cell, and
-    cells are halved until they are rejected, at most 20,000 in all. `delta` is how far the solver may be off
-    at the readings, as a length (`solved.check`).
+    The signs of the residuals are tested along each axis: are they positive as often as negative, and do they
+    change as often as in random order? An alarm is raised if all coefficients in the range are rejected at 1
+    %, with a Bonferroni correction over axes, outputs and the two tests.
 
-    A right equation with its truth in the range alarms in at most 1 % of data sets, if the noise is
-    independent with median zero, exact zeros included, the solver is off by at most `delta`, and the solution
-    at each reading is monotone in each coefficient within each cell. The first cells are 1/200 of the range
-    of one coefficient, and 1/40, 1/12 and 1/6 of each of two, three and four. A turning point inside a cell
-    shifts the bound there by an amount of second order in the size of the cell. With four coefficients, or a
-    `delta` of about half the noise of a reading, only gross errors are noticed.
+    Parameters
+    ----------
+    solved
+        The solved family.
+    data
+        The measurements.
+    delta
+        The largest error of the solver at the measurements, as the length of a vector (`solved.check`).
 
+    Returns
+    -------
+    Doubt
+        Whether there is an alarm, and the p-value.
+
+    Notes
+    -----
+    For a right equation whose true coefficients lie in the range, an alarm occurs in at most 1 % of data
+    sets, provided that the noise is independent with median zero (exact zeros included), the error of the
+    solver is at most `delta`, and the solution at each measurement is monotone in each coefficient within
+    each cell. Coefficients are rejected cell by cell, and cells are halved until they are rejected, up to
+    20,000 in total. The first cells are 1/200 of the range of one coefficient, and 1/40, 1/12 and 1/6 of each
+    range of two, three and four. A turning point within a cell shifts its bound by an amount of second order
+    in the size of the cell. With four coefficients, or a `delta` of about half the noise of a measurement,
+    only gross errors are detected.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> front = pinn.problems.ReactionDiffusion1D(diffusion=0.05, growth=2.0)
     >>> solved = pinn.Family(type(front), diffusion=(0.01, 0.1), growth=2.0).exact()
@@ -94,13 +121,13 @@ def doubt(solved: SolvedFamily, data: Observations, *, delta: float = 0.0) -> Do
 
 
 def p_values(design: Design, y: np.ndarray, delta: float = 0.0) -> np.ndarray:
-    """The largest p-value that was found over the coefficients, (k,), for readings y (k, N)."""
+    """The largest p-value that was found over the coefficients, (k,), for measurements y (k, N)."""
     return np.array([_Search(design, one, delta).p_value for one in y])
 
 
 @dataclass(frozen=True, eq=False)
 class _Search:
-    """The branch and bound over the coefficients, for one set of readings."""
+    """Branch and bound over the coefficients, for one set of measurements."""
 
     design: Design
     y: np.ndarray
@@ -108,7 +135,7 @@ class _Search:
 
     @property
     def p_value(self) -> float:
-        """The first above 1 % of a value of the coefficients; else the largest of all cells."""
+        """The first p-value above 1 % at a single value; otherwise the largest of all cells."""
         best = self.design.values(least_squares(self.design, self.y)[0][None])
         if (found := self._p(best, best)[0]) > FALSE_ALARMS:
             return float(found)
@@ -150,13 +177,13 @@ class _Search:
         return self._p(least, most), shares.sum(axis=2).argmax(axis=0), float(self._p(found, found).max())
 
     def _p(self, least: np.ndarray, most: np.ndarray) -> np.ndarray:
-        """The p-values if the solution is between two others, (k,): residuals that may be 0 are free."""
+        """The p-values if the solution lies between two bounds, (k,); possible zeros have any sign."""
         signs = (self.y > most + self.delta).astype(int) - (self.y < least - self.delta)
         return _p(signs.reshape(len(signs), self.design.n, self.design.m), self._orders)
 
     @cached_property
     def _orders(self) -> list[np.ndarray]:
-        """The readings in order along each axis."""
+        """The order of the measurements along each axis."""
         x = to_numpy(self.design.x)
         return [np.argsort(x[:, j], kind="stable") for j in range(x.shape[1])]
 
@@ -172,7 +199,7 @@ def _first(design: Design) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _halved(low: np.ndarray, high: np.ndarray, axis: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The halves of cells (k, p), each cut along an axis of its own."""
+    """The halves of cells (k, p), each along its axis."""
     middle, cut = (low + high) / 2, axis[:, None] == np.arange(low.shape[1])
     return np.concatenate([low, np.where(cut, middle, low)]), np.concatenate(
         [np.where(cut, middle, high), high]
@@ -180,7 +207,7 @@ def _halved(low: np.ndarray, high: np.ndarray, axis: np.ndarray) -> tuple[np.nda
 
 
 def _p(signs: np.ndarray, orders: list[np.ndarray]) -> np.ndarray:
-    """The p-value of signs -1, 0 and 1, (k, n, m): the smallest of all tests, times how many there are."""
+    """The p-value of signs -1, 0 and 1, (k, n, m): the smallest of all tests, times their number."""
     n, m = signs.shape[1:]
     tests = m * (len(orders) + 1)
     above, below = (signs > 0).sum(axis=1), (signs < 0).sum(axis=1)
@@ -191,9 +218,9 @@ def _p(signs: np.ndarray, orders: list[np.ndarray]) -> np.ndarray:
 
 
 def _most_changes(signs: np.ndarray) -> np.ndarray:
-    """The most changes of sign along n readings, (k, m), where each 0 may take either sign.
+    """The largest number of sign changes along n measurements, (k, m), if each 0 takes the best sign.
 
-    With every second sign turned over, a change becomes a repetition, and zeros repeat what is before them.
+    With every second sign reversed, a change becomes a repetition, and zeros repeat their predecessors.
     """
     n = signs.shape[1]
     turned = signs * (1 - 2 * (np.arange(n) % 2))[:, None]
@@ -203,12 +230,12 @@ def _most_changes(signs: np.ndarray) -> np.ndarray:
 
 
 def _binomial(count: np.ndarray, n: int) -> np.ndarray:
-    """Two-sided: as many positive signs among n, or farther from half."""
+    """The two-sided p-value of a number of positive signs among n."""
     return np.minimum(1.0, 2 * _few(np.minimum(count, n - count), n))
 
 
 def _few(count: np.ndarray, n: int) -> np.ndarray:
-    """One-sided: so few of n, such as changes of sign among neighbors, each with probability a half."""
+    """The one-sided p-value of at most this many among n, each with probability 1/2."""
     return _at_most(n)[count]
 
 

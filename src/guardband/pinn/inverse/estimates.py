@@ -1,4 +1,4 @@
-"""Estimates: the coefficients by least squares, the region around them, and all that is assumed, in words."""
+"""Estimates of coefficients: least squares, confidence region and assumptions, with pictures and a report."""
 
 from __future__ import annotations
 
@@ -28,16 +28,29 @@ if TYPE_CHECKING:
 Noise: TypeAlias = Literal["symmetric", "exchangeable", "gaussian"]
 
 INSIDE: dict[str, Any] = {"color": BLUE, "alpha": 0.25, "lw": 0}
-"""How values inside of a region are drawn."""
+"""The style of the inside of a region."""
 
 WEAK = 0.1
-"""Coefficients that are correlated less than this are called told apart."""
+"""Correlations below this value count as separable coefficients."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
-    """Coefficients from readings: values, a joint region, and what both rest on. Print it to read it.
+    """Coefficients estimated from measurements, with a joint confidence region and its assumptions.
 
+    Printing it shows the estimates, their intervals, warnings, and all assumptions in words.
+
+    Attributes
+    ----------
+    region
+        The confidence region.
+    doubt
+        The test of the equation.
+    seed
+        The seed of signs or permutations.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -60,23 +73,45 @@ class Estimates:
 
     @property
     def residuals(self) -> np.ndarray:
-        """What was read less the solution for the least-squares estimate, (n, m)."""
+        """The measured values minus the solution for the least-squares estimate, shape (n, m)."""
         design = self.region.design
         return (self.region.y - design.values(self.region.estimate[None])[0]).reshape(design.n, design.m)
 
     @property
     def correlation(self) -> np.ndarray:
-        """How the estimates of the coefficients hang together, (p, p), by the slopes at the estimate."""
+        """The correlation matrix of the estimates, shape (p, p), from the derivatives at the estimate."""
         return correlation(self.region.design, self.region.estimate)
 
     def envelope(self, x: ArrayLike) -> Envelope:
-        """Between which values the solution lies at points x (n, d), for all coefficients in the region."""
+        """Return the range of the solution over all coefficients in the region.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Envelope
+            The smallest and the largest solution at each point.
+        """
         return envelope_of(self.region, x)
 
     def misfit(self, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Values of a coefficient around its interval, and the root mean square of the residuals at each.
+        """Return the misfit along one coefficient, with the other coefficients refitted.
 
-        The other coefficients are refitted. Flat is what readings do not tell; two valleys are two answers.
+        A flat curve means that the measurements do not determine the coefficient; two valleys mean two
+        solutions.
+
+        Parameters
+        ----------
+        name
+            The name of the coefficient.
+
+        Returns
+        -------
+        tuple[np.ndarray, np.ndarray]
+            Values of the coefficient around its interval, and the root mean square of the residuals at each.
         """
         region, j = self.region, self.region.position(name)
         low, high = region.design.lower[j], region.design.upper[j]
@@ -89,11 +124,22 @@ class Estimates:
     def report_title(self) -> str:
         """The title of a report."""
         names = self.region.names
-        said = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
-        return f"{said}: a region, and what it promises"
+        title = names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+        return f"{title}: estimate and confidence region"
 
     def report_sections(self, facts: dict[str, str] | None = None) -> list[Section]:
-        """What `gb.report` writes about them; `facts` are further lines of the last section."""
+        """Return the sections of a report.
+
+        Parameters
+        ----------
+        facts
+            Further lines of the last section.
+
+        Returns
+        -------
+        list[Section]
+            The sections.
+        """
         return [
             _claim_section(self),
             _region_section(self),
@@ -117,27 +163,30 @@ class Estimates:
             if len(region.values):
                 low, high = region.ends(name)
                 line += f"; between {low} and {high}"
-                line += "" if region.drawn else ", as far as a search found"
+                line += "" if region.drawn else ", according to a search"
             lines.append(f"{line}.")
         if not region.drawn and not len(region.values):
-            return [*lines, f"A search found no value in the range that agrees with readings at {level}."]
+            return [*lines, f"A search found no value in the range that agrees with the readings at {level}."]
         if not region.drawn:
             return [
                 *lines,
-                "These ends promise nothing: the region may reach farther than a search found. The "
-                f"{level} region is joint, and is asked value by value: region.contains(...).",
+                "These ends have no guaranteed coverage, since the region may extend farther than the search "
+                f"found. The {level} region is joint; test single values by region.contains(...).",
             ]
         if region.empty:
             return [*lines, self.doubted]
-        least = ", each at least as sure," if joint else ""
-        said = f"These are the ends{least} of a region that holds {'all of them' if joint else 'it'}"
+        subject = "all true coefficients jointly" if joint else "the true coefficient"
+        projected = " Each interval is a projection of it." if joint else ""
         pieces = f" It has {region.pieces} pieces." if region.pieces > 1 else ""
-        kind = "as readings become many (asymptotic)" if region.test.asymptotic else "in finite samples"
-        return [*lines, f"{said} with a confidence of {level}, {kind}, by {region.test.method}.{pieces}"]
+        kind = "asymptotically" if region.test.asymptotic else "in finite samples"
+        claim = (
+            f"The region contains {subject} with a confidence of {level}, {kind}, by {region.test.method}."
+        )
+        return [*lines, f"{claim}{projected}{pieces}"]
 
     @property
     def doubted(self) -> str:
-        """What readings say about the equation itself, in one voice: the region and the test of residuals."""
+        """The evidence against the equation, from the region and from the test of residuals."""
         if not (self.region.drawn and self.region.empty):
             return repr(self.doubt)
         p_value = f"{self.doubt.p_value:.2g}"
@@ -149,28 +198,29 @@ class Estimates:
         )
 
     def _warnings(self) -> list[str]:
-        """What readings cannot say, and what speaks against the assumptions."""
+        """Warnings about coefficients without information, ends of ranges, and violated assumptions."""
         region, lines = self.region, []
         unseen = [name for name, seen in region.informed.items() if not seen]
         if len(unseen) == 1:
             lines.append(
-                f"NOT INFORMED: {unseen[0]} could be anything in its range; the readings would hardly change."
+                f"NOT INFORMED: {unseen[0]} could have any value in its range, and the readings would hardly "
+                "change."
             )
         elif unseen:
             lines.append(
-                f"NOT INFORMED: {' and '.join(unseen)} cannot be told apart, or are not seen: each could "
-                "move across its range, the others following, and readings would hardly change."
+                f"NOT INFORMED: {' and '.join(unseen)} cannot be determined separately, or not at all: each "
+                "could move across its range, the others compensating, and the readings would hardly change."
             )
         if region.drawn:
             for name in region.touches_edge:
                 lines.append(f"The region reaches an end of the range of {name}: the truth may lie outside.")
-        told = region.touches_edge if region.drawn and not region.empty else ()
-        at_end = [name for name in self._at_an_end() if name not in told]
+        reported = region.touches_edge if region.drawn and not region.empty else ()
+        at_end = [name for name in self._at_an_end() if name not in reported]
         lines += [
             f"The estimate of {name} is an end of its range: the truth may lie outside." for name in at_end
         ]
-        said = self.doubt.alarm and not (region.drawn and region.empty)
-        return [*lines, repr(self.doubt)] if said else lines
+        alarm = self.doubt.alarm and not (region.drawn and region.empty)
+        return [*lines, repr(self.doubt)] if alarm else lines
 
     def _at_an_end(self) -> list[str]:
         design, estimate = self.region.design, self.region.estimate
@@ -180,7 +230,7 @@ class Estimates:
 
     @property
     def assumed(self) -> str:
-        """All that values and region rest on, in a sentence."""
+        """All assumptions behind values and region, in one sentence."""
         region = self.region
         ranges = region.design.solved.ranges.items()
         within = ", ".join(f"{name} from {low:g} to {high:g}" for name, (low, high) in ranges)
@@ -195,10 +245,10 @@ class Estimates:
             assumed.append("the solver is exact")
         else:
             assumed += [
-                f"the solver is off by at most Delta = {region.delta:.3g} at the readings (as a length)",
+                f"the error of the solver at the readings has a length of at most Delta = {region.delta:.3g}",
                 f"the seed {self.seed} was chosen before the readings were seen",
             ]
-        return f"All this if {'; '.join(assumed)}."
+        return f"This assumes that {'; '.join(assumed)}."
 
 
 def coefficients(
@@ -210,18 +260,34 @@ def coefficients(
     delta: float | None = None,
     seed: int = 0,
 ) -> Estimates:
-    """Coefficients of an equation from readings of its solution, with a joint region around them.
+    """Estimate the coefficients of an equation from measurements, with a joint confidence region.
 
-    `noise` is what you know of it: "symmetric" about zero and independent, as large or small as it likes
-    (signs); "exchangeable", alike everywhere, with any mean (permutations); "gaussian", of one size (the
-    likelihood ratio, which is asymptotic). The method follows from this alone, never from the readings.
+    Parameters
+    ----------
+    solved
+        The solved family.
+    data
+        The measurements. With several outputs, use units in which their noise is of similar size.
+    noise
+        The assumption about the noise, which alone determines the method. "symmetric": independent and
+        symmetric about zero, of any and varying size (sign changes). "exchangeable": identically distributed,
+        with any mean (permutations). "gaussian": homoscedastic (likelihood ratio, asymptotic).
+    level
+        The confidence level, strictly between 0 and 1.
+    delta
+        The largest error of the solver at the measurements, by which the region is widened. By default a
+        solver function counts as exact, and a network is compared with the exact `solution` of the problem.
+        If there is none, compute it by `solved.check(data.x)`.
+    seed
+        The seed of signs and permutations, which must be chosen before the measurements are seen.
 
-    `delta` is how far the solver may be off at the readings, which the region is widened by. Without it a
-    solver of yours is taken as exact, and a network is held against the problem's own `solution`; where it
-    has none, ask `solved.check(data.x)`, which trains, or takes a solver. The `seed` of signs and
-    permutations has to be chosen before the readings are seen. With several outputs, give them in units in
-    which their noise is about alike.
+    Returns
+    -------
+    Estimates
+        The estimates, the region, and the test of the equation.
 
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -247,23 +313,39 @@ def coefficients(
 
 
 def _delta(solved: SolvedFamily, data: Observations) -> float:
-    """How far a solver may be off where nobody says it."""
+    """The error of a solver if none is given."""
     if solved.solver.certain:
         return 0.0
     if not has_solution(solved.family.problem, np.asarray(data.x)):
         raise ValueError(
-            "How far is the network off? The problem has no `solution` to hold it against. Ask "
-            "delta = solved.check(data.x, solver), with a solver of yours or by trainings that take minutes, "
-            "and give it: pinn.coefficients(solved, data, delta=delta)."
+            "The error of the network is unknown, since the problem has no `solution` to compare it with. "
+            "Compute it by delta = solved.check(data.x, solver), with a solver function or by trainings that "
+            "take minutes, and pass it: pinn.coefficients(solved, data, delta=delta)."
         )
     return solved.check(data.x)
 
 
 def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None) -> Axes:
-    """The region of one or two coefficients, with the least-squares estimate, and the truth if it is given.
+    """Draw the confidence region of one or two coefficients, with the least-squares estimate.
 
-    Of one coefficient it is drawn below the misfit; of two in their plane, as wide as the region is.
+    The region of one coefficient is drawn below its misfit, that of two in their plane.
 
+    Parameters
+    ----------
+    estimates
+        The result of `pinn.coefficients`.
+    truth
+        The true coefficients, if they are known.
+    ax
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
     >>> solved = pinn.Family(pinn.problems.DampedOscillator, **ranges).exact()
@@ -277,8 +359,7 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
     if not found.drawn:
         raise ValueError(
             f"A region of {len(found.names)} coefficients cannot be drawn. Draw one at a time, "
-            f"pinn.plot.misfit(estimates, {found.names[0]!r}), or ask for single values: "
-            "region.contains(...)."
+            f"pinn.plot.misfit(estimates, {found.names[0]!r}), or test single values: region.contains(...)."
         )
     if len(found.names) == 1:
         return misfit(estimates, found.names[0], truth=truth, ax=ax)
@@ -303,10 +384,28 @@ def region(estimates: Estimates, *, truth: Mapping[str, float] | None = None, ax
 def misfit(
     estimates: Estimates, name: str, *, truth: Mapping[str, float] | None = None, ax: Axes | None = None
 ) -> Axes:
-    """How far readings are off along one coefficient, the others refitted; shaded is its interval.
+    """Draw the misfit along one coefficient, with the other coefficients refitted; its interval is shaded.
 
-    A deep valley is a coefficient that readings tell; a flat line is one that they do not.
+    A deep valley is a coefficient that the measurements determine; a flat line is one that they do not.
 
+    Parameters
+    ----------
+    estimates
+        The result of `pinn.coefficients`.
+    name
+        The name of the coefficient.
+    truth
+        The true coefficients, if they are known.
+    ax
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -331,16 +430,32 @@ def misfit(
     low, high = float(values[0]), float(values[-1])
     ax.set(xlabel=word(name), ylabel="root mean square of the residuals", xlim=(low, high))
     if off.max() - off.min() < 1e-3 * off.max():
-        ax.set_ylim(0, 1.2 * off.max() or 1.0)  # flat is drawn flat
+        ax.set_ylim(0, 1.2 * off.max() or 1.0)  # show a flat curve as flat
     legend(ax)
     return ax
 
 
 def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None = None) -> Axes:
-    """What was read less the solution for the least-squares estimate, along one axis; by default the first.
+    """Draw the residuals of the least-squares estimate along one axis.
 
-    Where the equation is right, this is noise: as often above as below, in no order.
+    If the equation is right, they are noise: positive as often as negative, in no order.
 
+    Parameters
+    ----------
+    estimates
+        The result of `pinn.coefficients`.
+    axis
+        The name of the axis; the first one by default.
+    ax
+        The axes to draw on; new ones by default.
+
+    Returns
+    -------
+    Axes
+        The axes.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -366,7 +481,7 @@ def residuals(estimates: Estimates, axis: str | None = None, *, ax: Axes | None 
 
 
 def _pieces(axis: np.ndarray, inside: np.ndarray) -> list[tuple[float, float]]:
-    """From where to where values are inside: the first ones beyond, as for the interval."""
+    """The intervals of values inside, extended to the first values outside."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], inside, [False]]).astype(int)))
     last = len(axis) - 1
     return [
@@ -386,11 +501,11 @@ def _checked(estimates: Estimates) -> Estimates:
 def _claim_section(estimates: Estimates) -> Section:
     lines = str(estimates).splitlines()
     count = len(estimates.values)
-    lines = [" ".join(lines[:count]), *lines[count:]]  # all coefficients stand in the headline
+    lines = [" ".join(lines[:count]), *lines[count:]]  # the headline contains all coefficients
     if estimates.doubt.alarm:
-        said = estimates.doubted
-        others = [line for line in lines if line != said]
-        return Section("The equation does not describe these readings", [said, *others], mark="fails")
+        reason = estimates.doubted
+        others = [line for line in lines if line != reason]
+        return Section("The equation does not describe these readings", [reason, *others], mark="fails")
     if estimates.region.drawn and estimates.region.empty:
         return Section("No value in the range agrees with the readings", lines, mark="fails")
     return Section("The claim", lines, mark="claim")
@@ -398,20 +513,22 @@ def _claim_section(estimates: Estimates) -> Section:
 
 def _region_section(estimates: Estimates) -> Section:
     found = estimates.region
-    rows = [["coefficient", "least squares", "from", "to", "range", "told by readings"]]
+    rows = [["coefficient", "least squares", "from", "to", "range", "determined by readings"]]
     for name, value in estimates.values.items():
         low, high = found.design.solved.ranges[name]
         ends = [end.rstrip(",") for end in found.ends(name)] if len(found.values) else ["none", "none"]
-        told = "yes" if found.informed[name] else "no"
-        rows.append([name, f"{value:.4g}", *ends, f"{low:g} to {high:g}", told])
+        determined = "yes" if found.informed[name] else "no"
+        rows.append([name, f"{value:.4g}", *ends, f"{low:g} to {high:g}", determined])
     if not found.drawn:
         return Section(
-            "The region", ["It has too many coefficients to be drawn. The ends are those of a search."], rows
+            "The region",
+            ["It has too many coefficients for a picture. The ends are those of a search."],
+            rows,
         )
     if len(found.names) == 1:
-        caption = "How far readings are off along the coefficient; the region is shaded."
+        caption = "The misfit along the coefficient; the region is shaded."
     else:
-        caption = "The region of both coefficients together."
+        caption = "The joint region of both coefficients."
     picture = png(lambda ax: region(estimates, ax=ax))
     return Section("The region", [], rows, [(caption, picture)])
 
@@ -419,20 +536,20 @@ def _region_section(estimates: Estimates) -> Section:
 def _misfit_section(estimates: Estimates) -> Section:
     if len(estimates.region.names) == 1:
         share = estimates.region.share
-        text = f"The region takes {100 * share:.3g} % of the range." if not estimates.region.empty else ""
-        return Section("How much readings tell", [text or "The region is empty."])
+        text = f"The region covers {100 * share:.3g} % of the range." if not estimates.region.empty else ""
+        return Section("The size of the region", [text or "The region is empty."])
     drawn = [
         (
-            f"How far readings are off along {name}, the others refitted.",
+            f"The misfit along {name}, with the other coefficients refitted.",
             png(lambda ax, name=name: misfit(estimates, name, ax=ax)),
         )
         for name in estimates.region.names
     ]
     text = (
-        "A deep valley is a coefficient that readings tell; a flat line is one that they do not. "
-        "Shaded are the ends of the region, which belong to all coefficients together."
+        "A deep valley means that the readings determine the coefficient, a flat line that they do not. "
+        "The shaded intervals are projections of the joint region."
     )
-    return Section("Each coefficient alone", [text], pictures=drawn)
+    return Section("Each coefficient separately", [text], pictures=drawn)
 
 
 def _correlation_section(estimates: Estimates) -> Section:
@@ -442,13 +559,13 @@ def _correlation_section(estimates: Estimates) -> Section:
     i, j = np.unravel_index(np.abs(np.triu(found, 1)).argmax(), found.shape)
     strongest = float(found[i, j])
     if abs(strongest) < WEAK:
-        told = "each is told on its own."
+        meaning = "the coefficients can be determined separately."
     else:
         other = "larger" if strongest > 0 else "smaller"
-        told = f"where {names[i]} is taken larger, readings are met best with a {other} {names[j]}."
+        meaning = f"a larger {names[i]} is best compensated by a {other} {names[j]}."
     text = (
-        f"The strongest correlation is {strongest:.2f}: {told} It is that of (J^T J)^-1 at the estimate, for "
-        "noise of one size."
+        f"The strongest correlation is {strongest:.2f}: {meaning} The correlations are those of (J^T J)^-1 "
+        "at the estimate, for homoscedastic noise."
     )
     return Section("How coefficients trade off", [text], rows)
 
@@ -457,23 +574,24 @@ def _residual_section(estimates: Estimates) -> Section:
     off = float(np.sqrt(np.square(estimates.residuals).mean()))
     drawn = [
         (
-            f"What was read less the solution, along {axis}.",
+            f"The readings minus the solution, along {axis}.",
             png(lambda ax, axis=axis: residuals(estimates, axis, ax=ax)),
         )
         for axis in estimates.region.design.solved.family.names.axes
     ]
-    text = f"From the solution for the least-squares estimate readings are {off:.3g} off (root mean square)."
-    return Section("Residuals by place and time", [text], pictures=drawn)
+    text = f"The root mean square of the residuals at the least-squares estimate is {off:.3g}."
+    return Section("Residuals in space and time", [text], pictures=drawn)
 
 
 def _equation_section(estimates: Estimates) -> Section:
-    solver = "is exact" if estimates.region.test.asymptotic else "is off by at most Delta"
+    solver = "is exact" if estimates.region.test.asymptotic else "has an error of at most Delta"
     text = (
-        "The signs of the residuals are counted, and their changes along each axis, in cells that fill the "
-        "range. The alarm is raised if all of them are rejected. If the noise is independent with median "
-        f"zero, the truth is in the range, the solver {solver}, and the solution at each reading is monotone "
-        "in each coefficient within each cell, a right equation raises it in at most 1 % of data sets. "
-        "Silence does not prove the equation: a mistake that the coefficients make up for is not seen."
+        "The test counts the signs of the residuals, and their changes along each axis, in cells that fill "
+        "the range. It raises an alarm if it rejects all cells. For a right equation this happens in at most "
+        "1 % of data sets, provided that the noise is independent with median zero, the truth lies in the "
+        f"range, the solver {solver}, and the solution at each reading is monotone in each coefficient "
+        "within each cell. The absence of an alarm does not prove the equation: the test cannot detect an "
+        "error that the coefficients compensate."
     )
     return Section("Is the equation right?", [estimates.doubted, text])
 
@@ -483,22 +601,22 @@ def _guarantee_section(estimates: Estimates) -> Section:
     level = f"{100 * region.level:.6g} %"
     if region.test.asymptotic:
         held = (
-            f"Guaranteed is nothing for a finite number of readings: the {level} hold as readings become "
-            "many, for Gaussian noise of one size, and the error of the solver is not counted."
+            f"There is no finite-sample guarantee: the coverage approaches {level} as the number of readings "
+            "grows, for homoscedastic Gaussian noise, and the error of the solver is ignored."
         )
     else:
         held = (
-            f"Guaranteed: in {level} of data sets, or more, the region holds the true coefficients, all of "
-            "them together, however few readings there are, if all that is assumed above is so."
+            f"Guaranteed: the region contains all true coefficients jointly in at least {level} of data "
+            "sets, for any number of readings, if the assumptions above hold."
         )
     return Section(
         "What is guaranteed, and what is not",
         [
             held,
-            "Not guaranteed: that the truth is likelier in the middle than at the border; anything about a "
-            "single coefficient beyond that its ends hold it at least as often; anything at all if the "
-            "equation is wrong. Delta is an estimate from above, and no bound. A region is not about new "
-            "measurements: for these, calibrate a band.",
+            "Not guaranteed: that the truth is more likely in the middle of the region than at its border; "
+            "more for a single coefficient than that its interval contains it at least as often; anything if "
+            "the equation is wrong. Delta is an estimate with a margin, not a bound. A region does not "
+            "predict new measurements: calibrate a band for these.",
         ],
     )
 

@@ -34,26 +34,26 @@ from guardband.values import Names
 from guardband.values.labeled import placed
 
 MOST = 4
-"""So many coefficients may have ranges."""
+"""The largest number of coefficients with ranges."""
 
 SECONDS, POINTS = 100.0, 2048
-"""What `Family.fit` takes at most, unless a recipe says otherwise: CPU seconds, and points inside."""
+"""The default limits of `Family.fit`: CPU seconds, and points inside."""
 
 CHUNK = 2**16
-"""How many points a network is asked about at once."""
+"""The number of points that a network evaluates at once."""
 
 DRAWN = 32
-"""At so many random coefficients a family is looked at, beside the corners."""
+"""The number of random coefficients at which the error of a solver is measured, besides the corners."""
 
 MARGIN = 1.5
-"""Delta is so many times the largest error that was seen."""
+"""The factor between the largest error that was found and Delta."""
 
 FIRST, NEXT = Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=5.0), Recipe.by_newton(15)
-"""Trainings at single values: the first, and those that start from a solution nearby. One that stops too
-early makes Delta larger."""
+"""Trainings for single values: the first one, and those that start from a nearby solution. A training that
+stops too early makes Delta larger."""
 
 MISSES = 0.02
-"""Misses of more than this share of a residual's own terms are told."""
+"""The relative size of residuals above which a warning is issued."""
 
 
 @kept(
@@ -63,11 +63,27 @@ MISSES = 0.02
 )
 @dataclass(frozen=True, eq=False, init=False, repr=False)
 class Family:
-    """A class of problems with ranges (low, high) of one to four coefficients; other numbers stay fixed.
+    """A class of problems with ranges of one to four coefficients.
 
-    A coefficient is a field of the dataclass that the problem is. `fit` trains one network for the whole
-    range, `solved_by` takes a solver of your own, `exact` the problem's own `solution`.
+    A coefficient is a field of the problem's dataclass. `fit` trains one network for the whole range,
+    `solved_by` takes a solver function, and `exact` uses the exact solution of the problem.
 
+    Parameters
+    ----------
+    problem
+        The class of the problem, which should be a dataclass.
+    **coefficients
+        For each coefficient a range (low, high), or a number that stays fixed.
+
+    Attributes
+    ----------
+    ranges
+        The range of each coefficient that has one.
+    names
+        The names of axes and outputs.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> family = pinn.Family(
     ...     pinn.problems.DampedOscillator, frequency=(5.5, 7.0), damping=0.1
@@ -79,27 +95,25 @@ class Family:
     """
 
     problem: Problem
-    """The problem in the middle of all ranges."""
     ranges: Mapping[str, tuple[float, float]]
     names: Names
-    """What axes and outputs are called."""
 
     def __init__(self, problem: type[Problem], /, **coefficients: Any) -> None:
         if not (isinstance(problem, type) and issubclass(problem, Problem) and is_dataclass(problem)):
             raise TypeError(
-                "A family is made of a class of problems, which is a dataclass: "
+                "A family takes a class of problems that is a dataclass: "
                 f"pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)), got {problem!r:.80}."
             )
         known = [part.name for part in fields(problem)]
         for name in coefficients:
             if name not in known:
-                said = f"has {', '.join(known)}" if known else "has none: write it as a dataclass field"
-                raise ValueError(f"{problem.__name__} has no coefficient {name!r}; it {said}.")
+                others = f"has {', '.join(known)}" if known else "has none: write it as a dataclass field"
+                raise ValueError(f"{problem.__name__} has no coefficient {name!r}; it {others}.")
         ranges = {n: _range(n, c) for n, c in coefficients.items() if isinstance(c, tuple | list)}
         if not 1 <= len(ranges) <= MOST:
             raise ValueError(
                 f"One to {MOST} coefficients should have a range, {(known or ['rate'])[0]}=(0.1, 0.5), "
-                f"got {len(ranges)} that have one."
+                f"got {len(ranges)}."
             )
         middles = {name: (low + high) / 2 for name, (low, high) in ranges.items()}
         made = as_problem(problem(**{**coefficients, **middles}))
@@ -110,31 +124,55 @@ class Family:
 
     def __repr__(self) -> str:
         kind = "a problem of yours" if self.problem is None else type(self.problem).__name__
-        said = [f"{name} from {low:g} to {high:g}" for name, (low, high) in self.ranges.items()]
-        return f"Family({kind}, {', '.join(said)})"
+        ranges = [f"{name} from {low:g} to {high:g}" for name, (low, high) in self.ranges.items()]
+        return f"Family({kind}, {', '.join(ranges)})"
 
     @property
     def lower(self) -> np.ndarray:
-        """The lower ends of the ranges, (p,)."""
+        """The lower ends of the ranges, shape (p,)."""
         return np.array([low for low, _ in self.ranges.values()])
 
     @property
     def upper(self) -> np.ndarray:
-        """The upper ends of the ranges, (p,)."""
+        """The upper ends of the ranges, shape (p,)."""
         return np.array([high for _, high in self.ranges.values()])
 
     @property
     def corners(self) -> np.ndarray:
-        """All corners of the box of the ranges, (2^p, p)."""
+        """All corners of the box of ranges, shape (2^p, p)."""
         return np.array(list(itertools.product(*self.ranges.values())))
 
     def drawn(self, k: int, seed: int = 0) -> np.ndarray:
-        """k random values of all coefficients, uniform in the ranges, (k, p)."""
+        """Draw random values of all coefficients, uniform in their ranges.
+
+        Parameters
+        ----------
+        k
+            The number of values.
+        seed
+            The seed.
+
+        Returns
+        -------
+        np.ndarray
+            The values, shape (k, p).
+        """
         unit = np.random.default_rng(seed).random((k, len(self.ranges)))
         return self.lower + unit * (self.upper - self.lower)
 
     def at(self, **coefficients: float) -> Problem:
-        """The problem with these coefficients, one value for each that has a range."""
+        """Return the problem for given coefficients.
+
+        Parameters
+        ----------
+        **coefficients
+            One value for each coefficient with a range.
+
+        Returns
+        -------
+        Problem
+            The problem.
+        """
         if {*coefficients} != {*self.ranges}:
             wanted = ", ".join(f"{name}=..." for name in self.ranges)
             raise ValueError(f"Each coefficient with a range takes one value: at({wanted}).")
@@ -146,10 +184,10 @@ class Family:
 
     @property
     def own(self) -> Problem:
-        """The problem, which has to be there."""
+        """The problem in the middle of the ranges; refuse a family loaded without its problem."""
         if self.problem is None:
             raise ValueError(
-                "This family was loaded without its problem, whose class is your own. Pass it at load: "
+                "This family was loaded without its problem, whose class is not part of guardband. Pass it: "
                 "gb.load(folder, pinn.SolvedFamily, problem=...)."
             )
         return self.problem
@@ -160,10 +198,21 @@ class Family:
         return ParametricProblem(self.own, self.ranges)
 
     def solved_by(self, function: Callable[..., ArrayLike]) -> SolvedFamily:
-        """Solved by a function of your own: (x, **coefficients) -> u (n, m), numpy or torch.
+        """Solve the family by a function.
 
-        It is called with x (n, d) and one number for each coefficient.
+        Parameters
+        ----------
+        function
+            A function (x, **coefficients) -> u (n, m), numpy or torch. It is called with points x (n, d) and
+            one number for each coefficient.
 
+        Returns
+        -------
+        SolvedFamily
+            The solved family.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> from guardband import pinn
         >>> family = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2))
@@ -179,8 +228,15 @@ class Family:
         return SolvedFamily(self, ByFunction(function))
 
     def exact(self) -> SolvedFamily:
-        """Solved by the problem's own `solution`.
+        """Solve the family by the exact `solution` of the problem.
 
+        Returns
+        -------
+        SolvedFamily
+            The solved family.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
         >>> float(solved([[0.5, 0.0]], [0.1])[0, 0, 0])
@@ -197,12 +253,30 @@ class Family:
         seed: int = 0,
         progress: bool = True,
     ) -> SolvedFamily:
-        """Solved by one network over coefficients and coordinates, trained on the equation alone.
+        """Solve the family by one network of coefficients and coordinates, trained on the equation alone.
 
-        The inputs of `net` are the coefficients, in the order of the ranges, and then the coordinates;
-        without one it is `pinn.mlp` of that problem. By default Gauss-Newton steps are made until they no
-        longer pay, or for 100 CPU seconds. `solved.check(x)` says how far it is off.
+        Parameters
+        ----------
+        net
+            A network whose inputs are the coefficients, in the order of the ranges, and then the coordinates.
+            By default `pinn.mlp` of the parametric problem.
+        recipe
+            The recipe. By default Gauss-Newton steps until they no longer improve the loss, for at most 100
+            CPU seconds.
+        likelihood
+            The likelihood, as in `pinn.fit`.
+        seed
+            The seed of weights and points.
+        progress
+            Whether to show a progress bar.
 
+        Returns
+        -------
+        SolvedFamily
+            The solved family; `solved.check(x)` estimates its error.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> family = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.1, 0.2))
         >>> solved = family.fit(recipe=pinn.Recipe.by_newton(20), progress=False)
@@ -210,7 +284,9 @@ class Family:
         True
         """
         ranged = self.ranged
-        activation = torch.tanh if self.names.space else torch.sin  # what has no space swings
+        activation = (
+            torch.tanh if self.names.space else torch.sin
+        )  # solutions of ordinary differential equations often oscillate
         start = mlp(ranged, activation=activation, seed=seed).double() if net is None else net
         chosen = recipe or Recipe.by_newton(AS_LONG_AS_IT_TAKES, seconds=SECONDS, n_interior=POINTS)
         fitted = fit(ranged, start, recipe=chosen, likelihood=likelihood, seed=seed, progress=progress)
@@ -218,10 +294,10 @@ class Family:
 
 
 class Solver(ABC):
-    """How a family is solved."""
+    """Base class of solvers of a family."""
 
     certain: bool = False
-    """Whether it is taken as exact unless somebody says how far it is off."""
+    """Whether the solver counts as exact unless an error is given."""
 
     @property
     def network(self) -> nn.Module | None:
@@ -230,13 +306,13 @@ class Solver(ABC):
 
     @abstractmethod
     def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
-        """The solutions (k, n, m) at points x (n, d) for coefficients theta (k, p)."""
+        """Return the solutions (k, n, m) at points x (n, d) for coefficients theta (k, p)."""
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class ByNetwork(Solver):
-    """One network whose inputs are the coefficients and the coordinates."""
+    """A solver by one network whose inputs are the coefficients and the coordinates."""
 
     net: nn.Module
 
@@ -246,7 +322,7 @@ class ByNetwork(Solver):
         return self.net
 
     def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
-        """The network at all pairs of coefficients and points."""
+        """Return the outputs of the network for all pairs of coefficients and points."""
         weight = next(self.net.parameters())
         at, values = to_torch(x).to(weight), torch.from_numpy(theta).to(weight)
         step = max(1, CHUNK // max(1, len(at)))
@@ -258,13 +334,13 @@ class ByNetwork(Solver):
 @kept
 @dataclass(frozen=True, eq=False)
 class ByFunction(Solver):
-    """A function (x, **coefficients) -> u (n, m), asked for one value of the coefficients after the other."""
+    """A solver by a function (x, **coefficients) -> u (n, m), called for one value at a time."""
 
     function: Callable[..., ArrayLike]
     certain = True
 
     def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
-        """What the function answers."""
+        """Return the values of the function."""
         return np.stack([self._one(family, x, one) for one in theta])
 
     def _one(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
@@ -274,22 +350,24 @@ class ByFunction(Solver):
         shape = len(x), len(family.names.outputs)
         at = ", ".join(f"{name} = {value:g}" for name, value in values.items())
         if found.shape != shape:
-            raise ValueError(f"The solver should answer with {shape}, it gave {found.shape} at {at}.")
+            raise ValueError(f"The solver should return shape {shape}, got {found.shape} at {at}.")
         if not np.isfinite(found).all():
-            raise ValueError(f"The solver's answer should be finite, it is not at {at}. Narrow the range.")
+            raise ValueError(
+                f"The solver should return finite values, but does not at {at}. Narrow the range."
+            )
         return found
 
 
 @kept
 @dataclass(frozen=True, eq=False)
 class BySolution(Solver):
-    """The problem's own `solution`, with columns of coefficients where it takes them."""
+    """A solver by the exact `solution` of the problem, with columns of coefficients if it accepts them."""
 
     problem: Problem
     certain = True
 
     def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
-        """The solution, for all coefficients in one call if it can be."""
+        """Return the solution, for all coefficients in one call if possible."""
         if self._takes_columns(family, x):
             return self._by_columns(family, x, theta)
         return np.stack([self._one(family, x, one) for one in theta])
@@ -306,30 +384,39 @@ class BySolution(Solver):
         return to_numpy(found).reshape(len(theta), len(x), -1)
 
     @cached_property
-    def _seen(self) -> dict[int, bool]:
+    def _known(self) -> dict[str, bool]:
         return {}
 
     def _takes_columns(self, family: Family, x: Array) -> bool:
-        """Whether columns give what numbers give, tried once at a few points."""
-        if 0 not in self._seen:
+        """Whether columns give the same results as numbers, tested once at a few points."""
+        if "columns" not in self._known:
             theta, some = family.drawn(2), x[:3]
             single = np.stack([self._one(family, some, one) for one in theta])
             try:
                 found = self._by_columns(family, some, theta)
-                self._seen[0] = found.shape == single.shape and np.allclose(found, single, rtol=1e-9)
+                self._known["columns"] = found.shape == single.shape and np.allclose(found, single, rtol=1e-9)
             except (TypeError, ValueError, RuntimeError):
-                self._seen[0] = False
-        return self._seen[0]
+                self._known["columns"] = False
+        return self._known["columns"]
 
 
 @kept
 @dataclass(frozen=True, eq=False, repr=False)
 class SolvedFamily:
-    """A family with its solver: `solved(x, theta)` are the solutions for coefficients theta.
+    """A family together with its solver: `solved(x, theta)` returns solutions for coefficients theta.
 
-    Made by `Family.fit`, `Family.solved_by` or `Family.exact`; `pinn.coefficients` and `pinn.next_points` use
-    it. `gb.save` keeps one that is a network.
+    Create it by `Family.fit`, `Family.solved_by` or `Family.exact`; `pinn.coefficients` and
+    `pinn.next_points` take it. `gb.save` can store it if the solver is a network.
 
+    Parameters
+    ----------
+    family
+        The family.
+    solver
+        The solver.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> family = pinn.Family(
     ...     pinn.problems.DampedOscillator, damping=(0.02, 0.12), frequency=(5.5, 7.0)
@@ -354,27 +441,49 @@ class SolvedFamily:
 
     @property
     def ranges(self) -> Mapping[str, tuple[float, float]]:
-        """The lower and the upper end of each coefficient."""
+        """The lower and the upper end of the range of each coefficient."""
         return self.family.ranges
 
     def __call__(self, x: ArrayLike, theta: ArrayLike) -> Array:
-        """The solutions (k, n, m) at points x (n, d) for coefficients theta (k, p), or (k,) of one."""
+        """Return the solutions (k, n, m) at points x (n, d) for coefficients theta, (k, p) or (k,)."""
         x = self.points(x)
         return like(x, self.solver(self.family, x, self.values(theta)))
 
     def points(self, x: ArrayLike) -> Array:
-        """Points (n, d) of the domain, as they are taken."""
+        """Return points as an array of the right shape, with columns in the order of the axes.
+
+        Parameters
+        ----------
+        x
+            Points, shape (n, d).
+
+        Returns
+        -------
+        Array
+            The points, shape (n, d).
+        """
         axes = self.family.names.axes
         x = rows(placed(x, axes), "x")
         if x.ndim != 2 or x.shape[1] != len(axes):
-            said = f"({', '.join(axes)})"
             raise ValueError(
-                f"`x` should be (n, {len(axes)}), a column for each of {said}, got {tuple(x.shape)}."
+                f"`x` should be (n, {len(axes)}), a column for each of ({', '.join(axes)}), got "
+                f"{tuple(x.shape)}."
             )
         return x
 
     def values(self, theta: ArrayLike) -> np.ndarray:
-        """Values of the coefficients as (k, p); (k,) are k values of one coefficient."""
+        """Return values of the coefficients as an array of the right shape.
+
+        Parameters
+        ----------
+        theta
+            Values, shape (k, p), or (k,) for one coefficient.
+
+        Returns
+        -------
+        np.ndarray
+            The values, shape (k, p).
+        """
         found, p = to_numpy(rows(theta, "theta")).astype(float), len(self.names)
         if found.ndim != 2 or found.shape[1] != p:
             raise ValueError(
@@ -392,14 +501,34 @@ class SolvedFamily:
         recipe: Recipe | None = None,
         progress: bool = True,
     ) -> float:
-        """Delta for readings at x: how far the solver may be off there, as the length of a vector.
+        """Estimate Delta, the largest error of the solver at measurements, as the length of a vector.
 
         It is 1.5 times the largest l2 error at these points over 32 random coefficients and all corners of
-        the ranges, an estimate from above and no bound. The truth is what `solver` answers, a function
-        (x, **coefficients), or the problem's own `solution`, or fresh trainings, each started from the one
-        before at a value nearby, which take some minutes. A network that misses its equation or a condition
-        at points of its own is told by a warning.
+        the ranges: an estimate with a margin, not a bound. A warning is issued if a network violates its
+        equation or a condition at fresh points.
 
+        Parameters
+        ----------
+        x
+            The points of the measurements, shape (n, d).
+        solver
+            A function (x, **coefficients) that returns the true solution. By default the exact `solution` of
+            the problem, or else new trainings, each started from the solution for nearby coefficients, which
+            take some minutes.
+        seed
+            The seed of coefficients, points and trainings.
+        recipe
+            The recipe of the trainings.
+        progress
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        float
+            Delta.
+
+        Examples
+        --------
         >>> from guardband import pinn
         >>> family = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2))
         >>> family.exact().check([[0.5, 0.5], [0.3, 0.1]])
@@ -415,7 +544,7 @@ class SolvedFamily:
 
 
 def has_solution(problem: Problem | None, x: Array) -> bool:
-    """Whether a problem knows its own solution."""
+    """Whether a problem has an exact or reference solution."""
     try:
         return problem is not None and problem.solution(to_torch(x).double()[:1]) is not None
     except NotImplementedError:
@@ -441,9 +570,9 @@ def _truth(
 def _by_trainings(
     family: Family, x: Array, theta: np.ndarray, recipe: Recipe | None, seed: int, progress: bool
 ) -> np.ndarray:
-    """Solutions at single values of the coefficients, by networks that never saw the family's.
+    """Solutions for single coefficients by independent networks.
 
-    Each training starts from the solution at a value nearby, which saves most of its time.
+    Each training starts from the solution for nearby coefficients, which saves most of its time.
     """
     found: dict[int, np.ndarray] = {}
     net = mlp(family.own, seed=seed).double()
@@ -457,7 +586,7 @@ def _by_trainings(
 
 
 def _path(unit: np.ndarray) -> list[int]:
-    """An order of points (k, p) of the unit box: from the middle on, always to the nearest one left."""
+    """An order of points (k, p) of the unit box: from the center, always to the nearest remaining one."""
     left, path, at = list(range(len(unit))), list[int](), np.full(unit.shape[1], 0.5)
     while left:
         nearest = min(left, key=lambda k: float(np.square(unit[k] - at).sum()))
@@ -468,7 +597,7 @@ def _path(unit: np.ndarray) -> list[int]:
 
 
 def warn_of_misses(solved: SolvedFamily, seed: int) -> None:
-    """Warn of an equation or a condition that a network misses at fresh points."""
+    """Warn if a network violates an equation or a condition at fresh points."""
     for name, share in misses_of(solved, seed).items():
         if share > MISSES:
             warnings.warn(
@@ -479,7 +608,7 @@ def warn_of_misses(solved: SolvedFamily, seed: int) -> None:
 
 
 def misses_of(solved: SolvedFamily, seed: int = 0) -> dict[str, float]:
-    """How far the network of a family misses each equation and condition, as a share of their own terms."""
+    """The residuals of the network of a family for each equation and condition, as a share of their terms."""
     ranged, net = solved.family.ranged, solved.solver.network
     assert net is not None
     generator = torch.Generator().manual_seed(seed)
@@ -504,7 +633,7 @@ def misses_of(solved: SolvedFamily, seed: int = 0) -> dict[str, float]:
 
 
 def _share(miss: torch.Tensor, typical: torch.Tensor) -> float:
-    """The root mean square of misses over that of a residual's own terms."""
+    """The root mean square of a residual, relative to that of its terms."""
     return float(miss.double().square().mean().sqrt() / typical.square().mean().sqrt().clamp(min=1e-300))
 
 
@@ -512,8 +641,8 @@ def _range(name: str, given: Sequence[float]) -> tuple[float, float]:
     two = len(given) == 2 and all(isinstance(end, Real) and math.isfinite(end) for end in given)
     if not two or not given[0] < given[1]:
         raise ValueError(
-            f"The range of `{name}` should be two numbers, the lower one first, got {given!r:.80}. A number "
-            "alone keeps it fixed."
+            f"The range of `{name}` should be two numbers, the lower one first, got {given!r:.80}. "
+            "Pass a number to keep it fixed."
         )
     return float(given[0]), float(given[1])
 
@@ -533,6 +662,6 @@ def _made(parts: dict[str, Any]) -> Family:
 
 
 def _pairs(theta: Tensor, x: Tensor) -> Tensor:
-    """All coefficients with all points, (k n, p + d)."""
+    """All pairs of coefficients and points, (k n, p + d)."""
     k, n = len(theta), len(x)
     return torch.cat([theta.repeat_interleave(n, dim=0), x.repeat(k, 1)], dim=1)

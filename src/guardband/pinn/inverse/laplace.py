@@ -1,8 +1,8 @@
-"""Laplace's approximation at a training: the covariance of its weights and unknowns. A heuristic.
+"""The Laplace approximation of a training: a covariance of its weights and unknowns. A heuristic.
 
-No coverage is stated. In `pinn.fit` an equation may be missed by the scale of the physics, which is chosen
-and not measured, and the length of these intervals goes with it. `pinn.coefficients` gives regions that state
-one.
+No coverage is stated. The length of the intervals depends on the scale of the physics, by which an equation
+may be violated and which is chosen rather than measured. `pinn.coefficients` returns regions with a stated
+coverage.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from guardband.pinn.predictors.potential import Potential, flat_weights
 from guardband.pinn.training.fitted import Fitted
 
 ANYWHERE = 10.0
-"""How unsure an unknown's own number is before any reading: it may be anywhere in its range."""
+"""The prior standard deviation of the internal parameter of an unknown, wide enough for its whole range."""
 
 
 class Curvature:
-    """The curvature at what a training found, of which covariances are taken; P weights, then K unknowns.
+    """The curvature of the loss of a training in P weights and K unknowns, and covariances derived from it.
 
     >>> from guardband import pinn
     >>> problem = pinn.problems.Poisson1D()
@@ -44,9 +44,9 @@ class Curvature:
     net: nn.Module
     unknowns: Unknowns
     noise: Tensor
-    """Of a reading of each output, (m,)."""
+    """The noise of a measurement of each output, (m,)."""
     measured: Tensor
-    """Which outputs were read at all, (m,)."""
+    """Which outputs were measured, (m,)."""
 
     @torch.inference_mode(False)
     @torch.enable_grad()
@@ -66,19 +66,19 @@ class Curvature:
         self._factor = torch.linalg.cholesky(rows.T @ rows + torch.diag(prior))
 
     def slopes(self, x: Tensor) -> Tensor:
-        """How the outputs at points x change with weights and unknowns, (n m, P + K)."""
+        """The derivatives of the outputs at points x in weights and unknowns, (n m, P + K)."""
         with torch.enable_grad():
             _, found = jacobian(value, self.net, x.to(self.noise))
         found = found.flatten(0, 1)
         return torch.cat([found, found.new_zeros(len(found), len(self.unknowns.sought))], dim=1)
 
     def of_unknowns(self) -> Tensor:
-        """The same of the unknowns' own numbers, (K, P + K)."""
+        """The same for the internal parameters of the unknowns, (K, P + K)."""
         size, many = len(self._factor), len(self.unknowns.sought)
         return torch.eye(size, dtype=torch.float64)[size - many :]
 
     def covariance(self, these: Tensor, those: Tensor) -> Tensor:
-        """The covariance (a, b) of what has slopes (a, P + K) and (b, P + K)."""
+        """The covariance (a, b) of quantities with derivatives (a, P + K) and (b, P + K)."""
         return self._solved(these).T @ self._solved(those)
 
     def _solved(self, slopes: Tensor) -> Tensor:
@@ -87,8 +87,17 @@ class Curvature:
 
 @dataclass(frozen=True, repr=False)
 class JointIntervals(Mapping[str, tuple[float, float]]):
-    """The ends of each interval, by the name of its coefficient; no coverage is stated.
+    """Laplace intervals of coefficients by name, without a stated coverage.
 
+    Parameters
+    ----------
+    intervals
+        The lower and the upper end for each coefficient.
+    level
+        The nominal level.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> print(str(pinn.inverse.JointIntervals({"rate": (1.1, 1.4)}, 0.95)).splitlines()[0])
     rate: 1.1 to 1.4
@@ -108,18 +117,34 @@ class JointIntervals(Mapping[str, tuple[float, float]]):
 
     def __repr__(self) -> str:
         lines = [f"{name}: {low:.4g} to {high:.4g}" for name, (low, high) in self.items()]
-        said = (
+        caution = (
             f"Laplace intervals of a joint fit, asked at {100 * self.level:.6g} %. No coverage is stated: "
             "their length is set by the scale of the physics, Likelihood(physics=...), which nobody measured."
         )
-        return "\n".join([*lines, said, "For regions that state a coverage see pinn.coefficients."])
+        return "\n".join([*lines, caution, "For regions that state a coverage see pinn.coefficients."])
 
 
 def laplace_intervals(fitted: Fitted, level: Level = 0.95, *, seed: int = 0) -> JointIntervals:
-    """A heuristic: Laplace intervals of the unknowns that `pinn.fit` found with the field; no coverage.
+    """Return Laplace intervals of the unknowns that `pinn.fit` estimated. A heuristic without coverage.
 
-    The curvature of readings, equation and conditions in all weights and unknowns together is inverted.
+    The curvature of measurements, equation and conditions in all weights and unknowns is inverted.
 
+    Parameters
+    ----------
+    fitted
+        The result of training a problem with `pinn.Unknown` coefficients.
+    level
+        The nominal level, strictly between 0 and 1.
+    seed
+        The seed of the points at which the curvature is evaluated.
+
+    Returns
+    -------
+    JointIntervals
+        The intervals by name.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> data = pinn.problems.Heat1D(diffusivity=0.12).observe(40, noise=0.01)
     >>> problem = pinn.problems.Heat1D(diffusivity=pinn.Unknown(0.02, 0.2))
@@ -130,8 +155,8 @@ def laplace_intervals(fitted: Fitted, level: Level = 0.95, *, seed: int = 0) -> 
     """
     if not getattr(fitted, "estimates", None):
         raise ValueError(
-            "This needs a training that found coefficients: put pinn.Unknown(low, high) in place of a number "
-            "of the problem, and pass what pinn.fit returns."
+            "`fitted` should be the result of training a problem with unknown coefficients: put "
+            "pinn.Unknown(low, high) in place of a number of the problem, and pass the result of pinn.fit."
         )
     if not 0 < float(level) < 1:
         raise ValueError(f"`level` should lie between 0 and 1, got {level}.")

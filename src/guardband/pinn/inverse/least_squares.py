@@ -1,4 +1,4 @@
-"""Least squares: the coefficients that fit the readings best, and which of them the readings determine."""
+"""Least squares: the coefficients that fit the measurements best, and which of them are identifiable."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import numpy as np
 from guardband.pinn.inverse.design import Design
 
 STARTS = 6
-"""From so many of the best values of the coarse grid."""
+"""The number of starts, from the best values of the coarse grid."""
 
 STEPS = 40
-"""Gauss-Newton steps, at most."""
+"""The largest number of Gauss-Newton steps."""
 
 VALUES = 9
-"""At so many values of its range a coefficient is held, while the others are refitted."""
+"""The number of values at which one coefficient is fixed while the others are refitted."""
 
 ERRORS = 2.0
-"""Changes below so many standard errors of the noise are not seen."""
+"""Changes below this number of standard errors of the noise are not detectable."""
 
 ALONE, OTHERS = 201, 31
-"""Values at which one coefficient is held, where it is the only one and where others are refitted."""
+"""The number of values along one coefficient: if it is the only one, and if others are refitted."""
 
 
 def least_squares(
     design: Design, y: np.ndarray, *, start: np.ndarray | None = None, fixed: int | None = None
 ) -> tuple[np.ndarray, float]:
-    """The nearest coefficients (p,) within their ranges, and the sum of squares there.
+    """The best coefficients (p,) within their ranges, and their sum of squares.
 
-    With `fixed` one coefficient stays what it is at the `start`.
+    With `fixed`, one coefficient keeps its value at the `start`.
     """
     if start is None:
         order = np.square(design.coarse_values - y).sum(axis=1).argsort()
@@ -40,18 +40,18 @@ def least_squares(
 def descent(
     design: Design, y: np.ndarray, theta: np.ndarray, fixed: int | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Damped Gauss-Newton steps from theta (k, p) towards y (k, N), each alone: theta and sums of squares.
+    """Damped Gauss-Newton steps for each row of theta (k, p) and y (k, N): theta and sums of squares.
 
-    A coefficient at an end of its range stays there while the squares fall beyond it.
+    A coefficient at an end of its range stays there while the sum of squares decreases beyond it.
     """
     wide, lower, upper = design.upper - design.lower, design.lower, design.upper
     theta, p = theta.copy(), design.p
-    misses = y - design.values(theta)
-    squares, damping = np.square(misses).sum(axis=1), np.full(len(theta), 1e-3)
+    residuals = y - design.values(theta)
+    squares, damping = np.square(residuals).sum(axis=1), np.full(len(theta), 1e-3)
     going = np.arange(len(theta))
     for _ in range(STEPS):
         slopes = design.slopes(theta[going])
-        gradient = (np.swapaxes(slopes, 1, 2) @ misses[going, :, None])[:, :, 0]
+        gradient = (np.swapaxes(slopes, 1, 2) @ residuals[going, :, None])[:, :, 0]
         outward = np.where(gradient > 0, theta[going] >= upper, theta[going] <= lower)
         free = ~outward
         if fixed is not None:
@@ -69,7 +69,7 @@ def descent(
         small = np.abs(trial - theta[going]).max(axis=1, initial=0.0, where=free) <= 1e-9 * wide.max()
         gained = squares[going] - now <= 1e-12 * squares[going]
         accepted = going[better]
-        theta[accepted], misses[accepted], squares[accepted] = trial[better], off[better], now[better]
+        theta[accepted], residuals[accepted], squares[accepted] = trial[better], off[better], now[better]
         damping[going] = np.where(better, damping[going] / 5, damping[going] * 10)
         done = (better & (small | gained)) | (~better & (small | (damping[going] > 1e8)))
         going = going[~done]
@@ -83,7 +83,7 @@ def misfit_along(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Values of a coefficient from low to high, and the root mean square of the residuals at each.
 
-    The other coefficients are refitted, from the estimate and from the best value nearby on a coarse grid.
+    The other coefficients are refitted, from the estimate and from the best nearby value of a coarse grid.
     """
     if design.p == 1:
         held = np.linspace(low, high, ALONE)
@@ -99,9 +99,9 @@ def misfit_along(
 
 
 def correlation(design: Design, estimate: np.ndarray) -> np.ndarray:
-    """The correlation (p, p) of the least-squares estimates, by the slopes there: that of (J^T J)^-1.
+    """The correlation matrix (p, p) of the least-squares estimates, from (J^T J)^-1 at the estimate.
 
-    1 or -1 are coefficients that only move together; a coefficient that is not seen at all has none, 0.
+    Coefficients with correlation 1 or -1 can only change together; an unidentifiable one has correlation 0.
     """
     slopes = design.slopes(estimate[None])[0]
     length = np.linalg.norm(slopes, axis=0)
@@ -112,17 +112,18 @@ def correlation(design: Design, estimate: np.ndarray) -> np.ndarray:
 
 
 def informed(design: Design, y: np.ndarray, estimate: np.ndarray, delta: float) -> dict[str, bool]:
-    """For each coefficient, whether moving it across its range changes the readings enough to be seen."""
+    """For each coefficient, whether moving it across its range changes the measurements detectably."""
     enough = delta + ERRORS * noise_sd(design, y, estimate)
     seen = (changes(design, estimate) > enough) & ~confounded(design, estimate, enough)
     return dict(zip(design.solved.names, map(bool, seen), strict=True))
 
 
 def confounded(design: Design, estimate: np.ndarray, enough: float) -> np.ndarray:
-    """Which coefficients are seen only together with others, (p,), as the factors of a product are.
+    """Which coefficients are identifiable only together with others, (p,), such as the factors of a product.
 
-    By the slopes at the estimate a whole range of such a one changes readings enough, but not if the others
-    follow. Within the ranges they may not be able to follow all the way, so that both have intervals.
+    According to the derivatives at the estimate, such a coefficient changes the measurements detectably
+    across its range, but not if the others compensate. Within their ranges the others may not be able to
+    compensate fully, so that both still have intervals.
     """
     slopes = design.slopes(estimate[None])[0]
     found = []
@@ -134,13 +135,13 @@ def confounded(design: Design, estimate: np.ndarray, enough: float) -> np.ndarra
 
 
 def noise_sd(design: Design, y: np.ndarray, estimate: np.ndarray) -> float:
-    """The standard deviation of the noise, by the residuals of least squares."""
-    misses = y - design.values(estimate[None])[0]
-    return float(np.sqrt(np.square(misses).sum() / max(1, len(y) - design.p)))
+    """The standard deviation of the noise, estimated from the least-squares residuals."""
+    residuals = y - design.values(estimate[None])[0]
+    return float(np.sqrt(np.square(residuals).sum() / max(1, len(y) - design.p)))
 
 
 def changes(design: Design, estimate: np.ndarray) -> np.ndarray:
-    """By how much readings change when each coefficient moves across its range, (p,), the others refitted."""
+    """The change of the measurements as a coefficient moves across its range, the others refitted, (p,)."""
     goal = design.values(estimate[None])[0]
     found = []
     for j in range(design.p):
@@ -155,7 +156,7 @@ def changes(design: Design, estimate: np.ndarray) -> np.ndarray:
 
 
 def _nearest(design: Design, goal: np.ndarray, j: int, held: np.ndarray) -> np.ndarray:
-    """For each value that a coefficient is held at, the point of the coarse grid near it that fits best."""
+    """For each fixed value of a coefficient, the best-fitting nearby point of the coarse grid."""
     wide = design.upper[j] - design.lower[j]
     squares = np.square(design.coarse_values - goal).sum(axis=1)
     away = np.abs(design.coarse[:, j] - held[:, None]) > 0.2 * wide

@@ -1,4 +1,13 @@
-"""Methods: four regions for coefficients. Two hold in finite samples, two only as readings become many."""
+"""Four confidence regions for coefficients: two with finite-sample coverage, two asymptotic ones.
+
+The first two compare the residuals with variants of them, in which signs or places are changed. If the law of
+the residuals is invariant under these changes, the actual residuals are among the q largest of m variants
+with probability at most q / m. Ties count as larger variants, so they never lead to rejection.
+
+The sign patterns are closed under products, which makes q / m exact for every fixed seed: a group of patterns
+generates the same set of variants from each of its members. Permutations are drawn separately for each data
+set, from a hash of the seed and the measurements.
+"""
 
 from __future__ import annotations
 
@@ -19,28 +28,57 @@ from guardband.pinn.inverse.region import ConfidenceRegion, Test, region_of
 from guardband.values import Observations
 
 CHUNK = 2**22
-"""How many numbers the directions of some values may have at once."""
+"""The largest number of entries of the directions of several values at once."""
 
 LEAST, FIRST, MOST, HIGHEST = 7, 5, 10, 16
 """Powers of two: at least 2^7 variants, up to 2^10 so that 5 are rejected, up to 2^16 so that 1 is."""
 
 DIGITS = 11
-"""Statistics that agree to so many digits of the length of the misses are equal but for rounding."""
+"""Statistics that agree in this number of digits, relative to the length of the residuals, are tied."""
 
 
 def sign_perturbed(
     solved: SolvedFamily, data: Observations, *, level: Level = 0.95, delta: float = 0.0, seed: int = 0
 ) -> ConfidenceRegion:
-    """Finite-sample, for noise that is independent and symmetric about zero, of any law, alike or not.
+    """Return a region with finite-sample coverage for independent noise, symmetric about zero.
 
-    A value is rejected where its misses reach farther along what the family can change than they do after
-    changes of sign: are they among the q largest of m? Each reading has a sign, which its outputs share. The
-    m patterns of signs are closed under products, so the truth is rejected with probability at most q / m at
-    every seed that was chosen before the readings were seen, with equality where statistics do not tie. At
-    95 % the 6 largest of 128 are rejected, which is 95.3 %. Fewer than 6 readings reject nothing at 95 %,
-    with a warning. `delta` is how far the solver may be off at the readings, as a length (`solved.check`).
-    (Csaji, Campi and Weyer 2015; groups of patterns: Hemerik and Goeman 2018)
+    The noise may have any law and need not be identically distributed.
 
+    Parameters
+    ----------
+    solved
+        The solved family.
+    data
+        The measurements.
+    level
+        The confidence level, strictly between 0 and 1.
+    delta
+        The largest error of the solver at the measurements, as the length of a vector (`solved.check`).
+    seed
+        The seed, which must be chosen before the measurements are seen.
+
+    Returns
+    -------
+    ConfidenceRegion
+        The region.
+
+    Warns
+    -----
+    UserWarning
+        If there are too few measurements to reject anything: fewer than 6 at 95 %.
+
+    Notes
+    -----
+    A value is rejected if the projection of its residuals on the directions in which the family can change
+    them is among the q largest of m sign-changed variants. Each measurement has one sign, which its outputs
+    share. The truth is rejected with probability at most q / m for every seed chosen before the measurements
+    were seen, and with equality if statistics do not tie. At 95 %, the 6 largest of 128 are rejected, which
+    gives a coverage of 95.3 %.
+
+    References: Csaji, Campi and Weyer (2015); for groups of patterns, Hemerik and Goeman (2018).
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -52,7 +90,7 @@ def sign_perturbed(
     if q == 0:
         warnings.warn(
             f"The signs of {design.n} readings cannot reject anything at level {float(exact(level)):g}: the "
-            f"region is the whole range. It takes {units_needed(level)} readings.",
+            f"region is the whole range. At least {units_needed(level)} readings are needed.",
             stacklevel=2,
         )
     perturbation = Signs(_seed(seed), design.n, design.m, m)
@@ -64,13 +102,36 @@ def sign_perturbed(
 def permuted(
     solved: SolvedFamily, data: Observations, *, level: Level = 0.95, delta: float = 0.0, seed: int = 0
 ) -> ConfidenceRegion:
-    """Finite-sample, for exchangeable noise: alike at all readings, of any law, with any mean.
+    """Return a region with finite-sample coverage for exchangeable noise, of any law and any mean.
 
-    As `sign_perturbed`, with readings that change places, each with all its outputs, in place of signs. The
-    mean of the misses stays the same then, so it says nothing, and a constant offset does no harm. The
-    permutations are drawn from a hash of the seed and the readings, so each data set has its own. The truth
-    is rejected with probability at most q / m, over readings and permutations together.
+    Parameters
+    ----------
+    solved
+        The solved family.
+    data
+        The measurements.
+    level
+        The confidence level, strictly between 0 and 1.
+    delta
+        The largest error of the solver at the measurements, as the length of a vector (`solved.check`).
+    seed
+        The seed, which must be chosen before the measurements are seen.
 
+    Returns
+    -------
+    ConfidenceRegion
+        The region.
+
+    Notes
+    -----
+    The method is that of `sign_perturbed` with permutations of the measurements, each with all its outputs,
+    in place of signs. Permutations do not change the mean of the residuals, so it is ignored, and a constant
+    offset does no harm. They are drawn from a hash of the seed and the measurements, and thus differ between
+    data sets. The truth is rejected with probability at most q / m over measurements and permutations
+    together.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -87,11 +148,29 @@ def permuted(
 
 
 def wald(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> ConfidenceRegion:
-    """Asymptotic: an ellipse about the least-squares estimate, by the slopes of the family there.
+    """Return an asymptotic region: an ellipse around the least-squares estimate.
 
-    It holds at the level for Gaussian noise of one size, as readings become many; where noise is larger at
-    some places it may hold far less often. The error of the solver is not counted.
+    Parameters
+    ----------
+    solved
+        The solved family.
+    data
+        The measurements.
+    level
+        The confidence level, strictly between 0 and 1.
 
+    Returns
+    -------
+    ConfidenceRegion
+        The region.
+
+    Notes
+    -----
+    For homoscedastic Gaussian noise, the coverage tends to the level as the number of measurements grows; for
+    heteroscedastic noise it can be much lower. The error of the solver is ignored.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -103,11 +182,31 @@ def wald(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> Co
 
 
 def profile(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) -> ConfidenceRegion:
-    """Asymptotic: all values whose sum of squares is not much above the least, by the likelihood ratio.
+    """Return an asymptotic region by the likelihood ratio.
 
-    It holds at the level for Gaussian noise of one size, as readings become many, and exactly where the
-    family is linear. The error of the solver is not counted.
+    It contains the values whose sum of squares is not much above the minimum.
 
+    Parameters
+    ----------
+    solved
+        The solved family.
+    data
+        The measurements.
+    level
+        The confidence level, strictly between 0 and 1.
+
+    Returns
+    -------
+    ConfidenceRegion
+        The region.
+
+    Notes
+    -----
+    For homoscedastic Gaussian noise, the coverage tends to the level as the number of measurements grows, and
+    equals it if the family is linear. The error of the solver is ignored.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -120,7 +219,7 @@ def profile(solved: SolvedFamily, data: Observations, *, level: Level = 0.95) ->
 
 @dataclass(frozen=True, eq=False)
 class Perturbed(Test):
-    """Among misses that chance changes, those that were seen should not be among the q largest."""
+    """A test that rejects values whose residuals are among the q largest of their variants."""
 
     design: Design
     y: np.ndarray
@@ -130,7 +229,7 @@ class Perturbed(Test):
     asymptotic: ClassVar[bool] = False
 
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """Whether each of the values is accepted."""
+        """Return whether each of the values is accepted."""
         rows = self.design.p + len(self.design.coarse)
         size = max(1, CHUNK // (rows * len(self.y)))
         parts = [self._some(theta[i : i + size]) for i in range(0, len(theta), size)]
@@ -138,35 +237,37 @@ class Perturbed(Test):
 
     def _some(self, theta: np.ndarray) -> np.ndarray:
         values = self.design.values(theta)
-        misses = self.y - values
+        residuals = self.y - values
         directions = self.design.directions(theta, values, centered=self.perturbation.centered)
-        found = self.perturbation.statistics(directions, misses, self.design.p)
-        return self.perturbation.accepted(found, misses, self.q, self.delta)
+        found = self.perturbation.statistics(directions, residuals, self.design.p)
+        return self.perturbation.accepted(found, residuals, self.q, self.delta)
 
 
 class SignPerturbed(Perturbed):
-    """With signs that change."""
+    """The test with changes of sign."""
 
     method = "sign_perturbed"
     noise = "the noise of the readings is independent and symmetric about zero"
 
 
 class Permuted(Perturbed):
-    """With readings that change places."""
+    """The test with permutations."""
 
     method = "permuted"
-    noise = "the noise of the readings is exchangeable: alike everywhere and in no order"
+    noise = "the noise of the readings is exchangeable"
 
 
 @dataclass(frozen=True, eq=False)
 class Asymptotic(Test):
-    """A sum of squares that should not exceed a quantile of Fisher's F."""
+    """A test that compares a sum of squares with a quantile of Fisher's F distribution."""
 
     design: Design
     y: np.ndarray
     level: float
     asymptotic: ClassVar[bool] = True
-    noise: ClassVar[str] = "the noise of the readings is Gaussian, of one size, and readings are many"
+    noise: ClassVar[str] = (
+        "the noise of the readings is Gaussian and homoscedastic, and their number is large"
+    )
 
     @cached_property
     def best(self) -> tuple[np.ndarray, float]:
@@ -175,7 +276,7 @@ class Asymptotic(Test):
 
     @cached_property
     def most(self) -> float:
-        """How large the sum of squares may be: p s^2 F."""
+        """The largest accepted sum of squares: p s^2 F."""
         from scipy.stats import f
 
         p, spare = self.design.p, len(self.y) - self.design.p
@@ -184,28 +285,28 @@ class Asymptotic(Test):
 
 
 class Wald(Asymptotic):
-    """(theta - estimate)^T J^T J (theta - estimate)."""
+    """The test by (theta - estimate)^T J^T J (theta - estimate)."""
 
     method = "wald"
 
     @cached_property
     def slopes(self) -> np.ndarray:
-        """The slopes at the estimate, (N, p)."""
+        """The derivatives at the estimate, (N, p)."""
         return self.design.slopes(self.best[0][None])[0]
 
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """Whether each of the values is accepted."""
+        """Return whether each of the values is accepted."""
         away = (theta - self.best[0]) / (self.design.upper - self.design.lower)
         return np.square(away @ self.slopes.T).sum(axis=1) <= self.most
 
 
 class Profile(Asymptotic):
-    """The sum of squares less the least one."""
+    """The test by the sum of squares minus its minimum."""
 
     method = "profile"
 
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """Whether each of the values is accepted."""
+        """Return whether each of the values is accepted."""
         return np.square(self.y - self.design.values(theta)).sum(axis=1) - self.best[1] <= self.most
 
 
@@ -218,17 +319,18 @@ def _seed(seed: int) -> int:
 
 
 def checked_delta(delta: float) -> float:
-    """How far a solver may be off at the readings, as a length; refused where it is none."""
+    """The error of a solver as a length; refuse negative and infinite values."""
     if not 0 <= float(delta) < np.inf:
-        raise ValueError(f"`delta` should be how far the solver may be off, 0 or more, got {delta!r:.80}.")
+        raise ValueError(f"`delta` should be the largest error of the solver, 0 or more, got {delta!r:.80}.")
     return float(delta)
 
 
 def ranks(level: Level, units: int | None = None) -> tuple[int, int]:
-    """m, a power of two, and q = floor(m (1 - level)): rejecting the q largest of m keeps the level.
+    """The number of variants m, a power of two, and q = floor(m (1 - level)), the number that is rejected.
 
-    The level that is kept, at least 1 - q / m, is the one asked or slightly more. With the signs of so many
-    `units` there are 2^(units - 1) patterns whose statistics differ; where q is 0 nothing is ever rejected.
+    The resulting level 1 - q / m is the requested one or slightly larger. With the signs of `units`
+    measurements there are 2^(units - 1) patterns whose statistics differ; if q is 0, nothing is ever
+    rejected.
 
     >>> ranks(0.95), ranks(0.9), ranks(0.99), ranks(0.95, units=6), ranks(0.95, units=5)
     ((128, 6), (128, 12), (512, 5), (32, 1), (16, 0))
@@ -244,7 +346,7 @@ def ranks(level: Level, units: int | None = None) -> tuple[int, int]:
 
 
 def units_needed(level: Level) -> int:
-    """The fewest units whose signs can reject anything at a level: 2^(units - 1) (1 - level) is 1 or more.
+    """The smallest number of units whose signs can reject anything: 2^(units - 1) (1 - level) >= 1.
 
     >>> units_needed(0.95), units_needed(0.9)
     (6, 5)
@@ -257,51 +359,52 @@ def units_needed(level: Level) -> int:
 
 @dataclass(frozen=True)
 class Perturbation(ABC):
-    """The variants with which misses are compared, for n readings of m outputs; fixed by the seed."""
+    """The variants of residuals for n measurements of m outputs, fixed by the seed."""
 
     seed: int
     n: int
     outputs: int
     count: int
-    """How many there are in all, those that were seen being the first."""
+    """The number of variants; the first is the actual residuals."""
 
     centered: bool = False
-    """Whether only misses about their mean are compared."""
+    """Whether residuals are compared after their mean is subtracted."""
 
     @abstractmethod
-    def products(self, directions: np.ndarray, misses: np.ndarray) -> np.ndarray:
-        """The products (k, r, count) of directions (k, r, N) with all variants of misses (k, N)."""
+    def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+        """The products (k, r, count) of directions (k, r, N) with all variants of residuals (k, N)."""
 
-    def statistics(self, directions: np.ndarray, misses: np.ndarray, p: int) -> np.ndarray:
-        """How far misses reach along directions, (k, count), as a share of their length.
+    def statistics(self, directions: np.ndarray, residuals: np.ndarray, p: int) -> np.ndarray:
+        """The projections of all variants on directions, (k, count), relative to the length of the residuals.
 
-        The larger of the length of their projection on the first p directions, which are orthonormal, and the
-        largest product with any other one. It moves by at most the length of what is added to the misses.
+        It is the larger of the length of the projection on the first p directions, which are orthonormal, and
+        the largest product with another direction. It changes by at most the length of a perturbation of the
+        residuals.
         """
-        products = self.products(directions, misses)
+        products = self.products(directions, residuals)
         plane = np.sqrt(np.square(products[:, :p]).sum(axis=1))
         found = np.maximum(plane, products[:, p:].max(axis=1, initial=0.0))
-        length = np.linalg.norm(misses, axis=1, keepdims=True)  # the same for all variants
+        length = np.linalg.norm(residuals, axis=1, keepdims=True)  # the same for all variants
         return found / np.where(length > 0, length, 1.0)
 
     def accepted(
-        self, statistics: np.ndarray, misses: np.ndarray, q: int, delta: float | np.ndarray = 0.0
+        self, statistics: np.ndarray, residuals: np.ndarray, q: int, delta: float | np.ndarray = 0.0
     ) -> np.ndarray:
-        """Whether what was seen, the first of each row, is not among the q largest by more than 2 Delta."""
-        length = np.linalg.norm(misses, axis=1, keepdims=True)
+        """Whether the first of each row is not among the q largest, allowing for a solver error of delta."""
+        length = np.linalg.norm(residuals, axis=1, keepdims=True)
         guard = 2 * np.broadcast_to(np.asarray(delta, dtype=float).reshape(-1, 1), length.shape)
         guard = guard / np.where(length > 0, length, 1.0)
         seen = np.round(statistics[:, :1] - guard, DIGITS)
         others = np.round(statistics[:, 1:], DIGITS)
-        return ((others >= seen).sum(axis=1) >= q) | (seen[:, 0] <= 0)  # what is 0 is never large
+        return ((others >= seen).sum(axis=1) >= q) | (seen[:, 0] <= 0)  # a statistic of 0 is never large
 
 
 class Signs(Perturbation):
-    """Each reading keeps its sign or changes it; its outputs share one."""
+    """Each measurement keeps or changes its sign; its outputs share one sign."""
 
-    def products(self, directions: np.ndarray, misses: np.ndarray) -> np.ndarray:
-        """By one product of matrices: the sign of a reading can be drawn out of the sum."""
-        each = directions * misses[:, None]
+    def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+        """The products by one matrix multiplication, since the sign of a measurement factors out."""
+        each = directions * residuals[:, None]
         each = each.reshape(*each.shape[:2], self.n, self.outputs).sum(axis=3)
         return (each.reshape(-1, self.n) @ _signs(self.seed, self.n, self.count)).reshape(
             *each.shape[:2], self.count
@@ -309,22 +412,22 @@ class Signs(Perturbation):
 
 
 class Permutations(Perturbation):
-    """The readings change places, each with all its outputs."""
+    """The measurements are permuted, each with all its outputs."""
 
-    def products(self, directions: np.ndarray, misses: np.ndarray) -> np.ndarray:
-        """With all permutations of the misses."""
+    def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+        """The products with all permutations of the residuals."""
         places = _places(self.seed, self.n, self.count)
-        moved = misses.reshape(len(misses), self.n, self.outputs)[:, places]
-        return directions @ np.swapaxes(moved.reshape(len(misses), self.count, -1), 1, 2)
+        moved = residuals.reshape(len(residuals), self.n, self.outputs)[:, places]
+        return directions @ np.swapaxes(moved.reshape(len(residuals), self.count, -1), 1, 2)
 
 
 @lru_cache(maxsize=64)
 def _signs(seed: int, n: int, count: int) -> np.ndarray:
     """Patterns (n, count) that are closed under products, the first without a change; count is a power of 2.
 
-    The sign of reading g under pattern i is (-1)^popcount(i & column_g), a row of a Hadamard matrix. Column 0
-    keeps out the pattern that changes all signs; the powers of two make all patterns different. With at most
-    `count` readings, all columns are different.
+    The sign of measurement g in pattern i is (-1)^popcount(i & column_g), a row of a Hadamard matrix. Column
+    0 excludes the pattern that changes all signs; the powers of two make all patterns different. With at most
+    `count` measurements, all columns are different.
     """
     rng = np.random.default_rng([seed, 1])
     first = np.array([0, *2 ** np.arange(count.bit_length() - 1)])

@@ -1,4 +1,4 @@
-"""Next points: where readings would tell most about the coefficients, or about the field."""
+"""Experimental design: the next measurements that reduce the uncertainty of coefficients or field most."""
 
 from __future__ import annotations
 
@@ -23,18 +23,31 @@ if TYPE_CHECKING:
     from guardband.reports.page import Section
 
 PRIOR = 1e-6
-"""What is known of a coefficient before any reading: that it lies in its range, weighed by so little."""
+"""The relative weight of the prior information that a coefficient lies in its range."""
 
-SAID = (
-    "Readings placed after others were seen are not fixed before the data: a region from all of them has no "
-    "exact level any more, and a band calibrated on them is not about exchangeable points."
+CAUTION = (
+    "Places that were chosen after readings were seen depend on the data: a region from all readings then "
+    "has no exact level, and a band calibrated on them lacks exchangeable points."
 )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class NextPoints:
-    """Places for the next readings, in the order of their worth, and which candidates they are.
+    """Places for further measurements, in order of decreasing benefit.
 
+    Attributes
+    ----------
+    x
+        The places, shape (n, d).
+    numbers
+        Their row numbers among the candidates.
+    cost
+        Their total cost.
+    axes
+        The names of the coordinates.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
@@ -47,30 +60,34 @@ class NextPoints:
     x: Array
     numbers: tuple[int, ...]
     cost: float
-    """What they cost together."""
     axes: tuple[str, ...]
-    """The names of the coordinates."""
 
     def __repr__(self) -> str:
-        return f"NextPoints({len(self.numbers)} points, cost {self.cost:g}). {SAID}"
+        return f"NextPoints({len(self.numbers)} points, cost {self.cost:g}). {CAUTION}"
 
     def __len__(self) -> int:
         return len(self.numbers)
 
     @property
     def places(self) -> list[list[str]]:
-        """The coordinates of each place in words, a row for each."""
+        """The coordinates of each place as text, one row for each."""
         return [[f"{value:.4g}" for value in row] for row in to_numpy(self.x).astype(float).tolist()]
 
     def report_sections(self) -> list[Section]:
-        """The section of a report: the places, the one that tells most first."""
+        """Return the section of a report: the places, the most informative first.
+
+        Returns
+        -------
+        list[Section]
+            One section.
+        """
         from guardband.reports.page import Section
 
         rows = [["", *self.axes], *([str(k), *place] for k, place in enumerate(self.places, 1))]
         text = (
-            "These places make the information on the coefficients as large as they can, one after the other."
+            "Each of these places maximizes the information on the coefficients, given the places before it."
         )
-        return [Section("Where to read next", [text, SAID], rows)]
+        return [Section("Where to measure next", [text, CAUTION], rows)]
 
 
 def next_points(
@@ -83,15 +100,39 @@ def next_points(
     theta: Sequence[float] | None = None,
     costs: ArrayLike | None = None,
 ) -> NextPoints:
-    """The n candidates x (k, d) that tell most, one after the other, each at most once.
+    """Choose the most informative candidates for further measurements, one after the other.
 
-    For the "coefficients" each next one makes the determinant of their information J^T J as large as it can
-    (D-optimal), for the "field" the mean variance of the solution over all candidates as small (A-optimal);
-    with `costs` (k,), the gain for its cost. J is taken at `theta`, by default the least-squares estimate of
-    `data`, or the mean over the ranges without any. Readings in `data` are counted as known.
+    Parameters
+    ----------
+    solved
+        A solved family, or the result of `pinn.fit`.
+    candidates
+        Possible places, shape (k, d); each is chosen at most once.
+    n
+        The number of places to choose.
+    goal
+        "coefficients" maximizes the determinant of their information J^T J (D-optimal); "field" minimizes the
+        mean variance of the solution over all candidates (A-optimal).
+    data
+        Previous measurements, which count as known.
+    theta
+        The coefficients at which J is evaluated. By default the least-squares estimate of `data`, or an
+        average over the ranges without data.
+    costs
+        The cost of each candidate, shape (k,). The gain is divided by it.
 
-    Of what `pinn.fit` returned, the curvature of its readings, equation and conditions says what is open.
+    Returns
+    -------
+    NextPoints
+        The chosen places in order.
 
+    Notes
+    -----
+    For the result of `pinn.fit`, the curvature of its measurements, equation and conditions defines the
+    uncertainty; `data` and `theta` must be left out.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> ranges = {"damping": (0.02, 0.12), "frequency": (5.5, 7.0)}
@@ -103,7 +144,8 @@ def next_points(
     if isinstance(solved, Fitted):
         if data is not None or theta is not None:
             raise ValueError(
-                "A training knows its own readings and coefficients: leave `data` and `theta` out."
+                "The result of `pinn.fit` contains its readings and coefficients: leave out `data` and "
+                "`theta`."
             )
         axes = solved.problem.names.axes
         x = _checked(_points(axes, candidates), n, goal)
@@ -117,7 +159,7 @@ def next_points(
 
 
 def _checked(x: Array, n: int, goal: str) -> Array:
-    """Finite candidates, of which n are to be chosen for a goal."""
+    """Finite candidates; refuse a wrong number or goal."""
     x = finite(x, "candidates")
     if not 1 <= int(n) <= len(x):
         raise ValueError(f"`n` should be a number of candidates, 1 to {len(x)}, got {n!r:.80}.")
@@ -135,11 +177,11 @@ def _by_design(
     theta: Sequence[float] | None,
     price: np.ndarray,
 ) -> list[int]:
-    """The n best of the candidates x (k, d) for a solved family, by the slopes of its solution."""
+    """The n best of the candidates x (k, d) for a solved family, by the derivatives of its solution."""
     data = None if data is None else on_axes(solved, data)
     outputs = None if data is None else data.outputs
     design = Design.at(solved, x, outputs)
-    at = _where(solved, data, theta)
+    at = _evaluation_points(solved, data, theta)
     slopes = design.slopes(at).reshape(len(at), design.n, design.m, design.p)
     known = np.tile(PRIOR * np.eye(design.p), (len(at), 1, 1))
     if data is not None:
@@ -164,7 +206,7 @@ def _chosen(x: Array, chosen: list[int], price: np.ndarray, axes: Sequence[str])
 
 
 def _greedy(slopes: np.ndarray, known: np.ndarray, n: int, goal: str, price: np.ndarray) -> list[int]:
-    """One candidate after the other; slopes (t, k, m, p) and what is known (t, p, p) at t values."""
+    """Greedy choice, given slopes (t, k, m, p) and information (t, p, p) at t values."""
     left, chosen = np.ones(len(price), dtype=bool), list[int]()
     each = np.swapaxes(slopes, 2, 3) @ slopes  # (t, k, p, p)
     whole = each.mean(axis=1)
@@ -183,8 +225,10 @@ def _greedy(slopes: np.ndarray, known: np.ndarray, n: int, goal: str, price: np.
     return chosen
 
 
-def _where(solved: SolvedFamily, data: Observations | None, theta: Sequence[float] | None) -> np.ndarray:
-    """The coefficients at which slopes are taken, (t, p)."""
+def _evaluation_points(
+    solved: SolvedFamily, data: Observations | None, theta: Sequence[float] | None
+) -> np.ndarray:
+    """The coefficients at which derivatives are taken, (t, p)."""
     if theta is not None:
         return solved.values(np.asarray(theta, dtype=float).reshape(1, -1))
     if data is None:
@@ -202,10 +246,10 @@ def _prices(costs: ArrayLike | None, k: int) -> np.ndarray:
 
 
 def _by_curvature(fitted: Fitted, x: Array, n: int, goal: str, price: np.ndarray) -> list[int]:
-    """The n best of the candidates x (k, d), each read once, of the outputs that were read before."""
+    """The n best of the candidates x (k, d) for a training, by its curvature."""
     if goal == "coefficients" and not fitted.estimates:
         raise ValueError(
-            'This training sought no coefficients, so no reading tells about them. Say goal="field", or put '
+            'This training has no unknown coefficients. Use goal="field", or put '
             "pinn.Unknown(low, high) in place of a number of the problem and train again."
         )
     curvature = Curvature(fitted)
@@ -215,18 +259,18 @@ def _by_curvature(fitted: Fitted, x: Array, n: int, goal: str, price: np.ndarray
     prices = torch.as_tensor(price)
     left, chosen = torch.ones(len(x), dtype=torch.bool), list[int]()
     for _ in range(n):
-        gain = known.sharper() if goal == "coefficients" else known.smaller()
+        gain = known.entropy_reduction() if goal == "coefficients" else known.variance_reduction()
         best = int((gain / prices).masked_fill(~left, -torch.inf).argmax())
-        known.read(best)
+        known.condition_on(best)
         left[best] = False
         chosen.append(best)
     return chosen
 
 
 class _Covariances:
-    """What is known of targets (t) and of readings at k places of m outputs, as covariances.
+    """Covariances of t targets and of measurements of m outputs at k places.
 
-    It shrinks with each reading, as that of Gaussians does.
+    Each measurement updates them as for Gaussian variables.
     """
 
     def __init__(self, curvature: Curvature, targets: Tensor, readings: Tensor) -> None:
@@ -237,19 +281,19 @@ class _Covariances:
         self.across = curvature.covariance(targets, flat)
         self.readings = curvature.covariance(flat, flat)
 
-    def smaller(self) -> Tensor:
-        """By how much each candidate makes the sum of the targets' variances smaller, (k,)."""
-        return self._told().square().sum(dim=(1, 2))
+    def variance_reduction(self) -> Tensor:
+        """The decrease of the sum of the targets' variances by each candidate, (k,)."""
+        return self._whitened().square().sum(dim=(1, 2))
 
-    def sharper(self) -> Tensor:
-        """By how much each makes the logarithm of their determinant smaller, (k,)."""
+    def entropy_reduction(self) -> Tensor:
+        """The decrease of the log determinant of their covariance by each candidate, (k,)."""
         root = torch.linalg.cholesky(self.targets)
-        told = torch.linalg.solve_triangular(root, self._told(), upper=False)
-        left = torch.eye(len(root), dtype=root.dtype) - told @ told.mT
+        scaled = torch.linalg.solve_triangular(root, self._whitened(), upper=False)
+        left = torch.eye(len(root), dtype=root.dtype) - scaled @ scaled.mT
         return -torch.linalg.slogdet(left)[1]
 
-    def read(self, i: int) -> None:
-        """Take a reading at candidate i."""
+    def condition_on(self, i: int) -> None:
+        """Condition on a measurement at candidate i."""
         at = slice(i * self.m, (i + 1) * self.m)
         root = torch.linalg.cholesky(self.readings[at, at] + self.noise)
         mine, others = self.across[:, at].clone(), self.readings[:, at].clone()
@@ -258,8 +302,8 @@ class _Covariances:
         self.across = self.across - mine @ others.T
         self.readings = self.readings - others @ others.T
 
-    def _told(self) -> Tensor:
-        """What each candidate tells of each target, in units of its own noise, (k, t, m)."""
+    def _whitened(self) -> Tensor:
+        """The covariance of each candidate with each target, whitened by its own variance, (k, t, m)."""
         blocks = self.readings.reshape(self.k, self.m, self.k, self.m)
         own = blocks[range(self.k), :, range(self.k)] + self.noise
         across = self.across.reshape(-1, self.k, self.m).permute(1, 2, 0)

@@ -1,7 +1,7 @@
-"""Ranged: a problem for all values of its coefficients at once; they are the first axes of its domain.
+"""Parametric problems: the coefficients of a problem become the first axes of its domain.
 
-The equation is told a coefficient as a column (n, 1) in place of a number, and sees the axes that it knows:
-its Laplacian is over space, its time is still the last axis.
+The original equation receives each coefficient as a column (n, 1) in place of a number. It sees only its own
+axes, so its Laplacian is over space and its time is still the last axis.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from guardband.values import Names
 
 @dataclass(frozen=True, eq=False)
 class ParametricProblem(Problem):
-    """A problem whose coefficients are axes, each between the ends of its range."""
+    """A problem whose coefficients are axes, each with its range."""
 
     problem: Problem
     ranges: Mapping[str, tuple[float, float]]
@@ -36,15 +36,15 @@ class ParametricProblem(Problem):
     outputs: ClassVar[tuple[str, ...] | int] = computed(lambda self: self.problem.names.outputs)
 
     def residual(self, x: Tensor, u: Field) -> Tensor | Mapping[str, Tensor]:
-        """That of the problem, with columns of coefficients."""
+        """Return the residual of the problem, with columns of coefficients."""
         return self.at(x).residual(x[:, len(self.ranges) :], self.original(u))
 
     def conditions(self) -> list[Condition]:
-        """Those of the problem, for all coefficients."""
+        """Return the conditions of the problem, for all coefficients."""
         return [ParametricCondition(self, i, one) for i, one in enumerate(conditions_in(self.problem))]
 
     def terms(self) -> list[Term]:
-        """None: terms about all points at once are not known for each coefficient."""
+        """Return none; refuse a problem with terms, which are not defined for each coefficient separately."""
         if found := terms_in(self.problem):
             raise ValueError(
                 f"{type(self.problem).__name__} has the term {found[0].name!r}, and a network for all "
@@ -57,7 +57,7 @@ class ParametricProblem(Problem):
         return with_values(self.problem, {name: x[:, [i]] for i, name in enumerate(self.ranges)})
 
     def original(self, u: Field) -> Field:
-        """A field as the problem knows it, without the axes of the coefficients."""
+        """A field over the axes of the original problem."""
         return _Original(u, len(self.ranges), self.problem.names)
 
 
@@ -70,16 +70,16 @@ class _Original(Field):
         self._whole, self._first = whole, first
 
     def partial(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
-        """The derivative of some outputs along these axes, (n, m)."""
+        """Return a partial derivative of some outputs."""
         return self._whole.partial(tuple(i + self._first for i in axes), columns)
 
     def trace(self, axes: tuple[int, ...], columns: Columns = None) -> Tensor:
-        """The sum of the second derivatives along each of these axes, (n, m)."""
+        """Return the sum of second derivatives."""
         return self._whole.trace(tuple(i + self._first for i in axes), columns)
 
 
 class ParametricCondition(Condition):
-    """A condition of a problem, at all of its coefficients."""
+    """A condition of a problem, for all of its coefficients."""
 
     called: str
 
@@ -92,13 +92,13 @@ class ParametricCondition(Condition):
             self.axis = axis
 
     def residual(self, x: Tensor, u: Field) -> Tensor:
-        """That of the condition, with columns of coefficients."""
+        """Return the residual of the condition, with columns of coefficients."""
         problem = self._parametric.at(x)
         condition = conditions_in(problem)[self._number]
         return condition.residual(x[:, len(self._parametric.ranges) :], self._parametric.original(u))
 
     def points(self, domain: Domain, n: int, generator: torch.Generator | None = None) -> Boundary:
-        """About n points where the condition holds, each with coefficients of its own."""
+        """Return about n points of the condition, each with separate coefficients."""
         edge, box = (
             self._condition.points(self._parametric.problem.domain, n, generator),
             _box(self._parametric.ranges),
@@ -118,14 +118,14 @@ class ParametricCondition(Condition):
         )
 
     def around(self, domain: Domain) -> int | None:
-        """The axis whose ends are the same, counted behind the coefficients."""
+        """Return the periodic axis, counted from the first coefficient."""
         axis = self._condition.around(self._parametric.problem.domain)
         return None if axis is None else axis + len(self._parametric.ranges)
 
 
 @dataclass(frozen=True, eq=False)
 class ParametricDomain(Domain):
-    """A box of coefficients, which are the first axes, and at each of its points the same shape."""
+    """The product of a box of coefficients, whose axes come first, and a shape."""
 
     box: Box
     shape: Domain
@@ -162,7 +162,7 @@ class ParametricDomain(Domain):
 
     @of_any_points
     def contains(self, x: Tensor) -> Tensor:
-        """Whether points lie in the box and in the shape."""
+        """Return which points lie in the box and in the shape."""
         return self.box.contains(x[:, : self.box.d]) & self.shape.contains(x[:, self.box.d :])
 
     def uniform(
@@ -173,13 +173,13 @@ class ParametricDomain(Domain):
         seed: int | None = None,
         dtype: torch.dtype | None = None,
     ) -> Tensor:
-        """n independent points, uniform in the shape, whose coefficients are `spread` over the box."""
+        """Return n independent points, uniform in the shape, with coefficients `spread` over the box."""
         n, generator = count(n), as_generator(generator, seed)
         x = self.shape.uniform(n, generator, dtype=dtype)
         return torch.cat([spread(self.box, n, generator).to(x), x], dim=1)
 
     def pieces(self) -> list[Piece]:
-        """The pieces of the shape, at all coefficients."""
+        """Return the pieces of the shape, for all coefficients."""
         return [self._piece(piece) for piece in self.shape.made]
 
     def _piece(self, piece: Piece) -> Piece:
@@ -199,10 +199,10 @@ class ParametricDomain(Domain):
 
 
 def spread(box: Box, n: int, generator: torch.Generator | None) -> Tensor:
-    """n random points of a box, denser towards its faces, as the nodes of Chebyshev are.
+    """n random points of a box with the density of Chebyshev nodes, higher towards its faces.
 
-    A network that is fitted at uniform points is worst in the corners, and the ends of a range count as much
-    as its middle.
+    A network that is trained at uniform points is least accurate in the corners, and the ends of a range
+    matter as much as its middle.
     """
     unit = torch.rand(n, box.d, generator=generator, dtype=torch.float64)
     return box.stretched((1 - torch.cos(torch.pi * unit)) / 2)

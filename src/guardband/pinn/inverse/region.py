@@ -1,4 +1,4 @@
-"""Regions: all values of the coefficients that readings agree with, at a level."""
+"""Confidence regions of coefficients, and envelopes of the solutions over them."""
 
 from __future__ import annotations
 
@@ -17,29 +17,47 @@ from guardband.pinn.inverse.search import Grid, search_grid, search_lines
 from guardband.values import Band
 
 GRIDS = 2
-"""Regions of so many coefficients can be drawn on a grid."""
+"""Regions of at most this number of coefficients are found on a grid."""
 
 
 class Test(ABC):
-    """Whether single values of the coefficients agree with what was read."""
+    """A test of whether single values of the coefficients agree with the measurements."""
 
     method: ClassVar[str]
     asymptotic: ClassVar[bool]
     noise: ClassVar[str]
-    """What is assumed of the noise."""
+    """The assumption about the noise."""
 
     @abstractmethod
     def __call__(self, theta: np.ndarray) -> np.ndarray:
-        """Whether each of the values (k, p) is accepted, (k,)."""
+        """Return whether each of the values (k, p) is accepted, (k,)."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ConfidenceRegion:
-    """All values of the coefficients that a test accepts; jointly, they hold the truth at the level.
+    """A joint confidence region: all values of the coefficients that a test accepts.
 
-    `contains` asks the test itself. Everything else is read off a grid, of one or two coefficients; of more,
-    intervals are those of a search, which promises nothing.
+    `contains` evaluates the test itself. For one or two coefficients, everything else is derived from a grid
+    that is refined at the border of the region; for more, intervals come from a heuristic search without
+    coverage.
 
+    Attributes
+    ----------
+    design
+        The places of measurement and the solved family.
+    y
+        The measured values as one vector.
+    test
+        The test, with its `method`, its assumption about the `noise`, and whether it is `asymptotic`.
+    level
+        The confidence level.
+    delta
+        The largest error of the solver at the measurements, as the length of a vector.
+    estimate
+        The least-squares estimate, shape (p,).
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
@@ -58,7 +76,6 @@ class ConfidenceRegion:
     level: float
     delta: float
     estimate: np.ndarray
-    """The least-squares estimate, (p,)."""
 
     def __repr__(self) -> str:
         kind = "asymptotic" if self.test.asymptotic else "finite-sample"
@@ -70,14 +87,24 @@ class ConfidenceRegion:
         return self.design.solved.names
 
     def contains(self, theta: ArrayLike | None = None, /, **coefficients: float) -> bool | np.ndarray:
-        """Whether the region holds a value, given by names; or each of the rows of theta (k, p).
+        """Return whether the region contains given values; values outside of the ranges are never inside.
 
-        A value outside of the ranges is never inside.
+        Parameters
+        ----------
+        theta
+            Values of the coefficients, shape (k, p).
+        **coefficients
+            One value by the names of all coefficients, in place of `theta`.
+
+        Returns
+        -------
+        bool | np.ndarray
+            One boolean for values by name; booleans of shape (k,) for rows.
         """
         if theta is None:
             if {*coefficients} != {*self.names}:
                 wanted = ", ".join(f"{name}=..." for name in self.names)
-                raise ValueError(f"A region is joint: ask for all coefficients, contains({wanted}).")
+                raise ValueError(f"A region is joint: pass all coefficients, contains({wanted}).")
             return bool(self._accepts(np.array([[float(coefficients[name]) for name in self.names]]))[0])
         if coefficients:
             raise TypeError("Give the coefficients by name, or as rows of theta, not both.")
@@ -91,20 +118,30 @@ class ConfidenceRegion:
 
     @cached_property
     def grid(self) -> Grid:
-        """The region on a grid, refined where it ends."""
+        """The region on a grid, for one or two coefficients."""
         if not self.drawn:
             raise ValueError(
-                f"A region of {self.design.p} coefficients is not drawn: a grid would be too large. Whether "
-                "it holds one value is exact, region.contains(...); region.interval(...) is a search."
+                f"A region of {self.design.p} coefficients is not found on a grid, which would be too large. "
+                "Use region.contains(...), which is exact, or region.interval(...), which is a search."
             )
         return search_grid(self._accepts, self.design.lower, self.design.upper, self.estimate)
 
     def interval(self, name: str) -> tuple[float, float]:
-        """Between which values one coefficient lies: a projection, which holds it at least at the level.
+        """Return the interval of one coefficient, a projection of the region.
 
-        The ends are the first values of the grid beyond the region; of an empty one they are NaN. With three
-        or four coefficients they are the farthest values that a search found inside: the region may reach
-        farther, and no level is promised.
+        With one or two coefficients, it contains the true value with at least the confidence of the region.
+        With three or four, it extends to the farthest values that a search found inside: the region may be
+        larger, and there is no guarantee.
+
+        Parameters
+        ----------
+        name
+            The name of the coefficient.
+
+        Returns
+        -------
+        tuple[float, float]
+            The first values of the grid beyond the region; NaN for an empty region.
         """
         j = self.position(name)
         if self.drawn:
@@ -113,7 +150,18 @@ class ConfidenceRegion:
         return (float(found.min()), float(found.max())) if len(found) else (float("nan"), float("nan"))
 
     def at_ends(self, name: str) -> tuple[bool, bool]:
-        """Whether the lower and the upper end of the interval are ends of the range that was searched."""
+        """Return whether the interval reaches the ends of the range.
+
+        Parameters
+        ----------
+        name
+            The name of the coefficient.
+
+        Returns
+        -------
+        tuple[bool, bool]
+            Whether it reaches the lower and the upper end.
+        """
         j = self.position(name)
         if self.drawn:
             return self.grid.touches(j)
@@ -121,7 +169,18 @@ class ConfidenceRegion:
         return bool(low <= self.design.lower[j] + near), bool(high >= self.design.upper[j] - near)
 
     def ends(self, name: str) -> tuple[str, str]:
-        """Both ends of the interval in words, which say where the range ends and not the region."""
+        """Return the ends of the interval as text, with a note if they are ends of the range.
+
+        Parameters
+        ----------
+        name
+            The name of the coefficient.
+
+        Returns
+        -------
+        tuple[str, str]
+            The lower and the upper end.
+        """
         low, high = (
             f"{end:.4g}{', the end of the range,' if reached else ''}"
             for end, reached in zip(self.interval(name), self.at_ends(name), strict=True)
@@ -130,7 +189,7 @@ class ConfidenceRegion:
 
     @cached_property
     def values(self) -> np.ndarray:
-        """Values (k, p) that stand for the region: of the grid, with a step around, or of a search."""
+        """Values (k, p) that represent the region: of the grid with a margin, or of a search."""
         if self.drawn:
             return self.grid.values
         return search_lines(
@@ -138,7 +197,7 @@ class ConfidenceRegion:
         )
 
     def _standard_errors(self) -> np.ndarray:
-        """For each coefficient a step of one standard error, along which the others are refitted, (p, p)."""
+        """For each coefficient a step of one standard error, with the others refitted, (p, p)."""
         wide = self.design.upper - self.design.lower
         slopes = self.design.slopes(self.estimate[None])[0]
         gram = slopes.T @ slopes
@@ -147,43 +206,54 @@ class ConfidenceRegion:
         return np.clip(spread, -1.0, 1.0) * wide
 
     def position(self, name: str) -> int:
-        """Which of the coefficients is called so."""
+        """Return the index of a coefficient.
+
+        Parameters
+        ----------
+        name
+            The name of the coefficient.
+
+        Returns
+        -------
+        int
+            Its index.
+        """
         if name not in self.names:
             raise ValueError(f"There is no coefficient {name!r}; there are {', '.join(self.names)}.")
         return self.names.index(name)
 
     @property
     def drawn(self) -> bool:
-        """Whether it has so few coefficients that it is found on a grid."""
+        """Whether the region is found on a grid, that is, has at most two coefficients."""
         return self.design.p <= GRIDS
 
     @property
     def touches_edge(self) -> tuple[str, ...]:
-        """The coefficients of which an end of the range is inside: the truth may lie beyond."""
+        """The coefficients whose region contains an end of the range, so that the truth may lie beyond."""
         return tuple(name for j, name in enumerate(self.names) if any(self.grid.touches(j)))
 
     @property
     def pieces(self) -> int:
-        """How many separate pieces were found."""
+        """The number of connected pieces."""
         return self.grid.pieces
 
     @property
     def empty(self) -> bool:
-        """Whether no value was found that agrees with the readings."""
+        """Whether no value agrees with the measurements."""
         return self.grid.empty
 
     @property
     def share(self) -> float:
-        """How much of the box of the ranges is inside, of 1."""
+        """The share of the box of ranges that is inside."""
         return self.grid.share
 
     @cached_property
     def informed(self) -> Mapping[str, bool]:
-        """For each coefficient, whether the readings say anything about it.
+        """For each coefficient, whether the measurements determine it.
 
-        They do not where moving it across its range, the others refitted, changes them by less than Delta and
-        two standard errors of the noise; or where that is so by the slopes at the estimate, as of two factors
-        of which only the product is seen.
+        They do not if moving it across its range, with the others refitted, changes them by less than Delta
+        plus two standard errors of the noise, or if this holds by the derivatives at the estimate, as for two
+        factors of which only the product matters.
         """
         return informed(self.design, self.y, self.estimate, self.delta)
 
@@ -191,16 +261,26 @@ class ConfidenceRegion:
 def region_of(
     design: Design, y: np.ndarray, test: Test, level: float, delta: float = 0.0
 ) -> ConfidenceRegion:
-    """The region of a test, with the least-squares estimate around which it is looked for."""
+    """The region of a test, with the least-squares estimate as the start of searches."""
     return ConfidenceRegion(design, y, test, level, delta, least_squares(design, y)[0])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Envelope:
-    """The smallest and the largest solution at each point over a region of coefficients; see `promise`.
+    """The smallest and the largest solution at each point over a confidence region of coefficients.
 
-    It is about the solution, everywhere at once; a conformal band is about new measurements, one at a time.
+    It is a statement about the solution, at all points simultaneously; a conformal band is about one new
+    measurement at a time.
 
+    Attributes
+    ----------
+    band
+        The envelope as a band, for example for `gb.plot.band(envelope.band)`.
+    promise
+        The guarantee in words.
+
+    Examples
+    --------
     >>> from guardband import pinn
     >>> solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     >>> data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
@@ -216,17 +296,16 @@ class Envelope:
     """
 
     band: Band
-    """The same as a band, to be drawn: `gb.plot.band(envelope.band)`."""
     promise: str
 
     @property
     def lower(self) -> Array:
-        """The smallest solution at each point, (n, m)."""
+        """The smallest solution at each point, shape (n, m)."""
         return self.band.lower
 
     @property
     def upper(self) -> Array:
-        """The largest solution at each point, (n, m)."""
+        """The largest solution at each point, shape (n, m)."""
         return self.band.upper
 
     def __repr__(self) -> str:
@@ -234,26 +313,26 @@ class Envelope:
 
 
 def envelope_of(region: ConfidenceRegion, x: ArrayLike) -> Envelope:
-    """The envelope of all solutions for coefficients in a region, at points x (n, d)."""
+    """The envelope of the solutions for all coefficients in a region, at points x (n, d)."""
     solved = region.design.solved
     x, inside = solved.points(x), region.values
     if not len(inside):
-        raise ValueError("No value in the range agrees with the readings: there is no envelope of nothing.")
+        raise ValueError("No value in the range agrees with the readings, so there is no envelope.")
     found = solved.solver(solved.family, x, np.concatenate([region.estimate[None], inside]))
     ends = kind_of(x, found[0]), kind_of(x, found.min(axis=0)), kind_of(x, found.max(axis=0))
-    return Envelope(Band(x, *ends, region.level, solved.family.names), _promise(region))
+    return Envelope(Band(x, *ends, region.level, solved.family.names), _guarantee(region))
 
 
-def _promise(region: ConfidenceRegion) -> str:
+def _guarantee(region: ConfidenceRegion) -> str:
     level = f"{100 * region.level:.6g} %"
     if not region.drawn:
         return (
-            "No level is promised: it is over values that a search found in the region, which may have "
-            "missed some."
+            "There is no guaranteed coverage, since the values in the region come from a search that may "
+            "have missed some."
         )
-    kind = ", as readings become many (asymptotic)," if region.test.asymptotic else ""
+    kind = " (asymptotic)" if region.test.asymptotic else ""
     return (
         f"With a confidence of {level}{kind} the solution for the true coefficients lies inside at all "
-        "points together, if the equation is right and all else that the region assumes is so, up to the "
-        "error of the solver. It is not about new measurements, which have noise."
+        "points simultaneously, up to the error of the solver, if the equation and the other assumptions of "
+        "the region are right. It does not predict new measurements, which have noise."
     )

@@ -1,4 +1,8 @@
-"""Search: where a region lies, on a grid of one or two coefficients, along lines for three or four."""
+"""Search for the extent of a region: on a grid for one or two coefficients, along lines for more.
+
+The search along lines is a heuristic. The values that it finds are inside by the test itself, but it may miss
+a separate piece, and the ends that it finds are too short rather than too long.
+"""
 
 from __future__ import annotations
 
@@ -10,24 +14,24 @@ from typing import TypeAlias, cast
 import numpy as np
 
 Accepts: TypeAlias = Callable[[np.ndarray], np.ndarray]
-"""From values (k, p) to whether each is in the region, (k,)."""
+"""A function from values (k, p) to whether each lies in the region, (k,)."""
 
 FIRST_GRID = {1: 129, 2: 25}
-"""Values of each coefficient on the first grid."""
+"""The number of values of each coefficient on the first grid."""
 
 GRID_STEPS = {1: 100, 2: 30}
-"""How many steps of the last grid a region is wide, at least, along each axis."""
+"""The smallest width of a region along each axis, in steps of the last grid."""
 
 REFINEMENTS = 12
-"""How often a step is halved, at most."""
+"""The largest number of times that a step is halved."""
 
 ROUNDS, LINES, BISECTIONS, DRAWN = 6, 48, 10, 512
-"""How often lines are drawn, how many at once, how closely their ends are found; random values before."""
+"""Rounds of lines, lines per round, bisections per end, and random values before the first round."""
 
 
 @dataclass(frozen=True, eq=False)
 class Grid:
-    """Values along each axis, and which pairs of them are inside; nothing outside of it was found inside."""
+    """Values along each axis, and which of their combinations are inside; none was found inside elsewhere."""
 
     axes: tuple[np.ndarray, ...]
     inside: np.ndarray
@@ -36,12 +40,12 @@ class Grid:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing is inside."""
+        """Whether no value is inside."""
         return not self.inside.any()
 
     @property
     def pieces(self) -> int:
-        """How many separate pieces there are."""
+        """The number of connected pieces."""
         from scipy.ndimage import label
 
         _, count = cast("tuple[np.ndarray, int]", label(self.inside, np.ones((3,) * self.inside.ndim)))
@@ -49,7 +53,7 @@ class Grid:
 
     @property
     def share(self) -> float:
-        """How much of the box is inside, of 1."""
+        """The share of the box that is inside."""
         weights = np.ones(())
         for axis, low, high in zip(self.axes, self.lower, self.upper, strict=True):
             edges = np.concatenate([axis[:1], (axis[1:] + axis[:-1]) / 2, axis[-1:]])
@@ -58,14 +62,14 @@ class Grid:
 
     @property
     def values(self) -> np.ndarray:
-        """All values inside with their neighbors, (k, p): what is inside lies among them."""
+        """All values inside and their neighbors, (k, p), which enclose the region."""
         near = self.inside | _differs(self.inside)
         return np.stack(
             [axis[where] for axis, where in zip(self.axes, np.nonzero(near), strict=True)], axis=1
         )
 
     def ends(self, j: int) -> tuple[float, float]:
-        """The first values of an axis beyond those that were found inside, or the ends of its range."""
+        """The first values of an axis beyond the region, or the ends of its range."""
         others = tuple(i for i in range(self.inside.ndim) if i != j)
         found = np.flatnonzero(self.inside.any(axis=others))
         if not len(found):
@@ -81,16 +85,16 @@ class Grid:
 
 
 def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray) -> Grid:
-    """A region of one or two coefficients; `near` is a point around which it is looked for most closely.
+    """Find a region of one or two coefficients; `near` is a point that is searched most closely.
 
-    The first grid covers the whole box. Steps are halved until the region is many steps wide, and values are
-    asked only where neighbors differ. A piece that lies between the values of the first grid, away from
+    The first grid covers the whole box. Steps are halved until the region is many steps wide, and only values
+    whose neighbors differ are tested. A piece that lies between the values of the first grid, away from
     `near`, is not found.
     """
     p = len(lower)
     axes = [np.linspace(a, b, FIRST_GRID[p]) for a, b in zip(lower, upper, strict=True)]
     whole = tuple(axes)
-    inside = _asked(accepts, axes, np.argwhere(np.ones([len(axis) for axis in axes], dtype=bool)))
+    inside = _accepted_at(accepts, axes, np.argwhere(np.ones([len(axis) for axis in axes], dtype=bool)))
     inside = inside.reshape([len(axis) for axis in axes])
     for _ in range(REFINEMENTS):
         axes, inside = _window(axes, inside, near)
@@ -107,9 +111,9 @@ def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np
 def search_lines(
     accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray, steps: np.ndarray
 ) -> np.ndarray:
-    """Values inside, (k, p), none if none is found: from `near` and random ones outwards along lines.
+    """Find values inside, (k, p), possibly none: along lines that start at `near` and at random values.
 
-    `steps` (p, p) are rows along which the region is likely long, each about as long as it is wide.
+    The rows of `steps` (p, p) are directions in which the region is probably long, with about its length.
     """
     rng, p = np.random.default_rng(0), len(lower)
     tried = np.concatenate([near[None], lower + rng.random((DRAWN, p)) * (upper - lower)])
@@ -124,12 +128,12 @@ def search_lines(
     return found
 
 
-def _asked(accepts: Accepts, axes: Sequence[np.ndarray], where: np.ndarray) -> np.ndarray:
+def _accepted_at(accepts: Accepts, axes: Sequence[np.ndarray], where: np.ndarray) -> np.ndarray:
     return accepts(np.stack([axis[where[:, j]] for j, axis in enumerate(axes)], axis=1))
 
 
 def _place(axes: Sequence[np.ndarray], near: np.ndarray) -> list[int]:
-    """The value of each axis that is nearest to a point."""
+    """The index of the value of each axis that is nearest to a point."""
     return [int(np.abs(axis - value).argmin()) for axis, value in zip(axes, near, strict=True)]
 
 
@@ -141,7 +145,7 @@ def _width(inside: np.ndarray, j: int) -> int:
 def _window(
     axes: Sequence[np.ndarray], inside: np.ndarray, near: np.ndarray
 ) -> tuple[list[np.ndarray], np.ndarray]:
-    """The part that holds all that is inside, and the point, with a step around."""
+    """The part of the grid that contains all values inside and the point, with a margin."""
     places, parts = _place(axes, near), []
     for j in range(inside.ndim):
         found = np.flatnonzero(inside.any(axis=tuple(i for i in range(inside.ndim) if i != j)))
@@ -153,7 +157,7 @@ def _window(
 def _halved(
     axes: Sequence[np.ndarray], inside: np.ndarray, narrow: Sequence[bool]
 ) -> tuple[list[np.ndarray], np.ndarray, np.ndarray]:
-    """Steps of half the length along narrow axes; what lies between is guessed, and not known."""
+    """The grid with half the step along narrow axes; new values are guessed and marked as not known."""
     known = np.ones_like(inside)
     finer = []
     for j, axis in enumerate(axes):
@@ -174,19 +178,19 @@ def _halved(
 def _flood(
     accepts: Accepts, axes: Sequence[np.ndarray], inside: np.ndarray, known: np.ndarray, near: np.ndarray
 ) -> None:
-    """Ask wherever neighbors differ, or the point is near, until nothing is left to be asked."""
+    """Test values whose neighbors differ, or that are close to the point, until none is left."""
     close = np.zeros_like(known)
     close[tuple(slice(max(0, i - 1), i + 2) for i in _place(axes, near))] = True
     while True:
         where = np.argwhere((_differs(inside) | close) & ~known)
         if not len(where):
             return
-        inside[tuple(where.T)] = _asked(accepts, axes, where)
+        inside[tuple(where.T)] = _accepted_at(accepts, axes, where)
         known[tuple(where.T)] = True
 
 
 def _differs(inside: np.ndarray) -> np.ndarray:
-    """Where a neighbor, also along a diagonal, is on the other side of the border."""
+    """Whether a neighbor, diagonal ones included, is on the other side of the border."""
     padded = np.pad(inside, 1, mode="edge")
     found = np.zeros_like(inside)
     for way in itertools.product((0, 1, 2), repeat=inside.ndim):
@@ -198,7 +202,7 @@ def _differs(inside: np.ndarray) -> np.ndarray:
 def _ends(
     accepts: Accepts, starts: np.ndarray, ways: np.ndarray, lower: np.ndarray, upper: np.ndarray
 ) -> np.ndarray:
-    """The last values inside along each line: steps are doubled until one is outside, then halved."""
+    """The last values inside along each line: steps are doubled until one is outside, then bisected."""
 
     def at(far: np.ndarray) -> np.ndarray:
         return np.clip(starts + far[:, None] * ways, lower, upper)

@@ -328,7 +328,7 @@ class Problem(ABC):
             some = next(iter(unknown))
             raise ValueError(
                 f"{type(self).__name__} has unknowns ({', '.join(unknown)}) and so no solution to observe. "
-                f"Give numbers in their place, {some}=..., or take `fitted.problem`."
+                f"Use numbers in their place, {some}=..., or take `fitted.problem`."
             )
         generator = torch.Generator().manual_seed(seed)
         x = domain_of(self).uniform(n, generator, dtype=torch.float64)
@@ -353,9 +353,7 @@ def _points_for(function: Function, given: ArrayLike, name: str) -> Tensor:
 def as_problem(given: object) -> Problem:
     """The problem itself; refuse other types and problems without a domain."""
     if isinstance(given, type) and issubclass(given, Problem):
-        raise TypeError(
-            f"`problem` should be made before it is used, {given.__name__}(), got the class itself."
-        )
+        raise TypeError(f"`problem` should be an instance, {given.__name__}(), got the class itself.")
     if not isinstance(given, Problem):
         raise TypeError(f"`problem` should be a pinn.Problem, got {type(given).__name__}.")
     domain_of(given)
@@ -366,7 +364,7 @@ def domain_of(problem: Problem) -> Domain:
     """The domain of a problem; refuse a problem without one."""
     found, name = getattr(problem, "domain", None), type(problem).__name__
     if found is None:
-        raise TypeError(f"{name} should say where it lives: domain = pinn.Rectangle((0, 0), (1, 1)).")
+        raise TypeError(f"{name} should define its domain: domain = pinn.Rectangle((0, 0), (1, 1)).")
     if not isinstance(found, Domain):
         raise TypeError(f"{name}.domain should be a shape, such as pinn.Segment(0, 1), got {found!r:.80}.")
     return found
@@ -375,10 +373,12 @@ def domain_of(problem: Problem) -> Domain:
 def conditions_in(problem: Problem) -> list[Condition]:
     """The conditions of a problem, with their types checked."""
     name = f"{type(problem).__name__}.conditions"
-    said = problem.conditions
-    if not callable(said):
-        raise TypeError(f"{name} should be a method, `def conditions(self): return [...]`, got {said!r:.80}.")
-    found = said()
+    method = problem.conditions
+    if not callable(method):
+        raise TypeError(
+            f"{name} should be a method, `def conditions(self): return [...]`, got {method!r:.80}."
+        )
+    found = method()
     if found is None:
         raise TypeError(f"{name} should return a list of conditions, got None: a `return` may be missing.")
     if not isinstance(found, Iterable):
@@ -407,13 +407,13 @@ def terms_in(problem: Problem) -> list[Term]:
         called, scale = getattr(one, "name", None), getattr(one, "scale", None)
         if not isinstance(called, str) or called in TAKEN or [each.name for each in found].count(called) > 1:
             raise ValueError(
-                f"Each of {name} should have a `name` of its own, other than {', '.join(TAKEN)}, got "
+                f"Each of {name} should have a unique `name`, other than {', '.join(TAKEN)}, got "
                 f"{called!r:.80}."
             )
         if not isinstance(scale, Real) or not 0 < float(scale) < math.inf:
             raise ValueError(
-                f"The term {called!r} should have a positive `scale`: by how much it may be off, in its own "
-                f"units; got {scale!r:.80}."
+                f"The term {called!r} should have a positive `scale`, the standard deviation of its "
+                f"residual, got {scale!r:.80}."
             )
     return found
 

@@ -116,7 +116,7 @@ class Condition(ABC):
                 return found[rows]
             before = len(found)
         raise ValueError(
-            f"The function given as `on` chooses too little of the boundary, or nothing. {CHOOSES}"
+            f"The function given as `on` selects too little of the boundary, or nothing. {CHOOSES}"
         )
 
     def parts(self, domain: Domain) -> tuple[str, ...]:
@@ -150,8 +150,8 @@ class Condition(ABC):
         """
         if not domain.walls:
             raise ValueError(
-                f"{type(self).__name__} without `on` is about the boundary in space, and there is only time "
-                f'here. Use pinn.Initial(...), or on="end".'
+                f"{type(self).__name__} without `on` applies to the boundary in space, and there is only "
+                f'time here. Use pinn.Initial(...), or on="end".'
             )
         return domain.walls
 
@@ -250,8 +250,8 @@ def _chosen(on: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     found = on(x)
     chosen = found if isinstance(found, Tensor) else torch.as_tensor(np.asarray(found))
     if chosen.dtype != torch.bool or chosen.shape not in ((len(x),), (len(x), 1)):
-        said = f"{tuple(chosen.shape)} of {chosen.dtype} for {len(x)} points"
-        raise ValueError(f"The function given as `on` returned {said}. {CHOOSES}")
+        shape = f"{tuple(chosen.shape)} of {chosen.dtype} for {len(x)} points"
+        raise ValueError(f"The function given as `on` returned {shape}. {CHOOSES}")
     return chosen.reshape(-1)
 
 
@@ -284,7 +284,7 @@ def values(value: Value, x: Tensor, u: Field) -> Tensor:
     if found.ndim == 2 and found.shape[1] not in (1, len(outputs)):
         raise ValueError(
             f"A condition on the outputs {', '.join(outputs)} should have one value, or {len(outputs)}, got "
-            f"{found.shape[1]}. Say which outputs it is about: output=(...)."
+            f"{found.shape[1]}. Select its outputs: output=(...)."
         )
     return found
 
@@ -446,7 +446,7 @@ class Periodic(Condition):
         far[:, axis] = upper
         if not flat or not bool(domain.contains(far).all()):
             raise ValueError(
-                f"Periodic({self.axis!r}) needs two ends of this axis that face each other, and the boundary "
+                f"Periodic({self.axis!r}) needs two ends of this axis that face each other, but the boundary "
                 f"has none at {lower:g} and {upper:g}."
             )
         points, normals = (

@@ -135,7 +135,7 @@ class Field(ABC):
         if len(outputs) != len(space):
             axes = ", ".join(self.names.axes[i] for i in space)
             raise ValueError(
-                f"A divergence takes one output for each of the axes {axes}, here are {len(outputs)} "
+                f"A divergence needs one output for each of the axes {axes}, got {len(outputs)} "
                 f'({", ".join(outputs)}). Choose them: w["u", "v"].divergence.'
             )
         return torch.stack([self.partial((i,), (j,)) for j, i in enumerate(space)]).sum(0)
@@ -164,7 +164,7 @@ class Field(ABC):
             return position(output, names, "output")
         except ValueError as error:
             more = output if isinstance(output, str) else f"u{output}"
-            cure = f"A problem with more of them says so: outputs = {(*names, more)!r}."
+            cure = f"To add an output, declare it in the problem: outputs = {(*names, more)!r}."
             raise ValueError(f"{error} {cure}") from None
 
 

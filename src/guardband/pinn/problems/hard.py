@@ -98,6 +98,7 @@ def _check_slopes(name: str, value: Function, problem: Problem) -> None:
     found = value(problem.domain.quasi(16, dtype=torch.float64).requires_grad_())
     if not found.requires_grad and bool((found != found[:1]).any()):
         raise ValueError(
-            f"The value of {name} varies, and torch cannot differentiate it: it was made by numpy or after "
-            ".detach(). Write it in torch, or let the network learn the condition, without pinn.Constrained."
+            f"The value of {name} varies, and torch cannot differentiate it: it was computed by numpy or "
+            "after .detach(). Write it in torch, or let the network learn the condition, without "
+            "pinn.Constrained."
         )

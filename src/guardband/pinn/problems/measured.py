@@ -14,7 +14,7 @@ from guardband.values import Observations
 TRAINING_DATA = "`training_data` should be gb.Observations(x, y), several of them in a list, or None"
 
 
-def _said(given: object) -> str:
+def _described(given: object) -> str:
     """A short description of an argument."""
     shape = getattr(given, "shape", None)
     return f"{given!r:.80}" if shape is None else f"{type(given).__name__} of shape {tuple(shape)}"
@@ -26,12 +26,12 @@ def measured(problem: Problem, given: Observations | Sequence[Observations] | No
         return None
     sets = [given] if isinstance(given, Observations) else given
     if not isinstance(sets, Sequence) or not sets:
-        raise TypeError(f"{TRAINING_DATA}, got {_said(given)}.")
+        raise TypeError(f"{TRAINING_DATA}, got {_described(given)}.")
     if len(sets) == 2 and not any(isinstance(part, Observations) for part in sets):
         sets = [Observations(sets[0], sets[1])]
     for part in sets:
         if not isinstance(part, Observations):
-            raise TypeError(f"{TRAINING_DATA}, got {_said(part)} among them.")
+            raise TypeError(f"{TRAINING_DATA}, got {_described(part)} among them.")
     sets = [part.on_axes(problem.names.axes) for part in sets]
     whole = len(sets) == 1 and sets[0].outputs is None
     found = sets[0] if whole else Observations.together(sets, problem.names.outputs)
@@ -65,7 +65,7 @@ def tensors_of(problem: Problem, training_data: Observations | None, net: nn.Mod
     if x.shape[1] != d or y.shape[1] != len(outputs):
         raise ValueError(
             f"Observations of this problem have {d} coordinates and {len(outputs)} outputs "
-            f"({', '.join(outputs)}), got x {tuple(x.shape)} and y {tuple(y.shape)}. Where only some outputs "
-            f"were measured, say which: gb.Observations(x, y, outputs={outputs[:1]!r})."
+            f"({', '.join(outputs)}), got x {tuple(x.shape)} and y {tuple(y.shape)}. If only some "
+            f"outputs were measured, name them: gb.Observations(x, y, outputs={outputs[:1]!r})."
         )
     return x, y

@@ -16,10 +16,9 @@ from guardband.base.kept import kept
 P = TypeVar("P")
 
 NO_VALUE = (
-    "A pinn.Unknown has no value before it is found. pinn.fit(problem, net, data) finds it, and "
-    "`fitted.problem` "
-    "has its value; or give a number in its place. What is computed from it belongs into `residual` or "
-    "`conditions`, and each unknown into a field of its own."
+    "A pinn.Unknown has no value before training. Estimate it by pinn.fit(problem, net, data), after which "
+    "`fitted.problem` has its value, or use a number in its place. Compute with it only in `residual` and "
+    "`conditions`, and keep each unknown in a separate field."
 )
 
 
@@ -97,8 +96,7 @@ class Unknown(_NoValue):
             )
         if self.start is not None and not self.low < self.start < self.high:
             raise ValueError(
-                f"`start` should lie between {self.low:g} and {self.high:g}, inside of both, got "
-                f"{self.start:g}."
+                f"`start` should lie strictly between {self.low:g} and {self.high:g}, got {self.start:g}."
             )
 
     def __repr__(self) -> str:
@@ -126,9 +124,9 @@ def check_coefficients(problem: object) -> None:
     for name, value in _attributes(problem).items():
         if isinstance(value, Tensor) and value.requires_grad:
             raise TypeError(
-                f"`{name}` of {type(problem).__name__} is a tensor that asks for gradients, and `fit` does "
-                f"not train it. Say between which numbers it lies, {name}=pinn.Unknown(low, high), and it is "
-                f"found with the field; or give a number, {name}.item()."
+                f"`{name}` of {type(problem).__name__} is a tensor that requires gradients, but `fit` does "
+                f"not train it. Use {name}=pinn.Unknown(low, high) to estimate it with the field, or a "
+                f"number, {name}.item()."
             )
 
 
