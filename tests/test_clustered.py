@@ -10,7 +10,7 @@ ZERO = gb.predictors.MeanOnly(lambda x: 0 * x)
 
 
 def reference(scores: np.ndarray, groups: np.ndarray, level: str) -> float:
-    """The smallest t whose readings weigh at least `level`, by exact rationals over all candidates."""
+    """The smallest t whose readings carry weight >= level, in exact rationals over all candidates."""
     clusters = np.unique(groups)
     for t in np.sort(scores):
         inside = [Fraction(int((scores[groups == g] <= t).sum()), int((groups == g).sum())) for g in clusters]
@@ -62,7 +62,7 @@ def test_five_sensors_at_95_percent_are_infinite_and_19_are_needed() -> None:
 
 @pytest.mark.slow
 def test_forty_sensors_of_thirty_readings_cover_a_reading_of_a_new_one() -> None:
-    """Readings share their sensor's bias; one fresh reading per draw, against Binomial(2000, 0.95)."""
+    """Readings share the bias of their sensor; one new reading per draw: Binomial(2000, 0.95)."""
     generator = np.random.default_rng(4)
     sensors, draws = np.repeat(np.arange(40), 30), 2000
     covered = plain = 0

@@ -1,4 +1,4 @@
-"""Conditional: the level in every group and after every shift that the features span."""
+"""Conditional: the level in every group and under every shift that the features span."""
 
 import math
 from pathlib import Path
@@ -13,7 +13,7 @@ from guardband.conformal.rank import allow_infinite
 
 
 def eighths(x: np.ndarray) -> np.ndarray:
-    """Which eighth of [0, 1] a point lies in, as indicators (n, 8)."""
+    """Indicators (n, 8) of the eighth of [0, 1] that contains a point."""
     return np.eye(8)[np.minimum((8 * x[:, 0]).astype(int), 7)]
 
 
@@ -30,7 +30,7 @@ def calibrated(x: np.ndarray, features: Any, seed: int = 0, **options: Any) -> g
 
 
 def covered(features: Any, n: int, sets: int, level: float) -> tuple[np.ndarray, np.ndarray]:
-    """New points (sets,), one for each calibration set, and which of them were covered."""
+    """New points (sets,), one for each calibration set, and whether each is covered."""
     draw, inside, places = np.random.default_rng(0), [], draws(sets)
     for seed, place in enumerate(places):
         made = calibrated(draw.uniform(size=n), features, seed)
@@ -47,7 +47,7 @@ def draws(sets: int) -> np.ndarray:
 @pytest.mark.slow("800")
 @pytest.mark.parametrize("sets", [800, pytest.param(1600, marks=pytest.mark.long)])
 def test_each_of_eight_groups_is_covered_at_the_level(sets: int) -> None:
-    """Exact on both sides: counts in each group at 1e-3 / 8, one new point per calibration set."""
+    """Two-sided: counts in each group at 1e-3 / 8, one new point per calibration set."""
     from scipy.stats import binomtest
 
     x, inside = covered(eighths, 100, sets, 0.8)
@@ -75,7 +75,7 @@ def test_groups_that_overlap_and_all_points_together(sets: int) -> None:
 
 
 def test_without_features_it_is_a_randomized_split() -> None:
-    """Between two neighboring ranks of all scores."""
+    """Between two neighboring ranks of the scores."""
     x = np.random.default_rng(0).uniform(size=49)
     made = calibrated(x, lambda x: np.zeros((len(x), 0)))
     scores = np.sort(made.fingerprint()["scores"])
@@ -84,7 +84,7 @@ def test_without_features_it_is_a_randomized_split() -> None:
 
 
 def test_the_regression_with_the_new_point_agrees_with_brute_force() -> None:
-    """A score is in the set exactly if its dual variable, in a regression on n + 1 points, is below u."""
+    """A score is in the set if and only if its dual variable in a regression on n + 1 points is below u."""
     from scipy.optimize import linprog
 
     x, alpha = np.random.default_rng(3).uniform(size=40), 0.2
@@ -160,9 +160,9 @@ def test_features_that_change_their_number_are_refused() -> None:
 def covered_at(
     places: int, n: int, seed: int, sets: int, *, level: float = 0.9, fresh: bool = True
 ) -> np.ndarray:
-    """Which of `sets` new readings at fixed places are covered, each by a calibration set of its own.
+    """Whether each of `sets` new readings at fixed points is covered by its own calibration set.
 
-    With one place there are no features beyond the constant; with two, the second is a feature.
+    With one point the constant is the only feature; with two, the second point is a feature.
     """
     draw, inside = np.random.default_rng((places, n, seed)), []
     features = (lambda x: np.zeros((len(x), 0))) if places == 1 else (lambda x: x > 0.5)
@@ -177,7 +177,7 @@ def covered_at(
 
 
 def test_fixed_places_are_covered_at_a_fixed_seed() -> None:
-    """Exact on both sides at 1e-3; the draws of 0.2 are rejected: at seed 1 they cover 4/6, not .8."""
+    """Two-sided at 1e-3; the draws of 0.2 are rejected: at seed 1 they cover 4/6, not .8."""
     from scipy.stats import binomtest
 
     fresh, frozen = (covered_at(1, 5, 1, 400, level=0.8, fresh=fresh) for fresh in (True, False))
@@ -206,7 +206,7 @@ def test_the_draw_is_of_the_scores_in_any_order_and_the_promise_says_so(calibrat
 
 @pytest.mark.parametrize("digit", [b"\x00", b"\xff"])
 def test_draws_lie_strictly_between_0_and_1(digit: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The largest 64 bits were rounded to 1, which no uniform draw is."""
+    """The largest 64-bit value was rounded to 1, which is outside of the open interval."""
 
     class Extreme:
         def __init__(self, _: bytes) -> None: ...

@@ -1,4 +1,4 @@
-"""Local conformal prediction: exact for any shape, wide where it must be, honest about overfitting."""
+"""Local conformal prediction: exact for any shape, wide where errors are large, aware of overfitting."""
 
 from itertools import pairwise
 from typing import Any
@@ -51,7 +51,7 @@ def learned() -> tuple[np.ndarray, np.ndarray]:
 
 def test_an_unclipped_shape_is_caught() -> None:
     class Unclipped(LocalShape):
-        """The paper's fault: a shape that may be negative, clipped at prediction only."""
+        """The error of the paper's code: a shape that may be negative and is clipped only at prediction."""
 
         def threshold(self, scores: Any, prediction: Any, **options: Any) -> LocalThreshold:
             made = super().threshold(scores, prediction, **options)
@@ -147,7 +147,7 @@ def test_many_rows_are_carried_by_inducing_points() -> None:
 @pytest.mark.parametrize("learner", [QUICK, pinn.PinballNetwork(steps=40)])
 @pytest.mark.parametrize("zeros", [0.0, 0.5, 0.7, 0.9, 0.99, 1.0])
 def test_residuals_that_are_zero_are_small_ones(learner: Any, zeros: float) -> None:
-    """A model that interpolates, or readings in whole units: most residuals are 0 to the last digit."""
+    """A model that interpolates, or rounded readings: most residuals are exactly 0."""
     x, scores = learned()
     scores = np.where(np.random.default_rng(4).uniform(size=len(scores)) < zeros, 0, scores)
     for shape in (learner.fit(x, scores)(x), best_shape(learner, x, scores)(x)):
@@ -163,7 +163,7 @@ def test_a_shape_has_no_size() -> None:
 
 
 class Overfitted:
-    """A predictor that knows its training data by heart."""
+    """A predictor that has memorized its training data."""
 
     def __call__(self, x: np.ndarray) -> gb.Prediction:
         nearest = abs(x - np.asarray(TRAIN.x).T).argmin(axis=1)
@@ -272,7 +272,7 @@ def test_a_pinball_network_is_monotone_in_the_level() -> None:
 @pytest.mark.filterwarnings("ignore::guardband.conformal.OverfittedWarning")
 @pytest.mark.parametrize("m", [20, 50])
 def test_a_network_that_learned_nothing_is_not_called_overfitted(m: int) -> None:
-    """Noise of two sizes: medians of few points jump between them, ranks do not."""
+    """Noise of two sizes: medians of a few points jump between them, but ranks do not."""
     generator = np.random.default_rng(0)
 
     def draw(n: int) -> gb.Observations:
@@ -287,7 +287,7 @@ def test_a_network_that_learned_nothing_is_not_called_overfitted(m: int) -> None
 
 
 class Never:
-    """A learner whose shape is not flat, and that costs nothing."""
+    """A fast learner whose shape is not flat."""
 
     def fit(self, x: np.ndarray, scores: np.ndarray) -> Any:
         return lambda x: np.where(x[:, 0] < 0.5, 0.05, 1.0)
@@ -305,27 +305,27 @@ def test_huge_scores_make_the_same_shape() -> None:
     assert np.allclose(small, huge)
 
 
-# The crowd of states: its slope is that of its likelihood, and its draws are of the exact posterior
+# The sampler: the gradient is that of the likelihood, and the draws follow the exact posterior
 
 POINTS = np.linspace(-1, 1, 12)
 SCORES = np.where(POINTS > 0.3, 3.0, 0.5) * abs(np.random.default_rng(0).normal(size=12))
 ROUGH, SMOOTH = np.sign(POINTS - 0.3)[:, None], POINTS[:, None]
-"""Two lengths of a kernel, with one feature each."""
+"""Two length scales of a kernel, with one feature each."""
 
 
-def crowd(states: int, seed: int = 0) -> Sampler:
+def sampler(states: int, seed: int = 0) -> Sampler:
     return Sampler([ROUGH, SMOOTH], SCORES, states, np.random.default_rng(seed))
 
 
 def log_likelihood(feature: np.ndarray, w: np.ndarray, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Of half-normal scores, with the floor integrated out, written out from the model."""
+    """The log-likelihood of half-normal scores with the floor integrated out, directly from the model."""
     h = MEAN[0] + MEAN[1] * a + SIZE[0] * np.exp(SIZE[1] * b) * w * feature[:, 0]
     logs = np.logaddexp(0, h)
     return -logs.sum(-1) - 0.5 * len(SCORES) * np.log((SCORES**2 * np.exp(-2 * logs)).sum(-1))
 
 
 def test_the_slope_is_that_of_the_likelihood() -> None:
-    states = crowd(6)
+    states = sampler(6)
     fit, slope = states._likelihood(states.z)
     parts = [
         log_likelihood([ROUGH, SMOOTH][k], *z[:, None]) for k, z in zip(states.kernel, states.z, strict=True)
@@ -339,17 +339,17 @@ def test_the_slope_is_that_of_the_likelihood() -> None:
 
 @pytest.mark.slow
 def test_the_draws_are_of_the_posterior() -> None:
-    """Beside quadrature, with 4000 states: the share of each kernel and the mean of every coordinate."""
+    """Compared with quadrature, at 4000 states: the share of each kernel and the mean of each coordinate."""
     grid = np.linspace(-6, 6, 81)
     w, a, b = (part[..., None] for part in np.meshgrid(grid, grid, grid, indexing="ij"))
     prior = sum(norm.logpdf(part[..., 0]) for part in (w, a, b))
     logs = np.stack([prior + log_likelihood(feature, w, a, b) for feature in (ROUGH, SMOOTH)])
     exact = np.exp(logs - logs.max())
     exact /= exact.sum()
-    states = crowd(4000)
+    states = sampler(4000)
     states.anneal()
     states.move(5)
-    spread = 4 / np.sqrt(1000)  # states are worth fewer than they are
+    spread = 4 / np.sqrt(1000)  # the effective sample size is smaller
     assert states.power == 1.0
     assert (states.kernel == 0).mean() == pytest.approx(exact[0].sum(), abs=spread)
     for column, part in enumerate((w, a, b)):
@@ -360,7 +360,7 @@ def test_the_draws_are_of_the_posterior() -> None:
 
 
 def test_states_of_a_kernel_stand_together_and_keep_what_they_fit() -> None:
-    states = crowd(40)
+    states = sampler(40)
     states.anneal()
     assert (np.diff(states.kernel) >= 0).all()
     assert states.log_likelihood == pytest.approx(states._likelihood(states.z)[0])

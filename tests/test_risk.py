@@ -1,4 +1,4 @@
-"""RiskControl: the expected loss of a new point is at most 1 - level, for any loss that falls."""
+"""RiskControl: the expected loss of a new point is at most 1 - level, for any monotone loss."""
 
 import math
 from pathlib import Path
@@ -13,7 +13,7 @@ from wings import torch
 
 
 def cut_distance(band: gb.Band, y: Any) -> np.ndarray:
-    """How far y lies outside, at most 1."""
+    """The distance of y from the band, at most 1."""
     outside = np.maximum(band.lower - y, y - band.upper).max(axis=1)
     return np.clip(outside, 0, 1)
 
@@ -35,7 +35,7 @@ LOSSES = {"share": None, "distance": cut_distance, "missed": missed}
 @pytest.mark.parametrize("level", [0.7, 0.9])
 @pytest.mark.parametrize("name", LOSSES)
 def test_the_mean_loss_is_at_most_what_was_asked(name: str, level: float, sets: int) -> None:
-    """One new point per calibration set, fixed seed; 3.3 standard errors are 1 in 2000."""
+    """One new point per calibration set, fixed seed; 3.3 standard errors, probability 1 in 2000."""
     draw, loss = np.random.default_rng(0), LOSSES[name] or gb.conformal.ShareOutside()
     losses = []
     for _ in range(sets):
@@ -43,11 +43,11 @@ def test_the_mean_loss_is_at_most_what_was_asked(name: str, level: float, sets: 
         made = calibrated(y[:30], loss)
         losses.append(loss(made.band(gb.Prediction(None, 0 * y[30:]), level), y[30:])[0])
     assert np.mean(losses) <= 1 - level + 3.3 * np.std(losses) / math.sqrt(sets)
-    assert np.mean(losses) > 0.5 * (1 - level)  # and it is no wider than it has to be, by far
+    assert np.mean(losses) > 0.5 * (1 - level)  # and the bound is nearly attained
 
 
 def test_a_rule_without_the_new_point_loses_too_much() -> None:
-    """The mutant: the mean loss of the calibration points alone is held below 1 - level."""
+    """A mutant that bounds the mean loss of the calibration points alone by 1 - level."""
     draw, losses = np.random.default_rng(0), []
     for _ in range(2000):
         y = abs(draw.normal(size=11))
@@ -109,7 +109,7 @@ def test_losses_that_cannot_be_controlled_are_refused(loss: Any, message: str) -
     ],
 )
 def test_a_loss_that_an_infinite_band_does_not_take_to_zero_is_refused(loss: Any, there: str) -> None:
-    """0.2 accepted a constant loss of .5, of which nothing is left of a promised .1."""
+    """0.2 accepted a constant loss of .5, for which a promised .1 is impossible."""
     y = np.random.default_rng(0).normal(size=(60, 1))
     with pytest.raises(ValueError, match=there):
         calibrated(y, loss)
@@ -155,10 +155,10 @@ def test_scores_that_are_infinite_and_losses_that_are_small_at_once() -> None:
     y = np.random.default_rng(0).normal(size=(40, 1))
     at = gb.Prediction(None, [[0.0]])
     nothing = calibrated(y, lambda band, y: 0 * missed(band, y))
-    assert nothing.band(at, 0.9).width.item() < 1e-6  # the narrowest that there is
+    assert nothing.band(at, 0.9).width.item() < 1e-6  # the narrowest band
     with pytest.raises(ValueError, match=r"needs the targets: calibrate by `gb.calibrate`"):
         gb.RiskControl().threshold(np.arange(20.0), gb.Prediction(None, y))
-    scale = np.where(np.arange(40) < 20, 0.0, 1.0)[:, None]  # no scale, so a miss is infinite
+    scale = np.where(np.arange(40) < 20, 0.0, 1.0)[:, None]  # a scale of 0, so any error scores infinity
     far = gb.calibrate_arrays(0 * y, y, scale, score=gb.Scaled(), calibrator=gb.RiskControl())
     with pytest.warns(gb.conformal.InfiniteBandWarning, match="too many calibration scores are infinite"):
         assert np.isinf(far.band(gb.Prediction(None, [[0.0]], [[1.0]]), 0.9).upper).all()

@@ -1,4 +1,4 @@
-"""Scores: what they measure, the bands they make, and their laws."""
+"""Scores: their values, their bands and their laws."""
 
 import warnings
 from dataclasses import dataclass
@@ -167,7 +167,7 @@ def root_mean_square(difference: Any) -> Any:
 @gb.kept
 @dataclass(frozen=True, repr=False)
 class InTheMean(Score):
-    """The root mean square over a field: its sets are balls, no boxes."""
+    """The root mean square over a field: its sets are balls, not boxes."""
 
     def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
         return root_mean_square(y - prediction.mean)
@@ -178,7 +178,7 @@ class InTheMean(Score):
 
 @dataclass(frozen=True, repr=False)
 class Shapeless(InTheMean):
-    """A score whose sets cannot be shown."""
+    """A score whose sets have no ends."""
 
     band = Score.band  # type: ignore[assignment]
 
@@ -207,7 +207,7 @@ def test_a_ball_is_a_set_too(tmp_path: Path) -> None:
 
 
 SIZES = np.array([1.0, 1e5])
-"""Two outputs, one of which is a hundred thousand times as large."""
+"""Two outputs, one a hundred thousand times as large as the other."""
 
 
 def two_outputs(n: int, generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
@@ -251,7 +251,7 @@ def test_outputs_of_very_different_size_without_a_unit_are_a_warning() -> None:
         gb.calibrate_arrays(0 * y, y, 1 + abs(y))  # a scale is a unit
         gb.calibrate_arrays(0 * y, y, score=gb.Scaled(units=SIZES))
         gb.calibrate_arrays(0 * y, y, score=gb.Scaled(joint=False))
-        gb.calibrate_arrays(0 * y, y * [1, 0])  # one output is always the same
+        gb.calibrate_arrays(0 * y, y * [1, 0])  # one output is constant
         gb.calibrate_arrays(0 * y, y / SIZES)
 
 
@@ -268,7 +268,7 @@ def test_there_should_be_as_many_units_as_outputs() -> None:
 
 @pytest.mark.parametrize("joint", [True, False])
 def test_outputs_with_units_obey_the_exact_law(joint: bool) -> None:
-    """Jointly, all outputs of a row at once; each by itself, every single output."""
+    """Joint: all outputs of a row simultaneously; otherwise each output separately."""
     generator, draws, n, m, level = np.random.default_rng(0), 300, 30, 40, 0.8
     train = gb.Observations(*two_outputs(100, generator))
     covered: Any = 0
@@ -324,13 +324,13 @@ def test_outputs_of_a_scale_of_zero_that_miss_are_infinite_with_a_warning() -> N
     assert np.isfinite(band.upper[:, 0]).all() and np.isinf(band.upper[:, 1]).all()
 
 
-# Simultaneous bands: whole fields at once, at the exact law.
+# Simultaneous bands: whole fields, with the exact law.
 
 NODES = np.linspace(0, 1, 30)
 
 
 def fields(generator: np.random.Generator, n: int) -> np.ndarray:
-    """Random curves (n, 30, 1), wilder to the right."""
+    """Random curves (n, 30, 1), with larger errors to the right."""
     waves = generator.normal(size=(n, 3, 1)) * np.sin(np.outer([1, 2, 3], 3 * NODES))
     return (waves.sum(axis=1) * NODES)[..., None]
 

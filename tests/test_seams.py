@@ -1,4 +1,4 @@
-"""What one room may rely on of another, where no other test looks: rare inputs, and what is said of them."""
+"""Interfaces between packages that no other test covers: rare inputs and their messages."""
 
 from pathlib import Path
 from typing import Any
@@ -103,7 +103,7 @@ def test_what_a_graph_or_a_mesh_needs_is_said(tmp_path: Path) -> None:
 
 
 class Branch(nn.Module):
-    """Dropout that stands before no linear layer."""
+    """Dropout that is not followed by a linear layer."""
 
     def __init__(self, answer: Any = None) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Shards: the exact order statistics of many files, whatever ties and infinities they hold."""
+"""Shards: exact order statistics of many files, with ties and infinities."""
 
 from pathlib import Path
 from typing import Any

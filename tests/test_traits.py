@@ -1,4 +1,4 @@
-"""Nobody asks who a method is: other rooms ask for its traits, so that a new one changes no other file."""
+"""Other packages use the traits of a method and never its class, so a new method changes no other file."""
 
 import ast
 import importlib
@@ -16,13 +16,13 @@ from guardband.values import Predictor
 ROOT = Path(guardband.__file__).parent
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted(ROOT.rglob("*.py"))}
 APART = ("lab/paper/",)
-"""The paper names the methods that it compares."""
+"""The paper's studies name the methods that they compare."""
 OF_THE_PAST = {"base/kept.py", "base/old_names.py", "store/format1.py", "lab/studies/format1.py"}
-"""Tables of names in files and in programs of earlier releases, and of the modules that define them."""
+"""Tables of the names in files and programs of earlier releases, and of the modules that define them."""
 
 
 def concrete() -> dict[str, set[str]]:
-    """The final classes of the interfaces, by name, with the files in which they are written."""
+    """The final classes of the interfaces, by name, with the files that define them."""
     for module in pkgutil.walk_packages(guardband.__path__, "guardband."):
         importlib.import_module(module.name)
     found: dict[str, set[str]] = {}
@@ -40,13 +40,13 @@ CONCRETE = concrete()
 
 
 def offenders(text: str, names: set[str]) -> Iterator[tuple[int, str]]:
-    """Lines in which code asks for one of these classes, or knows its name as a word."""
+    """Lines in which code checks for one of these classes, or contains its name as a string."""
     tree = ast.parse(text)
     known, foreign = {name: name for name in names}, set[str]()
     for node in ast.walk(tree):
         match node:
             case ast.ImportFrom(module=str(module)) if module.startswith("guardband"):
-                # under whatever name it goes here
+                # whatever its local alias
                 known |= {item.asname: item.name for item in node.names if item.asname and item.name in names}
             case ast.ImportFrom() | ast.Import():
                 foreign |= {(item.asname or item.name).partition(".")[0] for item in node.names}
@@ -77,7 +77,7 @@ def _root(node: ast.expr) -> str:
 
 
 def _all(tree: ast.Module) -> list[ast.expr]:
-    """What `__all__` lists, and where its names are at home."""
+    """The names in `__all__`, and the modules that define them."""
     return [
         node.value
         for node in tree.body
@@ -87,7 +87,7 @@ def _all(tree: ast.Module) -> list[ast.expr]:
 
 
 def _members(node: ast.expr) -> list[ast.AST]:
-    """A compared value, or the members of a literal that it is looked for in."""
+    """A compared value, or the members of a literal in which it is searched."""
     return [*node.elts] if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
 
 

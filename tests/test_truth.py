@@ -1,4 +1,4 @@
-"""The truth behind the noise: laws of noise, the two bounds, their validity over many draws, refusals."""
+"""The band for the truth: noise laws, the two bounds, their validity over many draws, invalid input."""
 
 import math
 from pathlib import Path
@@ -20,14 +20,14 @@ LAWS: dict[str, tuple[Any, Any]] = {
     "uniform": (gb.conformal.UniformNoise(0.8), lambda g, shape: g.uniform(-0.8, 0.8, size=shape)),
 }
 DRAWS, FALSE_ALARM = 2000, 1e-3 / 24
-"""How many calibration sets, and the false-alarm rate of each of at most 24 comparisons in this file."""
+"""Number of calibration sets, and false-alarm rate of each of at most 24 comparisons in this file."""
 
 ERRORS: dict[str, tuple[Any, Any]] = {
     "gaussian": (
         lambda g, shape: 0.15 * g.normal(size=shape),
         lambda t: math.erf(t / 0.15 / 2**0.5),
     ),
-    "rare and large": (  # just more places than allowed are off by 1
+    "rare and large": (  # slightly more points than allowed are off by 1
         lambda g, shape: 1.0 * (g.uniform(size=shape) < 0.105),
         lambda t: 1.0 if t >= 1 else 0.895,
     ),
@@ -44,7 +44,7 @@ def anywhere(t: float) -> gb.Prediction:
 @pytest.mark.parametrize("readings", [1, 2, 5, 12])
 @pytest.mark.parametrize("name", LAWS)
 def test_a_law_of_means_is_that_of_drawn_means(name: str, readings: int) -> None:
-    """Kolmogorov and Smirnov on 20 000 draws; twelve of them."""
+    """Kolmogorov-Smirnov tests on 20 000 draws, twelve of them."""
     noise, draw = LAWS[name]
     law = noise.averaged(readings)
     means = draw(np.random.default_rng(readings), (20_000, readings)).mean(axis=1)
@@ -62,7 +62,7 @@ def test_a_law_of_means_is_that_of_drawn_means(name: str, readings: int) -> None
 @pytest.mark.parametrize("error", ERRORS)
 @pytest.mark.parametrize("name", LAWS)
 def test_the_band_holds_the_truth_with_the_confidence_asked(name: str, error: str, draws: int) -> None:
-    """The share of truths within t is known for each calibration set; 90 % with confidence 0.9."""
+    """The share of truths within t is known for each calibration set; level 0.9, confidence 0.9."""
     noise, draw = LAWS[name]
     miss, within = ERRORS[error]
     generator, wrong, refused = np.random.default_rng(1), 0, 0
@@ -79,7 +79,7 @@ def test_the_band_holds_the_truth_with_the_confidence_asked(name: str, error: st
 
 
 def made(noise: Any, y: np.ndarray) -> Any:
-    """The threshold of readings around a model that predicts 0, with confidence 0.9."""
+    """The threshold for readings and a model that predicts 0, with confidence 0.9."""
     return gb.conformal.Truth(noise).threshold(abs(y), gb.Prediction(None, 0 * y), confidence=0.9)
 
 
@@ -95,14 +95,14 @@ def test_noise_that_is_not_there_is_refused(mutant: str) -> None:
 
 
 class Hopeful(TruthThreshold):
-    """Shares as they were seen, in place of what they may be."""
+    """The observed shares in place of their upper bounds."""
 
     def _shares(self, delta: Any) -> np.ndarray:
         return (self.scores > self._thresholds[:, None]).mean(axis=1)
 
 
 def test_a_bound_without_confidence_is_caught() -> None:
-    """The law above fails for it by far."""
+    """It fails the test above by a wide margin."""
     (noise, draw), (miss, within) = LAWS["uniform"], ERRORS["rare and large"]
     generator, wrong = np.random.default_rng(1), 0
     for _ in range(300):
@@ -112,7 +112,7 @@ def test_a_bound_without_confidence_is_caught() -> None:
 
 
 def test_right_noise_is_hardly_ever_refused() -> None:
-    """A perfect model and right noise: once in a thousand sets at most."""
+    """A perfect model and the right noise: in at most one set in a thousand."""
     generator, refused = np.random.default_rng(3), 0
     for _ in range(DRAWS):
         y = 0.5 * generator.normal(size=200)
@@ -174,11 +174,11 @@ def test_the_smaller_bound_is_taken_and_many_points_pay() -> None:
     assert many.symmetric_bound(0.9) == np.sort(abs(y))[k - 1]
 
 
-# The door
+# The interface of `calibrate`
 
 
 def world(n: int, seed: int, readings: int = 1) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Places, noisy readings, and the truth there; the model predicts 0."""
+    """Points, noisy readings, and the truth; the model predicts 0."""
     generator = np.random.default_rng(seed)
     x = np.repeat(generator.uniform(size=(n, 1)), readings, axis=0)
     truth = 0.1 * np.cos(20 * x)
@@ -308,11 +308,11 @@ def test_what_it_cannot_promise_is_refused() -> None:
         gb.conformal.GaussianNoise(-1.0)
 
 
-# What noise of median zero says of the truth, without its law
+# The bound for the truth from noise of median zero with unknown distribution
 
 
 def about_truth(score: Any, **options: Any) -> gb.evaluation.Evaluation:
-    """Fields (N, 20, 1) of the constant 1, read with uniform noise on [-1, 1], around a model that says 0."""
+    """Fields (N, 20, 1) of the constant 1, read with uniform noise on [-1, 1]; the model predicts 0."""
     draw = np.random.default_rng(6)
     y = 1 + draw.uniform(-1, 1, size=(200, 20, 1))
     made = gb.calibrate_arrays(0 * y, y, score=score, **options)

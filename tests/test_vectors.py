@@ -1,4 +1,4 @@
-"""The reference cases, computed elsewhere in exact rationals."""
+"""Reference cases, computed independently in exact rationals."""
 
 import json
 import math
@@ -95,7 +95,7 @@ def test_coverage_laws(case: dict[str, Any]) -> None:
     assert law.mean == pytest.approx(float(Fraction(case["mean"])))
 
 
-# Bands are, bit by bit, those that earlier releases gave, in every setting in which nothing was mended.
+# Bands have the same bits as in earlier releases, in every setting without a correction.
 
 STORED = {of: dict(np.load(ROOT / f"tests/data/bands_of_{of}.npz")) for of in ("0.1.0", "0.2.0")}
 NOW = dict(script("tools/stored_bands.py").bands())

@@ -1,4 +1,4 @@
-"""Weighted and localized conformal prediction: valid on average where plain ranks are not."""
+"""Weighted and localized conformal prediction: valid under shifts for which plain ranks are not."""
 
 import json
 from fractions import Fraction
@@ -58,7 +58,7 @@ def test_equal_weights_give_the_band_of_split() -> None:
 
 
 def shifted(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """Calibration points crowd to the left, queries to the right, where the noise is larger."""
+    """Calibration points concentrate on the left, queries on the right, where the noise is larger."""
     x = np.vstack([generator.beta(1, 3, size=(n, 1)), generator.beta(3, 1, size=(m, 1))])
     y = world.observe(generator, x, outputs)
     return Draw(x[:n], y[:n], x[n:], y[n:])
@@ -98,7 +98,7 @@ def test_no_weight_at_all_is_infinite() -> None:
 
 
 def test_the_rank_is_exact_for_any_weights() -> None:
-    """Against fractions, where the wanted weight is often met exactly; 0.3 is not round to a machine."""
+    """Compared with fractions; ties with the required weight are frequent, and 0.3 has no exact float."""
     generator = np.random.default_rng(2)
     for _ in range(3000):
         n, level = int(generator.integers(1, 30)), Fraction(int(generator.integers(1, 20)), 20)
@@ -183,7 +183,7 @@ def coverage_at_the_hub(calibrator: gb.conformal.Calibrator, draws: int) -> floa
 
 
 class CenteredOnTheQuery(RandomlyLocalized):
-    """The tempting fault: weights centered on the query itself."""
+    """A tempting error: weights centered on the query itself."""
 
     def threshold(self, *args: Any, **options: Any) -> RandomlyLocalizedThreshold:
         made = super().threshold(*args, **options)

@@ -1,4 +1,4 @@
-"""Promises about whole fields: each obeys its exact law, and a mutant of each is caught."""
+"""Guarantees for whole fields: each follows its exact law, and a mutant of each is detected."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ PLACES = {"x": X, "y": Y}
 
 
 def draw(generator: np.random.Generator, n: int) -> np.ndarray:
-    """Smooth random fields (n, 9, 5), wild at x = 0, of very different size."""
+    """Smooth random fields (n, 9, 5) of very different size, with large variations at x = 0."""
     size = np.exp(generator.normal(size=(n, 1, 1)))
     waves = generator.normal(size=(n, 2, 1, 1)) * np.stack(
         np.broadcast_arrays(np.cos(3 * X)[:, None], Y**2 + 0 * X[:, None])
@@ -52,7 +52,7 @@ FALSE = 1e-3 / (2 * len(SCORES))
 def covered(
     score: gb.conformal.Score, seed: int, level: float, mutant: Callable[..., Any] | None = None
 ) -> int:
-    """How many of DRAWS times M fresh fields lie in their sets."""
+    """The number of DRAWS times M new fields that lie in their sets."""
     generator, total = np.random.default_rng(seed), 0
     for _ in range(DRAWS):
         y = draw(generator, N + M)
@@ -87,7 +87,7 @@ def test_the_set_that_is_shown_holds_what_scores_at_most_q(name: str) -> None:
 
 
 def test_a_share_holds_its_share_of_the_area() -> None:
-    """By its definition: the widest multiple of the shape beyond which less than gamma of the area lies."""
+    """By definition: the smallest multiple of the shape beyond which at most gamma of the area lies."""
     y = draw(np.random.default_rng(2), 40)
     weights = fields(y).grid.cells
     assert weights[0, 0] == weights[1, 1] / 4 == weights[0, 1] / 2
@@ -148,7 +148,7 @@ def test_a_scale_is_the_shape_where_none_is_given() -> None:
     assert np.allclose(width, width[0, 0])
 
 
-# Mutants: each is caught by the law that the real one passes.
+# Mutants: each fails the law that the correct method passes.
 
 
 def law_of(level: float) -> np.ndarray:
@@ -156,7 +156,7 @@ def law_of(level: float) -> np.ndarray:
 
 
 def test_nodes_counted_as_points_are_caught() -> None:
-    """A rank over all nodes of all fields is far too low for whole fields."""
+    """A rank over all nodes of all fields, which is far too low for whole fields."""
     generator, total = np.random.default_rng(4), 0
     for _ in range(DRAWS):
         y = draw(generator, N + M)
@@ -166,7 +166,7 @@ def test_nodes_counted_as_points_are_caught() -> None:
 
 
 WILD = np.where(X < 0.2, 20.0, 1.0)[:, None] * np.ones((9, 5))
-"""Cells that are large where fields are wild."""
+"""Cells that are large where fields vary most."""
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ WILD = np.where(X < 0.2, 20.0, 1.0)[:, None] * np.ones((9, 5))
     ],
 )
 def test_ignored_settings_are_caught(mutant: gb.Share, caught: bool) -> None:
-    """What is promised is looked at by the share of the area, as the reader of the promise would."""
+    """A new field counts as inside by its share of the area."""
     generator, total, at = np.random.default_rng(5), 0, gb.Prediction(None, np.zeros((M, 45, 1)))
     for _ in range(DRAWS):
         y = (draw(generator, N + M) * WILD).reshape(-1, 45, 1)
@@ -196,7 +196,7 @@ def test_a_shape_fitted_on_calibration_fields_is_caught() -> None:
     assert tails(law_of(0.8), covered(gb.Simultaneous(), 6, 0.8, mutant))[0] < 1e-4
 
 
-# evaluate, check, report and the store know them by their traits.
+# evaluate, check, report and the store depend on their traits.
 
 
 @pytest.mark.parametrize("name", SCORES)
@@ -236,7 +236,7 @@ def test_a_band_of_fields_is_drawn_and_written_by_name() -> None:
     assert ball.to_xarray()["mean"].dims == ("point", "x", "y", "output")
 
 
-# What is written wrongly is refused where it is written, with the cure.
+# Invalid settings are refused on construction, with the remedy.
 
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])

@@ -1,7 +1,7 @@
-"""Coverage, held against the exact law for every calibrator, score, world, size and level.
+"""Coverage compared with its exact law for every calibrator, score, world, size and level.
 
 Each call of `check_calibrator` covers 3 worlds x 4 sizes x 4 levels; the false-alarm rate of 1e-3 is
-shared among all calls, so that all of these tests together fail by chance once in a thousand seeds.
+shared among all calls, so that together these tests fail by chance for one seed in a thousand.
 """
 
 import math
@@ -41,9 +41,9 @@ def test_coverage_obeys_its_exact_law(setting: str, score: str) -> None:
 
 
 def test_the_rank_of_a_new_score_is_uniform() -> None:
-    """All levels at once: among n + 1 exchangeable scores each rank is equally likely.
+    """All levels together: each rank among n + 1 exchangeable scores is equally likely.
 
-    A chi-squared test with 20 cells on 20 000 draws; it fails by chance once in a thousand seeds.
+    A chi-squared test with 20 cells on 20 000 draws; it fails by chance for one seed in a thousand.
     """
     from scipy.stats import chi2
 
@@ -58,9 +58,9 @@ def test_the_rank_of_a_new_score_is_uniform() -> None:
 
 
 def test_a_confident_band_keeps_its_promise_over_calibration_sets() -> None:
-    """P(coverage >= level) >= confidence, the coverage of each band computed exactly, 2000 sets.
+    """P(coverage >= level) >= confidence, with the exact coverage of each band, over 2000 sets.
 
-    Uniform scores: a threshold q covers the share q. One-sided binomial, false-alarm rate 1e-3.
+    For uniform scores a threshold q has coverage q. One-sided binomial test, false-alarm rate 1e-3.
     """
     from scipy.stats import binom
 
@@ -99,7 +99,7 @@ class Forgetful(gb.Scaled):
 
 
 def leaky(world: Any, generator: Any, n: int, m: int, outputs: int) -> testing.Draw:
-    """Half of the calibration points were trained on by a network that overfits: a third of the miss."""
+    """An overfitted network was trained on half of the calibration points: their errors are a third."""
     draw = testing.exchangeable(world, generator, n, m, outputs)
     seen = generator.uniform(size=n) < 0.5
     truth = world.predict(draw.x_cal, outputs).mean

@@ -1,4 +1,4 @@
-"""Deterministic laws on very many random cases: 1e5 in every run, 1e6 with `pytest -m long`."""
+"""Deterministic laws on many random cases: 1e5 in every run, 1e6 with `pytest -m long`."""
 
 from fractions import Fraction
 
@@ -13,7 +13,7 @@ CASES = [pytest.param(100_000, id="1e5"), pytest.param(1_000_000, id="1e6", mark
 
 
 def reference_quantile(scores: list[float], level: Fraction) -> float:
-    """The smallest t with at least (n + 1) level scores at or below it, found by counting."""
+    """The smallest t with at least (n + 1) level scores at or below it, by counting."""
     needed = (len(scores) + 1) * level
     ordered = sorted(scores)
     for i, t in enumerate(ordered):
@@ -58,7 +58,7 @@ def test_the_quantile_equals_the_exact_rational_reference(cases: int) -> None:
 @pytest.mark.filterwarnings("ignore:The outputs differ in size")
 @pytest.mark.parametrize("cases", CASES)
 def test_at_least_k_of_n_calibration_points_lie_in_their_own_band(cases: int) -> None:
-    """However small, large or cancelling the numbers are, and in either precision."""
+    """For very small, very large and cancelling numbers, in both precisions."""
     generator = np.random.default_rng(3)
     scores = (gb.Absolute(), gb.Scaled(), gb.conformal.Total(0.1))
     failures = 0

@@ -63,7 +63,7 @@ def calibrate_arrays(
         Probability over calibration sets with which the coverage is guaranteed. By default coverage is
         guaranteed on average over calibration sets.
     names
-        Names of the columns of x and of the outputs, for tables and reports.
+        Names of the columns of x, or a `Names` with those of the outputs too, for tables and reports.
 
     Returns
     -------

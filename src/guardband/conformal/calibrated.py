@@ -22,7 +22,7 @@ from guardband.values.labeled import Axes, arranged_targets, refuse_unpaired
 
 
 class Calibrated(ABC):
-    """A predictor with a guarantee: `calibrated(x, level=0.95)` is a set that contains y at this level.
+    """A predictor with a guarantee: `calibrated(x, level)` covers a new y with probability >= level.
 
     The level is chosen at the call. `promise` states the guarantee and its assumptions, and `laws` gives the
     exact law of coverage if it is known.
@@ -124,7 +124,7 @@ class Calibrated(ABC):
         return f"{self.name}(n={self.n})"
 
     def __call__(self, x: ArrayLike, level: Level = 0.95, *, groups: Groups = None) -> Any:
-        """Return the prediction set at x (n, d), a `Band` if it is a box; P(y in set) >= level."""
+        """Return the prediction set at x (n, d) for the requested level, a `Band` if it is a box."""
         refuse_unpaired(x=x, groups=groups)
         return self.band(self.predict(x), level, groups=groups)
 

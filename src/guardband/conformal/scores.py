@@ -358,7 +358,7 @@ class Symmetric(Score):
                     f"got {tuple(y.shape)}."
                 )
         miss = abs(y - prediction.mean)
-        # A quotient below the smallest normal number has lost digits; it is the least score of an error.
+        # A subnormal quotient has lost digits, so an error scores at least the smallest normal number.
         smallest = limits_of(prediction.mean).tiny
         with np.errstate(divide="ignore", invalid="ignore", over="ignore", under="ignore"):
             scores = at_least(miss / self.unit(prediction), smallest)

@@ -197,7 +197,7 @@ class TruthThreshold(Threshold):
         """The bound from the noise distribution: a t that the model error exceeds at a share <= 1 - level."""
         s, alpha = self._thresholds, float(1 - exact(level))
         alone = self.noise.beyond(s, 0.0)
-        # The share beyond s is at least alone + P(|r| > t) (beyond(s, t) - alone), so beyond(s, t) reaches:
+        # share beyond s >= alone + P(|r| > t) (beyond(s, t) - alone), so t is valid if beyond(s, t) reaches:
         shares = self._shares(1 - half_miscoverage(self.confidence))
         wanted = alone + (shares - alone) / alpha + SLACK
         informative = (wanted < 1) & (shares > alone)  # shares below those of the noise alone bound no error

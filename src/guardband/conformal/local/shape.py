@@ -186,7 +186,7 @@ def _row_bytes(x: np.ndarray) -> list[bytes]:
 
 
 def best_shape(learner: Learner, x: np.ndarray, scores: np.ndarray) -> AnyShape:
-    """The shape learned from all rows, or a flat shape if that has the better held-out log score."""
+    """The shape learned from all rows, or a flat shape if its held-out log score is clearly better."""
     if not np.isfinite(scores).all():
         raise ValueError(
             "Some training scores are infinite: the scale is 0 where the model missed. Use a scale that is "
