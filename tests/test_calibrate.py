@@ -103,7 +103,7 @@ def test_a_sweep_over_levels_asks_the_predictor_once() -> None:
     calibrated = gb.calibrate(gb.predictors.MeanOnly(counted), *data(50))
     prediction = calibrated.predict(data(7)[0])
     widths = [float(calibrated.band(prediction, level).width[0, 0]) for level in gb.conformal.LEVELS]
-    assert calls == [50, 8, 8, 7]  # twice at eight points, to see that it is a fixed function
+    assert calls == [50, 8, 8, 7]  # twice at eight points, to check that it is deterministic
     assert widths == sorted(widths)
 
 
@@ -368,7 +368,7 @@ def test_confidence_is_promised_of_each_group_by_itself() -> None:
 
 
 class Regressor:
-    """What a fitted regressor of scikit-learn looks like from outside."""
+    """An object with the interface of a fitted scikit-learn regressor."""
 
     def predict(self, x: np.ndarray) -> np.ndarray:
         return x[:, 0]
@@ -379,7 +379,7 @@ class Classifier(Regressor):
 
 
 class Caller(torch.nn.Module):
-    """A network that has a `predict` of its own, for other purposes."""
+    """A network with a method `predict` for other purposes."""
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return x[:, :1]
@@ -433,7 +433,7 @@ def test_a_predictor_that_draws_anew_at_every_call_is_refused() -> None:
     with pytest.raises(ValueError, match=r"unsure gave two answers .* its scale differs"):
         gb.calibrate(unsure, x, y)
     dropout = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)).train()
-    gb.calibrate(dropout, x, y)  # a network is called in eval mode
+    gb.calibrate(dropout, x, y)  # networks are called in eval mode
     with pytest.raises(ValueError, match="switch dropout off, or draw once"):
         gb.calibrate(lambda x: dropout(torch.tensor(x).float()), x, y)
     assert dropout.training
@@ -469,7 +469,7 @@ def test_a_model_that_looks_at_the_points_beside_is_refused(model: Any) -> None:
 
 
 def test_threads_share_a_network_in_training_mode() -> None:
-    """It is put into eval mode by the first and back by the last, and its running statistics stay."""
+    """The first call sets eval mode, the last one restores the mode, and running statistics do not change."""
     parts = torch.nn.Linear(1, 64), torch.nn.BatchNorm1d(64), torch.nn.Dropout(0.5), torch.nn.Linear(64, 1)
     net, x = torch.nn.Sequential(*parts), np.random.default_rng(0).uniform(size=(2000, 1))
     calibrated = gb.calibrate(net, x[:100], np.sin(3 * x[:100]))
@@ -533,7 +533,7 @@ def test_a_model_with_more_outputs_than_were_measured_asks_which() -> None:
 
 
 class Cautious(Regressor):
-    """A model that has something to say of points below 0."""
+    """A model with a caution about points below 0."""
 
     def caution(self, x: Any) -> str | None:
         return f"{int((x < 0).sum())} points are below 0." if (x < 0).any() else None

@@ -1,4 +1,4 @@
-"""Choosing: the chosen band keeps its promise, on rows of their own exactly, on the same rows at a price."""
+"""The chosen band keeps its guarantee, exactly on separate rows and with a wider band on the same rows."""
 
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ def world(generator: np.random.Generator, n: int) -> tuple[np.ndarray, np.ndarra
 
 
 def scaled(seed: int) -> gb.predictors.Given:
-    """A useless scale that looks good by luck only: a wave of its own."""
+    """A useless scale that looks good by chance only: an unrelated wave."""
     return gb.predictors.Given(lambda x: 0 * x, lambda x: np.exp(0.6 * np.sin(400 * (seed + 1) * x + seed)))
 
 
@@ -40,7 +40,7 @@ def test_on_rows_of_their_own_the_exact_law_holds() -> None:
 
 
 def test_on_the_same_rows_the_level_is_kept_and_a_free_choice_is_caught() -> None:
-    """One new point for each of 1500 sets; without the price the narrowest of four covers too little."""
+    """One new point for each of 1500 sets; without the correction the narrowest of four covers too little."""
     generator, held, free, draws = np.random.default_rng(1), 0, 0, 1500
     for _ in range(draws):
         (x, y), (new, target) = world(generator, 19), world(generator, 1)

@@ -1,4 +1,4 @@
-"""Jackknife+ and CV+: order statistics, the promise as a number, folds that are kept, and folds that leak."""
+"""Jackknife+ and CV+: order statistics, the guaranteed coverage, saved folds, and leaks between folds."""
 
 import os
 import subprocess
@@ -33,7 +33,7 @@ def readings(n: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
 
 
 class Wiggly:
-    """A high polynomial: overfitted, so what it has not seen is missed."""
+    """A polynomial of high degree, which overfits and misses new readings."""
 
     def __init__(self, data: gb.Observations) -> None:
         powers = np.vander(np.asarray(data.x)[:, 0], 6)
@@ -70,7 +70,7 @@ def test_groups_of_one_reading_are_readings() -> None:
 
 
 def test_groups_are_kept_whole_and_count_as_one() -> None:
-    """The upper end is the least up to which the shares of all groups reach (G + 1) level."""
+    """The upper end is the smallest value at which the shares of all groups reach (G + 1) level."""
     groups = np.repeat(list("abcdefghij"), [1, 2, 3, 4, 5, 6, 7, 3, 2, 1])
     x, y = readings(len(groups))
     seen: list[set[str]] = []
@@ -128,7 +128,7 @@ def test_too_few_readings_give_an_infinite_band() -> None:
     ],
 )
 def test_the_promise_is_a_number(n: int, folds: int | None, promised: Fraction) -> None:
-    """Of unequal folds what a mean of p-values proves, with folds counted by their size."""
+    """For unequal folds, the bound from a mean of p-values, with folds weighted by their size."""
     made = gb.calibration.calibrate_cross(line, readings(n), folds=folds)
     assert made.promised("0.9") == promised
     assert f"{float(promised):.4g} at level 0.9" in made.promise and "Usually" in made.promise
@@ -137,7 +137,7 @@ def test_the_promise_is_a_number(n: int, folds: int | None, promised: Fraction) 
 
 
 def covered(fit: Any, draws: int, n: int, folds: int | None) -> int:
-    """How often one new reading is covered at 90 %."""
+    """The coverage of one new reading at 90 %."""
     count = 0
     for seed in range(draws):
         x, y = readings(n + 1, seed)
@@ -149,13 +149,13 @@ def covered(fit: Any, draws: int, n: int, folds: int | None) -> int:
 @pytest.mark.parametrize("draws", [400, pytest.param(2000, marks=pytest.mark.long)])
 @pytest.mark.parametrize(("n", "folds"), [(12, None), (20, 5)])
 def test_coverage_keeps_the_promise(n: int, folds: int | None, draws: int) -> None:
-    """One-sided: of an overfitted model, whose left-out residuals say so."""
+    """One-sided, for an overfitted model, as its leave-one-out residuals show."""
     promised = float(gb.calibration.calibrate_cross(line, readings(n), folds=folds).promised(0.9))
     assert covered(Wiggly, draws, n, folds) >= binom.ppf(FALSE_ALARM, draws, promised)
 
 
 def test_coverage_of_a_new_group_keeps_the_promise() -> None:
-    """Sensors with an offset each, and unequally many readings; one-sided, 400 sets."""
+    """Sensors with an offset and a different number of readings each; one-sided, 400 sets."""
     count, draws, sizes = 0, 400, np.array([1, 2, 3, 4, 5, 6, 3, 2, 1, 4, 2])
     for seed in range(draws):
         rng = np.random.default_rng(seed)
@@ -170,7 +170,7 @@ def test_coverage_of_a_new_group_keeps_the_promise() -> None:
 
 
 def test_folds_that_leak_are_caught_by_the_law() -> None:
-    """Every model has seen all readings, by a variable that it should not know."""
+    """Every model has seen all readings through a variable of the enclosing scope."""
 
     def leaking(seed: int) -> int:
         x, y = readings(13, seed)

@@ -278,7 +278,7 @@ def test_errors_teach(store: Path, tmp_path: Path) -> None:
     for call in (gb.calibrate, gb.evaluate):
         with pytest.raises(TypeError, match="need `scores`, a path"):
             call(made, fields(store))
-        with pytest.raises(TypeError, match="is missing: the targets that were measured"):
+        with pytest.raises(TypeError, match="is missing: give the targets that were measured"):
             call(made, X)
     with pytest.raises(ValueError, match="one score each and one threshold"):
         gb.calibrate(wave, fields(store), scores=tmp_path / "j", score=gb.Scaled(joint=False), progress=False)
