@@ -106,7 +106,7 @@ def _floats_of_tensor(a: Array, name: str) -> Array:
         raise TypeError(f"`{name}` should hold numbers, got a tensor on the meta device, which holds none.")
     if a.layout != namespace(a).strided or a.is_nested or a.is_quantized:
         raise TypeError(f"`{name}` should be an ordinary dense tensor. Use .to_dense() or .dequantize().")
-    if any(getattr(a, "names", ())):  # of older versions of torch
+    if any(getattr(a, "names", ())):  # in older versions of torch
         raise TypeError(f"`{name}` should go by positions, got a tensor with named axes. Use .rename(None).")
     if a.is_complex():
         raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}. {_CONVERT}")

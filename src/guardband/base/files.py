@@ -68,7 +68,7 @@ def opened(
     flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = _open(Path(path), flags | getattr(os, "O_BINARY", 0), inside)
-    except ValueError as error:  # null bytes, and characters that no name has
+    except ValueError as error:  # null bytes, and characters that are invalid in names
         raise UnsafeFile(f"{shown(os.fspath(path))} is no name of a file.") from error
     except OSError as error:
         if inside is not None and error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):

@@ -161,5 +161,5 @@ def _absent(name: str, variable: Hdf5) -> Absent | None:
     absent = among - variable.id.get_num_chunks() if chunks else int(stored == 0)
     fill = variable.fillvalue
     if not absent or fill != fill or fill == variable.attrs.get("_FillValue", math.nan):
-        return None  # complete, or missing readings
+        return None  # complete, or read as missing values
     return absent, among, str(fill)

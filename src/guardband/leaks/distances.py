@@ -17,7 +17,7 @@ NEIGHBORS = 4
 
 @dataclass(frozen=True, eq=False)
 class Distances:
-    """Distances between rows, the largest over columns, each column in its own units."""
+    """Distances between rows in the maximum norm, with each column in its unit."""
 
     compared: Compared
     units: tuple[Units, Units]

@@ -47,7 +47,7 @@ class Compared:
         y: np.ndarray,
         precision: tuple[float, float],
     ) -> Compared:
-        """Finite rows, with the precision of x and that of y."""
+        """Prepare finite rows; `precision` is the machine epsilon of x and of y."""
         known_place, place = _numbered(known_x, x)
         known_value, value = _numbered(known_y, y)
         width = int(max(known_value.max(), value.max())) + 1

@@ -35,7 +35,7 @@ class Units:
         return cls(unit, floating, np.where(np.isfinite(least), least, 0.0))
 
     def __call__(self, a: np.ndarray) -> np.ndarray:
-        """The coordinates of a, (n, columns)."""
+        """The coordinates of `a`, shape (n, columns)."""
         if not self.floating.any():
             return a / self.unit
         decade = exponents(a)
