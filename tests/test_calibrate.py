@@ -433,7 +433,7 @@ def test_a_predictor_that_draws_anew_at_every_call_is_refused() -> None:
     with pytest.raises(ValueError, match=r"unsure gave two answers .* its scale differs"):
         gb.calibrate(unsure, x, y)
     dropout = torch.nn.Sequential(torch.nn.Linear(2, 8), torch.nn.Dropout(0.5), torch.nn.Linear(8, 1)).train()
-    gb.calibrate(dropout, x, y)  # a network is called in eval mode
+    gb.calibrate(dropout, x, y)  # networks are called in eval mode
     with pytest.raises(ValueError, match="switch dropout off, or draw once"):
         gb.calibrate(lambda x: dropout(torch.tensor(x).float()), x, y)
     assert dropout.training

@@ -1,4 +1,4 @@
-"""Checks: alarms where the guarantee is void, silence where it is not."""
+"""Checks: alarms if the guarantee is void, and none otherwise."""
 
 import numpy as np
 import pytest
@@ -17,7 +17,7 @@ def calibrated(x: np.ndarray, **options: object) -> gb.Calibrated:
 
 
 def crowded(generator: np.random.Generator, n: int) -> np.ndarray:
-    """Nine sensors in ten in the left half."""
+    """Points of which nine in ten lie in the left half."""
     left = generator.uniform(size=(n, 1)) < 0.9
     return generator.uniform(size=(n, 2)) * [0.5, 1.0] + np.where(left, 0.0, 0.5) * [1.0, 0.0]
 
@@ -113,7 +113,7 @@ def test_training_points_are_known_through_the_calibrator() -> None:
 
 
 def test_what_counts_is_counted() -> None:
-    """Sensors for new sensors, the smallest group for groups, all scores of shards."""
+    """The counted units are sensors, the smallest group, or all scores of shards."""
     x, y = np.random.default_rng(0).uniform(size=(100, 1)), np.random.default_rng(1).normal(size=100)
 
     def size(calibrator: gb.conformal.Calibrator, groups: list[str]) -> str:
@@ -142,7 +142,7 @@ def test_a_guarded_shape_is_called_guarded() -> None:
     train, fresh = (gb.Observations(x + shift, np.cos(90 * x + shift)) for shift in (1.5, 3.0))
     local = gb.Local(train, gb.conformal.LogScale(draws=2), held_out=fresh)
     text = gb.check(gb.calibrate(ZERO, x, np.cos(90 * x), calibrator=local), x)["guard"].text
-    assert text == "An overfitted network would have been noticed by the guard."
+    assert text == "The guard would have noticed an overfitted network."
 
 
 def test_coarse_training_inputs_are_recognized() -> None:
@@ -186,7 +186,7 @@ def test_a_calibration_that_says_little_is_checked_as_far_as_it_goes() -> None:
             return gb.Band(prediction.x, prediction.mean, prediction.mean, prediction.mean, 0.95)
 
     found = gb.check(Silent(), [0.0, 1.0])
-    assert found.ok and "Silent does not say how many points" in found["size"].text
+    assert found.ok and "Silent does not state how many points" in found["size"].text
     assert not found["places"].known and "nothing to guard" in found["guard"].text
 
 

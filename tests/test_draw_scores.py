@@ -1,4 +1,4 @@
-"""CRPS, energy score, PIT and quantile loss: equal to scoringrules, with standard errors that are right."""
+"""CRPS, energy score, PIT and quantile loss: equal to scoringrules, with correct standard errors."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_a_right_ensemble_has_the_best_expected_scores() -> None:
 
 
 def test_standard_errors_are_those_of_repeated_experiments() -> None:
-    """The mean of 100 rows lies within 1.96 standard errors of the truth in 95 % of cases, about."""
+    """The mean of 100 rows lies within 1.96 standard errors of the truth in about 95 % of cases."""
     generator, inside, expected = RNG(5), 0, (2 / np.pi) ** 0.5
     for _ in range(1000):
         y = generator.normal(size=100)
@@ -88,7 +88,7 @@ def test_draws_of_a_predictor_go_in_as_they_are() -> None:
         (lambda: crps(DRAWS[:1], Y, fair=True), "two draws or more"),
         (lambda: quantile_loss(Y, Y), "`at` should be the probability of the quantiles"),
         (lambda: quantile_loss(Y[:2], Y, at=0.5), "`y` should have the shape of the quantiles"),
-        (lambda: quantile_loss(gb.Band(None, Y, Y, Y, 0.9), Y, at=0.5), "A band knows its level"),
+        (lambda: quantile_loss(gb.Band(None, Y, Y, Y, 0.9), Y, at=0.5), "A band has its own level"),
         (lambda: pit(DRAWS * np.nan, Y), "`draws` should be finite"),
     ],
 )

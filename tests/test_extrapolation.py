@@ -1,4 +1,4 @@
-"""Extrapolation: an alarm in at most 1 % of cases on points drawn alike, and nearly always outside."""
+"""Extrapolation: alarms in at most 1 % of cases for one distribution, and nearly always outside it."""
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,7 +22,7 @@ def clusters(g: Generator, d: int) -> tuple[Callable[[int], np.ndarray], np.ndar
 
 
 def correlated(g: Generator, d: int) -> tuple[Callable[[int], np.ndarray], np.ndarray]:
-    """Near a line, every column in units of its own."""
+    """Points near a line, with a different unit for each column."""
     units = 10.0 ** g.uniform(-6, 6, size=d)
 
     def draw(n: int) -> np.ndarray:
@@ -43,7 +43,7 @@ KINDS: dict[str, Callable[[Generator, int], tuple[Callable[[int], np.ndarray], n
 
 
 def alarms(kind: str, n: int, d: int, m: int, trials: int, shifted: int) -> np.ndarray:
-    """Alarms on queries drawn alike, moved by two spreads along an axis, and along a random direction."""
+    """Alarms for queries that are not shifted, shifted along an axis, and in a random direction."""
     g, counts = np.random.default_rng([list(KINDS).index(kind), n, d, m]), np.zeros(3, int)
     for trial in range(trials):
         draw, spread = KINDS[kind](g, d)
@@ -57,7 +57,7 @@ def alarms(kind: str, n: int, d: int, m: int, trials: int, shifted: int) -> np.n
 
 @pytest.mark.slow
 def test_points_drawn_alike_raise_no_alarm_and_moved_ones_do() -> None:
-    """At a rate of 1 %, 15 alarms or more of 432 come once in ten thousand, and so do 9 misses of 144."""
+    """At a rate of 1 %, 15 or more alarms of 432 have probability 1e-4, and so do 9 misses of 144."""
     cases = [(kind, n, d) for kind in KINDS for n in (19, 50) for d in (1, 2, 3)]
     counts = np.sum([alarms(*case, m=100, trials=12, shifted=4) for case in cases], axis=0)
     assert counts[0] <= 14 and (144 - counts[1:] <= 8).all()
@@ -68,7 +68,7 @@ def test_points_drawn_alike_raise_no_alarm_and_moved_ones_do() -> None:
 @pytest.mark.parametrize("n", [19, 50, 200])
 @pytest.mark.parametrize("d", [1, 2, 3])
 def test_alarm_rates(kind: str, n: int, d: int) -> None:
-    """At most 2 % of 1000 trials, and at least 99 % moved; 1 % is the rate that is promised."""
+    """At most 2 % of 1000 trials, and at least 99 % if shifted; the promised rate is 1 %."""
     counts = alarms(kind, n, d, 100, 1000, 1000)
     print(f"{kind}, n={n}, d={d}: {counts[0]} false alarms of 1000, {counts[1]} and {counts[2]} true ones")
     assert counts[0] <= 20 and (counts[1:] >= 990).all()
@@ -86,7 +86,7 @@ def test_alarm_rates_with_few_and_many_queries(kind: str, m: int) -> None:
 
 @pytest.mark.parametrize("m", [1, 5, 1000])
 def test_few_and_many_queries(m: int) -> None:
-    """At a rate of 1 %, 10 or more of 200 come once in ten thousand."""
+    """At a rate of 1 %, 10 or more of 200 have probability 1e-4."""
     assert sum(alarms(kind, 30, d, m, 25, 0)[0] for kind in list(KINDS)[:4] for d in (1, 2)) <= 9
 
 
@@ -117,7 +117,7 @@ def test_a_hole_is_outside_too() -> None:
 
 
 def test_the_middle_is_not_outside() -> None:
-    """Queries may come from fewer places: that is a shift, and not farther out."""
+    """Queries may come from fewer places: that is a shift, but not extrapolation."""
     g = np.random.default_rng(0)
     assert not extrapolates(g.normal(size=(200, 2)), 0.3 * g.normal(size=(100, 2))).alarm
 
@@ -150,7 +150,7 @@ def test_columns_that_do_not_change_between_sites() -> None:
 
 
 def test_sensors_and_whole_numbers() -> None:
-    """Places that repeat count once; queries at them are at home."""
+    """Repeated places count once, and queries at them are not far."""
     g = np.random.default_rng(0)
     sensors = g.uniform(size=(12, 2))
     assert not extrapolates(np.repeat(sensors, 20, axis=0), sensors[g.integers(12, size=100)]).alarm
@@ -196,7 +196,7 @@ def test_the_sentence_and_the_seed() -> None:
 
 
 def test_the_energy_test_is_exact_under_permutation() -> None:
-    """Of 300 p-values at most 0.05, 32 or more come once in ten thousand, and 3 or fewer as rarely."""
+    """Of 300 p-values, 32 or more below 0.05 have probability 1e-4, and so have 3 or fewer."""
     g = np.random.default_rng(3)
     values = [energy_test(g.normal(size=(20, 1)), g.normal(size=(15, 1)), g) for _ in range(300)]
     assert 4 <= np.sum(np.array(values) <= 0.05) <= 31

@@ -1,4 +1,4 @@
-"""Checks of whole fields: each alarm fires where it should, and hardly ever where it should not."""
+"""Checks of whole fields: each alarm is raised when it should be, and hardly ever otherwise."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def inputs(generator: np.random.Generator, n: int) -> np.ndarray:
 
 
 def step(u: np.ndarray) -> np.ndarray:
-    """One step of a flow that decays, and never comes to rest."""
+    """One step of a flow that decays without coming to rest."""
     return 0.9 * np.roll(u, 1, axis=1) + 0.1 * np.sin(u)
 
 
@@ -35,7 +35,7 @@ def runs(generator: np.random.Generator, n: int, steps: int) -> np.ndarray:
 
 
 def of(u: np.ndarray, **options: Any) -> gb.Calibrated:
-    """Calibrated on trajectories, from their first states to all later ones, by a model that stands still."""
+    """A calibration on trajectories, from the first state to all later ones, of a model without change."""
 
     def model(x: np.ndarray) -> np.ndarray:
         return np.repeat(x[:, None], u.shape[1] - 1, axis=1)
@@ -49,13 +49,13 @@ def trajectories(u: np.ndarray) -> gb.Fields:
 
 
 def pieces(u: np.ndarray, length: int) -> np.ndarray:
-    """Windows of so many steps, each beginning where the one before ends."""
+    """Windows of `length` steps, each of which starts at the end of the previous one."""
     starts = range(0, u.shape[1] - length, length)
     return np.concatenate([u[:, start : start + length + 1] for start in starts])
 
 
 def false_alarms(trials: int) -> float:
-    """How often anything is said against fresh trajectories, with training ones known."""
+    """The rate of alarms for fresh trajectories if training trajectories are known."""
     generator, found = np.random.default_rng(0), 0
     for i in range(trials):
         u = runs(generator, 140, STEPS)
@@ -117,7 +117,7 @@ def test_queries_that_go_on_where_calibration_ended_are_seen() -> None:
 
 
 def test_single_steps_of_one_trajectory_are_its_pieces() -> None:
-    """Pairs of a state and the next one, for a model of one step: no axis of time at all."""
+    """Pairs of a state and the next one, for a model of one step without a time axis."""
     u = runs(np.random.default_rng(8), 10, 10)
     x, y = u[:, :-1].reshape(-1, NODES, 1), u[:, 1:].reshape(-1, NODES, 1)
     made = gb.calibrate(lambda x: 0 * x, x, y, score=gb.Simultaneous())
@@ -149,7 +149,7 @@ def test_pieces_that_do_not_touch_are_known_by_their_labels() -> None:
 
 def test_a_common_start_is_no_evidence() -> None:
     u = runs(np.random.default_rng(11), 80, STEPS)
-    u[:, 0] = u[0, 0]  # all start alike, and go on by themselves
+    u[:, 0] = u[0, 0]  # the same start, and different continuations
     made = of(u[:40], training=gb.Observations(u[60:, 0], u[60:, 1:]))
     assert not gb.check(made, u[40:60, 0])["trajectories"].alarm
 
@@ -179,7 +179,7 @@ def test_inputs_of_another_kind_are_a_shift() -> None:
 
 
 def test_the_test_of_shift_is_exact() -> None:
-    """p-values of permutations are uniform: held against the binomial law at 1e-3."""
+    """p-values of permutations are uniform, tested with the binomial law at 1e-3."""
     from scipy.stats import binom
 
     generator, trials = np.random.default_rng(14), 300
@@ -229,9 +229,9 @@ CAL, TEST, DRAWS, WINDOW = 19, 10, 200, 2
 
 
 def covered(generator: np.random.Generator, mixed: bool) -> int:
-    """How many fresh trajectories are covered, by a model that knows its training pieces by heart.
+    """The coverage of fresh trajectories for a model that has memorized its training pieces.
 
-    The mutant calibrates on other pieces of the trajectories that it was trained on.
+    The mutant calibrates on other pieces of its training trajectories.
     """
     decay = 0.97 ** np.arange(3 * WINDOW + 1)[:, None, None]
     train, cal, test = (inputs(generator, n)[:, None] * decay for n in (CAL, CAL, TEST))
@@ -241,7 +241,7 @@ def covered(generator: np.random.Generator, mixed: bool) -> int:
     calibration = middle if mixed else cal[:, WINDOW : 2 * WINDOW + 1]
 
     def nearest(x: np.ndarray) -> np.ndarray:
-        """What followed the known state that is nearest."""
+        """The successor of the nearest known state."""
         far = ((x[:, None] - known[None, :, 0]) ** 2).sum(axis=(2, 3))
         return known[far.argmin(axis=1), 1:]
 

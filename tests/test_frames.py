@@ -1,4 +1,4 @@
-"""Frames: a model keeps its column names, whatever order they come in later."""
+"""Frames: columns are matched by name in any order."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +26,7 @@ def of_names(frame: Any) -> Any:
 
 
 class Fitted:
-    """What a regressor of scikit-learn looks like from outside."""
+    """An object with the interface of a scikit-learn regressor."""
 
     feature_names_in_ = np.array(["t", "depth"])
 
@@ -42,7 +42,7 @@ class FittedOnArrays:
 
 
 class Slope(gb.Predictor):
-    """A predictor that knows nothing of frames."""
+    """A predictor that does not support frames."""
 
     def __call__(self, x: Any) -> gb.Prediction:
         assert type(x) is np.ndarray

@@ -1,4 +1,4 @@
-"""Inputs that would lose their meaning without a word are refused with a sentence, or kept as they are."""
+"""Inputs that would silently lose their meaning are refused with a message, or kept unchanged."""
 
 import datetime
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Y = np.sin(X) + 0.1 * np.random.default_rng(1).normal(size=(30, 1))
 
 
 class Meter(np.ndarray):
-    """A quantity with a unit, as those of astropy and pint are."""
+    """A quantity with a unit, like those of astropy and pint."""
 
     unit = "m"
 
@@ -128,7 +128,7 @@ def test_whole_numbers_that_floats_cannot_hold_are_refused(kind: str) -> None:
 
 
 class Writes(gb.Predictor):
-    """A predictor that brings its points to other units in their place."""
+    """A predictor that converts its points to other units in place."""
 
     def __call__(self, x: Any) -> gb.Prediction:
         x *= 1000.0
@@ -136,7 +136,7 @@ class Writes(gb.Predictor):
 
 
 def writes(x: Any) -> Any:
-    """A function that does."""
+    """A function that does the same."""
     x *= 1000.0
     return gb.Prediction(x, 0 * x)
 

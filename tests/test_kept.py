@@ -1,4 +1,4 @@
-"""Kept: a class says itself what of it goes to disk, and a file names kinds only."""
+"""Saved classes: a class declares its parts, and a file names classes only."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +15,7 @@ from guardband.base.kept import attributes, classes_of, kind_named, kind_of
 @gb.kept
 @dataclass(frozen=True)
 class Thrifty(gb.conformal.Calibrator):
-    """A calibrator of a user's own, with settings."""
+    """A user-defined calibrator with settings."""
 
     share: float = 0.5
 
@@ -25,7 +25,7 @@ class Thrifty(gb.conformal.Calibrator):
 
 @gb.kept
 class StraightLine(gb.Predictor):
-    """A predictor of a user's own."""
+    """A user-defined predictor."""
 
     def __init__(self, slope: float, model: Any = None) -> None:
         self.slope, self.model = slope, model
@@ -42,7 +42,7 @@ class StraightLine(gb.Predictor):
 @gb.kept(name="anonymous", parts=lambda value: None)
 @dataclass(frozen=True)
 class Unspeakable(gb.conformal.Symmetric):
-    """A score that cannot be written down."""
+    """A score that cannot be saved."""
 
     def unit(self, prediction: gb.Prediction) -> Any:
         return 2.0
@@ -129,7 +129,7 @@ def test_a_calibration_that_says_nothing_cannot_be_saved(tmp_path: Path) -> None
 @gb.kept
 @dataclass(frozen=True, eq=False)
 class Everywhere(gb.Calibrated):
-    """A calibration that is no score and no threshold: as wide as it was told."""
+    """A calibration without score and threshold, with a given width."""
 
     half: float
 

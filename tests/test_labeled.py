@@ -1,4 +1,4 @@
-"""Names travel with labeled inputs: another order gives equal bits at every public call, or is refused."""
+"""Labeled inputs: another order of names gives bitwise equal results at every public call, or is refused."""
 
 import inspect
 import re
@@ -48,14 +48,14 @@ def model(x: Any) -> Any:
 
 
 class Turned:
-    """Makes tables of one kind, with shuffled columns and axes if there is a seed."""
+    """Creates tables of one kind, with shuffled columns and axes if a seed is given."""
 
     def __init__(self, kind: str, seed: int | None) -> None:
         self.kind = kind
         self.generator = None if seed is None else np.random.default_rng(seed)
 
     def order(self, names: Any) -> list[Any]:
-        """The names, shuffled, and never in their own order."""
+        """The names in a shuffled order that differs from the original."""
         names, shuffled = list(names), list(names)
         while self.generator is not None and len(names) > 1 and shuffled == names:
             shuffled = [names[i] for i in self.generator.permutation(len(names))]
@@ -81,13 +81,13 @@ class Turned:
 
 
 def bits(*parts: Any) -> list[Any]:
-    """Arrays as bytes; words as they are."""
+    """Arrays as bytes; strings unchanged."""
     return [part if isinstance(part, str) else to_numpy(part).tobytes() for part in parts]
 
 
 @cache
 def plain(kind: str) -> Any:
-    """A calibration on tables of a kind, of a model that goes by positions."""
+    """A calibration on tables of one kind, of a model that uses positions."""
     made = Turned(kind, None)
     return gb.calibrate(model, made.x(), made.y())
 
@@ -149,7 +149,7 @@ def evaluated(given: Turned) -> list[Any]:
 
 
 def stable(page: str) -> list[str]:
-    """The lines of a report without the time and without the hash of the points as they were given."""
+    """The lines of a report without the time and the hash of the points."""
     return [line for line in page.splitlines() if not re.match(r"\|? ?(written|points of this page)", line)]
 
 
@@ -260,7 +260,7 @@ HEAVY = (reported, observed)
 
 
 def cases(doors: Any, kinds: Any) -> list[Any]:
-    """Every door, kind and order; most of them belong to the slow tier."""
+    """Every entry point, kind and order; most of them belong to the slow tier."""
     found = []
     for door in doors:
         quick = 1 if door in HEAVY else QUICK
@@ -272,7 +272,7 @@ def cases(doors: Any, kinds: Any) -> list[Any]:
 
 
 def answer(door: Callable[..., list[Any]], given: Any) -> list[Any]:
-    """The result of a door, which gets a temporary folder if it writes files."""
+    """The result of an entry point, which gets a temporary folder if it writes files."""
     if "folder" not in inspect.signature(door).parameters:
         return door(given)
     with tempfile.TemporaryDirectory() as folder:
@@ -281,7 +281,7 @@ def answer(door: Callable[..., list[Any]], given: Any) -> list[Any]:
 
 @cache
 def in_order(door: Callable[..., list[Any]], kind: str) -> list[Any]:
-    """The result of a door for tables or fields without a shuffle."""
+    """The result of an entry point for tables or fields without a shuffle."""
     return answer(door, (Turned if kind in KINDS else TurnedGrid)(kind, None))
 
 
@@ -303,7 +303,7 @@ PLACES = {"x": np.linspace(0, 1, 6), "y": np.linspace(0, 2, 6)}
 
 
 def surrogate(a: Any) -> Any:
-    """A model that takes the first axis of a field for x."""
+    """A model that treats the first axis of a field as x."""
     return np.concatenate([np.cumsum(a, axis=1), a], axis=-1)
 
 
@@ -313,7 +313,7 @@ def first_output(a: Any) -> Any:
 
 
 class TurnedGrid:
-    """Makes fields of one kind, with shuffled axes if there is a seed."""
+    """Creates fields of one kind, with shuffled axes if a seed is given."""
 
     def __init__(self, kind: str, seed: int | None) -> None:
         self.kind, self.turned = kind, Turned("", seed)
@@ -343,7 +343,7 @@ FRESH = slice(30, 50)
 
 @cache
 def on_grid(kind: str) -> Any:
-    """A calibration on fields of a kind."""
+    """A calibration on fields of one kind."""
     base = TurnedGrid(kind, None)
     return gb.calibrate(surrogate, base.x(), base.y(), score=gb.Simultaneous())
 

@@ -1,4 +1,4 @@
-"""Names are imported when they are first used: the package, the version and every help page without torch."""
+"""Names are imported on first use: the package, the version and every help page do not load torch."""
 
 import importlib
 import os
@@ -37,7 +37,7 @@ for words in [["--version"], *pages(typer.main.get_command(app), [])]:
 
 
 def fresh(code: str) -> str:
-    """What code prints in a Python of its own."""
+    """The output of code in a fresh interpreter."""
     place = {"PYTHONPATH": str(Path(gb.__file__ or "").parents[1])}
     words = [sys.executable, "-W", "error", "-c", code]
     return subprocess.run(words, env=os.environ | place, check=True, capture_output=True, text=True).stdout

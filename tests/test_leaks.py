@@ -1,4 +1,4 @@
-"""Leaks: copies are found however they were moved or rounded, and honest rows are let pass."""
+"""Leaks: perturbed and rounded copies are found, and independent rows are accepted."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -23,7 +23,7 @@ def significant(a: np.ndarray, digits: int = 3) -> np.ndarray:
 
 @dataclass
 class World:
-    """A field over d coordinates, measured with noise, every column in units of its own, 1e-6 to 1e6."""
+    """A field over d coordinates, measured with noise, with a different unit for each column, 1e-6 to 1e6."""
 
     generator: np.random.Generator
     d: int
@@ -47,7 +47,7 @@ class World:
 
 
 def given(g: np.random.Generator, arrays: tuple[np.ndarray, ...], *, double: bool = False) -> Arrays:
-    """The arrays as numpy of double or single precision, or as tensors."""
+    """The arrays in double or single precision, or as tensors."""
     kind = g.integers(1, 3) if double else g.integers(3)
     return tuple([a.astype(np.float32), a, torch.tensor(a)][kind] for a in arrays)  # type: ignore[return-value]
 
@@ -64,7 +64,7 @@ LOWEST = {"1e-9": -5, "to three decimals": 0}
 
 
 def leaked(how: str, d: int, share: float, trial: int, *, whole_file: bool = False) -> Copies:
-    """Copies among fresh rows, at least five; with `whole_file` the fresh ones are rounded too."""
+    """At least five copies among fresh rows; with `whole_file` the fresh rows are rounded too."""
     g = np.random.default_rng([list(MOVES).index(how), d, int(10 * share), whole_file, trial])
     world = World(g, d, LOWEST.get(how, -6))
     n_known, n = int(g.choice([30, 100, 300, 1000, 2000])), int(g.choice([19, 50, 200, 1000]))
@@ -89,7 +89,7 @@ def verdicts(found: list[Copies]) -> Counter[str]:
 @pytest.mark.parametrize("how", MOVES)
 @pytest.mark.parametrize("share", [1, 0.3, 0.1])
 def test_copies_are_found_however_they_were_moved(how: str, share: float) -> None:
-    """All of them, in 200 trials of `test_all_copies_are_found`."""
+    """All copies are found in 200 trials of `test_all_copies_are_found`."""
     found = verdicts([leaked(how, d, share, trial) for d in (1, 2, 3, 6) for trial in range(2)])
     assert found["fine"] == 0
     if how in ("not at all", "1e-9 of each number"):
@@ -101,7 +101,7 @@ def test_copies_are_found_however_they_were_moved(how: str, share: float) -> Non
 @pytest.mark.parametrize("share", [1, 0.3, 0.1])
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
 def test_all_copies_are_found(how: str, share: float, d: int) -> None:
-    """But for a few rounded ones on a line, which once in 200 trials look like fresh rows."""
+    """Except a few rounded ones on a line, which look like fresh rows once in 200 trials."""
     found = verdicts([leaked(how, d, share, trial) for trial in range(200)])
     print(f"{how}, {share:.0%} copies, d={d}: {found['refuse']} refused, {found['warn']} warned of")
     assert found["fine"] <= (2 if (how, share, d) == ("to three digits", 0.1, 1) else 0)
@@ -125,7 +125,7 @@ def coarse(a: np.ndarray, unit: float) -> np.ndarray:
 def again(
     world: World, n_known: int, n: int, coarsely: Callable[[np.ndarray], np.ndarray], readings: int = 1
 ) -> tuple[np.ndarray, ...]:
-    """Fixed sensors, read once or more often, and read again."""
+    """Fixed sensors, read once or several times, and read again later."""
     g, u = world.generator, world.draw(size=(n_known, world.d))
     chosen = g.choice(n_known, n, replace=n > n_known)
     world.unit_y = 1.0
@@ -139,7 +139,7 @@ def on_a_grid(world: World, n_known: int, n: int, values: int) -> tuple[np.ndarr
 
 
 def around_a_grid(world: World, n_known: int, n: int) -> tuple[np.ndarray, ...]:
-    """A noise-free solver, known on a regular grid and asked in between."""
+    """A noise-free solver, known on a regular grid and evaluated between its nodes."""
     world.noise = 0.0
     axis = np.linspace(0, 1, max(2, round(n_known ** (1 / world.d))))
     known = np.stack(np.meshgrid(*[axis] * world.d), -1).reshape(-1, world.d)
@@ -162,7 +162,7 @@ def rounded(world: World, n_known: int, n: int, *, known_too: bool) -> tuple[np.
 
 
 def again_rounded(world: World, n_known: int, n: int) -> tuple[np.ndarray, ...]:
-    """Sensors read again, into a file of three digits."""
+    """Sensors read again, with readings saved to three digits."""
     x, y, x_new, y_new = again(world, n_known, n, np.copy)
     return x, y, significant(x_new), significant(y_new)
 
@@ -199,14 +199,14 @@ def honest(kind: str, d: int, trial: int, n: int | None = None) -> Copies:
 
 @pytest.mark.slow
 def test_honest_rows_are_let_pass() -> None:
-    """At most 2 % warned of, none refused: with that rate, 18 or more of 324 come once in ten thousand."""
+    """At most 2 % warnings and no refusal; at that rate, 18 or more of 324 have probability 1e-4."""
     found = verdicts([honest(kind, d, trial) for kind in HONEST for d in (1, 2, 3) for trial in range(6)])
     assert found["refuse"] == 0 and found["warn"] <= 17
 
 
 @pytest.mark.parametrize("kind", ["between a grid, noise-free", "every other row of a table"])
 def test_fresh_points_between_those_of_a_regular_grid_are_let_pass(kind: str) -> None:
-    """They lie nearer to known points than those lie to each other, which is no sign of a copy."""
+    """They are nearer to known points than these are to each other, which does not show a copy."""
     assert verdicts([honest(kind, 1, trial, 50) for trial in range(8)]) == {"fine": 8}
 
 
@@ -214,7 +214,7 @@ def test_fresh_points_between_those_of_a_regular_grid_are_let_pass(kind: str) ->
 @pytest.mark.parametrize("kind", HONEST)
 @pytest.mark.parametrize("d", [1, 2, 3, 6])
 def test_honest_rows_are_hardly_ever_warned_of(kind: str, d: int) -> None:
-    """None of 200 refused, at most 4 warned of; of many readings of two digits or 8 bits at most 10."""
+    """No refusal and at most 4 warnings in 200; at most 10 for many readings of two digits or 8 bits."""
     coarse_again = kind in ("sensors again, two digits", "sensors again, of 8 bits")
     for n in (50, None):
         found = verdicts([honest(kind, d, trial, n) for trial in range(200)])
@@ -302,7 +302,7 @@ def test_dead_sensors_are_no_copies() -> None:
 
 
 def test_solutions_without_noise() -> None:
-    """The same point of a solver is a copy; a point between two is not, however near."""
+    """The same point of a solver is a copy; a point between two nodes is not, however near."""
     x = np.linspace(0, 1, 101)
     assert find_copies(x, np.sin(3 * x), x[::5], np.sin(3 * x[::5])).verdict == "refuse"
     between = (x[1:] + x[:-1]) / 2
@@ -313,9 +313,7 @@ def test_solutions_without_noise() -> None:
 def test_repeated_rows_explain_as_many_and_hide_no_leak() -> None:
     x, y = data()
     twice = mixed((x, y), (x, y))
-    assert (
-        find_copies(*twice, x[:50], y[:50]).verdict == "warn"
-    )  # every row is there twice: copied, then split
+    assert find_copies(*twice, x[:50], y[:50]).verdict == "warn"  # every row occurs twice: copied, then split
     coarse = (x.round(1), y.round())
     assert find_copies(*mixed(coarse, coarse), coarse[0][:50], coarse[1][:50]).verdict == "fine"
     found = find_copies(*mixed((x, y), (x[:1], y[:1])), x, y)
@@ -434,7 +432,7 @@ def test_known_places_in_small_tables_are_counted() -> None:
 
 
 def test_numbers_rounded_to_three_decimals_are_found_in_small_tables() -> None:
-    """Rounding moves them by more than what counts as near."""
+    """Rounding moves them farther than the distance that counts as near."""
     g = np.random.default_rng(0)
     x, y = 1 + 0.1 * g.uniform(size=(100, 4)), 2 + 0.1 * g.normal(size=(100, 1))
     found = find_copies(x, y, x[:6].round(3), y[:6].round(3))

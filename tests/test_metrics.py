@@ -180,9 +180,9 @@ def test_before_calibration_the_noise_is_added_where_the_score_knows_it() -> Non
     sure = gb.predictors.Given(np.zeros_like, lambda x: 0 * x + 1e-3)
     made = gb.calibrate(sure, x[:100], y[:100], score=gb.conformal.Total(0.5))
     assert gb.evaluate(made, x[100:], y[100:]).rows[-1].coverage == pytest.approx(0.95, abs=0.05)
-    with pytest.raises(TypeError, match=r"what `gb\.calibrate` returned, got Given"):
+    with pytest.raises(TypeError, match=r"result of `gb\.calibrate`, got Given"):
         gb.evaluate(sure, x, y)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"what `gb\.calibrate` returned, got Given"):
+    with pytest.raises(TypeError, match=r"result of `gb\.calibrate`, got Given"):
         gb.check(sure, x)  # type: ignore[arg-type]
 
 

@@ -1,4 +1,4 @@
-"""Columns of frames go by their names wherever a network, a problem or a calibration has names for them."""
+"""Columns of frames are matched by name if a network, a problem or a calibration has names for them."""
 
 import re
 from typing import Any
@@ -138,7 +138,7 @@ def test_a_network_a_family_and_all_that_stands_on_them_go_by_names() -> None:
 
 
 def _words(calibrated: gb.conformal.Calibrated, x: Any, y: Any, path: Any) -> str:
-    """All that is printed or written of a band."""
+    """All text that is printed or written about a band."""
     page = gb.report(calibrated, x, y, path=path / "page.md").read_text()
     return f"{gb.evaluate(calibrated, x, y)}\n{gb.check(calibrated, x)}\n{page}"
 

@@ -1,4 +1,4 @@
-"""Partition: parts share no row and no group, have the sizes asked for, and are what was given."""
+"""Partition: parts share no row and no group, and have the requested sizes and the type of the input."""
 
 import pickle
 from typing import Any
@@ -49,7 +49,7 @@ def test_shares_are_met_to_the_row(n: int) -> None:
 
 
 def test_the_seed_decides_and_every_row_is_as_likely() -> None:
-    """Each of 20 rows is in a half of 10 in about half of 400 cases: 151 to 249, but once in 10 000."""
+    """Each of 20 rows is in a half of 10 in 151 to 249 of 400 cases, except with probability 1e-4."""
     first, same, other = (gb.partition(data(), train=0.5, seed=seed).indices["train"] for seed in (1, 1, 2))
     assert (first == same).all() and (first != other).any()
     counts = np.zeros(20, int)
@@ -65,7 +65,7 @@ def test_groups_stay_whole() -> None:
         try:
             parts = gb.partition(data(200), train=0.6, calibrate=0.3, test=0.1, groups=sensors, seed=seed)
         except ValueError as error:
-            assert "3 parts need as many groups" in str(error)
+            assert "3 parts need at least as many groups" in str(error)
             continue
         seen = [set(labels.tolist()) for labels in parts.groups.values() if labels is not None]
         assert len(set.union(*seen)) == sum(map(len, seen)) == len(np.unique(sensors))
@@ -96,7 +96,7 @@ def one_large_group() -> np.ndarray:
 
 
 def test_the_number_of_groups_does_not_depend_on_where_a_large_one_falls() -> None:
-    """In 0.2 the groups that calibrated were 1 to 18, by the place of the large one."""
+    """In 0.2 there were 1 to 18 calibration groups, depending on the place of the large one."""
     options = {"calibrate": 0.5, "test": 0.5, "groups": one_large_group()}
     made = [gb.partition(data(218), **options, seed=seed) for seed in range(20)]
     counts = [[len(np.unique(of)) for of in parts.groups.values() if of is not None] for parts in made]
@@ -104,7 +104,7 @@ def test_the_number_of_groups_does_not_depend_on_where_a_large_one_falls() -> No
 
 
 def covered_groups(sets: int) -> int:
-    """In how many sets a reading of a random group of the test part is covered at 80 % by `Clustered`.
+    """The number of sets in which a reading of a random test group is covered at 80 % by `Clustered`.
 
     The large group is ten times as noisy as the others.
     """
@@ -135,7 +135,7 @@ def test_one_large_group_leaves_the_others_a_group_each() -> None:
 
 
 def test_groups_of_all_sizes_are_as_likely_in_each_part() -> None:
-    """The largest of ten groups is in the half that calibrates in 151 to 249 of 400 cases."""
+    """The largest of ten groups is in the calibration half in 151 to 249 of 400 cases."""
     sensors = np.repeat(np.arange(10), [30, *[3] * 9])
     found = 0
     for seed in range(400):

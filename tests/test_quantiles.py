@@ -241,7 +241,7 @@ def test_the_promise_of_each_end_is_said() -> None:
     two = gb.calibrate(pair, x, y, score=gb.CQR(symmetric=False))
     assert "It lies below the band with probability at most half of 1 - level" in two.promise
     said = str(gb.evaluate(two, *readings(80, 2), level=0.8))
-    assert "promises 0.8 on average; one test set has no exact law" in said
+    assert "promises 0.8 on average; there is no exact law for one" in said
 
 
 # Models

@@ -1,4 +1,4 @@
-"""Coverage by range: uneven coverage is shown by itself, even coverage raises few alarms."""
+"""Coverage by range: uneven coverage is reported, and even coverage raises few alarms."""
 
 import pickle
 from pathlib import Path
@@ -9,19 +9,19 @@ from scipy.stats import binom, hypergeom
 
 import guardband as gb
 from guardband.evaluation.contenders import by_size
-from guardband.metrics.ranges import FALSE_ALARM, Range, Ranges, _chance, by_range, nearest, trends
+from guardband.metrics.ranges import FALSE_ALARM, Range, Ranges, _p_value, by_range, nearest, trends
 
 TRIALS = 1000
 
 
 def thirds(generator: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
-    """1000 places in thirds, and who is covered: 1.00, 0.99 and 0.92 of them."""
+    """1000 places in thirds, with coverage 1.00, 0.99 and 0.92."""
     x = generator.uniform(size=(1000, 1))
     return x, generator.uniform(size=1000) < np.select([x[:, 0] < 1 / 3, x[:, 0] < 2 / 3], [1.0, 0.99], 0.92)
 
 
 def test_thirds_that_are_covered_unevenly_are_shown() -> None:
-    """In 200 trials hardly one is overlooked."""
+    """In 200 trials nearly all are detected."""
     generator = np.random.default_rng(0)
     seen = 0
     for _ in range(200):
@@ -45,7 +45,7 @@ def test_even_coverage_raises_no_more_alarms_than_stated(level: float, d: int) -
 
 
 def test_a_test_against_the_level_would_be_caught() -> None:
-    """The wrong way: binomial tests of each range against the level."""
+    """The wrong test: a binomial test of each range against the level."""
     generator, wrong = np.random.default_rng(2), 0
     for _ in range(200):
         coverage = generator.beta(29, 2)  # a valid band calibrated on 30 points at 0.9
@@ -127,7 +127,7 @@ def test_what_is_found_when_asked_for_is_in_the_pickle_and_the_model_is_not() ->
     assert again.ties and again.ties == evaluation.ties, "scores of whole numbers tie"
     assert again.by_range == evaluation.by_range and again.by_range.ranges
     later = gb.evaluate(calibrated, x[100:], y[100:])
-    x *= 2  # after the evaluation, and before it is asked
+    x *= 2  # after the evaluation, and before the ranges are computed
     assert later.by_range == evaluation.by_range
     assert str(again) == str(evaluation)
 
@@ -151,11 +151,11 @@ def test_the_chance_of_misses_is_that_of_the_hypergeometric_law() -> None:
         law = hypergeom(n, int((~inside).sum()), int(some.sum()))
         here = int((~inside[some]).sum())
         expected = min(1.0, 2 * min(law.cdf(here), law.sf(here - 1)))
-        assert _chance(inside, some) == pytest.approx(expected, rel=1e-9)
+        assert _p_value(inside, some) == pytest.approx(expected, rel=1e-9)
 
 
 def test_quarters_by_input_size_carry_what_chance_alone_would_show() -> None:
-    """Misses at random places: a note that they depend on the size in at most 1 % of 300 cases, at 1e-3."""
+    """Misses at random places: a note on the size in at most 1 % of 300 cases, tested at 1e-3."""
     draw, notes = np.random.default_rng(0), 0
     for n in (16, 50, 101) * 100:
         (said,) = by_size(draw.uniform(size=n), draw.uniform(size=n) < 0.8)
@@ -174,7 +174,7 @@ def model(x: np.ndarray) -> np.ndarray:
 
 
 def noisy(generator: np.random.Generator, n: int, growing: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Places, and readings whose noise grows with the size of the predicted value, or not."""
+    """Places, and readings whose noise is constant or grows with the predicted value."""
     x = generator.uniform(-1, 1, size=(n, 2))
     size = 0.05 + 0.25 * abs(model(x)) if growing else 0.1
     return x, model(x) + size * generator.normal(size=(n, 1))
@@ -251,7 +251,7 @@ def test_predicted_values_go_by_the_names_of_outputs_and_fields_by_their_size() 
 
 
 def test_readings_of_one_sensor_are_not_taken_for_independent() -> None:
-    """Sensors that are off, each by its own offset, are no uneven coverage."""
+    """Sensors with an offset each are not uneven coverage."""
     generator = np.random.default_rng(25)
     places, offsets = generator.uniform(size=(40, 1)), generator.normal(size=(40, 1))
     x, y = np.repeat(places, 10, axis=0), np.repeat(offsets, 10, axis=0)

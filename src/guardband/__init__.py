@@ -1,7 +1,7 @@
 """Prediction bands with a finite-sample coverage guarantee for PINNs and other PDE surrogates.
 
-The guarantee needs neither torch nor a PINN; `from guardband import pinn` has the PINN engine. Names are
-imported on first use; `__init__.pyi` lists them.
+The guarantee requires neither torch nor a PINN. `from guardband import pinn` imports the PINN engine. Names
+are imported on first use; `__init__.pyi` lists them.
 """
 
 from guardband.base.lazy import attach

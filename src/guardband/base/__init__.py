@@ -1,1 +1,1 @@
-"""What everything stands on: arrays, files, limits, lazy imports, saved classes, and workers."""
+"""The foundations: arrays, files, limits, lazy imports, saved classes and workers."""

@@ -1,6 +1,6 @@
-"""Arrays: numpy or torch, whichever the caller brought; the same kind is given back.
+"""Arrays of numpy or torch: functions return the kind of array that they receive.
 
-The arithmetic of this library uses only what numpy and torch spell alike, so one formula serves both.
+The library computes with operations that numpy and torch spell in the same way, so one formula serves both.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ _FLOATS = frozenset((np.dtype(np.float64), np.dtype(np.float32)))
 _CONVERT = "Turn text into numbers, and complex numbers into two columns."
 
 DATES = 'Turn dates into numbers of one unit: (t - t[0]) / np.timedelta64(1, "s").'
-"""What to do about dates: as raw counts they would depend on their resolution."""
+"""The remedy for dates, whose raw counts would depend on their resolution."""
 
 LARGEST = 2**53
-"""Up to which float64 holds every whole number."""
+"""The largest integer up to which float64 represents every integer."""
 
 
 def is_tensor(a: object) -> bool:
-    """Whether `a` is a torch tensor; torch is not imported, since nothing is a tensor before it is."""
+    """Whether `a` is a torch tensor. Torch is not imported: if it is not loaded, no object is a tensor."""
     return type(a) is not np.ndarray and isinstance(a, getattr(sys.modules.get("torch"), "Tensor", ()))
 
 
@@ -52,7 +52,7 @@ def namespace(a: Array) -> ModuleType:
 
 
 class Limits(NamedTuple):
-    """What numbers of a dtype can be: the step above 1, the smallest that has all digits, the largest."""
+    """The limits of a floating-point dtype: machine epsilon, the smallest normal number, and the largest."""
 
     eps: float
     tiny: float
@@ -60,24 +60,24 @@ class Limits(NamedTuple):
 
 
 @cache
-def _limits(module: ModuleType, dtype: Any) -> Limits:
+def _limits(module: ModuleType, dtype: object) -> Limits:
     found = module.finfo(dtype)
     return Limits(float(found.eps), float(found.tiny), float(found.max))
 
 
 def limits_of(a: Array) -> Limits:
-    """The limits of the numbers of an array, known at once after the first of its dtype."""
+    """The limits of the dtype of an array, cached."""
     return _limits(namespace(a), a.dtype)
 
 
 def floats(a: ArrayLike, name: str) -> Array:
-    """`a` as floating-point numbers: a tensor stays one (detached), all else becomes numpy.
+    """`a` as floating-point numbers: tensors stay tensors (detached), all else is converted to numpy.
 
-    Everything that would lose its meaning as plain numbers is refused here: dates, units, names of several
-    columns or axes, masked and missing cells, sparse tensors, and integers that float64 cannot hold.
+    Data that would lose their meaning as plain numbers are refused: dates, units, names of several columns or
+    axes, masked and missing cells, sparse tensors, and integers that float64 cannot represent.
     """
     if type(a) is np.ndarray and a.dtype in _FLOATS and a.dtype.isnative:
-        return a  # as most arrays are; the rest takes its time
+        return a  # fast path for the most frequent case
     if is_tensor(a):
         return _floats_of_tensor(a, name)
     _refuse_meaning(a, name)
@@ -106,7 +106,7 @@ def _floats_of_tensor(a: Array, name: str) -> Array:
         raise TypeError(f"`{name}` should hold numbers, got a tensor on the meta device, which holds none.")
     if a.layout != namespace(a).strided or a.is_nested or a.is_quantized:
         raise TypeError(f"`{name}` should be an ordinary dense tensor. Use .to_dense() or .dequantize().")
-    if any(getattr(a, "names", ())):  # of older versions of torch
+    if any(getattr(a, "names", ())):  # in older versions of torch
         raise TypeError(f"`{name}` should go by positions, got a tensor with named axes. Use .rename(None).")
     if a.is_complex():
         raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}. {_CONVERT}")
@@ -117,7 +117,7 @@ def _floats_of_tensor(a: Array, name: str) -> Array:
     return a.double()
 
 
-def _refuse_meaning(a: Any, name: str) -> None:
+def _refuse_meaning(a: ArrayLike, name: str) -> None:
     """Refuse objects whose masks, dates or names `numpy.asarray` would drop."""
     refuse_masked(a, name)
     if isinstance(a, Mapping):
@@ -132,12 +132,12 @@ def _refuse_meaning(a: Any, name: str) -> None:
     if len(axis_names(a)) > 1 or len(column_names(a)) > 1:
         raise TypeError(
             f"`{name}` goes by positions here, and the names of a {type(a).__name__} would be lost. Put its "
-            "columns or axes in the expected order and give an array: .to_numpy()."
+            "columns or axes in the expected order and pass an array: .to_numpy()."
         )
 
 
-def column_names(a: Any) -> tuple[Any, ...]:
-    """The names of the columns of a table: pandas, polars, pyarrow or structured numpy; () for others."""
+def column_names(a: ArrayLike) -> tuple[str, ...]:
+    """The names of the columns of a table (pandas, polars, pyarrow or structured numpy); () for others."""
     if isinstance(a, np.ndarray):
         return a.dtype.names or ()
     known = getattr(a, "column_names", None)
@@ -146,8 +146,8 @@ def column_names(a: Any) -> tuple[Any, ...]:
     return () if known is None or callable(known) else tuple(known)
 
 
-def axis_names(a: Any) -> tuple[str, ...]:
-    """The names of the axes of an xarray `DataArray`, or of `gb.Fields`; () for others."""
+def axis_names(a: ArrayLike) -> tuple[str, ...]:
+    """The names of the axes of an xarray `DataArray` or of `gb.Fields`; () for others."""
     named = hasattr(a, "dims") and (hasattr(a, "coords") or hasattr(a, "coordinates"))
     if not named or isinstance(a, Mapping):
         return ()
@@ -155,7 +155,7 @@ def axis_names(a: Any) -> tuple[str, ...]:
     return names if len(names) == a.ndim else ("row", *names, "output")
 
 
-def refuse_masked(a: Any, name: str) -> None:
+def refuse_masked(a: ArrayLike, name: str) -> None:
     """Refuse an array with masked cells, or a list that holds one."""
     if isinstance(a, np.ma.MaskedArray):
         mask = np.ma.getmaskarray(a)
@@ -169,8 +169,8 @@ def refuse_masked(a: Any, name: str) -> None:
         raise ValueError(f"`{name}` should be complete, but row {row} is masked. Leave such rows out.")
 
 
-def refuse_large(a: Any, name: str) -> None:
-    """Refuse whole numbers beyond 2^53, which float64 rounds to their neighbors."""
+def refuse_large(a: ArrayLike, name: str) -> None:
+    """Refuse integers beyond 2^53, which float64 rounds to their neighbors."""
     if hasattr(a.dtype, "is_integer"):  # polars
         a = a.to_numpy()
     if a.dtype.kind not in ("i", "u") or a.dtype.itemsize < 8 or not len(np.ravel(a)):
@@ -182,20 +182,20 @@ def refuse_large(a: Any, name: str) -> None:
         )
 
 
-def holds_dates(a: Any) -> bool:
-    """Whether an array or a column holds dates, times or durations, missing ones (NaT) too."""
+def holds_dates(a: ArrayLike) -> bool:
+    """Whether an array or a column holds dates, times or durations, including missing ones (NaT)."""
     dtype = a.dtype
     if hasattr(dtype, "is_temporal"):  # polars
         return bool(dtype.is_temporal())
-    if dtype.kind == "O":  # single objects, or a type of pandas
+    if dtype.kind == "O":  # single objects, or an extension type of pandas
         named = str(dtype) != "object" and str(dtype).startswith(("period", "date", "timestamp", "duration"))
         return named or any(map(_is_date, np.ravel(a)))
     return dtype.kind in "mM"
 
 
-def _is_date(value: Any) -> bool:
+def _is_date(value: object) -> bool:
     dates = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
-    return isinstance(value, dates) or hasattr(value, "year")  # as those of cftime and pandas have
+    return isinstance(value, dates) or hasattr(value, "year")  # dates of cftime and pandas
 
 
 def refuse_other_length(a_name: str, a: Array, b_name: str, b: Array) -> None:
@@ -217,7 +217,7 @@ def refuse_other_shape(a_name: str, a: Array, b_name: str, b: Array) -> None:
 
 
 def rows(a: ArrayLike, name: str) -> Array:
-    """`a` as one row per point: (n,) is made (n, 1), here and nowhere else."""
+    """`a` with one row per point; only this function converts (n,) to (n, 1)."""
     a = floats(a, name)
     if a.ndim > 1:
         return a
@@ -229,7 +229,7 @@ def rows(a: ArrayLike, name: str) -> Array:
 
 
 def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -> Array:
-    """`a` itself, or an error that names the first row that is NaN or infinite."""
+    """`a` itself, or an error with the first row that is NaN or infinite."""
     if type(a) is np.ndarray and np.logical_and.reduce(np.isfinite(a), axis=None):
         return a
     good = namespace(a).isfinite(a)
@@ -241,17 +241,17 @@ def finite(a: Array, name: str, advice: str = "Repair or leave out that row.") -
 
 
 def at_least(a: Array, smallest: float) -> Array:
-    """`a`, which is overwritten, with nothing below a number; NaN stays NaN."""
+    """`a` with a lower bound, in place where possible; NaN stays NaN."""
     return np.maximum(a, smallest, out=a) if type(a) is np.ndarray else a.clip(min=smallest)
 
 
 def flat(a: Array) -> Array:
-    """All that belongs to a row, side by side: (n, everything)."""
+    """`a` with all axes but the first flattened, (n, product)."""
     return a.reshape(len(a), math.prod(a.shape[1:]))
 
 
 def kind_of(reference: Array, a: Array) -> Array:
-    """`a` as the kind of array (and on the device) that `reference` is, its own dtype kept."""
+    """`a` as the kind of array of `reference` and on its device, with the dtype of `a`."""
     if type(a) is np.ndarray and type(reference) is np.ndarray:
         return a
     if is_tensor(reference):
@@ -269,7 +269,7 @@ def like(reference: Array, a: Array) -> Array:
 
 
 def root(a: Array) -> Array:
-    """The square root of a number, or of each number of a tensor, such as a column of coefficients.
+    """The square root of a number, or of each element of a tensor, such as a column of coefficients.
 
     >>> root(4.0)
     2.0
@@ -278,20 +278,20 @@ def root(a: Array) -> Array:
 
 
 def copy(a: Array) -> Array:
-    """A copy that nobody else writes to."""
+    """A copy that shares no memory with `a`."""
     return a.clone() if is_tensor(a) else a.copy()
 
 
 def to_numpy(a: Array) -> np.ndarray:
-    """`a` in numpy, without a copy where there is none to make."""
+    """`a` as a numpy array, without a copy if possible."""
     if not is_tensor(a):
         return np.asarray(a)
     a = a.detach().cpu()
     return (a.float() if a.dtype == namespace(a).bfloat16 else a).numpy()
 
 
-def fingerprint(parts: Iterable[Any]) -> str:
-    """The SHA-256 of arrays with their dtypes and shapes; of objects, by what they print as."""
+def fingerprint(parts: Iterable[ArrayLike]) -> str:
+    """The SHA-256 of arrays with their dtypes and shapes; objects enter by their `repr`."""
     whole = hashlib.sha256()
     for part in parts:
         values = np.ascontiguousarray(to_numpy(part))
@@ -300,8 +300,8 @@ def fingerprint(parts: Iterable[Any]) -> str:
     return whole.hexdigest()
 
 
-def to_torch(a: Array) -> Any:
-    """`a` in torch, without a copy where memory can be shared."""
+def to_torch(a: Array) -> Array:
+    """`a` as a torch tensor, without a copy if memory can be shared."""
     if is_tensor(a):
         return a
     shareable = a.flags.writeable and all(stride >= 0 for stride in a.strides)

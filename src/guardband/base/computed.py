@@ -1,4 +1,4 @@
-"""Attributes that are computed."""
+"""Properties that implement attributes of an interface."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ V = TypeVar("V")
 if TYPE_CHECKING:
 
     def computed(method: Callable[[Any], V]) -> V:
-        """A property that implements an attribute of an interface, which other classes hold as a field.
+        """A property that implements an attribute of an interface, which other classes implement as a field.
 
-        At run time it is `property`. A type checker takes it for an attribute: it accepts no property in the
-        place of an attribute, nor a field of a dataclass in the place of a property.
+        At run time it is `property`. A type checker treats it as an attribute: it accepts no property in
+        place of an attribute, and no field of a dataclass in place of a property.
         """
         ...
 else:

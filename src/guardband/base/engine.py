@@ -1,4 +1,4 @@
-"""Where work is done: here, on a Dask cluster of this machine, or on any Dask scheduler; `on=` says so."""
+"""Run work in this process, on local Dask workers, or on any Dask scheduler, as selected by `on=`."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
 from numbers import Integral
+from types import ModuleType
 from typing import Any, ParamSpec, TypeAlias, TypeVar
 
 from guardband.base import extras
@@ -15,28 +16,36 @@ from guardband.base import extras
 P = ParamSpec("P")
 R = TypeVar("R")
 
+Item = TypeVar("Item")
+
 On: TypeAlias = Any
-"""Where work is done: None in this process, a number of Dask workers that are started on this machine, the
-address of a Dask scheduler such as "tcp://head:8786", or a `distributed.Client`."""
+"""Where work runs: None for this process, a number of Dask workers to start on this machine, the address of a
+Dask scheduler such as "tcp://head:8786", or a `distributed.Client`."""
+
+Future: TypeAlias = Any
+"""A `distributed.Future`."""
+
+Client: TypeAlias = Any
+"""A `distributed.Client`, or None for this process."""
 
 GUARD = (
     "New processes import the script that starts them, and the modules of what they are sent: write the call "
     'below `if __name__ == "__main__":`, and keep functions and classes in a module rather than in a lambda '
     "or a notebook. Or leave `on` out."
 )
-"""What to do where processes cannot be started."""
+"""The remedy if processes cannot be started."""
 
 OLD = ("workers", "scheduler", "client")
-"""What `on` was called in 0.2; these go away in 0.4."""
+"""The names of `on` in 0.2, to be removed in 0.4."""
 
 
 class SchedulerGone(RuntimeError):
-    """The Dask scheduler does not answer any more."""
+    """The Dask scheduler no longer responds."""
 
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Torch, if it is loaded, on one thread in a block: what is computed does not depend on the machine."""
+    """Run torch, if it is loaded, on one thread, so that results do not depend on the machine."""
     torch = sys.modules.get("torch")
     if torch is None:
         yield
@@ -50,7 +59,7 @@ def one_thread() -> Iterator[None]:
 
 
 def takes_old_places(function: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that takes `on=` be called with `workers=`, `scheduler=` or `client=` too, as in 0.2."""
+    """Let a function that takes `on=` also take the arguments of 0.2: `workers=`, `scheduler=`, `client=`."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -64,7 +73,7 @@ def takes_old_places(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def one_place(*places: On) -> On:
-    """The one place among those that were given, if any was."""
+    """The only place that is not None, if any."""
     given = [place for place in places if place is not None]
     if len(given) > 1:
         raise ValueError(f"Work is done in one place: `on` should be one value, got {given}.")
@@ -81,12 +90,12 @@ def place_of(word: str | None) -> On:
 
 
 @contextmanager
-def connect(on: On = None) -> Iterator[Any]:
-    """A Dask client for where work is done; None for this process.
+def connect(on: On = None) -> Iterator[Client]:
+    """A Dask client for a place; None for this process.
 
-    Processes started here have one thread each, and not the allocator setting that Dask gives them, which
-    slows torch down. Workers of a scheduler that was started elsewhere are taken as they are:
-    start them with `MALLOC_TRIM_THRESHOLD_` unset and `OMP_NUM_THREADS=1`.
+    Processes started here have one thread each. Dask's allocator setting, which slows torch down, is removed
+    for them. Workers of other schedulers are used unchanged; start them with `MALLOC_TRIM_THRESHOLD_` unset
+    and `OMP_NUM_THREADS=1`.
     """
     if on is None or hasattr(on, "scheduler_info"):
         yield on
@@ -109,8 +118,8 @@ def connect(on: On = None) -> Iterator[Any]:
     environment.pop("MALLOC_TRIM_THRESHOLD_", None)
     settings = {
         "distributed.nanny.pre-spawn-environ": environment | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        "distributed.scheduler.allowed-failures": 100,  # a killed worker says nothing about its task
-        "distributed.deploy.lost-worker-timeout": "1 day",  # killed twice in 15 s, one would not return
+        "distributed.scheduler.allowed-failures": 100,  # the task need not be why a worker was killed
+        "distributed.deploy.lost-worker-timeout": "1 day",  # else a worker killed twice in 15 s stays lost
     }
     with dask.config.set(settings):
         try:
@@ -128,10 +137,10 @@ def connect(on: On = None) -> Iterator[Any]:
             yield client
 
 
-def each(client: Any, function: Callable[[Any], Any], items: Sequence[Any]) -> Iterator[Any]:
-    """function(item) for all items, as they are finished: here without a client, else on its workers.
+def each(client: Client, function: Callable[[Item], R], items: Sequence[Item]) -> Iterator[R]:
+    """Yield function(item) for all items in order of completion, here or on the workers of a client.
 
-    An item whose worker was killed is given to another one, as often as that happens.
+    If a worker is killed, its item is submitted again.
     """
     if client is None:
         yield from map(function, items)
@@ -156,8 +165,8 @@ def each(client: Any, function: Callable[[Any], Any], items: Sequence[Any]) -> I
         raise SchedulerGone(message) from lost
 
 
-def _finished(distributed: Any, waiting: Collection[Any]) -> Collection[Any]:
-    """Those that are finished within a second; a task's own TimeoutError is not swallowed here."""
+def _finished(distributed: ModuleType, waiting: Collection[Future]) -> Collection[Future]:
+    """The futures that finish within a second; a TimeoutError of a task itself is not caught here."""
     try:
         return distributed.wait(list(waiting), timeout=1, return_when="FIRST_COMPLETED").done
     except TimeoutError:

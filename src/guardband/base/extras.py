@@ -1,4 +1,4 @@
-"""Extras: packages that only some features need, imported where they are used."""
+"""Optional packages, imported on first use."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def load(module: str, extra: str | None = None, *, package: str | None = None) -> Any:
-    """An optional module, or one line that says what to install: an extra of ours, or a package by its name.
+    """Import an optional module, or raise an error with the extra or the package to install.
 
     >>> load("math", "none").pi > 3
     True
@@ -22,5 +22,5 @@ def load(module: str, extra: str | None = None, *, package: str | None = None) -
         missing = (error.name or module).partition(".")[0]
         raise ImportError(f"This needs {missing}: pip install {install}", name=missing) from error
     finally:
-        if before is not None:  # some packages draw from Python's generator when they are imported
+        if before is not None:  # some packages use Python's random generator during import
             random.setstate(before)

@@ -1,4 +1,4 @@
-"""Files: the one way anything reaches the disk, whole or not at all, and the one way it is read back."""
+"""Files: atomic writes, and reads that refuse links, devices and oversized files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LINK = "a link leads elsewhere. Remove it."
 
 
 class UnsafeFile(OSError):
-    """What stands under this name is no regular file, or is larger than it may be.
+    """The path is not a regular file, or the file is too large.
 
     >>> read_bytes("/dev/null", at_most=10)
     Traceback (most recent call last):
@@ -37,11 +37,11 @@ def read_bytes(
     follow: bool = False,
     inside: str | os.PathLike[str] | None = None,
 ) -> bytes:
-    """The bytes of a regular file that has no more than `at_most`; anything else is an error at once.
+    """The bytes of a regular file with at most `at_most` bytes; anything else is refused.
 
-    A pipe would block, a device has no end, a link may lead anywhere: links are followed only where a
-    person named the file (`follow`). Below the folder `inside` no part of the path may be a link. A file that
-    grows while it is read is cut off at its size when it was opened.
+    A pipe would block, a device is endless, and a link may point anywhere. Links are followed only if
+    `follow` is true, for files that the user named. Below the folder `inside` no part of the path may be a
+    link. A file that grows while it is read is truncated to its size at opening.
 
     >>> path = write_bytes(Path(tempfile.mkdtemp()) / "q.txt", b"1.96")
     >>> read_bytes(path, at_most=4)
@@ -68,7 +68,7 @@ def opened(
     flags |= 0 if follow else getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = _open(Path(path), flags | getattr(os, "O_BINARY", 0), inside)
-    except ValueError as error:  # null bytes, and characters that no name has
+    except ValueError as error:  # null bytes, and characters that are invalid in names
         raise UnsafeFile(f"{shown(os.fspath(path))} is no name of a file.") from error
     except OSError as error:
         if inside is not None and error.errno in (errno.ELOOP, errno.EMLINK, errno.ENOTDIR):
@@ -92,7 +92,7 @@ def opened(
 
 
 def _open(path: Path, flags: int, inside: str | os.PathLike[str] | None) -> int:
-    """A descriptor, opened folder by folder below `inside`: nobody can exchange one for a link meanwhile."""
+    """A descriptor, opened folder by folder below `inside`, so that no folder can be replaced by a link."""
     if inside is None or os.open not in os.supports_dir_fd:
         refuse_links(path, inside or path.parent)
         return os.open(path, flags)
@@ -109,7 +109,7 @@ def _open(path: Path, flags: int, inside: str | os.PathLike[str] | None) -> int:
 
 
 def refuse_links(path: Path, inside: str | os.PathLike[str]) -> None:
-    """An `UnsafeFile` if a folder between `inside` and a path is a link."""
+    """Raise `UnsafeFile` if a folder between `inside` and a path is a link."""
     for folder in path.parents:
         if folder == Path(inside):
             return
@@ -118,10 +118,10 @@ def refuse_links(path: Path, inside: str | os.PathLike[str]) -> None:
 
 
 def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
-    """Write `data` to `path` atomically: a reader sees the old file or the new one, never a part.
+    """Write `data` to `path` atomically: a reader sees the old file or the new one, never a part of it.
 
-    The bytes go to a temporary file in the same folder, reach the disk (fsync), and take the name
-    by a rename; a full disk or a killed process leaves the old file as it was.
+    The bytes are written to a temporary file in the same folder and synced, and the file is then renamed. If
+    the disk is full or the process is killed, the old file is unchanged.
 
     >>> import tempfile
     >>> path = write_bytes(Path(tempfile.mkdtemp()) / "q.txt", b"1.96")
@@ -146,18 +146,18 @@ def write_bytes(path: str | os.PathLike[str], data: bytes) -> Path:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> Path:
-    """Write `text` to `path` atomically, as UTF-8 with the newlines it has."""
+    """Write `text` to `path` atomically, as UTF-8 with unchanged newlines."""
     return write_bytes(path, text.encode("utf-8"))
 
 
 def sha256(path: str | os.PathLike[str]) -> str:
-    """The SHA-256 of a file's bytes, in hexadecimal, read piece by piece."""
+    """The SHA-256 of a file in hexadecimal, read in pieces."""
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _permissions(path: Path) -> int:
-    """The permissions an ordinary `open` would have given: mkstemp's are for its owner alone."""
+    """The permissions of a file from an ordinary `open`; those of mkstemp are for the owner only."""
     if path.exists():
         return path.stat().st_mode & 0o777
     mask = os.umask(0)
@@ -166,7 +166,7 @@ def _permissions(path: Path) -> int:
 
 
 def sync(path: Path) -> None:
-    """Make a file durable, or the names in a folder; folders cannot be synced on Windows, and need not be."""
+    """Sync a file, or the names in a folder, to disk; Windows cannot sync folders and does not need to."""
     if os.name == "posix":
         descriptor = os.open(path, os.O_RDONLY)
         try:

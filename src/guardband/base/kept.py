@@ -1,12 +1,12 @@
-"""Kept: what a class keeps of itself on disk, said in its own file.
+"""Classes whose objects can be saved and loaded, marked by a decorator in their own file.
 
     @gb.kept
     @dataclass(frozen=True)
     class Thrifty(gb.conformal.Calibrator):
         share: float = 0.5
 
-A class marked so can be saved and loaded. A file names kinds, never code: of a file only classes are made
-that this process has defined and marked, so a reader imports what it needs before it loads.
+A file names classes and contains no code. Loading creates only objects of classes that this process has
+defined and marked, so modules with other classes must be imported before loading.
 """
 
 from __future__ import annotations
@@ -14,26 +14,32 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from guardband.base import extras
 
 T = TypeVar("T", bound=type)
 
+ToParts: TypeAlias = Callable[[Any], Mapping[str, object] | None]
+"""A function from an object to its parts, by name; None if it cannot be saved."""
+
+FromParts: TypeAlias = Callable[[dict[str, Any]], object]
+"""A function that creates an object from its parts."""
+
 
 @dataclass(frozen=True)
 class Kind:
-    """A class that is kept: its name in files, the parts of an object, and an object of parts.
+    """A class that can be saved: its name in files, and functions from an object to its parts and back.
 
-    `parts` may be None for an object that cannot be kept and has to be passed again at load. What an
-    `optional` part held need not be passed again; it is then None. What a `told` part held is noted in words,
-    so that another one is refused at load.
+    `parts` may return None for an object that cannot be saved and has to be passed again at load. An
+    `optional` part that cannot be saved need not be passed again; it is then None. A `told` part is recorded
+    as text, so that a different one is refused at load.
     """
 
     name: str
     cls: type
-    parts: Callable[[Any], Mapping[str, Any] | None]
-    made: Callable[[dict[str, Any]], Any]
+    parts: ToParts
+    made: FromParts
     optional: tuple[str, ...] = ()
     told: tuple[str, ...] = ()
 
@@ -77,7 +83,7 @@ _HOMES = {
     "guardband.surrogates": "Adapted ConstantScale Rollout SizeScale SmoothedScale",
     "guardband.values": "Axes Columns FieldGrid Names Observations Prediction Words",
 }
-"""The module that defines each kind of ours; a file that names one imports it on demand."""
+"""The module of each class of this package; it is imported when a file names the class."""
 
 
 @overload
@@ -87,8 +93,8 @@ def kept(
     cls: None = None,
     *,
     name: str | None = None,
-    parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
-    made: Callable[[dict[str, Any]], Any] | None = None,
+    parts: ToParts | None = None,
+    made: FromParts | None = None,
     optional: tuple[str, ...] = (),
     told: tuple[str, ...] = (),
 ) -> Callable[[T], T]: ...
@@ -96,18 +102,42 @@ def kept(
     cls: Any = None,
     *,
     name: str | None = None,
-    parts: Callable[[Any], Mapping[str, Any] | None] | None = None,
-    made: Callable[[dict[str, Any]], Any] | None = None,
+    parts: ToParts | None = None,
+    made: FromParts | None = None,
     optional: tuple[str, ...] = (),
     told: tuple[str, ...] = (),
 ) -> Any:
-    """Mark a class whose objects `gb.save` keeps: its attributes, or what `parts` says and `made` undoes.
+    """Mark a class whose objects `gb.save` can save.
 
-    Attributes may be numbers, words, arrays, tensors, lists, dicts and objects of other kept classes.
-    Anything else, a network or function of your own, is passed again at load: `gb.load(folder, model=net)`.
-    In files the class goes by its `name`, which no other class may have. `told` parts that are passed again
-    are dataclasses whose numbers have to be those that were saved.
+    Parameters
+    ----------
+    cls
+        The class, if the decorator is used without arguments.
+    name
+        Unique name of the class in files; by default its own name.
+    parts
+        A function that returns the parts of an object to save, by name; by default its attributes.
+    made
+        A function that creates an object from its parts; by default it sets the attributes.
+    optional
+        Names of parts that need not be passed again at load if they cannot be saved; they are then None.
+    told
+        Names of parts that are passed again at load and must have the same numbers as the saved ones. They
+        are dataclasses.
 
+    Returns
+    -------
+    type or callable
+        The class, or a decorator if arguments are given.
+
+    Notes
+    -----
+    Attributes may be numbers, strings, arrays, tensors, lists, dicts and objects of other marked classes.
+    Other objects, such as a network or function of your own, are passed again at load:
+    `gb.load(folder, model=net)`.
+
+    Examples
+    --------
     >>> from dataclasses import dataclass
     >>> import tempfile
     >>> import guardband as gb
@@ -124,8 +154,9 @@ def kept(
     """
 
     def mark(cls: T) -> T:
-        made_of, maker = parts or attributes, made or _of_attributes(cls)
-        kind = Kind(name or cls.__name__, cls, made_of, maker, optional, told)
+        kind = Kind(
+            name or cls.__name__, cls, parts or attributes, made or _of_attributes(cls), optional, told
+        )
         known = _KINDS.get(kind.name)
         if known is not None and _place(known.cls) != _place(cls):
             raise ValueError(
@@ -139,12 +170,12 @@ def kept(
 
 
 def kind_of(value: object) -> Kind | None:
-    """How an object is kept, or None if its class is not marked; a subclass must be marked itself."""
+    """The kind of an object, or None if its class is not marked; a subclass must be marked itself."""
     return next((kind for kind in list(_KINDS.values()) if kind.cls is type(value)), None)
 
 
 def kind_named(name: str) -> Kind:
-    """The kind of this name, imported if it is one of ours, or an error that says what to import."""
+    """The kind with this name, imported on demand if it belongs to this package."""
     if name not in _KINDS:
         home = next((home for home, names in _HOMES.items() if name in names.split()), None)
         if home is None:
@@ -158,12 +189,12 @@ def kind_named(name: str) -> Kind:
 
 
 def classes_of(base: T) -> dict[str, T]:
-    """The kept classes that are a `base`, by their names in files."""
-    return {name: kind.cls for name, kind in list(_KINDS.items()) if issubclass(kind.cls, base)}  # type: ignore[misc]
+    """The marked subclasses of `base`, by their names in files."""
+    return {name: cast("T", kind.cls) for name, kind in list(_KINDS.items()) if issubclass(kind.cls, base)}
 
 
 def attributes(value: object) -> dict[str, Any]:
-    """The attributes of an object, without cached properties, which are found again when asked for."""
+    """The attributes of an object, without cached properties, which are computed again on demand."""
     owners = type(value).__mro__
     return {
         part: item
@@ -172,8 +203,8 @@ def attributes(value: object) -> dict[str, Any]:
     }
 
 
-def _of_attributes(cls: type) -> Callable[[dict[str, Any]], Any]:
-    def made(parts: dict[str, Any]) -> Any:
+def _of_attributes(cls: type) -> FromParts:
+    def made(parts: dict[str, object]) -> object:
         value = object.__new__(cls)
         for part, item in parts.items():
             if part.startswith("__"):

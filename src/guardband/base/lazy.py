@@ -1,6 +1,6 @@
 """Packages whose names are imported on first use, so that the package itself imports fast.
 
-The stub beside the package, `__init__.pyi`, lists the names and their modules. Type checkers, editors and
+The stub of the package, `__init__.pyi`, lists the names and their modules. Type checkers, editors and
 `attach` read the same file.
 """
 
@@ -29,9 +29,10 @@ _LOCK = threading.RLock()
 
 @contextmanager
 def _in_turn() -> Iterator[None]:
-    """Let one thread import at a time: two that import a package from both ends can deadlock.
+    """Let one thread import at a time: two threads that import a package in opposite order can deadlock.
 
-    Python then continues with a partly initialized module. The lock times out, since other locks may be held.
+    Python then continues with a partially initialized module. The lock times out, since other locks may be
+    held.
     """
     acquired = _LOCK.acquire(timeout=60)
     try:
@@ -44,8 +45,8 @@ def _in_turn() -> Iterator[None]:
 def attach(package: str) -> tuple[Getter, Callable[[], list[str]], list[str]]:
     """Return `__getattr__`, `__dir__` and `__all__` (PEP 562) of a package with a stub.
 
-    `__all__` has no modules, so that a star import loads no wing. Names that moved since 0.2 are found too,
-    as by `moved`.
+    `__all__` has no modules, so a star import loads no wing. Names that moved since 0.2 are found as by
+    `moved`.
 
     >>> get, listed, public = attach("guardband")
     >>> get("calibrate").__module__, "evaluate" in public
@@ -69,7 +70,7 @@ def attach(package: str) -> tuple[Getter, Callable[[], list[str]], list[str]]:
 
 
 def is_made_by(value: object, module: str, name: str) -> bool:
-    """Whether a value is of a class of a module that need not be imported: if it was not, it is of another.
+    """Whether a value is of a class in a module; a module that is not imported has no instances.
 
     >>> is_made_by([], "guardband.fields.stored", "StoredFields")
     False
@@ -79,7 +80,7 @@ def is_made_by(value: object, module: str, name: str) -> bool:
 
 
 def moved(package: str) -> Getter:
-    """Return a `__getattr__` that finds the names of `OLD_NAMES`, with a `DeprecationWarning`."""
+    """Return a `__getattr__` that resolves the names of `OLD_NAMES`, with a `DeprecationWarning`."""
 
     def get(name: str) -> Any:
         now = OLD_NAMES.get(package, {}).get(name)

@@ -1,6 +1,6 @@
-"""Limits: how much is believed of files that somebody else may have written, all in one place.
+"""Limits for files from untrusted sources.
 
-What a load needs of memory is at most `FACTOR` times the bytes on the disk, and `ROOM` more.
+A load needs at most `FACTOR` times the bytes on disk of memory, plus `ROOM`.
 """
 
 from __future__ import annotations
@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeAlias
+
+Json: TypeAlias = Any
+"""A value of JSON: a dict, list, string, number, boolean or None."""
 
 MIB = 2**20
 
 FACTOR, ROOM = 4, 200 * MIB
-"""Memory that reading takes, beside that of the library: bytes on the disk times the one, plus the other."""
+"""Memory for reading, in addition to that of the library: bytes on disk times the first, plus the second."""
 
 MANIFEST, ENTRIES = 32 * MIB, 1_000_000
-"""Bytes of a manifest or of a study's description, and values in it: each takes more memory than disk."""
+"""Bytes and values of a manifest or of a study's description; each value takes more memory than disk."""
 
 ARRAYS = 2**34
 """Bytes of the arrays of a calibration."""
@@ -25,50 +28,50 @@ MODEL = 2**31
 """Bytes of an ONNX model."""
 
 SPARSE = 16
-"""A file may be so many times larger than what it occupies on a disk that compresses; more must be holes."""
+"""Maximum ratio of the size of a file to its size on a compressing disk; beyond it, the file has holes."""
 
 TABLE, CELLS, WIDEST, NAME = 2**31, 10**8, 10**4, 200
-"""Bytes of a data file, its rows times columns, columns, and characters of the name of one."""
+"""Bytes of a data file, its cells, its columns, and characters of the name of a column."""
 
 SWELL, SMALL = 32, 64 * MIB
-"""The columns of a data file take at most so many times its bytes, or so much more where it is small."""
+"""The columns of a data file take at most this multiple of its bytes, plus this much for small files."""
 
 SECONDS = 10
-"""CPU seconds that another library may take to read a data file, and one more for each MiB of it."""
+"""CPU seconds for another library to read a data file, plus one second per MiB."""
 
 STORED, CHUNKS, CHUNK = 2**50, 10**8, 2**31
-"""Bytes of an array of a store, its chunks, and bytes of a chunk, all as its metadata claim them."""
+"""Bytes of an array of a store, its chunks, and bytes of a chunk, as claimed by its metadata."""
 
 TOUCHED = 10_000
-"""Chunks that are read at once, and chunks in a shard: zarr lists them in memory before it reads any."""
+"""Chunks that are read at once, and chunks in a shard; zarr lists them in memory before it reads any."""
 
 NODES, RANK, CLAIMS = 1000, 32, 250_000
-"""Arrays and groups of a store, dimensions of an array, and values in the metadata of all arrays together."""
+"""Arrays and groups of a store, dimensions of an array, and values in the metadata of all arrays."""
 
 PACKED = 1024
-"""A chunk is unpacked to at most this many times the bytes of its file, and `SMALL` more."""
+"""A chunk is unpacked to at most this multiple of the bytes of its file, plus `SMALL`."""
 
 SPARE, AT_ONCE = 32 * MIB, 10
-"""Bytes of the chunks that are unpacked at once, zarr's default number, that may lie beyond their array."""
+"""Bytes beyond the array in chunks that are unpacked at once, and the number of these (zarr's default)."""
 
 OBJECT = 100
-"""Bytes that an index takes for each word or date, beside those of the array."""
+"""Bytes that an index takes for each string or date, in addition to those of the array."""
 
 DECODED = {"units", "calendar", "dtype", "scale_factor", "add_offset", "_FillValue", "missing_value"}
 DECODED |= {"_Unsigned", "_Encoding", "coordinates", "bounds", "climatology", "grid_mapping"}
-"""Attributes that xarray decodes by the CF conventions."""
+"""Attributes that xarray decodes according to the CF conventions."""
 
 ATTRIBUTE = 1000
-"""Characters of such an attribute: xarray takes a time that grows with the square of the length."""
+"""Characters of such an attribute; the time that xarray takes is quadratic in the length."""
 
 COUNTS = 2**25
-"""Points covered in all draws of a result, whose law is computed when a page is made."""
+"""Points covered in all draws of a result, whose law is computed when a page is generated."""
 
 WORDS = 4 * MIB
-"""Letters of the words of a calibration, each counted as the longest: they are kept that wide."""
+"""Characters of the strings of a calibration, each with the width of the longest, as they are stored."""
 
 DIGITS = 60
-"""Digits, and decimal exponent, of a level or a stored fraction: more make no difference, and take long."""
+"""Digits, and decimal exponent, of a level or a stored fraction; more make no difference and take long."""
 
 SHOWN, LONGEST = 80, 2000
 """Characters of a name or a value that an error shows, and of the whole error."""
@@ -77,16 +80,16 @@ SHOWN, LONGEST = 80, 2000
 INVISIBLE = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef]"
 )
-"""Characters that Unicode calls printable and fonts draw as nothing."""
+"""Characters that are printable according to Unicode but invisible."""
 
 
 def entries(data: bytes) -> int:
-    """The number of values in JSON, as far as they take memory."""
+    """An estimate of the number of values in JSON."""
     return sum(data.count(sign) for sign in (b",", b"[", b"{"))
 
 
-def parsed(data: bytes) -> Any:
-    """JSON that is not made to take more memory than there is.
+def parsed(data: bytes) -> Json:
+    """Parse JSON after a check that it does not exhaust the memory.
 
     >>> parsed(b'{"level": 0.9}')
     {'level': 0.9}
@@ -96,7 +99,7 @@ def parsed(data: bytes) -> Any:
     return json.loads(data)
 
 
-def check_decoded(attributes: Mapping[str, Any]) -> None:
+def check_decoded(attributes: Mapping[str, object]) -> None:
     """Refuse attributes that xarray would take long to decode.
 
     >>> check_decoded({"units": "days since 2000-01-01" + "," * 10**6})
@@ -113,26 +116,26 @@ def check_decoded(attributes: Mapping[str, Any]) -> None:
             )
 
 
-def _plain(value: Any) -> Any:
-    """A value of numpy as one of JSON."""
+def _plain(value: Any) -> Json:
+    """A numpy value for JSON."""
     return value.tolist() if hasattr(value, "tolist") and not isinstance(value, bytes) else str(value)
 
 
 def shown(value: object, most: int = SHOWN) -> str:
-    r"""A value as an error shows it: escaped, so that it cannot write to the terminal, and cut.
+    r"""A value for an error message: truncated, and escaped so that it cannot control the terminal.
 
     >>> print(shown("\x1b[2J"), len(shown("long" * 1000)))
     '\x1b[2J' 83
     """
     try:
         text = printable(repr(value))
-    except ValueError:  # of whole numbers Python prints some thousand digits
+    except ValueError:  # Python converts integers of at most some thousand digits
         return "a number of too many digits"
     return text if len(text) <= most else f"{text[:most]}..."
 
 
 def printable(text: str) -> str:
-    r"""A sentence with untrusted names in it: control, bidirectional and invisible characters are escaped.
+    r"""Text with untrusted names, in which control, bidirectional and invisible characters are escaped.
 
     >>> print(printable("Column `\x1b[2J` in µm², `\u202egpj.exe`, `\u3164`"))
     Column `\x1b[2J` in µm², `\u202egpj.exe`, `\u3164`
@@ -146,7 +149,7 @@ def printable(text: str) -> str:
 
 
 def listed(words: Sequence[str], most: int = 20) -> str:
-    """Words with commas between them; of many the first, and how many more there are.
+    """Words separated by commas; if there are many, the first of them and the number of others.
 
     >>> listed(["a", "b", "c", "d"], most=2)
     'a, b and 2 more'

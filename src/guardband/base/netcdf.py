@@ -1,4 +1,4 @@
-"""NetCDF: a separate process looks through a file before it is opened here."""
+"""NetCDF files, which a separate process inspects before they are opened here."""
 
 from __future__ import annotations
 
@@ -8,24 +8,44 @@ import os
 import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from guardband.base import extras, separate
 from guardband.base.files import opened
-from guardband.base.limits import CHUNK, PACKED, SMALL, STORED, WIDEST, check_decoded, printable, shown
+from guardband.base.limits import (
+    CHUNK,
+    PACKED,
+    SMALL,
+    STORED,
+    WIDEST,
+    Json,
+    check_decoded,
+    printable,
+    shown,
+)
+
+if TYPE_CHECKING:
+    import xarray
 
 HDF5, CLASSIC = b"\x89HDF\r\n\x1a\n", (b"CDF\x01", b"CDF\x02")
 NO_VARIABLE = b"This is a netCDF dimension but not a netCDF variable"
-"""The name of a dataset that stands for a dimension without coordinates, and was never written."""
+"""The name of a dataset that represents a dimension without coordinates and was never written."""
 
 LIBRARIES = ("h5py", "h5netcdf", "scipy.io", "xarray")
 
 
-def open_dataset(path: Path, names: Collection[str], *, missing: str = "refuse") -> Any:
-    """A NetCDF file as an xarray dataset, not yet read; one that leads to other files is refused.
+Absent: TypeAlias = tuple[int, int, str]
+"""The number of absent chunks of a variable, of all its chunks, and its fill value."""
 
-    Chunks of the variables `names` that are absent and would be read as values are refused too, unless
-    `missing` is "fill".
+Hdf5: TypeAlias = Any
+"""A file or dataset of h5py, which is optional."""
+
+
+def open_dataset(path: Path, names: Collection[str], *, missing: str = "refuse") -> xarray.Dataset:
+    """Open a NetCDF file lazily as an xarray dataset; a file that refers to other files is refused.
+
+    Absent chunks of the variables `names`, which would be read as values, are refused too unless `missing` is
+    "fill".
     """
     found = looked_through(path)
     for name, (absent, among, value) in found["absent"].items():
@@ -33,13 +53,13 @@ def open_dataset(path: Path, names: Collection[str], *, missing: str = "refuse")
             raise ValueError(
                 f"{path}: {absent} of {among} chunks of `{called(name)}` are absent, and would be read as "
                 f"{value}. "
-                'If that is their value, pass missing="fill"; else write them again.'
+                'If that is their value, pass missing="fill"; otherwise write them again.'
             )
     return extras.load("xarray", "scale").open_dataset(path, engine=found["engine"], cache=False)
 
 
 def called(name: str) -> str:
-    """A name as errors show it."""
+    """A name for error messages."""
     return printable(name[:40])
 
 
@@ -48,8 +68,8 @@ def variables(path: Path) -> list[str]:
     return looked_through(path)["variables"]
 
 
-def looked_through(path: Path) -> dict[str, Any]:
-    """The engine that reads a file, its variables and which of them lack chunks; an error if it is unsafe."""
+def looked_through(path: Path) -> dict[str, Json]:
+    """The engine for a file, its variables, and those with absent chunks; an unsafe file is an error."""
     try:
         with opened(path, at_most=STORED, follow=True) as (descriptor, _):
             engine = _engine(os.read(descriptor, 8))
@@ -73,7 +93,7 @@ def _engine(head: bytes) -> str:
 
 
 def look() -> None:  # pragma: no cover, in another process
-    """In the other process: look through the file that is named, and print what was found."""
+    """In the other process: inspect the file on the command line, and print the result as JSON."""
     out = os.dup(1)
     os.dup2(2, 1)
     with os.fdopen(out, "w") as file:
@@ -85,13 +105,13 @@ def look() -> None:  # pragma: no cover, in another process
         json.dump(found, file)
 
 
-def inspected(path: Path, *, limited: bool = True) -> dict[str, Any]:
-    """Refuse links, data in other files and absurd sizes; the variables, and those that lack chunks."""
+def inspected(path: Path, *, limited: bool = True) -> dict[str, Json]:
+    """Refuse links, external data and absurd sizes; return all variables and those with absent chunks."""
     with opened(path, at_most=STORED, follow=True) as (descriptor, _):
         engine = _engine(os.read(descriptor, 8))
     if limited:  # pragma: no cover, in another process
         separate.begin(LIBRARIES, 0)
-    absent = _looked_through(path) if engine == "h5netcdf" else {}
+    absent = _absent_chunks(path) if engine == "h5netcdf" else {}
     xarray = extras.load("xarray", "scale")
     with xarray.open_dataset(path, engine=engine, cache=False, decode_cf=False) as dataset:
         for variable in (dataset, *dataset.variables.values()):
@@ -100,10 +120,10 @@ def inspected(path: Path, *, limited: bool = True) -> dict[str, Any]:
         return {"variables": [str(name) for name in decoded.variables], "absent": absent}
 
 
-def own_variables(file: Any) -> Iterator[tuple[str, Any]]:
+def own_variables(file: Hdf5) -> Iterator[tuple[str, Hdf5]]:
     """The variables of an HDF5 file by name; a `ValueError` if one is a link or its data are elsewhere."""
     h5py = extras.load("h5py", "scale")
-    links: dict[str, Any] = {}
+    links: dict[str, object] = {}
     file.visititems_links(lambda name, link: links.__setitem__(name, link) if len(links) < WIDEST else 1)
     if len(links) >= WIDEST:
         raise ValueError(f"There should be fewer than {WIDEST} variables and groups.")
@@ -118,14 +138,14 @@ def own_variables(file: Any) -> Iterator[tuple[str, Any]]:
             yield name, variable
 
 
-def _looked_through(path: Path) -> dict[str, tuple[int, int, str]]:
+def _absent_chunks(path: Path) -> dict[str, Absent]:
     with extras.load("h5py", "scale").File(path, "r") as file:
         found = {name: _absent(name, variable) for name, variable in own_variables(file)}
-    return {name: lacks for name, lacks in found.items() if lacks is not None}
+    return {name: absent for name, absent in found.items() if absent is not None}
 
 
-def _absent(name: str, variable: Any) -> tuple[int, int, str] | None:
-    """The number of absent chunks, of all chunks, and their fill value; an error for absurd sizes."""
+def _absent(name: str, variable: Hdf5) -> Absent | None:
+    """The absent chunks of a variable, or None if it is complete; an absurd size is an error."""
     shape, chunks = variable.shape or (), variable.chunks
     nbytes = math.prod(shape) * variable.dtype.itemsize
     if nbytes > STORED or (chunks and math.prod(chunks) * variable.dtype.itemsize > CHUNK):
@@ -141,5 +161,5 @@ def _absent(name: str, variable: Any) -> tuple[int, int, str] | None:
     absent = among - variable.id.get_num_chunks() if chunks else int(stored == 0)
     fill = variable.fillvalue
     if not absent or fill != fill or fill == variable.attrs.get("_FillValue", math.nan):
-        return None  # complete, or missing readings
+        return None  # complete, or read as missing values
     return absent, among, str(fill)

@@ -1,4 +1,4 @@
-"""The names of 0.2 and where they moved: the one table of old spellings, read by `guardband.base.lazy`."""
+"""The names of 0.2 and their new places, read by `guardband.base.lazy`."""
 
 OLD_NAMES = {
     "guardband": {
@@ -96,14 +96,14 @@ OLD_NAMES = {
         "check_problem": "guardband.pinn.testing.check_problem",
     },
 }
-"""Names by the package that had them. Those of conformal, values and predictors stay until 1.0, all others go
-away in 0.4."""
+"""Names by their former package. Those of conformal, values and predictors stay until 1.0; all others are
+removed in 0.4."""
 
 SAID = {
     "guardband.calibration.deprecated.calibrate_stored": "guardband.calibrate(model, fields, scores=...)",
     "guardband.calibration.deprecated.evaluate_stored": "guardband.evaluate(calibrated, fields, scores=...)",
 }
-"""What is said of names that are now an argument of another."""
+"""The replacement that is printed for functions that are now arguments of another."""
 
 OLD_MODULES = {
     "guardband.campaign": "guardband.lab.campaign",
@@ -115,4 +115,4 @@ OLD_MODULES = {
     "guardband.report": "guardband.reports",
     "guardband.studies": "guardband.lab.studies",
 }
-"""Modules that can still be imported under their old names; they go away in 0.4."""
+"""Modules that can still be imported under their old names, until 0.4."""

@@ -1,7 +1,7 @@
-"""Separate: another process, limited in time and memory, in which other libraries read a file.
+"""Run other libraries that read a file in a separate process, limited in time and memory.
 
-A forged .nc can make HDF5 loop, and a few kilobytes of .parquet can unpack to gigabytes. The damage stays in
-that process.
+A forged .nc can make HDF5 loop, and a few kilobytes of .parquet can unpack to gigabytes. The damage is
+confined to that process.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from pathlib import Path
 from guardband.base.limits import MIB, SECONDS, SMALL, SWELL
 
 ALONE = {"OMP_NUM_THREADS": "1", "MALLOC_ARENA_MAX": "1", "ARROW_DEFAULT_MEMORY_POOL": "system"}
-"""More threads, or an allocator that reserves memory, would soon exceed the limit."""
+"""Environment variables, since more threads or an allocator that reserves memory would exceed the limit."""
 
 
 def run(module: str, function: str, path: Path) -> bytes:
-    """The bytes that a function prints in another process, whose argument is `path`.
+    """Run a function in another process with `path` as its argument, and return the bytes that it prints.
 
-    A `ChildProcessError` if it crashes or takes too long.
+    Raise a `ChildProcessError` if it crashes or takes too long.
     """
-    # Modules come from where they come from here, and never from the current folder.
+    # Modules are imported from the same places as here, and never from the current folder.
     paths = [os.fspath(folder) for folder in sys.path if folder]
     code = f"import sys; sys.path[:] = {paths!r}; from {module} import {function}; {function}()"
     try:
@@ -47,17 +47,17 @@ def run(module: str, function: str, path: Path) -> bytes:
 
 
 def begin(libraries: Iterable[str], size: int) -> None:  # pragma: no cover, in another process
-    """In the other process: import libraries, then limit time and memory for `size` bytes that are read."""
+    """In the other process: import libraries, then limit time and memory for reading `size` bytes."""
     for module in libraries:
         try:
             __import__(module)
         except ImportError:
-            continue  # the reader says so, if it is needed
+            continue  # the reader raises an error if it needs the library
     limit(size)
 
 
 def limit(size: int) -> None:  # pragma: no cover
-    """Limit the memory and the CPU time that this process may take from now on, if the system can."""
+    """Limit the memory and CPU time that this process may use from now on, if the system supports it."""
     try:
         import resource
     except ImportError:
@@ -71,4 +71,4 @@ def limit(size: int) -> None:  # pragma: no cover
     for kind, most in limits.items():
         known = resource.getrlimit(kind)[1]
         if known == resource.RLIM_INFINITY or most < known:
-            resource.setrlimit(kind, (most, most + 1))  # a signal at the one, the end at the other
+            resource.setrlimit(kind, (most, most + 1))  # a signal at the soft limit, a kill at the hard limit

@@ -1,4 +1,4 @@
-"""Is a guarantee void? Sample size, leaks, dependent readings, shift, and coverage by range."""
+"""Check the assumptions of a guarantee: sample size, leaks, dependence, shift and extrapolation."""
 
 from guardband.checks.checks import Findings, check
 from guardband.metrics.ranges import Range, Ranges, Trend

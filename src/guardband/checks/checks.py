@@ -1,15 +1,14 @@
-"""Checks: is the guarantee void? What can be seen of it before anybody trusts a number."""
+"""Check for reasons why the guarantee of a calibration may be void or of no use."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from guardband.base.arrays import Array, ArrayLike, flat, rows, to_numpy
+from guardband.base.arrays import Array, ArrayLike, Model, flat, rows, to_numpy
 from guardband.checks.extrapolation import COMPONENTS, energy_test, extrapolates, leading
 from guardband.conformal import Calibrated
 from guardband.conformal.base import Groups, group_labels
@@ -23,30 +22,30 @@ from guardband.values.labeled import Axes, arranged, opened, turned
 from guardband.values.names import output_words
 
 SIGNIFICANT = 0.01
-"""Below this p-value calibration points and queries are said to come from different places."""
+"""The p-value below which a shift between calibration points and queries is reported."""
 
 AT_MOST = 500
-"""How many points of each sample the two-sample test looks at."""
+"""The maximum number of points of each sample in the two-sample test."""
 
 FEW = 10
-"""With fewer queries than this, that no shift was seen says nothing."""
+"""The minimum number of queries from which the absence of a shift is reported."""
 
 WORSE, ENOUGH = 1.2, 20
-"""A model that errs by so many times the spread of readings, on so many rows, is said to predict nothing."""
+"""The error, in spreads of the readings, from which a model is called useless, and the minimum of rows."""
 
 HALF = 0.5
-"""At this level calibration misses are compared: their order is the same at all, and it is never infinite."""
+"""The level at which calibration misses are compared; their order is the same at all levels."""
 
 PARTS = ("training", "calibration", "queries")
-"""The parts whose trajectories may be named, in the order they are used in."""
+"""The parts whose trajectories may be labeled, in the order of their use."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was looked at, in a sentence; an alarm if it may void the guarantee, or make it useless.
+    """The result of one check; an alarm if the guarantee may be void or of no use.
 
-    `known=False` says that it could not be looked at; a `note` is no reason against the guarantee, and still
-    worth a look.
+    `known=False` marks a check that was not possible. A `note` is worth attention but does not affect the
+    guarantee.
     """
 
     name: str
@@ -58,8 +57,16 @@ class Finding:
 
 @dataclass(frozen=True)
 class Findings:
-    """What `check` found. Prints as short sentences, alarms first.
+    """The result of `check`, which prints as short sentences, alarms first.
 
+    Attributes
+    ----------
+    findings
+        The findings, each with a `name`, a `text` and whether it is an `alarm`. `findings[name]` returns one
+        of them.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> x = np.linspace(0, 1, 50)
@@ -73,16 +80,16 @@ class Findings:
 
     @property
     def alarms(self) -> tuple[Finding, ...]:
-        """What may void the guarantee."""
+        """Findings that may void the guarantee or make it useless."""
         return tuple(finding for finding in self.findings if finding.alarm)
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found against the guarantee."""
+        """Whether there are no alarms."""
         return not self.alarms
 
     def __getitem__(self, name: str) -> Finding:
-        """The finding of this name."""
+        """The finding with this name."""
         known = {finding.name: finding for finding in self.findings}
         if name not in known:
             raise KeyError(f"There is no finding {name!r}; there are {', '.join(known)}.")
@@ -109,20 +116,51 @@ def check(
     runs: Mapping[str, Groups] | None = None,
     seed: int = 0,
 ) -> Findings:
-    """Look for reasons not to trust a calibrated band at queries x (n, d), each with what to do.
+    """Check for reasons not to trust a calibrated band at new points.
 
-    Whether there are enough calibration points, whether training rows are among them, whether they are
-    readings of few sensors, whether the queries come from other places, and whether many lie far from all
-    calibration points; whether the model errs there by more than one number would, and whether the size of
-    its misses depends on an input or on the predicted value. The tests of places and of misses assume points
-    that are independent of each other. It sees the inputs of the queries only, so it
-    cannot notice other noise or another regime at the same places.
+    Each finding states the problem and a remedy. Only the inputs of the queries are known, so a change of the
+    noise or of the regime at the same places cannot be noticed.
 
-    Whole fields are compared along the leading principal components of their inputs; of their grids it is
-    said whether they are the same, and of trajectories whether pieces of one are in two parts. Pieces that
-    overlap or touch are known by the states they share; of all others `runs` says which trajectory they
-    are of, one label per row: `runs={"training": ..., "calibration": ..., "queries": ...}`, or some of these.
+    Parameters
+    ----------
+    calibrated
+        The calibrated model, as returned by `gb.calibrate`.
+    x
+        Queries: the points at which the band will be used, shape (n, d), or whole fields.
+    level
+        The coverage for which the number of calibration points is checked.
+    runs
+        Trajectory labels, one per row, by the part of the data: "training", "calibration" and "queries", or
+        some of these.
+    seed
+        Seed of the permutation tests.
 
+    Returns
+    -------
+    Findings
+        The findings, which print as sentences. `findings.ok` is true if there are no alarms.
+
+    Notes
+    -----
+    The checks are:
+
+    - Are there enough calibration points for the level?
+    - Are there training rows among the calibration points?
+    - Do the calibration points come from a few sensors only?
+    - Do the queries come from other places than the calibration points (energy distance)?
+    - Do many queries lie far from all calibration points?
+    - Is the error of the model on the calibration points larger than that of a constant?
+    - Does the size of the misses depend on an input or on the predicted value?
+    - Did the training of a PINN converge?
+
+    The tests of places and of misses assume that points are independent of each other.
+
+    Whole fields are compared along the leading principal components of their inputs. Their grids should be
+    the same, and no trajectory should have pieces in two parts of the data. Pieces that overlap or touch are
+    recognized by the states that they share; for others, pass `runs`.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0)
@@ -133,19 +171,19 @@ def check(
     The queries come from other places than the calibration points
     """
     if not isinstance(calibrated, Calibrated):
-        raise TypeError(f"`check` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
+        raise TypeError(f"`check` takes the result of `gb.calibrate`, got {type(calibrated).__name__}.")
     grid = x.grid if isinstance(x, Fields) else None
     x = _places(calibrated, x)
     queries = None if x is None else np.asarray(to_numpy(rows(x, "x")), dtype=float)
     if queries is not None and len(queries) == 0:
         raise ValueError("`x` should hold at least one query, got none.")
-    asked = _Asked(queries, grid, level, runs or {}, np.random.default_rng(seed))
-    found = tuple(_findings(calibrated, asked))
+    task = _Task(queries, grid, level, runs or {}, np.random.default_rng(seed))
+    found = tuple(_findings(calibrated, task))
     return Findings(tuple(map(_of_fields, found)) if _whole(calibrated) else found)
 
 
-def _places(calibrated: Calibrated, x: Any) -> Any:
-    """The numbers of queries in the order of calibration, by their names where there are any."""
+def _places(calibrated: Calibrated, x: ArrayLike) -> ArrayLike | None:
+    """The numbers of queries, with named columns in the order of calibration; None if there are none."""
     columns, names, known = calibrated.columns, calibrated.field_names, calibrated.axes.get("x")
     if columns is not None and is_frame(x):
         return numbers(columns.matched(x)[list(columns.numeric)])
@@ -162,14 +200,14 @@ def _places(calibrated: Calibrated, x: Any) -> Any:
 
 
 def _of_fields(finding: Finding) -> Finding:
-    """The same where rows are whole fields, and no points."""
+    """The finding with the word field in place of point, for whole fields."""
     text = re.sub(r"\b((?:[Cc]alibration|training|held-out) )point", r"\1field", finding.text)
     return replace(finding, text=text)
 
 
 @dataclass(frozen=True, eq=False)
-class _Asked:
-    """What is to be checked: queries as they were given, and what is known of them."""
+class _Task:
+    """The queries, and the arguments of `check`."""
 
     queries: np.ndarray | None
     grid: FieldGrid | None
@@ -179,7 +217,7 @@ class _Asked:
 
 
 def _training(calibrated: Calibrated) -> Iterator[Finding]:
-    """The verdict on the training; around one that has not converged the band holds, and is too wide."""
+    """The verdict on the training of a PINN; without convergence the band is valid but too wide."""
     for one in _held(calibrated):
         if getattr(one, "problem", None) is not None and hasattr(type(one), "verdict"):
             try:
@@ -193,14 +231,14 @@ def _training(calibrated: Calibrated) -> Iterator[Finding]:
             if doubted:
                 wide = "may be" if found.word == "suspicious" else "is"
                 text = (
-                    f"The training is {found.word}; a band around it holds, and {wide} wider than it need be."
+                    f"The training is {found.word}; a band around it is valid, but {wide} wider than needed."
                 )
             yield Finding("training", False, f"{text} {found.because}", note=doubted)
             return
 
 
 def _error(calibrated: Calibrated) -> Iterator[Finding]:
-    """A word on a model that errs by more than the mean of the readings would."""
+    """An alarm if the error of the model is larger than that of the mean of the readings."""
     if calibrated.prediction is None or calibrated.y is None or len(calibrated.y) < ENOUGH:
         return
     y, mean = (np.asarray(to_numpy(part), dtype=float) for part in (calibrated.y, calibrated.prediction.mean))
@@ -215,17 +253,18 @@ def _error(calibrated: Calibrated) -> Iterator[Finding]:
         which = f" in output {words[j] if words else j}" if y.shape[1] > 1 else ""
         text = (
             f"On the calibration points the model errs by {off[j]:.3g}{which} (root mean square), and the "
-            f"mean of their readings by {spread[j]:.3g}: one number predicts better. The band is valid, and "
-            "too wide to be of use. Look at the model, its units and the order of its columns."
+            f"mean of their readings by {spread[j]:.3g}: a constant predicts better. The band is valid, and "
+            "too wide to be of use. Check the model, its units and the order of its columns."
         )
         yield Finding("error", True, text)
 
 
 def _uneven(calibrated: Calibrated) -> Iterator[Finding]:
-    """A note where the size of calibration misses depends on an input or on the predicted value.
+    """A note if the size of calibration misses depends on an input or on the predicted value.
 
-    The scores over their threshold are exchangeable where it is a rank of them times a shape that was learned
-    elsewhere. These are the thresholds with an exact law; others adapt to the calibration points.
+    Scores divided by their threshold are exchangeable if the threshold is a rank of them times a shape that
+    was learned from other data. These are the thresholds with an exact law; others adapt to the calibration
+    points.
     """
     if calibrated.prediction is None or calibrated.groups is not None or not calibrated.laws(HALF, 1):
         return
@@ -243,31 +282,31 @@ def _uneven(calibrated: Calibrated) -> Iterator[Finding]:
         yield Finding("evenness", False, text, note=True)
 
 
-def _held(calibrated: Calibrated) -> list[Any]:
-    """The models that a band stands on."""
+def _held(calibrated: Calibrated) -> list[Model]:
+    """The models inside the predictor of a band."""
     predictor = getattr(calibrated, "predictor", None)
     return list(predictor.held()) if isinstance(predictor, Predictor) else []
 
 
-def _findings(calibrated: Calibrated, asked: _Asked) -> Iterator[Finding]:
-    yield _size(calibrated, asked.level)
+def _findings(calibrated: Calibrated, task: _Task) -> Iterator[Finding]:
+    yield _size(calibrated, task.level)
     yield _guard(calibrated)
     yield from _training(calibrated)
     yield from _error(calibrated)
     yield from _uneven(calibrated)
     x = None if calibrated.prediction is None else calibrated.prediction.x
     if whole := _whole(calibrated):
-        yield _trajectories(calibrated, asked)
-    if x is None or asked.queries is None or not len(x):
+        yield _trajectories(calibrated, task)
+    if x is None or task.queries is None or not len(x):
         text = "The calibration points were not given; their places cannot be checked."
         yield Finding("places", False, text, known=False)
         return
     if whole:
-        resolution = _resolution(calibrated, x, asked)
+        resolution = _resolution(calibrated, x, task)
         yield resolution
         if resolution.alarm:
             return
-    sites, queries = flat(np.asarray(to_numpy(x), dtype=float)), flat(asked.queries)
+    sites, queries = flat(np.asarray(to_numpy(x), dtype=float)), flat(task.queries)
     if queries.shape[1] != sites.shape[1]:
         raise ValueError(
             f"`x` should have {sites.shape[1]} coordinates like the calibration points, got "
@@ -283,9 +322,9 @@ def _findings(calibrated: Calibrated, asked: _Asked) -> Iterator[Finding]:
         yield Finding("places", False, text, known=False)
         return
     if whole and sites.shape[1] > COMPONENTS:
-        sites, queries = leading(*(_some(part, asked.generator) for part in (sites, queries)))
+        sites, queries = leading(*(_some(part, task.generator) for part in (sites, queries)))
     spread = np.maximum(sites.std(axis=0), 1e-12)
-    yield _shift(calibrated, sites / spread, queries / spread, asked.generator)
+    yield _shift(calibrated, sites / spread, queries / spread, task.generator)
     yield _far(sites, queries)
 
 
@@ -298,17 +337,17 @@ def _some(part: np.ndarray, generator: np.random.Generator) -> np.ndarray:
     return part[generator.permutation(len(part))[:AT_MOST]]
 
 
-def _trajectories(calibrated: Calibrated, asked: _Asked) -> Finding:
-    """Pieces of one trajectory are alike: in two parts they void the guarantee, in one they count as one."""
-    for name in asked.runs:
+def _trajectories(calibrated: Calibrated, task: _Task) -> Finding:
+    """Pieces of a trajectory are dependent: in two parts they void the guarantee, in one they count once."""
+    for name in task.runs:
         if name not in PARTS:
             raise ValueError(f"`runs` should name trajectories of {', '.join(PARTS)}, got {name!r}.")
-    found, fields = _pieces(calibrated, asked), "calibration fields"
+    found, fields = _pieces(calibrated, task), "calibration fields"
     n = len(found["calibration"]) if "calibration" in found else calibrated.n
     for known, new in (("training", "calibration"), ("training", "queries"), ("calibration", "queries")):
         if known in found and new in found and (many := shared_states(found[known], found[new])).any():
             what = fields if new == "calibration" else "queries"
-            harm = "scores are too small" if new == "calibration" else "they are no new trajectories"
+            harm = "scores are too small" if new == "calibration" else "they are not new trajectories"
             text = (
                 f"{many.sum()} of {len(many)} {what} are pieces of trajectories of which {known} fields are "
                 f"pieces too, so {harm}. Put each trajectory into one part: gb.partition(..., groups=run)."
@@ -321,52 +360,52 @@ def _trajectories(calibrated: Calibrated, asked: _Asked) -> Finding:
             "They count as one: keep one piece of each, or use Clustered() with trajectories as groups."
         )
         return Finding("trajectories", True, text)
-    if set(asked.runs) == set(PARTS):
+    if set(task.runs) == set(PARTS):
         return Finding("trajectories", False, "No trajectory has pieces in two parts, by its label.")
-    text = "No two parts share a state; pieces that do not touch are seen by their labels alone (`runs`)."
+    text = "No two parts share a state; pieces that do not touch are found by their labels only (`runs`)."
     return Finding("trajectories", False, text)
 
 
-def _pieces(calibrated: Calibrated, asked: _Asked) -> dict[str, list[set[int]]]:
-    """What each row of each part passes through: the trajectory that it is of, or else states."""
-    given: dict[str, tuple[Any, Any]] = {"queries": (asked.queries, None)}
+def _pieces(calibrated: Calibrated, task: _Task) -> dict[str, list[set[int]]]:
+    """The trajectory label of each row of each part, or else the states that it passes through, as hashes."""
+    given: dict[str, tuple[Array, Array | None]] = {"queries": (task.queries, None)}
     if calibrated.prediction is not None and len(calibrated.prediction):
         given["calibration"] = (calibrated.prediction.x, calibrated.y)
     if (known := calibrated.used.get("training")) is not None:
         given["training"] = (known.x, known.y)
     given = {name: (x, y) for name, (x, y) in given.items() if x is not None}
-    if asked.runs:
+    if task.runs:
         sizes = {name: len(x) for name, (x, _) in given.items()} | {"calibration": calibrated.n}
         return {
             name: [{hash(run)} for run in group_labels(runs, sizes.get(name, len(runs))).tolist()]
-            for name, runs in asked.runs.items()
+            for name, runs in task.runs.items()
         }
     time = None if calibrated.grid is None else calibrated.grid.time
     return without_common({name: states_of(x, y, time) for name, (x, y) in given.items()})
 
 
-def _resolution(calibrated: Calibrated, x: Array, asked: _Asked) -> Finding:
-    """A promise about whole fields is about the nodes that were calibrated, and no others."""
-    assert asked.queries is not None
-    how = ""
-    functions = max(x.ndim, asked.queries.ndim) > 2  # and no coefficients, which have no grid
-    if functions and asked.queries.shape[1:] != tuple(x.shape[1:]):
-        mine, theirs = (" x ".join(map(str, shape[1:])) for shape in (x.shape, asked.queries.shape))
-        how = f"each is {theirs}, not {mine}"
-    elif asked.grid is not None and calibrated.grid is not None:
-        names = [name for name in calibrated.grid.dims if name in asked.grid.dims]
-        how = calibrated.grid.along(names).differs(asked.grid.along(names))
-    if not how:
+def _resolution(calibrated: Calibrated, x: Array, task: _Task) -> Finding:
+    """The guarantee for whole fields is about the nodes of the calibration grid only."""
+    assert task.queries is not None
+    difference = ""
+    functions = max(x.ndim, task.queries.ndim) > 2  # inputs that are coefficients have no grid
+    if functions and task.queries.shape[1:] != tuple(x.shape[1:]):
+        expected, given = (" x ".join(map(str, shape[1:])) for shape in (x.shape, task.queries.shape))
+        difference = f"each is {given}, not {expected}"
+    elif task.grid is not None and calibrated.grid is not None:
+        names = [name for name in calibrated.grid.dims if name in task.grid.dims]
+        difference = calibrated.grid.along(names).differs(task.grid.along(names))
+    if not difference:
         return Finding("resolution", False, "The queries are on the grid of the calibration fields.")
     text = (
-        f"The queries are on another grid than the calibration fields: {how}. The promise is about the nodes "
-        "that were calibrated: bring the queries to that grid, or calibrate on this one."
+        f"The queries are on another grid than the calibration fields: {difference}. The promise is about "
+        "the nodes of calibration: interpolate the queries to that grid, or calibrate on this one."
     )
     return Finding("resolution", True, text)
 
 
 def _columns(calibrated: Calibrated, sites: np.ndarray, queries: np.ndarray) -> Iterator[Finding]:
-    """What of x the other checks look at, where it is not all."""
+    """The columns and rows of x that the other checks ignore, if any."""
     columns = calibrated.columns
     text = ""
     if columns is not None and len(columns.numeric) < len(columns.names):
@@ -382,7 +421,7 @@ def _columns(calibrated: Calibrated, sites: np.ndarray, queries: np.ndarray) -> 
 def _size(calibrated: Calibrated, level: Level) -> Finding:
     size, percent = calibrated.size(level), f"{100 * float(exact(level)):g} %"
     if size is None:
-        text = f"{calibrated.name} does not say how many points a finite band needs."
+        text = f"{calibrated.name} does not state how many points a finite band needs."
         return Finding("size", False, text, known=False)
     seen = f"{size.have:.4g} {size.what}"
     if size.have < size.need:
@@ -398,7 +437,7 @@ def _guard(calibrated: Calibrated) -> Finding:
     if calibrated.guarded is None:
         return Finding("guard", False, "This calibration learns no shape, so there is nothing to guard.")
     if calibrated.guarded:
-        return Finding("guard", False, "An overfitted network would have been noticed by the guard.")
+        return Finding("guard", False, "The guard would have noticed an overfitted network.")
     text = (
         f"Nothing guards {calibrated.name} against an overfitted network; coverage is safe, but the shape "
         "may be poor. Give `held_out` or `refit`."
@@ -408,14 +447,14 @@ def _guard(calibrated: Calibrated) -> Finding:
 
 def _leak(calibrated: Calibrated) -> Finding:
     if calibrated.leaves_out:
-        text = "Readings fit and calibrate at once; each was left out of what it is held against."
+        text = "Readings are used for fitting and calibration; each was left out of the fit that predicts it."
         return Finding("leak", False, text)
     known = calibrated.used.get("training")
     models = _held(calibrated)
     if known is None and models and not any(getattr(one, "saw_data", True) for one in models):
         return Finding("leak", False, "pinn.fit used the equation alone, so there are no training points.")
     if known is None:
-        text = "The training points are not known, so a leak cannot be looked for."
+        text = "The training points are not known, so leaks cannot be detected."
         return Finding("leak", False, text, known=False)
     assert calibrated.prediction is not None and calibrated.prediction.x is not None
     found = find_copies(known.x, known.y, calibrated.prediction.x, calibrated.y)

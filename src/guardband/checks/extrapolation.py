@@ -1,4 +1,4 @@
-"""Extrapolation: whether queries lie farther out than chance allows, with a stated rate of false alarms."""
+"""Tests of whether queries lie outside the calibration points, with a known false-alarm rate."""
 
 from __future__ import annotations
 
@@ -10,39 +10,40 @@ from guardband.base.arrays import ArrayLike, finite, flat, rows, to_numpy
 from guardband.conformal.laws import CoverageLaw, tails
 
 RATE = 0.01
-"""How often queries drawn like the calibration points raise an alarm, at most."""
+"""The maximum false-alarm rate for queries with the distribution of the calibration points."""
 
 LONELY, ALONE, APART = 0.2, 0.3, 0.5
-"""The parts of that rate which the three reasons for an alarm get; see `extrapolates`."""
+"""The fractions of that rate for the three criteria of an alarm; see `extrapolates`."""
 
 MUCH = 5
-"""Times farther than the loneliest calibration point: what even a single query is called far for."""
+"""The factor, relative to the most isolated calibration point, from which a single query is called far."""
 
 OUTSIDE = 1.03
-"""Queries lie outside if they are so many times farther from calibration points than those are apart."""
+"""The minimum ratio of distances to calibration points and distances between them in the third criterion."""
 
 CLOSE = 1e-3
-"""What is closer than this, in spreads, is not told apart from what is that close."""
+"""A lower bound for distances, in spreads; smaller distances are not distinguished."""
 
 PERMUTATIONS, AT_MOST = 999, 500
-"""Permutations of the two-sample test, and how many points of each sample it looks at."""
+"""Permutations of the two-sample test, and the maximum number of points of each sample."""
 
 COLUMNS, ROWS = 20, 2000
-"""With more columns than this a tree does not help; then so many rows of each sample are compared."""
+"""With more columns a tree is not faster; then at most this many rows of each sample are compared."""
 
 
 COMPONENTS, EXPLAINED = 8, 0.99
-"""How many principal components of whole fields are looked at: fewer where they explain this much."""
+"""The maximum number of principal components of whole fields, and the explained variance that suffices."""
 
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """Whether queries lie outside the calibration points, and by how much. Prints as a sentence.
+    """Whether queries lie outside the calibration points, and how far; it prints as a sentence.
 
-    `share` is that of the queries which are farther from every calibration point than the loneliest of those
-    is from the others. `ratio` is how many times farther queries are from calibration points, on average,
-    than those are from each other. `p` is how often queries drawn alike look so far out; at most 0.01 is an
-    `alarm`. `known=False` says that there are too few places to tell.
+    `share` is the fraction of queries that are farther from every calibration point than the most isolated
+    calibration point is from the others. `ratio` is the mean distance of queries from calibration points,
+    relative to the mean distance between calibration points. `p` is the p-value for queries with the same
+    distribution; there is an `alarm` if it is at most 0.01. `known=False` marks a calibration set with too
+    few places.
 
     >>> import numpy as np
     >>> draw = np.random.default_rng(0)
@@ -57,12 +58,12 @@ class Extrapolation:
 
     @property
     def alarm(self) -> bool:
-        """Whether so many queries are so far out that points drawn alike hardly ever are."""
+        """Whether the queries are farther out than chance allows."""
         return self.p <= RATE
 
     def __str__(self) -> str:
         if not self.known:
-            return "The calibration points lie at one place, so how far is far cannot be told."
+            return "The calibration points lie at one place, so distances cannot be compared."
         far = _percent(self.share)
         if not self.alarm:
             return f"No more queries lie far out than chance allows: {far} (p = {self.p:.2g})."
@@ -80,15 +81,20 @@ class Extrapolation:
 
 
 def extrapolates(sites: ArrayLike, queries: ArrayLike, *, seed: int = 0) -> Extrapolation:
-    """Whether queries (m, d) lie farther out than chance allows, given calibration points (n, d).
+    """Test whether queries (m, d) lie farther out than chance allows, given calibration points (n, d).
 
-    If both are drawn alike, independently, there is an alarm in at most 1 % of cases. There are three
-    reasons for one. (1) Too many queries are farther from every calibration point than the loneliest of
-    those, by the Beta-binomial law of the largest of n scores; distances that two points share, because they
-    are each other's nearest, count once. (2) Most queries are five times that far; this assumes that
-    distances have a finite variance, and is what can be said of one query. (3) The samples differ, by the
-    energy distance with exact permutations, and queries are on average 1.03 times farther from calibration
-    points than those are apart. Columns are measured by their spread, so units do not matter.
+    For independent samples of one distribution there is an alarm in at most 1 % of cases. An alarm has one of
+    three criteria:
+
+    1. Too many queries are farther from every calibration point than the most isolated calibration point is
+       from the others, by the beta-binomial law of the largest of n scores. A distance shared by two points
+       that are each other's nearest neighbors counts once.
+    2. Most queries are five times that far. This criterion works for a single query and assumes that
+       distances have a finite variance.
+    3. The samples differ, by the energy distance with exact permutations, and queries are on average at least
+       1.03 times farther from calibration points than these are from each other.
+
+    Columns are scaled by their spread, so units do not matter.
 
     >>> import numpy as np
     >>> draw = np.random.default_rng(0)
@@ -114,23 +120,24 @@ def extrapolates(sites: ArrayLike, queries: ArrayLike, *, seed: int = 0) -> Extr
     places = np.unique(sites, axis=0)
     if len(places) < 2:
         return Extrapolation(0.0, 1.0, 1.0, known=False)
-    distances, lonely, n = _nearest(places, queries, generator)
-    far, much = (int((distances > times * lonely).sum()) for times in (1, MUCH))
+    distances, isolated, n = _nearest(places, queries, generator)
+    far, much = (int((distances > times * isolated).sum()) for times in (1, MUCH))
     m = len(distances)
-    p = _as_many(n, m, far) / LONELY
+    p = _beyond_largest(n, m, far) / LONELY
     if 2 * much > m:
-        p = min(p, _as_many_thinned(n, m, much) / ALONE)
+        p = min(p, _far_beyond_largest(n, m, much) / ALONE)
     a, b = (part[generator.permutation(len(part))[:AT_MOST]] for part in (sites, queries))
-    ratio = _times_apart(a, b)
+    ratio = _distance_ratio(a, b)
     if ratio >= OUTSIDE:
         p = min(p, energy_test(a, b, generator) / APART)
     return Extrapolation(far / m, ratio, min(1.0, p))
 
 
 def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) -> float:
-    """The p-value of "both samples come from one distribution", by permutations of the energy distance.
+    """The p-value of equal distributions, by permutations of the energy distance.
 
-    Columns are measured by their spread over both samples, which no permutation changes: it is exact.
+    Columns are scaled by their spread over both samples, which permutations do not change, so the test is
+    exact.
     """
     from scipy.spatial.distance import cdist
 
@@ -151,9 +158,9 @@ def energy_test(a: np.ndarray, b: np.ndarray, generator: np.random.Generator) ->
 
 
 def leading(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows of many columns by their coordinates along the leading principal components of both samples.
+    """Coordinates of rows along the leading principal components of both samples together.
 
-    Of all rows together: whose sample a row is in does not matter, so a test by permutations stays exact.
+    The components do not depend on which sample a row belongs to, so permutation tests remain exact.
 
     >>> draw = np.random.default_rng(0)
     >>> waves = draw.normal(size=(30, 2)) @ draw.normal(size=(2, 500))
@@ -172,7 +179,7 @@ def leading(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _percent(share: float) -> str:
-    """A share in percent, to two digits, or three where two would be a power of ten.
+    """A share in percent with two significant digits, or three if two would round up to 100 %.
 
     >>> _percent(1.0), _percent(0.996), _percent(0.034), _percent(0.0)
     ('100 %', '99.6 %', '3.4 %', '0 %')
@@ -185,7 +192,7 @@ def _points(a: ArrayLike, name: str) -> np.ndarray:
 
 
 def _scaled(sites: np.ndarray, queries: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Both in units of the spread of the calibration points; where those do not differ, in tiny units."""
+    """Both samples in units of the spread of the calibration points; if it is zero, in tiny units."""
     size = np.abs(np.vstack([sites, queries])).max(axis=0, initial=0.0)
     size = np.where(size > 0, size, 1.0)
     sites, queries = sites / size, queries / size
@@ -202,40 +209,41 @@ def _spread(points: np.ndarray) -> np.ndarray:
 def _nearest(
     places: np.ndarray, queries: np.ndarray, generator: np.random.Generator
 ) -> tuple[np.ndarray, float, int]:
-    """How far queries are from the places, and the loneliest place from the others; how much that counts.
+    """Distances of queries to the places, that of the most isolated place, and the number of distances.
 
-    Places that are each other's nearest share one distance, so of n there are fewer.
+    Places that are each other's nearest neighbors share one distance, so there are fewer distances than
+    places.
     """
-    from scipy.spatial import cKDTree  # type: ignore[attr-defined]
+    from scipy.spatial import KDTree
 
     if places.shape[1] > COLUMNS:
         places, queries = (a[generator.permutation(len(a))[:ROWS]] for a in (places, queries))
-    tree = cKDTree(places)
-    between, nearest = tree.query(places, 2)
+    tree = KDTree(places)
+    between, nearest = (np.asarray(part) for part in tree.query(places, 2))
     itself = nearest[:, 0] == np.arange(len(places))
     other = np.where(itself, nearest[:, 1], nearest[:, 0])
     pairs = int((other[other] == np.arange(len(places))).sum()) // 2
-    return tree.query(queries)[0], float(between[:, 1].max()), len(places) - pairs
+    return np.asarray(tree.query(queries)[0]), float(between[:, 1].max()), len(places) - pairs
 
 
-def _as_many(n: int, m: int, far: int) -> float:
-    """The probability that of m queries so many lie beyond the largest of n distances."""
+def _beyond_largest(n: int, m: int, far: int) -> float:
+    """The probability that at least `far` of m queries lie beyond the largest of n distances."""
     return tails(CoverageLaw(n, n).counts(m), m - far)[0]
 
 
-def _as_many_thinned(n: int, m: int, far: int) -> float:
-    """The same of 5 times the largest distance: at most 1 in 25 of what lies beyond 1 times lies there."""
+def _far_beyond_largest(n: int, m: int, far: int) -> float:
+    """The same for 5 times that distance, with at most 1 in 25 of the probability beyond it."""
     from scipy.special import bdtrc
 
     quantiles = (np.arange(2000) + 0.5) / 2000
-    beyond = 1 - (1 - quantiles) ** (1 / n)  # Beta(1, n), what the largest of n leaves
+    beyond = 1 - (1 - quantiles) ** (1 / n)  # Beta(1, n), the probability beyond the largest of n
     return float(np.mean(bdtrc(far - 1, m, beyond / MUCH**2)))
 
 
-def _times_apart(a: np.ndarray, b: np.ndarray) -> float:
-    """How many times farther b is from a than a from itself: geometric means over different places.
+def _distance_ratio(a: np.ndarray, b: np.ndarray) -> float:
+    """The mean distance of b from a, relative to that within a, over different places.
 
-    They are less moved by one outlier than plain means are.
+    Geometric means are less sensitive to outliers than arithmetic means.
     """
     from scipy.spatial.distance import cdist, pdist
 

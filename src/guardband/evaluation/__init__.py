@@ -1,4 +1,4 @@
-"""Evaluation: what a band did on fresh points, beside its rivals, and whether the law allows it."""
+"""Evaluate a band on test points, compare it with baselines, and test the guarantee."""
 
 from guardband.evaluation.evaluate import evaluate as evaluate
 from guardband.evaluation.results import Evaluation as Evaluation

@@ -1,4 +1,4 @@
-"""Contenders: the band, constant width, and the band before calibration, side by side on the same points."""
+"""The bands that an evaluation compares: the band, one of constant width, and the band before calibration."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -22,27 +21,27 @@ from guardband.values.names import output_words
 
 @dataclass(frozen=True, eq=False)
 class Contender:
-    """A band to be compared: its set at the level, and who is inside at the level and at all levels."""
+    """A band to compare: its set at the level, and which points it covers at the level and at all levels."""
 
     name: str
     band: Band | NormBand | None
     inside: np.ndarray
     curves: np.ndarray
     output: int | None = None
-    alike: bool = False  # the same as its rival, which is left out then
-    words: tuple[str, ...] = ()  # what outputs are called
+    alike: bool = False  # equal to the band of constant width, which is then omitted
+    words: tuple[str, ...] = ()  # names of outputs
 
     def rows(
         self, y: Array, regions: Mapping[str, np.ndarray | None], levels: tuple[Level, ...]
     ) -> Iterable[Row]:
-        """One row for each region; where outputs are covered each by itself, one for each output too."""
+        """One row per region, and per output if outputs are covered separately."""
         for part in self._parts():
             target = y if part.output is None else y[..., [part.output]]
             for region, chosen in regions.items():
                 yield part._row(target, region, chosen, levels)
 
     def _parts(self) -> Iterable[Contender]:
-        """Itself; or what it says of each output, where that is promised of each by itself."""
+        """The band itself, or one part per output if outputs are covered separately."""
         if self.inside.ndim == 1:
             yield self
             return
@@ -84,33 +83,33 @@ def contenders_of(
     levels: tuple[Level, ...],
     groups: np.ndarray | None,
 ) -> Iterable[Contender]:
-    """The bands to be compared; constant width only where it is another one."""
-    asked = (level, *levels)
-    inside = calibrated.contains_at(prediction, y, asked, groups=groups)
-    mine = shown(calibrated, prediction, level, groups)
+    """The bands to compare; the band of constant width is omitted if it equals the band itself."""
+    all_levels = (level, *levels)
+    inside = calibrated.contains_at(prediction, y, all_levels, groups=groups)
+    this = band_at(calibrated, prediction, level, groups)
     rival = calibrated.constant_width()
     bare = Prediction(prediction.x, prediction.mean)
-    flat = None if rival is None else shown(rival, bare, level, groups)
-    alike = mine is not None and type(mine) is type(flat) and _alike(mine, flat)
-    name = f"{THIS}, a ball by its diameter" if isinstance(mine, NormBand) else THIS
+    flat = None if rival is None else band_at(rival, bare, level, groups)
+    alike = this is not None and flat is not None and _alike(this, flat)
+    name = f"{THIS}, a ball by its diameter" if isinstance(this, NormBand) else THIS
     words = output_words(calibrated.field_names)
-    yield Contender(name, mine, inside[0], inside[1:], alike=alike, words=words)
+    yield Contender(name, this, inside[0], inside[1:], alike=alike, words=words)
     if rival is not None and not alike:
-        inside = rival.contains_at(bare, y, asked, groups=groups)
+        inside = rival.contains_at(bare, y, all_levels, groups=groups)
         yield Contender(RIVAL, flat, inside[0], inside[1:], words=words)
-    before = [band for at in asked if isinstance(band := calibrated.before(prediction, at), Band)]
-    if len(before) == len(asked):
+    before = [band for at in all_levels if isinstance(band := calibrated.before(prediction, at), Band)]
+    if len(before) == len(all_levels):
         lower, upper = (np.stack([to_numpy(end) for end in ends]) for ends in _ends(before))
-        inside = np.reshape((lower <= to_numpy(y)) & (to_numpy(y) <= upper), (len(asked), len(y), -1))
+        inside = np.reshape((lower <= to_numpy(y)) & (to_numpy(y) <= upper), (len(all_levels), len(y), -1))
         raw = np.asarray(inside.all(axis=2)) if calibrated.joint else inside
         yield Contender("before calibration", before[0], raw[0], raw[1:], words=words)
 
 
 def ranges_of(calibrated: Calibrated, prediction: Prediction, mine: Contender) -> Callable[[], Ranges]:
-    """What finds coverage by ranges of what is known of a point before y is: it keeps copies, no model.
+    """A function that computes coverage by ranges of features; it holds copies of arrays and no model.
 
-    Nothing where the promise is about new groups: readings of one group depend on each other, and the tests
-    assume that points do not.
+    It returns no ranges if the guarantee is about new groups: readings of one group are dependent, and the
+    tests assume independent points.
     """
     if calibrated.covers_new_groups:
         return Ranges
@@ -126,7 +125,7 @@ def ranges_of(calibrated: Calibrated, prediction: Prediction, mine: Contender) -
     band, width = mine.band, None
     if isinstance(band, Band) and not constant(band):
         width = to_numpy(band.width).astype(float)
-    missed_at = len(curves) - curves.sum(axis=0) + ~inside  # at so many levels: its order is that of scores
+    missed_at = len(curves) - curves.sum(axis=0) + ~inside  # number of levels, ordered as the scores are
     return partial(_ranges, inside, features, at, known, width, missed_at)
 
 
@@ -146,28 +145,28 @@ def _ranges(
 
 
 def sizes_of(prediction: Prediction) -> np.ndarray | None:
-    """How large the input of each whole field is; None for points."""
+    """The root mean square of the input of each whole field; None for points."""
     if prediction.mean.ndim < 3 or prediction.x is None:
         return None
     return np.sqrt(np.mean(to_numpy(prediction.x).astype(float).reshape(len(prediction), -1) ** 2, axis=1))
 
 
 def by_size(size: np.ndarray | None, inside: np.ndarray) -> Iterable[str]:
-    """Coverage of whole fields by quarters of the size of their inputs, with what chance alone would show."""
+    """Coverage of whole fields by quartiles of the size of their inputs, with its range by chance."""
     if size is None or len(size) < 8 or inside.ndim > 1 or not np.ptp(size) > 0:
         return
     quarters = np.array_split(np.argsort(size, kind="stable"), 4)
-    seen = [float(inside[rows].mean()) for rows in quarters]
+    shares = [float(inside[rows].mean()) for rows in quarters]
     sizes = [len(rows) for rows in quarters]
     ends = {drawn: by_chance(inside, drawn, FALSE_ALARM / 4) for drawn in {*sizes}}
     low, high = min(low for low, _ in ends.values()), max(high for _, high in ends.values())
-    even = all(ends[n][0] <= share <= ends[n][1] for n, share in zip(sizes, seen, strict=True))
-    said = "" if even else ". They do not: coverage seems to depend on the size of the input"
+    even = all(ends[n][0] <= share <= ends[n][1] for n, share in zip(sizes, shares, strict=True))
+    note = "" if even else ". They do not: coverage seems to depend on the size of the input"
     yield (
         f"Coverage by quarters of the size of the input, smallest first: "
-        f"{', '.join(f'{share:.3f}' for share in seen)}; if the size does not matter and fields are "
+        f"{', '.join(f'{share:.3f}' for share in shares)}; if the size does not matter and fields are "
         f"independent, all lie between {low:.3f} and {high:.3f} in at least "
-        f"{100 * (1 - FALSE_ALARM):g} % of cases{said}"
+        f"{100 * (1 - FALSE_ALARM):g} % of cases{note}"
     )
 
 
@@ -175,10 +174,10 @@ def _ends(bands: Sequence[Band]) -> tuple[list[Array], list[Array]]:
     return [band.lower for band in bands], [band.upper for band in bands]
 
 
-def shown(
+def band_at(
     calibrated: Calibrated, prediction: Prediction, level: Level, groups: np.ndarray | None
 ) -> Band | NormBand | None:
-    """The set at a level, None where it cannot be shown."""
+    """The band at a level, or None if the set is no band."""
     try:
         return calibrated.band(prediction, level, groups=groups)
     except TypeError:
@@ -186,7 +185,7 @@ def shown(
 
 
 def constant(band: Band | NormBand | None) -> bool:
-    """Whether a band is equally wide everywhere, but for rounding."""
+    """Whether the width of a band is constant up to rounding."""
     assert band is not None
     width, mean = (to_numpy(part).astype(float) for part in (band.width, band.mean))
     slack = 1e-6 * width[:1] + 32 * np.finfo(to_numpy(band.mean).dtype).eps * abs(mean).max()
@@ -194,6 +193,8 @@ def constant(band: Band | NormBand | None) -> bool:
         return bool(((width == width[:1]) | (abs(width - width[:1]) <= slack)).all())
 
 
-def _alike(a: Band | NormBand, b: Any) -> bool:
+def _alike(a: Band | NormBand, b: Band | NormBand) -> bool:
     ends = ("lower", "upper") if isinstance(a, Band) else ("radius",)
+    if type(a) is not type(b):
+        return False
     return all(np.array_equal(to_numpy(getattr(a, end)), to_numpy(getattr(b, end))) for end in ends)

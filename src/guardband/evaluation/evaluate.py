@@ -1,4 +1,4 @@
-"""evaluate(): a band on fresh points, beside its rivals, and held against the law."""
+"""Evaluate a calibrated band on test points."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from guardband.base.arrays import Array, ArrayLike, finite, kind_of, rows, to_numpy
 from guardband.base.engine import On
@@ -25,7 +25,13 @@ from guardband.conformal.laws import LEVELS
 from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.evaluation.contenders import by_size, constant, contenders_of, ranges_of, sizes_of
 from guardband.evaluation.results import THIS, Evaluation
-from guardband.evaluation.verdicts import about_truth, beside_truth, held_against_law, same_scores, tied
+from guardband.evaluation.verdicts import (
+    law_verdict,
+    measured_band_and_truth,
+    same_scores,
+    tied,
+    truth_band_verdict,
+)
 from guardband.leaks import Copies, find_copies
 from guardband.metrics.bands import Region, relative_l2, rows_in
 from guardband.values import Band, Prediction
@@ -53,25 +59,61 @@ def evaluate(
     on: On = None,
     progress: bool = True,
 ) -> Evaluation:
-    """Test a calibrated band on fresh points x (n, d), y (n, m), and say whether the law holds.
+    """Evaluate a calibrated band on test points, and test whether the coverage agrees with the guarantee.
 
-    In place of x a `Prediction` already made will do, for calibrations from arrays alone.
-    Beside the band stand its constant-width rival, calibrated on the same points if they were kept, and the
-    band before calibration if there is one. `regions` maps names to masks or functions of x. The tests of
-    coverage by ranges assume test points that are independent of each other: noise that is correlated along
-    an input raises alarms.
+    The band is compared with two baselines: a band of constant width, calibrated on the same points if these
+    are known, and the band before calibration, if there is one.
 
-    The guarantee is about measurements, unless it was calibrated with `target="truth"`. With `target="truth"`
-    here, y is the noise-free solution, and coverage of it is reported as such; `median_zero=True` declares
-    that the noise of a new reading is independent of the training and calibration points and has median zero
-    at every place. For bands that are an interval for each output, a weaker promise for the truth follows.
+    Parameters
+    ----------
+    calibrated
+        The calibrated model, as returned by `gb.calibrate`.
+    x
+        Test points, shape (n, d), that were used neither for training nor for calibration. A `Prediction` can
+        take their place if the calibration was made from arrays alone. `gb.StoredFields` replace `x` and `y`;
+        see Notes.
+    y
+        Targets measured at `x`, shape (n, m).
+    level
+        The coverage at which the band is evaluated.
+    levels
+        The levels of the coverage curve.
+    groups
+        One label per test point, for calibrations with groups.
+    regions
+        Regions to evaluate separately, by name: boolean masks of shape (n,) or functions of x that return
+        such masks.
+    target
+        "measurement" if `y` are measurements, or "truth" if they are the noise-free solution.
+    median_zero
+        With `target="truth"`, declare that the noise of a new reading is independent of the training and
+        calibration points and has median zero at every point. For bands that are an interval per output, a
+        weaker guarantee for the truth then follows.
+    scores
+        Path of the Zarr store to which the results for each stored field are written.
+    chunk
+        Number of stored fields held in memory at a time.
+    batch, on, progress
+        As in `gb.calibrate`.
 
-    `gb.StoredFields` take the place of x and y: fresh fields in a store, a `chunk` of them in memory at
-    a time. Coverage is that of the same fields in memory, and so are the mean width and the relative error;
-    there are no rivals, and no interval score. The path `scores` is where the numbers of each field are kept;
-    `batch`, `on` and `progress` are those of `gb.calibrate`. Fields that were calibrated on are noticed, by
-    their scores, where they are more than a tenth.
+    Returns
+    -------
+    Evaluation
+        Coverage, width and scores of all bands, and the verdict. It prints as a table.
 
+    Notes
+    -----
+    The guarantee is about measurements, unless the band was calibrated with `target="truth"`.
+
+    The tests of coverage by ranges assume that the test points are independent of each other. Noise that is
+    correlated along an input raises alarms.
+
+    For `gb.StoredFields`, the coverage, the mean width and the relative error are the same as for fields in
+    memory; the baselines and the interval score are omitted. `scores` is required. If more than a tenth of
+    the fields were used for calibration, their scores reveal it and a warning is issued.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
@@ -84,24 +126,32 @@ def evaluate(
     if target not in ("measurement", "truth"):
         raise ValueError(f"`target` should be 'measurement' or 'truth', got {target!r}.")
     if median_zero and target != "truth":
-        raise ValueError("`median_zero` says something of the noise, and so needs target='truth'.")
+        raise ValueError("`median_zero` is about the noise around the truth, so it needs target='truth'.")
     if regions is not None and not isinstance(regions, Mapping):
         raise TypeError(f"`regions` should be a dict of names and regions, got {type(regions).__name__}.")
     if not isinstance(calibrated, Calibrated):
-        raise TypeError(f"`evaluate` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
-    of_stores: dict[str, Any] = {"scores": scores, "chunk": chunk, "batch": batch, "on": on}
+        raise TypeError(f"`evaluate` takes the result of `gb.calibrate`, got {type(calibrated).__name__}.")
     if is_made_by(x, "guardband.fields.stored", "StoredFields"):
-        of_arrays = {"y": y, "groups": groups, "regions": regions}
-        refuse_options(of_arrays | {"target": target if target == "truth" else None}, FOR_STORES)
+        array_options = {"y": y, "groups": groups, "regions": regions}
+        refuse_options(array_options | {"target": target if target == "truth" else None}, FOR_STORES)
         if scores is None:
             raise TypeError(NO_SCORES)
         from guardband.evaluation.stored import evaluate_fields
 
-        fields: Any = x
-        return evaluate_fields(calibrated, fields, level=level, levels=levels, **of_stores, progress=progress)
-    refuse_options(of_stores, FOR_ARRAYS)
+        return evaluate_fields(
+            calibrated,
+            cast("StoredFields", x),
+            scores,
+            level=level,
+            levels=levels,
+            chunk=chunk,
+            batch=batch,
+            on=on,
+            progress=progress,
+        )
+    refuse_options({"scores": scores, "chunk": chunk, "batch": batch, "on": on}, FOR_ARRAYS)
     if y is None:
-        raise TypeError("`y` is missing: the targets that were measured at `x`.")
+        raise TypeError("`y` is missing: give the targets that were measured at `x`.")
     masks = {name: region for name, region in (regions or {}).items() if not callable(region)}
     refuse_unpaired(x=x, y=y, groups=groups, **masks)
     prediction = x if isinstance(x, Prediction) else calibrated.predict(x)
@@ -112,7 +162,7 @@ def evaluate(
     doubts = _warn_of_reuse(calibrated, prediction, y)
     chosen = {name: rows_in(region, prediction) for name, region in (regions or {}).items()}
     levels = tuple(sorted(levels, key=exact))
-    with allow_infinite():  # infinite bands are part of the result: sharpness and the verdict say so
+    with allow_infinite():  # sharpness and the verdict report infinite bands
         contenders = list(contenders_of(calibrated, prediction, y, level, levels, groups))
         target_y = calibrated.derived(y)
         table = [row for one in contenders for row in one.rows(target_y, {"": None, **chosen}, levels)]
@@ -121,11 +171,11 @@ def evaluate(
         if target == calibrated.about == "measurement":
             laws = _all_or_none(calibrated.laws_for(prediction, at, groups) for at in levels)
         if calibrated.about == "truth":
-            consistent, verdict = about_truth(calibrated, level, mine[0], target)
+            consistent, verdict = truth_band_verdict(calibrated, level, mine[0], target)
         elif target == "truth":
-            consistent, verdict = None, beside_truth(calibrated, level, mine[0], median_zero)
+            consistent, verdict = None, measured_band_and_truth(calibrated, level, mine[0], median_zero)
         else:
-            consistent, verdict = held_against_law(calibrated, prediction, level, mine, groups)
+            consistent, verdict = law_verdict(calibrated, prediction, level, mine, groups)
         if doubts:
             verdict = " ".join(doubts if consistent else [verdict, *doubts])
             consistent = None if consistent else consistent
@@ -150,7 +200,7 @@ def evaluate(
 
 
 def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[str, Copies]]:
-    """What of test rows was used before: for calibration, for training, as held-out rows."""
+    """Test rows that were used before, by their former use: calibration, training or held-out rows."""
     if x is None:
         return
     known = {what: (data.x, data.y) for what, data in calibrated.used.items()}
@@ -164,7 +214,7 @@ def reused(calibrated: Calibrated, x: Array | None, y: Array) -> Iterator[tuple[
 
 
 def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> list[str]:
-    """Points that were calibrated on are covered by construction, those trained on too easily."""
+    """Warn of test points that were used for calibration or training, where coverage is too high."""
     texts = [found.text for _, found in reused(calibrated, prediction.x, y)]
     score = getattr(calibrated, "score", None)
     if score is not None and calibrated.y is not None and len(calibrated.y) == 0:
@@ -176,5 +226,6 @@ def _warn_of_reuse(calibrated: Calibrated, prediction: Prediction, y: Array) -> 
 
 
 def _all_or_none(laws: Iterable[Pieces | None]) -> tuple[Pieces, ...] | None:
-    known = tuple(law for law in laws)
-    return None if any(law is None for law in known) else known  # type: ignore[return-value]
+    found = list(laws)
+    known = tuple(law for law in found if law is not None)
+    return known if len(known) == len(found) else None

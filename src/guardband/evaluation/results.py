@@ -1,11 +1,10 @@
-"""Results: what a band did on fresh points, as rows, and as a page of text."""
+"""Results of an evaluation, as rows and as text."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -18,15 +17,34 @@ from guardband.metrics.ranges import Ranges
 THIS, RIVAL = "this band", "constant width"
 
 MASS = 0.99
-"""The share of cases in which a valid band falls inside the ranges shown here."""
+"""The probability that a valid band falls inside the ranges shown here."""
 
 
 @dataclass(frozen=True)
 class Row:
     """One line of an evaluation: one band, everywhere or in one region, and its coverage curve.
 
-    `sharpness` is the mean width over all outputs, `widths` that of each output by itself, in its own units.
+    Attributes
+    ----------
+    name
+        Name of the band.
+    region
+        Name of the region, "" for all points.
+    points
+        Number of test points.
+    coverage
+        Fraction of the points that are covered.
+    sharpness
+        Mean width over all outputs.
+    interval_score
+        Mean interval score; smaller is better.
+    widths
+        Mean width of each output, in its units.
+    levels, coverages
+        The coverage curve: levels, and the coverage at each.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
@@ -49,23 +67,48 @@ class Row:
 
     @property
     def acd(self) -> float:
-        """The average coverage deviation over the levels."""
+        """Average coverage deviation (ACD) over the levels."""
         return acd(self.coverages, self.levels)
 
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What a calibrated band did on test points, beside what the law allows. Prints as a table.
+    """The result of `evaluate`, which prints as a table.
 
-    `rows` holds the band itself first, then each region, then its rivals: the constant width, and the band
-    before calibration; a band of constant width has no such rival. Where outputs are covered each by itself,
-    each has rows of its own. `consistent` says whether the guarantee allows what was seen, None where there
-    is no law, nothing to be seen, or rows that were used before; `verdict` says it in words. `laws` are those
-    of scores without `ties`; with ties, a valid band may cover more. `empty` counts points where nothing lies
-    in the band. `by_range` and `ties` are found when they are asked for or printed; ranges are printed where
-    coverage differs by more than chance allows. `remarks` are sentences that belong beside the coverage of
-    whole fields, `doubts` say which test rows were used before.
+    Attributes
+    ----------
+    level
+        The coverage that was requested.
+    n_cal, n_test
+        Numbers of calibration points and test points.
+    relative_l2
+        Relative L2 error of the mean.
+    verdict
+        Whether the coverage agrees with the guarantee, in words.
+    consistent
+        The same as a boolean. It is None if there is no law to compare with, if the test is not informative,
+        or if test rows were used before.
+    rows
+        The band itself, then each region, then the baselines. A band of constant width has no baseline of
+        constant width. If outputs are covered separately, each output has its own rows.
+    laws
+        The exact law of the number of covered points at each level, if scores have no ties. With ties, a
+        valid band may cover more.
+    of_constant_width
+        Whether the band itself has constant width.
+    outputs
+        Names of the outputs.
+    empty
+        Number of points at which the band is empty.
+    remarks
+        Remarks on the coverage, such as that of whole fields by the size of their inputs.
+    doubts
+        Warnings about test rows that were used before.
+    find_ranges, find_ties
+        Functions that compute `by_range` and `ties` on first use.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
@@ -93,22 +136,22 @@ class Evaluation:
 
     @property
     def coverage(self) -> float:
-        """The share of test points covered at the level."""
+        """Fraction of test points covered at the level."""
         return self.rows[0].coverage
 
     @property
     def sharpness(self) -> float:
-        """The mean width at the level."""
+        """Mean width at the level."""
         return self.rows[0].sharpness
 
     @property
     def interval_score(self) -> float:
-        """Width and misses in one number; less is better."""
+        """Mean interval score, which combines width and misses; smaller is better."""
         return self.rows[0].interval_score
 
     @property
     def acd(self) -> float:
-        """The average coverage deviation over the levels; hold it against `acd_floor`."""
+        """Average coverage deviation (ACD) over the levels; compare it with `acd_floor`."""
         return self.rows[0].acd
 
     @cached_property
@@ -118,22 +161,22 @@ class Evaluation:
 
     @cached_property
     def ties(self) -> bool:
-        """Whether scores tie at a threshold, so that a valid band may cover more than `laws` say."""
+        """Whether scores tie at a threshold, so that a valid band may cover more than `laws` state."""
         return self.find_ties()
 
-    def __getstate__(self) -> dict[str, Any]:
-        """What is pickled: ranges and ties, and not the calibration that they are found from."""
+    def __getstate__(self) -> dict[str, object]:
+        """Pickle ranges and ties instead of the calibration from which they are computed."""
         found = {"by_range": self.by_range, "ties": self.ties}
         return self.__dict__ | found | {"find_ranges": Ranges, "find_ties": bool}
 
     @cached_property
     def acd_floor(self) -> Floor | None:
-        """What ACD a perfectly valid band shows with these numbers of points."""
+        """ACD of a perfectly valid band with these numbers of points, or None without a law."""
         return None if self.laws is None else floor_of(self.laws, self.rows[0].levels)
 
     @cached_property
     def ranges(self) -> np.ndarray | None:
-        """For each level of the curve, the coverage a valid band shows in 99 % of cases, (levels, 2)."""
+        """Range of the coverage of a valid band in 99 % of cases, for each level, shape (levels, 2)."""
         if self.laws is None:
             return None
         counts = [central_range(total_counts(pieces), MASS) for pieces in self.laws]
@@ -166,7 +209,7 @@ class Evaluation:
         return "\n".join([*lines, self.verdict])
 
     def _widths(self) -> Iterable[str]:
-        """The mean width of each output, where there are several."""
+        """The mean width of each output, if there are several."""
         main = self.rows[0]
         if len(main.widths) > 1:
             words = self.outputs or [f"y{j}" for j in range(len(main.widths))]

@@ -1,6 +1,6 @@
-"""Whole fields in a store: the score of each, a chunk of them in memory at a time, and an evaluation of them.
+"""Evaluate stored fields, with a chunk of them in memory at a time.
 
-What is kept of a field is its score, in a small store of its own: a run that was killed goes on where it was.
+The results for each field, such as its score, are kept in a small store, so an interrupted run can resume.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from guardband.conformal import Calibrated
 from guardband.conformal.rank import Level, allow_infinite, exact
 from guardband.evaluation.contenders import by_size
 from guardband.evaluation.results import THIS, Evaluation, Row
-from guardband.evaluation.verdicts import held_against_law, same_scores
+from guardband.evaluation.verdicts import law_verdict, same_scores
 from guardband.fields import reading
 from guardband.fields.store import to_store
 from guardband.fields.stored import (
@@ -47,18 +47,18 @@ def evaluate_fields(
     on: On,
     progress: bool,
 ) -> Evaluation:
-    """`gb.evaluate` on fields in a store: no rivals, and no interval score."""
+    """Evaluate stored fields, without baselines and interval score."""
     threshold: Any = getattr(calibrated, "threshold", None)
     if threshold is None or not hasattr(calibrated, "score"):
         raise TypeError(
-            "Fields in a store are scored: `calibrated` should be what `gb.calibrate` returned, a score and "
-            f"a threshold, got {type(calibrated).__name__}."
+            "Stored fields need a score and a threshold: `calibrated` should be a result of `gb.calibrate`, "
+            f"got {type(calibrated).__name__}."
         )
     refuse_several(calibrated)
     size = chunk or fields.chunk(nodes_of(calibrated))
-    asked = (SCORE, WIDTH, ERROR, SIZE, INPUT)
+    wanted = (SCORE, WIDTH, ERROR, SIZE, INPUT)
     at = (f"{float(exact(level)):.12g}",)
-    work = StoredScores(calibrated, {"field": numbered(fields)}, at, chunk=size, fields=fields, asked=asked)
+    work = StoredScores(calibrated, {"field": numbered(fields)}, at, chunk=size, fields=fields, asked=wanted)
     found = scored(work, scores, batch, on, progress)
     levels = tuple(sorted(levels, key=exact))
     n = len(fields)
@@ -76,8 +76,8 @@ def evaluate_fields(
             levels=levels,
             coverages=tuple(float(each.mean()) for each in inside[1:]),
         )
-        fresh = Prediction(None, np.zeros((n, 1)))  # the law asks how many there are, and no more
-        consistent, verdict = held_against_law(calibrated, fresh, level, [row], None)
+        fresh = Prediction(None, np.zeros((n, 1)))  # the law depends on the number of fields only
+        consistent, verdict = law_verdict(calibrated, fresh, level, [row], None)
         if doubt := same_scores(calibrated, found[SCORE], "field"):
             warnings.warn(doubt, stacklevel=3)
             verdict = doubt if consistent else f"{verdict} {doubt}"
@@ -99,7 +99,7 @@ def evaluate_fields(
 def scored(
     work: StoredScores, scores: str | os.PathLike[str], batch: int | None, on: On, progress: bool
 ) -> dict[str, np.ndarray]:
-    """The numbers of all fields, by what they are; computed where they are not there yet."""
+    """The results for all fields, by their kind; missing ones are computed first."""
     if len(work.fields) == 0:
         raise ValueError("`fields` should hold at least one field, got none.")
     group = reading.open_group(to_store(work, scores, batch, on, progress))
@@ -107,7 +107,7 @@ def scored(
 
 
 def refuse_several(calibrated: Calibrated) -> None:
-    """One number per field, and one threshold for all of them."""
+    """Refuse calibrations with several scores per field or several thresholds."""
     if calibrated.needs_groups or not calibrated.joint:
         raise ValueError(
             f"Stored fields have one score each and one threshold; {calibrated.name} has several. Use a "

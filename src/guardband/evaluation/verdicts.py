@@ -1,4 +1,4 @@
-"""Verdicts: whether so many covered points are what the guarantee allows, by the exact law, in words."""
+"""Verdicts: compare the number of covered points with the exact law of a valid band."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from guardband.values import Prediction
 from guardband.values.names import output_words
 
 REUSED = 0.1
-"""If more test fields than this have scores that calibration fields have, they are called the same."""
+"""The fraction of test fields with the score of a calibration field above which they are called reused."""
 
 
-def about_truth(calibrated: Calibrated, level: Level, row: Row, target: str) -> tuple[bool | None, str]:
-    """Whether a band for the truth covers it; about measurements it says nothing."""
+def truth_band_verdict(
+    calibrated: Calibrated, level: Level, row: Row, target: str
+) -> tuple[bool | None, str]:
+    """Whether a band for the truth covers it; there is no verdict on measurements."""
     from scipy.stats import binom
 
     m, covered, promised = row.points, round(row.coverage * row.points), calibrated.promised(level)
@@ -33,21 +35,21 @@ def about_truth(calibrated: Calibrated, level: Level, row: Row, target: str) -> 
         )
     seen = f"{covered} of {m} noise-free values covered, at least {float(promised):.4g} are promised"
     if calibrated.confidence is None:
-        return None, f"{seen} on average; one test set has no exact law to be held against."
+        return None, f"{seen} on average; there is no exact law for one test set."
     rest = float(1 - exact(calibrated.confidence))
     chance = float(binom.cdf(covered, m, float(promised)))
     seen += f" with confidence {1 - rest:g}"
     if chance > 1 - MASS:
         return True, f"Consistent with the guarantee: {seen}."
     return False, (
-        f"NOT consistent with the guarantee: {seen}, and so few are seen in at most "
+        f"NOT consistent with the guarantee: {seen}, and this few or fewer occur in at most "
         f"{100 * min(1.0, rest + chance):.2g} % of cases. Is the noise as it was declared, and were both "
-        "drawn alike and independently?"
+        "sets sampled independently in the same way?"
     )
 
 
-def beside_truth(calibrated: Calibrated, level: Level, row: Row, median_zero: bool) -> str:
-    """What can be said of the noise-free truth: nothing without an assumption on the noise."""
+def measured_band_and_truth(calibrated: Calibrated, level: Level, row: Row, median_zero: bool) -> str:
+    """The promise of a band for measurements about the truth, which needs an assumption on the noise."""
     seen = f"{round(row.coverage * row.points)} of {row.points} noise-free values covered. "
     if not median_zero:
         return (
@@ -76,25 +78,25 @@ def beside_truth(calibrated: Calibrated, level: Level, row: Row, median_zero: bo
     )
 
 
-def held_against_law(
+def law_verdict(
     calibrated: Calibrated,
     prediction: Prediction,
     level: Level,
-    mine: Sequence[Row],
+    rows: Sequence[Row],
     groups: np.ndarray | None,
 ) -> tuple[bool | None, str]:
-    """Whether so many covered points are what the guarantee allows, None if it cannot be told; in words."""
-    mass = 1 - (1 - MASS) / len(mine)
-    found = [_judged(calibrated, prediction, level, row, groups, mass) for row in mine]
+    """Whether the numbers of covered points agree with the guarantee (None if unknown), and why."""
+    mass = 1 - (1 - MASS) / len(rows)
+    found = [_row_verdict(calibrated, prediction, level, row, groups, mass) for row in rows]
     if len(found) == 1:
         return found[0]
     known = [consistent for consistent, _ in found]
     consistent = None if None in known else all(known)
-    words = output_words(calibrated.field_names) or [f"y{j}" for j in range(len(mine))]
+    words = output_words(calibrated.field_names) or [f"y{j}" for j in range(len(rows))]
     return consistent, "\n".join(f"{word}: {text}" for word, (_, text) in zip(words, found, strict=True))
 
 
-def _judged(
+def _row_verdict(
     calibrated: Calibrated,
     prediction: Prediction,
     level: Level,
@@ -108,13 +110,13 @@ def _judged(
         promised = calibrated.promised(level)
         what = "no probability" if promised is None else f"{float(promised):.4g} on average"
         return None, (
-            f"{covered} of {m} covered. {calibrated.name} promises {what}; one test set has no exact law to "
-            "be held against."
+            f"{covered} of {m} covered. {calibrated.name} promises {what}; there is no exact law for one "
+            "test set."
         )
     if math.isinf(row.sharpness) and covered == m:
         return (
             None,
-            "The band is infinite, somewhere or everywhere, and covers everything: it proves nothing.",
+            "The band is infinite at some or all points and covers everything, which proves nothing.",
         )
     probabilities = total_counts(pieces)
     low, high = central_range(probabilities, mass)
@@ -123,7 +125,7 @@ def _judged(
     if covered < low:
         return False, (
             f"NOT consistent with the guarantee: {seen} (p = {at_most:.2g}). The test points are "
-            "harder than the calibration points; were both drawn alike?"
+            "harder than the calibration points; were both sampled in the same way?"
         )
     if covered <= high:
         return True, f"Consistent with the guarantee: {seen}."
@@ -135,16 +137,17 @@ def _judged(
         )
     return True, (
         f"Covers more than the law allows: {seen} (p = {at_least:.2g}). The test points "
-        "are easier than the calibration points, and the band is wider than they need."
+        "are easier than the calibration points, and the band is wider than necessary for them."
     )
 
 
 def _with_ties(
     calibrated: Calibrated, prediction: Prediction, level: Level, groups: np.ndarray | None
 ) -> Pieces:
-    """The law at best: where scores tie at the threshold, more calibration points than k lie in the band.
+    """The law of the largest possible coverage if scores tie at the threshold.
 
-    If k' of n do, a new point is covered at most as often as by the (k'+1)-th score of n that do not tie.
+    With ties, more than k calibration points lie in the band. If k' of n do, a new point is covered at most
+    as often as with the (k'+1)-th of n scores without ties as the threshold.
     """
     found: list[tuple[CoverageLaw, int]] = []
     groups = groups if calibrated.needs_groups else None
@@ -157,7 +160,7 @@ def _with_ties(
 
 
 def excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray | None) -> np.ndarray:
-    """By how many calibration points more than the ranks say lie in their own sets: (levels, groups)."""
+    """The number of calibration points in their own sets beyond the ranks, shape (levels, groups)."""
     prediction, y = calibrated.prediction, calibrated.y
     known = calibrated.groups if calibrated.needs_groups else None
     parts = _parts(groups, known)
@@ -175,14 +178,14 @@ def excess(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray |
 
 
 def same_scores(calibrated: Calibrated, scores: np.ndarray, what: str) -> str:
-    """A sentence if test points were calibrated on: their scores are the same to the last digit."""
+    """A sentence if test points were used for calibration, as equal scores show; otherwise ""."""
     known = getattr(getattr(calibrated, "threshold", None), "scores", np.empty(0))
     same, repeated = np.isin(scores, known), len(known) - len(np.unique(known))
     if same.mean() <= REUSED or repeated > REUSED / 2 * len(known):
         return ""
     return (
         f"{same.sum()} of {len(scores)} test {what}s have the score of a calibration {what} to the last "
-        "digit: they were calibrated on, and prove nothing. Test on others."
+        "digit: they were used for calibration and prove nothing. Test on others."
     )
 
 
@@ -193,7 +196,7 @@ def tied(calibrated: Calibrated, levels: Sequence[Level], groups: np.ndarray | N
 
 
 def _parts(groups: np.ndarray | None, labeled: np.ndarray | None) -> list[Any]:
-    """The rows of each group that occurs, among labeled ones; all rows where there are no groups."""
+    """The rows of each group, found by their labels; all rows if there are no groups."""
     if groups is None or labeled is None:
         return [slice(None)]
     return [np.flatnonzero(labeled == name) for name in np.unique(groups)]

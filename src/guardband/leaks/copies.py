@@ -1,4 +1,4 @@
-"""Rows that are known already: how many, how sure that is, and what is said of it."""
+"""Count rows that occur in a known data set, decide whether chance explains them, and describe the result."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 
 from guardband.base.arrays import Array, ArrayLike, namespace, rows, to_numpy
-from guardband.leaks.glance import far
-from guardband.leaks.suspicions import Verdict, equal, nearly
+from guardband.leaks.suspicions import Verdict, equal, nearly, nothing_in_common
 from guardband.leaks.tables import Compared, finite, without_gaps
 
 
 @dataclass(frozen=True)
 class Copies:
-    """How many rows are known already, exactly or nearly, and what to do about it. Prints as a sentence.
+    """The number of rows that occur in a known data set, and the verdict; it prints as a sentence.
 
-    `exact` rows are equal to known ones and `near` rows are so but for a hair, or for rounding; `first` is
-    the first of both. `places` counts the rows whose inputs are known, whatever was measured there. `chance`
-    is how often honest rows look so much like known ones, or more; the `verdict` follows from it.
+    `exact` rows equal known rows, and `near` rows equal them up to a small perturbation or rounding; `first`
+    is the first row of both kinds. `places` counts the rows with known inputs, regardless of their readings.
+    `chance` is the probability that independent rows resemble known rows at least as much; the `verdict`
+    follows from it.
 
     >>> import numpy as np
     >>> draw = np.random.default_rng(0)
@@ -54,16 +54,17 @@ def find_copies(
     points: str = "calibration",
     known: str = "training",
 ) -> Copies:
-    """Which rows of x (n, d) and y (n, m) are known rows, exactly or nearly; whole fields are rows too.
+    """Find rows of x (n, d) and y (n, m) that are known rows, exactly or nearly; a whole field is one row.
 
-    Honest rows are assumed to be of one of two kinds. Either they are drawn as the known rows were (at
-    random, or between them), and then lie no nearer to those than those lie to each other; or they are new
-    readings at known places, and then agree no better than readings that differ do, with noise that is not
-    far below the last digit. Only what neither explains is a copy. Rows that are noise-free count as copies
-    where x and y both agree. Where known rows lie closer together than rounding moves them, a rounded copy
-    cannot be told from a fresh row.
+    Independent rows are assumed to be of one of two kinds. Either they have the distribution of the known
+    rows (at random, or between them), and then are no nearer to these than these are to each other. Or they
+    are new readings at known places, and then agree no better than different readings do, with noise that is
+    not far below the last digit. Rows that neither assumption explains are copies. Noise-free rows count as
+    copies if x and y both agree. If known rows are closer to each other than the rounding error, a rounded
+    copy cannot be distinguished from a fresh row.
 
-    `points` and `known` are what the sentence calls them: "calibration", "test", "training", "held-out".
+    `points` and `known` are the names of both sets in the sentence: "calibration", "test", "training" or
+    "held-out".
 
     >>> import numpy as np
     >>> draw = np.random.default_rng(0)
@@ -91,7 +92,7 @@ has seen them, so they are covered too easily and prove nothing. Test on others.
         return Copies(n, 0, 0, None, 0, 1.0, "fine", words.fine(n, 0, 0))
     precision = (max(eps[0], eps[2]), max(eps[1], eps[3]))
     old, new = [a[known_ones] for a in arrays[:2]], [a[kept] for a in arrays[2:]]
-    if far(old, new, precision):
+    if nothing_in_common(old, new, precision):
         return Copies(n, 0, 0, None, 0, 1.0, "fine", words.fine(n, 0, 0))
     compared = Compared.of(old[0], old[1], new[0], new[1], precision)
     same, places = compared.same, int(compared.same_x.sum())
@@ -111,7 +112,7 @@ has seen them, so they are covered too easily and prove nothing. Test on others.
 
 
 def refuse_leaks(used: Mapping[str, Iterable[Array]], x: Array | None, y: Array) -> None:
-    """A model is better at points it has learned from, so their scores promise too much."""
+    """Refuse calibration rows that the model was trained on, since their scores are too small."""
     for what, (known_x, known_y) in used.items():
         if x is None:
             continue
@@ -130,7 +131,7 @@ def refuse_leaks(used: Mapping[str, Iterable[Array]], x: Array | None, y: Array)
 
 @dataclass(frozen=True)
 class _Words:
-    """What is said, of points that should not be known."""
+    """The sentences about points that should not be among known points."""
 
     points: str
     known: str

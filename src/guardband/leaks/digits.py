@@ -1,4 +1,4 @@
-"""Digits: how coarse the numbers of a column are, and whether they were rounded."""
+"""The resolution of the numbers of a column, and whether they were rounded."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from dataclasses import dataclass
 import numpy as np
 
 COLUMNS = 8
-"""A few columns tell of most rows: so many are looked at first."""
+"""The number of columns that are compared first, which decide for most rows."""
 
 DIGITS = (2, 3, 4)
-"""To how many significant digits, and to how many decimals, rows may have been rounded."""
+"""The numbers of significant digits, and of decimals, to which rows may have been rounded."""
 
 
 @dataclass(frozen=True)
 class Rounding:
-    """Rounding to so many significant digits, or decimals."""
+    """Rounding to a number of significant digits, or of decimals."""
 
     digits: int
     significant: bool
@@ -28,7 +28,7 @@ class Rounding:
         return np.rint(a / unit) * unit
 
     def has(self, a: np.ndarray, eps: float) -> np.ndarray:
-        """Which rows are written with no more digits than this."""
+        """The rows that have no more digits than this, as booleans."""
         found = np.ones(len(a), bool)
         for columns in (slice(0, COLUMNS), slice(COLUMNS, None)):
             part = a[found, columns]
@@ -43,7 +43,7 @@ def exponents(a: np.ndarray) -> np.ndarray:
 
 
 def resolution(column: np.ndarray, eps: float) -> float:
-    """How coarse a column is: its step, such as 0.01; minus its significant digits; 0 if it is continuous."""
+    """The resolution of a column: its step, minus its number of significant digits, or 0 if continuous."""
     if eps > 1e-5:
         return float(np.floor(np.log10(eps)))
     values = np.unique(column)
@@ -72,7 +72,7 @@ def _even_step(values: np.ndarray, n: int, dust: float) -> float:
 
 
 def _common_step(offsets: np.ndarray, gaps: np.ndarray, dust: float) -> float:
-    """The step all offsets (ascending from 0) are multiples of, as readings of a converter are; or 0."""
+    """The common step of all offsets (ascending from 0), as from an A/D converter; 0 if there is none."""
     step = float(gaps.min())
     for gap in np.sort(gaps[gaps <= 20 * step])[:200]:
         rest = abs(gap - round(gap / step) * step)

@@ -1,4 +1,4 @@
-"""Tables: known rows and new ones side by side, as they are compared."""
+"""Tables: known rows and new rows in the form in which they are compared."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from guardband.base.arrays import flat
 from guardband.leaks.digits import resolution
 
 SAMPLE = 2000
-"""From so many known rows it is learned how near rows lie by chance."""
+"""The number of known rows from which the distribution of distances is estimated."""
 
 
 @dataclass(frozen=True, eq=False)
 class Compared:
-    """Known rows and new ones as float64, (n, columns); columns that never change are left out.
+    """Known rows and new rows as float64, (n, columns), without constant columns.
 
-    `place` numbers the inputs and is -1 for new ones, `value` numbers the readings, `row` is place times
-    `width` plus value; equal ones have the same number. `same_x` and `same` say which new rows equal known
-    ones in x, and in x and y. From the known rows of the `sample` it is learned how near rows lie by chance.
+    `place` numbers the inputs and is -1 for new ones, `value` numbers the readings, and `row` is place times
+    `width` plus value; equal items have the same number. `same_x` and `same` mark the new rows that equal
+    known rows in x, and in x and y. The known rows of the `sample` are used to estimate how near rows are by
+    chance.
     """
 
     known_x: np.ndarray
@@ -46,7 +47,7 @@ class Compared:
         y: np.ndarray,
         precision: tuple[float, float],
     ) -> Compared:
-        """Finite rows, with the precision of x and that of y."""
+        """Prepare finite rows; `precision` is the machine epsilon of x and of y."""
         known_place, place = _numbered(known_x, x)
         known_value, value = _numbered(known_y, y)
         width = int(max(known_value.max(), value.max())) + 1
@@ -72,8 +73,8 @@ class Compared:
         )
 
     @cached_property
-    def telling(self) -> np.ndarray:
-        """The new rows that are not of dead sensors, which say nothing wherever they stand."""
+    def informative(self) -> np.ndarray:
+        """The new rows except those of dead sensors, whose constant readings contain no information."""
         if not self.same.any() or (self.steps_y != 0).all():
             return np.ones(len(self.x), bool)
         values, places = np.unique(np.unique(self.known_row) % self.width, return_counts=True)
@@ -91,24 +92,24 @@ class Compared:
 
     @cached_property
     def stepless(self) -> bool:
-        """Whether y has no step, when known rows that repeat are taken once."""
+        """Whether y has no step, with repeated known rows counted once."""
         _, once = np.unique(self.known_row, return_index=True)
         columns = self.known_y[once[:SAMPLE]].T
         return columns.size > 0 and all(resolution(column, self.precision[1]) == 0 for column in columns)
 
     @property
     def same_x(self) -> np.ndarray:
-        """Which new rows lie at known inputs."""
+        """The new rows at known inputs, as booleans."""
         return self.place >= 0
 
     @property
     def continuous(self) -> int:
-        """How many columns of x and y have no step."""
+        """The number of columns of x and y without a step."""
         return int((self.steps_x == 0).sum() + (self.steps_y == 0).sum())
 
 
 def without_gaps(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Rows in which NaN, a number that is missing, is a value like any other, and equal to itself."""
+    """Replace NaN by 0 and mark it in additional columns, so that rows with missing numbers can be equal."""
     gaps = [np.isnan(flat(part)) for part in (a, b)]
     missing = gaps[0].any(axis=0) | gaps[1].any(axis=0)
     if not missing.any():
@@ -121,7 +122,7 @@ def without_gaps(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def finite(*parts: np.ndarray) -> np.ndarray:
-    """Which rows can be compared."""
+    """The rows without NaN and infinity, as booleans."""
     return np.all([np.isfinite(flat(part)).all(axis=1) for part in parts], axis=0)
 
 
@@ -134,13 +135,13 @@ def _numbered(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _row_keys(a: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The bytes of each row as one key; adding 0 turns -0.0 into 0.0, so that equal is equal."""
+    """The bytes of each row as one key; adding 0 turns -0.0 into 0.0, so that both are equal."""
     data = np.ascontiguousarray(flat(a).astype(dtype) + dtype.type(0)).view(np.uint8)
     return data.view(np.dtype((np.void, data.shape[1]))).ravel()
 
 
 def _varying(a: np.ndarray, b: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The columns that change; those with numbers beyond all measure in other units."""
+    """The columns that are not constant; those with extremely large or small numbers are rescaled."""
     a, b = (flat(part).astype(float) for part in (a, b))
     varies = (a != a[0]).any(axis=0) | (b != a[0]).any(axis=0)
     a, b = a[:, varies], b[:, varies]

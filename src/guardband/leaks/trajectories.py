@@ -1,7 +1,7 @@
-"""Trajectories in pieces: which fields of one part pass through a state that fields of another pass too.
+"""Pieces of trajectories: fields of one part that share a state with fields of another part.
 
-Windows of one trajectory, or single steps of it, are no independent rows. Where they overlap or touch, they
-have a state in common to the last digit, which trajectories of their own never have.
+Windows or single steps of one trajectory are not independent rows. If they overlap or touch, they have a
+state in common to the last digit, which never happens for different trajectories.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from guardband.base.arrays import Array, flat, to_numpy
 
 
 def shared_states(known: list[set[int]], new: list[set[int]]) -> np.ndarray:
-    """Which of the new fields (n,) pass through a state of a known one; those are pieces of one trajectory.
+    """The new fields that share a state with a known field, as booleans (n,): pieces of one trajectory.
 
-    Where `known` is `new` itself, a field is compared with the others.
+    If `known` is `new` itself, each field is compared with the others.
 
     >>> shared_states([{1, 2}, {7, 8}], [{2, 3}, {4, 5}]).tolist()
     [True, False]
@@ -28,7 +28,7 @@ def shared_states(known: list[set[int]], new: list[set[int]]) -> np.ndarray:
 
 
 def without_common(parts: dict[str, list[set[int]]]) -> dict[str, list[set[int]]]:
-    """The same without states that more than half of every part pass through, such as a start from rest.
+    """Remove states that more than half of the fields of every part share, such as a start from rest.
 
     >>> without_common({"a": [{0, 1}, {0, 2}], "b": [{0, 1}]})
     {'a': [{1}, {2}], 'b': [{1}]}
@@ -46,10 +46,10 @@ def without_common(parts: dict[str, list[set[int]]]) -> dict[str, list[set[int]]
 
 
 def states_of(x: Array, y: Array | None, time: int | None) -> list[set[int]]:
-    """The states that each row passes through, as hashes: its input, and its targets at every time.
+    """The states of each row, as hashes: its input, and its targets at every time.
 
-    `time` is the axis of time among those of the grid of y (N, *grid, m); without one a target is one state.
-    Digits beyond single precision do not count, nor do states that are one number everywhere.
+    `time` is the time axis of the grid of y (N, *grid, m); without one, a target is one state. Digits beyond
+    single precision and constant states are ignored.
 
     >>> import numpy as np
     >>> # one trajectory of four steps
@@ -68,7 +68,7 @@ def states_of(x: Array, y: Array | None, time: int | None) -> list[set[int]]:
 
 
 def _snapshots(x: np.ndarray, y: np.ndarray | None, time: int | None) -> Iterator[np.ndarray]:
-    """One state of each row at a time; inputs with their outputs last too, as targets have them."""
+    """One state of each row at a time; inputs are also given with their channels last, as in targets."""
     yield x
     if x.ndim > 2 and x.shape[1] > 1:
         yield np.moveaxis(x, 1, -1)

@@ -1,4 +1,4 @@
-"""Units: columns measured in their spreads, in their steps, or in what rounding moves them by."""
+"""Units in which columns are compared: their spread, their step, or their rounding error."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from guardband.leaks.digits import Rounding, exponents
 from guardband.leaks.tables import Compared
 
 HAIR = 1e-6
-"""Nearer than this, in spreads, no fresh noise brings readings together."""
+"""Readings with independent noise are not nearer to each other than this, in spreads."""
 
 
 @dataclass(frozen=True, eq=False)
 class Units:
-    """Coordinates of columns in units of their own.
+    """Coordinates of columns, each in its unit.
 
-    In a floating column each decade is 9 long and numbers in it are evenly spaced, as their digits are;
-    `least` is its first decade.
+    In a floating column each decade has length 9 and its numbers are evenly spaced, like their digits;
+    `least` is the first decade.
     """
 
     unit: np.ndarray
@@ -27,7 +27,7 @@ class Units:
 
     @classmethod
     def of(cls, unit: np.ndarray, floating: np.ndarray | None = None, *values: np.ndarray) -> Units:
-        """Units of this size; floating columns begin at the least of the values."""
+        """Units of this size; floating columns start at the smallest of the values."""
         if floating is None or not floating.any():
             return cls(unit, np.zeros(len(unit), bool), np.zeros(len(unit)))
         both = np.vstack(values)
@@ -35,7 +35,7 @@ class Units:
         return cls(unit, floating, np.where(np.isfinite(least), least, 0.0))
 
     def __call__(self, a: np.ndarray) -> np.ndarray:
-        """The coordinates of a, (n, columns)."""
+        """The coordinates of `a`, shape (n, columns)."""
         if not self.floating.any():
             return a / self.unit
         decade = exponents(a)
@@ -43,12 +43,12 @@ class Units:
         return np.where(self.floating, digits, a) / self.unit
 
     def size(self, a: np.ndarray) -> np.ndarray:
-        """How large one unit is at each number."""
+        """The size of one unit at each number."""
         return np.where(self.floating, 10.0 ** exponents(a), 1.0) * self.unit
 
 
 def in_spreads(compared: Compared) -> tuple[Units, Units]:
-    """Units of each column's own spread, that of the middle half of the known rows."""
+    """Units of the spread of each column, from the interquartile range of the known rows."""
     in_x, in_y = compared.precision
     return (
         Units.of(_spread(compared.known_x[compared.sample], compared.x, in_x)),
@@ -60,12 +60,12 @@ def _spread(known: np.ndarray, new: np.ndarray, eps: float) -> np.ndarray:
     low, high = np.quantile(known, [0.25, 0.75], axis=0)
     spread = np.where(high > low, (high - low) / 1.35, known.std(axis=0))
     size, moved = np.abs(known).max(axis=0), np.abs(new - known[0]).max(axis=0)
-    never = np.where(moved <= HAIR * size.clip(1), size.clip(1), moved)  # of columns that do not change
-    return np.where(spread > 4 * eps * size, spread, never)
+    constant = np.where(moved <= HAIR * size.clip(1), size.clip(1), moved)  # for constant columns
+    return np.where(spread > 4 * eps * size, spread, constant)
 
 
 def in_steps(compared: Compared) -> tuple[Units, Units]:
-    """Units in which one step of a coarse column is 1."""
+    """Units in which a step of a coarse column has length 1."""
     return (
         _stepped(compared.steps_x, compared.known_x, compared.x),
         _stepped(compared.steps_y, compared.known_y, compared.y),
@@ -78,7 +78,7 @@ def _stepped(steps: np.ndarray, *values: np.ndarray) -> Units:
 
 
 def in_roundings(compared: Compared, rounding: Rounding) -> tuple[Units, Units]:
-    """Units such that rounding moves nothing by more than 1."""
+    """Units in which the rounding error is at most 1."""
     in_x, in_y = compared.precision
     return (
         _rounded(rounding, in_x, compared.known_x, compared.x),

@@ -1,4 +1,4 @@
-"""Metrics: how often a band covers and how wide it is; what ensembles and quantiles are worth."""
+"""Metrics of bands (coverage, sharpness, interval score, ACD) and of ensembles and quantiles."""
 
 from guardband.metrics.bands import (
     Floor,

@@ -1,4 +1,4 @@
-"""Metrics: how often a band covers, how wide it is, how far it is off, and what noise makes of that."""
+"""Metrics of bands: coverage, sharpness, interval score, and ACD with its noise floor."""
 
 from __future__ import annotations
 
@@ -18,12 +18,28 @@ from guardband.values import Band, Prediction
 from guardband.values.bands import targets_of
 
 Region: TypeAlias = ArrayLike | Callable[[Array], Array]
-"""Where to look: booleans (n,), or a function from x (n, d) to booleans."""
+"""A subset of the points: booleans (n,), or a function from x (n, d) to booleans."""
 
 
 def coverage(band: Band, y: ArrayLike, *, region: Region | None = None) -> float:
-    """The share of targets y (n, m) that lie in the band, all outputs at once.
+    """Return the fraction of targets that lie in the band with all their outputs.
 
+    Parameters
+    ----------
+    band
+        The band.
+    y
+        Targets, shape (n, m).
+    region
+        Points to include: booleans of shape (n,), or a function of x that returns them. By default all.
+
+    Returns
+    -------
+    float
+        The coverage.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> band = gb.Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 1.0], level=0.9)
     >>> gb.metrics.coverage(band, [0.5, 3.0])
@@ -33,8 +49,22 @@ def coverage(band: Band, y: ArrayLike, *, region: Region | None = None) -> float
 
 
 def sharpness(band: Band, *, region: Region | None = None) -> float:
-    """The mean width, in the units of y; infinite if any width is.
+    """Return the mean width of a band.
 
+    Parameters
+    ----------
+    band
+        The band.
+    region
+        Points to include: booleans of shape (n,), or a function of x that returns them. By default all.
+
+    Returns
+    -------
+    float
+        The mean width in the units of y, infinite if any width is.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> band = gb.Band(None, [0.0, 0.0], [-1.0, -1.0], [1.0, 3.0], level=0.9)
     >>> gb.metrics.sharpness(band)
@@ -44,11 +74,30 @@ def sharpness(band: Band, *, region: Region | None = None) -> float:
 
 
 def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) -> float:
-    """Width plus 2 / (1 - level) times the distance by which y misses, on average; less is better.
+    """Return the mean interval score, which rewards narrow bands and penalizes misses; smaller is better.
 
-    It rewards narrow bands and punishes misses in one number. (Gneiting and Raftery 2007) It judges each
-    output by itself, so beside a joint band over several outputs it favors narrower ones.
+    Parameters
+    ----------
+    band
+        The band.
+    y
+        Targets, shape (n, m).
+    region
+        Points to include: booleans of shape (n,), or a function of x that returns them. By default all.
 
+    Returns
+    -------
+    float
+        The mean interval score in the units of y.
+
+    Notes
+    -----
+    The score of one interval is its width plus 2 / (1 - level) times the distance of y from the interval
+    (Gneiting and Raftery 2007). It treats each output separately, so it favors narrower bands over a joint
+    band for several outputs.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.metrics.interval_score(gb.Band(None, [0.0], [-1.0], [1.0], level=0.5), [1.5])
     4.0
@@ -62,8 +111,22 @@ def interval_score(band: Band, y: ArrayLike, *, region: Region | None = None) ->
 
 
 def relative_l2(mean: ArrayLike, truth: ArrayLike) -> float:
-    """|mean - truth| / |truth| in the Euclidean norm: 0 is perfect, 1 is as good as predicting zero.
+    """Return the relative L2 error, |mean - truth| / |truth| in the Euclidean norm.
 
+    Parameters
+    ----------
+    mean
+        Predicted values, shape (n, m).
+    truth
+        True values, shape (n, m).
+
+    Returns
+    -------
+    float
+        The error: 0 is perfect, and 1 is as good as predicting zero. NaN if the truth is zero everywhere.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> gb.metrics.relative_l2([0.0, 0.0], [3.0, 4.0])
     1.0
@@ -76,10 +139,22 @@ def relative_l2(mean: ArrayLike, truth: ArrayLike) -> float:
 
 
 def acd(coverages: Sequence[float], levels: Sequence[Level] = LEVELS) -> float:
-    """The average coverage deviation, mean |coverage - level| over levels.
+    """Return the average coverage deviation (ACD), the mean of |coverage - level| over levels.
 
-    A perfectly valid band does not reach zero: see `acd_floor`.
+    Parameters
+    ----------
+    coverages
+        The coverage at each level.
+    levels
+        The levels.
 
+    Returns
+    -------
+    float
+        The ACD. A perfectly valid band does not reach zero; see `acd_floor`.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> round(gb.metrics.acd([0.5, 0.8], levels=[0.6, 0.8]), 3)
     0.05
@@ -89,8 +164,17 @@ def acd(coverages: Sequence[float], levels: Sequence[Level] = LEVELS) -> float:
 
 @dataclass(frozen=True)
 class Floor:
-    """What a perfectly valid band shows as ACD: its exact mean, and the range of 95 % of cases.
+    """The noise floor of ACD: its distribution for a perfectly valid band.
 
+    Attributes
+    ----------
+    mean
+        The exact mean.
+    low, high
+        The range that contains 95 % of cases.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> floor = gb.metrics.acd_floor(n_cal=1000, n_test=1000)
     >>> print(f"{floor.mean:.3f}, {floor.low:.3f} to {floor.high:.3f}")
@@ -103,10 +187,26 @@ class Floor:
 
 
 def acd_floor(n_cal: int, n_test: int, levels: Sequence[Level] = LEVELS) -> Floor:
-    """The noise floor of ACD for split calibration: the mean is exact, the range by 20 000 draws.
+    """Return the noise floor of ACD for split calibration.
 
-    An ACD inside this range says nothing against the band, and nothing for one band over another.
+    An ACD in this range is no evidence against a band, and no evidence that one band is better than another.
 
+    Parameters
+    ----------
+    n_cal
+        Number of calibration points.
+    n_test
+        Number of test points.
+    levels
+        The levels.
+
+    Returns
+    -------
+    Floor
+        The exact mean, and the range of 95 % of cases from 20 000 draws.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> floor = gb.metrics.acd_floor(n_cal=100, n_test=100)
     >>> print(f"{floor.mean:.3f}")
@@ -145,6 +245,6 @@ def rows_in(region: Region | None, at: Band | Prediction) -> np.ndarray | None:
 
 
 def mean_over(values: np.ndarray, mask: np.ndarray | None) -> float:
-    """The mean over rows, of those in the mask if there is one; NaN where there is none."""
+    """The mean over the rows in a mask, or over all rows; NaN if there are none."""
     values = values if mask is None else values[mask]
     return float(values.mean()) if values.size else math.nan

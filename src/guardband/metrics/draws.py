@@ -1,7 +1,7 @@
-"""Scores that people report of ensembles and quantiles, each with its standard error over rows.
+"""Scores of ensembles and quantiles, each with its standard error over rows.
 
-Draws are (k, n, m): what each of k members, or sets of weights, says at n rows of m outputs, as
-`predictor.outputs(x)` gives it. Standard errors are those of independent rows.
+Draws have shape (k, n, m): the predictions of k members, or sets of weights, at n rows of m outputs, as
+returned by `predictor.outputs(x)`. Standard errors assume independent rows.
 """
 
 from __future__ import annotations
@@ -17,8 +17,19 @@ from guardband.values.bands import targets_of
 
 @dataclass(frozen=True)
 class Average:
-    """A mean over n rows and its standard error, NaN where there is one row only.
+    """A mean over rows with its standard error.
 
+    Attributes
+    ----------
+    mean
+        The mean.
+    standard_error
+        Its standard error, for independent rows; NaN for a single row.
+    n
+        Number of rows.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> print(gb.metrics.Average(0.25, 0.0123, n=100))
     0.25 +- 0.012 (100 rows)
@@ -34,10 +45,17 @@ class Average:
 
 @dataclass(frozen=True, eq=False)
 class Histogram:
-    """How many of y lie in each tenth of what was drawn; alike for an ensemble that is right.
+    """A histogram of PIT values, which is flat for a calibrated ensemble.
 
-    `p` is that of a chi-squared test against equal counts, for independent rows of one output.
+    Attributes
+    ----------
+    values
+        The PIT values, between 0 and 1.
+    bins
+        Number of bins.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> found = gb.metrics.Histogram(np.array([0.05, 0.15, 0.18, 0.95]))
@@ -50,24 +68,42 @@ class Histogram:
 
     @property
     def counts(self) -> np.ndarray:
-        """How many values lie in each bin."""
+        """Number of values in each bin."""
         return np.histogram(self.values, bins=self.bins, range=(0, 1))[0]
 
     @property
     def p(self) -> float:
-        """How likely counts so uneven are, if each bin were as likely as any other."""
+        """P-value of a chi-squared test of equal counts, for independent rows of one output."""
         from scipy.stats import chisquare
 
         return float(chisquare(self.counts).pvalue)
 
 
 def crps(draws: ArrayLike, y: ArrayLike, *, fair: bool = False) -> Average:
-    """E |X - y| - E |X - X'| / 2 of draws X (k, n, m): the continuous ranked probability score.
+    """Return the continuous ranked probability score (CRPS) of an ensemble; smaller is better.
 
-    It is in the units of y, and less is better; for one member it is the absolute error. Several outputs
-    count alike. With `fair` the second mean is over pairs of different members, which is right for
-    the law that a small ensemble was drawn from. (Gneiting and Raftery 2007; Ferro 2014)
+    Parameters
+    ----------
+    draws
+        Predictions of the members, shape (k, n, m).
+    y
+        Targets, shape (n, m).
+    fair
+        Whether to average over pairs of different members, which is unbiased for the distribution from which
+        the members of a small ensemble were drawn.
 
+    Returns
+    -------
+    Average
+        The mean score in the units of y.
+
+    Notes
+    -----
+    The score is E |X - y| - E |X - X'| / 2, averaged over outputs (Gneiting and Raftery 2007; Ferro 2014 for
+    the fair version). For one member it is the absolute error.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> print(gb.metrics.crps(np.array([[[0.0], [0.0]], [[1.0], [1.0]]]), [0.0, 2.0]))
@@ -77,18 +113,34 @@ def crps(draws: ArrayLike, y: ArrayLike, *, fair: bool = False) -> Average:
     k = len(draws)
     if fair and k < 2:
         raise ValueError("A fair score takes two draws or more, got one.")
-    miss = abs(draws - y).mean(axis=0)
+    error = abs(draws - y).mean(axis=0)
     weights = (2 * np.arange(1, k + 1) - k - 1).reshape(-1, *[1] * (draws.ndim - 1))
     spread = (weights * np.sort(draws, axis=0)).sum(axis=0) / (k * (k - 1) if fair else k**2)
-    return _average(miss - spread)
+    return _average(error - spread)
 
 
 def energy_score(draws: ArrayLike, y: ArrayLike) -> Average:
-    """E |X - y| - E |X - X'| / 2 in the Euclidean norm over all outputs of a row: CRPS for vectors.
+    """Return the energy score of an ensemble, the CRPS for vectors; smaller is better.
 
-    Outputs in different units should be brought to one first. Memory grows with rows times outputs, time with
-    the square of the number of draws.
+    Parameters
+    ----------
+    draws
+        Predictions of the members, shape (k, n, m).
+    y
+        Targets, shape (n, m). Scale outputs with different units to a common unit first.
 
+    Returns
+    -------
+    Average
+        The mean score.
+
+    Notes
+    -----
+    The score is E |X - y| - E |X - X'| / 2 in the Euclidean norm over all outputs of a row. Memory grows with
+    rows times outputs, and time with the square of the number of draws.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> print(gb.metrics.energy_score(np.zeros((5, 2, 2)), [[3.0, 4.0], [0.0, 0.0]]))
@@ -96,16 +148,31 @@ def energy_score(draws: ArrayLike, y: ArrayLike) -> Average:
     """
     draws, y = _pair(draws, y)
     draws, y = draws.reshape(*draws.shape[:2], -1), y.reshape(len(y), -1)
-    miss = np.linalg.norm(draws - y, axis=-1).mean(axis=0)
+    error = np.linalg.norm(draws - y, axis=-1).mean(axis=0)
     pairs = sum(np.linalg.norm(draws - one, axis=-1).sum(axis=0) for one in draws)
-    return _average(miss - pairs / (2 * len(draws) ** 2))
+    return _average(error - pairs / (2 * len(draws) ** 2))
 
 
 def pit(draws: ArrayLike, y: ArrayLike, *, seed: int = 0) -> Histogram:
-    """Where y lies among the draws, as a share of them: uniform if y is one more draw. Ties fall at random.
+    """Return the probability integral transform (PIT) of an ensemble: the rank of y among the draws.
 
-    A histogram like a U is that of an ensemble that is too sure, like a hill of one that is too unsure.
+    Parameters
+    ----------
+    draws
+        Predictions of the members, shape (k, n, m).
+    y
+        Targets, shape (n, m).
+    seed
+        Seed for breaking ties at random.
 
+    Returns
+    -------
+    Histogram
+        The PIT values, uniform if y has the distribution of the draws. A U shape shows an overconfident
+        ensemble, and a hump an underconfident one.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> draw = np.random.default_rng(0).normal
@@ -120,18 +187,33 @@ def pit(draws: ArrayLike, y: ArrayLike, *, seed: int = 0) -> Histogram:
 
 
 def quantile_loss(quantiles: Band | ArrayLike, y: ArrayLike, at: float | None = None) -> Average:
-    """The pinball loss of quantiles (n, m) `at` a probability; of a band, the mean of that of its two ends.
+    """Return the mean pinball loss of quantiles; smaller is better.
 
-    The ends of a band are taken as quantiles at (1 - level)/2 and (1 + level)/2: its loss is a quarter of
-    1 - level times the interval score.
+    Parameters
+    ----------
+    quantiles
+        Predicted quantiles, shape (n, m), or a band, whose ends count as the quantiles at (1 - level)/2 and
+        (1 + level)/2.
+    y
+        Targets, shape (n, m).
+    at
+        The probability of the quantiles; not given for a band.
 
+    Returns
+    -------
+    Average
+        The mean loss. For a band it is the mean over both ends, which is (1 - level)/4 times the interval
+        score.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> print(gb.metrics.quantile_loss([0.0, 0.0], [1.0, -1.0], at=0.9))
     0.5 +- 0.4 (2 rows)
     """
     if isinstance(quantiles, Band):
         if at is not None:
-            raise ValueError("A band knows its level; `at` goes with quantiles as an array.")
+            raise ValueError("A band has its own level; use `at` only for quantiles in an array.")
         low, high = (1 - quantiles.level) / 2, (1 + quantiles.level) / 2
         parts = [(quantiles.lower, low), (quantiles.upper, high)]
     elif at is None or not 0 < at < 1:
@@ -150,7 +232,7 @@ def quantile_loss(quantiles: Band | ArrayLike, y: ArrayLike, at: float | None = 
 
 
 def _pair(draws: ArrayLike, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
-    """Draws (k, n, ...) and targets (n, ...), checked; draws (k, n) go with targets of one output."""
+    """Validated draws (k, n, ...) and targets (n, ...); draws (k, n) are of one output."""
     draws = to_numpy(finite(floats(draws, "draws"), "draws")).astype(float)
     y = to_numpy(finite(rows(y, "y"), "y")).astype(float)
     draws = draws[..., None] if draws.ndim == 2 else draws

@@ -1,15 +1,16 @@
-"""Ranges: where a band covers less than elsewhere, and whether chance alone would show that.
+"""Coverage by ranges of features, and exact tests of whether differences are due to chance.
 
-The promise is an average over places. Test points are put into ranges of each feature: the inputs, the
-predicted value, the band's width and the distance to training data, none of which looks at y. If misses do
-not depend on the range and points are independent of each other, then given their total their numbers are
-hypergeometric: an exact test, with nothing else assumed of the band. Noise that is correlated along an input
-raises false alarms. Beside the ranges stands a slab, a range of a combination of inputs: the worst one of
-half of the points, judged by the other half.
+The guarantee is an average over places. Test points are divided into ranges of each feature: the inputs, the
+predicted value, the width of the band and the distance to training data, all of which are independent of y.
+If misses do not depend on the range and points are independent of each other, the number of misses in a
+range is hypergeometric given the total. This gives an exact test without other assumptions about the band.
+Noise that is correlated along an input raises false alarms. A slab, which is a range of a linear combination
+of inputs, is tested too: the worst slab on half of the points is tested on the other half.
 
-Few points are missed at a high level, so each feature has a second test, a trend: whether misses are of the
-same size in all its ranges. It compares means of the scores of Klotz, the squares that ranks would have for
-normal misses, and random tables with the margins that were seen give its law, as exact as the other.
+Few points are missed at a high level, so each feature has a second test, a trend: whether the sizes of misses
+have the same distribution in all its ranges. The test compares the means of Klotz scores, which are the
+squared normal quantiles of the ranks. Its distribution comes from random tables with the observed margins, so
+this test is exact as well.
 """
 
 from __future__ import annotations
@@ -26,25 +27,42 @@ from guardband.conformal import Calibrated
 from guardband.values import Prediction
 
 MOST, FEWEST = 4, 20
-"""How many ranges a feature is cut into at most, and how many points a range has on average at least."""
+"""The maximum number of ranges of a feature, and the minimum average number of points in a range."""
 
 FALSE_ALARM = 0.01
-"""How often a band that misses independent points everywhere alike raises an alarm at most, in all tests."""
+"""Bound on the false-alarm rate of all tests together, for even misses at independent points."""
 
 SIZES_OF = ("size of the input", "size of the prediction")
 """The features of whole fields."""
 
 SIZES, TABLES = 20, 400
-"""For a trend: into how many sizes misses are sorted, and how many random tables are drawn for each test."""
+"""For a trend: the number of size classes of misses, and the number of random tables per test."""
 
 DIRECTIONS, CELLS, THINNEST = 50, 20, 4
-"""For the slab: how many combinations of inputs, into how many cells each is cut, how many make a slab."""
+"""For the slab: the number of directions, of cells along each, and the minimum number of cells in a slab."""
 
 
 @dataclass(frozen=True)
 class Range:
-    """Where a feature lies between `low` and `high`: how many points, how many covered, how likely that is.
+    """Coverage in one range of a feature.
 
+    Attributes
+    ----------
+    feature
+        Name of the feature.
+    low, high
+        Ends of the range.
+    points
+        Number of test points in the range.
+    covered
+        Number of these that are covered.
+    p
+        P-value of the hypothesis that misses do not depend on the range.
+    alarm
+        Whether the coverage differs by more than chance allows.
+
+    Examples
+    --------
     >>> from guardband.evaluation import Range
     >>> print(Range("x", 0.5, 1.0, points=200, covered=168, p=1e-6, alarm=True))
     x from 0.5 to 1: 168 of 200 covered, 0.840 (p = 1e-06)
@@ -60,7 +78,7 @@ class Range:
 
     @property
     def coverage(self) -> float:
-        """The share of its points that is covered."""
+        """Fraction of the points in the range that are covered."""
         return self.covered / self.points if self.points else float("nan")
 
     def __str__(self) -> str:
@@ -70,8 +88,21 @@ class Range:
 
 @dataclass(frozen=True)
 class Trend:
-    """Whether the size of misses depends on a feature: the range with the largest misses, how likely that is.
+    """A test of whether the size of misses depends on a feature.
 
+    Attributes
+    ----------
+    feature
+        Name of the feature.
+    low, high
+        Ends of the range with the largest misses.
+    p
+        P-value of the hypothesis that the size of misses does not depend on the feature.
+    alarm
+        Whether sizes differ by more than chance allows.
+
+    Examples
+    --------
     >>> from guardband.evaluation import Trend
     >>> print(Trend("predicted value", 0.5, 1.0, p=1e-4, alarm=True))
     Misses differ along predicted value: they are largest from 0.5 to 1 (p = 0.0001).
@@ -90,12 +121,27 @@ class Trend:
 
 @dataclass(frozen=True)
 class Ranges:
-    """Coverage by range, of the worst slab (None where points are too few to look for one), and trends.
+    """Coverage by ranges of features, with exact tests.
 
-    `alarms` are the ranges that are covered less or more than chance allows, and the trends that chance does
-    not explain; a band that misses everywhere alike has one in at most 1 % of cases if points are
-    independent of each other. `str` says what was found, and nothing where coverage is even.
+    Its string describes the alarms and is empty if there are none.
 
+    Attributes
+    ----------
+    ranges
+        Coverage in each range of each feature.
+    slab
+        Coverage in the worst slab, a range of a linear combination of inputs; None if there are too few
+        points.
+    trends
+        Tests of whether the size of misses depends on each feature.
+
+    Notes
+    -----
+    If misses do not depend on the features and points are independent of each other, all tests together raise
+    an alarm in at most 1 % of cases.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> import guardband as gb
     >>> rng = np.random.default_rng(0)
@@ -113,7 +159,7 @@ class Ranges:
 
     @property
     def alarms(self) -> tuple[Range | Trend, ...]:
-        """The ranges, the slab and the trends that differ by more than chance allows."""
+        """Ranges, slab and trends that differ by more than chance allows."""
         return tuple(one for one in (*self._slabs, *self.trends) if one.alarm)
 
     def __str__(self) -> str:
@@ -137,7 +183,7 @@ class Ranges:
 
     @property
     def tests(self) -> int:
-        """How many tests were made: one for each range, one for the slab, one for each trend."""
+        """Number of tests: one per range, one for the slab, and one per trend."""
         return len(self._slabs) + len(self.trends)
 
     @property
@@ -151,47 +197,46 @@ def by_range(
     x: np.ndarray | None = None,
     sizes: np.ndarray | None = None,
 ) -> Ranges:
-    """Coverage by ranges of features (n,), and of a slab of inputs x (n, d), from who is inside (n,).
+    """Coverage by ranges of features (n,) and in a slab of inputs x (n, d), from booleans `inside` (n,).
 
-    With the `sizes` of misses (n,), of which only the order counts, there are trends too.
+    If `sizes` of misses (n,) are given, there are trends too; only the order of the sizes matters.
     """
     cut = {name: parts for name, values in features.items() if (parts := _cut(values))}
-    words = list(features)[: 0 if x is None else x.shape[1]]
-    slab = None if x is None else _worst_slab(inside, x, words)
+    names = list(features)[: 0 if x is None else x.shape[1]]
+    slab = None if x is None else _worst_slab(inside, x, names)
     tests = sum(map(len, cut.values())) + (slab is not None) + (0 if sizes is None else len(cut))
-    made = []
+    ranges = []
     for name, parts in cut.items():
         for low, high, some in parts:
-            p = _chance(inside, some)
+            p = _p_value(inside, some)
             covered = int(inside[some].sum())
-            made.append(Range(name, low, high, int(some.sum()), covered, p, p * tests <= FALSE_ALARM))
+            ranges.append(Range(name, low, high, int(some.sum()), covered, p, p * tests <= FALSE_ALARM))
     if slab is not None:
-        word, low, high, seen, some = slab
-        p = _chance(seen, some)
-        slab = Range(
-            word, low, high, int(some.sum()), int(seen[some].sum()), p, alarm=p * tests <= FALSE_ALARM
-        )
-    return Ranges(tuple(made), slab, () if sizes is None else tuple(_trends(cut, sizes, tests)))
+        name, low, high, held_out, some = slab
+        p = _p_value(held_out, some)
+        covered = int(held_out[some].sum())
+        slab = Range(name, low, high, int(some.sum()), covered, p, alarm=p * tests <= FALSE_ALARM)
+    return Ranges(tuple(ranges), slab, () if sizes is None else tuple(_trends(cut, sizes, tests)))
 
 
 def trends(features: Mapping[str, np.ndarray], sizes: np.ndarray) -> tuple[Trend, ...]:
-    """Whether the sizes of misses (n,) depend on features (n,): one test each.
+    """Test for each feature (n,) whether the sizes of misses (n,) depend on it.
 
-    All together raise at most 1 % false alarms if points are independent of each other.
+    All tests together raise at most 1 % false alarms if points are independent of each other.
     """
     cut = {name: parts for name, values in features.items() if (parts := _cut(values))}
     return tuple(_trends(cut, sizes, len(cut)))
 
 
 def strongest(trends: Iterable[Trend]) -> list[Trend]:
-    """The trends that chance does not explain, the clearest first and at most three."""
+    """The trends that raise an alarm, at most three, in order of their p-values."""
     return sorted((one for one in trends if one.alarm), key=lambda one: one.p)[:3]
 
 
 def features_of(calibrated: Calibrated, prediction: Prediction) -> tuple[dict[str, np.ndarray], int]:
-    """Inputs and predicted values by their names, each (n,), and how many of them are inputs.
+    """Inputs and predicted values by their names, each (n,), and the number of inputs.
 
-    Of whole fields these are the sizes (root mean square) of input and prediction.
+    For whole fields the features are the sizes (root mean square) of input and prediction.
     """
     x, mean = prediction.x, to_numpy(prediction.mean).astype(float)
     if mean.ndim > 2:
@@ -200,13 +245,13 @@ def features_of(calibrated: Calibrated, prediction: Prediction) -> tuple[dict[st
     names, columns = calibrated.field_names, calibrated.columns
     inputs = dict[str, np.ndarray]()
     if x is not None and x.ndim == 2 and x.shape[1] > 0:
-        words = columns.numeric if columns is not None else () if names is None else names.axes
-        words = words if len(words) == x.shape[1] else [f"x{j}" for j in range(x.shape[1])]
+        known = columns.numeric if columns is not None else () if names is None else names.axes
+        known = known if len(known) == x.shape[1] else [f"x{j}" for j in range(x.shape[1])]
         inputs = {
-            printable(str(word)[:NAME]): column for word, column in zip(words, _columns(x), strict=True)
+            printable(str(name)[:NAME]): column for name, column in zip(known, _columns(x), strict=True)
         }
     if names is not None and len(names.outputs) == mean.shape[1]:
-        outputs = [f"predicted {printable(word[:NAME])}" for word in names.outputs]
+        outputs = [f"predicted {printable(name[:NAME])}" for name in names.outputs]
     else:
         outputs = (
             [f"predicted y{j}" for j in range(mean.shape[1])] if mean.shape[1] > 1 else ["predicted value"]
@@ -215,7 +260,7 @@ def features_of(calibrated: Calibrated, prediction: Prediction) -> tuple[dict[st
 
 
 def by_chance(inside: np.ndarray, drawn: int, false_alarm: float) -> tuple[float, float]:
-    """Between which shares of some points are covered, but for `false_alarm`, if misses fall on all alike.
+    """The range of the coverage of randomly drawn points, except with probability `false_alarm`.
 
     >>> by_chance(np.arange(100) < 90, 25, 0.01)
     (0.76, 1.0)
@@ -228,7 +273,7 @@ def by_chance(inside: np.ndarray, drawn: int, false_alarm: float) -> tuple[float
 
 
 def nearest(known: np.ndarray, x: np.ndarray) -> np.ndarray:
-    """How far each x (n, d) is from the nearest known point, in units of the spread of those."""
+    """The distance of each x (n, d) to the nearest known point, in units of the spread of these points."""
     from scipy.spatial import KDTree
 
     spread = np.nanstd(known, axis=0)
@@ -247,7 +292,7 @@ def _size(fields: np.ndarray) -> np.ndarray:
 
 
 def _cut(values: np.ndarray) -> list[tuple[float, float, np.ndarray]]:
-    """Two ranges or more of as many points each as ties allow: low, high, and who lies there; or none."""
+    """Ranges with equally many points up to ties: low, high and members; none if there are fewer than two."""
     n = len(values)
     pieces = min(MOST, n // FEWEST)
     if pieces < 2 or not np.isfinite(values).all():
@@ -262,10 +307,10 @@ def _cut(values: np.ndarray) -> list[tuple[float, float, np.ndarray]]:
 def _trends(
     cut: Mapping[str, Sequence[tuple[float, float, np.ndarray]]], sizes: np.ndarray, tests: int
 ) -> Iterator[Trend]:
-    """One for each feature; features that are cut alike have one law.
+    """One trend per feature; features with ranges of the same sizes share one null distribution.
 
-    The seed of the random tables comes from the data: with one seed for all data sets the errors of one draw
-    would decide how often any of them raises an alarm.
+    The seed of the random tables comes from the data. With one seed for all data sets, the Monte Carlo error
+    of one draw would determine the false-alarm rate of all of them.
     """
     from scipy.stats import norm, random_table
 
@@ -280,22 +325,22 @@ def _trends(
         rows = table.sum(axis=1)
         if (key := tuple(rows.tolist())) not in laws:
             drawn = random_table(rows, columns).rvs(TABLES * tests, random_state=np.random.default_rng(seed))
-            laws[key] = _apart(drawn, scores, rows)
-        law, seen = laws[key], _apart(table, scores, rows)
-        p = float((1 + (law >= seen * (1 - 1e-9)).sum()) / (1 + len(law)))
+            laws[key] = _variance_between(drawn, scores, rows)
+        law, observed = laws[key], _variance_between(table, scores, rows)
+        p = float((1 + (law >= observed * (1 - 1e-9)).sum()) / (1 + len(law)))
         low, high, _ = parts[int((table @ scores / rows).argmax())]
         yield Trend(name, low, high, p, p * tests <= FALSE_ALARM)
 
 
-def _apart(table: np.ndarray, scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """How far the mean scores of the rows of a table (..., rows, columns) lie apart."""
+def _variance_between(table: np.ndarray, scores: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """The weighted sum of squares between the mean scores of the rows of a table (..., rows, columns)."""
     means = table @ scores / rows
     middle = (means * rows).sum(axis=-1, keepdims=True) / rows.sum()
     return (rows * (means - middle) ** 2).sum(axis=-1)
 
 
-def _chance(inside: np.ndarray, some: np.ndarray) -> float:
-    """How likely so many misses, or so few, are among some points, if misses fall on any alike."""
+def _p_value(inside: np.ndarray, some: np.ndarray) -> float:
+    """The two-sided hypergeometric p-value of the number of misses among some points."""
     from scipy.special import gammaln
 
     n, drawn = len(inside), int(some.sum())
@@ -309,9 +354,9 @@ def _chance(inside: np.ndarray, some: np.ndarray) -> float:
 
 
 def _worst_slab(
-    inside: np.ndarray, x: np.ndarray, words: Sequence[str]
+    inside: np.ndarray, x: np.ndarray, names: Sequence[str]
 ) -> tuple[str, float, float, np.ndarray, np.ndarray] | None:
-    """The slab that is missed most in one half: its name and ends; who is inside in the other, who in it."""
+    """The worst slab on half of the points: its name and ends; for the others, coverage and membership."""
     n, d = x.shape
     spread = x.std(axis=0) if np.isfinite(x).all() else np.zeros(d)
     if n < 2 * CELLS * THINNEST or not (spread > 0).all():
@@ -319,9 +364,9 @@ def _worst_slab(
     generator = np.random.default_rng(0)
     first = np.zeros(n, dtype=bool)
     first[generator.permutation(n)[: n // 2]] = True
-    turned = generator.normal(size=(DIRECTIONS if d > 1 else 0, d))
+    oblique = generator.normal(size=(DIRECTIONS if d > 1 else 0, d))
     best, found = -1.0, None
-    for direction in np.concatenate([np.eye(d), turned]) / spread:
+    for direction in np.concatenate([np.eye(d), oblique]) / spread:
         along = x @ (direction / np.abs(direction).max())
         ends = np.quantile(along[first], np.arange(CELLS + 1) / CELLS)
         which = np.clip(np.searchsorted(ends, along[first], side="left") - 1, 0, CELLS - 1)
@@ -338,7 +383,7 @@ def _worst_slab(
     weights, low, high = found
     along = x[~first] @ weights
     return (
-        _combined(weights, words),
+        _slab_name(weights, names),
         float(low),
         float(high),
         inside[~first],
@@ -346,13 +391,13 @@ def _worst_slab(
     )
 
 
-def _combined(weights: np.ndarray, words: Sequence[str]) -> str:
-    """x, or 0.5 x - 1 y, and that it was chosen on other points."""
+def _slab_name(weights: np.ndarray, names: Sequence[str]) -> str:
+    """The linear combination of inputs in words, such as 0.5 x - 1 y."""
     if np.count_nonzero(weights) == 1:
-        name = words[int(np.argmax(weights != 0))]
+        name = names[int(np.argmax(weights != 0))]
     else:
         parts = [
-            f"{'- ' if w < 0 else '+ '}{abs(w):.3g} {word}" for w, word in zip(weights, words, strict=True)
+            f"{'- ' if w < 0 else '+ '}{abs(w):.3g} {one}" for w, one in zip(weights, names, strict=True)
         ]
         name = " ".join(parts).removeprefix("+ ")
     return f"the worst slab, {name}"

@@ -20,7 +20,7 @@ from guardband.conformal import Calibrated, InfiniteBandWarning
 from guardband.conformal.base import Groups
 from guardband.conformal.rank import Level, exact
 from guardband.evaluation import Evaluation, evaluate
-from guardband.evaluation.contenders import shown
+from guardband.evaluation.contenders import band_at
 from guardband.metrics.bands import Region
 from guardband.reports.page import HasSections, Section, origin
 from guardband.reports.pictures import names_of, pictures_of, rows_word, words_of
@@ -57,7 +57,7 @@ def sections(
         warnings.simplefilter("ignore", InfiniteBandWarning)
         prediction = calibrated.predict(x)
         names = names_of(calibrated)
-        band = shown(calibrated, prediction, level, groups)
+        band = band_at(calibrated, prediction, level, groups)
         if names is not None and isinstance(band, Band) and band.mean.shape[1:] == (len(names.outputs),):
             band = replace(band, names=names)
         found = None

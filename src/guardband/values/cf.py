@@ -1,8 +1,8 @@
 """Attributes of bands in files, by the CF conventions and their draft on uncertainty.
 
-By the conventions, the attribute `ancillary_variables` of a variable names related variables. A draft chapter
-on uncertainty, which may still change, adds `uncertainty_variables`: the distances of the ends of a coverage
-interval from the value. Files name the draft that they follow.
+The attribute `ancillary_variables` of a variable names related variables. A draft chapter on uncertainty,
+which may still change, adds `uncertainty_variables`: the distances of the ends of a coverage interval from
+the value. Files name the draft that they follow.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Axes:
         return cls((ROW, *grid.dims, OUTPUT), (*grid.shape, m), dict(grid.coordinates))
 
     @property
-    def words(self) -> tuple[Name, ...] | None:
+    def words(self) -> tuple[Any, ...] | None:
         """The names of columns or outputs, along the last axis, or None."""
         found = self.along.get(self.dims[-1])
         return found if isinstance(found, tuple) else None

@@ -1,4 +1,4 @@
-"""The ruler: how near rows lie to known ones, and how near they would by chance."""
+"""Distances between rows and known rows, and their probability by chance."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ from functools import cached_property
 
 import numpy as np
 
-from guardband.leaks.chances import agreement, at_most
 from guardband.leaks.digits import COLUMNS, Rounding
 from guardband.leaks.tables import SAMPLE, Compared
 from guardband.leaks.units import HAIR, Units
 
 NEIGHBORS = 4
-"""From so many neighbors of known rows it is learned how near rows lie by chance."""
+"""The number of neighbors of known rows from which the distribution of distances is estimated."""
 
 
 @dataclass(frozen=True, eq=False)
-class Ruler:
-    """Distances between rows, the largest over columns, each column in its own units."""
+class Distances:
+    """Distances between rows in the maximum norm, with each column in its unit."""
 
     compared: Compared
     units: tuple[Units, Units]
     rounding: Rounding | None = None
 
     def by_chance(self, near: float) -> float:
-        """The probability that a row drawn as the known ones were comes so near to one of them.
+        """The probability that a row with the distribution of the known rows is this near to one of them.
 
-        Known rows show it themselves, each left out in turn; where too few of them do, the density of rows
-        around them does, smoothly continued to small distances.
+        It is estimated by leaving out known rows in turn. If too few of them are this near, the density of
+        rows around them is extrapolated to small distances.
         """
         between = self._between
-        seen, n = int((between[:, 0] <= near).sum()), len(between)
-        bound = at_most(seen, n)
-        if seen >= 5 and not self._regular:
+        close, n = int((between[:, 0] <= near).sum()), len(between)
+        bound = share_bound(close, n)
+        if close >= 5 and not self._regular:
             return bound
         farthest = np.maximum(between[:, -1], 1e-300)
         share = 2 * max(1, between.shape[1] - 1) * (near / farthest).clip(0, 1) ** self._dimension
-        smooth = float(share.clip(0, 1).mean()) + (bound if seen else 0.0)
+        smooth = float(share.clip(0, 1).mean()) + (bound if close else 0.0)
         return min(1.0, smooth if self._regular else min(smooth, bound))
 
     @property
     def last_bit(self) -> float:
-        """How far apart inputs must lie to be different numbers."""
+        """The smallest distance between different floating-point inputs."""
         compared = self.compared
         size = np.abs(self.units[0](compared.known_x[compared.sample])).max(axis=0)
         return compared.precision[0] * float(size.min(initial=1.0))
@@ -50,24 +49,24 @@ class Ruler:
     def agree_again(
         self, near: float, at_known: np.ndarray, close: np.ndarray, place: np.ndarray, *, certain: bool
     ) -> tuple[float, bool]:
-        """The probability that a new reading at a known place agrees with an old one, and if that is sure.
+        """The probability that a new reading at a known place agrees with an old one, and if it is reliable.
 
-        Readings that were repeated show it: among the known rows, or among the new ones at known places that
-        are not close. Without such, readings at neighboring places must do.
+        It is estimated from repeated readings among the known rows, or among the new rows at known places
+        that are not close, and otherwise from readings at neighboring places.
         """
         compared, found = self.compared, []
         _, number, counts = np.unique(compared.known_place, return_inverse=True, return_counts=True)
         repeated = compared.sample[counts[number[compared.sample]] > 1]
-        next_door = compared.sample[self._next_places[0] <= near]
+        neighboring = compared.sample[self._next_places[0] <= near]
         if len(repeated) >= 10:
             distances, _ = self._readings(
                 compared.known_place[repeated], compared.known_y[repeated], repeated
             )
-            often = counts[number[repeated]]
-            found.append(1 - (1 - agreement(distances / near)) ** float(np.mean(often / (often - 1))))
-        elif len(next_door) >= 10:
-            place_there = self._next_places[1][self._next_places[0] <= near]
-            found.append(agreement(self._readings(place_there, compared.known_y[next_door])[0] / near))
+            times = counts[number[repeated]]
+            found.append(1 - (1 - agreement(distances / near)) ** float(np.mean(times / (times - 1))))
+        elif len(neighboring) >= 10:
+            next_place = self._next_places[1][self._next_places[0] <= near]
+            found.append(agreement(self._readings(next_place, compared.known_y[neighboring])[0] / near))
         others = np.flatnonzero(at_known & ~close)
         apart, nearest = self._readings(place[others], compared.y[others])
         apart /= near
@@ -82,7 +81,7 @@ class Ruler:
         return agreement(distances / near), certain and (len(apart) == 0 or near <= HAIR)
 
     def _agreement_by_size(self, near: float, y: np.ndarray, differences: np.ndarray) -> float:
-        """The same if readings differ alike everywhere, but their last digit is not of one size."""
+        """The probability of agreement if the last digit varies in size and differences do not."""
         if not self.units[1].floating.any():
             return 0.0
         enough = near * self.units[1].size(y[:200])
@@ -90,34 +89,34 @@ class Ruler:
         return float(np.mean([agreement((differences / size).max(axis=1), apart=True) for size in enough]))
 
     @property
-    def _looked(self) -> tuple[np.ndarray, np.ndarray]:
-        """The known rows that are left out in turn, rounded as new rows are."""
-        parts = (self.compared.known_x[self.compared.sample], self.compared.known_y[self.compared.sample])
-        return parts if self.rounding is None else tuple(self.rounding.round(a) for a in parts)  # type: ignore
+    def _sample_rows(self) -> tuple[np.ndarray, np.ndarray]:
+        """The known rows that are left out in turn, rounded like the new rows."""
+        x, y = self.compared.known_x[self.compared.sample], self.compared.known_y[self.compared.sample]
+        return (x, y) if self.rounding is None else (self.rounding.round(x), self.rounding.round(y))
 
     @cached_property
     def nearest(self) -> np.ndarray:
-        """From each new row to the nearest known one, (n,)."""
+        """The distance of each new row to the nearest known row, (n,)."""
         return self._search(self.compared.x, self.compared.y, 1)[:, 0]
 
     @cached_property
     def _between(self) -> np.ndarray:
-        """From known rows of the sample to their neighbors, (rows, neighbors)."""
+        """The distances of known rows of the sample to their neighbors, (rows, neighbors)."""
         sample, (_, number, repeated) = self.compared.sample, self._distinct
-        distances = self._search(*self._looked, NEIGHBORS, number[sample])
+        distances = self._search(*self._sample_rows, NEIGHBORS, number[sample])
         between = np.where(repeated[sample, None], np.roll(distances, 1, axis=1), distances)
         between[repeated[sample], 0] = 0.0
         return between
 
     def _search(self, x: np.ndarray, y: np.ndarray, k: int, left_out: np.ndarray | None = None) -> np.ndarray:
-        """From rows x and y to the k nearest different known ones."""
+        """The distances of rows x and y to the k nearest distinct known rows."""
         (in_x, in_y), first = self.units, self._distinct[0]
         known = np.hstack([in_x(self.compared.known_x[first]), in_y(self.compared.known_y[first])])
         return search(known, np.hstack([in_x(x), in_y(y)]), max(1, min(k, len(known) - 1)), left_out)[0]
 
     @cached_property
     def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Where each different known row stands first, which of them each row is, and if it is repeated."""
+        """The first index of each distinct known row, the distinct row of each row, and if it is repeated."""
         _, first, number, counts = np.unique(
             self.compared.known_row, return_index=True, return_inverse=True, return_counts=True
         )
@@ -125,7 +124,7 @@ class Ruler:
 
     @cached_property
     def _dimension(self) -> float:
-        """In how many dimensions known rows spread around each other, cautiously: at least 1."""
+        """A cautious estimate of the intrinsic dimension of the known rows, at least 1."""
         between = self._between
         between = between[between[:, 0] > 0]
         most = max(1, self.compared.x.shape[1] if self._regular else self.compared.continuous)
@@ -134,26 +133,25 @@ class Ruler:
 
     @cached_property
     def _regular(self) -> bool:
-        """Whether known places lie on a grid, so that new ones may lie nearer to them than they do.
+        """Whether known places lie on a grid, so that new places may be nearer to them than the grid spacing.
 
-        At random the two nearest neighbors in d dimensions differ in distance by a factor exp(1 / d).
+        For random places in d dimensions, the distances of the two nearest neighbors differ by a factor of
+        about exp(1 / d).
         """
         compared, in_x = self.compared, self.units[0]
         _, first = np.unique(compared.known_place, return_index=True)
         d = compared.x.shape[1]
         if len(first) < 3 or d == 0:
             return True
-        known, looked = (
-            in_x(compared.known_x[first]),
-            np.random.default_rng(0).permutation(len(first))[:SAMPLE],
-        )
-        distances, _ = search(known, known[looked], 2, looked)
+        known = in_x(compared.known_x[first])
+        sample = np.random.default_rng(0).permutation(len(first))[:SAMPLE]
+        distances, _ = search(known, known[sample], 2, sample)
         apart = distances[distances[:, 0] > 0]
         return len(apart) == 0 or float(np.log(apart[:, 1] / apart[:, 0]).mean()) < 0.3 / d
 
     @cached_property
     def places(self) -> tuple[np.ndarray, np.ndarray]:
-        """From each new row to the nearest known place: how far in x, and which place."""
+        """The distance in x of each new row to the nearest known place, and that place."""
         compared, in_x = self.compared, self.units[0]
         places, first = np.unique(compared.known_place, return_index=True)
         distances, nearest = search(in_x(compared.known_x[first]), in_x(compared.x), 1)
@@ -161,7 +159,7 @@ class Ruler:
 
     @cached_property
     def _next_places(self) -> tuple[np.ndarray, np.ndarray]:
-        """From each known row of the sample to the nearest other place: how far in x, and which place."""
+        """The distance in x of each known row of the sample to the nearest other place, and that place."""
         compared, in_x = self.compared, self.units[0]
         places, first, number = np.unique(compared.known_place, return_index=True, return_inverse=True)
         number = number[compared.sample]
@@ -174,7 +172,7 @@ class Ruler:
     def _readings(
         self, place: np.ndarray, y: np.ndarray, left_out: np.ndarray | None = None
     ) -> tuple[np.ndarray, np.ndarray]:
-        """How far y is from the nearest known reading at that place, and that reading."""
+        """The distance of y to the nearest known reading at a place, and that reading."""
         in_y, (first, number, repeated) = self.units[1], self._distinct
         known_y = self.compared.known_y[first]
         if len(place) == 0:
@@ -194,20 +192,21 @@ class Ruler:
 def search(
     known: np.ndarray, new: np.ndarray, k: int, left_out: np.ndarray | None = None
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The k nearest known rows of each new one, by the largest difference over columns: how far, and which.
+    """The distances and indices of the k nearest known rows of each new row, in the maximum norm.
 
-    `left_out` is the known row, if any, that each new one is not to be compared with. With many columns,
-    candidates are found in a few of them and compared in all.
+    `left_out` is the known row, if any, that is excluded for each new row. With many columns, candidates are
+    found by some of the columns and compared by all.
     """
-    from scipy.spatial import cKDTree  # type: ignore[attr-defined]
+    from scipy.spatial import KDTree
 
     width = known.shape[1]
     few = np.unique(np.linspace(0, width - 1, COLUMNS).astype(int)) if width > COLUMNS else np.arange(width)
     if width == 0:
         known, new, few = np.zeros((len(known), 1)), np.zeros((len(new), 1)), np.arange(1)
     wanted = min(len(known), k + (left_out is not None) + (4 if width > COLUMNS else 0))
-    tree = cKDTree(known[:, few], balanced_tree=False)
-    distances, nearest = tree.query(new[:, few], range(1, wanted + 1), p=np.inf)
+    tree = KDTree(known[:, few], balanced_tree=False)
+    query = tree.query(new[:, few], wanted, p=np.inf)
+    distances, nearest = (np.asarray(part).reshape(len(new), wanted) for part in query)
     if width > COLUMNS:
         for start in range(0, len(new), 1000):
             part = slice(start, start + 1000)
@@ -216,3 +215,38 @@ def search(
         distances = np.where(nearest == left_out[:, None], np.inf, distances)
     order = np.argsort(distances, axis=1, kind="stable")[:, :k]
     return np.take_along_axis(distances, order, axis=1), np.take_along_axis(nearest, order, axis=1)
+
+
+def agreement(times: np.ndarray, *, apart: bool = False) -> float:
+    """An upper bound for the probability that readings agree, from distances of pairs.
+
+    Distances are in units of the largest one that counts as agreement. Differences are assumed to be evenly
+    distributed near zero. If pairs that agree were left out (`apart`) and the others are hardly farther
+    apart, digits are as coarse as the noise, and nearly all readings may agree.
+    """
+    from scipy.special import betaincinv
+
+    agree, n = int((times <= 1).sum()), len(times)
+    if agree:
+        return 1.0 if agree == n else float(betaincinv(agree + 1, n - agree, 0.95))
+    count = -(-3 * n // 10)
+    reach = float(np.partition(times, count - 1)[count - 1])
+    if reach < 3 and apart:
+        return 0.95
+    share = float(betaincinv(count + 1, n - count, 0.95))
+    return min(0.95, share * min(1.0, 1.2 / (reach - 1)))
+
+
+def share_bound(count: int, n: int) -> float:
+    """A 99 % upper bound for a probability from `count` of n events; they come in pairs, so half count."""
+    from scipy.special import betaincinv
+
+    return 1.0 if count >= n else float(betaincinv(count / 2 + 1, (n - count) / 2, 0.99))
+
+
+def binomial_tail(close: np.ndarray, among: np.ndarray, chance: float) -> float:
+    """The probability that at least this many of `among` are close, each with probability `chance`."""
+    from scipy.special import bdtrc
+
+    count, n = int(close.sum()), int(among.sum())
+    return float(bdtrc(count - 1, n, min(1.0, chance))) if count else 1.0
