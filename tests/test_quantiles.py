@@ -1,4 +1,4 @@
-"""Quantiles: the exact law with one rank, a bound with two; models of other libraries; what is refused."""
+"""Quantiles: the exact law with one rank, a bound with two; models of other libraries; errors."""
 
 import math
 from pathlib import Path
@@ -15,18 +15,18 @@ from guardband.conformal.rank import rank
 from wings import pinn, torch
 
 FALSE_ALARM = 1e-3 / 8
-"""Shared by the eight laws of this file, which together fail by chance once in a thousand seeds."""
+"""The false-alarm rate of each of the eight laws in this file, 1e-3 for all of them together."""
 
 
 def ends(prediction: gb.Prediction) -> gb.conformal.QuantilePrediction:
-    """A prediction with a scale as one of two quantiles, the upper one too far out."""
+    """A prediction with a scale as one with two quantiles, the upper one too large."""
     assert prediction.scale is not None
     lower, upper = prediction.mean - prediction.scale, prediction.mean + 2.5 * prediction.scale
     return gb.conformal.QuantilePrediction(prediction.x, lower, upper, prediction.mean)
 
 
 def readings(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points (n, 1) and noisy values of a line, more noise to the right and skewed."""
+    """Points (n, 1) and values of a line with skewed noise that grows to the right."""
     generator = np.random.default_rng(seed)
     x = generator.uniform(size=(n, 1))
     return x, 1 + 2 * x + (0.05 + x) * (generator.exponential(size=(n, 1)) - 0.7)
@@ -72,7 +72,7 @@ def test_with_two_ranks_coverage_is_at_least_the_level(outputs: int) -> None:
 
 
 def sides(score: gb.CQR, *, n: int = 39, m: int = 50, draws: int = 400, level: float = 0.8) -> list[int]:
-    """How many new points lie not below and not above their bands, over many calibrations."""
+    """The numbers of new points not below and not above their bands, over many calibrations."""
     generator, found = np.random.default_rng(5), [0, 0]
     for _ in range(draws):
         x = generator.uniform(size=n + m)
@@ -86,14 +86,14 @@ def sides(score: gb.CQR, *, n: int = 39, m: int = 50, draws: int = 400, level: f
 
 
 def test_with_two_ranks_each_end_obeys_an_exact_law_of_its_own() -> None:
-    """Not below, and not above: each is BetaBinomial with the rank at 1 - (1 - level) / 2, on both sides."""
+    """Each side is BetaBinomial with the rank at 1 - (1 - level) / 2."""
     law = total_counts([(CoverageLaw(rank(39, "0.9"), 39), 50)], repeats=400)
     for count in sides(gb.CQR(symmetric=False)):
         assert min(tails(law, count)) > FALSE_ALARM / 2
 
 
 class Greedy(gb.CQR):
-    """Two ranks, each at the level: misses on either side add up."""
+    """With two ranks at the level itself, the misses of both sides add up."""
 
     def threshold(self, learned: Any, scores: Any, prediction: Any, **options: Any) -> Any:
         made = [learned.threshold(side, prediction, **options) for side in scores.T]
@@ -107,14 +107,14 @@ class Greedy(gb.CQR):
 
 
 class Clipped(gb.CQR):
-    """Scores that are never negative: ends that are too far out are not brought in."""
+    """Scores that are never negative do not shrink a band that is too wide."""
 
     def __call__(self, prediction: Any, y: Any) -> Any:
         return super().__call__(prediction, y).clip(min=0)
 
 
 class Forgetful(gb.CQR):
-    """Another set at prediction: about the mean."""
+    """The mutant predicts another set, around the mean."""
 
     def band(self, prediction: Any, q: Any, level: float) -> gb.Band:
         around = gb.conformal.QuantilePrediction(prediction.x, prediction.mean, prediction.mean)
@@ -152,7 +152,7 @@ def test_the_score_is_as_scores_are(outputs: int) -> None:
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("score", [gb.CQR(), gb.CQR(symmetric=False), gb.CQR(joint=False)], ids=repr)
 def test_what_scores_at_most_the_threshold_lies_in_the_band(score: gb.CQR, dtype: type) -> None:
-    """At every level and beside large means, where a difference of floats is coarse."""
+    """At every level, and for large means, where differences of floats are coarse."""
     generator = np.random.default_rng(6)
     for size in (1.0, 1e6, 1e-20):
         lower = (size * generator.normal(size=(60, 2))).astype(dtype)
@@ -322,7 +322,7 @@ def test_some_outputs_of_a_pair_can_be_calibrated() -> None:
     assert np.array_equal(one(x, 0.8).upper, alone(x, 0.8).upper)
 
 
-# What is refused
+# Errors
 
 
 def test_what_makes_no_sense_is_refused_with_the_cure() -> None:
