@@ -460,7 +460,7 @@ def test_a_hostile_store_is_not_sound(name: str, noted: bool, tmp_path: Path) ->
     try:
         assert not verify(store).sound
     except ValueError as error:
-        assert "is no Zarr store" in str(error)
+        assert "is not a Zarr store" in str(error)
     assert time.process_time() - started < SECONDS
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * PEAK < ROOM
 

@@ -393,7 +393,7 @@ def test_what_killed_writers_left_is_taken_away(path: Path) -> None:
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(ValueError, match=r"is no Zarr store: it has no zarr\.json"):
+        with pytest.raises(ValueError, match=r"is not a Zarr store: it has no zarr\.json"):
             verify(place)
 
 
