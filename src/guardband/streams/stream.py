@@ -348,8 +348,8 @@ class Stream:
             if about.get(name) != expected:
                 raise ValueError(
                     f"The snapshot is of another stream: its {name} is {about.get(name)}, here it is "
-                    f"{expected}. Create the stream with the original arguments, gb.Stream(calibrated, level, "
-                    "method=..., alarm=...)."
+                    f"{expected}. Create the stream with the original arguments: gb.Stream(calibrated, "
+                    "level, method=..., alarm=...)."
                 )
         with self._lock:
             self._tracker.restore(_entries(arrays, "method"))
