@@ -1,6 +1,6 @@
-"""Adapters: models trained by other engines keep the exact law, and are left as they were.
+"""Adapters: models trained with other libraries obey the exact law and are left unchanged.
 
-Each engine trains the model of its example. The false-alarm rate of each test of the law is 2e-4.
+Each library trains the model of its example. The false-alarm rate of each test of the law is 2e-4.
 """
 
 import os
@@ -26,16 +26,16 @@ from wings import pinn, torch
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 DRAWS, N, M = 200, 30, 20
-quiet = pytest.mark.filterwarnings("ignore")  # the engines' own warnings, at import and in training
+quiet = pytest.mark.filterwarnings("ignore")  # warnings of the libraries at import and in training
 
 
 def example(name: str) -> SimpleNamespace:
-    """What an example defines: `trained()` and `measured(n, seed)`."""
+    """The functions that an example defines."""
     return SimpleNamespace(**runpy.run_path(str(EXAMPLES / f"from_{name}.py")))
 
 
 def check_law(mean: Any, y: Any, level: float = 0.9, score: Score | None = None) -> None:
-    """Over 200 recalibrations, no point used twice, so many are covered as the Beta-binomial law allows."""
+    """Coverage over 200 recalibrations on distinct points obeys the Beta-binomial law."""
     covered = 0
     for mean_k, y_k in zip(np.split(mean, DRAWS), np.split(y, DRAWS), strict=True):
         calibrated = gb.calibrate_arrays(mean_k[:N], y_k[:N], score=score)
@@ -46,7 +46,7 @@ def check_law(mean: Any, y: Any, level: float = 0.9, score: Score | None = None)
 
 
 def check(predictor: gb.predictors.MeanOnly, engine: SimpleNamespace, *, error: float, seed: int) -> None:
-    """A fixed function that learned something, takes both kinds of array, refuses its data, obeys the law."""
+    """A fixed, trained function of both kinds of arrays; its training data are refused; the law holds."""
     x, y = engine.measured(DRAWS * (N + M), seed=seed)
     truth = engine.truth(x)
     prediction = predictor(x)
@@ -89,7 +89,7 @@ def refuses_its_training_points(predictor: gb.predictors.MeanOnly) -> None:
 
 
 def state(net: torch.nn.Module) -> list[Any]:
-    """The mode of every submodule, and what every parameter knows of gradients."""
+    """The mode of every submodule, and whether every parameter requires gradients."""
     grads = [
         (p.requires_grad, None if p.grad is None else p.grad.clone().numpy().tolist())
         for p in net.parameters()
@@ -218,7 +218,7 @@ def test_onnx(tmp_path: Path) -> None:
 
 
 def graph(inputs: int = 1, outputs: int = 1, kind: str = "DOUBLE", rows: Any = "n") -> bytes:
-    """The largest of the inputs, as often as asked."""
+    """The largest of the inputs, repeated."""
     from onnx import TensorProto, checker, helper
 
     def ends(letter: str, count: int) -> list[Any]:
@@ -265,7 +265,7 @@ def test_onnx_refuses_what_it_cannot_answer() -> None:
 
 
 def in_two_files(folder: Path, **entries: str | None) -> Path:
-    """A graph x + [1, 2] whose weights are in `w.bin`; `entries` change where it looks for them."""
+    """A graph x + [1, 2] whose weights are in `w.bin`; `entries` change their location."""
     from onnx import TensorProto, helper, numpy_helper
 
     folder.mkdir(exist_ok=True)
@@ -335,7 +335,7 @@ def test_onnx_refuses_weights_from_elsewhere(name: str, tmp_path: Path) -> None:
 
 @quiet
 def test_onnx_finds_weights_in_every_part_of_a_graph(tmp_path: Path) -> None:
-    """In the branch of a node, where a walk over the initializers alone would not look."""
+    """External weights in the branch of a node, which are not among the initializers."""
     onnx = pytest.importorskip("onnx")
     model = onnx.load(in_two_files(tmp_path), load_external_data=False)
     outer = onnx.helper.make_model(
@@ -361,7 +361,7 @@ def test_onnx_weights_that_are_named_often_count_each_time(
 @quiet
 @pytest.mark.skipif(sys.platform == "win32", reason="holes are those of POSIX")
 def test_onnx_weights_that_are_holes_count_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hole is read as zeros: memory is bounded by the bytes on the disk."""
+    """Holes are read as zeros, so memory is bounded by the bytes on the disk."""
     pytest.importorskip("onnx")
     path = in_two_files(tmp_path, offset="0", length=str(2**20))
     (tmp_path / "w.bin").write_bytes(b"")
@@ -373,7 +373,7 @@ def test_onnx_weights_that_are_holes_count_nothing(tmp_path: Path, monkeypatch: 
 
 @quiet
 def test_onnx_reads_no_more_of_weights_than_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The part that a tensor names, not the file that it is in."""
+    """The limit applies to the part that a tensor refers to, not to the whole file."""
     pytest.importorskip("onnx")
     path = in_two_files(tmp_path)
     with (tmp_path / "w.bin").open("ab") as file:

@@ -1,4 +1,4 @@
-"""Datasets: each is the solution of its equation, as a refined one says, and is the same again."""
+"""Datasets: each agrees with a refined solution of its equation and is reproducible."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "darcy": {"n": 4, "nodes": 32},
 }
 OFF = {"burgers": 1e-5, "kuramoto_sivashinsky": 1e-4, "navier_stokes": 5e-3, "darcy": 5e-3}
-"""How far the largest error may be from a refined solution, over the largest value."""
+"""Largest accepted difference from a refined solution, relative to the largest value."""
 
 
 def made(name: str, **options: Any) -> datasets.Dataset:

@@ -1,4 +1,4 @@
-"""Distances: root mean squares over the nearest, with the point itself left out where it was trained on."""
+"""Distances: root mean squares over the nearest points, without the point itself at training points."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""A band that left as an ONNX graph is the band that the library gives."""
+"""An exported ONNX graph gives the band of the library."""
 
 import json
 import re
@@ -90,7 +90,7 @@ def session(path: Path) -> Any:
 def assert_same(
     there: gb.Calibrated, path: Path, d: int, level: float = 0.95, kind: type = np.float64
 ) -> None:
-    """The file gives the library's band at 10^4 points, some outside the domain, and at 1 or 1000."""
+    """The graph gives the library's band at 10^4 points, some outside the domain, and at 1 or 1000 points."""
     graph = session(path)
     x = np.random.default_rng(3).uniform(-0.1, 1.1, size=(10_000, d)).astype(kind)
     band = there(x, level)
@@ -134,11 +134,11 @@ PREDICTORS: dict[str, Make] = {
 @pytest.mark.parametrize("name", PREDICTORS)
 def test_a_graph_gives_the_band_of_the_library(name: str, split: bool, tmp_path: Path) -> None:
     number = list(PREDICTORS).index(name)
-    turn = number % 2 == 0  # every predictor meets one and two, inputs and outputs
+    turn = number % 2 == 0  # every predictor occurs with one and two inputs and outputs
     d, m = (1, 2) if split == turn else (2, 1)
     calibrator = gb.Split() if split else Shaped(bumpy(d) if turn or d == 1 else Flat())
     there = calibrated(PREDICTORS[name](d, m), d, m, calibrator=calibrator)
-    if name == "two layers":  # both ways to a variance
+    if name == "two layers":  # both formulas of the variance
         assert (there.predictor.posterior.rows is None) == (d == 1)  # type: ignore[union-attr]
     assert_same(there, export_onnx(there, tmp_path / "band.onnx", dtype=torch.float64), d)
 
@@ -174,7 +174,7 @@ def test_a_graph_can_be_in_single_precision(tmp_path: Path) -> None:
 def test_the_input_has_the_dtype_of_the_network(kind: Any, dtype: torch.dtype, tmp_path: Path) -> None:
     there = calibrated(MeanOnly(pinn.mlp(2, [8]).to(dtype)), 2, 1)
     assert_same(there, export_onnx(there, tmp_path / "band.onnx"), 2, kind=kind)
-    plain = calibrated(MeanOnly(nn.Identity()), 1, 1)  # no weights, so x decides
+    plain = calibrated(MeanOnly(nn.Identity()), 1, 1)  # without weights, x determines the dtype
     assert_same(plain, export_onnx(plain, tmp_path / "plain.onnx"), 1)
 
 
@@ -223,7 +223,7 @@ def test_a_file_says_what_it_is_and_export_leaves_no_trace(
 
 
 def test_a_score_and_a_threshold_of_your_own_can_leave(tmp_path: Path) -> None:
-    """Whatever has an `as_module` is exported, whoever wrote it."""
+    """Every object with `as_module` is exported, including those of users."""
 
     class Doubled(nn.Module):
         def forward(self, mean: Tensor, scale: Tensor | None, q: Tensor | float) -> tuple[Tensor, Tensor]:
@@ -248,21 +248,21 @@ def test_a_calibration_on_a_frame_can_leave(tmp_path: Path) -> None:
 
 
 class Relative(gb.conformal.Symmetric):
-    """A score of a user's own."""
+    """A user's score."""
 
     def unit(self, prediction: gb.Prediction) -> Any:
         return abs(prediction.mean)
 
 
 class Branching(nn.Module):
-    """Another function where the rows are positive on average."""
+    """A different function for rows that are positive on average."""
 
     def forward(self, x: Tensor) -> Tensor:
         return x if float(x.sum()) > 0 else 2 * x
 
 
 def mixing() -> gb.Predictor:
-    """Softmax over the axis that is outputs before the weights are stacked, and rows afterwards."""
+    """Softmax over an axis that holds the outputs, but the rows once weights are stacked."""
     layers = (nn.Linear(1, 8), nn.Dropout(0.5), nn.Linear(8, 2), nn.Softmax(dim=1), nn.Linear(2, 1))
     return Dropout(nn.Sequential(*layers))
 
@@ -396,7 +396,7 @@ def test_an_estimator_that_skl2onnx_does_not_know_is_refused(tmp_path: Path) -> 
 
 
 def test_a_caller_in_javascript_gets_the_same_band(tmp_path: Path) -> None:
-    """Where Node and onnxruntime-node are installed in the example's folder."""
+    """Runs if Node and onnxruntime-node are installed in the example's folder."""
     example = Path(__file__).parent.parent / "examples" / "onnx_in_javascript"
     if shutil.which("node") is None or not (example / "node_modules").exists():
         pytest.skip("needs node, and `npm install` in examples/onnx_in_javascript")

@@ -1,4 +1,4 @@
-"""Fields: the same numbers however they are computed, and nothing lost when a run is killed."""
+"""Fields: all methods compute the same numbers, and a killed run can be resumed."""
 
 import hashlib
 import random
@@ -50,7 +50,7 @@ def wide(x: Any) -> Any:
 
 
 def predictor() -> gb.Predictor:
-    """A network with a posterior, or two functions where torch is not installed."""
+    """A network with a posterior, or two functions if torch is not installed."""
     if isinstance(torch, Absent):
         return gb.predictors.Given(steep, wide)
     return pinn.predictors.LastLayerLaplace(fitted(), layers=1)
@@ -65,7 +65,7 @@ def small(**options: Any) -> gb.fields.FieldBand:
 
 
 def content(folder: Path) -> dict[str, str]:
-    """Every file of a store and of its notes, by its hash."""
+    """The hash of every file of a store and of its notes."""
     return {
         str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in sorted(folder.rglob("*"))
@@ -277,7 +277,7 @@ def test_a_batch_is_chosen_by_measurement(tmp_path: Path, monkeypatch: pytest.Mo
 
     axis = np.linspace(-1, 1, 100)
     path = gb.band_over(calibrated(), {"x": axis, "y": axis}).to_zarr(tmp_path / "f.zarr", progress=False)
-    assert zarr.open_group(path, mode="r").attrs["batch"] == USUAL  # not worth a measurement
+    assert zarr.open_group(path, mode="r").attrs["batch"] == USUAL  # too small for a measurement
 
     def slow_unless_large(calibrated: gb.Calibrated, x: np.ndarray, batch: int) -> None:
         time.sleep(0.0002 * len(x) / batch)
@@ -320,7 +320,7 @@ print("done", flush=True)
 
 
 def kill_while_writing(folder: Path, kills: int) -> None:
-    """Killed again and again, the store ends as an uninterrupted one; a kill costs two chunks at most."""
+    """After many kills, the store equals that of an uninterrupted run; a kill costs at most two chunks."""
     expected = content(small().to_zarr(folder / "whole.zarr", batch=64, progress=False))
     here, target, log = str(Path(__file__).parent), folder / "f.zarr", folder / "log.txt"
     generator, killed = random.Random(0), 0
@@ -339,7 +339,7 @@ def kill_while_writing(folder: Path, kills: int) -> None:
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
     assert content(target) == expected
     chunks = len(list(small().regions()))
-    # One was being computed, the one before it was being written.
+    # One chunk was being computed while the previous one was being written.
     assert len(log.read_text().splitlines()) <= chunks + 2 * killed
 
 
@@ -369,7 +369,7 @@ def test_ten_killed_workers_lose_at_most_their_chunk(tmp_path: Path) -> None:
     finished: dict[Path, int] = {}
 
     def look() -> None:
-        """A chunk with a note is finished: its note must never be written again."""
+        """A chunk with a note is finished, and its note is never written twice."""
         for note in tmp_path.glob("f*.zarr.notes/*.json"):
             assert finished.setdefault(note, note.stat().st_mtime_ns) == note.stat().st_mtime_ns
 
@@ -401,7 +401,7 @@ def test_workers_without_the_folder_say_so(tmp_path: Path) -> None:
 
 
 class Client:
-    """What stands for a Dask client: tasks are run at once, after a trip through Dask's own pickle."""
+    """A substitute for a Dask client that pickles tasks as Dask does and runs them immediately."""
 
     def scheduler_info(self) -> dict[str, Any]:
         return {"workers": {"one": {}}}

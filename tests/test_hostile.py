@@ -1,6 +1,6 @@
-"""Hostile folders: what a stranger may put there ends in one error, soon, and without much memory.
+"""Hostile folders: any content ends in a single error, quickly and with little memory.
 
-And what SECURITY.md promises is proved by tests that are there.
+The promises of SECURITY.md refer to existing tests.
 """
 
 import ast
@@ -34,9 +34,9 @@ PAGE = (ROOT / "SECURITY.md").read_text()
 SOURCES = sorted((ROOT / "src/guardband").rglob("*.py"))
 resource = pytest.importorskip("resource", reason="links, pipes and holes are those of POSIX")
 PEAK = 1 if sys.platform == "darwin" else 1024
-"""Bytes in a unit of `ru_maxrss`."""
+"""Number of bytes in a unit of `ru_maxrss`."""
 SECONDS, ROOM = 2.0, 200 * 2**20
-"""CPU time and memory that a hostile folder may take, above a process that has imported guardband."""
+"""Limits of CPU time and memory for a hostile folder, beyond those of a process that imported guardband."""
 
 
 def saved(folder: Path) -> Path:
@@ -44,7 +44,7 @@ def saved(folder: Path) -> Path:
 
 
 def forged(folder: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
-    """Change the manifest as somebody would who makes its hash right again."""
+    """Change the manifest and update its hash."""
     path = folder / MANIFEST
     manifest = json.loads(path.read_text())
     manifest.pop("sha256")
@@ -68,7 +68,7 @@ def hole(path: Path, size: int) -> None:
 
 
 def larger(folder: Path, size: int) -> None:
-    """Arrays of nearly nothing, which the manifest calls large."""
+    """Nearly empty arrays, which the manifest declares to be large."""
     path = arrays(folder)
     hole(path, size)
     forged(folder, lambda m: m["files"][path.name].update(bytes=size))
@@ -83,7 +83,7 @@ def confident(text: Any) -> Callable[[Path], Any]:
 
 
 def many(folder: Path) -> None:
-    """One large array that is named two hundred times."""
+    """One large array with two hundred references."""
     big = gb.calibrate_arrays(np.zeros(5_000_000), np.zeros(5_000_000))
     gb.save(big, folder, overwrite=True)
     forged(folder, lambda m: fields(m).update(groups=[fields(m)["y"]] * 200))
@@ -135,7 +135,7 @@ def far_away(folder: Path) -> None:
 
 
 def wide_words(folder: Path) -> None:
-    """Groups of which one has a long name, to whose width all are kept."""
+    """Groups with one long name, which sets the width of all."""
     words = {"words": ["a" * 40_000] + ["b"] * 10_000}
     forged(folder, lambda m: fields(m).update(groups=words))
 
@@ -170,7 +170,7 @@ print(json.dumps([found, seconds, max(memory)]))
 
 
 def measured(*paths: Path) -> tuple[str, float, float]:
-    """What reading a path ends in, its CPU seconds and bytes; sound files may be read before."""
+    """The result of reading a path, with CPU seconds and bytes; intact files may be read first."""
     command = [sys.executable, "-c", LOADER, *map(str, paths)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=100)
     return json.loads(done.stdout)
@@ -195,7 +195,7 @@ def test_an_attack_takes_little_time_and_memory(name: str, tmp_path: Path) -> No
 
 
 def zipped(path: Path, arrays: int, cells: int, method: int = zipfile.ZIP_DEFLATED) -> None:
-    """Zeros, which a .npz packs a thousand to one."""
+    """Zeros, which a .npz compresses by a factor of a thousand."""
     buffer = io.BytesIO()
     np.save(buffer, np.zeros(cells))
     with zipfile.ZipFile(path, "w", method, compresslevel=1) as archive:
@@ -204,14 +204,14 @@ def zipped(path: Path, arrays: int, cells: int, method: int = zipfile.ZIP_DEFLAT
 
 
 def claimed(path: Path, about: str) -> None:
-    """A .npz with an array of nothing that claims to be much."""
+    """A .npz with an empty array that is declared to be large."""
     line = f"{{{about}, 'fortran_order': False}}\n".encode()
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("x.npy", b"\x93NUMPY\x01\x00" + len(line).to_bytes(2, "little") + line)
 
 
 def long_claim(path: Path) -> None:
-    """An array whose description is said to be, and is, a gigabyte of spaces."""
+    """An array whose header is a gigabyte of spaces, as declared."""
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("x.npy", "w", force_zip64=True) as file,
@@ -239,7 +239,7 @@ def virtual(file: Any, h5py: Any) -> None:
 
 
 def alias(path: Path, variables: int, cells: int) -> None:
-    """A classic .nc in which many variables stand at the same place."""
+    """A classic .nc in which many variables share one place."""
     number = ">i"
 
     def word(text: str) -> bytes:
@@ -386,7 +386,7 @@ def linked(store: Path) -> None:
 
 
 def reshaped(store: Path, size: int) -> None:
-    """Metadata that claim so many chunks of one point."""
+    """Metadata that declare this number of chunks of one point."""
     path = store / "mean" / "zarr.json"
     about = json.loads(path.read_text())
     about["shape"], about["chunk_grid"]["configuration"]["chunk_shape"] = [size], [1]
@@ -410,7 +410,7 @@ STORES: dict[str, Callable[[Path], Any]] = {
 def test_no_link_below_a_folder_is_followed(
     by_folder: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the system can, folder by folder: nothing can be exchanged between a check and the opening."""
+    """If the system allows, folders are opened one by one, so none can be replaced after its check."""
     if not by_folder:
         monkeypatch.setattr(os, "supports_dir_fd", set())
     inside, other = tmp_path / "store", tmp_path / "other"
@@ -460,7 +460,7 @@ def test_a_hostile_store_is_not_sound(name: str, noted: bool, tmp_path: Path) ->
     try:
         assert not verify(store).sound
     except ValueError as error:
-        assert "is no Zarr store" in str(error)
+        assert "is not a Zarr store" in str(error)
     assert time.process_time() - started < SECONDS
     assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * PEAK < ROOM
 
@@ -560,7 +560,7 @@ def test_what_stopped_writers_left_is_taken_away(tmp_path: Path) -> None:
 
 
 def crowd(folder: Path, saves: int, loads: int, writers: int = 2, readers: int = 4) -> None:
-    """Writers and readers at once: each load is of one version, and nothing is left over."""
+    """With concurrent writers and readers, each load is of one version, and no file is left."""
     made = [gb.calibrate_arrays(np.zeros(20 + k), np.arange(20.0 + k)) for k in range(writers)]
     gb.save(made[0], folder)
     failed: list[BaseException] = []

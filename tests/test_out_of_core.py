@@ -1,4 +1,4 @@
-"""Fields that stay on disk: the same bits as in memory, in any number of pieces, whoever is killed."""
+"""Fields on disk: the same bits as in memory, for any number of chunks and after any kill."""
 
 import os
 import pickle
@@ -50,7 +50,7 @@ def fields(source: Any) -> gb.StoredFields:
 
 
 def in_memory(score: gb.conformal.Score, batch: int) -> gb.Calibrated:
-    """Calibrated on arrays, predicted in the same micro-batches."""
+    """A calibration on arrays, predicted in the same micro-batches."""
     data = dataset()[{"field": slice(CAL)}]
     x = data["a"].values
     mean = np.concatenate([np.sin(x[i : i + batch]) for i in range(0, CAL, batch)])[..., None]
@@ -165,7 +165,7 @@ def test_what_is_finished_is_not_computed_again(store: Path, tmp_path: Path) -> 
     assert np.array_equal(made.threshold.scores, whole.threshold.scores)  # type: ignore[attr-defined]
     first, again = sum(asked), len(asked)
     gb.calibrate(model, fields(store), scores=tmp_path / "s", **options)
-    assert sum(asked) - first < 60 < first and again < len(asked)  # the first few alone are asked again
+    assert sum(asked) - first < 60 < first and again < len(asked)  # only the first few are evaluated again
     with pytest.raises(ValueError, match="holds another field"):
         gb.calibrate(lambda a: np.cos(a)[..., None], fields(store), scores=tmp_path / "s", **options)
     with pytest.raises(ValueError, match="holds another field"):
@@ -263,7 +263,7 @@ def test_errors_teach(store: Path, tmp_path: Path) -> None:
         gb.band_over(made, {"x": X})
     with pytest.raises(ValueError, match="it has 11 nodes along x, not 12"):
         gb.evaluate(made, fields(dataset()[{"x": slice(0, 11)}]), scores=tmp_path / "t", progress=False)
-    with pytest.raises(TypeError, match="result of `gb.calibrate`, got CrossValidated"):
+    with pytest.raises(TypeError, match=r"result of `gb\.calibrate`, got CrossValidated"):
         gb.evaluate(gb.calibration.calibrate_cross(fit, points), fields(store), scores=tmp_path / "t")
     others: list[dict[str, Any]] = [{"groups": [0]}, {"target": "truth"}, {"names": ["a"]}]
     for options in others:

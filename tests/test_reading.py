@@ -1,4 +1,4 @@
-"""Stores and NetCDF files from strangers: what is in their metadata is refused before anything is decoded."""
+"""Untrusted stores and NetCDF files: unsafe metadata are refused before anything is decoded."""
 
 import bz2
 import gzip
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Consolidated metadata", "ignore:The data type"),
 ]
 SECONDS, ROOM = 2.0, 200 * 2**20
-"""CPU time and memory that a hostile store may take, above a process that has imported what it needs."""
+"""Limits of CPU time and memory for a hostile store, beyond those of a process with all imports."""
 SHAPE, CHUNKS = (12, 4, 4), (3, 4, 4)
 
 
@@ -61,7 +61,7 @@ def edited(file: Path, edit: Callable[[dict[str, Any]], Any]) -> None:
 
 
 def forged(name: str, edit: Callable[[dict[str, Any]], Any], version: int = 3) -> Callable[[Path], Any]:
-    """A store in which the metadata of one array are forged, and those of the root agree with them."""
+    """A store with forged metadata of one array, and consistent metadata of the root."""
 
     def make(path: Path) -> None:
         sound(path, version)
@@ -87,14 +87,14 @@ CANARY = "canary"
 
 
 class Harm:
-    """An object whose unpickling makes a file in the current folder."""
+    """An object whose unpickling creates a file in the current folder."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return open, (CANARY, "w")
 
 
 def pickled(path: Path) -> None:
-    """An index of objects, whose second filter unpickles what the first one never sees."""
+    """An index of objects with a second filter that unpickles data."""
     sound(path, 2)
     (path / ".zmetadata").unlink()
     (path / "field").mkdir(exist_ok=True)
@@ -120,7 +120,7 @@ def elsewhere(path: Path) -> None:
 
 
 def bomb(codec: str, data: bytes) -> Callable[[Path], Any]:
-    """A chunk that unpacks to much more than the chunk it claims to be."""
+    """A chunk that unpacks to far more than its declared size."""
 
     def make(path: Path) -> None:
         forged("u", lambda about: about.update(compressor={"id": codec}, filters=None), 2)(path)
@@ -150,7 +150,7 @@ def virtual(file: Any) -> None:
 
 
 def claiming(name: str, shape: list[int], chunks: list[int]) -> Callable[[Path], Any]:
-    """A store with an array of this shape that has no chunk at all."""
+    """A store with an array of this shape without any chunk."""
 
     def edit(about: dict[str, Any]) -> None:
         about.update(shape=shape)
@@ -184,14 +184,14 @@ def gathered(edit: Callable[[dict[str, Any]], Any]) -> Callable[[Path], Any]:
 
 
 def swollen(path: Path) -> None:
-    """A chunk that is as large as its array, in 8 times the bytes, which only few filters need."""
+    """A chunk of the size of its array in 8 times the bytes, which only few filters need."""
     forged("u", lambda about: about.update(compressor={"id": "gzip", "level": 1}, filters=None), 2)(path)
     for chunk in (path / "u").glob("[0-9]*"):
         chunk.write_bytes(gzip.compress(bytes(8 * 3 * 4 * 4 * 8 + 2**17)))
 
 
 def words(path: Path) -> None:
-    """A coordinate of 2^20 short words, each an object of Python in an index."""
+    """A coordinate of 2^20 short words, each a Python object in an index."""
     sound(path, 2)
     (path / ".zmetadata").unlink()
     about = json.loads((path / "x" / ".zarray").read_text())
@@ -351,7 +351,7 @@ STORES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "neither.nc": (lambda path: path.write_bytes(b"GRIB"), "neither a Zarr store nor a NetCDF file"),
     "a pipe.nc": (os.mkfifo, "no regular file"),
 }
-"""Hostile stores and files, and what is said of them."""
+"""Hostile stores and files, with their error messages."""
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -399,7 +399,7 @@ print(json.dumps([found, seconds, 1024 * max(after[1] - usual[1], after[2] - usu
 @pytest.mark.slow
 @pytest.mark.parametrize("name", STORES)
 def test_a_hostile_store_takes_little_time_and_memory(name: str, tmp_path: Path) -> None:
-    """In a process of its own, above what a sound store or file of the same kind takes."""
+    """Measured in a separate process, beyond the cost of an intact store or file of the same kind."""
     make, _ = STORES[name]
     make(tmp_path / name)
     usual = tmp_path / ("usual.nc" if name.endswith(".nc") else "usual.zarr")
@@ -435,7 +435,7 @@ def test_sound_stores_are_read(name: str, tmp_path: Path) -> None:
     "codec", ["gzip", "zlib", "bz2", "zstd", "lz4", "blosc", "shuffle", "delta", "crc32c"]
 )
 def test_the_codecs_on_the_list_are_read(codec: str, tmp_path: Path) -> None:
-    """Numbers of few bits, so that compressors have something to do."""
+    """Numbers of few bits, which can be compressed."""
     values = np.arange(12.0).repeat(16).reshape(SHAPE)
     group = zarr.open_group(tmp_path / "f.zarr", mode="w", zarr_format=2)
     filters = {
@@ -463,7 +463,7 @@ def test_unpacked_sizes_are_those_of_the_codecs(codec: str, level: int | None) -
 
 
 def test_zstd_frames_are_unpacked_in_bounded_memory_whatever_they_declare() -> None:
-    """Frames need not declare a size, as those of TensorStore, and others may follow."""
+    """Frames need not declare a size, as with TensorStore, and further frames may follow."""
     block = (3 << 3 | 1 | 1 << 1).to_bytes(3, "little")  # the last one: a byte three times
     undeclared = bytes.fromhex("28b52ffd0058") + block + b"a"
     declared = bytes(numcodecs.Zstd().encode(b"7" * 1000))
@@ -476,7 +476,7 @@ def test_zstd_frames_are_unpacked_in_bounded_memory_whatever_they_declare() -> N
 @pytest.mark.parametrize("shards", [None, (6, 4, 4)])
 @pytest.mark.parametrize("fill", [0.0, np.nan])
 def test_absent_chunks_are_counted_and_not_read_as_values(fill: float, shards: Any, tmp_path: Path) -> None:
-    """zarr leaves out chunks that equal their fill value, inside shards too."""
+    """zarr omits chunks that equal their fill value, also inside shards."""
     group = zarr.open_group(tmp_path / "f.zarr", mode="w")
     expected = dataset()["u"].values
     expected[3:6] = fill
@@ -510,7 +510,7 @@ def test_chunks_beyond_the_end_of_an_array_may_be_absent_from_a_shard(tmp_path: 
 
 
 def test_fill_values_of_format_2_are_values_if_they_are_asked_for(tmp_path: Path) -> None:
-    """xarray alone would take each zero for a missing value."""
+    """xarray would otherwise mask every zero."""
     group = zarr.open_group(tmp_path / "f.zarr", mode="w", zarr_format=2)
     for name in ("a", "u"):
         array = group.create_array(name, shape=SHAPE, chunks=CHUNKS, dtype="f8", fill_value=0.0)
@@ -577,7 +577,7 @@ def test_absent_chunks_of_a_netcdf_are_read_if_they_are_asked_for(tmp_path: Path
 
 @pytest.mark.parametrize("name", [name for name in STORES if name.endswith("file.nc")])
 def test_a_netcdf_is_looked_through(name: str, tmp_path: Path) -> None:
-    """In this process, while `StoredFields` asks another."""
+    """Read in this process, whereas `StoredFields` starts another one."""
     STORES[name][0](tmp_path / "f.nc")
     with pytest.raises(ValueError, match=STORES[name][1]):
         netcdf.inspected(tmp_path / "f.nc", limited=False)
@@ -604,7 +604,7 @@ def test_shards_of_scores_are_regular_files(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_store_of_many_chunks_opens_soon(tmp_path: Path) -> None:
-    """Opening looks at metadata alone, whatever the number of chunks."""
+    """Opening reads only metadata, for any number of chunks."""
     group = zarr.open_group(tmp_path / "f.zarr", mode="w")
     for name in ("a", "u"):
         group.create_array(
@@ -622,7 +622,7 @@ def test_a_store_of_many_chunks_opens_soon(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("entry", [(0, 0), (2**64 - 1, 0), (5, 2**64 - 1)])
 def test_an_index_of_a_shard_places_every_chunk(entry: tuple[int, int]) -> None:
-    """zarr reads a chunk whose place is empty as its fill value."""
+    """zarr reads a chunk with an empty index entry as its fill value."""
     shard = metadata.Array("u", (6, 4), (6, 4), 8, inner=(3, 4), fill=0.0)
     index = np.array([entry, (96, 96)], "<u8").tobytes()
     with pytest.raises(ValueError, match="places chunks nowhere"):

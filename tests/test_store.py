@@ -1,4 +1,4 @@
-"""The store: what is saved gives the same bands, bit for bit; what was tampered with gives none."""
+"""The store: a loaded calibration gives bitwise the same bands; a changed folder is refused."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ PROBLEM = pinn.problems.Poisson1D()
 
 
 def observed(n: int, seed: int) -> gb.Observations:
-    """Readings of the problem as tensors, or as arrays where torch is not installed."""
+    """Readings of the problem as tensors, or as arrays if torch is not installed."""
     if not isinstance(torch, Absent):
         return PROBLEM.observe(n, noise=0.1, seed=seed)
     draw = np.random.default_rng(seed)
@@ -55,7 +55,7 @@ def fitted(seed: int = 0, dropout: float = 0.0) -> pinn.Fitted:
 
 
 def between() -> torch.nn.Module:
-    """A network of one's own with dropout before an activation."""
+    """A user's network with dropout before an activation."""
     first, last = pinn.mlp(1, [8], outputs=8, seed=1), pinn.mlp(8, [], seed=2)
     return torch.nn.Sequential(first, torch.nn.Dropout(0.2), torch.nn.Tanh(), last)
 
@@ -202,7 +202,7 @@ def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
         gb.predictors.MeanOnly(sine), QUERY, sine(QUERY), calibrator=gb.Weighted(lambda x: 1 + x[:, 0])
     )
     gb.save(own, tmp_path, overwrite=True)
-    assert len(list(tmp_path.iterdir())) == 2  # the old arrays are gone
+    assert len(list(tmp_path.iterdir())) == 2  # the old arrays are removed
     with pytest.raises(ArtifactError, match="The `ratio` passed is not the one"):
         gb.load(tmp_path, model=sine, ratio=lambda x: 2 - x[:, 0])
     assert gb.load(tmp_path, model=sine, ratio=lambda x: 1 + x[:, 0])
@@ -237,7 +237,7 @@ def test_a_network_with_hard_constraints_is_saved_and_asks_for_its_problem_alone
 
 
 class Beside(Heat):
-    """The same equation from another start."""
+    """The same equation with another initial value."""
 
     def conditions(self) -> list[Any]:
         return [pinn.Dirichlet(0.0), pinn.Initial(2.0)]
@@ -281,7 +281,7 @@ def test_errors_teach(tmp_path: Path) -> None:
 
 
 def change(folder: Path, edit: Callable[[dict[str, Any]], Any], honest: bool = False) -> None:
-    """Edit the manifest; an attacker makes its hash right again."""
+    """Edit the manifest and, as an attacker would, update its hash."""
     path = folder / store.MANIFEST
     manifest = json.loads(path.read_text())
     manifest.pop("sha256")
@@ -292,7 +292,7 @@ def change(folder: Path, edit: Callable[[dict[str, Any]], Any], honest: bool = F
 
 
 def parts(manifest: dict[str, Any]) -> dict[str, Any]:
-    """The parts of the stored calibration: predictor, score, ..."""
+    """The fields of the stored calibration: predictor, score, ..."""
     return manifest["value"]["calibrated"]["fields"]
 
 
@@ -414,7 +414,7 @@ def test_a_file_that_is_missing_is_named_and_one_that_vanished_is_looked_for_aga
 
 
 def mutate(folder: Path, generator: random.Random, repaired: bool) -> None:
-    """Flip, cut or insert bytes of one of the files; with `repaired`, make the hashes right again."""
+    """Flip, cut or insert bytes of one of the files; with `repaired`, update the hashes."""
     manifest, arrays = folder / store.MANIFEST, next(folder.glob("arrays-*"))
     path = generator.choice([manifest, arrays])
     data = bytearray(path.read_bytes())
@@ -444,7 +444,7 @@ def mutate(folder: Path, generator: random.Random, repaired: bool) -> None:
 
 
 def survive(folder: Path, cases: int, repaired: bool) -> None:
-    """Every mutation loads to identical bands or ends in `ArtifactError`; with repaired hashes, no crash."""
+    """Each mutation gives identical bands or an `ArtifactError`; with updated hashes, it does not crash."""
     made = gb.calibrate(predictor("last-layer Laplace"), CAL.x.numpy(), CAL.y.numpy())
     gb.save(made, folder, overwrite=True)
     original = {path.name: path.read_bytes() for path in folder.iterdir()}
@@ -557,7 +557,7 @@ def test_hostile_manifests_of_format_1_end_in_one_error(name: str, tmp_path: Pat
 
 
 def test_a_model_passed_to_a_folder_of_format_1_is_checked(tmp_path: Path) -> None:
-    """There a function that predicts was a hole for the whole predictor."""
+    """In format 1, a prediction function replaced the whole predictor."""
 
     def hole(manifest: dict[str, Any]) -> None:
         manifest["value"]["predictor"] = {"yours": "predictor"}

@@ -1,4 +1,4 @@
-"""Streams: bands that follow, the bounds of their theorems on hostile sequences, alarms, and snapshots."""
+"""Streams: adaptive bands, the bounds of their theorems on adversarial sequences, alarms, and snapshots."""
 
 import math
 import threading
@@ -42,11 +42,11 @@ def at(mean: Any = (0.0,)) -> gb.Prediction:
 
 
 def any_(value: Any) -> Any:
-    """A value of a wrong type, as far as type checkers see."""
+    """A value without a type, so that type checkers accept a wrong one."""
     return value
 
 
-# The road of one reading
+# One reading
 
 
 def test_a_band_then_its_reading_and_it_changes() -> None:
@@ -170,7 +170,7 @@ def test_what_is_wrong_is_said(made: Callable[[], Any], error: type[Exception], 
         made()
 
 
-# One by one, all at once, and again from a snapshot: the same to the last bit
+# One by one, all at once, and from a snapshot: bitwise the same
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -274,7 +274,7 @@ def test_a_local_band_keeps_its_shape() -> None:
 
 
 def test_threads_take_turns() -> None:
-    """Readings of many threads all count, none twice, whichever comes first."""
+    """Every reading of many threads counts once, in any order."""
     stream, turn = gb.Stream(calibrated(), 0.9), threading.Lock()
 
     def work() -> None:
@@ -318,7 +318,7 @@ def test_threads_without_turns_get_the_sentence_and_no_broken_stream() -> None:
 
 
 def adversaries() -> dict[str, Callable[[Tracker, int], float]]:
-    """Five ways to choose the next score, in [0, 1], knowing the threshold that stands."""
+    """Five ways to choose the next score in [0, 1] with knowledge of the current threshold."""
     draw = np.random.default_rng(0)
     uniform = draw.uniform(size=10**5)
     return {
@@ -345,7 +345,7 @@ def miss_rate(method: StreamMethod, adversary: Callable[[Tracker, int], float]) 
 
 
 def bounds(method: StreamMethod) -> np.ndarray:
-    """The theorem's bound after each step; that of decaying steps for scores in [0, 1]."""
+    """The theorem's bound after each step; for decaying steps, the one for scores in [0, 1]."""
     steps = np.arange(1, STEPS + 1)
     if isinstance(method, DecayingSteps):
         scores = np.sort(np.random.default_rng(1).uniform(size=100))
@@ -357,7 +357,7 @@ def bounds(method: StreamMethod) -> np.ndarray:
 @pytest.mark.parametrize("adversary", adversaries())
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "rolling"])
 def test_the_miss_rate_is_within_the_bound_of_the_theorem(name: str, adversary: str) -> None:
-    """At every step, whatever the sequence: no chance is involved."""
+    """The bound holds at every step for any sequence; nothing is random."""
     rate = miss_rate(METHODS[name], adversaries()[adversary])
     assert (abs(rate - 0.1) <= bounds(METHODS[name]) + 1e-9).all()
 
@@ -368,7 +368,7 @@ def test_a_rolling_window_has_no_such_bound() -> None:
 
 
 class Peeking(AdaptiveTracker):
-    """The mutant: each reading moves the level, and back again, so that nothing is learned."""
+    """The mutant: each reading moves the level and reverts the move, so nothing is learned."""
 
     def update(self, score: float) -> None:
         super().update(score)
@@ -399,12 +399,12 @@ def test_a_level_that_is_moved_wrongly_breaks_the_bound(mutant: type[AdaptiveTra
 
 
 def test_a_stream_that_updates_before_it_predicts_is_caught() -> None:
-    """Whoever lets a reading into its own band covers more than the theorem allows: the order is the law."""
+    """An update before the prediction covers more than the theorem allows."""
     readings = np.abs(np.random.default_rng(5).normal(size=STEPS)) * np.linspace(1, 30, STEPS)
     tracker = AdaptiveLevel(step=0.05, window=5).start(readings[:5], 0.9)
     missed = 0
     for score in readings.tolist():
-        tracker.update(score)  # before the band is asked
+        tracker.update(score)  # before the band is computed
         missed += score > tracker.threshold
     assert abs(missed / STEPS - 0.1) > AdaptiveLevel(step=0.05).bound(0.9, STEPS)
 
@@ -426,7 +426,7 @@ def test_infinite_below_and_empty_above() -> None:
 
 
 def test_an_exchangeable_stream_is_covered_at_the_level() -> None:
-    """With decaying steps the threshold settles down at the true quantile."""
+    """With decaying steps, the threshold converges to the true quantile."""
     draw = np.random.default_rng(0)
     tracker = DecayingSteps().start(draw.uniform(size=20), 0.9)
     for score in draw.uniform(size=50_000):
@@ -480,7 +480,7 @@ def test_false_alarms_are_as_rare_as_stated() -> None:
         watch = Alarm(threshold=100.0, restart=300, seed=seed).start(scores[:20])
         counts.append(sum(watch.update(score)[1] for score in scores[20:].tolist()))
     assert np.mean(counts) <= 10 + 4 * np.std(counts) / math.sqrt(len(counts))
-    assert np.mean(counts) > 1  # it does bet
+    assert np.mean(counts) > 1  # it does raise alarms
 
 
 def test_scores_that_depend_on_those_before_them_raise_alarms_and_the_promise_says_so() -> None:

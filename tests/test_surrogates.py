@@ -1,4 +1,4 @@
-"""Surrogates: rollouts and shapes that adapt keep the exact law, and are narrow where they should be."""
+"""Surrogates: rollouts and adapted shapes obey the exact law, and are narrow where errors are small."""
 
 import warnings
 from pathlib import Path
@@ -24,12 +24,12 @@ NODES, STEPS = 12, 6
 
 
 def step(u: Any) -> Any:
-    """A surrogate of a step."""
+    """A surrogate of one step."""
     return 0.95 * u
 
 
 def trajectories(generator: np.random.Generator, n: int, steps: int = STEPS) -> tuple[np.ndarray, gb.Fields]:
-    """States of very different size, and what becomes of them: errors grow."""
+    """States of very different sizes and their trajectories, along which errors grow."""
     size = np.exp(generator.normal(size=(n, 1, 1)))
     x = size * generator.normal(size=(n, NODES, 1))
     state, found = x, []
@@ -73,7 +73,7 @@ def test_other_grids_and_more_steps_are_refused() -> None:
 def test_the_horizon_is_where_the_mean_of_known_trajectories_says_more() -> None:
     generator = np.random.default_rng(2)
     x = generator.normal(size=(200, NODES, 1))
-    decay = 0.8 ** np.arange(1, STEPS + 1)  # the truth forgets, the surrogate does not
+    decay = 0.8 ** np.arange(1, STEPS + 1)  # the truth decays, the surrogate does not
     y = gb.Fields(decay.reshape(-1, 1, 1) * x[:, None], dims=("t", "x"))
     rollout = gb.Rollout(lambda u: u, STEPS).shaped(x[:60], y[:60])
     made = gb.calibrate(rollout, x[60:150], y[60:150], score=gb.Simultaneous())
@@ -123,13 +123,13 @@ def test_a_rollout_is_a_predictor_in_torch_and_numpy_and_is_kept(tmp_path: Path)
     assert "size^" in repr(again.predictor)  # type: ignore[attr-defined]
 
 
-# Shapes that adapt.
+# Adapted shapes.
 
 
 def fields(
     generator: np.random.Generator, n: int, nodes: tuple[int, ...] = (24,)
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs of very different size; the error of the mean 0 is large where the input is."""
+    """Inputs of very different sizes; the error of the mean 0 is large where the input is large."""
     size = np.exp(generator.normal(size=(n, *[1] * len(nodes), 1)))
     smooth = np.cumsum(generator.normal(size=(n, *nodes, 1)), axis=1) / np.sqrt(nodes[0])
     x = size * smooth
@@ -250,7 +250,7 @@ def test_a_band_around_an_infinite_rival_has_no_warning() -> None:
 
 
 def test_a_constant_shape_that_leaves_large_inputs_uncovered_is_flagged() -> None:
-    """Misses grow with the input, and the shape that was taken does not."""
+    """Errors grow with the input, and the selected shape does not."""
     generator = np.random.default_rng(40)
     size = np.exp(0.7 * generator.normal(size=(320, 1, 1)))
     x = size * generator.normal(size=(320, 8, 1))

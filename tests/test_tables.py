@@ -450,7 +450,7 @@ def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, c
     else:
         write(path, TABLE)
     sound, dice, refused = path.read_bytes(), random.Random(count), 0
-    here = kind in ("csv", "npz")  # for the others a separate process for each case would take an hour
+    here = kind in ("csv", "npz")  # a separate process for each case of the others would take an hour
     for _ in range(count):
         changed = bytearray(sound)
         for mutate in dice.choices(MUTATIONS, k=dice.choice([1, 1, 2, 4])):
@@ -464,7 +464,7 @@ def test_any_mutation_of_a_file_reads_or_is_refused(tmp_path: Path, kind: str, c
         except TableError as error:
             assert not here or str(path) in str(error)
             refused += 1
-        except Exception as error:  # of the library: `read` makes a TableError of it
+        except Exception as error:  # of the library; `read` converts it to a TableError
             assert not here and not isinstance(error, MemoryError), error
             refused += 1
     assert refused > count / 4
@@ -484,7 +484,7 @@ def parquet(**columns: Any) -> bytes:
     ],
 )
 def test_what_other_libraries_read_is_refused_in_words(kind: str, data: Any, message: str) -> None:
-    """In this process, while `read` asks another."""
+    """Read in this process, whereas `read` starts another one."""
     with pytest.raises(TableError, match=message):
         Table.gathered(data(), tables.READERS[kind])
 
@@ -493,7 +493,7 @@ def test_what_other_libraries_read_is_refused_in_words(kind: str, data: Any, mes
 def test_a_reader_is_limited_unless_it_is_limited_more(
     monkeypatch: pytest.MonkeyPatch, known: int, set_anew: bool
 ) -> None:
-    """-1 is no limit at all."""
+    """-1 means that there is no limit."""
     resource = pytest.importorskip("resource")
     limits: dict[int, tuple[int, int]] = {}
     monkeypatch.setattr(resource, "getrlimit", lambda _: (known, known))

@@ -1,4 +1,4 @@
-"""Stores at rest: a changed bit is noticed by every reader, named in a sentence, and repaired by itself."""
+"""Stores on disk: every reader detects a changed bit, `verify` names it, and the same call repairs it."""
 
 import hashlib
 import json
@@ -78,7 +78,7 @@ def plain_reader_notices(path: Path, variable: str) -> bool:
 
 
 def seen(path: Path) -> Any:
-    """All that xarray reads of a store: attributes, and the bits of values."""
+    """The attributes and the bits of all values that xarray reads from a store."""
     import xarray
 
     try:
@@ -90,7 +90,7 @@ def seen(path: Path) -> Any:
 
 
 def flipped_bits_anywhere(path: Path, flips: int) -> None:
-    """In chunks, in the metadata of arrays, and in those of the store, which other programs read first."""
+    """Damage in chunks, in metadata of arrays, and in those of the store, which other programs read first."""
     generator, files = random.Random(1), list(content(path))
     whole, harmless = seen(path), 0
     for turn in range(flips):
@@ -288,14 +288,14 @@ def test_chunks_reach_the_disk_before_their_note(tmp_path: Path, monkeypatch: py
         before = done[: done.index(f"note {number}.json")]
         for name in field().variables:
             file = folder / name / "c" / str(region[0].start // 4) / "0"
-            for path in (file, *list(file.parents)[:5]):  # its folders, the store, and what holds the store
+            for path in (file, *list(file.parents)[:5]):  # its folders, the store, and the parent folder
                 assert str(path) in before, path
     before = done[: done.index("note store.json")]
     assert {str(folder / name) for name in ("zarr.json", "mean/zarr.json", "x/c/0")} <= set(before)
 
 
 def of_the_first_release(path: Path) -> None:
-    """Make a store as guardband 0.1 wrote it: no checksums, and notes on chunks alone."""
+    """Create a store like those of guardband 0.1, without checksums and with notes on chunks only."""
     import zarr
 
     group = zarr.open_group(path, mode="r+", use_consolidated=False)
@@ -393,7 +393,7 @@ def test_what_killed_writers_left_is_taken_away(path: Path) -> None:
 
 def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     for place in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(ValueError, match=r"is no Zarr store: it has no zarr\.json"):
+        with pytest.raises(ValueError, match=r"is not a Zarr store: it has no zarr\.json"):
             verify(place)
 
 
@@ -430,7 +430,7 @@ def test_nothing_is_written_through_a_link(path: Path, tmp_path: Path, inside: s
 @pytest.mark.skipif(sys.platform == "win32", reason="links need rights there")
 @pytest.mark.parametrize("inside", ["mean/c", "mean/c/1", "notes"])
 def test_workers_and_the_end_of_writing_follow_no_link(path: Path, tmp_path: Path, inside: str) -> None:
-    """A folder that is exchanged for a link after the store was begun."""
+    """A folder that is replaced by a link while the store is being written."""
     victim = tmp_path / "victim"
     victim.mkdir()
     (victim / f"0.{'0a' * 16}.partial").write_text("mine")
@@ -445,7 +445,7 @@ def test_workers_and_the_end_of_writing_follow_no_link(path: Path, tmp_path: Pat
 
 
 def test_attributes_are_written_anew_if_the_note_on_them_is_gone(path: Path) -> None:
-    """Only what is noted is believed, though all chunks and the identity are those of this field."""
+    """Only noted metadata are trusted, although all chunks and the identity are those of this field."""
     whole = seen(path)
     (store.notes_of(path) / "store.json").unlink()
     for file in ("zarr.json", "mean/zarr.json", "x/zarr.json"):

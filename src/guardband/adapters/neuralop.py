@@ -56,10 +56,10 @@ def _checked_channels(model: Model, x: Array) -> Array:
     """The fields, if their shape fits the channels of the model; otherwise a `ValueError`."""
     channels = getattr(model, "in_channels", None)
     if x.ndim < 3 or (isinstance(channels, int) and x.shape[1] != channels):
-        many = "channels" if channels is None else f"{channels} channels"
+        expected = "channels" if channels is None else f"{channels} channels"
         raise ValueError(
-            f"The fields that go in should be (N, {many}, *grid), got shape {tuple(x.shape)}. One channel is "
-            "x[:, None]; channels that stand last are np.moveaxis(x, -1, 1)."
+            f"The input fields should be (N, {expected}, *grid), got shape {tuple(x.shape)}. One channel is "
+            "x[:, None]; for channels last, use np.moveaxis(x, -1, 1)."
         )
     return x
 

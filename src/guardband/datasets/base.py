@@ -88,12 +88,13 @@ def solved(
     """Inputs and solutions of n rows by `solve(first, last)`, in batches; stored batches are read instead."""
     if not isinstance(n, int) or n < 1:
         raise ValueError(f"`n` should be a whole number of rows, at least 1, got {n!r}.")
+    root = usual_folder() if folder == "usual" else folder
     text = json.dumps({"name": name, "version": VERSION, **settings}, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()[:12]
     parts = []
     with tqdm(total=n, disable=not progress, desc=name, unit="field") as bar:
         for first in range(0, n, batch):
-            path = None if folder is None else Path(folder) / f"{name}-{key}" / f"{first:06d}.npz"
+            path = None if root is None else Path(root) / f"{name}-{key}" / f"{first:06d}.npz"
             parts.append(_batch(path, solve, first, min(first + batch, n)))
             bar.update(len(parts[-1][0]))
     x, y = (np.concatenate(column) for column in zip(*parts, strict=True))

@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
+from guardband.datasets.base import Dataset, Part, drawn, solved
 from guardband.datasets.spectral import on_ring, ring, states, waves
 from guardband.values.grids import Fields
 
@@ -71,8 +71,7 @@ def burgers(
         coefficients = coefficients * (1.0 if alike else sizes)
         return on_ring(coefficients, nodes)[..., None], after(coefficients, nodes, viscosity, refined)
 
-    where = usual_folder() if folder == "usual" else folder
-    x, y = solved("burgers", settings, n, solve, batch=BATCH, folder=where, progress=progress)
+    x, y = solved("burgers", settings, n, solve, batch=BATCH, folder=folder, progress=progress)
     places = {"x": LENGTH * np.arange(nodes) / nodes}
     fields = [Fields(part, dims="x", coordinates=places, periodic="x") for part in (x, y)]
     return Dataset(*fields, about="Burgers on a ring, time 0 to 1")

@@ -8,7 +8,7 @@ import numpy as np
 from scipy import sparse
 from scipy.sparse.linalg import spsolve
 
-from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
+from guardband.datasets.base import Dataset, Part, drawn, solved
 from guardband.values.grids import Fields
 
 MODES, DECAY, SPREAD = 8, 1.5, 0.8
@@ -63,8 +63,7 @@ def darcy(
         draws = drawn(seed, first, last, lambda one: one.normal(size=(MODES, MODES)))
         return permeability(draws, nodes)[..., None], pressure(draws, nodes, refined)[..., None]
 
-    where = usual_folder() if folder == "usual" else folder
-    x, y = solved("darcy", settings, n, solve, batch=BATCH, folder=where, progress=progress)
+    x, y = solved("darcy", settings, n, solve, batch=BATCH, folder=folder, progress=progress)
     places = {axis: (np.arange(nodes) + 0.5) / nodes for axis in ("x", "y")}
     return Dataset(
         *(Fields(part, dims=("x", "y"), coordinates=places) for part in (x, y)), about="Darcy on a square"

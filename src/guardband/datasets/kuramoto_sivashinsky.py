@@ -6,7 +6,7 @@ import os
 
 import numpy as np
 
-from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
+from guardband.datasets.base import Dataset, Part, drawn, solved
 from guardband.datasets.spectral import on_ring, ring, states, waves
 from guardband.values.grids import Fields
 
@@ -80,8 +80,7 @@ def kuramoto_sivashinsky(
         start = evolved(on_ring(coefficients, nodes), length, SPIN_UP, 1)[:, 0]
         return start[..., None], evolved(start, length, interval, steps, refined=refined)[..., None]
 
-    where = usual_folder() if folder == "usual" else folder
-    x, y = solved("kuramoto-sivashinsky", settings, n, solve, batch=BATCH, folder=where, progress=progress)
+    x, y = solved("kuramoto-sivashinsky", settings, n, solve, batch=BATCH, folder=folder, progress=progress)
     places = {"x": length * np.arange(nodes) / nodes}
     times = interval * np.arange(1, steps + 1)
     return Dataset(

@@ -7,7 +7,7 @@ import os
 import numpy as np
 from numpy import fft
 
-from guardband.datasets.base import Dataset, Part, drawn, solved, usual_folder
+from guardband.datasets.base import Dataset, Part, drawn, solved
 from guardband.datasets.spectral import states
 from guardband.values.grids import Fields
 
@@ -78,8 +78,7 @@ def navier_stokes(
         start = vorticity(drawn(seed, first, last, lambda one: one.normal(size=(nodes, nodes))))
         return start[..., None], flow(start, viscosity, interval, steps, refined=refined)[..., None]
 
-    where = usual_folder() if folder == "usual" else folder
-    x, y = solved("navier-stokes", settings, n, solve, batch=BATCH, folder=where, progress=progress)
+    x, y = solved("navier-stokes", settings, n, solve, batch=BATCH, folder=folder, progress=progress)
     places = {axis: np.arange(nodes) / nodes for axis in ("x", "y")}
     times = interval * np.arange(1, steps + 1)
     return Dataset(

@@ -35,12 +35,14 @@ from guardband.values import Prediction, Predictor
 
 if TYPE_CHECKING:
     import torch
-    from torch import Tensor, nn
-    from torch.nn import Module
+    from torch import nn
 else:
     torch = load("torch", "pinn")
     nn = torch.nn
-    Tensor, Module = torch.Tensor, nn.Module
+
+Tensor: TypeAlias = torch.Tensor
+Module: TypeAlias = nn.Module
+Dtype: TypeAlias = torch.dtype
 
 MeanAndScale: TypeAlias = tuple[Tensor, Tensor | None]
 """Mean (n, m), and scale (n, m) or None."""

@@ -26,8 +26,9 @@ from guardband.predictors.models import Model
 from guardband.values import Band
 
 if TYPE_CHECKING:
-    import torch
     from onnx import ModelProto
+
+    from guardband.export.modules import Dtype, Module
 
 OPSET = 18
 """Version of the ONNX operators, supported by runtimes since 2023."""
@@ -47,7 +48,7 @@ def export_onnx(
     path: str | os.PathLike[str],
     *,
     level: Level = 0.95,
-    dtype: torch.dtype | None = None,
+    dtype: Dtype | None = None,
 ) -> Path:
     """Write the band at a level as an ONNX graph.
 
@@ -134,14 +135,14 @@ def export_onnx(
     return write_bytes(path, model.SerializeToString())
 
 
-def _dtype_of(graph: torch.nn.Module) -> torch.dtype:
+def _dtype_of(graph: Module) -> Dtype:
     """The dtype of the network's weights: float32 for lower precisions, float64 without weights."""
     torch = load("torch", "export")
     found = next((weights.dtype for weights in graph.parameters() if weights.is_floating_point()), None)
     return torch.float64 if found in (None, torch.float64) else torch.float32
 
 
-def _check(graph: torch.nn.Module, band: Band, x: Array) -> None:
+def _check(graph: Module, band: Band, x: Array) -> None:
     """Raise a `TypeError` if the graph differs from the library at the calibration points."""
     with load("torch", "export").no_grad():
         outputs = graph(x)
@@ -167,7 +168,7 @@ def _run(model: ModelProto, x: Array) -> list[Array]:
     return [to_torch(part) for part in session.run(list(OUTPUTS), {"x": to_numpy(x)})]
 
 
-def _traced(graph: torch.nn.Module, inputs: tuple[Array, ...], *others: str) -> ModelProto:
+def _traced(graph: Module, inputs: tuple[Array, ...], *others: str) -> ModelProto:
     """The module as an ONNX model of x and other inputs, with a dynamic number of rows."""
     torch = load("torch", "export")
     names, rows = ["x", *others], torch.export.Dim("n")

@@ -110,8 +110,8 @@ def band_over(
     )
     decimals = tuple(f"{float(exact(level)):.12g}" for level in several)
     if not decimals or len({*decimals}) < len(decimals):
-        given = ", ".join(decimals) or "none"
-        raise ValueError(f"`levels` should be one level or several different ones, got {given}.")
+        got = ", ".join(decimals) or "none"
+        raise ValueError(f"`levels` should be one level or several different ones, got {got}.")
     if calibrated.needs_groups:
         raise ValueError(f"{calibrated.name} wants the group of every point, which a grid does not have.")
     if calibrated.prediction is None:
@@ -132,7 +132,8 @@ def band_over(
         shown = calibrated.band(calibrated.prediction.take(slice(1)), several[0])
     if not isinstance(shown, Band):
         raise TypeError(
-            f"A field has a lower and an upper end at each point; the sets of {calibrated.name} are no boxes."
+            f"A field has a lower and an upper end at each point; the sets of {calibrated.name} are not "
+            "boxes."
         )
     m = int(calibrated.prediction.mean.shape[-1])
     if names and len(names) != m:
@@ -304,7 +305,7 @@ class FieldBand(Chunked):
         Path
             The file.
         """
-        where = (
+        mesh = (
             self.mesh if self.mesh is not None else mesh_of(self.axes if self.is_grid else self.axes["point"])
         )
-        return write_variables(where, {name: v.reshape(-1) for name, v in self.compute().items()}, path)
+        return write_variables(mesh, {name: v.reshape(-1) for name, v in self.compute().items()}, path)

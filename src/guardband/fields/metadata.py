@@ -117,7 +117,7 @@ class Array:
         """The size of a chunk of this shape in bytes."""
         return math.prod(shape) * self.itemsize
 
-    def most(self, shape: Sequence[int]) -> int:
+    def largest(self, shape: Sequence[int]) -> int:
         """The largest size of a chunk of this shape in bytes before its filters are undone."""
         return self.size(shape) * (WIDENED if WIDENING & {*self.codecs} else 1) + 2**17
 
@@ -180,7 +180,7 @@ def inspect(folder: Path) -> Contents:
     version = 3 if os.path.lexists(folder / "zarr.json") else 2
     documents = _documents(folder, version)
     if not documents:
-        raise ValueError(f"{folder} is no Zarr store: it has no zarr.json or .zgroup that can be read.")
+        raise ValueError(f"{folder} is not a Zarr store: it has no zarr.json or .zgroup that can be read.")
     if (claims := sum(map(entries, documents.values()))) > CLAIMS:
         raise ValueError(f"{folder} should have at most {CLAIMS} entries in its metadata, got {claims}.")
     nodes = {key: document(folder / key, data) for key, data in documents.items()}

@@ -153,9 +153,9 @@ def guarded(contents: Contents, arrays: Mapping[str, Array], *, fill: bool = Fal
 def chunk_bytes(folder: Path, array: Array, key: str, request: ByteRequest | None = None) -> bytes | None:
     """The bytes of a chunk, or of a requested part of a shard; None if the file is absent."""
     inner = math.prod(array.chunks) // math.prod(array.inner) if array.inner else 0
-    most = array.most(array.chunks) + 64 * inner + MIB
+    largest = array.largest(array.chunks) + 64 * inner + MIB
     try:
-        with opened(folder / key, at_most=most, inside=folder) as (descriptor, size):
+        with opened(folder / key, at_most=largest, inside=folder) as (descriptor, size):
             if array.size(array.chunks) > SMALL + PACKED * size:
                 raise ValueError(
                     f"{folder / key} has {size} bytes, and claims to unpack to {array.size(array.chunks)}."
@@ -232,7 +232,7 @@ def _index(array: Array, key: str, data: bytes) -> tuple[int, int, np.ndarray]:
     """Numbers of absent and of all chunks in a shard, and offset and length of the others."""
     counts = [size // inner for size, inner in zip(array.chunks, array.inner, strict=True)]
     if len(data) != array.index_bytes:
-        raise ValueError(f"{key} is no shard of {math.prod(counts)} chunks.")
+        raise ValueError(f"{key} is not a shard of {math.prod(counts)} chunks.")
     index = np.frombuffer(data[: len(data) - array.index_tail], "<u8").reshape(*counts, 2)
     empty = (index == EMPTY).all(axis=-1)
     if (~empty & ((index[..., 1] == 0) | (index > BEYOND).any(axis=-1))).any():
@@ -248,28 +248,28 @@ def _index(array: Array, key: str, data: bytes) -> tuple[int, int, np.ndarray]:
 
 def _check_unpacked(array: Array, key: str, data: bytes, shape: Sequence[int]) -> None:
     """Refuse data that a compressor would unpack to more than the size of a chunk."""
-    if array.compressor and not fits(array.compressor, data[: len(data) - array.tail], array.most(shape)):
+    if array.compressor and not fits(array.compressor, data[: len(data) - array.tail], array.largest(shape)):
         raise ValueError(f"{key} unpacks to more than the {array.size(shape)} bytes of a chunk.")
 
 
-def fits(compressor: str, data: bytes, most: int) -> bool:
-    """Whether a compressor unpacks data to at most `most` bytes, and allocates at most as many."""
+def fits(compressor: str, data: bytes, largest: int) -> bool:
+    """Whether a compressor unpacks data to at most `largest` bytes, and allocates at most as many."""
     if compressor == "blosc":
         sound = len(data) >= 16 and int.from_bytes(data[12:16], "little") == len(data)
-        return sound and int.from_bytes(data[4:8], "little") <= most
+        return sound and int.from_bytes(data[4:8], "little") <= largest
     if compressor == "lz4":
-        return int.from_bytes(data[:4], "little") <= most
+        return int.from_bytes(data[:4], "little") <= largest
     if compressor == "zstd":  # frames need not declare their sizes, so unpack them here
         try:
-            extras.load("numcodecs.zstd", "scale").decompress(data, bytearray(most))
+            extras.load("numcodecs.zstd", "scale").decompress(data, bytearray(largest))
         except (RuntimeError, ValueError) as error:
-            return "expected to decompress" in str(error)  # less than `most`
+            return "expected to decompress" in str(error)  # less than `largest`
         return True
     total = 0
-    while data and total <= most:  # a file may have several streams
+    while data and total <= largest:  # a file may have several streams
         engine = bz2.BZ2Decompressor() if compressor == "bz2" else zlib.decompressobj(wbits=47)
         try:
-            while not engine.eof and total <= most:
+            while not engine.eof and total <= largest:
                 out = engine.decompress(data, MIB)
                 data = getattr(engine, "unconsumed_tail", b"")
                 total += len(out)
@@ -278,7 +278,7 @@ def fits(compressor: str, data: bytes, most: int) -> bool:
         except (OSError, zlib.error):
             break  # the codec raises its own error for damaged data
         data = engine.unused_data
-    return total <= most
+    return total <= largest
 
 
 @functools.cache

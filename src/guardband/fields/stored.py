@@ -131,7 +131,7 @@ class StoredFields:
                 exists = path.exists()
             except ValueError as error:  # null bytes and other characters that names cannot have
                 raise ValueError(
-                    f"{shown} is no name of a file. Give a Zarr store or a NetCDF file."
+                    f"{shown} is not a valid file name. Give a Zarr store or a NetCDF file."
                 ) from error
             if not exists:
                 raise FileNotFoundError(f"There is no {shown}. Give a Zarr store or a NetCDF file.")
@@ -282,8 +282,8 @@ class StoredFields:
         try:
             return found.load()
         except Exception as error:  # codecs raise errors of many types
-            said = f"{self.source}: {name} of fields {self._words(some)} cannot be read"
-            raise reading.named(error, self.source, said) from error
+            prefix = f"{self.source}: {name} of fields {self._words(some)} cannot be read"
+            raise reading.named(error, self.source, prefix) from error
 
     def _words(self, some: slice) -> str:
         start, stop, _ = some.indices(len(self))

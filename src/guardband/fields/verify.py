@@ -133,7 +133,7 @@ def verify(path: str | os.PathLike[str]) -> StoreCheck:
     note = store.store_note(folder)
     if not note and store.attributes_of(folder) is None:
         shown = printable(str(folder))
-        raise ValueError(f"{shown} is no Zarr store: it has no zarr.json that can be read.")
+        raise ValueError(f"{shown} is not a Zarr store: it has no zarr.json that can be read.")
     arrays = _arrays(folder, note)
     readable = {name: array for name, array in arrays.items() if array is not None}
     count = sum(math.prod(array.counts) for array in readable.values())

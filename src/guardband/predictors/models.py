@@ -6,13 +6,10 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from guardband.base.arrays import Array, copy, floats, like, namespace, rows, to_torch
 from guardband.values.frames import aligned, all_numbers, is_frame, only_numbers, ordered
-
-if TYPE_CHECKING:
-    from torch.nn import Module
 
 Model: TypeAlias = Any
 """A torch module, an object with `.predict`, or any function from x (n, d) to outputs (n, m)."""
@@ -98,12 +95,12 @@ def columns_of(model: Model) -> Sequence[str | int] | None:
     return None
 
 
-_MODES: dict[Module, tuple[int, bool]] = {}
+_MODES: dict[Model, tuple[int, bool]] = {}
 _MODES_LOCK = threading.Lock()
 
 
 @contextmanager
-def evaluating(model: Module) -> Iterator[None]:
+def evaluating(model: Model) -> Iterator[None]:
     """Set eval mode for the duration of a block, then restore the mode of every submodule.
 
     Blocks in several threads may overlap: the last one to end restores the modes.

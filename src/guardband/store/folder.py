@@ -311,15 +311,15 @@ def _check(
                 "one that was calibrated, weights and all and through its adapter if it had one, or "
                 "calibrate this one."
             )
-    now = _fingerprint(calibrated)
+    current = _fingerprint(calibrated)
     if without_torch and not all(
-        np.array_equal(now[name], stored[name]) for name in ("scores", "thresholds") if name in stored
+        np.array_equal(current[name], stored[name]) for name in ("scores", "thresholds") if name in stored
     ):
         raise ImportError(
             "It was calibrated on tensors, and some of their scores differ in numpy by rounding. To get the "
             'same band, install torch: pip install "guardband[pinn]"'
         )
-    _compare(now, stored)
+    _compare(current, stored)
 
 
 def _probes(calibrated: Calibrated, passed: dict[str, object]) -> dict[str, np.ndarray]:
@@ -345,10 +345,10 @@ EXACT = 1e-12
 """Relative tolerance of scores, which are computed from stored arrays only."""
 
 
-def _compare(now: dict[str, np.ndarray], stored: dict[str, np.ndarray]) -> None:
+def _compare(current: dict[str, np.ndarray], stored: dict[str, np.ndarray]) -> None:
     """Raise an `ArtifactError` if a fingerprint differs from the stored one."""
     for name in stored:
-        a, b = now.get(name), stored.get(name)
+        a, b = current.get(name), stored.get(name)
         if name == "scores" and (a is None or b is None or not np.allclose(a, b, rtol=EXACT, atol=0)):
             raise ArtifactError(f"The stored scores are not those of the stored predictions. {AGAIN}")
         of_predictor = name not in ("scores", "thresholds")  # a part of the prediction

@@ -344,12 +344,12 @@ class Stream:
                 f"The snapshot cannot be read ({type(error).__name__}). It should be what stream.snapshot() "
                 "returned, all of its bytes."
             ) from error
-        for name, mine in self._about().items():
-            if about.get(name) != mine:
+        for name, expected in self._about().items():
+            if about.get(name) != expected:
                 raise ValueError(
-                    f"The snapshot is of another stream: its {name} is {about.get(name)}, here it is {mine}. "
-                    "Make the stream as it was made before, gb.Stream(calibrated, level, method=..., "
-                    "alarm=...)."
+                    f"The snapshot is of another stream: its {name} is {about.get(name)}, here it is "
+                    f"{expected}. Create the stream with the original arguments: gb.Stream(calibrated, "
+                    "level, method=..., alarm=...)."
                 )
         with self._lock:
             self._tracker.restore(_entries(arrays, "method"))

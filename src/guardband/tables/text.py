@@ -50,13 +50,13 @@ def read(data: bytes, _: Budget) -> Columns:
     words: dict[str, str] = {}
     for rows, row in enumerate(lines, 1):
         if len(row) != len(names):
-            where, wanted = f"Row {rows} (line {lines.line_num})", f"{len(names)} cells"
-            raise TableError(f"{where} should have {wanted} like the header, got {len(row)}. Repair it.")
+            row_name, wanted = f"Row {rows} (line {lines.line_num})", f"{len(names)} cells"
+            raise TableError(f"{row_name} should have {wanted} like the header, got {len(row)}. Repair it.")
         if rows * len(names) > CELLS:
             check_cells(rows, len(names))
-        many = len(words) >= WORDS
+        full = len(words) >= WORDS
         for column, cell in zip(columns, row, strict=True):
-            column.append(words.get(cell) or cell if many else words.setdefault(cell, cell))
+            column.append(words.get(cell) or cell if full else words.setdefault(cell, cell))
     for name in names:
         cells = columns.popleft()
         numbers = dialect.numbers(name, cells)
