@@ -107,7 +107,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path, monkeyp
 
     with monkeypatch.context() as patched:
         patched.setattr(records, "publish", full)
-        with pytest.raises(campaign.CampaignError, match=r"is full\. Make room and run the same again"):
+        with pytest.raises(campaign.CampaignError, match=r"is full\. Free some space and rerun the command"):
             campaign.run(small(1), tmp_path, progress=False)
         patched.setattr("guardband.lab.studies.runner.checkpoint.write", full)
         with pytest.raises(campaign.CampaignError, match="is full"):
@@ -367,7 +367,7 @@ class TestPacks:
             path.write_text(text[:-20])
 
         monkeypatch.setattr("guardband.lab.studies.records.write_text", short)
-        with pytest.raises(OSError, match="The disk did not keep the pack"):
+        with pytest.raises(OSError, match="The disk did not store the pack"):
             campaign.pack(tmp_path)
         assert list(campaign.results(tmp_path)) == results
 
@@ -387,7 +387,7 @@ class TestPacks:
             ),
             (
                 [*lines[:2], other, lines[3]],
-                r"cells\.jsonl line 3 \(its checksum is not that of its content\)",
+                r"cells\.jsonl line 3 \(its checksum does not match its content\)",
             ),
         ):
             file.write_text("\n".join(bad) + "\n")
@@ -410,7 +410,7 @@ class TestPacks:
         record = a_record()
         file = tmp_path / "cells" / f"{record['key']}.json"
         file.write_text(rubbish)
-        with pytest.raises(ValueError, match=rf"cells/{file.name} \(.*makes their cells again"):
+        with pytest.raises(ValueError, match=rf"cells/{file.name} \(.*recomputes their cells"):
             campaign.pack(tmp_path)
         with pytest.raises(ValueError, match=f"holds damaged results: cells/{file.name}"):
             list(campaign.results(tmp_path))
@@ -658,7 +658,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     assert "`presets` should be some of" in said("paper", "--preset", "our", "--out", str(tmp_path / "a"))
     assert "has no study.json" in said("status", str(tmp_path))
     (tmp_path / "empty.py").write_text("study = 3")
-    assert "should make a `study`" in said("run", str(tmp_path / "empty.py"), "--out", str(tmp_path / "b"))
+    assert "should define a `study`" in said("run", str(tmp_path / "empty.py"), "--out", str(tmp_path / "b"))
     (tmp_path / "text.txt").write_text("")
     assert "cannot be read as Python" in said("run", str(tmp_path / "text.txt"), "--out", str(tmp_path / "c"))
     (tmp_path / "study.json").write_text('{"study": "paper", "options": {"smoke": true}}')
@@ -816,6 +816,6 @@ def test_workers_that_write_elsewhere_are_noticed(tmp_path: Path, monkeypatch: A
     waited: list[float] = []
     monkeypatch.setattr("guardband.lab.campaign.time.sleep", waited.append)
     with pytest.raises(campaign.CampaignError, match="the workers do not see this folder"):
-        campaign._check_seen(tmp_path, {"abc": "done"})
+        campaign._check_visible(tmp_path, {"abc": "done"})
     assert len(waited) == campaign.PATIENCE, "a folder on the network may show it late"
-    campaign._check_seen(tmp_path, {"abc": "busy"})
+    campaign._check_visible(tmp_path, {"abc": "busy"})

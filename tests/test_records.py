@@ -71,7 +71,7 @@ class TestChecksums:
         for bad, trouble in (
             ("", "empty"),
             (line[:100], "not JSON"),
-            (line.replace("0.123456789", "0.123456788"), "its checksum is not that of its content"),
+            (line.replace("0.123456789", "0.123456788"), "its checksum does not match its content"),
             (line.replace('"sha256"', '"sha257"'), "its checksum is missing"),
         ):
             file = put(tmp_path, bad, packed)
@@ -85,7 +85,7 @@ class TestChecksums:
     @pytest.mark.parametrize("packed", [False, True])
     def test_run_makes_a_damaged_cell_again(self, packed: bool, tmp_path: Path) -> None:
         put(tmp_path, records.sealed(a_result())[:200], packed)
-        with pytest.warns(UserWarning, match="held damaged results: .* their cells are made again"):
+        with pytest.warns(UserWarning, match="held damaged results: .* their cells are recomputed"):
             status = campaign.run(STUDY, tmp_path, progress=False)
         assert str(status) == "1 done, 0 failed, 0 running, 0 to do"
         (result,) = campaign.results(tmp_path)
@@ -147,7 +147,7 @@ class TestChecksums:
     def test_no_more_is_packed_than_is_read(self, tmp_path: Path, monkeypatch: Any) -> None:
         file = put(tmp_path, records.sealed(a_result()))
         monkeypatch.setattr(records, "PACK_BYTES", 100)
-        with pytest.raises(ValueError, match="more than the 100 bytes that a pack may hold"):
+        with pytest.raises(ValueError, match="exceed the largest size of a pack, 100 bytes"):
             campaign.pack(tmp_path)
         assert file.exists()
 
@@ -404,7 +404,7 @@ class TestFolders:
         for more in ({}, {"cells": [CELL.key]}, {"options": {}}):
             (tmp_path / "study.json").write_text(json.dumps({"study": named, **more}))
             for command in ("status", "table"):
-                assert "a folder names no file to be run" in said(command, str(tmp_path))
+                assert "a folder cannot name a file to run" in said(command, str(tmp_path))
         assert not mark.exists() and "evil" not in sys.modules
 
     @pytest.mark.parametrize(
@@ -481,7 +481,7 @@ class TestFolders:
         put(tmp_path, records.sealed(a_result(found={"covered": "x"})))
         for word in ("own", "paper"):
             (tmp_path / "study.json").write_text(json.dumps({"study": word, "cells": [CELL.key]}))
-            assert "No page can be made of the results" in said("table", str(tmp_path))
+            assert "The page cannot be written from the results" in said("table", str(tmp_path))
 
     def test_what_a_failure_says_cannot_write_to_the_terminal(self, tmp_path: Path) -> None:
         file = tmp_path / "failed" / f"{CELL.key}.json"

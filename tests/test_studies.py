@@ -99,7 +99,7 @@ def test_what_has_no_name_cannot_be_a_part_of_a_cell() -> None:
 def test_a_study_refuses_what_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="has no cells"):
         Study("empty", [], write_page)
-    with pytest.raises(ValueError, match="1 cells of the study 'twice' are there twice"):
+    with pytest.raises(ValueError, match="1 cells of the study 'twice' are duplicates"):
         Study("twice", [CELL, CELL], write_page)
 
 

@@ -1,4 +1,4 @@
-"""The page on the paper: its tables and figures made again, and which of its claims hold."""
+"""The page on the paper: its reproduced tables and figures, and which of its claims hold."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from guardband.lab.studies.tables import MethodRow, broken, has_law, rows, sprea
 
 
 def write_pages(results: Sequence[Result], folder: Path) -> None:
-    """`README.md` with verdicts, tables, costs and figures; figures as PNG beside it."""
+    """Write `README.md` with verdicts, tables, costs and figures, and the figures as PNG."""
     lines, made, bad = list(HEAD), rows(results), broken(results)
     lawful = sum(has_law(result) for result in results)
     lines += [
@@ -91,11 +91,11 @@ HOW = (
     "the plain one and not judged, only counted (*flat in*): with these are left out those trainings in "
     "which the network did worst.",
 )
-"""How the claims are judged."""
+"""The rules by which the claims are judged."""
 
 
 def _regions(mine: Sequence[MethodRow], bad: dict[str, float]) -> Iterator[str]:
-    """Where the noise is large: in the region in which the authors measured, and in the tight one."""
+    """Yield the table on the noisy region: the authors' mask, and the region itself."""
     yield "| method | coverage in the authors' mask | ACD there | in the noisy region | width | the law |"
     yield "|---|---|---|---|---|---|"
     for row in mine:
