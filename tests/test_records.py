@@ -1,4 +1,4 @@
-"""Records: what the disk holds is what was written, the first result stays, and a folder runs nothing."""
+"""Stored results equal the written ones, the first result of a key stays, and a folder runs no code."""
 
 import json
 import os
@@ -32,7 +32,7 @@ STUDY = Study("one", [CELL], write_page)
 
 
 def a_result(**more: Any) -> dict[str, Any]:
-    """A result of the cell that no network was trained for."""
+    """Return the result of a cell without training a network."""
     found = {"covered": [1, 2, 3], "acd": 0.123456789, "note": "width"}
     rest = {"found": found, "versions": {"python": "3.11"}, "threads": 1, "seconds": {"training": 0.25}}
     return {"key": CELL.key, "cell": describe(CELL), **rest, **more}
@@ -46,7 +46,7 @@ def put(folder: Path, line: str, packed: bool = False) -> Path:
 
 
 def said(*words: str) -> str:
-    """What a command says that ends with the status of a wrong input: one sentence, no traceback."""
+    """Return the message of a command that exits with status 2: one sentence, no traceback."""
     run = CliRunner().invoke(cli.app, ["study", *words])
     assert run.exit_code == 2 and isinstance(run.exception, SystemExit), run.output
     assert "Traceback" not in run.output
@@ -153,7 +153,7 @@ class TestChecksums:
 
 
 def unusual(path: Path, kind: str, folder: Path) -> None:
-    """Something else than a regular file under a name."""
+    """Create something other than a regular file."""
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "folder":
@@ -166,7 +166,7 @@ def unusual(path: Path, kind: str, folder: Path) -> None:
 
 
 def other(seed: int, **more: Any) -> dict[str, Any]:
-    """A result of another cell."""
+    """Return the result of another cell."""
     cell = describe(replace(CELL, training=replace(TRAINING, seed=seed)))
     return a_result(**more) | {"key": key_of(cell), "cell": cell}
 
@@ -205,7 +205,7 @@ class TestAppending:
 
     @pytest.mark.parametrize("cut", [1, 100, -1])
     def test_a_torn_line_is_no_result_and_is_cut_off(self, cut: int, tmp_path: Path) -> None:
-        """A full disk keeps part of a line; a line without its newline counts as torn too."""
+        """A full disk stores part of a line; a line without its newline also counts as incomplete."""
         publish(tmp_path, other(0))
         (file,) = own(tmp_path)
         append(tmp_path, file.stem, torn=f"{records.sealed(other(1))}\n"[:cut])
@@ -551,7 +551,7 @@ DAY = 86_400
 
 
 def clock(folder: Path) -> Path:
-    """A library that shifts the clock of a process before which it is loaded."""
+    """Build a library that shifts the clock of a process in which it is preloaded."""
     (folder / "clock.c").write_text(CLOCK)
     made = folder / "clock.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", made, folder / "clock.c", "-ldl"], check=True)
@@ -559,7 +559,7 @@ def clock(folder: Path) -> Path:
 
 
 def many(count: int = 200) -> Study:
-    """As many cells of a few quick trainings."""
+    """Return this number of cells on a few short trainings."""
     cells = [
         replace(CELL, method=f"constant {number}", training=replace(TRAINING, seed=number % 20))
         for number in range(count)

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import guardband as gb
-from guardband.cli.models import import_code, predictor_of
 from guardband.cli.choices import SCALES
+from guardband.cli.models import import_code, predictor_of
 from guardband.conformal.by_scores import on_scores
 from helpers import Later
 from wings import nn, pinn, torch

@@ -18,9 +18,9 @@ import torch
 import guardband as gb
 from guardband import pinn, tables
 from guardband.base.files import sha256
+from guardband.cli.choices import NOISES
 from guardband.cli.errors import note
 from guardband.cli.models import matrix
-from guardband.cli.choices import NOISES
 from guardband.pinn.inverse.checking import DRAWN, has_solution
 from guardband.pinn.inverse.next_points import SAID, NextPoints
 from guardband.reports.page import refuse_other_endings
