@@ -41,7 +41,7 @@ def test_the_papers_loss_is_a_likelihood() -> None:
     assert paper.settings(Stiffer()) == paper.settings(AllenCahn2D())
     for ask in (paper.settings, paper.recipe, paper.likelihood):
         with pytest.raises(
-            ValueError, match=r"Other is not an experiment of the paper\. These are: Poisson1D"
+            ValueError, match=r"Other is not a problem of the paper\. Its problems are: Poisson1D"
         ):
             ask(Other())
 

@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from tqdm.auto import tqdm
 
@@ -333,7 +333,7 @@ def results(folder: str | os.PathLike[str], study: Cells = None) -> Iterator[Res
 def pack(folder: str | os.PathLike[str]) -> int:
     """Collect all results of a folder in one text file, `cells.jsonl`, with one line of JSON each.
 
-    `run` does this at its end. Any number of processes may pack and run cells at the same time.
+    `run` does this at its end. Several processes may pack and run cells at the same time.
 
     Parameters
     ----------
@@ -537,7 +537,7 @@ class _Parcel:
     def __init__(self, cells: list[Cell]) -> None:
         self.cells = cells
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         cloudpickle = extras.load("cloudpickle", "scale")
         return cloudpickle.loads, (cloudpickle.dumps(self.cells),)
 

@@ -173,7 +173,7 @@ def verify(folder: Path) -> str:
 
 def _campaign(
     study: Study,
-    saved: dict[str, Any],
+    saved: dict[str, object],
     out: Path,
     on: int | str | None,
     part: str | None,
@@ -267,7 +267,7 @@ SEEDS = 100
 """The largest number of seeds in a study.json without keys; each takes time to describe many cells."""
 
 
-def _cells_of(options: Any, file: Path) -> list[str]:
+def _cells_of(options: object, file: Path) -> list[str]:
     """Return the keys of the paper's cells with these settings."""
     from guardband.lab import paper
 
