@@ -1,4 +1,4 @@
-"""What holds for all tests: two tiers, nothing heavy at collection, packages that only .ci/full installs."""
+"""Rules for all tests: two tiers, light collection, and skips for packages that are not installed."""
 
 import doctest
 import importlib.util
@@ -19,21 +19,21 @@ HEAVY = """
     arviz dask deepxde distributed h5py jax lightgbm mlflow nbclient neuralop onnx onnxruntime onnxscript pina
     polars pyro pyvista skl2onnx vtk zarr
 """.split()
-"""Packages that tests import when they run: every worker collects all tests."""
+"""Packages that tests may only import when they run, since every worker collects all tests."""
 
 COLLECTING = 8.0
-"""CPU seconds that collecting one file may take on a busy machine: time to import torch, not to train."""
+"""The largest CPU time for collecting one file, in seconds: enough to import torch, but not to train."""
 
 MAY_LACK = ("arviz", "lightgbm", "mlflow", "onnxscript", "polars", "pyro", "pyvista", "skl2onnx", "torch")
 """Packages that .ci/run does not install, or not in the environment of its core tests."""
 
 WITHOUT_TORCH = re.compile(r"ImportError: This needs torch|No module named '(torch|sympy)\b")
-"""Why a file that cannot do without torch cannot be imported; only tests of equations use sympy."""
+"""Import errors of files that need torch; only tests of equations use sympy."""
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
-    """Fail a file that imports a heavy package or computes for long; skip one that needs torch."""
+    """Fail a file that imports a heavy package or computes for too long; skip one that needs torch."""
     before, start = set(sys.modules), time.process_time()
     report = yield
     spent = time.process_time() - start
@@ -53,18 +53,18 @@ def pytest_make_collect_report(collector: pytest.Collector) -> Iterator[None]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, None, None]:
-    """Skip a test whose fixture needs a package which need not be installed."""
-    return (yield from _skipped_if_it_lacks())
+    """Skip a test whose fixture needs an optional package."""
+    return (yield from _skip_if_missing())
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, None, None]:
-    """Skip a test, a doctest or a page that needs a package which need not be installed."""
-    return (yield from _skipped_if_it_lacks())
+    """Skip a test, a doctest or a page that needs an optional package."""
+    return (yield from _skip_if_missing())
 
 
-def _skipped_if_it_lacks() -> Generator[None, None, None]:
-    """Continue, and skip the test where a package was missing."""
+def _skip_if_missing() -> Generator[None, None, None]:
+    """Run the test, and skip it if an optional package is missing."""
     try:
         return (yield)
     except (ArtifactError, ImportError, doctest.UnexpectedException, MultipleDoctestFailures) as error:
@@ -77,14 +77,14 @@ def _skipped_if_it_lacks() -> Generator[None, None, None]:
 
 
 def _lacks(error: object, package: str) -> bool:
-    """Whether an error says that a package is not installed, and it is not."""
+    """Whether an error names a package that is not installed."""
     said = isinstance(error, ArtifactError | ImportError) and re.search(rf"\b{package}\b", str(error))
     return bool(said) and importlib.util.find_spec(package) is None
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """`@pytest.mark.slow("a", "b")` marks the cases with these ids alone, so take it off the others."""
+    """Apply `@pytest.mark.slow("a", "b")` only to the cases with these ids."""
     for item in items:
         case = getattr(getattr(item, "callspec", None), "id", None)
         marks = item.own_markers
@@ -92,20 +92,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Whatever uses torch from here on is a test."""
+    """After collection, only tests use torch."""
     Absent.collecting = False
 
 
 @pytest.fixture(autouse=True)
-def _alike_whatever_ran_before() -> None:
-    """Layers of torch draw their weights from its global generator: every test finds it as it was."""
+def _seed_torch() -> None:
+    """Seed torch's global generator, from which layers draw their weights, before every test."""
     if not isinstance(torch, Absent):
         torch.manual_seed(0)
 
 
 @pytest.fixture
 def only_our_kinds() -> Iterator[None]:
-    """What is kept is found as in a new process: the classes that other tests marked are put aside."""
+    """Hide the classes that other tests have marked with `@gb.kept`, as in a new process."""
     aside = forget_foreign_kinds()
     yield
     forget_foreign_kinds()

@@ -1,4 +1,4 @@
-"""What several tests share."""
+"""Helpers that several test files share."""
 
 import importlib
 import importlib.util
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 
 
 def script(path: str) -> Any:
-    """A script of the repository, such as "tools/docs/blocks.py", as a module."""
+    """Import a script of the repository, such as "tools/docs/blocks.py", as a module."""
     spec = importlib.util.spec_from_file_location(Path(path).stem + "_script", ROOT / path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -27,35 +27,35 @@ def script(path: str) -> Any:
 
 
 class Later:
-    """A package that is imported when a test first uses it, so that collecting tests costs nothing.
+    """A package that is imported at its first use in a test, to keep collection fast.
 
-    A test that uses a package which is not installed is skipped.
+    A test is skipped if it uses a package that is not installed.
     """
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     def __getattr__(self, attribute: str) -> Any:
-        if attribute.startswith(("_", "pytest_")):  # asked for while tests are collected
+        if attribute.startswith(("_", "pytest_")):  # looked up during collection
             raise AttributeError(attribute)
         return getattr(pytest.importorskip(self._name, exc_type=ImportError), attribute)
 
 
 def needs(*packages: str) -> pytest.MarkDecorator:
-    """Mark tests that are skipped unless these packages are installed, without importing them."""
+    """Skip tests unless these packages are installed, without importing them."""
     missing = [name for name in packages if importlib.util.find_spec(name) is None]
     return pytest.mark.skipif(bool(missing), reason=f"needs {', '.join(missing)}")
 
 
 def forget_foreign_kinds() -> dict[str, Kind]:
-    """Forget the classes that are kept and not of guardband's own, and return them."""
+    """Unregister and return the kept classes that are not defined in guardband."""
     foreign = [name for name, kind in _KINDS.items() if not kind.cls.__module__.startswith("guardband.")]
     return {name: _KINDS.pop(name) for name in foreign}
 
 
 @dataclass(frozen=True, eq=False)
 class Shaped(Calibrator):
-    """Local conformal prediction with a shape that is known already."""
+    """Local conformal prediction with a given shape."""
 
     shape: Any
     make: type[LocalShape] = LocalShape
@@ -68,7 +68,7 @@ class Shaped(Calibrator):
 
 
 def scale(predictor: Predictor, x: Array) -> Array:
-    """The scale at x of a predictor that has one."""
+    """Return the scale of a predictor at x."""
     found = predictor(x).scale
     assert found is not None
     return found

@@ -1,4 +1,4 @@
-"""A "PINN" whose posterior is known in closed form: a straight line under a linear equation."""
+"""A "PINN" with a closed-form posterior: a straight line under a linear equation."""
 
 from dataclasses import dataclass
 
@@ -10,14 +10,14 @@ from guardband.pinn import Fitted, Likelihood, Recipe
 from guardband.pinn.problems import Box, Condition, Field, Problem
 
 N, INSIDE = 10, 8
-"""Measurements, and points at which the equation is looked at."""
+"""The numbers of measurements and of collocation points."""
 
 LIKELIHOOD = Likelihood(data=0.5, physics=0.8, boundary=1.0)
 
 
 @dataclass(frozen=True, eq=False)
 class Relaxation(Problem):
-    """u' + u = f on [0, 1], f being known at the points where the equation is looked at."""
+    """u' + u = f on [0, 1], with f given at the collocation points."""
 
     f: Tensor
     domain = Box((0,), (1,))
@@ -30,14 +30,14 @@ class Relaxation(Problem):
 
 
 def places() -> tuple[Tensor, Tensor]:
-    """Where u is measured, and where the equation is looked at (as `Potential` with seed 0 does)."""
+    """Return measurement and collocation points, the latter as in `Potential` with seed 0."""
     return torch.linspace(0, 1, N, dtype=torch.float64)[:, None], Relaxation.domain.quasi(
         INSIDE, seed=0
     ).double()
 
 
 def design() -> tuple[Tensor, Tensor]:
-    """Rows of what is seen, as linear functions of (slope, offset), and the noise of each."""
+    """Return the design matrix of all rows for (slope, offset), and the noise of each row."""
     x, inside = places()
     data = torch.cat([x, torch.ones_like(x)], dim=1)
     equation = torch.cat([1 + inside, torch.ones_like(inside)], dim=1)
@@ -47,7 +47,7 @@ def design() -> tuple[Tensor, Tensor]:
 
 
 def simulate(theta: Tensor, generator: torch.Generator) -> tuple[Fitted, Tensor]:
-    """What is seen when theta is true: a `Fitted` that starts at zero, and the targets of all rows."""
+    """Simulate data for theta: return a `Fitted` that starts at zero, and the targets of all rows."""
     rows, noise = design()
     seen = rows @ theta + noise * torch.randn(len(noise), generator=generator, dtype=torch.float64)
     x, _ = places()
@@ -61,7 +61,7 @@ def simulate(theta: Tensor, generator: torch.Generator) -> tuple[Fitted, Tensor]
 
 
 def posterior(seen: Tensor, sd: float = 1.0) -> tuple[Tensor, Tensor]:
-    """The mean (2,) and the covariance (2, 2) of (slope, offset) given what was seen."""
+    """Return the posterior mean (2,) and covariance (2, 2) of (slope, offset) given the targets."""
     rows, noise = design()
     scaled = rows / noise[:, None]
     covariance = torch.linalg.inv(scaled.T @ scaled + torch.eye(2, dtype=torch.float64) / sd**2)

@@ -1,11 +1,11 @@
-"""A pretended accelerator: tensors that are kept on the CPU, say that they are elsewhere, and stay apart.
+"""A simulated accelerator: its tensors are stored on the CPU, but report another device.
 
     with pretended.device():
         net = pinn.mlp(problem).to(pretended.DEVICE)
         pinn.fit(problem, net)
 
-Inside the block an operation that mixes tensors of the CPU and of the device fails as it does with CUDA, and
-`numpy` and random numbers from a generator of the CPU are refused there. With `float64=False` the device
+Inside the block, operations that mix tensors of the CPU and of the device fail as with CUDA. Calls of
+`numpy`, and random numbers from a CPU generator, are refused. With `float64=False` the device
 has no double precision, like Apple's mps. `copied` counts the numbers that were copied to the CPU.
 """
 
@@ -24,13 +24,13 @@ from torch.utils.backend_registration import _setup_privateuseone_for_python_bac
 NAME = "pretended"
 
 MIXING = ("aten._to_copy", "aten.copy_", "aten.index.", "aten.index_put", "aten._index_put")
-"""These may mix devices: copies, and indexing by places that are known on the CPU."""
+"""Operations that may mix devices: copies, and indexing by indices on the CPU."""
 
 _here: list[Device] = []
 
 
 class _Absent:
-    """What torch asks about the device elsewhere, in other tests: there is none, and it draws nothing."""
+    """The backend that torch queries outside of the block: it has no device and draws no numbers."""
 
     def is_available(self) -> bool:
         return False
@@ -48,12 +48,12 @@ class _Absent:
         return False
 
     def manual_seed_all(self, seed: int) -> None:
-        """Nothing is drawn there."""
+        """Do nothing: this backend draws no numbers."""
 
 
 _setup_privateuseone_for_python_backend(NAME, backend_module=_Absent())
 DEVICE = torch.device(f"{NAME}:0")
-"""Made known at import: autograd counts devices once, before the first gradient of a process."""
+"""Registered at import, since autograd counts devices once, before the first gradient of a process."""
 
 
 class Far(torch.Tensor):
@@ -112,7 +112,7 @@ class Far(torch.Tensor):
 
 
 class Device(TorchDispatchMode):
-    """The device while it is there."""
+    """The mode in which the device exists."""
 
     def __init__(self, float64: bool) -> None:
         super().__init__()
@@ -136,7 +136,7 @@ def device(*, float64: bool = True) -> Iterator[Device]:
 
 
 def _placing(maker: Any) -> Any:
-    """A maker of tensors that knows the device, which those of torch ask elsewhere."""
+    """Wrap a constructor of tensors, so that it supports the device."""
 
     def made(data: Any, *args: Any, device: Any = None, **kwargs: Any) -> torch.Tensor:
         if not _far(device):
@@ -151,7 +151,7 @@ def _far(device: Any) -> bool:
 
 
 def _run(op: Any, args: Any, kwargs: dict[str, Any]) -> Any:
-    """Run an operation on the numbers, as the device would; refuse what it would refuse."""
+    """Run an operation on the numbers; refuse operations that a real device refuses."""
     flat, _ = tree_flatten((args, kwargs))
     far = [a for a in flat if isinstance(a, Far)]
     near = [a for a in flat if isinstance(a, torch.Tensor) and not isinstance(a, Far) and a.ndim > 0]

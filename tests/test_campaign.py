@@ -1,4 +1,4 @@
-"""Campaigns: killed, started twice, on any engine, they give the same results, each once."""
+"""Campaigns give the same results, each once, if they are killed, started twice, or run on any engine."""
 
 import errno
 import inspect
@@ -31,7 +31,7 @@ from guardband.lab.studies.tables import write_page
 from guardband.pinn.problems import Poisson1D
 from guardband.predictors import Distance, MeanOnly
 
-# A cluster that is torn down may leave a socket to the garbage collector; that is Dask's, and harmless.
+# A closed cluster may leave a socket to the garbage collector; this is Dask's, and harmless.
 pytestmark = [
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -48,22 +48,22 @@ def small(trainings: int = 2) -> Study:
 
 
 def cells(folder: Path) -> dict[str, Any]:
-    """All results of a folder without times and writers, by key."""
+    """Return all results of a folder by key, without times and writers."""
     return {result["key"]: result for result in alike(campaign.results(folder))}
 
 
 def files(folder: Path) -> list[str]:
-    """The names of the files with results that are not packed."""
+    """Return the names of the unpacked files with results."""
     return [path.name for path in sorted((folder / "cells").iterdir())]
 
 
 def alike(results: Any) -> list[Any]:
-    """Results without times and writers."""
+    """Return results without times and writers."""
     return [{name: r[name] for name in r.keys() - {"seconds", "lease"}} for r in results]
 
 
 def a_record(seed: int = 0, **more: Any) -> dict[str, Any]:
-    """A result of one cell that no network was trained for."""
+    """Return the result of a cell without training a network."""
     cell = describe(replace(small(1).cells[0], training=replace(small(1).cells[0].training, seed=seed)))
     rest = {"found": {"covered": [1, 2, 3], "acd": 0.123456789}, "versions": {}, "threads": 1}
     return {"key": key_of(cell), "cell": cell, **rest, "seconds": {"training": 0.25}, **more}
@@ -107,7 +107,7 @@ def test_a_full_disk_is_said_and_nothing_is_half_written(tmp_path: Path, monkeyp
 
     with monkeypatch.context() as patched:
         patched.setattr(records, "publish", full)
-        with pytest.raises(campaign.CampaignError, match=r"is full\. Make room and run the same again"):
+        with pytest.raises(campaign.CampaignError, match=r"is full\. Free some space and rerun the command"):
             campaign.run(small(1), tmp_path, progress=False)
         patched.setattr("guardband.lab.studies.runner.checkpoint.write", full)
         with pytest.raises(campaign.CampaignError, match="is full"):
@@ -312,7 +312,7 @@ class TestPacks:
         assert campaign.work(str(tmp_path), list(study.cells)) == {cell.key: "done" for cell in study.cells}
 
     def test_a_folder_of_02_is_read_and_goes_on(self, tmp_path: Path) -> None:
-        """A file for each result, another pack, and leases that nobody holds."""
+        """Write a file for each result, another pack, and leases without owner."""
         study, results = self.made(tmp_path / "now")
         lines = (tmp_path / "now" / "cells.jsonl").read_text().splitlines(keepends=True)
         old = tmp_path / "old"
@@ -367,7 +367,7 @@ class TestPacks:
             path.write_text(text[:-20])
 
         monkeypatch.setattr("guardband.lab.studies.records.write_text", short)
-        with pytest.raises(OSError, match="The disk did not keep the pack"):
+        with pytest.raises(OSError, match="The disk did not store the pack"):
             campaign.pack(tmp_path)
         assert list(campaign.results(tmp_path)) == results
 
@@ -387,7 +387,7 @@ class TestPacks:
             ),
             (
                 [*lines[:2], other, lines[3]],
-                r"cells\.jsonl line 3 \(its checksum is not that of its content\)",
+                r"cells\.jsonl line 3 \(its checksum does not match its content\)",
             ),
         ):
             file.write_text("\n".join(bad) + "\n")
@@ -410,7 +410,7 @@ class TestPacks:
         record = a_record()
         file = tmp_path / "cells" / f"{record['key']}.json"
         file.write_text(rubbish)
-        with pytest.raises(ValueError, match=rf"cells/{file.name} \(.*makes their cells again"):
+        with pytest.raises(ValueError, match=rf"cells/{file.name} \(.*recomputes their cells"):
             campaign.pack(tmp_path)
         with pytest.raises(ValueError, match=f"holds damaged results: cells/{file.name}"):
             list(campaign.results(tmp_path))
@@ -465,8 +465,8 @@ def test_workers_do_not_have_the_slow_allocator_setting() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX signals")
 def test_a_worker_comes_back_however_often_it_is_killed() -> None:
-    """Dask gives up on one that is away at a moment of its choosing, after the second of two kills say."""
-    pytest.importorskip("distributed")  # first: it brings settings, which would go with the one below
+    """Dask may give up on a killed worker, for example after the second of two kills."""
+    pytest.importorskip("distributed")  # first, since the next import would override its settings
     dask = pytest.importorskip("dask")
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "10ms"}),
@@ -609,7 +609,7 @@ def test_the_study_of_the_docs_runs_as_written(tmp_path: Path) -> None:
 
 @pytest.fixture
 def recipes(tmp_path: Path) -> tuple[list[str], dict[str, str]]:
-    """The docs' study, trained briefly, beside the scripts of its page; with the environment to run them."""
+    """The study of the docs with short trainings, its page's scripts, and an environment to run them."""
     page = (Path(__file__).parent.parent / "docs" / "studies.md").read_text()
     study = page.split("```python\n")[1].split("```")[0]
     brief = "seed=seed, recipe=pinn.Recipe(steps=20, finish=0))"
@@ -658,7 +658,7 @@ def test_the_command_line_says_what_is_wrong(tmp_path: Path) -> None:
     assert "`presets` should be some of" in said("paper", "--preset", "our", "--out", str(tmp_path / "a"))
     assert "has no study.json" in said("status", str(tmp_path))
     (tmp_path / "empty.py").write_text("study = 3")
-    assert "should make a `study`" in said("run", str(tmp_path / "empty.py"), "--out", str(tmp_path / "b"))
+    assert "should define a `study`" in said("run", str(tmp_path / "empty.py"), "--out", str(tmp_path / "b"))
     (tmp_path / "text.txt").write_text("")
     assert "cannot be read as Python" in said("run", str(tmp_path / "text.txt"), "--out", str(tmp_path / "c"))
     (tmp_path / "study.json").write_text('{"study": "paper", "options": {"smoke": true}}')
@@ -673,7 +673,7 @@ def test_the_command_line_reports_failures_by_its_exit_code(tmp_path: Path) -> N
 
 
 class Cluster:
-    """A scheduler and two workers as processes of their own, to be killed."""
+    """Start a scheduler and two workers as separate processes that can be killed."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -816,6 +816,6 @@ def test_workers_that_write_elsewhere_are_noticed(tmp_path: Path, monkeypatch: A
     waited: list[float] = []
     monkeypatch.setattr("guardband.lab.campaign.time.sleep", waited.append)
     with pytest.raises(campaign.CampaignError, match="the workers do not see this folder"):
-        campaign._check_seen(tmp_path, {"abc": "done"})
+        campaign._check_visible(tmp_path, {"abc": "done"})
     assert len(waited) == campaign.PATIENCE, "a folder on the network may show it late"
-    campaign._check_seen(tmp_path, {"abc": "busy"})
+    campaign._check_visible(tmp_path, {"abc": "busy"})

@@ -77,7 +77,7 @@ torch.onnx.export(net, (torch.rand(3, 2),), sys.argv[1], dynamic_shapes=shapes)
 
 @pytest.mark.slow
 def test_a_network_of_torch_is_reported_with_names_of_columns_in_every_table(tmp_path: Path) -> None:
-    """From the default of `torch.onnx.export`, with its file of weights, to a page on two outputs."""
+    """From a graph of `torch.onnx.export` with an external file of weights to a report on two outputs."""
     subprocess.run([sys.executable, "-W", "ignore", "-c", EXPORT, tmp_path / "net.onnx"], check=True)
     assert (tmp_path / "net.onnx.data").exists()
     places, page, _ = named_page(tmp_path, tmp_path / "net.onnx", ["load", "heat"])
@@ -89,7 +89,7 @@ def test_names_of_columns_are_in_every_table_of_a_report(tmp_path: Path) -> None
 
 
 def named_page(tmp_path: Path, model: str | Path, outputs: list[str]) -> tuple[str, str, str]:
-    """The part of a report with ranges, all of it, and what `verify` says; the noise grows with the depth."""
+    """Return the ranges of a report, the report, and the output of `verify`; noise grows with depth."""
     net, generator = gb.adapters.from_onnx(model).model, np.random.default_rng(8)
     for name in ("calibration", "fresh"):
         x = generator.uniform(size=(400, 2))
@@ -360,7 +360,7 @@ def test_errors_teach(folder: Path, tmp_path: Path) -> None:
 
 
 def as_0_1_wrote_it(folder: Path) -> dict[str, Any]:
-    """A folder with the settings and the model beside the manifest, and what the settings say."""
+    """A folder with the settings and the model next to the manifest, and the content of the settings."""
     model = next(folder.glob("model-*.onnx"))
     calibrated = gb.load(folder, model=gb.adapters.from_onnx(model).model)
     shutil.rmtree(folder)
@@ -612,7 +612,7 @@ def test_an_interrupt_has_a_code_of_its_own(how: str, code: int, tmp_path: Path)
         "own",
     ]
     command = [sys.executable, "-c", "from guardband.cli import run; run()", *words]
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # jobs in the background are deaf to it
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # background jobs ignore SIGINT
     try:
         running = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     finally:
@@ -649,7 +649,7 @@ def test_stores_and_studies_are_verified(tmp_path: Path) -> None:
     lines = (paper / "cells.jsonl").read_text().splitlines()[:3]
     pack = tmp_path / "study" / "cells.jsonl"
     pack.write_text("\n".join(lines) + "\n")
-    assert "every result is as it was written" in run("verify", tmp_path / "study")
+    assert "the checksums of all results match" in run("verify", tmp_path / "study")
     pack.write_text("\n".join([lines[0][:-9], *lines[1:]]) + "\n")
     assert "damaged results: cells.jsonl line 1 (" in run("verify", tmp_path / "study", code=2)
     pack.write_text("{\n" * 1000)
@@ -658,7 +658,7 @@ def test_stores_and_studies_are_verified(tmp_path: Path) -> None:
 
 
 def test_a_model_in_two_files_is_kept_as_one(tmp_path: Path) -> None:
-    """Both are hashed with the calibration, which needs neither of them any more."""
+    """Both are hashed with the calibration, which no longer needs them."""
     onnx = pytest.importorskip("onnx")
     model, band = tmp_path / "model.onnx", tmp_path / "band"
     onnx.save(
@@ -678,7 +678,7 @@ def test_a_model_in_two_files_is_kept_as_one(tmp_path: Path) -> None:
 
 
 def test_weights_outside_of_the_folder_of_a_model_are_refused(tmp_path: Path) -> None:
-    """They could be any file of the reader's."""
+    """An external file could be any file of the reader."""
     onnx = pytest.importorskip("onnx")
     (tmp_path / "deep").mkdir()
     onnx.save(
@@ -694,7 +694,7 @@ def test_weights_outside_of_the_folder_of_a_model_are_refused(tmp_path: Path) ->
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_the_default_export_of_torch_is_read(tmp_path: Path) -> None:
-    """It writes weights to `model.onnx.data`."""
+    """The exporter writes weights to `model.onnx.data`."""
     pytest.importorskip("onnxscript")
     import torch
 
@@ -718,7 +718,7 @@ def test_the_default_export_of_torch_is_read(tmp_path: Path) -> None:
 def test_the_command_is_a_function_too(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Most tests start a process; this one looks at what the command does about signals and exit codes."""
+    """Check signals and exit codes in this process; most other tests start a new one."""
     before = signal.getsignal(signal.SIGTERM)
     monkeypatch.setattr(sys, "argv", ["guardband", "--version"])
     try:
@@ -735,7 +735,7 @@ def test_the_command_is_a_function_too(
 
 
 def ask(*words: str, **streams: Any) -> subprocess.CompletedProcess[str]:
-    """The command in a process of its own."""
+    """Run the command in a new process."""
     place = {**os.environ, "PYTHONPATH": str(Path(gb.__file__ or "").parents[1])}
     code = [sys.executable, "-c", "from guardband.cli import run; run()", *words]
     return subprocess.run(code, env=place, text=True, check=False, **streams)

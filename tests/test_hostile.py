@@ -472,7 +472,7 @@ def test_results_of_no_cell_are_not_packed(cell: Any, tmp_path: Path) -> None:
     (tmp_path / "cells").mkdir()
     result = records.sealed({"key": key, "cell": cell, "found": {}})
     (tmp_path / "cells" / f"{key}.json").write_text(result)
-    with pytest.raises(records.DamagedResults, match="of no cell that a study has"):
+    with pytest.raises(records.DamagedResults, match="does not describe a cell of a study"):
         records.pack(tmp_path)
 
 

@@ -137,7 +137,7 @@ def test_a_slow_solver_checks_the_network_of_a_folder() -> None:
 
 def test_a_wrong_equation_is_the_exit_code_and_comes_first() -> None:
     data = pinn.problems.Heat1D(diffusivity=0.1).observe(100, noise=0.02)
-    warmed = data.y + 0.4 * data.x[:, 1:]  # by a source that the equation does not know
+    warmed = data.y + 0.4 * data.x[:, 1:]  # by a source that is not in the equation
     np.savetxt("readings.csv", np.c_[data.x, warmed], header="x,t,u", comments="", delimiter=",")
     file = write(
         "from guardband import pinn\nfamily = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2))\n"
@@ -186,7 +186,7 @@ def test_a_file_that_is_not_there_and_readings_elsewhere_are_told() -> None:
     assert "left out: who" in said
 
 
-# The report and the pictures, of estimates in Python
+# Report and pictures of estimates in Python
 
 
 @pytest.mark.slow
@@ -287,7 +287,7 @@ def test_a_search_finds_what_a_grid_finds_and_promises_nothing() -> None:
     estimates = pinn.coefficients(three, SWUNG, noise="gaussian")
     region = estimates.region
     flat = pinn.coefficients(OSCILLATOR, SWUNG, noise="gaussian").region
-    for name in ranges:  # of more coefficients the region is wider, and no search goes beyond the range
+    for name in ranges:  # the region of more coefficients is wider, and no search leaves the range
         low, high = region.interval(name)
         assert low <= flat.interval(name)[0] + 0.02 * (high - low)
         assert high >= flat.interval(name)[1] - 0.02 * (high - low)
@@ -330,7 +330,7 @@ def test_an_end_of_a_region_that_is_the_end_of_the_range_is_said(tmp_path: Path)
 
 
 def test_an_empty_region_and_the_test_of_the_equation_speak_with_one_voice(tmp_path: Path) -> None:
-    """The noise is declared Gaussian and small by Delta, so no value agrees; signs do not show it."""
+    """The noise is declared Gaussian and small, so no value agrees; the sign test does not notice."""
     solved = pinn.Family(pinn.problems.Heat1D, diffusivity=(0.02, 0.2)).exact()
     data = pinn.problems.Heat1D(diffusivity=0.1).observe(40, noise=0.05)
     estimates = pinn.coefficients(solved, data)

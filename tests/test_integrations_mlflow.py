@@ -1,4 +1,4 @@
-"""MLflow: what is logged is loaded elsewhere, without a pickle, and answers with the same bits."""
+"""Logged models are loaded in another process, without pickle, and return the same bits."""
 
 import hashlib
 import json
@@ -23,7 +23,7 @@ mlflow = Later("mlflow")
 pytestmark = [
     needs("mlflow"),
     pytest.mark.filterwarnings("ignore"),
-]  # MLflow's own warnings, at import and in its calls
+]  # warnings of MLflow, at import and in calls
 
 ASK = """
 import json, sys
@@ -38,7 +38,7 @@ np.save(asked["out"], model.predict(frame).to_numpy())
 
 @pytest.fixture
 def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """A file store of its own."""
+    """Use a new file store."""
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     before = mlflow.get_tracking_uri()
@@ -49,7 +49,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 
 
 def elsewhere(uri: str, info: Any, frame: Any, tmp_path: Path) -> np.ndarray:
-    """What a Python of its own answers."""
+    """Return the output of a new Python process."""
     frame.to_parquet(tmp_path / "frame.parquet")
     asked = {"frame": str(tmp_path / "frame.parquet"), "out": str(tmp_path / "out.npy")}
     place = {"PYTHONPATH": str(Path(gb.__file__ or "").parents[1])}
@@ -144,7 +144,7 @@ OLD = ROOT / "tests/data/saved_by_0.2.0/mlflow"
 
 
 def logged(folder: Path) -> Path:
-    """The files of a model as MLflow keeps them, without a run."""
+    """Return the files of a model as MLflow stores them, without a run."""
     x = np.linspace(0, 1, 30)
     calibrated = gb.calibrate(pinn.mlp(2, [4]), np.stack([x, x**2], 1), x)
     about = {"level": "0.9", "inputs": ["x", "t"], "outputs": ["u"], "dtype": "float64"}

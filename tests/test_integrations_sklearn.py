@@ -1,4 +1,4 @@
-"""ConformalRegressor: an estimator by scikit-learn's own rules, and its intervals keep the exact law.
+"""ConformalRegressor follows scikit-learn's rules, and its intervals follow the exact law.
 
 The false-alarm rate of each test of the law is 2e-4.
 """
@@ -47,7 +47,7 @@ def copied(model: Any) -> Any:
     ids=["ridge", "pipeline", "boosting"],
 )
 def test_scikit_learns_own_suite_passes(inner: Any) -> None:
-    """What is skipped, scikit-learn skips for every estimator here: it is about the environment."""
+    """Skipped checks are those that scikit-learn skips for any estimator in this environment."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = check_estimator(ConformalRegressor(inner), on_fail=None, on_skip=None)
@@ -58,7 +58,7 @@ def test_scikit_learns_own_suite_passes(inner: Any) -> None:
 
 
 def check_law(draws: int) -> None:
-    """Columns, a ridge and its search inside: so many new rows are covered as the exact law allows."""
+    """With a column transformer, a ridge and a search inside, coverage of new rows follows the exact law."""
     count = sum(SEARCH.covered(SEARCH.pipeline, SEARCH.frame, seed) for seed in range(draws))
     law = gb.conformal.CoverageLaw(gb.conformal.rank(SEARCH.HELD_OUT, SEARCH.LEVEL), SEARCH.HELD_OUT)
     below, above = tails(total_counts([(law, SEARCH.NEW)], repeats=draws), count)

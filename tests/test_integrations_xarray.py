@@ -1,4 +1,4 @@
-"""Datasets: names, dimensions, units and dtypes come back from a file as they went in."""
+"""Names, dimensions, units and dtypes of datasets survive a round trip through a file."""
 
 from pathlib import Path
 from typing import Any

@@ -29,7 +29,7 @@ def _closed() -> object:
 
 
 def drawn_at(ax: Any) -> Callable[[float, float], float | None]:
-    """The value whose color is seen at a place of a picture made of cells."""
+    """Return the value drawn at a place of a raster plot."""
     cells = ax.collections[0]
     corners, values = cells.get_coordinates(), np.ma.asarray(cells.get_array())
     across, upwards = corners[0, :, 0], corners[:, 0, 1]
@@ -65,7 +65,7 @@ def test_a_busy_machine_is_not_blamed_on_the_legend(monkeypatch: pytest.MonkeyPa
     later = itertools.count(0, 10)
     monkeypatch.setattr("matplotlib.legend.time.perf_counter", lambda: next(later))
     gb.plot.band(LINE).figure.canvas.draw()
-    assert next(later) > 10  # it was asked how long it took
+    assert next(later) > 10  # the time of the search was measured
 
 
 def test_an_infinite_band_fills_the_height() -> None:
@@ -96,7 +96,7 @@ def test_scattered_points_become_triangles_and_infinite_widths_stay_blank() -> N
 
 
 def constant(x: np.ndarray, kind: str, mean: float = 10.0, half: float = 0.0658) -> gb.Band:
-    """A calibrated band of one width around a mean that is large beside it, rounded as in `kind`."""
+    """Return a band of constant width around a much larger mean, rounded to the dtype `kind`."""
     at = torch.tensor(x, dtype=torch.float32) if kind == "float32" else x
     wave = mean * np.sin(7 * x[:, :1])
     y = torch.tensor(wave, dtype=torch.float32) if kind == "float32" else wave
@@ -497,7 +497,7 @@ def test_slices_say_what_they_need() -> None:
 
 
 def marks(ax: Any, label: str) -> np.ndarray:
-    """The places of what is drawn under a label, (n, 2)."""
+    """Return the positions of the marks with a label, (n, 2)."""
     return np.concatenate(
         [np.asarray(line.get_data()).T for line in ax.get_lines() if line.get_label() == label]
     )
@@ -539,7 +539,7 @@ def test_a_width_that_is_the_same_everywhere_is_a_sentence() -> None:
 
 @pytest.mark.slow
 def test_a_reading_at_a_point_of_the_band_is_held_against_that_very_point() -> None:
-    """Interpolation rounds, and the target whose score is the threshold lies on the very end."""
+    """Interpolation rounds, and a target whose score equals the threshold lies exactly on the end."""
     generator = np.random.default_rng(0)
     for x in (generator.uniform(size=(40, 1)), generator.uniform(size=(40, 2))):
         mean = generator.normal(size=40)

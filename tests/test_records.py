@@ -1,4 +1,4 @@
-"""Records: what the disk holds is what was written, the first result stays, and a folder runs nothing."""
+"""Stored results equal the written ones, the first result of a key stays, and a folder runs no code."""
 
 import json
 import os
@@ -32,7 +32,7 @@ STUDY = Study("one", [CELL], write_page)
 
 
 def a_result(**more: Any) -> dict[str, Any]:
-    """A result of the cell that no network was trained for."""
+    """Return the result of a cell without training a network."""
     found = {"covered": [1, 2, 3], "acd": 0.123456789, "note": "width"}
     rest = {"found": found, "versions": {"python": "3.11"}, "threads": 1, "seconds": {"training": 0.25}}
     return {"key": CELL.key, "cell": describe(CELL), **rest, **more}
@@ -46,7 +46,7 @@ def put(folder: Path, line: str, packed: bool = False) -> Path:
 
 
 def said(*words: str) -> str:
-    """What a command says that ends with the status of a wrong input: one sentence, no traceback."""
+    """Return the message of a command that exits with status 2: one sentence, no traceback."""
     run = CliRunner().invoke(cli.app, ["study", *words])
     assert run.exit_code == 2 and isinstance(run.exception, SystemExit), run.output
     assert "Traceback" not in run.output
@@ -71,7 +71,7 @@ class TestChecksums:
         for bad, trouble in (
             ("", "empty"),
             (line[:100], "not JSON"),
-            (line.replace("0.123456789", "0.123456788"), "its checksum is not that of its content"),
+            (line.replace("0.123456789", "0.123456788"), "its checksum does not match its content"),
             (line.replace('"sha256"', '"sha257"'), "its checksum is missing"),
         ):
             file = put(tmp_path, bad, packed)
@@ -85,7 +85,7 @@ class TestChecksums:
     @pytest.mark.parametrize("packed", [False, True])
     def test_run_makes_a_damaged_cell_again(self, packed: bool, tmp_path: Path) -> None:
         put(tmp_path, records.sealed(a_result())[:200], packed)
-        with pytest.warns(UserWarning, match="held damaged results: .* their cells are made again"):
+        with pytest.warns(UserWarning, match="held damaged results: .* their cells are recomputed"):
             status = campaign.run(STUDY, tmp_path, progress=False)
         assert str(status) == "1 done, 0 failed, 0 running, 0 to do"
         (result,) = campaign.results(tmp_path)
@@ -147,13 +147,13 @@ class TestChecksums:
     def test_no_more_is_packed_than_is_read(self, tmp_path: Path, monkeypatch: Any) -> None:
         file = put(tmp_path, records.sealed(a_result()))
         monkeypatch.setattr(records, "PACK_BYTES", 100)
-        with pytest.raises(ValueError, match="more than the 100 bytes that a pack may hold"):
+        with pytest.raises(ValueError, match="exceed the largest size of a pack, 100 bytes"):
             campaign.pack(tmp_path)
         assert file.exists()
 
 
 def unusual(path: Path, kind: str, folder: Path) -> None:
-    """Something else than a regular file under a name."""
+    """Create something other than a regular file."""
     if kind == "pipe":
         os.mkfifo(path)
     elif kind == "folder":
@@ -166,7 +166,7 @@ def unusual(path: Path, kind: str, folder: Path) -> None:
 
 
 def other(seed: int, **more: Any) -> dict[str, Any]:
-    """A result of another cell."""
+    """Return the result of another cell."""
     cell = describe(replace(CELL, training=replace(TRAINING, seed=seed)))
     return a_result(**more) | {"key": key_of(cell), "cell": cell}
 
@@ -205,7 +205,7 @@ class TestAppending:
 
     @pytest.mark.parametrize("cut", [1, 100, -1])
     def test_a_torn_line_is_no_result_and_is_cut_off(self, cut: int, tmp_path: Path) -> None:
-        """A full disk keeps part of a line; a line without its newline counts as torn too."""
+        """A full disk stores part of a line; a line without its newline also counts as incomplete."""
         publish(tmp_path, other(0))
         (file,) = own(tmp_path)
         append(tmp_path, file.stem, torn=f"{records.sealed(other(1))}\n"[:cut])
@@ -404,7 +404,7 @@ class TestFolders:
         for more in ({}, {"cells": [CELL.key]}, {"options": {}}):
             (tmp_path / "study.json").write_text(json.dumps({"study": named, **more}))
             for command in ("status", "table"):
-                assert "a folder names no file to be run" in said(command, str(tmp_path))
+                assert "a folder cannot name a file to run" in said(command, str(tmp_path))
         assert not mark.exists() and "evil" not in sys.modules
 
     @pytest.mark.parametrize(
@@ -481,7 +481,7 @@ class TestFolders:
         put(tmp_path, records.sealed(a_result(found={"covered": "x"})))
         for word in ("own", "paper"):
             (tmp_path / "study.json").write_text(json.dumps({"study": word, "cells": [CELL.key]}))
-            assert "No page can be made of the results" in said("table", str(tmp_path))
+            assert "The page cannot be written from the results" in said("table", str(tmp_path))
 
     def test_what_a_failure_says_cannot_write_to_the_terminal(self, tmp_path: Path) -> None:
         file = tmp_path / "failed" / f"{CELL.key}.json"
@@ -551,7 +551,7 @@ DAY = 86_400
 
 
 def clock(folder: Path) -> Path:
-    """A library that shifts the clock of a process before which it is loaded."""
+    """Build a library that shifts the clock of a process in which it is preloaded."""
     (folder / "clock.c").write_text(CLOCK)
     made = folder / "clock.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-o", made, folder / "clock.c", "-ldl"], check=True)
@@ -559,7 +559,7 @@ def clock(folder: Path) -> Path:
 
 
 def many(count: int = 200) -> Study:
-    """As many cells of a few quick trainings."""
+    """Return this number of cells on a few short trainings."""
     cells = [
         replace(CELL, method=f"constant {number}", training=replace(TRAINING, seed=number % 20))
         for number in range(count)

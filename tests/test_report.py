@@ -1,4 +1,4 @@
-"""The report: says what is promised and what was found, for any band, and escapes what came from outside."""
+"""The report states the promise and the findings for any band, and escapes external text."""
 
 import contextlib
 import hashlib
@@ -25,7 +25,7 @@ def drawn(d: int, n: int = 60, m: int = 1, seed: int = 0) -> tuple[np.ndarray, n
 
 
 def titled(made: list[Section], title: str) -> Section:
-    """The section of this title."""
+    """Return the section with this title."""
     return next(section for section in made if section.title == title)
 
 
@@ -114,7 +114,7 @@ def test_whole_fields_can_be_reported(tmp_path: Path) -> None:
     text = report(calibrated, generator.normal(size=(30, 2)), path=tmp_path / "page.html").read_text()
     assert "40 calibration fields are enough for 95 %" in text and "No check raised an alarm" in text
     assert "by calibration on 40 fields" in text and "with 40 fields it lies between" in text
-    assert text.count("alibration point") == 1  # in the promise, which says what a point is
+    assert text.count("alibration point") == 1  # in the promise, which defines a point
     assert "A point here is a whole field" in text and "calibration fields missed" in text
     far = titled(sections(calibrated, 9 + generator.normal(size=(30, 2))), "What would void it")
     assert "in doubt" in far.paragraphs[0] and [row[1] for row in far.table[1:3]] == ["shift", "far"]
@@ -254,7 +254,7 @@ def test_fingerprints_know_columns_and_text(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_line_that_makes_a_page_again_does_so(tmp_path: Path) -> None:
-    """It is run as it is printed, but for the dots and the name of the folder."""
+    """The call runs as printed, except for the dots and the name of the folder."""
     x, y = drawn(1, 60)
     plain = gb.calibrate(pinn.mlp(1, [4]).double(), x, y)
     ratio = gb.calibrate(zero, x, y, calibrator=gb.Weighted(lambda x: np.ones(len(x))))
@@ -316,7 +316,7 @@ def facts_of(calibrated: gb.Calibrated, x: np.ndarray, y: np.ndarray | None = No
 
 
 def by_hand(arrays: list[np.ndarray]) -> str:
-    """The fingerprint as the page says that it is made."""
+    """Compute the fingerprint as the page explains it."""
     whole = b"".join(f"{a.dtype} {a.shape}".encode() + a.tobytes() for a in arrays)
     return hashlib.sha256(whole).hexdigest()[:16]
 
@@ -371,7 +371,7 @@ def test_the_model_inside_is_named() -> None:
 
 @pytest.mark.slow
 def test_nothing_is_found_only_where_nothing_was() -> None:
-    """No page says so beside rows that were calibrated on, or beside an alarm for a range."""
+    """No page states this for calibration rows, or together with an alarm for a range."""
     x, y = drawn(1, 1500)
     y[x > 0.8] *= 10
     calibrated = gb.calibrate(zero, x[:500], y[:500])
@@ -465,7 +465,7 @@ def test_a_field_of_two_outputs_is_covered_where_all_its_nodes_are() -> None:
 
 @pytest.fixture
 def labels(monkeypatch: pytest.MonkeyPatch) -> set[str]:
-    """The labels of all axes that are drawn from now on."""
+    """Collect the labels of all axes drawn afterwards."""
     seen: set[str] = set()
 
     def png(draw: Any) -> bytes:
@@ -502,7 +502,7 @@ def test_characters_that_reorder_or_hide_text_are_escaped(ending: str, tmp_path:
 
 
 def plane_fields(n: int, seed: int) -> tuple[np.ndarray, gb.Fields]:
-    """Bumps of many sizes on a grid of two lengths, measured with noise."""
+    """Noisy bumps of many sizes on a spatial grid of two axes."""
     generator = np.random.default_rng(seed)
     a, b = np.meshgrid(np.linspace(0, 2, 12), np.linspace(0, 1, 10), indexing="ij")
     size = np.exp(generator.normal(size=(n, 1, 1, 1)))
@@ -541,7 +541,7 @@ def test_the_verdict_on_a_network_from_elsewhere_is_shown(tmp_path: Path) -> Non
 
 
 class Counted:
-    """A value with a report of its own."""
+    """A value with its own report."""
 
     report_title = "Counted"
 

@@ -1,4 +1,4 @@
-"""Studies: cells have stable keys, and their numbers are what the library would give by hand."""
+"""Cells have stable keys, and their numbers equal those computed directly with the library."""
 
 import json
 from dataclasses import field, fields, make_dataclass, replace
@@ -41,7 +41,7 @@ def test_keys_are_stable_and_see_every_input() -> None:
 
 
 def grown(value: Any, **options: Any) -> Any:
-    """The value as a later release would make it, whose class has one more field."""
+    """Return the value as a later release would make it, with a new field in its class."""
     kind = type(value)
     extra = field(default=3.0, metadata={"neutral": 1.0})
     later = make_dataclass(kind.__name__, [("extra", float, extra)], bases=(kind,), frozen=True)
@@ -51,7 +51,7 @@ def grown(value: Any, **options: Any) -> Any:
 
 @pytest.mark.parametrize("part", ["recipe", "likelihood", "problem", "noise", "training", "cell"])
 def test_a_field_added_later_orphans_no_cell(part: str) -> None:
-    """Left out of the key at its neutral value, whatever its default is; seen at every other."""
+    """A field is left out of the key at its neutral value, whatever its default, and included otherwise."""
     training = replace(TRAINING, likelihood=pinn.Likelihood(data=0.1), noise=noise.Islands())
     before = replace(CELL, training=training)
 
@@ -99,7 +99,7 @@ def test_what_has_no_name_cannot_be_a_part_of_a_cell() -> None:
 def test_a_study_refuses_what_makes_no_sense() -> None:
     with pytest.raises(ValueError, match="has no cells"):
         Study("empty", [], write_page)
-    with pytest.raises(ValueError, match="1 cells of the study 'twice' are there twice"):
+    with pytest.raises(ValueError, match="1 cells of the study 'twice' are duplicates"):
         Study("twice", [CELL, CELL], write_page)
 
 
@@ -140,7 +140,7 @@ LEARNERS = {
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_local_cell_runs_the_local_calibrator_itself(name: str, monkeypatch: Any) -> None:
-    """Its numbers are those of `calibrate` with a `Local` by hand, which evaluates its shape every time."""
+    """The numbers equal those of `calibrate` with a `Local`, which evaluates its shape in every draw."""
     learner = LEARNERS[name]
     cell = replace(CELL, calibrator=Factory(gb.Local, learner=learner), levels=("0.5", "0.9"), grid=9)
     learned = []
@@ -294,7 +294,7 @@ def test_a_range_of_unknown_values_is_unknown() -> None:
 
 
 def test_headings_say_what_differs_and_which_noise_was_swept(tmp_path: Path) -> None:
-    """Labels stay, since they are in the keys of cells; the page explains them."""
+    """Labels do not change, since they are in the keys of cells; the page explains them."""
     trainings = [
         replace(TRAINING, noise=0.1),
         replace(TRAINING, noise=0.3),

@@ -1,4 +1,4 @@
-"""The law suites must fail where a law is broken."""
+"""The checks must fail if a law is broken."""
 
 import random
 from typing import Any
@@ -108,7 +108,7 @@ def test_flat_points_are_points() -> None:
 
 
 class Broken(gb.Scaled):
-    """A score with one thing wrong."""
+    """A score with one error."""
 
     def __init__(self, fault: str) -> None:
         object.__setattr__(self, "fault", fault)
@@ -162,7 +162,7 @@ def test_a_score_that_breaks_a_law_is_named(fault: str, text: str) -> None:
 
 
 class Lawless(gb.Split):
-    """A valid calibrator that knows no law of its own."""
+    """A valid calibrator without an exact law."""
 
     def threshold(self, *args: Any, **options: Any) -> Any:
         threshold = gb.Split().threshold(*args, **options)
@@ -205,7 +205,7 @@ def test_every_threshold_obeys_the_laws(name: str) -> None:
 
 
 class Faulty(gb.conformal.Calibrator):
-    """Split with one thing wrong."""
+    """Split with one error."""
 
     def __init__(self, fault: str) -> None:
         self.fault = fault
@@ -277,7 +277,7 @@ def test_the_problems_here_obey_the_laws(problem: pinn.problems.Problem) -> None
 
 
 class Wave(pinn.problems.Problem):
-    """u_tt = u_xx, with one thing wrong."""
+    """u_tt = u_xx, with one error."""
 
     domain = pinn.problems.Box((0, 0), (1, 1))
 

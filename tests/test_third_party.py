@@ -1,7 +1,7 @@
-"""Methods written in files outside the package work everywhere without a change in the package.
+"""Methods written outside of the package work everywhere without a change in the package.
 
-The files lie in `third_party/`, as an outsider would write them. What makes no sense for one of them is
-refused in a sentence.
+The files are in `third_party/`, as a user would write them. Operations that make no sense for a method are
+refused with an error message.
 """
 
 import json
@@ -46,14 +46,14 @@ LOGISTIC = Training(equation.Logistic(), (8,), n=40, noise=0.05, recipe=QUICK)
 
 
 def readings(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Points (n, 1) and noisy values of a straight line, more noise to the right."""
+    """Return points (n, 1) and values of a straight line whose noise increases with x."""
     generator = np.random.default_rng(seed)
     x = generator.uniform(size=(n, 1))
     return x, 1 + 2 * x + (0.05 + 0.2 * x) * generator.normal(size=(n, 1))
 
 
 def fields(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Inputs (n, 2) and fields (n, 12, 1)."""
+    """Return inputs (n, 2) and fields (n, 12, 1)."""
     generator = np.random.default_rng(seed)
     return generator.uniform(size=(n, 2)), generator.normal(size=(n, 12, 1))
 
@@ -61,7 +61,7 @@ def fields(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 @gb.kept
 @dataclass(frozen=True)
 class ZeroFields(gb.Predictor):
-    """Fields of twelve nodes, all zero."""
+    """Return fields of twelve nodes, all zero."""
 
     def __call__(self, x: Any) -> gb.Prediction:
         return gb.Prediction(x, np.zeros((len(x), 12, 1)))
@@ -78,14 +78,14 @@ def net(seed: int = 0) -> Any:
 
 @dataclass(frozen=True)
 class Case:
-    """A calibration made with a method from outside: how, and what is asked of it."""
+    """A calibration with a third-party method, and the expected results."""
 
     module: str
     make: Callable[[], gb.Calibrated]
     fresh: Callable[[], tuple[np.ndarray, np.ndarray]] = field(default=lambda: readings(150, 1))
     groups: Callable[[Any], np.ndarray] | None = None
-    over: str = ""  # what `band_over` says, if it is refused
-    export: str = ""  # what `export_onnx` says, if it is refused
+    over: str = ""  # the error of `band_over`, if it is refused
+    export: str = ""  # the error of `export_onnx`, if it is refused
 
     def labels(self, x: Any) -> np.ndarray | None:
         return None if self.groups is None else self.groups(x)
@@ -156,14 +156,14 @@ def name(request: pytest.FixtureRequest) -> str:
 
 
 def ends(prediction: gb.Prediction) -> quantiles.EndsPrediction:
-    """A prediction with a scale as one with quantiles."""
+    """Convert a prediction with a scale into one with quantiles."""
     assert prediction.scale is not None
     lower, upper = prediction.mean - prediction.scale, prediction.mean + 2 * prediction.scale
     return quantiles.EndsPrediction(prediction.x, prediction.mean, prediction.scale, lower, upper)
 
 
 def halves(*asked: Any) -> gb.testing.Draw:
-    """As many points to the left as to the right, without labels."""
+    """Draw equally many points on the left and on the right, without labels."""
     return replace(gb.testing.two_groups(*asked), groups=None, groups_cal=None)
 
 
@@ -210,7 +210,7 @@ def test_a_whole_calibration_passes_its_check(name: str) -> None:
 
 
 def test_a_stream_misses_as_often_as_promised_whatever_comes() -> None:
-    """The bound is no law of chance: it holds for every sequence."""
+    """The bound holds for every sequence, not only with some probability."""
     generator = np.random.default_rng(0)
     drift = np.concatenate([np.linspace(0, 5, 400), np.full(200, -3.0), generator.normal(size=200)])
     adaptive = online.stream(gb.predictors.MeanOnly(np.zeros_like), [0.0], [0.0], gamma=0.05)
@@ -235,7 +235,7 @@ def test_cross_validation_keeps_its_promise_and_comes_near_the_level() -> None:
     assert binom.sf(covered - 1, draws, 0.9) > 1e-3 and covered / draws > 0.7
 
 
-# Looking at them
+# Plots and reports
 
 
 def test_each_is_evaluated_and_checked(name: str) -> None:
@@ -275,7 +275,7 @@ def test_only_a_band_of_constant_width_is_called_so() -> None:
 
 
 def test_the_law_with_ties_is_that_of_each_part() -> None:
-    """On a coarse sensor more points lie inside than the rank says; so they may among new ones."""
+    """With a coarse sensor, ties put more points inside than the rank, among new points too."""
     generator = np.random.default_rng(0)
     x = generator.uniform(size=(200, 1))
     coarse = generator.integers(-1, 2, size=(200, 1)).astype(float)
@@ -323,7 +323,7 @@ def test_a_ball_is_measured_by_its_diameter(tmp_path: Path) -> None:
     assert "Its diameter in its norm is" in page
 
 
-# Keeping them
+# Saving and loading
 
 READ = """
 import json, sys
@@ -351,7 +351,7 @@ print(json.dumps(found))
 
 
 def elsewhere(folders: dict[str, Any], *imports: str) -> dict[str, Any]:
-    """What a new process says that imports these modules."""
+    """Return the output of a new process that imports these modules."""
     path = os.pathsep.join([str(OUTSIDE), str(OUTSIDE.parent), *sys.path])
     words = [sys.executable, "-c", READ, json.dumps(folders), *imports]
     done = subprocess.run(words, capture_output=True, text=True, env={**os.environ, "PYTHONPATH": path})
@@ -390,7 +390,7 @@ def test_a_predictor_that_is_not_the_saved_one_is_noticed_by_its_own_parts(tmp_p
     folder = gb.save(calibrated, tmp_path / "band")
     assert gb.load(folder, low=np.sin, high=np.exp)([0.5]).upper == calibrated([0.5]).upper
     with pytest.raises(gb.store.ArtifactError, match="is not the one that was saved"):
-        gb.load(folder, low=np.exp, high=np.sin)  # the same mean, other ends
+        gb.load(folder, low=np.exp, high=np.sin)  # the same mean with different ends
     with pytest.raises(gb.store.ArtifactError, match="was saved without high and low"):
         gb.load(folder)
 
@@ -398,7 +398,7 @@ def test_a_predictor_that_is_not_the_saved_one_is_noticed_by_its_own_parts(tmp_p
 def test_a_method_that_is_not_marked_is_passed_again_or_refused(tmp_path: Path) -> None:
     @dataclass(frozen=True, eq=False, repr=False)
     class Unmarked(online.Adaptive):
-        """A whole method of somebody who forgot."""
+        """A method that is missing a required part."""
 
     before = made("a stream")
     assert isinstance(before, online.Adaptive)
@@ -430,7 +430,7 @@ def test_each_covers_a_grid_or_says_why_not(name: str) -> None:
 def test_sets_that_are_no_boxes_are_not_drawn_over_a_grid() -> None:
     @dataclass(frozen=True, repr=False)
     class Length(gb.conformal.Score):
-        """|y - mean| as a ball."""
+        """The score |y - mean| with a ball as its set."""
 
         def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
             return ((y - prediction.mean) ** 2).sum(-1) ** 0.5
@@ -461,7 +461,7 @@ def test_each_is_a_graph_or_says_why_not(name: str, tmp_path: Path) -> None:
 
 
 def around(fitted: pinn.Fitted, gap: float) -> quantiles.QuantilePair:
-    """Two quantiles about a network."""
+    """Two quantiles around a network."""
     mean = gb.predictors.MeanOnly(fitted)
     return quantiles.QuantilePair(lambda x: mean(x).mean - gap, lambda x: mean(x).mean + gap)
 
@@ -490,7 +490,7 @@ def test_calibrators_predictors_and_the_problem_are_studied(tmp_path: Path) -> N
     found = {result["cell"]["method"]: result for result in lab.campaign.results(tmp_path)}
     assert found["steep, split"]["cell"]["predictor"] == {"use": "scale.Steep", "step": 0.1}
     assert found["steep, split"]["found"]["laws"][-1] == [[30, 30, 20]]
-    assert found["steep, cells"]["found"]["laws"] is None  # how many points are where is chance
+    assert found["steep, cells"]["found"]["laws"] is None  # the number of points in each part is random
     assert found["quantiles"]["found"]["laws"] and found["quantiles"]["found"]["width"] > 0
     rows = (tmp_path / "README.md").read_text().splitlines()
     law = {row.split("|")[1].strip(): row.split("|")[6].strip() for row in rows if row.startswith("| ")}
@@ -531,7 +531,7 @@ def run(*words: str | Path, code: int = 0) -> str:
 
 @pytest.fixture
 def labelled(tmp_path: Path) -> Path:
-    """The example's files with a column that says on which side a row lies."""
+    """The example's files with a column for the side of each row."""
     for name in ("calibration", "fresh", "query"):
         table = tables.read(EXAMPLE / f"{name}.csv")
         where = np.where(table.column("x") < 0, "left", "right")

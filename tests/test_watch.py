@@ -1,4 +1,4 @@
-"""guardband watch: rows that come one by one, kills at any moment, and no line lost or doubled."""
+"""guardband watch: rows arrive one by one, kills at any moment, and no line is lost or duplicated."""
 
 import hashlib
 import json
@@ -179,7 +179,7 @@ def test_two_watchers_of_one_output_or_one_snapshot_are_refused(home: Path, name
 
 @pytest.fixture
 def watched(home: Path) -> Path:
-    """A folder in which 20 rows were watched."""
+    """Return a folder in which 20 rows were watched."""
     (home / "data.csv").write_text(table(20))
     watch("--data", "data.csv", "--out", "o", "--once")
     return home
@@ -209,7 +209,7 @@ def test_a_file_that_it_did_not_write_is_not_shortened(
 
 
 def killed(out: str) -> bytes:
-    """The output of a watcher that is killed at the end of the data, before its next snapshot."""
+    """Return the output of a watcher that is killed at the end of the data, before its next snapshot."""
     from guardband.cli.watch import Watcher
 
     keep = Watcher._save
@@ -250,7 +250,7 @@ def test_lines_after_the_snapshot_stay_if_no_row_comes(watched: Path) -> None:
 
 
 def test_the_output_of_another_watcher_is_not_shortened(home: Path) -> None:
-    """Its lines continue the row numbers of the snapshot: all of them, or those after a common beginning."""
+    """The journal continues the row numbers of the snapshot, in all lines or after a common prefix."""
     (home / "data.csv").write_text("x,u\n")
     watch("--data", "data.csv", "--out", "a", "--once")
     (home / "data.csv").write_text(table(20))
@@ -289,7 +289,7 @@ MESSAGE += "|belongs to data with the header|no longer the file|already has line
 
 
 def forged(head: bytes, stream: bytes) -> bytes:
-    """A snapshot with the right hash."""
+    """Return a snapshot with the right hash."""
     rest = head + b"\n" + stream
     return hashlib.sha256(rest).hexdigest().encode() + b"\n" + rest
 
@@ -327,7 +327,7 @@ def forgeries(text: bytes) -> Iterator[bytes]:
 def test_a_forged_snapshot_ends_in_one_error(
     watched: Path, monkeypatch: pytest.MonkeyPatch, share: int
 ) -> None:
-    """Either the watcher takes another step from it, or there is a sentence that names the file."""
+    """Either the watcher takes another step, or an error names the file."""
     from guardband.cli import watch as watching
     from guardband.cli.models import Artifact
 
@@ -409,7 +409,7 @@ def test_decimal_commas_are_read_as_calibrate_reads_them(home: Path, mark: str) 
     watch("--data", "data.csv", "--out", "o", "--once")
     assert (home / "o").read_bytes() == (home / "plain").read_bytes()
     (home / "data.csv").write_text(european + f"0.5{mark}0.2\n" + f"0,5{mark}0,2\n")
-    watch("--data", "data.csv", "--out", "o", "--once")  # restarted, it still knows the decimal mark
+    watch("--data", "data.csv", "--out", "o", "--once")  # the decimal mark survives a restart
     before, after = lines(home / "o")[30:]
     assert "one decimal mark" in before["unreadable"] and after["bands"]["u"]["reading"] == 0.2
 
@@ -474,7 +474,7 @@ def test_names_of_columns_are_shown_escaped(home: Path, name: str, monkeypatch: 
 
 
 def rows_of(*parts: tuple[int, int]) -> str:
-    """Lines without a header: of each table by its seed, so many."""
+    """Return lines without a header: a number of rows of the table of each seed."""
     return "".join(table(rows, seed, names=False) for rows, seed in parts)
 
 
@@ -484,7 +484,7 @@ def pipe(home: Path, text: str, code: int = 0) -> str:
 
 def test_rows_of_a_pipe_that_come_again_are_counted_once(home: Path) -> None:
     first, second = table(20), table(30, 2)
-    pipe(home, first + second)  # a rotation: the header comes again
+    pipe(home, first + second)  # a rotation repeats the header
     assert [line["row"] for line in lines(home / "o")] == [*range(1, 51)]
     once = (home / "o").read_bytes()
     pipe(home, second)
@@ -525,7 +525,7 @@ def test_a_header_after_counted_rows_begins_anew() -> None:
     before.header()
     assert [new for row in rows for new in before.row(row)] == rows
     again = Counted(before.snapshot())
-    for part in ([b"0.5,0.2\n"], rows[:2048], rows[:1], rows):  # new ones, too few to compare, old ones
+    for part in ([b"0.5,0.2\n"], rows[:2048], rows[:1], rows):  # new rows, too few rows to compare, old rows
         again.header()
         after += [new for row in part for new in again.row(row)]
         if len(part) in (1, 2048) and part[0] == rows[0]:
@@ -539,7 +539,7 @@ def test_a_header_after_counted_rows_begins_anew() -> None:
 
 def test_another_header_in_the_middle_is_refused(home: Path) -> None:
     assert "is a header that differs" in pipe(home, table(3) + "0.5,u\nu,x\n0.1,0.2\n", code=2)
-    assert len(lines(home / "o")) == 4  # a row with a number is no header, whatever word it has
+    assert len(lines(home / "o")) == 4  # a row with a number is never a header
 
 
 def test_a_last_line_that_is_cut_off_is_not_counted(home: Path) -> None:
@@ -572,7 +572,7 @@ def test_a_rotation_is_noticed_while_a_file_is_followed(
             path.unlink()
         case "truncated":
             os.truncate(path, 10)
-        case _:  # copytruncate, and more rows than before by the next look
+        case _:  # copytruncate, with more rows than before at the next read
             path.write_text(table(90, 2))
     with pytest.raises(Rotated, match="was rotated"):
         next(found)
@@ -613,7 +613,7 @@ def test_killed_at_random_moments_no_line_is_lost_or_doubled(home: Path, kills: 
     data.write_bytes(b"")
 
     def write() -> None:
-        """The file grows in pieces that end anywhere, while it is read."""
+        """The file grows during reading, in pieces that end anywhere."""
         with data.open("ab", buffering=0) as file:
             for start in range(0, len(whole), 509):
                 file.write(whole[start : start + 509])
@@ -646,7 +646,7 @@ def test_killed_at_random_moments_no_line_is_lost_or_doubled(home: Path, kills: 
 
 
 def start(home: Path, *words: str, source: int | None = None) -> subprocess.Popen[bytes]:
-    """A watcher in a process of its own, which has imported all it needs."""
+    """Start a watcher in a new process, after its imports."""
     process = subprocess.Popen(
         [sys.executable, "-c", LOOP, "watch", "band", "--model", "net:model", "--level", "0.9", *words],
         cwd=home,
@@ -707,7 +707,7 @@ def test_tail_follows_a_rotated_log_and_no_row_is_lost_or_counted_twice(home: Pa
             if step == 0:
                 data.rename(home / "data.csv.1")
                 data.write_text("x,u\n" + parts[1])
-            else:  # first emptied, then filled, as logrotate's copytruncate does
+            else:  # emptied and then filled, like logrotate's copytruncate
                 os.truncate(data, 0)
                 time.sleep(0.5)
                 data.write_text("x,u\n" + parts[2])

@@ -1,6 +1,6 @@
 """torch and the two wings that need it: `from wings import pinn, torch`.
 
-Where torch is not installed, each is a stand-in, and a test that uses it is skipped. The other tests of the
+If torch is not installed, they are stand-ins, and tests that use one are skipped. The other tests of the
 file run.
 """
 
@@ -12,16 +12,16 @@ import pytest
 
 
 class Absent:
-    """What torch would provide: anything may be done with it while tests are collected, nothing in a test."""
+    """A stand-in for torch: collection may use it in any way; a test that uses it is skipped."""
 
     collecting = True
 
     def __init__(self, name: str = "") -> None:
-        if name:  # the id of a case that has this as its value
+        if name:  # used in the id of a parametrized case
             self.__name__ = name
 
     def __getattr__(self, name: str) -> "Absent":
-        if name.startswith(("_", "pytest_")):  # asked for by Python, numpy or pytest
+        if name.startswith(("_", "pytest_")):  # looked up by Python, NumPy or pytest
             raise AttributeError(name)
         self()
         return Absent(name)
@@ -31,17 +31,17 @@ class Absent:
             pytest.skip("needs torch")
         return Absent()
 
-    def __repr__(self) -> str:  # the same in all processes, which collect the same ids
+    def __repr__(self) -> str:  # equal in all processes, so that they collect the same ids
         return "absent"
 
     __add__ = __sub__ = __mul__ = __or__ = __call__
 
-    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type]:  # a class may have it as its base
+    def __mro_entries__(self, bases: tuple[Any, ...]) -> tuple[type]:  # allows its use as a base class
         return (NeedsTorch,)
 
 
 class NeedsTorch:
-    """The base of classes that would have one of torch's."""
+    """Replaces a base class from torch."""
 
     def __new__(cls, *_: Any, **__: Any) -> Any:
         Absent()()
@@ -49,13 +49,13 @@ class NeedsTorch:
 
 
 def needed(value: object) -> None:
-    """Skip a test whose value would be made by torch."""
+    """Skip a test if a value needs torch."""
     if isinstance(value, Absent):
         pytest.skip("needs torch")
 
 
 def optional(module: str) -> Any:
-    """A module that needs torch, or its stand-in."""
+    """Return a module that needs torch, or a stand-in."""
     return import_module(module) if find_spec("torch") else Absent(module)
 
 

@@ -1,7 +1,7 @@
-"""CV+ (Barber, Candes, Ramdas and Tibshirani 2021), written outside the package.
+"""CV+ (Barber, Candes, Ramdas and Tibshirani 2021), written outside of the package.
 
-Every point serves training and calibration: with K folds, K models are trained, each without one fold, and
-each point's residual R_i is that of the model that has not seen it. The band at x lies between order
+Every point is used for training and calibration: K models are trained, each without one of K folds, and
+R_i is the residual of point i for the model trained without it. The band at x lies between order
 statistics of mu_-i(x) - R_i and of mu_-i(x) + R_i. The promise is weaker than the level: at least
 1 - 2 alpha - min(2 (1 - 1/K) / (n/K + 1), (1 - K/n) / (K + 1)), for alpha = 1 - level and equal folds.
 """
@@ -23,7 +23,7 @@ from guardband.conformal.rank import exact
 @gb.kept
 @dataclass(frozen=True, eq=False)
 class FoldPrediction(gb.Prediction):
-    """The mean over the models, and what each of them says: `each` (n, K)."""
+    """The mean over the models, and the prediction of each: `each` (n, K)."""
 
     each: Any = None
 
@@ -31,7 +31,7 @@ class FoldPrediction(gb.Prediction):
 @gb.kept
 @dataclass(frozen=True, eq=False, repr=False)
 class CrossCalibrated(gb.Calibrated):
-    """K models, and at each point the answer of the one that has not seen it."""
+    """K models, with the prediction at each training point by the model trained without it."""
 
     models: tuple[gb.Predictor, ...]
     fold: np.ndarray
@@ -76,7 +76,7 @@ class CrossCalibrated(gb.Calibrated):
 
     @property
     def is_box(self) -> bool:
-        """It is: an interval."""
+        """An interval is a box."""
         return True
 
     def promised(self, level: Any) -> Fraction:
@@ -84,7 +84,7 @@ class CrossCalibrated(gb.Calibrated):
 
     @property
     def cost(self) -> Fraction:
-        """What folds cost beyond the factor of two."""
+        """The loss of coverage due to folds, in addition to the factor of two."""
         n, k = self.n, len(self.models)
         return min(2 * (1 - Fraction(1, k)) / (Fraction(n, k) + 1), (1 - Fraction(k, n)) / (k + 1))
 
@@ -99,14 +99,14 @@ class CrossCalibrated(gb.Calibrated):
 @gb.kept
 @dataclass(frozen=True)
 class Line:
-    """The straight line of least squares, a model that is kept with what was made of it."""
+    """A least-squares line, a model that is saved with its calibrations."""
 
     slope: float
     offset: float
 
     @classmethod
     def fit(cls, x: Any, y: Any) -> "Line":
-        """Through points x (n, 1) with values y (n, 1)."""
+        """Fit a line to points x (n, 1) with values y (n, 1)."""
         return cls(*np.polyfit(to_numpy(x)[:, 0], to_numpy(y)[:, 0], 1).tolist())
 
     def __call__(self, x: Any) -> Any:
@@ -116,7 +116,7 @@ class Line:
 def cross_calibrate(
     fit: Callable[[Any, Any], Any], x: Any, y: Any, *, folds: int = 5, seed: int = 0
 ) -> CrossCalibrated:
-    """Train `fit(x, y)` without each fold, which gives a model of x, and keep all of them."""
+    """Train a model with `fit(x, y)` without each fold, and keep all models."""
     x, y = rows(x, "x"), rows(y, "y")
     if y.shape[1] != 1:
         raise ValueError(f"CV+ is written for one output here, got {y.shape[1]}.")

@@ -1,4 +1,4 @@
-"""Logistic growth, an equation that is not in the catalogue, written outside the package."""
+"""Logistic growth, an equation outside of the catalogue and of the package."""
 
 from dataclasses import dataclass
 
@@ -12,7 +12,7 @@ from guardband import pinn
 @gb.kept
 @dataclass(frozen=True)
 class Logistic(pinn.Problem):
-    """u' = rate u (1 - u) on [0, 4], u(0) = start; u is the share of what there is room for."""
+    """u' = rate u (1 - u) on [0, 4], u(0) = start; u is the share of the capacity."""
 
     rate: float = 1.0
     start: float = 0.1

@@ -1,7 +1,7 @@
-"""Sensor by sensor: a threshold for each group, written outside the package.
+"""A threshold for each sensor, written outside of the package.
 
 The promise: if the readings of a sensor and its next one are exchangeable, the next one lies in the band with
-probability at least the level, at every sensor by itself. Readings of a sensor not seen before are refused.
+probability at least the level, separately at each sensor. Readings of a new sensor are refused.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from guardband.conformal.base import no_confidence
 @gb.kept
 @dataclass(frozen=True)
 class SensorWise(gb.conformal.Calibrator):
-    """Split conformal prediction at each sensor by itself."""
+    """Split conformal prediction, separately at each sensor."""
 
     @property
     def promise(self) -> str:
@@ -32,7 +32,7 @@ class SensorWise(gb.conformal.Calibrator):
         if groups is None:
             raise ValueError("SensorWise() needs `groups=`, the sensor of each point.")
         no_confidence(confidence, "SensorWise()")
-        sensors = dict.fromkeys(groups.tolist())  # in the order in which they come
+        sensors = dict.fromkeys(groups.tolist())  # in order of appearance
         return SensorThreshold({name: np.sort(scores[groups == name]) for name in sensors})
 
 

@@ -1,7 +1,7 @@
-"""Cell by cell: a threshold for each part of the domain, written outside the package.
+"""A threshold for each part of the domain, written outside of the package.
 
-The parts are the points nearest to each of some centers, which are fixed before calibration. The promise: in
-each part by itself, a new measurement there lies in the band with probability at least the level.
+A part consists of the points nearest to one of several centers, which are fixed before calibration. In each
+part separately, a new measurement lies in the band with probability at least the level.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ ALIKE = "it makes groups of the places itself."
 @gb.kept
 @dataclass(frozen=True)
 class NearestCenter(gb.conformal.Calibrator):
-    """Split conformal prediction in each part of the domain; `centers` come from elsewhere than the data."""
+    """Split conformal prediction in each part of the domain; `centers` must not depend on the data."""
 
     centers: tuple[tuple[float, ...], ...]
 
@@ -60,7 +60,7 @@ class NearestThreshold(gb.conformal.Threshold):
         return q[nearest(self.cells.centers, prediction)]
 
     def laws_for(self, prediction: gb.Prediction, level: Any, groups: Any = None) -> Any:
-        """One part after the other; how many points are new in each, only their places tell."""
+        """Return the law of each part, with the number of new points in it."""
         counts = np.bincount(nearest(self.cells.centers, prediction), minlength=len(self.scores))
         sizes = [(len(scores), int(m)) for scores, m in zip(self.scores, counts, strict=True) if m]
         return [(CoverageLaw(rank(n, level), n), m) for n, m in sizes]

@@ -1,7 +1,7 @@
-"""The root mean square of a whole field's error, written outside the package.
+"""The root mean square error of whole fields, written outside of the package.
 
-The set is a ball: all fields whose distance to the mean is at most the threshold. The promise is that of the
-calibrator, about whole fields; at a single node a field in the ball may lie anywhere.
+The set is a ball: all fields whose distance to the mean is at most the threshold. The calibrator's promise
+is about whole fields; at a single node, a field in the ball may have any value.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ import guardband as gb
 
 
 def root_mean_square(difference: Any) -> Any:
-    """The norm (N,) of fields (N, nodes, m)."""
+    """Return the norm (N,) of fields (N, nodes, m)."""
     return (difference**2).mean((1, 2)) ** 0.5
 
 

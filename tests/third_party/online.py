@@ -1,7 +1,7 @@
-"""Adaptive conformal inference (Gibbs and Candes 2021), written outside the package.
+"""Adaptive conformal inference (Gibbs and Candes 2021), written outside of the package.
 
-Readings come one after the other, and may drift. After each one the miscoverage that is asked of the past
-scores moves: down after a miss, up otherwise. The promise is about the long run only: over T readings the
+Readings arrive one after the other and may drift. After each one, the miscoverage level for the past
+scores decreases after a miss and increases otherwise. The promise is about the long run: over T readings, the
 share that missed differs from 1 - level by at most (max(level, 1 - level) + gamma) / (gamma T), whatever the
 readings are. For a single new one no probability is promised.
 """
@@ -22,7 +22,7 @@ from guardband.conformal.rank import exact
 @gb.kept
 @dataclass(frozen=True, eq=False, repr=False)
 class Adaptive(gb.Calibrated):
-    """All that was seen so far, in order: a value. `after(x, y)` is the next one."""
+    """The readings so far, as a value; `after(x, y)` returns the next one."""
 
     predictor: gb.Predictor
     gamma: float
@@ -54,7 +54,7 @@ class Adaptive(gb.Calibrated):
         return True
 
     def after(self, x: Any, y: Any) -> "Adaptive":
-        """The same after some more readings."""
+        """Return the calibration after further readings."""
         new = self.predict(x)
         y = np.concatenate([to_numpy(self.y), to_numpy(kind_of(new.mean, rows(y, "y")))])
         return replace(self, prediction=gb.Prediction.joined([self.prediction, new]), y=y)
@@ -65,16 +65,16 @@ class Adaptive(gb.Calibrated):
 
     @cached_property
     def scores(self) -> np.ndarray:
-        """The largest miss over the outputs of each reading, in the order in which they came."""
+        """The largest miss over the outputs of each reading, in order of arrival."""
         miss = abs(to_numpy(self.y).astype(float) - to_numpy(self.prediction.mean).astype(float))
         return miss.max(axis=-1)
 
     def threshold(self, level: Any) -> float:
-        """How large the next miss may be: infinite or below zero (nothing is inside) now and then."""
+        """Return the threshold for the next miss, which may be infinite, or negative (an empty band)."""
         return self._history(level)[0]
 
     def missed(self, level: Any) -> float:
-        """The share of the readings so far that lay outside their bands."""
+        """Return the share of past readings outside of their bands."""
         return self._history(level)[1] / len(self.scores)
 
     def _history(self, level: Any) -> tuple[float, int]:

@@ -1,8 +1,8 @@
-"""Conformalized quantile regression (Romano, Patterson and Candes 2019), written outside the package.
+"""Conformalized quantile regression (Romano, Patterson and Candes 2019), written outside of the package.
 
-Two models say between which ends y lies most of the time; the score is how far y lies outside of them,
-negative where it lies inside. The promise is that of the calibrator. Where the threshold is negative by more
-than half the gap, lower - q lies above upper + q: the set is empty there, and so is the band.
+Two models predict quantiles of y; the score is the distance of y from the interval between them,
+negative inside. The promise is that of the calibrator. If the threshold is negative by more
+than half the gap, lower - q lies above upper + q: the set and the band are empty.
 """
 
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ from guardband.predictors.models import call_model
 @gb.kept
 @dataclass(frozen=True, eq=False)
 class EndsPrediction(gb.Prediction):
-    """A lower and an upper quantile (n, m) beside the mean, which lies halfway."""
+    """A lower and an upper quantile (n, m), with their midpoint as the mean."""
 
     lower: Any = None
     upper: Any = None
@@ -48,7 +48,7 @@ class QuantilePair(gb.Predictor):
 @gb.kept
 @dataclass(frozen=True, repr=False)
 class Outside(gb.conformal.Score):
-    """max(lower - y, y - upper), the largest over the outputs: how far y lies outside, or inside if < 0."""
+    """max(lower - y, y - upper), the largest over the outputs: the distance outside, negative inside."""
 
     def __call__(self, prediction: gb.Prediction, y: Any) -> Any:
         lower, upper = ends(prediction)
@@ -58,7 +58,7 @@ class Outside(gb.conformal.Score):
         return np.maximum(below, above).max(axis=-1)
 
     def band(self, prediction: gb.Prediction, q: Any, level: float) -> gb.Band:
-        """[lower - q, upper + q], rounded outwards; empty where the ends cross."""
+        """[lower - q, upper + q], rounded outwards; empty if the ends cross."""
         lower, upper = ends(prediction)
         q = kind_of(lower, np.asarray(q, dtype=float).reshape(-1, 1))
         few = 4 * float(np.finfo(str(lower.dtype).removeprefix("torch.")).eps)
@@ -70,7 +70,7 @@ class Outside(gb.conformal.Score):
 
 
 def ends(prediction: gb.Prediction) -> tuple[Any, Any]:
-    """The two quantiles, or an error that asks for them."""
+    """Return the two quantiles; refuse predictions without them."""
     if not isinstance(prediction, EndsPrediction):
         raise TypeError(f"Outside() wants a EndsPrediction, got {type(prediction).__name__}.")
     return prediction.lower, prediction.upper

@@ -1,6 +1,6 @@
-"""Unsure where the model is steep: a predictor, written outside the package.
+"""A predictor whose scale is the local variation of the model, written outside of the package.
 
-The scale is |f(x + step) - f(x - step)|. It need not be right: the promise is that of the calibrator.
+The scale is |f(x + step) - f(x - step)|. It need not be accurate: the promise is that of the calibrator.
 """
 
 from dataclasses import dataclass, field
@@ -16,14 +16,14 @@ from guardband.export.modules import network_of
 @gb.kept
 @dataclass(frozen=True, eq=False)
 class Steep(gb.Predictor):
-    """A model, and how much it changes within a `step` of x along all coordinates at once."""
+    """A model, with its change within a `step` of x along all coordinates at once as the scale."""
 
     model: Any
     step: float = 0.01
     training_data: gb.Observations | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
-        if self.training_data is None:  # the result of `pinn.fit` knows
+        if self.training_data is None:  # the result of `pinn.fit` has them
             object.__setattr__(self, "training_data", getattr(self.model, "training_data", None))
 
     def __call__(self, x: Any) -> gb.Prediction:

@@ -140,7 +140,7 @@ def _kept_class(base: T, word: str, option: str) -> T:
     return known[word.lower()]
 
 
-def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) -> Any:
+def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) -> gb.Predictor:
     """Return a predictor: the model with the scale of this name."""
     x_train = None if training_data is None else training_data.x
     match scale:
@@ -182,7 +182,7 @@ class Artifact:
         groups: str | None,
     ) -> None:
         """Save a calibration, its ONNX model and the names of the columns in one step."""
-        settings: dict[str, Any] = {"inputs": inputs, "targets": targets, "groups": groups}
+        settings: dict[str, object] = {"inputs": inputs, "targets": targets, "groups": groups}
         data = whole_graph(Path(model)) if model.endswith(".onnx") else None
         store.write(calibrated, folder, settings=settings, model=data, overwrite=True)
 

@@ -243,7 +243,14 @@ class ConformalRegressor(_Estimator):
         return train, held_out
 
     def _calibrated(
-        self, x_train: Any, y_train: Any, x: Any, y: Any, *, calibrator: Calibrator, groups: Groups
+        self,
+        x_train: ArrayLike,
+        y_train: ArrayLike,
+        x: ArrayLike,
+        y: ArrayLike,
+        *,
+        calibrator: Calibrator,
+        groups: Groups,
     ) -> Calibrated:
         options = {
             "score": self.conformal_score,
@@ -257,7 +264,7 @@ class ConformalRegressor(_Estimator):
         known = _known(x_train, y_train)
         return calibrate(MeanOnly(self.estimator_, training_data=known), points, y, **options)
 
-    def _prediction(self, X: Any) -> Prediction:
+    def _prediction(self, X: ArrayLike) -> Prediction:
         _refuse_unlike(X)
         if getattr(self.calibrated_, "predictor", None) is None:
             return Prediction(None, self.predict(X))
@@ -270,7 +277,7 @@ class ConformalRegressor(_Estimator):
             )
         return self.calibrated_.predict(X if is_frame(X) else np.asarray(X))
 
-    def _in_order(self, X: Any) -> Any:
+    def _in_order(self, X: ArrayLike) -> ArrayLike:
         """Return a frame with its columns in the order of `fit`, for estimators that use positions."""
         _refuse_unlike(X)
         if not is_frame(X) or self._columns is None:
@@ -288,7 +295,7 @@ class ConformalRegressor(_Estimator):
         return type(X)(columns, index=X.index) if hasattr(X, "iloc") else type(X)(columns)
 
 
-def _refuse_unlike(X: Any) -> None:
+def _refuse_unlike(X: ArrayLike) -> None:
     """Refuse dates, which estimators read as integers, and named axes, which they ignore."""
     if len(axis_names(X)) > 1:
         raise TypeError(f"`X` should be an array or a frame, got a {type(X).__name__}. Use X.to_pandas().")
@@ -298,7 +305,7 @@ def _refuse_unlike(X: Any) -> None:
         raise TypeError(f"`X` holds dates or durations. {DATES}")
 
 
-def _points(x: Any) -> Any:
+def _points(x: ArrayLike) -> ArrayLike:
     """Return x as a frame or finite numbers for the calibration; None for sparse, missing or other data."""
     if is_frame(x):
         return x
@@ -308,7 +315,7 @@ def _points(x: Any) -> Any:
     return x if x.dtype.kind in "fiub" and np.isfinite(x).all() else None
 
 
-def _known(x: Any, y: np.ndarray) -> Observations | None:
+def _known(x: ArrayLike, y: np.ndarray) -> Observations | None:
     """Return the numeric columns of the training rows; None if there are none, or values are missing."""
     if is_frame(x):
         x = x[list(Columns.of(x).numeric)]

@@ -1,4 +1,4 @@
-"""The laboratory: studies of methods over many seeds, campaigns that run them, and the paper's study.
+"""Studies of methods over many seeds, campaigns that run them, and the study of the paper.
 
 Names are imported on first use; `__init__.pyi` lists them.
 """

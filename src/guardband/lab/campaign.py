@@ -1,11 +1,11 @@
-"""Campaigns: run the cells of a study anywhere; a killed campaign goes on where it was.
+"""Campaigns run the cells of a study on one machine or many, and resume after a kill.
 
 A campaign is a folder. `cells/` and `cells.jsonl` hold the results (see `studies.records`), `failed/` the
-errors of cells that failed, `trainings/` networks that are being trained, `leases/` which command works on
-what. Several commands may work in one folder; each leases the cells of one network at a time, by a
-`filelock.SoftFileLease`. A lease is a hint, not a lock: a command that was paused for more than LEASE seconds
-has lost its lease when it wakes up, and may run a cell that another one runs too. Then the first result
-counts, and one that differs is reported. Nothing in the folder is ever run.
+errors of failed cells, `trainings/` unfinished networks, and `leases/` the current owner of each group of
+cells. Several commands may work in one folder; each leases the cells of one network at a time, with a
+`filelock.SoftFileLease`. A lease is not a strict lock: a command that was paused for more than LEASE seconds
+has lost its lease when it continues, and may run a cell that another command also runs. Then the first
+result counts, and a different one is reported. Nothing in the folder is ever executed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 from tqdm.auto import tqdm
 
@@ -32,33 +32,71 @@ from guardband.base.limits import listed, printable, shown
 from guardband.lab.studies import Cell, Result, Study, records
 from guardband.lab.studies.runner import CellRunner
 
+if TYPE_CHECKING:
+    from distributed import Client
+
 NOTE_BYTES = 2**20
-"""No record of a failure is larger."""
+"""The largest size of the record of a failure."""
 LEASE = 60.0
-"""Seconds after which a lease is taken over that its owner no longer refreshes."""
+"""Seconds after which a lease expires if its owner does not refresh it."""
 MANY = 32
-"""While cells run, results are packed whenever more files than this hold them."""
+"""While cells run, results are packed if they are in more files than this."""
 PATIENCE = 30
-"""Seconds within which a folder on the network should show what a worker has written."""
+"""Seconds within which a network folder should show the files that a worker has written."""
 CURE = records.CURE
 
 Outcome = Literal["done", "failed", "busy"]
 Cells: TypeAlias = Study | Sequence[str] | None
-"""The cells that are asked about: a study's, those with these keys, or all that are there."""
+"""The selected cells: those of a study, those with these keys, or all with results."""
+
+
+class Lease(Protocol):
+    """The interface of `filelock.SoftFileLease`."""
+
+    @property
+    def token(self) -> str | None:
+        """The token of the holder."""
+        ...
+
+    @property
+    def compromise(self) -> object:
+        """The reason why the lease was lost, or None."""
+        ...
+
+    def acquire(self, *, blocking: bool) -> object:
+        """Acquire the lease."""
+        ...
+
+    def release(self) -> None:
+        """Release the lease."""
+        ...
 
 
 class CampaignError(RuntimeError):
-    """The campaign cannot go on; what is finished is kept, and the same call does the rest."""
+    """The campaign cannot continue; finished cells are kept, and the same call resumes it."""
 
 
 @dataclass(frozen=True)
 class Status:
-    """How far a campaign is: counts, and the first failed, damaged and differing results, one per line.
+    """The progress of a campaign; printing it also lists failed, damaged and differing results.
 
-    `running` counts the networks whose cells a command has leased; these cells are among those to do. A
-    damaged result counts as missing: `run` makes its cell again. `differing` names the cells that have
-    several results with different numbers, of which the first counts.
+    Attributes
+    ----------
+    done
+        The number of cells with results.
+    failed
+        The errors of failed cells by key.
+    running
+        The number of networks whose cells a command has leased; these cells count as missing.
+    missing
+        The number of cells without results. A damaged result counts as missing; `run` recomputes it.
+    damaged
+        Descriptions of damaged results by place.
+    differing
+        Cells with several results whose numbers differ, by key; the first one counts.
 
+    Examples
+    --------
     >>> import tempfile
     >>> from guardband import lab
     >>> status = lab.campaign.status(tempfile.mkdtemp())
@@ -78,14 +116,14 @@ class Status:
     def __str__(self) -> str:
         counts = f"{self.done} done, {len(self.failed)} failed, {self.running} running, {self.missing} to do"
         kinds = {"failed": self.failed, "damaged": self.damaged, "differing": self.differing}
-        said = [[f"{kind} {name}: {its[name]}" for name in its] for kind, its in kinds.items()]
-        more = sum(max(0, len(lines) - SHOWN) for lines in said)
-        left = [f"{more} more failed, are damaged or differ."] if more else []
-        return "\n".join([counts, *(line for lines in said for line in lines[:SHOWN]), *left])
+        texts = [[f"{kind} {name}: {its[name]}" for name in its] for kind, its in kinds.items()]
+        more = sum(max(0, len(lines) - SHOWN) for lines in texts)
+        rest = [f"{more} more failed, are damaged or differ."] if more else []
+        return "\n".join([counts, *(line for lines in texts for line in lines[:SHOWN]), *rest])
 
 
 SHOWN = 20
-"""How many failures, damaged and differing results are named in words; the dictionaries have all of them."""
+"""The largest number of failed, damaged and differing results in the text of a status."""
 
 
 @engine.takes_old_places
@@ -97,18 +135,35 @@ def run(
     part: tuple[int, int] | None = None,
     progress: bool = True,
 ) -> Status:
-    """Run all cells of a study that have no result in the folder yet, and write its pages.
+    """Run all cells of a study that have no result in the folder, and write its pages.
 
-    `on` says where. By default the cells run here, one after the other. `on=4` is so many Dask workers on
-    this machine, `on="tcp://head:8786"` a scheduler that runs anywhere and whose workers see the same folder,
-    and `on=client` a `distributed.Client` of your own, for example of a `dask_jobqueue.SLURMCluster`. Cells
-    that failed before are tried again. Results that are damaged are set aside with a warning, and made again.
+    Cells that failed before are tried again. Damaged results are moved to `damaged/` with a warning, and
+    their cells recomputed. Commands without `on` may share a folder.
 
-    Commands without `on` may share a folder: they lease the cells of one network at a time.
-    `part=(i, n)` runs the i-th of n parts, i from 1 to n, and writes no pages. Parts have no network in
-    common, so they need neither leases nor a shared folder. To join folders, concatenate their `cells.jsonl`
-    into that of a new folder, and run the whole study there.
+    Parameters
+    ----------
+    study
+        The study.
+    folder
+        The folder of the campaign.
+    on
+        Where cells run: by default in this process, one after the other. `on=4` starts 4 Dask workers on
+        this machine, `on="tcp://head:8786"` uses a scheduler whose workers see the same folder, and
+        `on=client` uses a `distributed.Client`, for example of a `dask_jobqueue.SLURMCluster`.
+    part
+        `(i, n)` runs only the i-th of n parts, i from 1 to n, and writes no pages. Parts share no network,
+        so they need neither leases nor a shared folder. To join their folders, concatenate their
+        `cells.jsonl` into that of a new folder, and run the whole study there.
+    progress
+        Whether to show a progress bar.
 
+    Returns
+    -------
+    Status
+        The progress at the end.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import guardband as gb
     >>> from guardband import lab
@@ -125,7 +180,7 @@ def run(
     cells = list(study.cells) if part is None else _part(study.cells, *part)
     _set_damage_aside(folder)
     _pack(folder, MANY)
-    left, failed, leases = _left(folder, cells), set[str](), dict[str, Any]()
+    left, failed, leases = _left(folder, cells), set[str](), dict[str, Lease]()
     with (
         engine.connect(on) as client,
         tqdm(
@@ -140,15 +195,15 @@ def run(
             leases = {training: _lease(folder, training) for training in _groups(left)}
         while left:
             busy = 0
-            for made in _map(client, folder, _groups(left), leases):
+            for outcomes in _map(client, folder, _groups(left), leases):
                 if client is not None:
-                    _check_seen(folder, made)
-                failed |= {key for key, outcome in made.items() if outcome == "failed"}
-                waiting = sum(outcome == "busy" for outcome in made.values())
-                bar.update(len(made) - waiting)
+                    _check_visible(folder, outcomes)
+                failed |= {key for key, outcome in outcomes.items() if outcome == "failed"}
+                waiting = sum(outcome == "busy" for outcome in outcomes.values())
+                bar.update(len(outcomes) - waiting)
                 busy += waiting
                 _pack(folder, MANY)
-            if busy:  # somebody else works on these: wait for them, or take over if they die
+            if busy:  # another command runs these: wait, or take over if its lease expires
                 bar.set_postfix_str(f"waiting for {busy} that run elsewhere")
                 time.sleep(1)
             left = [cell for cell in _left(folder, left) if cell.key not in failed]
@@ -166,8 +221,22 @@ def run(
 
 
 def status(folder: str | os.PathLike[str], study: Cells = None) -> Status:
-    """What is done, failed, running and missing in a folder; with a `study` or keys, of these cells.
+    """Return the progress of a campaign.
 
+    Parameters
+    ----------
+    folder
+        The folder of the campaign.
+    study
+        A study, or keys of cells, to count only these; by default all cells with results or failures.
+
+    Returns
+    -------
+    Status
+        The numbers of finished, failed, running and missing cells.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import guardband as gb
     >>> from guardband import lab
@@ -193,7 +262,7 @@ def status(folder: str | os.PathLike[str], study: Cells = None) -> Status:
 
 
 def _running(folder: Path) -> int:
-    """How many leases were refreshed of late, by the clocks of this machine and of the file system."""
+    """Return the number of recently refreshed leases, by the clocks of this machine and the file system."""
     running = 0
     for file in (folder / "leases").glob("*.lease"):
         with suppress(FileNotFoundError):
@@ -210,19 +279,33 @@ def _failed(folder: Path) -> set[str]:
 
 
 def _trouble(folder: Path, key: str) -> str:
-    """Which cell failed, and the last line of its error, with nothing that could write to the terminal."""
+    """Return the failed cell and the last line of its error, without control characters."""
     try:
         found = json.loads(read_bytes(_path(folder, key, "failed"), at_most=NOTE_BYTES))
-        said = f"{found['experiment']}, {found['method']}, seed {found['seed']}: "
-        said += found["error"].splitlines()[-1]
+        text = f"{found['experiment']}, {found['method']}, seed {found['seed']}: "
+        text += found["error"].splitlines()[-1]
     except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
-        return "what went wrong cannot be read; run the study again"
-    return printable(said) if len(said) < 1000 else shown(said)
+        return "the record of the error cannot be read; run the study again"
+    return printable(text) if len(text) < 1000 else shown(text)
 
 
 def results(folder: str | os.PathLike[str], study: Cells = None) -> Iterator[Result]:
-    """The results in a folder, in the order of the study's cells, or of the keys; an error if one is damaged.
+    """Yield the results in a folder; a damaged one is an error.
 
+    Parameters
+    ----------
+    folder
+        The folder of the campaign.
+    study
+        A study, or keys of cells, to select and order the results; by default all, sorted by key.
+
+    Yields
+    ------
+    Result
+        The record of a cell.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import guardband as gb
     >>> from guardband import lab
@@ -248,11 +331,22 @@ def results(folder: str | os.PathLike[str], study: Cells = None) -> Iterator[Res
 
 
 def pack(folder: str | os.PathLike[str]) -> int:
-    """Put all results of a folder into one file, `cells.jsonl`, a line each; how many it then holds.
+    """Collect all results of a folder in one text file, `cells.jsonl`, with one line of JSON each.
 
-    `run` does this when it ends. The file is plain text, which any program can read. Any number of processes
-    may pack, and run cells, at the same time.
+    `run` does this at its end. Several processes may pack and run cells at the same time.
 
+    Parameters
+    ----------
+    folder
+        The folder of the campaign.
+
+    Returns
+    -------
+    int
+        The number of results in the file.
+
+    Examples
+    --------
     >>> import tempfile
     >>> import guardband as gb
     >>> from guardband import lab
@@ -273,34 +367,34 @@ def pack(folder: str | os.PathLike[str]) -> int:
 
 
 def _pack(folder: Path, many: int) -> None:
-    """Pack if more files than so many hold results; what cannot be packed stays as it is."""
+    """Pack if more than `many` files hold results; results that cannot be packed stay in place."""
     if records.loose(folder) > many:
         with _room(folder), suppress(ValueError):
             records.pack(folder)
 
 
 def _set_damage_aside(folder: Path) -> None:
-    """Damaged results are named and moved away, so that their cells are missing."""
+    """Report damaged results and move them away, so that their cells count as missing."""
     damage = records.damage(folder)
     if damage:
         records.pack(folder, aside=True)
         warnings.warn(
-            f"{folder} held damaged results: {damage}. They are set aside in damaged/, and their "
-            "cells are made again.",
+            f"{folder} held damaged results: {damage}. They were moved to damaged/, and their cells are "
+            "recomputed.",
             stacklevel=4,
         )
 
 
-def work(folder: str, cells: Sequence[Cell], lease: Any = None) -> dict[str, Outcome]:
-    """Run those cells that are not done, all of one training; none if another command holds the lease."""
+def work(folder: str, cells: Sequence[Cell], lease: Lease | None = None) -> dict[str, Outcome]:
+    """Run the missing cells of one training, unless another command holds the lease."""
     place, tried = Path(folder), set[str]()
     runner = CellRunner(place / "trainings")
     with engine.one_thread(), _held(lease) as mine:
         for cell in cells if mine else ():
             if lease is not None and lease.compromise:
-                break  # another command has taken over while this one was paused
+                break  # another command took over while this one was paused
             if not records.exists(place, cell.key):
-                _run(place, runner, cell, lease and lease.token)
+                _run(place, runner, cell, lease.token if lease else None)
                 tried.add(cell.key)
         done = {cell.key for cell in cells if records.exists(place, cell.key)}
         if tried and len(done) == len(cells):
@@ -310,8 +404,8 @@ def work(folder: str, cells: Sequence[Cell], lease: Any = None) -> dict[str, Out
     }
 
 
-def _lease(folder: Path, training: str) -> Any:
-    """The lease of the cells of one training."""
+def _lease(folder: Path, training: str) -> Lease:
+    """Return the lease for the cells of one training."""
     filelock = extras.load("filelock", "lab")
     if not hasattr(filelock, "SoftFileLease"):
         raise ImportError('This needs filelock 4.2.1 or later: pip install "guardband[lab]"')
@@ -320,8 +414,8 @@ def _lease(folder: Path, training: str) -> Any:
 
 
 @contextmanager
-def _held(lease: Any) -> Iterator[bool]:
-    """Hold a lease for the length of a block, if nobody else does; whether it is held."""
+def _held(lease: Lease | None) -> Iterator[bool]:
+    """Try to hold a lease during a block; yield whether it is held."""
     if lease is None:
         yield True
         return
@@ -337,7 +431,7 @@ def _held(lease: Any) -> Iterator[bool]:
 
 
 def _sweep(folder: Path, cells: Sequence[Cell]) -> None:
-    """Remove the leases that dead commands left of trainings whose cells are done."""
+    """Remove the leases of killed commands for trainings whose cells are done."""
     unfinished = _groups(_left(folder, cells)).keys()
     for training in _groups(cells).keys() - unfinished:
         if (folder / "leases" / f"{training}.lease").exists():
@@ -346,7 +440,7 @@ def _sweep(folder: Path, cells: Sequence[Cell]) -> None:
 
 
 def _run(folder: Path, runner: CellRunner, cell: Cell, lease: str | None) -> None:
-    """Run a cell and write its result, with the token of the lease under which it was made."""
+    """Run a cell and write its result with the token of the lease."""
     try:
         line = records.sealed(runner.run(cell) | {"lease": lease})
     except Exception as error:
@@ -359,7 +453,7 @@ def _run(folder: Path, runner: CellRunner, cell: Cell, lease: str | None) -> Non
         return
     with _room(folder):
         records.publish(folder, cell.key, line)
-    _path(folder, cell.key, "failed").unlink(missing_ok=True)  # what went wrong before
+    _path(folder, cell.key, "failed").unlink(missing_ok=True)  # of an earlier run
 
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -367,7 +461,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @contextmanager
 def _room(folder: Path) -> Iterator[None]:
-    """A full disk is said in a sentence."""
+    """Turn the error of a full disk into a `CampaignError`."""
     try:
         yield
     except OSError as error:
@@ -377,7 +471,7 @@ def _room(folder: Path) -> Iterator[None]:
 
 
 def _full(folder: Path) -> str:
-    return f"The disk that holds {folder} is full. Make room and run the same again; finished cells are kept."
+    return f"The disk of {folder} is full. Free some space and rerun the command; finished cells are kept."
 
 
 def _left(folder: Path, cells: Sequence[Cell]) -> list[Cell]:
@@ -386,7 +480,7 @@ def _left(folder: Path, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _groups(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """The cells that share a training, by its key."""
+    """Group cells by the key of their training."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.training.key, []).append(cell)
@@ -394,15 +488,15 @@ def _groups(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 
 def _part(cells: Sequence[Cell], i: int, n: int) -> list[Cell]:
-    """The i-th of n parts: every n-th training, sorted by key, with all its cells."""
+    """Return the i-th of n parts: every n-th training, sorted by key, with all its cells."""
     if not 1 <= i <= n:
         raise ValueError(f"`part` should be (i, n) with i from 1 to n, got ({i}, {n}).")
     groups = _groups(cells)
     return [cell for training in sorted(groups)[i - 1 :: n] for cell in groups[training]]
 
 
-def _check_seen(folder: Path, outcomes: Mapping[str, Outcome]) -> None:
-    """Workers that write somewhere else must not look as if all were well."""
+def _check_visible(folder: Path, outcomes: Mapping[str, Outcome]) -> None:
+    """Check that the results of workers are in the folder, in case the workers see another one."""
     claimed = {key for key, outcome in outcomes.items() if outcome != "busy"}
     for _ in range(PATIENCE):
         claimed -= records.look(folder).lines.keys() | _failed(folder)
@@ -410,15 +504,15 @@ def _check_seen(folder: Path, outcomes: Mapping[str, Outcome]) -> None:
             return
         time.sleep(1)
     raise CampaignError(
-        f"A worker finished the cell {min(claimed)}, but {folder} does not hold it: the workers do not see "
-        "this folder. Give one that all machines share."
+        f"A worker finished the cell {min(claimed)}, but its result is not in {folder}: the workers do not "
+        "see this folder. Use one that all machines share."
     )
 
 
 def _map(
-    client: Any, folder: Path, groups: Mapping[str, list[Cell]], leases: Mapping[str, Any]
+    client: Client | None, folder: Path, groups: Mapping[str, list[Cell]], leases: Mapping[str, Lease]
 ) -> Iterator[dict[str, Outcome]]:
-    """The outcomes of all groups, as they come in."""
+    """Yield the outcomes of all groups as they finish."""
     if client is None:
         yield from (work(str(folder), cells, leases.get(training)) for training, cells in groups.items())
         return
@@ -430,7 +524,7 @@ def _map(
 
 
 def _send_own_code() -> None:
-    """What a study's own file defines goes along with its cells, since workers cannot import it."""
+    """Pickle the definitions in a study's file with its cells, since workers cannot import the file."""
     cloudpickle = extras.load("cloudpickle", "scale")
     for module in list(sys.modules.values()):
         if getattr(module, "__study_file__", None):
@@ -438,12 +532,12 @@ def _send_own_code() -> None:
 
 
 class _Parcel:
-    """Cells on their way through Dask's own transport, which pickles; a worker gets the list."""
+    """Wraps cells for Dask's transport, which pickles; a worker receives the list."""
 
     def __init__(self, cells: list[Cell]) -> None:
         self.cells = cells
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         cloudpickle = extras.load("cloudpickle", "scale")
         return cloudpickle.loads, (cloudpickle.dumps(self.cells),)
 

@@ -1,7 +1,7 @@
 """guardband study: compare methods over many trainings.
 
-A study's folder holds `study.json`: a word from a fixed list, settings, and the keys of its cells. Code is
-run only of a file that is named on the command line, `run FILE`; a folder names none.
+The folder of a study contains `study.json` with the kind of the study, its settings, and the keys of its
+cells. Code is only run from a file named on the command line, `run FILE`, never because of a folder.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,19 +23,22 @@ from guardband.base.extras import load
 from guardband.base.limits import MANIFEST, listed, parsed, shown
 from guardband.cli.errors import FAULT, code_of, echo, fail, in_one_line, note
 
+if TYPE_CHECKING:
+    from guardband.lab.studies import Study
+
 app: typer.Typer = typer.Typer(
-    help="Compare methods over many trainings; killed studies are resumed.", no_args_is_help=True
+    help="Compare methods over many trainings. Killed studies can be resumed.", no_args_is_help=True
 )
 
 OWN, PAPER = "own", "paper"
-"""The words that a study.json may say: a study of a file of one's own, and the paper's."""
+"""The kinds of study in study.json: a user's file, and the paper."""
 
-Out = Annotated[Path, typer.Option(help="Where results go; running again does only what is missing.")]
-Seeds = Annotated[int | None, typer.Option(min=1, help="Trainings of each method.")]
-Draws = Annotated[int, typer.Option(min=1, help="Recalibrations of each training.")]
+Out = Annotated[Path, typer.Option(help="The folder for results. A rerun only computes missing ones.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="The number of trainings of each method.")]
+Draws = Annotated[int, typer.Option(min=1, help="The number of recalibrations of each training.")]
 On = Annotated[
     str | None,
-    typer.Option(help="Dask: so many workers here, or the address of a scheduler, tcp://host:8786."),
+    typer.Option(help="Dask: the number of local workers, or a scheduler such as tcp://host:8786."),
 ]
 Workers = Annotated[int | None, typer.Option(hidden=True, help="The old name of --on.")]
 Scheduler = Annotated[str | None, typer.Option(hidden=True, help="The old name of --on.")]
@@ -45,7 +48,7 @@ Folder = Annotated[Path, typer.Argument(exists=True, file_okay=False, help="The 
 
 @contextmanager
 def _in_lab() -> Iterator[None]:
-    """Errors as one line each, for a command that needs torch."""
+    """Print errors as one line each, for a command that needs torch."""
     with in_one_line():
         load("torch", "lab")
         yield
@@ -56,18 +59,18 @@ def _in_lab() -> Iterator[None]:
 def study_paper(
     out: Out = Path("paper"),
     only: Annotated[
-        list[str] | None, typer.Option(help="table1-3, figure2-9 or an experiment; may be repeated.")
+        list[str] | None, typer.Option(help="table1-3, figure2-9 or an experiment. May be repeated.")
     ] = None,
-    preset: Annotated[list[str] | None, typer.Option(help="ours, paper; both by default.")] = None,
+    preset: Annotated[list[str] | None, typer.Option(help="ours or paper; both by default.")] = None,
     seeds: Seeds = None,
     draws: Draws = 1000,
     on: On = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     part: Part = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Train for seconds, to see that all works.")] = False,
+    smoke: Annotated[bool, typer.Option("--smoke", help="Train for seconds, to test the setup.")] = False,
 ) -> None:
-    """Make every table and figure of the paper again, over many seeds."""
+    """Reproduce the tables and figures of the paper over many seeds."""
     from guardband.lab import paper
 
     options = {"only": only or [], "presets": preset or ["ours", "paper"], "seeds": seeds, "draws": draws}
@@ -82,22 +85,22 @@ def study_paper(
 @app.command("run")
 @_in_lab()
 def study_run(
-    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Python, with a `study`.")],
+    file: Annotated[Path, typer.Argument(exists=True, dir_okay=False, help="Python that defines `study`.")],
     out: Out = Path("study"),
     on: On = None,
     workers: Workers = None,
     scheduler: Scheduler = None,
     part: Part = None,
 ) -> None:
-    """Run your own study: a Python file that makes a `study`, for example by `lab.studies.grid(...)`."""
-    study = _study(file.resolve())
+    """Run the study that a Python file defines, for example with `study = lab.studies.grid(...)`."""
+    study = _load_study(file.resolve())
     _campaign(study, {"study": OWN, "name": study.name}, out, _place(on, workers, scheduler), part)
 
 
 @app.command("status")
 @_in_lab()
 def study_status(folder: Folder) -> None:
-    """How far a study is, and which results are damaged."""
+    """Show the progress of a study, with failed and damaged results."""
     from guardband.lab import campaign
 
     try:
@@ -112,7 +115,7 @@ def study_status(folder: Folder) -> None:
 @app.command("table")
 @_in_lab()
 def study_table(folder: Folder) -> None:
-    """Make the page of a study again from what is there: the paper's with its figures, others as a table."""
+    """Write the page of a study from the results so far: tables, and the figures of the paper's study."""
     from guardband.lab import campaign
     from guardband.lab.paper.pages import write_pages
     from guardband.lab.studies.tables import write_page
@@ -125,7 +128,7 @@ def study_table(folder: Folder) -> None:
     if not found:
         fail(f"There are no results in {folder} yet. Run the study, or wait for its first cell.")
     try:
-        (write_pages if saved.word == PAPER else write_page)(found, folder)
+        (write_pages if saved.kind == PAPER else write_page)(found, folder)
     except (
         LookupError,
         TypeError,
@@ -136,14 +139,17 @@ def study_table(folder: Folder) -> None:
         RecursionError,
         MemoryError,
     ) as error:
-        fail(f"No page can be made of the results in {folder}: {type(error).__name__}, {shown(str(error))}.")
+        fail(
+            f"The page cannot be written from the results in {folder}: {type(error).__name__}, "
+            f"{shown(str(error))}."
+        )
     echo(f"{len(found)} results: {folder / 'README.md'}")
 
 
 @app.command("pack")
 @_in_lab()
 def study_pack(folder: Folder) -> None:
-    """Put the results of a study, a file for each cell, into one file, cells.jsonl."""
+    """Collect the results of a study in one file, cells.jsonl."""
     from guardband.lab import campaign
 
     try:
@@ -156,18 +162,18 @@ def study_pack(folder: Folder) -> None:
 
 
 def verify(folder: Path) -> str:
-    """Check the results of a study for `guardband verify`: a sentence, or an error that names the damaged."""
+    """Check the results of a study for `guardband verify`; damaged ones are an error."""
     records, campaign = (load(f"guardband.lab.{name}", "lab") for name in ("studies.records", "campaign"))
     if damage := records.damage(folder):
         raise ValueError(f"{folder} holds damaged results: {damage}. {campaign.CURE}")
     if differing := records.look(folder).differing:
         raise ValueError(f"{folder} has cells with different numbers: {listed(list(differing))}.")
-    return f"{folder}: every result is as it was written."
+    return f"{folder}: the checksums of all results match."
 
 
 def _campaign(
-    study: Any,
-    saved: dict[str, Any],
+    study: Study,
+    saved: dict[str, object],
     out: Path,
     on: int | str | None,
     part: str | None,
@@ -193,10 +199,10 @@ def _campaign(
 
 
 def _place(on: str | None, workers: int | None, scheduler: str | None) -> int | str | None:
-    """Where a study runs; `--workers` and `--scheduler` are old names of `--on`."""
-    for old, given in (("--workers", workers), ("--scheduler", scheduler)):
-        if given is not None:
-            note(f"`{old}` is now `--on`, and goes away in 0.4.")
+    """Return where a study runs; `--workers` and `--scheduler` are old names of `--on`."""
+    for old, value in (("--workers", workers), ("--scheduler", scheduler)):
+        if value is not None:
+            note(f"`{old}` is now `--on`, and will be removed in 0.4.")
     return engine.one_place(engine.place_of(on), workers, scheduler)
 
 
@@ -209,14 +215,14 @@ def _part(text: str) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class _Saved:
-    """What a study.json says: a word, and the keys of the cells."""
+    """The content of a study.json: the kind of the study, and the keys of its cells."""
 
-    word: str
+    kind: str
     cells: list[str]
 
 
 def _saved(folder: Path) -> _Saved:
-    """What the study.json of a folder says, or an error with a sentence."""
+    """Read the study.json of a folder."""
     from guardband.base.files import read_bytes
 
     file = folder / "study.json"
@@ -225,71 +231,72 @@ def _saved(folder: Path) -> _Saved:
     except FileNotFoundError:
         fail(f"{folder} is not the folder of a study: it has no study.json.")
     except (ValueError, RecursionError):
-        fail(f"{file} is damaged: it is not JSON. {ANEW}")
-    word = found.get("study") if isinstance(found, dict) else None
-    if word not in (OWN, PAPER):
+        fail(f"{file} is damaged: it is not JSON. {REWRITE}")
+    kind = found.get("study") if isinstance(found, dict) else None
+    if kind not in (OWN, PAPER):
         fail(
-            f"`study` in {file} should be {OWN!r} or {PAPER!r}, got {shown(word)}: a folder names no file "
-            f"to be run. {ANEW}"
+            f"`study` in {file} should be {OWN!r} or {PAPER!r}, got {shown(kind)}: a folder cannot name a "
+            f"file to run. {REWRITE}"
         )
-    if word == PAPER and "cells" not in found:  # as 0.1 wrote it
+    if kind == PAPER and "cells" not in found:  # as 0.1 wrote it
         return _Saved(PAPER, _cells_of(found.get("options"), file))
-    return _Saved(word, _checked_keys(found.get("cells"), file))
+    return _Saved(kind, _checked_keys(found.get("cells"), file))
 
 
-ANEW = "`guardband study run FILE --out FOLDER` writes it anew, as does `guardband study paper`."
+REWRITE = "`guardband study run FILE --out FOLDER` rewrites it, as does `guardband study paper`."
 
 
 def _checked_keys(keys: object, file: Path) -> list[str]:
     from guardband.lab.studies.records import is_key
 
     if not isinstance(keys, list) or not keys:
-        fail(f"`cells` in {file} should list the keys of cells, got {shown(keys)}. {ANEW}")
+        fail(f"`cells` in {file} should list the keys of cells, got {shown(keys)}. {REWRITE}")
     for key in keys:
         if not isinstance(key, str) or not is_key(key):
-            fail(f"`cells` in {file} should list keys of 16 hexadecimal digits, got {shown(key)}. {ANEW}")
+            fail(f"`cells` in {file} should list keys of 16 hexadecimal digits, got {shown(key)}. {REWRITE}")
     if len(set(keys)) < len(keys):
-        fail(f"`cells` in {file} should list each key once, got some of its {len(keys)} keys again. {ANEW}")
+        fail(
+            f"`cells` in {file} should list each key once, got duplicates among its {len(keys)} keys. "
+            f"{REWRITE}"
+        )
     return keys
 
 
 SETTINGS: dict[str, Any] = {"only": list, "presets": list, "seeds": int | None, "draws": int, "smoke": bool}
 SEEDS = 100
-"""Of a study.json without keys no more seeds are taken: each is some hundred cells to be described."""
+"""The largest number of seeds in a study.json without keys; each takes time to describe many cells."""
 
 
-def _cells_of(options: Any, file: Path) -> list[str]:
-    """The keys of the paper's cells with these settings."""
+def _cells_of(options: object, file: Path) -> list[str]:
+    """Return the keys of the paper's cells with these settings."""
     from guardband.lab import paper
 
     if not isinstance(options, dict) or options.keys() - SETTINGS.keys():
-        fail(f"`options` in {file} should be some of {', '.join(SETTINGS)}, got {shown(options)}. {ANEW}")
+        fail(f"`options` in {file} should be some of {', '.join(SETTINGS)}, got {shown(options)}. {REWRITE}")
     for name, value in options.items():
-        if not isinstance(value, SETTINGS[name]) or (isinstance(value, list) and not all(map(_word, value))):
-            fail(f"`{name}` in {file} should be another kind of value, got {shown(value)}. {ANEW}")
+        if not isinstance(value, SETTINGS[name]) or (
+            isinstance(value, list) and not all(isinstance(item, str) for item in value)
+        ):
+            fail(f"`{name}` in {file} has the wrong type, got {shown(value)}. {REWRITE}")
     if (options.get("seeds") or 1) not in range(1, SEEDS + 1):
-        fail(f"`seeds` in {file} should be 1 to {SEEDS}, got {shown(options['seeds'])}. {ANEW}")
+        fail(f"`seeds` in {file} should be 1 to {SEEDS}, got {shown(options['seeds'])}. {REWRITE}")
     return [cell.key for cell in paper.study(**options).cells]
 
 
-def _word(value: object) -> bool:
-    return isinstance(value, str)
-
-
-def _study(path: Path) -> Any:
-    """The study that a file makes; it was named on the command line."""
+def _load_study(path: Path) -> Study:
+    """Run the file that was named on the command line, and return its study."""
     from guardband.lab import studies
 
     spec = importlib.util.spec_from_file_location(path.stem, path)
     if spec is None or spec.loader is None:
         fail(f"{path.name} cannot be read as Python: its name should end in .py.")
     module = importlib.util.module_from_spec(spec)
-    module.__study_file__ = str(path)  # type: ignore[attr-defined]
+    vars(module)["__study_file__"] = str(path)
     sys.modules[path.stem] = module
-    if str(path.parent) not in sys.path:  # methods of one's own lie beside it, as beside any script
+    if str(path.parent) not in sys.path:  # the file may import modules next to it, as a script does
         sys.path.insert(0, str(path.parent))
     spec.loader.exec_module(module)
     study = getattr(module, "study", None)
     if not isinstance(study, studies.Study):
-        fail(f"{path.name} should make a `study`, for example `study = lab.studies.grid(...)`.")
+        fail(f"{path.name} should define a `study`, for example `study = lab.studies.grid(...)`.")
     return study

@@ -107,7 +107,7 @@ def fingerprints(calibrated: Calibrated, x: ArrayLike, y: ArrayLike | None) -> d
     return prints | used
 
 
-def _fingerprint(x: Any, y: Any) -> str:
+def _fingerprint(x: ArrayLike, y: ArrayLike | None) -> str:
     named = f", columns {', '.join(map(str, x.columns))}" if is_frame(x) else ""
     parts = [part for part in (x, y) if part is not None]
     arrays = [
@@ -118,7 +118,7 @@ def _fingerprint(x: Any, y: Any) -> str:
 
 
 def reproduction(
-    calibrated: Calibrated, level: Level, arguments: dict[str, Any], command: str | None
+    calibrated: Calibrated, level: Level, arguments: dict[str, object], command: str | None
 ) -> Section:
     """Return the section with the command or call that reproduces the page."""
     if command is not None:

@@ -13,7 +13,7 @@ import numpy as np
 from guardband.base.arrays import Array, flat, to_numpy, to_torch
 from guardband.calibration.calibrate import calibrate
 from guardband.conformal import Calibrated
-from guardband.conformal.base import Calibrator
+from guardband.conformal.base import Calibrator, Groups
 from guardband.conformal.rank import InfiniteBandWarning, Level
 from guardband.conformal.scores import Scaled, Score
 from guardband.testing.traces import untouched
@@ -206,7 +206,7 @@ def check_calibrated(
     x: Array,
     y: Array,
     *,
-    groups: Any = None,
+    groups: Groups = None,
     levels: Sequence[Level] = (0.5, 0.9),
 ) -> None:
     """Check that a calibration gives the same answer at every call, and that its parts agree.

@@ -1,4 +1,4 @@
-"""The paper (arXiv:2509.13717): its settings and experiments, made again, and which of its claims hold."""
+"""A reproduction of the paper (arXiv:2509.13717): its settings, its experiments and its claims."""
 
 from guardband.lab.paper.settings import Settings, likelihood, recipe, settings
 from guardband.lab.paper.study import study

@@ -24,7 +24,7 @@ AUTHORS = {
 }
 """CPU seconds of the authors' code on one core of a server, approximate: trainings and later steps."""
 
-BESIDE = ("paper", "ours")
+PRESETS = ("paper", "ours")
 NETWORK, CURVE = "constant width", "distance, pinball network, local"
 
 
@@ -62,16 +62,16 @@ def costs(results: Sequence[Result]) -> Iterator[str]:
     )
     yield "|---|---|---|---|---|---|---|---|"
     for line in LINES:
-        yield _one(line, results)
+        yield _row(line, results)
     yield ""
     yield "| CPU hours | `paper` | authors' code for the same | `ours` | seeds, `paper` | seeds, `ours` |"
     yield "|---|---|---|---|---|---|"
-    yield from _all(results)
+    yield from _totals(results)
 
 
-def _one(line: Line, results: Sequence[Result]) -> str:
+def _row(line: Line, results: Sequence[Result]) -> str:
     theirs, note = AUTHORS.get(line.authors, (math.nan, ""))
-    paper, ours = (_by_seed(results, f"{line.experiment}, {preset}", line.method) for preset in BESIDE)
+    paper, ours = (_by_seed(results, f"{line.experiment}, {preset}", line.method) for preset in PRESETS)
     t_paper, t_ours = (_median([r["seconds"][line.part] for r in its.values()]) for its in (paper, ours))
     errors = [
         _median([its[seed]["found"]["l2"] for seed in paper.keys() & ours.keys()]) for its in (paper, ours)
@@ -79,24 +79,24 @@ def _one(line: Line, results: Sequence[Result]) -> str:
     columns = (
         line.name,
         f"{theirs} ({note})" if note else "-",
-        _said(t_paper, ".0f"),
-        _said(t_ours, ".0f"),
-        _said(theirs / t_paper, ".1f"),
-        _said(t_paper / t_ours, ".1f"),
-        *(_said(error, ".2%") for error in errors),
+        _formatted(t_paper, ".0f"),
+        _formatted(t_ours, ".0f"),
+        _formatted(theirs / t_paper, ".1f"),
+        _formatted(t_paper / t_ours, ".1f"),
+        *(_formatted(error, ".2%") for error in errors),
     )
     return f"| {' | '.join(columns)} |"
 
 
-def _all(results: Sequence[Result]) -> Iterator[str]:
+def _totals(results: Sequence[Result]) -> Iterator[str]:
     totals = np.zeros(3)
     for name in EXPERIMENTS:
-        paper, ours = ([r for r in results if r["cell"]["experiment"] == f"{name}, {p}"] for p in BESIDE)
+        paper, ours = ([r for r in results if r["cell"]["experiment"] == f"{name}, {p}"] for p in PRESETS)
         hours = np.array([_spent(paper), _authors(name, paper), _spent(ours)]) / 3600
         totals += np.nan_to_num(hours)
         seeds = [len({r["cell"]["training"]["seed"] for r in its}) for its in (paper, ours)]
-        yield f"| {name} | {' | '.join(_said(h, '.2f') for h in hours)} | {seeds[0]} | {seeds[1]} |"
-    yield f"| all | {' | '.join(_said(h, '.1f') for h in totals)} | | |"
+        yield f"| {name} | {' | '.join(_formatted(h, '.2f') for h in hours)} | {seeds[0]} | {seeds[1]} |"
+    yield f"| all | {' | '.join(_formatted(h, '.1f') for h in totals)} | | |"
 
 
 def _spent(mine: Sequence[Result]) -> float:
@@ -131,5 +131,5 @@ def _median(values: Sequence[float]) -> float:
     return float(np.median(values)) if values else math.nan
 
 
-def _said(value: float, digits: str) -> str:
+def _formatted(value: float, digits: str) -> str:
     return "-" if math.isnan(value) else format(value, digits)

@@ -1,8 +1,8 @@
-"""The paper's experiments (arXiv:2509.13717), in two presets, with rows of our own beside.
+"""The paper's experiments (arXiv:2509.13717) in two presets, with additional methods.
 
-`ours` trains by the library's defaults, `paper` with the paper's steps, weights and full batches. What the
-paper gets wrong is right in both: exact ranks, noise applied once, root mean square distances, the
-penultimate layer, a proper posterior, one predictor before and after calibration.
+`ours` trains with the library's defaults, `paper` with the paper's steps, weights and full batches. Errors
+of the paper are corrected in both: exact ranks, noise applied once, root mean square distances, the
+penultimate layer, a proper posterior, and the same predictor before and after calibration.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ PRESETS: tuple[Preset, ...] = ("ours", "paper")
 
 @dataclass(frozen=True)
 class Experiment:
-    """A problem of the paper with its noise, the tables and figures it feeds, and how many seeds it gets.
+    """A problem of the paper with its noise, its tables and figures, and its number of seeds.
 
-    `noise_assumed` is the noise that our likelihood is told, where it is not that of most points.
+    `noise_assumed` is the noise scale of our likelihood, if it is not that of most points.
     """
 
     problem: Problem
@@ -74,11 +74,11 @@ EXPERIMENTS: dict[str, Experiment] = {
 }
 
 SLOW_SEEDS = {"VI": 3, "HMC": 3}
-"""In the `paper` preset variational inference and HMC on Allen-Cahn take many minutes a seed."""
+"""Seeds of slow methods: in the preset `paper`, VI and HMC on Allen-Cahn take many minutes each."""
 
 
 def cells(name: str, experiment: Experiment, preset: Preset, seed: int, draws: int) -> Iterator[Cell]:
-    """The cells of one experiment, preset and training seed."""
+    """Yield the cells of one experiment, preset and training seed."""
     for method in METHODS[name]:
         slow = preset == "paper" and name == "allen-cahn" and seed >= SLOW_SEEDS.get(method.name, seed + 1)
         if slow or (preset == "paper" and method.added):
@@ -104,17 +104,17 @@ def cells(name: str, experiment: Experiment, preset: Preset, seed: int, draws: i
 
 
 def localized(training_data: Observations) -> RandomlyLocalized:
-    """Randomly localized conformal prediction, its bandwidth from the training points."""
+    """Return randomly localized conformal prediction with a bandwidth from the training points."""
     return RandomlyLocalized(inputs=training_data.x)
 
 
 def oracle(fitted: Fitted, field: noise.Noise) -> Given:
-    """The network with the standard deviation of the noise, which nobody knows in practice."""
+    """Return the network with the true standard deviation of the noise, which is unknown in practice."""
     return Given(fitted, lambda x: field(torch.as_tensor(x)).numpy())
 
 
 def _plain(e: Experiment, preset: Preset, seed: int, steps: int | None = None) -> Training:
-    """The network that distances, Laplace and local bands share."""
+    """Return the training shared by distances, Laplace and local bands."""
     if preset == "ours":
         return _training(
             e, seed, likelihood=None if e.noise_assumed is None else Likelihood(data=e.noise_assumed)
@@ -126,12 +126,12 @@ def _plain(e: Experiment, preset: Preset, seed: int, steps: int | None = None) -
 
 
 def _shorter(e: Experiment, preset: Preset, seed: int) -> Training:
-    """The paper's geometric distances on Allen-Cahn come from a network trained for 4500 steps."""
+    """Return a training of 4500 steps, as for the paper's geometric distances on Allen-Cahn."""
     return _plain(e, preset, seed, steps=4500)
 
 
 def _dropped(e: Experiment, preset: Preset, seed: int) -> Training:
-    """With dropout: ours before the last layer only, the paper's before every one."""
+    """Return a training with dropout: before the last layer (ours), or before every layer (the paper's)."""
     if preset == "ours":
         return _training(e, seed, dropout=0.05)
     weighted = Likelihood.from_weights(data=1, physics=1, boundary=10)
@@ -139,7 +139,7 @@ def _dropped(e: Experiment, preset: Preset, seed: int) -> Training:
 
 
 def _bayesian(e: Experiment, preset: Preset, seed: int) -> Training:
-    """Where chains and variational inference start: the paper's weights 3/10/1, as real noise scales."""
+    """Return the training where chains and VI start, with the paper's weights 3/10/1 as noise scales."""
     if preset == "ours":
         return _training(e, seed)
     sd = float(e.noise)  # type: ignore[arg-type]
@@ -153,10 +153,10 @@ def _training(e: Experiment, seed: int, **options: Any) -> Training:
 
 @dataclass(frozen=True)
 class Method:
-    """A row of a table: how its network is trained, what it predicts, how that is calibrated.
+    """A row of a table: the training of the network, the predictor, and its calibrations.
 
-    `use` is the predictor of our preset, `paper` that of the paper's where it differs; rows that are `added`
-    are not in the paper.
+    `use` is the predictor of our preset, `paper` that of the paper's preset if it differs. An `added` row is
+    not in the paper.
     """
 
     name: str
@@ -180,11 +180,11 @@ CHAIN: dict[str, Any] = {
     "n_interior": 1024,
     "n_boundary": 800,
 }
-"""The paper's chain; its step belongs to another potential, and is adapted."""
+"""The paper's chain. Its step size is adapted here, since the potential differs from the paper's."""
 
 
 def _variational(steps: int, n_interior: int, n_boundary: int) -> Method:
-    """Mean-field VI; the paper's is untempered, and long."""
+    """Return mean-field VI; the paper's is untempered and long."""
     long = {
         "kl": 1.0,
         "steps": steps,
@@ -196,7 +196,7 @@ def _variational(steps: int, n_interior: int, n_boundary: int) -> Method:
 
 
 def _following(n_neighbors: int, field: noise.Noise) -> list[Method]:
-    """The methods for noise that varies, on one network."""
+    """Return the methods for heteroscedastic noise, on one network."""
     distance = Factory(Distance, n_neighbors=n_neighbors)
     plain = _plain if isinstance(field, noise.Islands) else _shorter
     return [
@@ -248,7 +248,7 @@ METHODS: dict[str, list[Method]] = {
 
 
 def shortened(cell: Cell) -> Cell:
-    """The same cell, trained for seconds."""
+    """Return the same cell with a training of seconds."""
     quick = Recipe(steps=40, finish=20, n_interior=64, n_boundary=32)
     training = replace(cell.training, widths=(16, 16), recipe=quick, likelihood=None)
     short = {MeanFieldVI: {"steps": 20}, HMC: {"draws": 6, "warmup": 4, "n_interior": 32, "n_boundary": 32}}

@@ -1,10 +1,10 @@
-"""The paper's figures, drawn from results: what one network shows, and coverage over all of them."""
+"""The paper's figures from results: bands of one network, and coverage over all trainings."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -32,7 +32,7 @@ AFTER: dict[str, tuple[str, str]] = {
 
 
 def draw_all(rows: Sequence[MethodRow], preset: Preset, folder: Path) -> dict[str, str]:
-    """Every figure whose rows are there, as `figureN-preset.png`; its name for each number."""
+    """Draw every figure with complete rows as `figureN-preset.png`; return the names by number."""
     import matplotlib.pyplot as plt
 
     mine: Rows = {
@@ -102,7 +102,7 @@ def _allen_cahn_fields(rows: Rows) -> Figure:
 
 
 def _before_and_after(experiment: str, methods: Sequence[str]) -> Callable[[Rows], Figure]:
-    """Coverage curves before and after calibration, one panel per method."""
+    """Return a function that draws coverage before and after calibration, one panel per method."""
 
     def draw(rows: Rows) -> Figure:
         figure, axes = _panels(1, len(methods), 3.4 * len(methods), 3.9, sharey=True)
@@ -144,7 +144,7 @@ def _oscillator_bands(rows: Rows) -> Figure:
 
 
 def _local_curves(experiments: Sequence[str]) -> Callable[[Rows], Figure]:
-    """Coverage curves of plain and local CP: in the noisy region first, then everywhere."""
+    """Return a function that draws coverage of plain and local CP in the noisy region and everywhere."""
 
     def draw(rows: Rows) -> Figure:
         if len(experiments) == 1:
@@ -194,7 +194,7 @@ TITLES = {
     "figure8": "Allen-Cahn with three noise fields, one training",
     "figure9": "Allen-Cahn with three noise fields, coverage of all trainings",
 }
-FIGURES: dict[str, tuple[list[tuple[str, str]], Callable[[Rows], Any]]] = {
+FIGURES: dict[str, tuple[list[tuple[str, str]], Callable[[Rows], Figure]]] = {
     "figure2": ([("poisson", "VI, scaled")], _poisson),
     "figure3": ([("allen-cahn", "distance, scaled")], _allen_cahn_fields),
     "figure4": (
@@ -212,19 +212,23 @@ FIGURES: dict[str, tuple[list[tuple[str, str]], Callable[[Rows], Any]]] = {
 }
 
 
-def _panels(lines: int, columns: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
+def _panels(
+    lines: int,
+    columns: int,
+    width: float,
+    height: float,
+    sharey: bool = False,
+    width_ratios: Sequence[float] | None = None,
+) -> tuple[Figure, np.ndarray]:
     import matplotlib.pyplot as plt
 
-    sharey = options.pop("sharey", False)
-    sharex = options.pop("sharex", False)
     return plt.subplots(
         lines,
         columns,
         figsize=(width, height),
         layout="constrained",
-        sharex=sharex,
         sharey=sharey,
-        gridspec_kw=options or None,
+        width_ratios=width_ratios,
     )
 
 
@@ -235,7 +239,7 @@ def _before_after(ax: Axes, row: MethodRow) -> None:
 
 
 def _curve(ax: Axes, row: MethodRow, path: tuple[str, ...], color: str, label: str) -> None:
-    """The median over trainings as a line, their range shaded."""
+    """Draw the median over trainings as a line, and their range shaded."""
     levels, curves = [float(level) for level in row.levels], row.curves(*path)
     acd = np.median(row.find(*path, "acd"))
     ax.fill_between(levels, curves.min(0), curves.max(0), color=color, alpha=0.18, lw=0)
@@ -249,13 +253,13 @@ def _frame(ax: Axes) -> None:
 
 
 def _drawable(row: MethodRow) -> bool:
-    """A study that still runs may lack the training whose field is kept."""
+    """Whether the training with a stored field is complete, as it may not be in an unfinished study."""
     no_field = EXPERIMENTS[row.experiment.split(", ")[0]].grid == 0
     return no_field or any("field" in result["found"] for result in row.results)
 
 
 def _field(row: MethodRow) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """What was kept of the first training, its points and the truth there."""
+    """Return the stored field of the first training, its points and the truth there."""
     experiment = EXPERIMENTS[row.experiment.split(", ")[0]]
     kept = next(r["found"]["field"] for r in row.results if "field" in r["found"])
     x = experiment.problem.domain.grid(experiment.grid).double()
@@ -264,7 +268,7 @@ def _field(row: MethodRow) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarra
 
 
 def _names(row: MethodRow) -> Names:
-    """What axes and outputs of its problem are called."""
+    """Return the names of axes and outputs of the problem."""
     return EXPERIMENTS[row.experiment.split(", ")[0]].problem.names
 
 
@@ -279,7 +283,7 @@ def _islands(ax: Axes, noise: float | Noise) -> None:
 
 
 def _outline(ax: Axes, noise: float | Noise) -> None:
-    """The region in which the paper's authors measured, dashed."""
+    """Outline the region in which the authors measured, dashed."""
     assert isinstance(noise, Noise)
     axis = torch.linspace(-1, 1, 200)
     grid = torch.cartesian_prod(axis, axis)

@@ -97,7 +97,7 @@ HOW = (
     "one and is counted (*flat in*) but not judged. This leaves out the trainings in which the network did "
     "worst.",
 )
-"""How the claims are judged."""
+"""The rules by which the claims are judged."""
 
 COLUMNS = "method | seeds | relative L2, % | coverage before | coverage after | width before | width after"
 REGIONS = "coverage in the authors' mask | in the noisy region"

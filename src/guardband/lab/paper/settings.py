@@ -1,4 +1,4 @@
-"""The paper's settings: sizes, networks, steps and weights of its experiments, as its authors ran them."""
+"""The paper's settings: sizes, networks, steps and weights of its experiments."""
 
 from __future__ import annotations
 
@@ -11,8 +11,29 @@ from guardband.pinn.training.recipe import Recipe
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings of an experiment in the paper (arXiv:2509.13717), as its authors ran it.
+    """The settings of an experiment in the paper (arXiv:2509.13717).
 
+    Parameters
+    ----------
+    widths
+        The widths of the hidden layers.
+    train, cal, test
+        The numbers of training, calibration and test points.
+    noise
+        The standard deviation of the noise.
+    collocation, boundary
+        The numbers of collocation points (in total, or per axis of a grid) and of boundary points.
+    steps
+        The number of training steps.
+    weights
+        The weights of equation, conditions and data in the loss.
+    decay_every, decay
+        The learning rate is multiplied by `decay` after every `decay_every` steps.
+    n_neighbors
+        The number of neighbors of the distance.
+
+    Examples
+    --------
     >>> from guardband import lab
     >>> lab.paper.Settings(
     ...     (16, 16), 60, 30, 75, 0.15, 200, 2, steps=5000, weights=(3, 10, 1)
@@ -83,12 +104,24 @@ SETTINGS: dict[type[Problem], Settings] = {
         weights=(1, 10, 3),
     ),
 }
-"""The weights are those of equation, conditions and data."""
+"""The settings by problem."""
 
 
 def settings(problem: Problem) -> Settings:
-    """The paper's settings for one of its problems.
+    """Return the paper's settings for one of its problems.
 
+    Parameters
+    ----------
+    problem
+        A problem of the paper.
+
+    Returns
+    -------
+    Settings
+        The settings.
+
+    Examples
+    --------
     >>> from guardband import lab
     >>> from guardband import pinn
     >>> settings = lab.paper.settings(pinn.problems.Poisson1D())
@@ -99,14 +132,26 @@ def settings(problem: Problem) -> Settings:
         if kind in SETTINGS:
             return SETTINGS[kind]
     raise ValueError(
-        f"{type(problem).__name__} is not an experiment of the paper. These are: "
+        f"{type(problem).__name__} is not a problem of the paper. Its problems are: "
         f"{', '.join(kind.__name__ for kind in SETTINGS)}."
     )
 
 
 def recipe(problem: Problem) -> Recipe:
-    """The paper's training: full batches of evenly placed points, Adam at 1e-3 with stepwise decay.
+    """Return the paper's training: full batches of evenly spaced points, Adam at 1e-3 with stepwise decay.
 
+    Parameters
+    ----------
+    problem
+        A problem of the paper.
+
+    Returns
+    -------
+    Recipe
+        The training schedule.
+
+    Examples
+    --------
     >>> from guardband import lab
     >>> from guardband import pinn
     >>> lab.paper.recipe(pinn.problems.Poisson1D()).steps
@@ -128,8 +173,20 @@ def recipe(problem: Problem) -> Recipe:
 
 
 def likelihood(problem: Problem) -> Likelihood:
-    """The weights of the paper's loss, as noise scales.
+    """Return the weights of the paper's loss as noise scales.
 
+    Parameters
+    ----------
+    problem
+        A problem of the paper.
+
+    Returns
+    -------
+    Likelihood
+        The noise scales.
+
+    Examples
+    --------
     >>> from guardband import lab
     >>> from guardband import pinn
     >>> lab.paper.likelihood(pinn.problems.AllenCahn2D()).data

@@ -1,4 +1,4 @@
-"""The paper's study: all its experiments, over many seeds, in two presets."""
+"""The study of the paper: all its experiments, over many seeds, in two presets."""
 
 from __future__ import annotations
 
@@ -17,11 +17,28 @@ def study(
     draws: int = 1000,
     smoke: bool = False,
 ) -> Study:
-    """Every table and figure of the paper; `only` names some ("table2", "figure8"), or experiments.
+    """Return the study of the paper's tables and figures.
 
-    `seeds` trainings of each method, by default 20 of `ours` and 2 to 5 of `paper`; `draws` recalibrations of
-    each. `smoke` trains for seconds to see that everything works: its numbers mean nothing.
+    Parameters
+    ----------
+    only
+        Tables, figures or experiments to include, such as "table2" or "figure8"; by default all.
+    presets
+        "ours", "paper", or both.
+    seeds
+        Trainings of each method; by default 20 for `ours` and 2 to 5 for `paper`.
+    draws
+        Recalibrations of each training.
+    smoke
+        Whether to train for seconds only, to test the setup. The numbers are then meaningless.
 
+    Returns
+    -------
+    Study
+        The study.
+
+    Examples
+    --------
     >>> from guardband import lab
     >>> study = lab.paper.study(only=["table2"], presets=["ours"], seeds=1)
     >>> {cell.experiment for cell in study.cells}
@@ -37,7 +54,7 @@ def study(
         raise ValueError(f"`presets` should be some of {', '.join(PRESETS)}, got {list(presets)}.")
     if smoke:
         seeds, draws = seeds or 1, min(draws, 20)
-    made = [
+    selected = [
         shortened(cell) if smoke else cell
         for preset in presets
         for name, experiment in EXPERIMENTS.items()
@@ -45,4 +62,4 @@ def study(
         for seed in range(seeds or (20 if preset == "ours" else experiment.paper_seeds))
         for cell in cells(name, experiment, preset, seed, draws)
     ]
-    return Study("paper", made, write_pages)
+    return Study("paper", selected, write_pages)

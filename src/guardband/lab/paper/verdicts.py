@@ -24,7 +24,7 @@ TRAINED: dict[Preset, str] = {"paper": "trained as in the paper", "ours": "train
 
 
 class Reported(NamedTuple):
-    """Coverage at 95 % and ACD, before calibration and after."""
+    """Reported coverage at 95 % and ACD, before and after calibration."""
 
     before: float
     acd: float
@@ -33,7 +33,7 @@ class Reported(NamedTuple):
 
 
 class ReportedLocal(NamedTuple):
-    """Coverage where the noise is large and width everywhere, of the plain and of the local band, at 95 %."""
+    """Reported coverage in the noisy region and mean width of the plain and the local band, at 95 %."""
 
     plain: float
     local: float
@@ -59,22 +59,22 @@ PAPER_LOCAL: dict[str, ReportedLocal] = {
     "B": ReportedLocal(0.88, 0.92, 0.956, 0.477),
     "C": ReportedLocal(0.81, 0.96, 0.947, 0.812),
 }
-"""The oscillator's are those of Table 3, where the island noise was applied twice to the test targets.
+"""For the oscillator from Table 3, for which the island noise was applied twice to the test targets.
 
-Those of A, B and C were stored by the authors' code; the text has them as curves only.
+For A, B and C from files that the authors' code stored; the paper only shows curves.
 """
 
 PAPER_ISLANDS = (0.2925, 0.0669)
-"""Table 3: ACD on the oscillator's islands, of the plain and of the local band."""
+"""Table 3: ACD on the oscillator's islands, of the plain and the local band."""
 
 CORRECTED = ("latent distance", "VI", "HMC")
-"""Methods that are not what the authors' code computed: no verdict on the sentence about that."""
+"""Methods that differ from the authors' code, so they cannot refute claims about it."""
 
 PLAIN, THEIRS = "distance, scaled", "distance, pinball network, local"
-"""The paper's pair for noise that varies: one scale, calibrated by one number or by a quantile network."""
+"""The paper's pair for heteroscedastic noise: a scale calibrated by one number or a quantile network."""
 
 OURS = {"constant width, local": "constant width", "distance, local": "distance, scaled"}
-"""Our learner on two scales, and the plain band on the same scale."""
+"""Our learner on two scales, with the plain band on the same scale."""
 
 REGION = ("regions", "mask")
 
@@ -83,12 +83,12 @@ def claims(made: Sequence[MethodRow]) -> Iterator[str]:
     """What the paper says, what it reports, and what its own kind of method does in each preset."""
     yield f"| claim of the paper | reported | {' | '.join(TRAINED.values())} |"
     yield "|---|---|---|---|"
-    for claim, reported, found in _sentences(_by_name(made)):
+    for claim, reported, found in _findings(_by_name(made)):
         yield f"| {claim} | {reported} | {' | '.join(found)} |"
 
 
-def _sentences(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
-    """Each sentence with the paper's figure, and our finding for each preset."""
+def _findings(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each claim with the paper's figure and our finding for each preset."""
     yield (
         "poisson, VI: under-covers before calibration",
         "in words",
@@ -97,7 +97,7 @@ def _sentences(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
     yield (
         "poisson, VI: calibration lowers ACD",
         "in words",
-        [_mended(by.get((f"poisson, {preset}", "VI, scaled")), "VI", preset) for preset in TRAINED],
+        [_lower_acd(by.get((f"poisson, {preset}", "VI, scaled")), "VI", preset) for preset in TRAINED],
     )
     for (experiment, method), its in PAPER.items():
         rows: dict[Preset, MethodRow | None] = {
@@ -112,14 +112,14 @@ def _sentences(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
         yield (
             f"{experiment}, {method}: calibration lowers ACD",
             f"{its.acd:.3f} to {its.acd_after:.3f}",
-            [_mended(row, method, preset) for preset, row in rows.items()],
+            [_lower_acd(row, method, preset) for preset, row in rows.items()],
         )
     for experiment, local in PAPER_LOCAL.items():
-        yield from _local_sentences(experiment, local, by)
+        yield from _local_findings(experiment, local, by)
 
 
-def _local_sentences(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[tuple[str, str, list[str]]]:
-    """The paper's local band against the plain one on the same scale, both of the same trainings."""
+def _local_findings(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the claims that compare the paper's local band with the plain one on the same trainings."""
     pairs = [Pair.of(by, f"{experiment}, {preset}", PLAIN, THEIRS) for preset in TRAINED]
     yield (
         f"{experiment}: plain CP under-covers where the noise is large",
@@ -155,11 +155,11 @@ def _local_sentences(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[
             )
         )
     for claim, reported, judge in sentences:
-        yield f"{experiment}: {claim}", reported, [_where_shaped(pair, judge) for pair in pairs]
+        yield f"{experiment}: {claim}", reported, [_judged(pair, judge) for pair in pairs]
 
 
-def _where_shaped(pair: Pair | None, judge: Callable[[Pair], str]) -> str:
-    """A judgement on the trainings in which the local band has a shape; a flat one is not the paper's."""
+def _judged(pair: Pair | None, judge: Callable[[Pair], str]) -> str:
+    """Judge the trainings in which the local band has a shape; the paper has no flat ones."""
     if pair is None:
         return "-"
     shaped = pair.shaped()
@@ -170,7 +170,7 @@ def _where_shaped(pair: Pair | None, judge: Callable[[Pair], str]) -> str:
 
 
 class Pair(NamedTuple):
-    """A plain band and a local one of the same trainings: coverage and ACD in the region, width in all."""
+    """A plain and a local band on the same trainings: coverage and ACD in the region, and mean width."""
 
     plain: np.ndarray
     local: np.ndarray
@@ -181,7 +181,7 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, by: Rows, experiment: str, plain: str, local: str) -> Pair | None:
-        """The pair on the trainings that both have: a study that still runs may lack some."""
+        """Return the pair on common trainings; an unfinished study may lack some."""
         rows = [by.get((experiment, method)) for method in (plain, local)]
         if any(row is None for row in rows):
             return None
@@ -197,12 +197,12 @@ class Pair(NamedTuple):
         )
 
     def shaped(self) -> Pair:
-        """Without the trainings whose learner was given up for a flat shape: there the two are one band."""
+        """Return the pair without trainings with a flat shape, for which the two bands are equal."""
         return Pair(*(part[~np.isclose(self.narrow, self.wide, rtol=1e-6)] for part in self))
 
 
 def _restored(pair: Pair, theirs: float) -> str:
-    """As the paper states it: up to its own figure, or to 95 %; both to two digits, as it gives them."""
+    """Judge as the paper states it: up to its own figure, or to 95 %, both rounded to two digits."""
     reached = np.round(pair.local, 2) >= min(theirs, TARGET)
     short = reached.any() and round(float(np.median(pair.local)), 2) < TARGET
     return f"{_median(pair.local)}: {_count(reached)}" + (", short of 0.95" if short else "")
@@ -215,7 +215,7 @@ def _direction(row: MethodRow | None, over: bool, method: str, preset: Preset) -
     return f"{_median(raw)}: {_count(raw > TARGET if over else raw < TARGET, _other(method, preset))}"
 
 
-def _mended(row: MethodRow | None, method: str, preset: Preset) -> str:
+def _lower_acd(row: MethodRow | None, method: str, preset: Preset) -> str:
     if row is None:
         return "-"
     before, after = row.find("before", "acd"), row.find("acd")
@@ -225,7 +225,7 @@ def _mended(row: MethodRow | None, method: str, preset: Preset) -> str:
 
 
 def _other(method: str, preset: Preset) -> str:
-    """What the method is instead of the one that the sentence is about; nothing if it is that one."""
+    """Return a name for our method if it differs from the paper's, otherwise an empty string."""
     if method in CORRECTED:
         return "corrected method"
     return "our dropout" if (method, preset) == ("dropout", "ours") else ""
@@ -246,7 +246,7 @@ def _median(values: np.ndarray) -> str:
 
 
 def share(k: int, n: int) -> tuple[float, float]:
-    """The 95 % interval for a share of which k of n were seen (Clopper and Pearson 1934).
+    """Return the 95 % interval for a share, given k of n (Clopper and Pearson 1934).
 
     >>> low, high = share(3, 3)
     >>> round(low, 2), high
@@ -275,12 +275,12 @@ def ours(made: Sequence[MethodRow]) -> Iterator[str]:
                     reached = np.round(pair.local, 2) >= TARGET
                     yield (
                         f"| {experiment} | {preset} | {local} | {_median(pair.local)} | "
-                        f"{_median(pair.plain)} | {_plainly(reached)} | {_median(pair.narrow)} | "
-                        f"{_median(pair.wide)} | {_plainly(pair.narrow < pair.wide)} |"
+                        f"{_median(pair.plain)} | {_share_of(reached)} | {_median(pair.narrow)} | "
+                        f"{_median(pair.wide)} | {_share_of(pair.narrow < pair.wide)} |"
                     )
 
 
-def _plainly(true: np.ndarray) -> str:
+def _share_of(true: np.ndarray) -> str:
     low, high = share(int(true.sum()), len(true))
     return f"{int(true.sum())} of {len(true)} [{low:.2f}, {high:.2f}]"
 

@@ -1,7 +1,7 @@
-"""Studies: which method keeps its promise, over many trainings and many calibrations of each.
+"""Studies: the coverage of methods over many trainings and many calibrations of each.
 
-A `Training` says how a network is made, a `Cell` what is done with it; both are frozen inputs with a stable
-key. A `Study` is a list of cells and a way to make pages of their results. `campaign.run` runs the cells.
+A `Training` defines a trained network, and a `Cell` an experiment with it; both are frozen and have a
+stable key. A `Study` is a list of cells with a function that writes pages. `campaign.run` runs the cells.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias
 
 from guardband.conformal import LEVELS, Calibrator, Scaled, Score, Split
 from guardband.pinn.misses.likelihood import Likelihood
-from guardband.pinn.networks.networks import mlp
+from guardband.pinn.networks.networks import MLP, mlp
 from guardband.pinn.problems import Problem
 from guardband.pinn.problems.noise import Noise
 from guardband.pinn.training.fitted import Fitted
@@ -25,7 +25,7 @@ from guardband.pinn.training.train import fit
 from guardband.values import Observations
 
 Result: TypeAlias = dict[str, Any]
-"""What a campaign writes of a cell: its inputs, what was measured, versions, threads, times and the lease.
+"""The record of a cell: inputs, measurements, versions, threads, times and the lease.
 
 >>> import tempfile
 >>> import guardband as gb
@@ -44,10 +44,17 @@ Result: TypeAlias = dict[str, Any]
 
 
 class Factory:
-    """A class or function and its options, to be called when a network is there.
+    """A class or function with options, to be called once a network is trained.
 
-    It is known by its name, so it must be one that can be imported: not a lambda.
+    Parameters
+    ----------
+    make
+        The class or function. Its name enters the key of a cell, so it must be importable: not a lambda.
+    **options
+        Its keyword arguments.
 
+    Examples
+    --------
     >>> import guardband as gb
     >>> from guardband import lab
     >>> lab.studies.Factory(gb.predictors.Distance, n_neighbors=10)
@@ -61,7 +68,7 @@ class Factory:
         self.make, self.options = make, options
 
     def __call__(self, source: Any) -> Any:
-        """Call it on what a cell has: a `Fitted` for predictors, `Observations` for calibrators."""
+        """Make the object from a `Fitted` (predictors) or from `Observations` (calibrators)."""
         return self.make(source, **self.options)
 
     def __repr__(self) -> str:
@@ -71,8 +78,29 @@ class Factory:
 
 @dataclass(frozen=True)
 class Training:
-    """A network and how it is trained: `n` noisy observations of a problem whose solution is known.
+    """A network trained on noisy observations of a problem with a known solution.
 
+    Parameters
+    ----------
+    problem
+        The problem.
+    widths
+        The widths of the hidden layers.
+    n
+        The number of observations.
+    noise
+        The standard deviation of the noise, or a noise model.
+    seed
+        The seed of observations, weights and training.
+    likelihood
+        The noise scales of the loss; by default those of the data noise.
+    recipe
+        The training schedule.
+    dropout, where
+        The dropout rate, and whether dropout precedes the last layer or all layers.
+
+    Examples
+    --------
     >>> from guardband import lab
     >>> from guardband import pinn
     >>> training = lab.studies.Training(
@@ -94,21 +122,46 @@ class Training:
 
     @cached_property
     def key(self) -> str:
-        """A stable name: the same for the same inputs, on any machine."""
+        """The hash of all inputs, the same on any machine."""
         return key_of(describe(self))
 
     def observe(self) -> Observations:
-        """The training data."""
+        """Return the training data.
+
+        Returns
+        -------
+        Observations
+            The n noisy observations.
+        """
         return self.problem.observe(self.n, noise=self.noise, seed=1000 + self.seed)
 
-    def net(self) -> Any:
-        """The network before training."""
+    def net(self) -> MLP:
+        """Return the network before training.
+
+        Returns
+        -------
+        MLP
+            The network.
+        """
         d, outputs = self.problem.domain.d, len(self.problem.names.outputs)
         options: dict[str, Any] = {"dropout": self.dropout, "where": self.where, "seed": self.seed}
         return mlp(d, self.widths, outputs=outputs, **options)
 
     def fit(self, checkpoint: Path | None = None, *, progress: bool = False) -> Fitted:
-        """Train; with a `checkpoint` a killed training goes on where it was."""
+        """Train the network.
+
+        Parameters
+        ----------
+        checkpoint
+            A file in which the state of the training is kept, so that a killed training resumes.
+        progress
+            Whether to show a progress bar.
+
+        Returns
+        -------
+        Fitted
+            The trained network.
+        """
         base = self.noise if isinstance(self.noise, float | int) else self.noise.base
         return fit(
             self.problem,
@@ -124,11 +177,32 @@ class Training:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one training: what is predicted, how it is calibrated, how often, on how many points.
+    """One method on one training, calibrated many times.
 
-    `experiment` and `method` are its labels in tables; everything else decides what is computed. With `grid`
-    the result also holds the band of one calibration on so many points per axis, for figures.
+    Parameters
+    ----------
+    experiment, method
+        Labels in tables; all other fields determine the computation.
+    training
+        The trained network.
+    predictor
+        The predictor, made from the `Fitted` network.
+    score
+        The score.
+    calibrator
+        The calibrator, or a `Factory` that makes it from the training data.
+    cal, test
+        The numbers of calibration and test points in each draw.
+    draws
+        The number of independent calibrations.
+    levels
+        The levels at which coverage is counted.
+    grid
+        If positive, the result includes the band of one calibration on a grid with this number of points
+        per axis, for figures.
 
+    Examples
+    --------
     >>> import guardband as gb
     >>> from guardband import pinn
     >>> from guardband.lab.studies import Cell, Training, Factory
@@ -154,7 +228,7 @@ class Cell:
 
     def __post_init__(self) -> None:
         for name, value, kinds, what in (
-            ("predictor", self.predictor, Factory, "a Factory, called when a network is there"),
+            ("predictor", self.predictor, Factory, "a Factory, called with the trained network"),
             ("score", self.score, Score, "a score such as Scaled()"),
         ):
             if not isinstance(value, kinds):
@@ -164,14 +238,25 @@ class Cell:
 
     @cached_property
     def key(self) -> str:
-        """A stable name: the same for the same inputs, on any machine."""
+        """The hash of all inputs, the same on any machine."""
         return key_of(describe(self))
 
 
 @dataclass(frozen=True)
 class Study:
-    """Cells, and what becomes of their results: `write(results, folder)` makes pages and figures.
+    """A list of cells, with a function that writes pages from their results.
 
+    Parameters
+    ----------
+    name
+        The name of the study.
+    cells
+        The cells, each with a different key.
+    write
+        A function `write(results, folder)` that writes pages and figures.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> from guardband import pinn
     >>> from guardband.lab.studies import Cell, Study, Training, Factory
@@ -190,32 +275,32 @@ class Study:
     def __post_init__(self) -> None:
         if not self.cells:
             raise ValueError(
-                f"The study {self.name!r} has no cells. Look at the lists it was made of: one is empty."
+                f"The study {self.name!r} has no cells. Check the lists that it was made from: one is empty."
             )
         keys = [cell.key for cell in self.cells]
         if len(set(keys)) < len(keys):
             raise ValueError(
-                f"{len(keys) - len(set(keys))} cells of the study {self.name!r} are there twice. Leave them "
-                "out, or tell them apart by the seed of their training."
+                f"{len(keys) - len(set(keys))} cells of the study {self.name!r} are duplicates. Remove them, "
+                "or give their trainings different seeds."
             )
 
 
-def refuse_whole(calibrator: Any) -> Calibrator:
-    """The calibrator, or an error: what trains or calibrates by itself cannot be calibrated again."""
+def refuse_whole(calibrator: object) -> Calibrator:
+    """Return the calibrator; refuse methods that train or calibrate on their own."""
     if isinstance(calibrator, Calibrator):
         return calibrator
     raise TypeError(
-        "A study calibrates one trained network again and again, by a Calibrator such as Split() or a "
-        f"Factory of one; got {type(calibrator).__name__}. A method that trains models or calibrates by "
-        "itself cannot be a cell; compare it by gb.evaluate on fresh points."
+        "A study calibrates one trained network many times, with a Calibrator such as Split() or a "
+        f"Factory of one; got {type(calibrator).__name__}. A method that trains models or calibrates on its "
+        "own cannot be a cell; compare it with gb.evaluate on fresh points."
     )
 
 
-def describe(value: Any) -> Any:
-    """A value as plain JSON: dataclasses by their kind and fields, functions and classes by their names.
+def describe(value: object) -> Any:
+    """Return a value as plain JSON: dataclasses by kind and fields, functions and classes by name.
 
-    A field with `metadata={"neutral": value}` is left out where it has that value: what was described before
-    the field was there is described alike, and has the same key.
+    A field with `metadata={"neutral": value}` is omitted if it has that value, so that adding such a field
+    to a class changes no key.
     """
     if value is None or isinstance(value, bool | int | float | str):
         return value
@@ -227,26 +312,26 @@ def describe(value: Any) -> Any:
         return {"use": describe(value.make), **describe(value.options)}
     if is_dataclass(value) and not isinstance(value, type):
         parts = {part: describe(getattr(value, part.name)) for part in fields(value) if part.init}
-        said = {part.name: its for part, its in parts.items() if not _neutral(part, its)}
-        return {"kind": describe(type(value)), **said}
+        named = {part.name: its for part, its in parts.items() if not _neutral(part, its)}
+        return {"kind": describe(type(value)), **named}
     name = getattr(value, "__qualname__", None)
     if name is None or "<" in name:
         raise TypeError(
-            f"A cell should be made of numbers, words, dataclasses and named functions, got {value!r}. "
-            "Write it as a `def` or a frozen dataclass at the top of a file."
+            f"A cell should consist of numbers, words, dataclasses and named functions, got {value!r}. "
+            "Write it as a `def` or a frozen dataclass at the top level of a file."
         )
     return f"{value.__module__.partition('.')[0]}.{name}"  # files inside a package may move
 
 
-def key_of(described: Any) -> str:
-    """The key of what `describe` gave: the start of the SHA-256 of its JSON with sorted names."""
+def key_of(described: object) -> str:
+    """Return the key of a description: the beginning of the SHA-256 of its JSON with sorted names."""
     return hashlib.sha256(_text(described).encode()).hexdigest()[:16]
 
 
-def _neutral(part: Field[Any], described: Any) -> bool:
-    """Whether a field is as if it were not there."""
+def _neutral(part: Field[object], described: object) -> bool:
+    """Whether a field has its neutral value."""
     return "neutral" in part.metadata and _text(described) == _text(describe(part.metadata["neutral"]))
 
 
-def _text(described: Any) -> str:
+def _text(described: object) -> str:
     return json.dumps(described, sort_keys=True, allow_nan=False)

@@ -1,4 +1,4 @@
-"""What guardband 0.1 wrote of a cell: not which law it follows, which the name of its calibrator told."""
+"""Results of guardband 0.1, which contain no law: it follows from the name of the calibrator."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from guardband.conformal.rank import rank
 from guardband.lab.studies.base import Result
 
 LAWFUL = ("Split", "Local")
-"""The calibrators of 0.1 whose coverage follows the Beta-binomial law, as its files name them."""
+"""The calibrators of 0.1 whose coverage follows the beta-binomial law, by their names in files."""
 
 
 def laws(cell: Result) -> list[list[list[int]]] | None:
-    """At each level k, n and m of the law of one draw; None where there is none."""
+    """Return k, n and m of the law of one draw at each level, or None if there is no law."""
     calibrator = cell["calibrator"]
     name = str(calibrator.get("use", calibrator.get("kind", ""))).rpartition(".")[2]
     if name not in LAWFUL:

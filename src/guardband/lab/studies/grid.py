@@ -1,4 +1,4 @@
-"""A grid: every predictor with every calibrator on every training."""
+"""Studies of all combinations of trainings, predictors and calibrators."""
 
 from __future__ import annotations
 
@@ -18,11 +18,31 @@ def grid(
     calibrators: Mapping[str, Factory | Calibrator] | None = None,
     **options: Any,
 ) -> Study:
-    """Every predictor with every calibrator on every training; options are those of `Cell`.
+    """Return a study of every predictor with every calibrator on every training.
 
-    Trainings that differ in their seed alone are one experiment; others of the same problem are told apart by
-    a number.
+    Trainings that differ only in their seed form one experiment; different trainings of the same problem
+    are numbered.
 
+    Parameters
+    ----------
+    name
+        The name of the study.
+    trainings
+        The trainings.
+    predictors
+        Factories of predictors by name.
+    calibrators
+        Calibrators, or factories of them, by name; by default `Split()`.
+    **options
+        Further arguments of `Cell`.
+
+    Returns
+    -------
+    Study
+        The study.
+
+    Examples
+    --------
     >>> import guardband as gb
     >>> from guardband import pinn
     >>> from guardband.lab.studies import Training, Factory, grid
@@ -54,13 +74,13 @@ def grid(
 
 
 def _experiments(trainings: Sequence[Training]) -> list[str]:
-    """The problem's name, with a number where there are several trainings of it beside other seeds."""
+    """Return the problem's name of each training, numbered if trainings differ in more than the seed."""
     kinds: dict[str, list[str]] = {}
-    found = []
+    numbered = []
     for training in trainings:
         name, kind = type(training.problem).__name__, replace(training, seed=0).key
         known = kinds.setdefault(name, [])
         if kind not in known:
             known.append(kind)
-        found.append((name, known.index(kind) + 1))
-    return [f"{name} {number}" if len(kinds[name]) > 1 else name for name, number in found]
+        numbered.append((name, known.index(kind) + 1))
+    return [f"{name} {number}" if len(kinds[name]) > 1 else name for name, number in numbered]

@@ -1,22 +1,22 @@
-"""Records: results on the disk, one line of JSON each, with a checksum.
+"""Results on disk, one line of JSON each, with a checksum.
 
-Each process appends to its own file, `cells/NAME.jsonl`. `pack` collects all lines in one, `cells.jsonl`.
-Releases up to 0.2 wrote one file per result, `cells/KEY.json`; these are read and packed too.
+Each process appends to its own file, `cells/NAME.jsonl`. `pack` collects all lines in one file,
+`cells.jsonl`. Releases up to 0.2 wrote one file per result, `cells/KEY.json`; these are read and packed too.
 
 No file is locked, and any process may be killed or paused at any time:
 
-* Readers ignore what follows the last newline of `cells/NAME.jsonl`: a write that is going on or was cut off.
-  The owner of the file removes it before it appends the next line.
-* Packing renames the files first, the old pack included. If the file of an owner has lost its name after a
-  write, the owner writes the line again, to a new file. The new pack gets its name by a link, which fails if
-  another process has made one meanwhile; that one is then packed too. A file is removed after the pack with
-  its lines is on the disk.
-* If a key has several results, the first one counts: `cells/KEY.json`, then `cells.jsonl`, then other files
-  sorted by name, with the lines of a file in their order. If the numbers (`found`) of another one differ, it
-  is reported, and packing keeps both.
+* Readers ignore the text after the last newline of `cells/NAME.jsonl`, which is an unfinished write. The
+  owner of the file removes it before it appends the next line.
+* Packing first renames all files, including the old pack. If an owner's file was renamed during a write, the
+  owner writes the line again to a new file. The new pack is named by a link, which fails if another process
+  has created one in the meantime; that one is then packed too. A file is removed only after the pack with
+  its lines has been synced to disk.
+* If a key has several results, the first one counts, in this order: `cells/KEY.json`, `cells.jsonl`, other
+  files sorted by name; the lines of a file in their order. Results with different numbers (`found`) are
+  reported, and packing keeps all of them.
 
-An empty, cut or changed record counts as missing, is reported by name, and can be set aside in `damaged/`.
-Records of 0.1 have no checksum, and no other new field.
+An empty, truncated or changed record counts as missing, is reported by name, and can be moved to `damaged/`.
+Records of 0.1 have no checksum and none of the later fields.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from guardband.lab.studies.base import Result, key_of
 CELLS, PACK, DAMAGED = "cells", "cells.jsonl", "damaged"
 CHECKSUM = "sha256"
 FIRST_FIELDS = frozenset({"key", "cell", "found", "versions", "threads", "seconds"})
-"""The fields of a record of 0.1: one without a checksum has no others."""
+"""The fields of a record of 0.1, and of any record without a checksum."""
 CELL_BYTES, FILE_BYTES, PACK_BYTES = 2**24, 2**26, 2**28
-"""Sizes in bytes: of one result, of a file at which its owner begins another one, and of a pack."""
-CURE = "Run the study again: it sets them aside in damaged/ and makes their cells again."
+"""The largest sizes in bytes of one result, of the file of one process, and of a pack."""
+CURE = "Run the study again: it moves them to damaged/ and recomputes their cells."
 
 
 class DamagedResults(ValueError):
-    """A stored result cannot be read, or is not the one that its key names."""
+    """A stored result cannot be read, or does not match its key."""
 
 
 class Found(NamedTuple):
-    """Per key the line that counts, and all lines if their numbers differ; what is damaged, by place."""
+    """The line that counts for each key, all lines if their numbers differ, and damage by place."""
 
     lines: dict[str, str]
     differing: dict[str, list[str]]
@@ -60,13 +60,13 @@ class Found(NamedTuple):
 
     @property
     def every(self) -> list[str]:
-        """The lines that count, each with those that differ from it."""
+        """The lines that count, each followed by those with different numbers."""
         return [one for key, line in self.lines.items() for one in self.differing.get(key, [line])]
 
 
 @dataclass
 class _File:
-    """What was read of a file: lines by key, and damaged ones by number (0 for the whole file)."""
+    """The content of a file: lines by key, and damaged lines by number (0 for the whole file)."""
 
     stamp: tuple[int, ...] = ()
     end: int = 0
@@ -86,35 +86,35 @@ def is_key(name: str) -> bool:
 
 
 def _place_in(folder: Path, name: str) -> Path:
-    """A folder inside the one of a study; an error if it is a link, which may lead anywhere."""
+    """Return the path of a folder in a study's folder; refuse a link, which may lead anywhere."""
     if (folder / name).is_symlink():
         raise DamagedResults(
-            f"{folder / name} is a link, which is not followed. Put the folder itself in its place."
+            f"{folder / name} is a link, which is not followed. Replace it with the folder itself."
         )
     return folder / name
 
 
 def sealed(result: Result) -> str:
-    """A result as a line of JSON, with its checksum."""
+    """Return a result as a line of JSON with its checksum."""
     plain = {name: item for name, item in result.items() if name != CHECKSUM}
     plain = json.loads(json.dumps(plain, allow_nan=False))
     return json.dumps(plain | {CHECKSUM: checksum(plain)})
 
 
 def checksum(result: Result) -> str:
-    """The SHA-256 of the canonical JSON of a result: names sorted, no spaces, without the checksum."""
+    """Return the SHA-256 of the canonical JSON of a result: names sorted, no spaces, no checksum."""
     plain = {name: item for name, item in result.items() if name != CHECKSUM}
     text = json.dumps(plain, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
 def exists(folder: Path, key: str) -> bool:
-    """Whether there is a sound result."""
+    """Whether there is an undamaged result."""
     return any(key in file.lines for file in _scan(folder).values())
 
 
 def look(folder: Path) -> Found:
-    """All that a folder holds."""
+    """Return all results in a folder."""
     lines: dict[str, list[str]] = {}
     damaged: dict[str, str] = {}
     for path, file in _scan(folder).items():
@@ -128,7 +128,7 @@ def look(folder: Path) -> Found:
 
 
 def read(folder: Path, key: str, found: Found | None = None) -> Result | None:
-    """A result without its checksum, if there is one; an error if what may be it is damaged."""
+    """Return a result without its checksum, or None; refuse damage that may concern it."""
     found = found or look(folder)
     if key not in found.lines:
         _refuse(folder, {at: it for at, it in found.damaged.items() if " line " in at or key in at})
@@ -137,12 +137,12 @@ def read(folder: Path, key: str, found: Found | None = None) -> Result | None:
 
 
 def damage(folder: Path) -> str:
-    """The damaged results in words; empty where there are none."""
+    """Describe the damaged results; empty if there are none."""
     return _words(look(folder).damaged)
 
 
 def publish(folder: Path, key: str, line: str) -> bool:
-    """Append a result to the file of this process, unless there is one already. Whether it was appended."""
+    """Append a result to the file of this process, unless there already is one; return whether it was."""
     if exists(folder, key):
         return False
     data, me = f"{line}\n".encode(), (folder, os.getpid())
@@ -157,14 +157,14 @@ def publish(folder: Path, key: str, line: str) -> bool:
                 with path.open("x+b" if new else "r+b") as file:
                     file.seek(end)
                     end += file.read().rfind(b"\n") + 1
-                    file.truncate(end)  # a line of which a full disk kept only a part
+                    file.truncate(end)  # a full disk may have left a part of a line
                     file.seek(end)
                     file.write(data)
                     file.flush()
                     os.fsync(file.fileno())
                 if new:
                     sync(folder / CELLS)
-                path.open("rb").close()  # it still has its name; opening asks the server of a network disk
+                path.open("rb").close()  # check for a rename; opening also queries a network disk's server
             except FileNotFoundError:
                 del _OWN[me]
             else:
@@ -173,27 +173,27 @@ def publish(folder: Path, key: str, line: str) -> bool:
 
 
 def loose(folder: Path) -> int:
-    """The number of files with results beside the pack."""
+    """Return the number of files with results, except the pack."""
     return sum(file.name != PACK for file in _files(folder))
 
 
 def pack(folder: Path, *, aside: bool = False) -> int:
-    """Put all results into the pack and remove their files; how many keys it then holds.
+    """Move all results into the pack and return its number of keys.
 
-    Damaged results are an error; with `aside` they are moved to `damaged/`. Records of 0.1 get a checksum.
+    Damaged results are an error, or with `aside` are moved to `damaged/`. Records of 0.1 get a checksum.
     """
     found = look(folder)
     _refuse(folder, {} if aside else found.damaged)
-    joined(found.every)  # what cannot be packed is not moved
+    joined(found.every)  # fail before any file is renamed
     mine = uuid.uuid4().hex
     merged = _place_in(folder, CELLS) / f".{mine}"
     while True:
         for path in _files(folder):
             if path.suffix == ".jsonl":
-                # One name for each file: a rename would replace another one of the same name.
+                # a unique name, since a rename would replace another file with the same name
                 name = f"0-{uuid.uuid4().hex}" if path.name == PACK else path.name.partition(".")[0]
                 _place_in(folder, CELLS).mkdir(exist_ok=True)
-                with suppress(FileNotFoundError, PermissionError):  # Windows renames no file that is open
+                with suppress(FileNotFoundError, PermissionError):  # Windows cannot rename open files
                     path.rename(_place_in(folder, CELLS) / f"{name}.{mine}.jsonl")
         files = {
             path: (file.stamp, file.damaged)
@@ -206,7 +206,7 @@ def pack(folder: Path, *, aside: bool = False) -> int:
         try:
             write_text(merged, text := joined(found.every))
             if merged.read_text() != text:
-                raise OSError(f"The disk did not keep the pack of {folder}. The results are as they were.")
+                raise OSError(f"The disk did not store the pack of {folder}. The results are unchanged.")
             if _linked(merged, folder / PACK):
                 break
         finally:
@@ -222,20 +222,20 @@ def pack(folder: Path, *, aside: bool = False) -> int:
 
 
 def joined(lines: Iterable[str]) -> str:
-    """The text of a pack: by experiment, method, seed and key."""
-    text = "".join(f"{line}\n" for line in sorted(map(_with_checksum, lines), key=_place))
+    """Return the text of a pack, sorted by experiment, method, seed and key."""
+    text = "".join(f"{line}\n" for line in sorted(map(_with_checksum, lines), key=_sort_key))
     if len(text) > PACK_BYTES:
         raise ValueError(
-            f"These results have more than the {PACK_BYTES} bytes that a pack may hold: leave them as files."
+            f"These results exceed the largest size of a pack, {PACK_BYTES} bytes. Leave them as files."
         )
     return text
 
 
 def _set_aside(folder: Path, files: Mapping[Path, Mapping[int, tuple[str, bytes]]]) -> None:
-    """Move damaged files to `damaged/`, and write damaged lines of other files there."""
-    kept = b"".join(line + b"\n" for damaged in files.values() for _, line in damaged.values() if line)
-    if kept:
-        write_bytes(_place_in(folder, DAMAGED) / f"lines-{hashlib.sha256(kept).hexdigest()[:16]}", kept)
+    """Move damaged files to `damaged/`, and copy damaged lines of other files there."""
+    text = b"".join(line + b"\n" for damaged in files.values() for _, line in damaged.values() if line)
+    if text:
+        write_bytes(_place_in(folder, DAMAGED) / f"lines-{hashlib.sha256(text).hexdigest()[:16]}", text)
     for path, damaged in files.items():
         if 0 in damaged:
             _place_in(folder, DAMAGED).mkdir(exist_ok=True)
@@ -244,12 +244,12 @@ def _set_aside(folder: Path, files: Mapping[Path, Mapping[int, tuple[str, bytes]
 
 
 def _linked(temporary: Path, place: Path) -> bool:
-    """Give a whole file its name, unless the name is taken."""
+    """Give a complete file its final name, unless the name is taken."""
     try:
         os.link(temporary, place, follow_symlinks=False)
     except FileExistsError:
         return False
-    except (OSError, NotImplementedError):  # a file system without links: look, then rename
+    except (OSError, NotImplementedError):  # on a file system without links, check and then rename
         if os.path.lexists(place):
             return False
         os.replace(temporary, place)
@@ -257,7 +257,7 @@ def _linked(temporary: Path, place: Path) -> bool:
 
 
 def _files(folder: Path) -> list[Path]:
-    """The files of results in the order in which they count; other names are none of ours."""
+    """Return the files of results in the order in which they count; other files are ignored."""
     cells = _place_in(folder, CELLS)
     try:
         names = sorted(os.listdir(cells))
@@ -270,12 +270,12 @@ def _files(folder: Path) -> list[Path]:
 
 @lru_cache(maxsize=4)
 def _known(folder: Path) -> dict[Path, _File]:
-    """What was read of a folder before."""
+    """Return the cached content of a folder."""
     return {}
 
 
 def _scan(folder: Path) -> dict[Path, _File]:
-    """All files of results in the order in which they count; only what is new is read."""
+    """Return all files of results in the order in which they count; only new text is read."""
     with _LOCK:
         known = _known(folder)
         while True:
@@ -283,8 +283,8 @@ def _scan(folder: Path) -> dict[Path, _File]:
             try:
                 found = {path: _read(path, known.get(path, _File())) for path in files}
             except FileNotFoundError:
-                continue  # packed meanwhile
-            if files == _files(folder):  # else something may have moved to where we had looked already
+                continue  # packed in the meantime
+            if files == _files(folder):  # otherwise results may have moved to a file that was already read
                 known.clear()
                 known.update(found)
                 return found
@@ -321,13 +321,13 @@ def _stamp(about: os.stat_result) -> tuple[int, ...]:
 
 
 def _add(lines: dict[str, list[str]], key: str, line: str) -> None:
-    """Add a line to those of its key, if none of them has the same numbers."""
+    """Add a line to those of its key, unless one has the same numbers."""
     its = lines.setdefault(key, [])
     if not its or not any(line == one or _numbers(line) == _numbers(one) for one in its):
         its.append(line)
 
 
-def _numbers(line: str) -> Any:
+def _numbers(line: str) -> object:
     return json.loads(line)["found"]
 
 
@@ -341,7 +341,7 @@ def _words(damaged: Mapping[str, str]) -> str:
 
 
 def _checked(line: bytes, key: str | None) -> tuple[str, str]:
-    """The key of a stored result, and what is wrong with it, if anything."""
+    """Return the key of a stored result, and a description of its damage, if any."""
     if not line.strip():
         return "", "empty"
     try:
@@ -351,7 +351,7 @@ def _checked(line: bytes, key: str | None) -> tuple[str, str]:
         if CHECKSUM not in result and result.keys() - FIRST_FIELDS:
             return "", "its checksum is missing"
         if CHECKSUM in result and result[CHECKSUM] != checksum(result):
-            return "", "its checksum is not that of its content"
+            return "", "its checksum does not match its content"
         right = key_of(result["cell"])
     except (ValueError, RecursionError):
         return "", "not JSON"
@@ -363,10 +363,10 @@ def _with_checksum(line: str) -> str:
     return line if CHECKSUM in result and "\n" not in line else sealed(result)
 
 
-def _place(line: str) -> tuple[str, str, int, str]:
+def _sort_key(line: str) -> tuple[str, str, int, str]:
     result = json.loads(line)
     cell = result["cell"]
     try:
         return str(cell["experiment"]), str(cell["method"]), int(cell["training"]["seed"]), result["key"]
     except (LookupError, TypeError, ValueError) as error:
-        raise DamagedResults(f"Result {result['key']} is of no cell that a study has.") from error
+        raise DamagedResults(f"Result {result['key']} does not describe a cell of a study.") from error

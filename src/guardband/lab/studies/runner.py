@@ -1,8 +1,8 @@
-"""The runner: runs cells, and makes nothing twice that two of them need.
+"""Runs cells, and shares trainings and predictors between them.
 
-A cell's network predicts once, at POOL points uniform in the domain. Calibration and test sets are then
-drawn from these with replacement and with fresh noise, again and again: independent experiments on one frozen
-network, so that the number of points covered in all of them has an exact law.
+A cell's network predicts once, at POOL points that are uniform in the domain. Calibration and test sets are
+drawn from these with replacement and with fresh noise. Each draw is an independent experiment on the same
+network, so the number of covered points over all draws has an exact law.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import platform
 import time
 import warnings
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
@@ -29,23 +30,28 @@ from guardband.pinn.training import checkpoint
 from guardband.pinn.training.fitted import Fitted
 from guardband.values import Observations, Prediction, Predictor
 
+S = TypeVar("S")
+T = TypeVar("T")
+Law: TypeAlias = list[list[int]]
+"""The law of one test set: k, n and m of each of its parts."""
+
 POOL = 8000
 AT = "0.95"
-"""The level at which widths are measured; the highest one if a cell does not ask for it."""
+"""The level at which widths are measured; the highest level if a cell does not include it."""
 
 
 class CellRunner:
-    """Runs cells; the last training and the last predictor stay for the next cell.
+    """Runs cells; the last training and the last predictor are kept for the next cell.
 
-    With a `folder`, trainings leave checkpoints and finished networks there, so that a killed one goes on.
+    With a `folder`, checkpoints and finished networks are saved there, so that killed trainings resume.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
-        self._made: dict[str, Any] = {}
+        self._cache: dict[str, tuple[str, Any]] = {}
 
     def run(self, cell: Cell) -> Result:
-        """All that is to be known of a cell, as plain JSON."""
+        """Run a cell and return its result as plain JSON."""
         fitted, training_seconds = self._once(
             "training", cell.training.key, lambda: self._train(cell.training)
         )
@@ -55,15 +61,15 @@ class CellRunner:
         pool = Pool(cell.training)
         prediction = predictor(pool.x)
         learned = learn(cell, fitted.training_data, predictor)
-        found = recalibrated(cell, pool, prediction, learned.at_points(pool.x))
-        found["l2"] = relative_l2(prediction.mean, pool.truth)
+        measured = recalibrated(cell, pool, prediction, learned.at_points(pool.x))
+        measured["l2"] = relative_l2(prediction.mean, pool.truth)
         if cell.grid:
-            found["field"] = _field(cell, predictor, learned)
+            measured["field"] = _field(cell, predictor, learned)
         verdict = getattr(getattr(predictor, "diagnostics", None), "verdict", None)
         return {
             "key": cell.key,
             "cell": describe(cell),
-            "found": _rounded(found | ({"verdict": verdict} if verdict else {})),
+            "found": _rounded(measured | ({"verdict": verdict} if verdict else {})),
             "versions": _versions(),
             "threads": torch.get_num_threads(),
             "seconds": {
@@ -73,42 +79,42 @@ class CellRunner:
             },
         }
 
-    def _once(self, what: str, key: str, make: Any) -> Any:
-        if self._made.get(what, (None,))[0] != key:
-            self._made[what] = (key, make())
-        return self._made[what][1]
+    def _once(self, what: str, key: str, make: Callable[[], T]) -> T:
+        if self._cache.get(what, (None,))[0] != key:
+            self._cache[what] = (key, make())
+        return self._cache[what][1]
 
     def _train(self, training: Training) -> tuple[Fitted, float]:
         if self.folder is None:
             return _timed(training.fit, None)
         path = self._path(training)
         try:
-            return _kept(path, training)
+            return _load(path, training)
         except FileNotFoundError:
             pass
         except checkpoint.DamagedCheckpoint:
-            path.unlink()  # and made again
+            path.unlink()  # train again
         started = path.with_suffix(".checkpoint")
         try:
             fitted, seconds = _timed(training.fit, started)
         except checkpoint.DamagedCheckpoint:
             started.unlink()
             fitted, seconds = _timed(training.fit, started)
-        _keep(path, fitted, seconds)
-        return _kept(path, training)
+        _save(path, fitted, seconds)
+        return _load(path, training)
 
     def _path(self, training: Training) -> Path:
         assert self.folder is not None
         return self.folder / f"{training.key}.network"
 
     def forget(self, training: Training) -> None:
-        """Remove a training from the folder, once nobody needs it any more."""
+        """Remove a training that is no longer needed from the folder."""
         if self.folder is not None:
             self._path(training).unlink(missing_ok=True)
 
 
 class Pool:
-    """The points at which a network is looked at, the truth there, the noise, and the noisy regions."""
+    """The points at which a network is evaluated, with the truth, the noise, and the noisy regions."""
 
     x: np.ndarray
     truth: np.ndarray
@@ -129,7 +135,7 @@ class Pool:
 
 
 def learn(cell: Cell, training_data: Observations | None, predictor: Predictor) -> Learned:
-    """The cell's calibrator with all that it learns before it sees calibration data; once for a cell."""
+    """Return the cell's calibrator after it has learned what does not depend on calibration data."""
     calibrator = cell.calibrator
     calibrator = refuse_whole(calibrator(training_data) if isinstance(calibrator, Factory) else calibrator)
     return calibrator.learn(predictor, cell.score)
@@ -138,9 +144,9 @@ def learn(cell: Cell, training_data: Observations | None, predictor: Predictor) 
 def recalibrated(
     cell: Cell, pool: Pool, prediction: Prediction, learned: Learned, seed: int | None = None
 ) -> Result:
-    """Coverage, ACD and width over many fresh calibration and test sets, before and after calibration.
+    """Measure coverage, ACD and width over many calibration and test sets, before and after calibration.
 
-    They are drawn by the seed of the training, or by another one.
+    The seed of the draws is that of the training, unless given.
     """
     generator = np.random.default_rng(cell.training.seed if seed is None else seed)
     score, scale = cell.score, prediction.scale
@@ -148,9 +154,9 @@ def recalibrated(
     tally = {name: Tally(cell.levels) for name in ("after", "before", *pool.regions)}
     normal = np.array([[NormalDist().inv_cdf((1 + float(level)) / 2)] for level in cell.levels])
     truth = infinite = width = finite = raw_width = 0.0
-    laws: Any = ...
+    laws: list[Law | None] | None = None
     n = cell.cal
-    for _ in range(cell.draws):
+    for draw in range(cell.draws):
         rows = generator.integers(POOL, size=n + cell.test)
         y = pool.truth[rows] + pool.sd[rows] * generator.normal(size=pool.truth[rows].shape)
         new = rows[n:]
@@ -158,12 +164,14 @@ def recalibrated(
             None, prediction.take(rows[:n]), y[:n], score=score, calibrator=learned.plain, learned=learned
         )
         query = prediction.take(new)
-        laws = _same(laws, [_law(calibrated, query, level) for level in cell.levels])
+        found = [_law(calibrated, query, level) for level in cell.levels]
+        # if the law differs between draws, their sum has no simple law
+        laws = found if None not in found and (draw == 0 or laws == found) else None
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", InfiniteBandWarning)
             thresholds = [calibrated.threshold(query, level) for level in cell.levels]
         band = score.band(query, thresholds[at], float(cell.levels[at]))
-        scores = score(query, y[n:])  # a target lies in the band if its score is at most the threshold
+        scores = score(query, y[n:])
         inside = np.stack([scores <= q for q in thresholds])
         tally["after"].add(inside)
         for name, chosen in pool.regions.items():
@@ -176,11 +184,11 @@ def recalibrated(
         if scale is not None and _has_before(cell, learned):
             tally["before"].add(scores <= normal)
             raw_width += float(raw_band(query, cell.levels[at], score=score).width.mean())  # type: ignore[arg-type]
-    found: Result = tally.pop("after").result()
+    result: Result = tally.pop("after").result()
     before = tally.pop("before")
     if before.draws:
-        found["before"] = before.result() | {"width": raw_width / cell.draws}
-    return found | {
+        result["before"] = before.result() | {"width": raw_width / cell.draws}
+    return result | {
         "width": width / finite if finite else None,
         "infinite": infinite / cell.draws,
         "truth": truth / (cell.draws * cell.test),
@@ -189,15 +197,10 @@ def recalibrated(
     }
 
 
-def _law(calibrated: Calibrated, query: Prediction, level: str) -> list[list[int]] | None:
-    """The law of one test set as k, n and m of its parts, None where there is none."""
+def _law(calibrated: Calibrated, query: Prediction, level: str) -> Law | None:
+    """Return the law of one test set, or None if there is none."""
     pieces = calibrated.laws_for(query, level)
     return None if pieces is None else [[law.k, law.n, m] for law, m in pieces]
-
-
-def _same(before: Any, now: Any) -> Any:
-    """The laws of all draws, if every draw has the same; else None: their sum has no simple law."""
-    return now if before in (..., now) and None not in now else None
 
 
 class Tally:
@@ -224,7 +227,7 @@ class Tally:
             self.deviations += float(abs(inside.mean(axis=1) - self.levels).mean())
 
     def result(self) -> Result:
-        """Counts, points and ACD as plain numbers."""
+        """Return counts, points and ACD as plain numbers."""
         return {
             "covered": self.covered.tolist(),
             "points": self.points,
@@ -233,44 +236,44 @@ class Tally:
 
 
 def _has_before(cell: Cell, learned: Learned) -> bool:
-    """Whether the predictor's own scale is what is calibrated, so that there is a band before it."""
+    """Whether the predictor's own scale is calibrated, so that there is a band before calibration."""
     return learned.plain == learned and cell.score.plain != cell.score
 
 
 def _field(cell: Cell, predictor: Predictor, learned: Learned) -> Result:
-    """The mean, its error and the widths before and after one calibration, on a regular grid."""
+    """Return the mean, its error and the widths before and after one calibration, on a regular grid."""
     problem = cell.training.problem
     x = problem.domain.grid(cell.grid).double()
     prediction = predictor(x.numpy())
-    seen = problem.observe(cell.cal, noise=cell.training.noise, seed=2000 + cell.training.seed)
-    x_cal, y_cal = (to_numpy(part).astype(float) for part in (seen.x, seen.y))
+    data = problem.observe(cell.cal, noise=cell.training.noise, seed=2000 + cell.training.seed)
+    x_cal, y_cal = (to_numpy(part).astype(float) for part in (data.x, data.y))
     at = predictor(x_cal)
     threshold = cell.score.threshold(learned, to_numpy(cell.score(at, y_cal)), at)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", InfiniteBandWarning)
         width = cell.score.band(prediction, threshold(prediction, AT), float(AT)).width
-    made = {
+    values = {
         "mean": prediction.mean[:, 0],
         "error": abs(prediction.mean - problem.solution(x).numpy())[:, 0],
         "width": width[:, 0],
     }
     if prediction.scale is not None:
-        made["before"] = raw_band(prediction, AT).width[:, 0]
+        values["before"] = raw_band(prediction, AT).width[:, 0]
     return {
-        name: [float(f"{value:.3g}") if np.isfinite(value) else None for value in values]
-        for name, values in made.items()
+        name: [float(f"{value:.3g}") if np.isfinite(value) else None for value in its]
+        for name, its in values.items()
     }
 
 
-def _keep(path: Path, fitted: Fitted, seconds: float) -> None:
-    """Write a network to the disk, whole or not at all, with a checksum."""
+def _save(path: Path, fitted: Fitted, seconds: float) -> None:
+    """Write a network atomically, with a checksum."""
     scales = fitted.likelihood
     about = {"seconds": seconds, "scales": [scales.data, scales.physics, scales.boundary]}
     checkpoint.write(path, about | {"weights": dict(fitted.net.state_dict())})
 
 
-def _kept(path: Path, training: Training) -> tuple[Fitted, float]:
-    """The network that `_keep` wrote."""
+def _load(path: Path, training: Training) -> tuple[Fitted, float]:
+    """Load a network that `_save` wrote."""
     found = checkpoint.read(path)
     net = training.net()
     try:
@@ -282,15 +285,15 @@ def _kept(path: Path, training: Training) -> tuple[Fitted, float]:
     return fitted, seconds
 
 
-def _timed(make: Any, source: Any) -> tuple[Any, float]:
-    """What a call gives, and the CPU seconds it took."""
+def _timed(make: Callable[[S], T], source: S) -> tuple[T, float]:
+    """Return the result of a call and its CPU seconds."""
     start = time.process_time()
-    made = make(source)
-    return made, time.process_time() - start
+    result = make(source)
+    return result, time.process_time() - start
 
 
 def _rounded(value: Any) -> Any:
-    """Floats to nine digits, so that a result is the same text wherever it is computed alike."""
+    """Round floats to nine digits, so that equal results are the same text on any machine."""
     if isinstance(value, dict):
         return {name: _rounded(item) for name, item in value.items()}
     if isinstance(value, list):

@@ -1,4 +1,4 @@
-"""Tables of results: every method over its trainings, held against the exact law and constant width."""
+"""Tables of results: each method over its trainings, compared with the exact law."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from guardband.metrics import acd_floor
 
 AT = "0.95"
 ALARM = 1e-3
-"""The probability that any cell of a valid study is called broken."""
+"""The probability that any cell of a valid study is reported as broken."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class MethodRow:
 
     @property
     def cell(self) -> Result:
-        """The inputs, the same for all seeds but for the training's."""
+        """The inputs, equal for all seeds except for the training seed."""
         return self.results[0]["cell"]
 
     @property
@@ -46,16 +46,16 @@ class MethodRow:
         return "before" in self.results[0]["found"]
 
     def find(self, *path: str) -> np.ndarray:
-        """One measured number of each seed, (seeds,); NaN where there is none."""
+        """Return one measured number of each seed, (seeds,), NaN if it is missing."""
         return np.array([_at(result["found"], path) for result in self.results], dtype=float)
 
     def curves(self, *path: str) -> np.ndarray:
-        """Coverage at every level for each seed, (seeds, levels): after calibration, or at a path."""
+        """Return the coverage for each seed and level, (seeds, levels): after calibration, or at a path."""
         parts = [_part(result["found"], path) for result in self.results]
         return np.array([np.array(part["covered"]) / part["points"] for part in parts])
 
     def coverage(self, *path: str) -> np.ndarray:
-        """Coverage for each seed at 95 %, or at the highest level where that is not among them."""
+        """Return the coverage for each seed at 95 %, or at the highest level if 95 % is missing."""
         return self.curves(*path)[:, self.levels.index(AT) if AT in self.levels else -1]
 
     @cached_property
@@ -66,32 +66,32 @@ class MethodRow:
 
 
 def rows(results: Iterable[Result]) -> list[MethodRow]:
-    """Results gathered by experiment and method, in the order in which they come."""
-    found: dict[tuple[str, str], list[Result]] = {}
+    """Group results by experiment and method, in the given order."""
+    groups: dict[tuple[str, str], list[Result]] = {}
     for result in results:
         sizes = [result["cell"].get(size, 1) for size in ("cal", "test", "draws")]
         if not all(isinstance(size, int) and 0 < size <= COUNTS for size in sizes):
             raise ValueError(
                 f"Result {result['key']} should have 1 to {COUNTS} points and draws, got {sizes}."
             )
-        found.setdefault((result["cell"]["experiment"], result["cell"]["method"]), []).append(result)
-    return [MethodRow(experiment, method, its) for (experiment, method), its in found.items()]
+        groups.setdefault((result["cell"]["experiment"], result["cell"]["method"]), []).append(result)
+    return [MethodRow(experiment, method, its) for (experiment, method), its in groups.items()]
 
 
 def broken(results: Sequence[Result]) -> dict[str, float]:
-    """The cells whose coverage, at any level, is not what the exact law allows, and how unlikely it is.
+    """Return the cells whose coverage contradicts the exact law at any level, with the p-value.
 
-    Of all valid studies one in a thousand has any. Cells without a law (localized) are left out.
+    One in a thousand valid studies has such a cell. Cells without a law (localized) are left out.
     """
-    alike: dict[tuple[Any, int], list[tuple[str, int]]] = {}
+    same_law: dict[tuple[tuple[tuple[int, ...], ...], int], list[tuple[str, int]]] = {}
     for result in results:
         known = laws(result)
         for pieces, covered in zip(known, result["found"]["covered"], strict=True) if known else ():
             sizes = tuple(tuple(piece) for piece in pieces), result["cell"]["draws"]
-            alike.setdefault(sizes, []).append((result["key"], covered))
-    bound = ALARM / max(1, 2 * sum(map(len, alike.values())))
+            same_law.setdefault(sizes, []).append((result["key"], covered))
+    bound = ALARM / max(1, 2 * sum(map(len, same_law.values())))
     worst: dict[str, float] = {}
-    for (pieces, draws), counts in alike.items():
+    for (pieces, draws), counts in same_law.items():
         if not 0 < draws * sum(m for _, _, m in pieces) <= COUNTS:
             raise ValueError(f"Result {counts[0][0]} should count 1 to {COUNTS} points, got {draws} draws.")
         law = total_counts([(CoverageLaw(k, n), m) for k, n, m in pieces], repeats=draws)
@@ -102,8 +102,8 @@ def broken(results: Sequence[Result]) -> dict[str, float]:
     return worst
 
 
-def laws(result: Result) -> Any:
-    """At each level the law of one draw of a cell, as k, n and m of its parts; None where there is none."""
+def laws(result: Result) -> list[list[list[int]]] | None:
+    """Return k, n and m of all parts of the law of one draw at each level, or None without a law."""
     return result["found"]["laws"] if "laws" in result["found"] else format1.laws(result["cell"])
 
 
@@ -113,7 +113,7 @@ def has_law(result: Result) -> bool:
 
 
 def spread(values: np.ndarray, digits: str = ".3f") -> str:
-    """The median, and the range if there is one; NaN if no value is known."""
+    """Return the median with the range as text, or "nan" without values."""
     if np.isnan(values).all():
         return "nan"
     low, middle, high = (format(f(values), digits) for f in (np.nanmin, np.nanmedian, np.nanmax))
@@ -121,45 +121,45 @@ def spread(values: np.ndarray, digits: str = ".3f") -> str:
 
 
 def write_page(results: Sequence[Result], folder: Path) -> None:
-    """`README.md`: one table per experiment."""
+    """Write `README.md` with one table per experiment."""
     lines = [
         "# Results",
         "",
-        "Medians over training seeds (and their range), means over recalibrations, at 95 % (or at the "
-        "highest level, where that is not among those asked).",
+        "Medians over training seeds (with their range), means over recalibrations, at 95 % (or at the "
+        "highest level, if 95 % is not among the levels).",
     ]
-    bad, gathered = broken(results), rows(results)
-    differ = differences({row.experiment: row.cell["training"] for row in gathered})
-    for experiment, said in differ.items():
-        mine = [row for row in gathered if row.experiment == experiment]
-        lines += ["", f"## {experiment}{said and f': {said}'}", "", *table(mine, bad)]
+    bad, grouped = broken(results), rows(results)
+    differ = differences({row.experiment: row.cell["training"] for row in grouped})
+    for experiment, text in differ.items():
+        mine = [row for row in grouped if row.experiment == experiment]
+        lines += ["", f"## {experiment}{text and f': {text}'}", "", *table(mine, bad)]
     write_text(folder / "README.md", printable("\n".join(lines)) + "\n")
 
 
-def differences(trainings: Mapping[str, Any]) -> dict[str, str]:
-    """What sets each experiment apart from others on the same kind of problem: `n = 60, noise = 0.1`.
+def differences(trainings: Mapping[str, object]) -> dict[str, str]:
+    """Return the settings in which experiments on the same problem differ: `n = 60, noise = 0.1`.
 
     >>> poisson = {"problem": {"kind": "Poisson1D"}, "n": 60}
     >>> differences({"a": poisson | {"noise": 0.1}, "b": poisson | {"noise": 0.2}})
     {'a': 'noise = 0.1', 'b': 'noise = 0.2'}
     """
     settings = {name: dict(_settings(training)) for name, training in trainings.items()}
-    said = dict.fromkeys(trainings, "")
+    texts = dict.fromkeys(trainings, "")
     for name, its in settings.items():
-        alike = [other for other in settings.values() if other.get("problem") == its.get("problem")]
-        keys = dict.fromkeys(key for other in alike for key in other)
-        differ = [key for key in keys if len({other.get(key, "none") for other in alike}) > 1]
+        related = [other for other in settings.values() if other.get("problem") == its.get("problem")]
+        keys = dict.fromkeys(key for other in related for key in other)
+        differ = [key for key in keys if len({other.get(key, "none") for other in related}) > 1]
         parts = [f"{key} = {its.get(key, 'none')}" for key in differ if key != "seed"]
-        said[name] = ", ".join(parts[:SHOWN]) + (", ..." if len(parts) > SHOWN else "")
-    return said
+        texts[name] = ", ".join(parts[:SHOWN]) + (", ..." if len(parts) > SHOWN else "")
+    return texts
 
 
 SHOWN = 6
-"""How many differing settings a heading names."""
+"""The number of differing settings in a heading."""
 
 
-def _settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
-    """The settings of a training by their own names, each in words; a problem goes by its kind."""
+def _settings(value: object, name: str = "") -> Iterator[tuple[str, str]]:
+    """Yield the settings of a training by name as text, with the kind of a problem as its value."""
     if not isinstance(value, Mapping):
         yield name, " x ".join(map(str, value)) if isinstance(value, list) else str(value)
         return
@@ -171,7 +171,7 @@ def _settings(value: Any, name: str = "") -> Iterator[tuple[str, str]]:
 
 
 def table(mine: Sequence[MethodRow], bad: dict[str, float]) -> Iterator[str]:
-    """One experiment as a Markdown table, under a line on its sizes."""
+    """Yield one experiment as a Markdown table, after a line on its sizes."""
     cell = mine[0].cell
     floor = acd_floor(cell["cal"], cell["test"])
     yield (
@@ -207,13 +207,13 @@ def table(mine: Sequence[MethodRow], bad: dict[str, float]) -> Iterator[str]:
 
 
 def _noise(cell: Result) -> str:
-    """The noise of a cell, where it is a number."""
+    """Return the noise of a cell as text, if it is a number."""
     noise = cell.get("training", {}).get("noise")
     return f", noise {noise:g}" if isinstance(noise, int | float) else ""
 
 
 def verdict(row: MethodRow, bad: dict[str, float]) -> str:
-    """Whether the exact law holds for all seeds of a method."""
+    """Return whether the exact law holds for all seeds of a method."""
     if not has_law(row.results[0]):
         return "-"
     wrong = [bad[result["key"]] for result in row.results if result["key"] in bad]
@@ -221,7 +221,7 @@ def verdict(row: MethodRow, bad: dict[str, float]) -> str:
 
 
 def acd_after(row: MethodRow) -> str:
-    """The ACD after calibration, where the whole curve was measured."""
+    """Return the ACD after calibration, if there are several levels."""
     return spread(row.find("acd")) if len(row.levels) > 1 else "-"
 
 
@@ -232,5 +232,5 @@ def _part(found: Result, path: Sequence[str]) -> Result:
 
 
 def _at(found: Result, path: Sequence[str]) -> float:
-    value = _part(found, path)
-    return np.nan if value is None else value  # type: ignore[return-value]
+    value: Any = _part(found, path)
+    return np.nan if value is None else value
