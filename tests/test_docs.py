@@ -115,6 +115,23 @@ def test_the_results_page_is_what_the_script_writes() -> None:
     assert (ROOT / "results" / "README.md").read_text() == RESULTS.page(), "python tools/docs/results.py"
 
 
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("prediction interval", "index.md"),
+        ("prediction interval", "explanation/promise.md"),
+        ("confidence interval", "guides/coefficients.md"),
+        ("inverse problem", "guides/coefficients.md"),
+        ("conformal prediction", "calibrators.md"),
+        ("covariate shift", "calibrators.md"),
+        ("FNO", "guides/fno.md"),
+        ("drift", "guides/drift.md"),
+    ],
+)
+def test_pages_have_the_words_that_readers_search_for(words: str, page: str) -> None:
+    assert words in (DOCS / page).read_text()
+
+
 # The README's first block is short, and its pictures exist; its blocks are run with those of the pages.
 
 README = (ROOT / "README.md").read_text()
