@@ -158,7 +158,7 @@ def accepted_of_wide(rows: list[Row]) -> list[str]:
     return head
 
 
-def said_in_words(rows: list[Row]) -> list[str]:
+def undetermined(rows: list[Row]) -> list[str]:
     (row,) = rows
     return [
         "## Coefficients that the readings do not determine",
@@ -216,7 +216,7 @@ SECTIONS: dict[str, Callable[[list[Row]], list[str]]] = {
     "coverage": covered,
     "families": families,
     "wide": accepted_of_wide,
-    "words": said_in_words,
+    "words": undetermined,
     "doubt": alarms,
     "design": chosen_readings,
     "field": varying,

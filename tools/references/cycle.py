@@ -1,4 +1,4 @@
-"""The reference solution of prey and hunters, by Runge-Kutta of order 8: `python tools/references/cycle.py`."""
+"""Reference solution of prey and hunters, by Runge-Kutta of order 8: `python tools/references/cycle.py`."""
 
 from __future__ import annotations
 

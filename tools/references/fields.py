@@ -106,7 +106,7 @@ def sampled(mesh: MeshTri, finest: Field, walls: Walls, onto: Change) -> Shipped
 
 
 def missed(shipped: Shipped, finest: Field, onto: Change) -> Floats:
-    """Per triangle the largest difference from the finest solution, relative to the maximum of each output."""
+    """Largest difference from the finest solution per triangle, relative to the maximum of each output."""
     points, triangles, values = shipped
     corners = points[triangles]
     where = onto(np.einsum("ln,tnd->tld", LATTICE, corners).reshape(-1, 2)).reshape(len(triangles), -1, 2)
