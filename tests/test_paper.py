@@ -1,4 +1,4 @@
-"""The paper: its settings, its study with keys that stay, and a page with verdicts, tables and figures."""
+"""The paper: settings, a study with stable keys, and a page with verdicts, tables and figures."""
 
 import csv
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_only_what_is_in_the_paper_can_be_asked_for() -> None:
 
 @pytest.mark.slow
 def test_the_study_in_the_repository_is_found_again() -> None:
-    """A changed default, or a new field without a neutral value, fails here."""
+    """Fails after a changed default or a new field without a neutral value."""
     wanted = [cell.key for cell in paper.study().cells]
     stored = {result["key"]: result for result in lab.campaign.results(ROOT / "results" / "paper")}
     assert sorted(wanted) == sorted(stored)
@@ -75,7 +75,7 @@ def test_the_paper_has_the_seeds_that_it_needs() -> None:
         seeds["allen-cahn, paper", "HMC, scaled"] == 3 and seeds["helmholtz, paper", "dropout, scaled"] == 2
     )
     trainings = {cell.training.key for cell in study.cells if cell.experiment == "helmholtz, paper"}
-    assert len(trainings) == 4  # distances share theirs; dropout has its own
+    assert len(trainings) == 4  # distances share their trainings; dropout has separate ones
     assert {name for name in METHODS} == set(EXPERIMENTS)
     assert {c.experiment for c in paper.study(only=["table2"]).cells} == {
         "helmholtz, ours",
@@ -84,7 +84,7 @@ def test_the_paper_has_the_seeds_that_it_needs() -> None:
 
 
 def made_up(cell: Cell, generator: np.random.Generator) -> Result:
-    """A result as a campaign would write it, its numbers made up but lawful."""
+    """A result in the form of a campaign, with invented but valid numbers."""
     levels = np.array([float(level) for level in cell.levels])
     n = cell.draws * cell.test
 
@@ -153,7 +153,7 @@ def test_a_page_of_a_part_of_the_paper_is_a_page_too(tmp_path: Path) -> None:
 
 
 def local_results(plain: list[float], local: list[float], narrow: list[float]) -> list[Result]:
-    """Results on the ring by the paper's pair of methods: coverage in the region, and the local width."""
+    """Results of the paper's pair of methods on the ring: coverage in the region, and the local width."""
     results = []
     for seed, (outside, inside, width) in enumerate(zip(plain, local, narrow, strict=True)):
         for method, coverage, its in ((PLAIN, outside, 1.0), (THEIRS, inside, width)):
@@ -164,7 +164,7 @@ def local_results(plain: list[float], local: list[float], narrow: list[float]) -
 
 
 def verdict(results: list[Result], claim: str) -> str:
-    """What is found of a claim, in our preset."""
+    """The result for a claim in our preset."""
     lines = [line.strip("| ").split(" | ") for line in claims(rows(results))]
     (found,) = [line[3] for line in lines if line[0] == claim]
     return found
@@ -234,7 +234,7 @@ def test_intervals_of_shares_are_exact() -> None:
             assert k == n or binom.cdf(k, n, high) == pytest.approx(0.025)
 
 
-# What a study cost is counted once, and put beside the authors' prices.
+# The cost of a study is counted once and compared with the authors'.
 
 
 def result(preset: str, method: str, seed: int, seconds: tuple[float, float, float], l2: float) -> Any:

@@ -68,7 +68,7 @@ PAPER_ISLANDS = (0.2925, 0.0669)
 """Table 3: ACD on the oscillator's islands, of the plain and of the local band."""
 
 CORRECTED = ("latent distance", "VI", "HMC")
-"""Methods that are not what the authors' code computed: no verdict on the sentence about that."""
+"""Corrected methods, which cannot refute a claim about the authors' code."""
 
 PLAIN, THEIRS = "distance, scaled", "distance, pinball network, local"
 """The paper's pair for noise that varies: one scale, calibrated by one number or by a quantile network."""
@@ -80,7 +80,7 @@ REGION = ("regions", "mask")
 
 
 def claims(made: Sequence[MethodRow]) -> Iterator[str]:
-    """What the paper says, what it reports, and what its own kind of method does in each preset."""
+    """Each claim of the paper, the reported figures, and the result of the same kind of method by preset."""
     yield f"| claim of the paper | reported | {' | '.join(TRAINED.values())} |"
     yield "|---|---|---|---|"
     for claim, reported, found in _sentences(_by_name(made)):
@@ -88,7 +88,7 @@ def claims(made: Sequence[MethodRow]) -> Iterator[str]:
 
 
 def _sentences(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
-    """Each sentence with the paper's figure, and our finding for each preset."""
+    """Each claim with the paper's figure and the result for each preset."""
     yield (
         "poisson, VI: under-covers before calibration",
         "in words",
@@ -97,7 +97,7 @@ def _sentences(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
     yield (
         "poisson, VI: calibration lowers ACD",
         "in words",
-        [_mended(by.get((f"poisson, {preset}", "VI, scaled")), "VI", preset) for preset in TRAINED],
+        [_lowered(by.get((f"poisson, {preset}", "VI, scaled")), "VI", preset) for preset in TRAINED],
     )
     for (experiment, method), its in PAPER.items():
         rows: dict[Preset, MethodRow | None] = {
@@ -112,14 +112,14 @@ def _sentences(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
         yield (
             f"{experiment}, {method}: calibration lowers ACD",
             f"{its.acd:.3f} to {its.acd_after:.3f}",
-            [_mended(row, method, preset) for preset, row in rows.items()],
+            [_lowered(row, method, preset) for preset, row in rows.items()],
         )
     for experiment, local in PAPER_LOCAL.items():
         yield from _local_sentences(experiment, local, by)
 
 
 def _local_sentences(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[tuple[str, str, list[str]]]:
-    """The paper's local band against the plain one on the same scale, both of the same trainings."""
+    """Claims about the local band, compared with the plain band on the same scale and trainings."""
     pairs = [Pair.of(by, f"{experiment}, {preset}", PLAIN, THEIRS) for preset in TRAINED]
     yield (
         f"{experiment}: plain CP under-covers where the noise is large",
@@ -155,11 +155,11 @@ def _local_sentences(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[
             )
         )
     for claim, reported, judge in sentences:
-        yield f"{experiment}: {claim}", reported, [_where_shaped(pair, judge) for pair in pairs]
+        yield f"{experiment}: {claim}", reported, [_if_shaped(pair, judge) for pair in pairs]
 
 
-def _where_shaped(pair: Pair | None, judge: Callable[[Pair], str]) -> str:
-    """A judgement on the trainings in which the local band has a shape; a flat one is not the paper's."""
+def _if_shaped(pair: Pair | None, judge: Callable[[Pair], str]) -> str:
+    """The result on trainings whose local band has a shape; the paper has no flat shapes."""
     if pair is None:
         return "-"
     shaped = pair.shaped()
@@ -181,7 +181,7 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, by: Rows, experiment: str, plain: str, local: str) -> Pair | None:
-        """The pair on the trainings that both have: a study that still runs may lack some."""
+        """The pair on the trainings that both have; an unfinished study may lack some."""
         rows = [by.get((experiment, method)) for method in (plain, local)]
         if any(row is None for row in rows):
             return None
@@ -197,12 +197,12 @@ class Pair(NamedTuple):
         )
 
     def shaped(self) -> Pair:
-        """Without the trainings whose learner was given up for a flat shape: there the two are one band."""
+        """The pair without trainings that fell back to a flat shape, for which both bands are equal."""
         return Pair(*(part[~np.isclose(self.narrow, self.wide, rtol=1e-6)] for part in self))
 
 
 def _restored(pair: Pair, theirs: float) -> str:
-    """As the paper states it: up to its own figure, or to 95 %; both to two digits, as it gives them."""
+    """Whether coverage reaches the paper's figure or 95 %, whichever is lower, rounded to its two digits."""
     reached = np.round(pair.local, 2) >= min(theirs, TARGET)
     short = reached.any() and round(float(np.median(pair.local)), 2) < TARGET
     return f"{_median(pair.local)}: {_count(reached)}" + (", short of 0.95" if short else "")
@@ -215,7 +215,7 @@ def _direction(row: MethodRow | None, over: bool, method: str, preset: Preset) -
     return f"{_median(raw)}: {_count(raw > TARGET if over else raw < TARGET, _other(method, preset))}"
 
 
-def _mended(row: MethodRow | None, method: str, preset: Preset) -> str:
+def _lowered(row: MethodRow | None, method: str, preset: Preset) -> str:
     if row is None:
         return "-"
     before, after = row.find("before", "acd"), row.find("acd")
@@ -225,7 +225,7 @@ def _mended(row: MethodRow | None, method: str, preset: Preset) -> str:
 
 
 def _other(method: str, preset: Preset) -> str:
-    """What the method is instead of the one that the sentence is about; nothing if it is that one."""
+    """The method that replaces the one of the claim, or an empty string if it is the same."""
     if method in CORRECTED:
         return "corrected method"
     return "our dropout" if (method, preset) == ("dropout", "ours") else ""
