@@ -52,7 +52,7 @@ def test_every_example_runs_when_it_is_copied(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_imports_no_file_of_the_repository_but_the_package(name: str) -> None:
-    """The test above runs the copy in this process, where modules of tests and tools can be imported as well."""
+    """The test above runs the copy in this process, where modules of tests and tools can be imported."""
     roots = {
         found.partition(".")[0]
         for node in ast.walk(ast.parse(GALLERY.script(name).read_text()))
