@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-import guardband as gb
-
 Row = dict[str, Any]
 LEVEL = 0.95
 VALID = {
@@ -56,7 +54,7 @@ def page(rows: list[Row]) -> str:
             f"{verdict}.",
             "",
         ]
-    return "\n".join([*lines, f"CPU seconds of all cells: {total:.0f}. Guardband {gb.__version__}.", ""])
+    return "\n".join([*lines, f"CPU seconds of all cells: {total:.0f}.", ""])
 
 
 def covered(rows: list[Row]) -> list[str]:
