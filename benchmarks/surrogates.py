@@ -324,7 +324,7 @@ def known(ledger: Ledger, model: str, shape: str, promise: str) -> list[dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="*", help="some of them only")
+    parser.add_argument("--models", nargs="*", help="run only these models")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     options = parser.parse_args()
     torch.set_num_threads(1)
