@@ -88,7 +88,9 @@ def seconds_of(name: str) -> float:
     """Median CPU seconds of the recipe of 0.1."""
     taken = of(name, "ours", "cpu_seconds")
     if not len(taken):
-        raise SystemExit(f"A third of which time? Run --recipe ours --only {name} first.")
+        raise SystemExit(
+            f"`--recipe third` needs the times of `ours`. Run --recipe ours --only {name} first."
+        )
     return float(np.median(taken))
 
 

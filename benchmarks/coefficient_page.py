@@ -6,8 +6,6 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
-import guardband as gb
-
 Row = dict[str, Any]
 LEVEL = 0.95
 VALID = {
@@ -56,7 +54,7 @@ def page(rows: list[Row]) -> str:
             f"{verdict}.",
             "",
         ]
-    return "\n".join([*lines, f"CPU seconds of all cells: {total:.0f}. Guardband {gb.__version__}.", ""])
+    return "\n".join([*lines, f"CPU seconds of all cells: {total:.0f}.", ""])
 
 
 def covered(rows: list[Row]) -> list[str]:
@@ -158,7 +156,7 @@ def accepted_of_wide(rows: list[Row]) -> list[str]:
     return head
 
 
-def said_in_words(rows: list[Row]) -> list[str]:
+def undetermined(rows: list[Row]) -> list[str]:
     (row,) = rows
     return [
         "## Coefficients that the readings do not determine",
@@ -216,7 +214,7 @@ SECTIONS: dict[str, Callable[[list[Row]], list[str]]] = {
     "coverage": covered,
     "families": families,
     "wide": accepted_of_wide,
-    "words": said_in_words,
+    "words": undetermined,
     "doubt": alarms,
     "design": chosen_readings,
     "field": varying,

@@ -77,7 +77,7 @@ def here(calibrated: gb.Calibrated, side: int, quick: bool) -> tuple[list[dict[s
     rate = len(band) / ours
     print(f"{len(band):.3g} points, batches of {batch}: ours {ours:.0f} s, the bare network {bare:.0f} s")
     print(f"{rate:.3g} points/s; 1e9 points take {hours:.2f} h by a sample of their chunks")
-    print(f"peak of memory {peak:.2f} GiB over an interpreter with torch")
+    print(f"peak memory {peak:.2f} GiB above an interpreter with torch")
     claims = [
         claim("rate_vs_bare_network", bare / ours, ">= 0.2" if quick else ">= 0.85"),
         claim("peak_gib", peak, "< 2"),

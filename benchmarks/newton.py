@@ -48,7 +48,7 @@ SECONDS = 60.0
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="rows and one step only, nothing is written")
+    parser.add_argument("--quick", action="store_true", help="only rows and one step, without results")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
     parser.add_argument(
         "--run", nargs=2, metavar=("WIDTH", "WAY"), help="only this run, in place of the last"

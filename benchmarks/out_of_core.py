@@ -88,8 +88,8 @@ def speed(folder: Path, n: int, quick: bool) -> Found:
     same = np.array_equal(in_memory(net, fields[:few]), zarr.open_array(folder / "scores.zarr/score")[:few])
     ratios = sorted(theirs / mine for mine, theirs in zip(ours, bare, strict=True))
     rate, milliseconds = n / sum(ours), 1e3 * sum(bare) / n
-    print(f"{n} fields of {side} x {side}: {rate:.0f} a second, the bare model {milliseconds:.1f} ms a field")
-    print(f"rate over that of the bare model in three parts: {ratios}; {calibrated}")
+    print(f"{n} fields of {side} x {side}: {rate:.0f} per second, bare model {milliseconds:.1f} ms per field")
+    print(f"rate relative to the bare model in three parts: {ratios}; {calibrated}")
     claims = [
         claim("rate_vs_bare_model", statistics.median(ratios), ">= 0.2" if quick else ">= 0.8"),
         claim("milliseconds_of_the_bare_model", milliseconds, "<= 20"),
@@ -150,7 +150,7 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
             ):  # exclude a worker that is just starting
                 os.kill(int(draw.choice(alive)), signal.SIGKILL)
                 killed, before = killed + 1, finished
-                print(f"{killed} killed, {finished} chunks are there", flush=True)
+                print(f"{killed} killed, {finished} chunks finished", flush=True)
                 time.sleep(1)
         running.join()
     whole = gb.calibrate(
@@ -159,7 +159,7 @@ def kills(folder: Path, n: int, quick: bool) -> Found:
     found = np.sort(np.asarray(zarr.open_array(path / "score")[:], dtype=float))  # missing scores are NaN
     lost = int(np.isnan(found).sum())
     same = not failed and np.array_equal(found, whole.threshold.scores)  # type: ignore[attr-defined]
-    print(f"{n} fields, {killed} workers killed: {failed or 'all there'}, the same bits: {same}")
+    print(f"{n} fields, {killed} workers killed: {failed or 'all finished'}, equal bits: {same}")
     return [
         claim("workers_killed", killed, f">= {times}"),
         claim("fields_lost", lost, "<= 0"),
@@ -174,7 +174,7 @@ def large(folder: Path, n: int, quick: bool) -> Found:
     forget_peak()
     gb.calibrate(predictor(net), fields, scores=folder / "large_scores.zarr", progress=False)
     peak = (memory("VmHWM") - interpreter()) / 2**20
-    print(f"fields of {side} x {side}: peak of memory {peak:.2f} GiB")
+    print(f"fields of {side} x {side}: peak memory {peak:.2f} GiB")
     return [claim("peak_gib_of_million_nodes", peak, "< 2")], {"large_nodes": side**2}
 
 

@@ -195,8 +195,8 @@ def speeds(steps: int) -> dict[str, list[float]]:
     return found
 
 
-def spoken(rates: list[float]) -> str:
-    """The median and the largest of some rates."""
+def median_and_best(rates: list[float]) -> str:
+    """The median and the largest rate."""
     return f"{np.median(rates):,.0f} and {max(rates):,.0f}"
 
 
@@ -282,9 +282,9 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
         "",
         "Updates per CPU second with predictions given and a snapshot on disk every 1000 steps, median and "
         "best "
-        f"of five runs on a busy machine: {spoken(speed['blocks of 1000'])} in blocks of 1000 "
+        f"of five runs on a busy machine: {median_and_best(speed['blocks of 1000'])} in blocks of 1000 "
         "(`stream.follow`), "
-        f"{spoken(speed['one by one'])} one at a time (`stream.band`, `stream.update`).",
+        f"{median_and_best(speed['one by one'])} one at a time (`stream.band`, `stream.update`).",
     ]
     claims = [
         claim("windows off, the default, worst drift", worst["windows off"], "<= 0.01"),
@@ -305,21 +305,21 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("--choose", action="store_true", help="run the candidates for the default")
     parser.add_argument("--runs", type=int, default=100, help="runs of the alarm, with a change and without")
-    asked = parser.parse_args()
-    if asked.choose:
+    options = parser.parse_args()
+    if options.choose:
         choose()
         return
     ledger, rows = Ledger("streams"), list[dict]()
-    for about, work in cells(asked.quick, asked.runs):
-        known = [] if asked.quick else [r for r in ledger.rows() if about.items() <= r.items()]
+    for about, work in cells(options.quick, options.runs):
+        known = [] if options.quick else [r for r in ledger.rows() if about.items() <= r.items()]
         if not known:
             known = [about | work()]
-            if not asked.quick:
+            if not options.quick:
                 ledger.add(known)
         rows += known
-    lines, claims = page(rows, asked.quick)
+    lines, claims = page(rows, options.quick)
     print("\n".join(lines))
-    if not asked.quick:
+    if not options.quick:
         files.write_text(ledger.page, "\n".join(lines) + "\n")
         ledger.write_table(flat(rows))
     finish(claims)

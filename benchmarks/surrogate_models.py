@@ -31,7 +31,7 @@ def kept(name: str, make: Callable[[], Arrays]) -> Arrays:
     """Arrays of the folder; missing ones are computed, with their CPU seconds."""
     path = FOLDER / f"{name}.npz"
     if not path.exists():
-        print(f"making {name}", flush=True)
+        print(f"computing {name}", flush=True)
         start = time.process_time()
         made = make()
         made["cpu"] = np.array(time.process_time() - start)

@@ -259,9 +259,9 @@ def through_the_door(pool: Pool, name: str, scores: np.ndarray, n: int) -> bool:
     return bool((np.asarray(inside) == (scores[test] <= quantile(scores[cal], LEVEL))).all())
 
 
-def study(model: Surrogate, asked: Iterator[Shape], ledger: Ledger) -> None:
+def study(model: Surrogate, wanted: Iterator[Shape], ledger: Ledger) -> None:
     """All cells of one model with these shapes that are missing in the ledger."""
-    for shape, make in asked:
+    for shape, make in wanted:
         names = [*PROMISES, RISK]
         if shape != "constant":
             names.remove("Quantity: maximum")  # a quantity has no nodes, so a shape has no effect
@@ -324,13 +324,13 @@ def known(ledger: Ledger, model: str, shape: str, promise: str) -> list[dict[str
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--models", nargs="*", help="some of them only")
+    parser.add_argument("--models", nargs="*", help="run only these models")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", gb.conformal.InfiniteBandWarning)
     ledger = Ledger("surrogates")
-    names = [] if asked.page else asked.models or list(SURROGATES)
+    names = [] if options.page else options.models or list(SURROGATES)
     for name in names:
         model = SURROGATES[name]()
         study(model, shapes(model), ledger)

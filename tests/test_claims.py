@@ -13,7 +13,7 @@ SCRIPTS = sorted((ROOT / "benchmarks").glob("*.py"))
 
 
 def ended(code: str) -> subprocess.CompletedProcess[str]:
-    """A script that begins as benchmarks do, and has ended."""
+    """Run code after the imports of a benchmark, and return the finished process."""
     begin = f"import sys; sys.path.insert(0, {str(ROOT / 'benchmarks')!r}); from claims import *; "
     return subprocess.run([sys.executable, "-c", begin + code], capture_output=True, text=True)
 

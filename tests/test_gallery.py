@@ -1,4 +1,4 @@
-"""Every example of the gallery runs and draws, and its page shows the code as it is."""
+"""Every gallery example runs and draws, and its page shows its code."""
 
 import ast
 import importlib.util
@@ -20,7 +20,7 @@ PNG = b"\x89PNG\r\n\x1a\n"
 GALLERY = script("tools/docs/gallery.py")
 NAMES: list[str] = GALLERY.names()
 APART = {"field_to_zarr", "small_data"}
-"""Examples that are run as a process of their own: one starts workers, and one stands for all."""
+"""Examples that run in a separate process: one starts workers, the other tests the mechanism."""
 
 
 def test_every_example_is_in_the_gallery_once() -> None:
@@ -39,10 +39,10 @@ def test_every_example_runs_when_it_is_copied(
             pytest.skip(f"needs {module}")
     if name in APART:
         picture = GALLERY.run(name, sys.executable, tmp_path, quick=True)
-    else:  # here, where torch is imported already
+    else:  # in this process, where torch is already imported
         monkeypatch.chdir(tmp_path)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # those of other packages are errors in tests
+            warnings.simplefilter("ignore")  # tests treat other packages' warnings as errors
             runpy.run_path(str(GALLERY.copy(name, tmp_path, quick=True)), run_name="__main__")
         plt.close("all")
         picture = tmp_path / f"{name}.png"
@@ -52,7 +52,7 @@ def test_every_example_runs_when_it_is_copied(
 
 @pytest.mark.parametrize("name", NAMES)
 def test_an_example_imports_no_file_of_the_repository_but_the_package(name: str) -> None:
-    """The test above runs the copy in this process, where modules of tests and tools can be imported too."""
+    """The test above runs the copy in this process, where modules of tests and tools can be imported."""
     roots = {
         found.partition(".")[0]
         for node in ast.walk(ast.parse(GALLERY.script(name).read_text()))
@@ -65,7 +65,7 @@ def test_an_example_imports_no_file_of_the_repository_but_the_package(name: str)
 
 @pytest.mark.parametrize("name", GALLERY.QUICK)
 def test_a_quick_run_changes_the_copy_and_not_the_example(name: str, tmp_path: Path) -> None:
-    """Also for the examples whose packages are not installed here."""
+    """Includes examples whose packages are not installed here."""
     assert GALLERY.copy(name, tmp_path).read_text() == GALLERY.script(name).read_text()
     quick = GALLERY.copy(name, tmp_path, quick=True).read_text()
     compile(quick, name, "exec")

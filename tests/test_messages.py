@@ -1,4 +1,4 @@
-"""Error messages: all have a text that is a sentence, and what they tell people to install exists."""
+"""Error messages: each has a text that is a sentence, and the packages they name for installation exist."""
 
 import ast
 import re

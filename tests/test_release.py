@@ -1,4 +1,4 @@
-"""What a release is made of agrees: versions, floors of dependencies, the recipe, the container, the bill."""
+"""The parts of a release agree: versions, oldest dependencies, recipe, container and bill of materials."""
 
 import re
 import tomllib

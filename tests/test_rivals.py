@@ -1,4 +1,4 @@
-"""Rivals of `benchmarks/surrogates.py`: which places UQNO takes, and steps that are ranked apart."""
+"""Comparisons of `benchmarks/surrogates.py`: the places of UQNO's rule, and separately ranked steps."""
 
 import math
 import runpy

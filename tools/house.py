@@ -31,7 +31,7 @@ def main(folder: Path) -> None:
     private = {cls.name: {name for name in _assigned(cls) if name.startswith("_")} for cls in classes}
     largest = max(private, key=lambda name: len(private[name]))
     methods = [path for path in trees if {"pinn", "predictors"} & set(path.relative_to(folder).parts)]
-    asked = sum(1 for path in methods for name in _asked(trees[path]) if name in private)
+    checks = sum(1 for path in methods for name in _checked_classes(trees[path]) if name in private)
     rows = {
         "files": len(texts),
         "lines": sum(len(text.splitlines()) for text in texts.values()),
@@ -40,7 +40,7 @@ def main(folder: Path) -> None:
         "lines of the longest function": max(lengths),
         "type: ignore": sum(text.count("type: ignore") for text in texts.values()),
         "Any": sum(len(re.findall(r"\bAny\b", text)) for text in texts.values()),
-        "isinstance on own classes in pinn and predictors": asked,
+        "isinstance on own classes in pinn and predictors": checks,
         f"private attributes of the largest class ({largest})": len(private[largest]),
         "circles of imports": _circles(folder, trees),
         "public names of gb": _public(folder),
@@ -57,7 +57,7 @@ def _assigned(cls: ast.ClassDef) -> Iterator[str]:
                 yield node.attr
 
 
-def _asked(tree: ast.Module) -> Iterator[str]:
+def _checked_classes(tree: ast.Module) -> Iterator[str]:
     """The classes in calls of `isinstance`."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "isinstance":

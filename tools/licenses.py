@@ -42,7 +42,7 @@ def license_of(package: metadata.Distribution) -> str:
     ]
     words, expression = ((about.get_all(key) or [""])[0] for key in ("License", "License-Expression"))
     lines = words.strip().splitlines() or [""]
-    return expression or ", ".join(classes) or lines[0] or "not said"
+    return expression or ", ".join(classes) or lines[0] or "not stated"
 
 
 def main() -> int:
@@ -54,7 +54,7 @@ def main() -> int:
         print(f"{name:22} {words[:80]}")
     if missing := sorted(name for name, package in found.items() if package is None):
         print(f"not installed here: {', '.join(missing)}")
-    refused = [name for name, words in said.items() if REFUSED.search(words) or words == "not said"]
+    refused = [name for name, words in said.items() if REFUSED.search(words) or words == "not stated"]
     print(f"{len(said)} packages, " + (f"refused: {', '.join(refused)}" if refused else "none of the GPL"))
     return bool(refused)
 

@@ -97,7 +97,7 @@ def _text(node: ast.expr, known: Known) -> str:
 def main() -> None:
     """Print all messages, or those whose type or text contains a word."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("word", nargs="?", default="", help="print only messages that hold this")
+    parser.add_argument("word", nargs="?", default="", help="print only messages that contain this word")
     word = parser.parse_args().word
     found = [message for message in messages() if word in str(message)]
     print(*found, sep="\n")

@@ -587,7 +587,7 @@ def again(files: list[str]) -> int:
                 continue
             mutants = [mutant for mutant in candidates(row["file"]) if mutant.key == _key(row)]
             if not mutants:
-                print(f"No such place any more: {_line(row)}")
+                print(f"No longer in the source: {_line(row)}")
                 continue
             with planted(copied, mutants[0]):
                 row["closed_by"] = caught_by(copied, files, [], limit=3600)

@@ -116,7 +116,7 @@ def main() -> None:
             missed += [fault.name] * (code == 0)
             subprocess.run(["git", "checkout", "-q", "."], cwd=folder, check=True)
             subprocess.run(["git", "clean", "-qfd"], cwd=folder, check=True)
-    sys.exit(f"Not noticed: {', '.join(missed)}" if missed else None)
+    sys.exit(f"Not detected: {', '.join(missed)}" if missed else None)
 
 
 if __name__ == "__main__":

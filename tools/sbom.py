@@ -22,7 +22,7 @@ def bill() -> dict[str, Any]:
     found: dict[str, metadata.Distribution | None] = {}
     needed("guardband", (), found)
     if missing := sorted(name for name, package in found.items() if package is None):
-        raise SystemExit(f"All that guardband needs should be installed, {', '.join(missing)} is not.")
+        raise SystemExit(f"All dependencies should be installed, missing: {', '.join(missing)}.")
     packages = {name: package for name, package in sorted(found.items()) if package}
     ours = packages["guardband"]
     return {
