@@ -18,9 +18,8 @@ best.
 from guardband.pinn.networks.jets.channels import Channels
 from guardband.pinn.networks.jets.function import Jet, tiles
 from guardband.pinn.networks.jets.fused import FUSED, Passes, compiled_passes
-from guardband.pinn.networks.jets.in_place import APART, EACH, Tape, forward_pass, reverse_pass
+from guardband.pinn.networks.jets.in_place import APART, EACH, Memory, Tape, forward_pass, reverse_pass
 from guardband.pinn.networks.jets.layers import Layers, Waves, identity_jet
-from guardband.pinn.networks.jets.memory import Memory
 
 __all__ = [
     "APART",

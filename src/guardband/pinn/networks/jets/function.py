@@ -10,9 +10,8 @@ from torch.autograd.function import once_differentiable
 
 from guardband.pinn.networks.jets.channels import Channels
 from guardband.pinn.networks.jets.fused import Passes
-from guardband.pinn.networks.jets.in_place import Tape, forward_pass, reverse_pass
+from guardband.pinn.networks.jets.in_place import Memory, Tape, forward_pass, reverse_pass
 from guardband.pinn.networks.jets.layers import Layers
-from guardband.pinn.networks.jets.memory import Memory
 
 TILE = 2**21
 """The size in bytes of the jet of one layer in a tile: it keeps a core busy and fits in its cache."""
