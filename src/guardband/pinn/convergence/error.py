@@ -60,7 +60,7 @@ class Correction:
     """The error that the residuals of a model correspond to."""
 
     error: tuple[float, ...]
-    """The relative error of each output, if the remaining residuals correspond to as much error as the rest."""
+    """The relative error of each output, if the remaining residuals stand for as much error as the others."""
     left: float
     """The share of the residuals that remains at other points."""
     loose: float
