@@ -384,7 +384,7 @@ def test_some_outputs_of_several_may_be_measured() -> None:
     for method in (pinn.inverse.sign_perturbed, pinn.inverse.permuted, pinn.inverse.profile):
         region = method(solved, velocity)
         assert region.contains(reynolds=30.0) and not region.contains(reynolds=59.0)
-    with pytest.raises(ValueError, match=r"say which: gb\.Observations"):
+    with pytest.raises(ValueError, match=r"name them: gb\.Observations"):
         pinn.inverse.profile(solved, gb.Observations(whole.x, whole.y[:, :2]))
 
 
@@ -440,5 +440,5 @@ def test_what_is_asked_wrongly_is_refused_with_the_cure() -> None:
         pinn.inverse.wald(solved, gb.Observations([0.1, 0.2], [1.0, 1.0]))
     gaps = gb.Observations.together([given, gb.Observations([0.1], [1.0])], ("u",))
     gaps.y[0] = np.nan
-    with pytest.raises(ValueError, match="some are missing"):
+    with pytest.raises(ValueError, match="some values are missing"):
         pinn.inverse.wald(solved, gaps)
