@@ -189,7 +189,7 @@ def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.Monk
     assert "has no 'nothing'" in run("calibrate", "surrogate:nothing", *words, code=2)
     assert "No module named" in run("calibrate", "nowhere:x", *words, code=2)
     for scale, said in (
-        ("laplace", "it needs the result of `pinn.fit`"),
+        ("laplace", "the model should be the result of `pinn.fit`"),
         ("distance", "--training-data FILE"),
         ("wide", "--scale should be one of"),
     ):

@@ -227,7 +227,7 @@ def test_outputs_are_fields_by_name_and_by_number() -> None:
         (lambda w: w[3], "There is no output 3"),
         (lambda w: w.d("z"), "There is no axis 'z': the axes are x, y, or 0 to 1"),
         (lambda w: w.d(2), "There is no axis 2"),
-        (lambda w: w.divergence, r"one output for each of the axes x, y, here are 3 \(u, v, p\)"),
+        (lambda w: w.divergence, r"one output for each of the axes x, y, got 3 \(u, v, p\)"),
         (lambda w: w.outward, "Points inside have no normal"),
     ],
 )

@@ -89,7 +89,7 @@ def test_what_is_known_of_the_noise_is_said(noise: str, method: str) -> None:
     low, high = found["intervals"]["diffusivity"]
     assert low < found["values"]["diffusivity"] < high and not found["empty"]
     page = Path("page.md").read_text()
-    assert page.startswith("# diffusivity: a region")
+    assert page.startswith("# diffusivity: estimate and confidence region")
     assert ("no finite-sample guarantee" in page) == found["asymptotic"]
 
 
@@ -114,7 +114,7 @@ def test_a_network_is_held_against_trainings_where_nobody_says_how_far_it_is_off
     quick = "recipe = pinn.Recipe.by_newton(3, n_interior=64)\n"
     said = run(write(HEAD + FAMILY + quick), "--data", heated())
     assert "the solver or the range is wrong" not in said, "Delta allows for what the network misses"
-    assert "held against 3 trainings" in said and "solver is off by at most Delta" in said
+    assert "estimated by 3 trainings" in said and "a length of at most Delta" in said
     assert "the network misses" in said
 
 
@@ -122,9 +122,9 @@ def test_a_problem_with_a_solution_needs_no_training_and_a_solved_family_is_take
     solution = "\n    def solution(self, x):\n        return " + (
         "torch.exp(-self.diffusivity * torch.pi**2 * x[:, 1:]) * torch.sin(torch.pi * x[:, :1])\n"
     )
-    assert "Delta = 0 " in run(write(HEAD + solution + FAMILY), "--data", heated())
+    assert "Delta = 0;" in run(write(HEAD + solution + FAMILY), "--data", heated())
     solved = HEAD + SOLVER + "found = pinn.Family(Rod, diffusivity=(0.02, 0.2)).solved_by(solver)\n"
-    assert "Delta = 0 " in run(write(solved), "--data", heated())
+    assert "Delta = 0;" in run(write(solved), "--data", heated())
 
 
 @pytest.mark.slow
@@ -314,7 +314,7 @@ def test_places_for_further_readings_are_named() -> None:
     np.savetxt("places.csv", [[0.5, 0.0], [0.5, 1.0]], header="x,t", comments="", delimiter=",")
     more = ["--next", "1", "--candidates", "places.csv", "--json"]
     assert json.loads(run("rod.py", "--data", "readings.csv", *more))["next"] == [{"x": 0.5, "t": 1.0}]
-    assert "say how many" in run("rod.py", "--data", "readings.csv", *more[2:], code=2)
+    assert "--candidates needs --next" in run("rod.py", "--data", "readings.csv", *more[2:], code=2)
 
 
 def test_an_end_of_a_region_that_is_the_end_of_the_range_is_said(tmp_path: Path) -> None:

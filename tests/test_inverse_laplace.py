@@ -77,9 +77,9 @@ def test_the_same_in_float32_with_costs_and_without_unknowns() -> None:
 
 
 def test_what_cannot_be_asked_is_refused_in_a_sentence() -> None:
-    with pytest.raises(ValueError, match='Say goal="field"'):
+    with pytest.raises(ValueError, match='Use goal="field"'):
         pinn.next_points(found(known=True), PLACES, 1)
-    with pytest.raises(ValueError, match="leave `data` and `theta` out"):
+    with pytest.raises(ValueError, match="leave out `data` and `theta`"):
         pinn.next_points(found(), PLACES, 1, data=DATA)
     with pytest.raises(ValueError, match=r"should be \(k, 2\), a row for each place, got \(25, 1\)"):
         pinn.next_points(found(), PLACES[:, :1], 1)

@@ -368,7 +368,7 @@ def test_membership_is_exact_for_four_coefficients_and_nothing_is_drawn() -> Non
     solved = pinn.Family(pinn.problems.DampedOscillator, **ranges).exact()
     region = pinn.inverse.sign_perturbed(solved, data(damping=0.05, frequency=6.2))
     assert region.contains(damping=0.05, frequency=6.2, start=1.0, velocity=0.0)
-    with pytest.raises(ValueError, match="a grid would be too large"):
+    with pytest.raises(ValueError, match="grid, which would be too large"):
         region.grid  # noqa: B018
     assert region.contains(region.values).all() and len(region.values) > 100  # type: ignore[union-attr]
     low, high = region.interval("damping")
@@ -384,7 +384,7 @@ def test_some_outputs_of_several_may_be_measured() -> None:
     for method in (pinn.inverse.sign_perturbed, pinn.inverse.permuted, pinn.inverse.profile):
         region = method(solved, velocity)
         assert region.contains(reynolds=30.0) and not region.contains(reynolds=59.0)
-    with pytest.raises(ValueError, match=r"say which: gb\.Observations"):
+    with pytest.raises(ValueError, match=r"name them: gb\.Observations"):
         pinn.inverse.profile(solved, gb.Observations(whole.x, whole.y[:, :2]))
 
 
@@ -440,5 +440,5 @@ def test_what_is_asked_wrongly_is_refused_with_the_cure() -> None:
         pinn.inverse.wald(solved, gb.Observations([0.1, 0.2], [1.0, 1.0]))
     gaps = gb.Observations.together([given, gb.Observations([0.1], [1.0])], ("u",))
     gaps.y[0] = np.nan
-    with pytest.raises(ValueError, match="some are missing"):
+    with pytest.raises(ValueError, match="some values are missing"):
         pinn.inverse.wald(solved, gaps)

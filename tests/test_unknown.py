@@ -345,7 +345,7 @@ def test_weights_in_a_problem_are_refused_with_the_cure(weight: Any) -> None:
         ((2.0, 1.0), "the lower one first"),
         ((1.0, float("nan")), "`high` of an unknown should be a finite number"),
         (("1", 2.0), "`low` of an unknown should be a finite number"),
-        ((1.0, 2.0, 2.0), "`start` should lie between 1 and 2"),
+        ((1.0, 2.0, 2.0), "`start` should lie strictly between 1 and 2"),
     ],
 )
 def test_bounds_are_checked(given: Any, said: str) -> None:
