@@ -512,7 +512,7 @@ def test_nonsense_is_refused_where_it_is_said() -> None:
     with pytest.raises(ValueError, match=r"`inputs` should have 1 coordinates like the .* points, got 3"):
         gb.calibrate(np.sin, x, x, calibrator=gb.conformal.RandomlyLocalized(inputs=np.zeros((5, 3))))
     fields = np.random.default_rng(0).normal(size=(30, 20, 2))
-    with pytest.raises(ValueError, match=r"places take points \(n, d\), and here x is \(30, 20, 2\)"):
+    with pytest.raises(ValueError, match=r"positions need points \(n, d\), got x of shape \(30, 20, 2\)"):
         gb.calibrate(np.sin, fields, fields, calibrator=gb.Local(gb.Observations(fields + 1, fields)))
     made = gb.calibrate(np.sin, x, x)
     with pytest.raises(ValueError, match="needs target='truth'"):

@@ -122,7 +122,7 @@ def test_settings_are_checked() -> None:
         gb.RiskControl(0.1)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="`groups` should not be given"):
         gb.calibrate_arrays([0.0] * 9, range(9), calibrator=gb.RiskControl(), groups=range(9))
-    with pytest.raises(ValueError, match="`confidence` is known for"):
+    with pytest.raises(ValueError, match="`confidence` is for"):
         gb.calibrate_arrays([0.0] * 9, range(9), calibrator=gb.RiskControl(), confidence=0.9)
 
 
