@@ -503,7 +503,7 @@ def crossed(seen: gb.Observations) -> gb.Calibrated:
 
 
 def test_a_whole_method_is_no_cell_of_a_study(tmp_path: Path) -> None:
-    words = "calibrates one trained network again and again.*got CrossCalibrated.*compare it by gb.evaluate"
+    words = "calibrates one trained network many times.*got CrossCalibrated.*compare it with gb.evaluate"
     constant = Factory(gb.predictors.MeanOnly)
     with pytest.raises(TypeError, match=words):
         lab.studies.grid("mine", [LOGISTIC], {"constant": constant}, {"CV+": made("CV+")})  # type: ignore[dict-item]
