@@ -188,7 +188,7 @@ def test_what_jets_do_not_carry_goes_by_autograd() -> None:
 def test_a_derivative_not_foreseen_is_refused_where_dropout_would_draw_new_masks() -> None:
     net = mlp(2, [8], dropout=0.5)
     u = differentiate(net, LAPLACIAN)(torch.zeros(3, 2))
-    with pytest.raises(RuntimeError, match="Ask for the same derivatives at every call"):
+    with pytest.raises(RuntimeError, match="Use the same derivatives at every call"):
         u.d(0, 1)
 
 
