@@ -104,8 +104,9 @@ def test_signs_drawn_after_the_readings_are_caught() -> None:
             def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
                 found = super().products(directions, residuals)
                 rng = np.random.default_rng(0)
-                signs = np.sign(residuals) * rng.choice([-1, 1], (127, residuals.shape[1]), p=[0.5, 0.5])
-                signs[:, ::2] = np.abs(signs[:, ::2]) * np.where(np.arange(residuals.shape[1])[::2] % 4, 1, -1)
+                n = residuals.shape[1]
+                signs = np.sign(residuals) * rng.choice([-1, 1], (127, n), p=[0.5, 0.5])
+                signs[:, ::2] = np.abs(signs[:, ::2]) * np.where(np.arange(n)[::2] % 4, 1, -1)
                 found[:, :, 1:] = directions @ (signs * residuals).T
                 return found
 
