@@ -99,14 +99,15 @@ def test_the_guard_pays_for_a_solver_that_is_off_and_without_it_coverage_is_lost
 def test_signs_drawn_after_the_readings_are_caught() -> None:
     def after(kind: type[Perturbation], seed: int) -> Perturbation:
         class Peeking(Signs):
-            """Signs that make all misses that were seen negative, and so their own statistics small."""
+            """Signs that make all residuals that were seen negative, and so their own statistics small."""
 
-            def products(self, directions: np.ndarray, misses: np.ndarray) -> np.ndarray:
-                found = super().products(directions, misses)
+            def products(self, directions: np.ndarray, residuals: np.ndarray) -> np.ndarray:
+                found = super().products(directions, residuals)
                 rng = np.random.default_rng(0)
-                signs = np.sign(misses) * rng.choice([-1, 1], (127, misses.shape[1]), p=[0.5, 0.5])
-                signs[:, ::2] = np.abs(signs[:, ::2]) * np.where(np.arange(misses.shape[1])[::2] % 4, 1, -1)
-                found[:, :, 1:] = directions @ (signs * misses).T
+                n = residuals.shape[1]
+                signs = np.sign(residuals) * rng.choice([-1, 1], (127, n), p=[0.5, 0.5])
+                signs[:, ::2] = np.abs(signs[:, ::2]) * np.where(np.arange(n)[::2] % 4, 1, -1)
+                found[:, :, 1:] = directions @ (signs * residuals).T
                 return found
 
         return Peeking(seed, N, 1, 128)
