@@ -181,7 +181,9 @@ def test_the_checkpoint_of_another_run_is_refused(other: str, tmp_path: Path) ->
     interrupted(path)
     part, changes = OTHERS[other]
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=rf"belongs to another run: it has another .*{part}.*delete it to start"):
+    with pytest.raises(
+        ValueError, match=rf"belongs to another run: it has another .*{part}.*delete it to start"
+    ):
         run(checkpoint=path, **changes())
     assert path.read_bytes() == before
 
