@@ -118,8 +118,8 @@ class JointIntervals(Mapping[str, tuple[float, float]]):
     def __repr__(self) -> str:
         lines = [f"{name}: {low:.4g} to {high:.4g}" for name, (low, high) in self.items()]
         caution = (
-            f"Laplace intervals of a joint fit, at a nominal level of {100 * self.level:.6g} %. No coverage is "
-            "stated: their length depends on the scale of the physics, Likelihood(physics=...), which is "
+            f"Laplace intervals of a joint fit, at a nominal level of {100 * self.level:.6g} %. No coverage "
+            "is stated: their length depends on the scale of the physics, Likelihood(physics=...), which is "
             "chosen and not measured."
         )
         return "\n".join([*lines, caution, "For regions that state a coverage see pinn.coefficients."])
