@@ -31,6 +31,7 @@ lint() { # imports are read, not run, so neither torch nor guardband is installe
     "$work/lint/bin/ruff" check .
     "$work/lint/bin/ruff" format --check .
     PYTHONPATH=src "$work/lint/bin/lint-imports"
+    python3 tools/prose.py --check
 }
 
 core_packages() { # no torch, and nothing that brings it
@@ -45,7 +46,7 @@ core() { # the default tier of all tests but those of pinn, lab and of the repos
         return 1
     fi
     python -m pytest -q -p no:cacheprovider --ignore=src/guardband/{pinn,lab} --ignore=tests/laws --durations=10 \
-        --ignore=tests/test_{claims,coming_from,gallery,messages,migrating,mutants,regenerate,release,site,workflows}.py |
+        --ignore=tests/test_{claims,coming_from,docstrings,gallery,messages,migrating,mutants,prose,regenerate,release,results,site,workflows}.py |
         tee "$work/core.txt"
     # A test that needs torch is skipped, so a core that needs it would otherwise pass.
     [ "$(grep -oE '[0-9]+ passed' "$work/core.txt" | grep -oE '[0-9]+')" -ge 3000 ] || {
