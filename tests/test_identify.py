@@ -220,7 +220,7 @@ def test_the_headline_names_all_coefficients_and_a_weak_correlation_is_called_so
 def test_a_report_on_estimates_takes_no_points_and_one_on_a_band_does() -> None:
     with pytest.raises(TypeError, match=r"gb.report\(estimates, path=...\)"):
         gb.report(pinn.coefficients(OSCILLATOR, SWUNG), path="a.html", level=0.9)  # type: ignore[call-overload]
-    with pytest.raises(TypeError, match="reported at points"):
+    with pytest.raises(TypeError, match="report on a band needs points"):
         gb.report(gb.calibrate(np.sin, np.ones(3), np.ones(3)), path="a.html")  # type: ignore[call-overload]
 
 

@@ -715,7 +715,7 @@ def test_an_overview_says_what_it_needs() -> None:
         (
             around(np.ones((4, 2)), np.ones((4, 5, 1)), 1.0),
             {},
-            "a row per point, and .* Draw one of the fields",
+            "a row per point, but .* Plot one of the fields",
         ),
         (band, {"truth": X}, r"`truth` should be \(35, 2\), .* got \(30, 1\). Evaluate it at the points"),
         (

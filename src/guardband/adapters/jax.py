@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from guardband.base.arrays import ArrayLike, to_numpy
+from guardband.base.arrays import Array, to_numpy
 from guardband.base.extras import load
 from guardband.predictors import MeanOnly
 from guardband.values import Observations
 
 
-def from_jax(
-    function: Callable[[ArrayLike], ArrayLike], *, training_data: Observations | None = None
-) -> MeanOnly:
+def from_jax(function: Callable[[Array], Array], *, training_data: Observations | None = None) -> MeanOnly:
     """Return a function of JAX arrays as a predictor without a scale.
 
     Parameters

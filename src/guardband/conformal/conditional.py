@@ -18,7 +18,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from guardband.base.arrays import Array, ArrayLike, rows, to_numpy
+from guardband.base.arrays import Array, rows, to_numpy
 from guardband.base.kept import kept
 from guardband.conformal.base import Calibrator, Size, Threshold, Traits, no_confidence, no_groups, points_of
 from guardband.conformal.hashed import FRESH, FROZEN, key, uniform
@@ -65,7 +65,7 @@ class Conditional(Calibrator):
     True
     """
 
-    features: Callable[[np.ndarray], ArrayLike]
+    features: Callable[[np.ndarray], Array]
     seed: int = 0
     fresh: bool = True
 
@@ -169,7 +169,7 @@ class ConditionalThreshold(Threshold):
         return Size(len(self.scores), points_needed(level) * int(np.linalg.matrix_rank(self.columns)))
 
 
-def _feature_matrix(features: Callable[[np.ndarray], ArrayLike], x: np.ndarray) -> np.ndarray:
+def _feature_matrix(features: Callable[[np.ndarray], Array], x: np.ndarray) -> np.ndarray:
     """A constant and the features, (n, 1 + p), validated."""
     found = np.asarray(to_numpy(rows(features(x), "features")), dtype=float)
     if found.ndim != 2 or len(found) != len(x):

@@ -37,7 +37,7 @@ ROUNDING = 1e-9
 """Prescribed values below this share of the size that would matter count as 0."""
 
 
-class Part(NamedTuple):
+class ResidualPart(NamedTuple):
     """The residuals of all equations, of one condition or of one term, at their points."""
 
     residual: Residual
@@ -56,7 +56,7 @@ class Sample:
     x: Tensor
     inside: Source
     """Derivatives of the model inside the domain."""
-    parts: tuple[Part, ...]
+    parts: tuple[ResidualPart, ...]
     sizes: Tensor
     """The size of each output, with which errors are compared, (m,)."""
     least: Tensor
@@ -122,14 +122,15 @@ def sample_misses(
     if pool:
         x, weights = _where_missed(problem, model, x, inside, generator)
     source = _source(problem, model, x)
-    parts = [Part(problem.misses, x, None, 1, linearize(problem.misses, x, source, names), weights)]
+    parts = [ResidualPart(problem.misses, x, None, 1, linearize(problem.misses, x, source, names), weights)]
     conditions = conditions_in(problem)
     for condition in (*conditions, *terms_in(problem)):
         where = condition.points(domain, edge, generator)
         points, normals = where.points.double(), where.normals.double()
         at_edge, residual, together = _source(problem, model, points), condition.residual, condition.together
         linear = linearize(residual, points, at_edge, names, normals, together)
-        parts.append(Part(residual, points, normals, together, linear, torch.ones_like(linear.misses[:, 0])))
+        ones = torch.ones_like(linear.misses[:, 0])
+        parts.append(ResidualPart(residual, points, normals, together, linear, ones))
     sizes, reach = size(source(()), weights), torch.tensor(domain.reach, dtype=torch.float64)
     smallest = least(
         sizes, weights, parts[0].linear, [part.linear for part in parts[1 : 1 + len(conditions)]], reach

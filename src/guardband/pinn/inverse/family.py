@@ -197,7 +197,7 @@ class Family:
         """The problem with its coefficients as the first axes of its domain."""
         return ParametricProblem(self.own, self.ranges)
 
-    def solved_by(self, function: Callable[..., ArrayLike]) -> SolvedFamily:
+    def solved_by(self, function: Callable[..., Array]) -> SolvedFamily:
         """Solve the family by a function.
 
         Parameters
@@ -336,7 +336,7 @@ class ByNetwork(Solver):
 class ByFunction(Solver):
     """A solver by a function (x, **coefficients) -> u (n, m), called for one value at a time."""
 
-    function: Callable[..., ArrayLike]
+    function: Callable[..., Array]
     certain = True
 
     def __call__(self, family: Family, x: Array, theta: np.ndarray) -> np.ndarray:
@@ -495,7 +495,7 @@ class SolvedFamily:
     def check(
         self,
         x: ArrayLike,
-        solver: Callable[..., ArrayLike] | None = None,
+        solver: Callable[..., Array] | None = None,
         *,
         seed: int = 0,
         recipe: Recipe | None = None,
@@ -555,7 +555,7 @@ def _truth(
     family: Family,
     x: Array,
     theta: np.ndarray,
-    solver: Callable[..., ArrayLike] | None,
+    solver: Callable[..., Array] | None,
     seed: int,
     recipe: Recipe | None,
     progress: bool,

@@ -13,7 +13,7 @@ import numpy as np
 from guardband.base.arrays import Array, ArrayLike, kind_of
 from guardband.pinn.inverse.design import Design
 from guardband.pinn.inverse.least_squares import informed, least_squares, noise_sd
-from guardband.pinn.inverse.search import Grid, search_grid, search_lines
+from guardband.pinn.inverse.search import SearchGrid, search_grid, search_lines
 from guardband.values import Band
 
 GRIDS = 2
@@ -117,7 +117,7 @@ class ConfidenceRegion:
         return within
 
     @cached_property
-    def grid(self) -> Grid:
+    def grid(self) -> SearchGrid:
         """The region on a grid, for one or two coefficients."""
         if not self.drawn:
             raise ValueError(

@@ -30,7 +30,7 @@ ROUNDS, LINES, BISECTIONS, DRAWN = 6, 48, 10, 512
 
 
 @dataclass(frozen=True, eq=False)
-class Grid:
+class SearchGrid:
     """Values along each axis, and which of their combinations are inside; none was found inside elsewhere."""
 
     axes: tuple[np.ndarray, ...]
@@ -84,7 +84,7 @@ class Grid:
         return bool(slices[0] and axis[0] == self.lower[j]), bool(slices[1] and axis[-1] == self.upper[j])
 
 
-def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray) -> Grid:
+def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np.ndarray) -> SearchGrid:
     """Find a region of one or two coefficients; `near` is a point that is searched most closely.
 
     The first grid covers the whole box. Steps are halved until the region is many steps wide, and only values
@@ -104,8 +104,8 @@ def search_grid(accepts: Accepts, lower: np.ndarray, upper: np.ndarray, near: np
         axes, inside, known = _halved(axes, inside, narrow)
         _flood(accepts, axes, inside, known, near)
     if not inside.any():
-        return Grid(whole, np.zeros([len(axis) for axis in whole], dtype=bool), lower, upper)
-    return Grid(tuple(axes), inside, lower, upper)
+        return SearchGrid(whole, np.zeros([len(axis) for axis in whole], dtype=bool), lower, upper)
+    return SearchGrid(tuple(axes), inside, lower, upper)
 
 
 def search_lines(
