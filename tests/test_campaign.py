@@ -168,7 +168,7 @@ class TestLeases:
     def test_the_lease_of_a_dead_process_is_taken_over_at_once(self, tmp_path: Path) -> None:
         for study in (self.STUDY, self.STUDY):  # before its cells are done, and after
             lease = campaign._lease(tmp_path, self.TRAINING)
-            words = [sys.executable, "-c", HOLDER, lease.lock_file, str(campaign.LEASE)]
+            words = [sys.executable, "-c", HOLDER, str(lease.lock_file), str(campaign.LEASE)]
             with subprocess.Popen(words, stdout=subprocess.PIPE) as process:
                 assert process.stdout is not None and process.stdout.readline() == b"held\n"
                 assert campaign.status(tmp_path, study).running == 1

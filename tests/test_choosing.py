@@ -47,7 +47,10 @@ def test_on_the_same_rows_the_level_is_kept_and_a_free_choice_is_caught() -> Non
         made = [gb.calibrate_arrays(one(x), y) for one in CANDIDATES.values()]
         for among in (1, 4):
             bands = [Chosen(one, among) for one in made]
-            widths = [float(one.band(one.prediction, 0.8).width.mean()) for one in bands]
+            widths = [
+                float(one.band(each.prediction, 0.8).width.mean())
+                for one, each in zip(bands, made, strict=True)
+            ]
             best = int(np.argmin(widths))
             inside = bands[best].contains(list(CANDIDATES.values())[best](new), target, 0.8)[0]
             held, free = held + (among == 4) * int(inside), free + (among == 1) * int(inside)

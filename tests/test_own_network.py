@@ -228,6 +228,7 @@ def test_windows_of_time_start_where_it_ended() -> None:
     assert traits_of(fitted.net).at_time(0.0) is before
     border = fitted.net.borders[None]
     assert torch.allclose(before(border), after(border), atol=2e-2)
+    assert "Continuity" in fitted.verdict.conditions
 
 
 def test_restarts_and_checkpoints_follow_its_generator(tmp_path: Path) -> None:

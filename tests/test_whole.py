@@ -360,7 +360,9 @@ def test_units_of_quantities_come_from_training_fields() -> None:
 
 def test_files_from_before_a_scale_could_be_the_shape_keep_their_meaning() -> None:
     made = kind_named("Simultaneous").made
-    assert not made({"shape": None}).follows_scale and gb.Simultaneous().follows_scale
+    old = made({"shape": None})
+    assert isinstance(old, gb.Simultaneous)
+    assert not old.follows_scale and gb.Simultaneous().follows_scale
 
 
 def test_shapes_and_weights_are_one_number_per_node() -> None:

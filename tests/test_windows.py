@@ -94,6 +94,17 @@ def test_the_start_of_some_outputs_alone() -> None:
     assert miss.shape == (9, 2) and float(miss.detach().abs().max()) == 0
 
 
+def test_the_velocity_of_a_wave_passes_to_the_next_window() -> None:
+    """Its time derivative, not a derivative in space."""
+    problem = pinn.problems.Wave1D()
+    net = pinn.mlp(problem, [8]).double()
+    window = Window(problem, 0.2, 0.4, net)
+    (start,) = [c for c in window.conditions() if isinstance(c, pinn.Initial)]
+    edge = start.points(window.domain, 9)
+    miss = start.residual(edge.points, window.field(net, edge.points))
+    assert miss.shape == (9, 2) and float(miss.detach().abs().max()) < 1e-12
+
+
 def test_points_are_answered_by_the_network_of_their_time() -> None:
     nets = [pinn.mlp(2, [4], seed=k) for k in range(3)]
     net, x = Windowed(nets, [1.0, 2.0]), torch.rand(50, 2) * torch.tensor([1.0, 3.0])

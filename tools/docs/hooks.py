@@ -107,13 +107,13 @@ def on_post_page(output: str, **_: Any) -> str:
 def on_post_build(config: Any, **_: Any) -> None:
     """Write a redirect at each address in MOVED."""
     for old, new in MOVED.items():
-        page = Path(config.site_dir) / old / "index.html"
-        if page.exists():
+        redirect = Path(config.site_dir) / old / "index.html"
+        if redirect.exists():
             raise FileExistsError(f"{old} is a page, so it should not be a redirect. Remove it from MOVED.")
-        page.parent.mkdir(parents=True, exist_ok=True)
-        path, _, anchor = new.partition("#")
-        target = "../" * (old.count("/") + 1) + path.rstrip("/") + "/" + (f"#{anchor}" if anchor else "")
-        page.write_text(REDIRECT.format(target=target), encoding="utf-8")
+        redirect.parent.mkdir(parents=True, exist_ok=True)
+        path, mark, anchor = new.partition("#")
+        target = "../" * (old.count("/") + 1) + path.rstrip("/") + "/" + mark + anchor
+        redirect.write_text(REDIRECT.format(target=target), encoding="utf-8")
 
 
 def mathml(latex: str, display: str = "inline") -> str:

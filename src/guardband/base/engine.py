@@ -16,7 +16,6 @@ from guardband.base import extras
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Item = TypeVar("Item")
 
 On: TypeAlias = Any
 """Where work runs: None for this process, a number of Dask workers to start on this machine, the address of a
@@ -137,7 +136,7 @@ def connect(on: On = None) -> Iterator[Client]:
             yield client
 
 
-def each(client: Client, function: Callable[[Item], R], items: Sequence[Item]) -> Iterator[R]:
+def each(client: Client, function: Callable[..., R], items: Sequence[object]) -> Iterator[R]:
     """Yield function(item) for all items in order of completion, here or on the workers of a client.
 
     If a worker is killed, its item is submitted again.

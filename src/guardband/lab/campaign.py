@@ -54,6 +54,11 @@ class Lease(Protocol):
     """The interface of `filelock.SoftFileLease`."""
 
     @property
+    def lock_file(self) -> str:
+        """The path of the lock file."""
+        ...
+
+    @property
     def token(self) -> str | None:
         """The token of the holder."""
         ...

@@ -14,7 +14,7 @@ from guardband.base.arrays import to_torch
 from guardband.base.computed import computed
 from guardband.base.kept import kept
 from guardband.pinn.geometry import Boundary, Domain, Time
-from guardband.pinn.networks.traits import Network, core_of, has_derivatives, traits_of
+from guardband.pinn.networks.traits import Network, traits_of
 from guardband.pinn.problems import AutogradField, Condition, Field, Initial, Problem, Term
 from guardband.pinn.problems.base import conditions_in
 from guardband.pinn.problems.conditions import Function
@@ -79,9 +79,9 @@ class Windowed(Network):
 
     def known_derivative(self, x: Tensor, axes: tuple[int, ...]) -> Tensor | None:
         """Return a derivative of the networks, if all of them compute their own."""
-        if not all(has_derivatives(core_of(net)) for net in self.nets):
-            return None
-        return self._by_time(x, [AutogradField(net, x).partial(axes) for net in self.nets])
+        found = [traits_of(net).known_derivative(x, axes) for net in self.nets]
+        known = [part for part in found if part is not None]
+        return self._by_time(x, known) if len(known) == len(found) else None
 
     def _by_time(self, x: Tensor, found: Sequence[Tensor]) -> Tensor:
         """The rows (n, m) from the window of each point, given the outputs of all windows."""
