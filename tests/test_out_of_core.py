@@ -241,7 +241,7 @@ def test_stored_fields_are_a_view(store: Path) -> None:
 
 
 def test_errors_teach(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="Give a Zarr store or a NetCDF file"):
+    with pytest.raises(FileNotFoundError, match="Pass the path of a Zarr store or a NetCDF file"):
         fields(tmp_path / "none.zarr")
     with pytest.raises(TypeError, match=r"array\.to_dataset"):
         fields(dataset()["u"])

@@ -107,7 +107,7 @@ CASES = {
         "grouped",
         _grouped,
         groups=side,
-        over=r"SensorWise\(\) wants the group of every point, which a grid does not have",
+        over=r"SensorWise\(\) needs the group of every point, but a grid has no groups",
         export="SensorThreshold cannot be exported: it has no `as_module`",
     ),
     "cell by cell": Case(

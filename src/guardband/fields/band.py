@@ -137,7 +137,7 @@ def band_over(
         )
     m = int(calibrated.prediction.mean.shape[-1])
     if names and len(names) != m:
-        raise ValueError(f"`names` should contain one name for each of the {m} outputs, got {len(names)}.")
+        raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
     field_names = calibrated.field_names
     names = names or (output_names(m) if field_names is None or m == 1 else field_names.outputs)
     mesh = None

@@ -69,7 +69,7 @@ def write_mesh(
     mesh = mesh_of(grid)
     m = int(band.mean.shape[-1])
     if names and len(names) != m:
-        raise ValueError(f"`names` should contain one name for each of the {m} outputs, got {len(names)}.")
+        raise ValueError(f"`names` should name the {m} outputs, got {len(names)}.")
     known = () if band.names is None or m == 1 else band.names.outputs
     labels = names or known or output_names(m) or ("",)
     ends = {"mean": band.mean, f"lower_{band.level:g}": band.lower, f"upper_{band.level:g}": band.upper}

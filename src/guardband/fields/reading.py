@@ -223,7 +223,7 @@ def _absent(array: Array, absent: int, among: int) -> str:
     if array.fill == "NaN":
         return f"{text}, so their values are missing. Select complete fields, or write the missing chunks."
     return (
-        f"{text}, and would be read as {shown(array.fill)}. If the writer omits chunks that contain only this value, "
+        f"{text}, and would be read as {shown(array.fill)}. If the writer omits chunks of this value, "
         'as zarr does by default, pass missing="fill". Otherwise write the chunks again.'
     )
 

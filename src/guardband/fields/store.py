@@ -47,7 +47,7 @@ ABOUT = "store.json"
 """The note on attributes, metadata and coordinates."""
 
 FORMAT = 2
-"""Version of the notes. Stores in format 1, written by guardband 0.1, have neither this note nor checksums."""
+"""Version of the notes. Format 1, written by guardband 0.1, has neither this note nor checksums of chunks."""
 
 METADATA = re.compile(r"(?!\.)[^/\\\x00-\x1f]+/zarr\.json")
 """Paths of array metadata in a note, which must not lead out of the store."""
@@ -87,7 +87,7 @@ def to_store(
 
 
 def create(band: Chunked, folder: Path, batch: int | None) -> int:
-    """Create the store, or check that it belongs to this field and repair metadata; return the micro-batch."""
+    """Create the store, or check that it is for this field and repair metadata; return the micro-batch."""
     zarr = extras.load("zarr", "scale")
     refuse_linked_folders(folder)
     probes = _probes(band)
@@ -372,7 +372,7 @@ def _share(client: Client, band: Chunked) -> Remote:
     except Exception as error:
         raise TypeError(
             "This field cannot be sent to workers: Dask sends it by pickle, and a part of it, such as "
-            f"your own function, cannot be pickled ({error}). Define that part at the top level of a module, or "
+            f"your own function, cannot be pickled ({error}). Define that part at the top of a module, or "
             "write the field without `on`."
         ) from error
 

@@ -121,8 +121,8 @@ def _write_other(value: object, folder: Path, overwrite: bool) -> Path:
     required = sorted(set(encoder.passed) - encoder.optional)
     if required:
         raise TypeError(
-            f"A {type(value).__name__} is saved as a whole, but its {' and '.join(required)} cannot be saved: your "
-            "own network or function does not define how. Decorate its class: @gb.kept."
+            f"A {type(value).__name__} is saved whole, but its {' and '.join(required)} cannot: your own "
+            "network or function does not define how it is saved. Decorate its class: @gb.kept."
         )
     manifest = {
         "format": FORMAT,
@@ -317,7 +317,7 @@ def _check(
         np.array_equal(current[name], stored[name]) for name in ("scores", "thresholds") if name in stored
     ):
         raise ImportError(
-            "It was calibrated on tensors, and some of their scores differ in numpy by rounding errors. To get the "
+            "It was calibrated on tensors, and some of their scores differ in numpy by rounding. To get the "
             'same band, install torch: pip install "guardband[pinn]"'
         )
     _compare(current, stored)

@@ -1,4 +1,4 @@
-"""A folder whose files change together: a new version is written next to the old one, and a rename makes it current.
+"""A folder whose files change together: a rename makes a new version, written next to the old one, current.
 
 `manifest.json` names the files of the current version with their SHA-256 and size; the name of each file
 contains the first digits of its hash. A reader sees either the old version or the new one. An interrupted

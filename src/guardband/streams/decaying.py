@@ -63,8 +63,8 @@ class DecayingSteps(StreamMethod):
         q = last.kth(min(n, rank(n, level))) if n else 0.0
         if not np.isfinite(q):
             raise ValueError(
-                "DecayingSteps() moves a number up and down, and here too many calibration scores are "
-                "infinite. Use AdaptiveLevel(), which looks at ranks alone."
+                "DecayingSteps() moves a finite threshold up and down, but too many calibration scores are "
+                "infinite. Use AdaptiveLevel(), which uses only ranks."
             )
         unit = abs(q) or float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)) or 1.0
         return DecayingTracker(q, float(1 - Fraction(level)), self.step * unit, self.power)

@@ -114,8 +114,8 @@ def _delimiter(data: bytes) -> str:
         if len(fitting) != 1:
             both = " and ".join(DELIMITERS[mark] for mark in found)
             raise TableError(
-                f"A single delimiter should separate the columns, but the header has {both}, and the rows do not "
-                "show which one is meant. Quote names that contain a delimiter."
+                f"One delimiter should separate the columns, but the header has {both}, and the rows do not "
+                "show which it is. Quote names that contain a delimiter."
             )
         return fitting[0]
     return found[0] if found else ","
@@ -152,7 +152,7 @@ def _european(
     both = seen | marks
     if len(both) == 2:
         raise TableError(
-            f"Numbers should have the same decimal mark throughout a file, got {both['comma']} and "
+            f"Numbers should have one decimal mark throughout a file, got {both['comma']} and "
             f"{both['point']}. Write all with a point."
         )
     marks |= both
