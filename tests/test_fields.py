@@ -248,7 +248,7 @@ def test_several_outputs_without_names_are_all_there() -> None:
 
 
 def test_errors_teach(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"what `gb.calibrate` returned, got int"):
+    with pytest.raises(TypeError, match=r"the result of `gb.calibrate`, got int"):
         gb.band_over(3, AXES)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="should name the 1 outputs, got 2"):
         gb.band_over(calibrated(), AXES, names=["u", "v"])

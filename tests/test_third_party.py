@@ -136,7 +136,7 @@ CASES = {
         lambda: gb.calibrate(ZeroFields(), *fields(60, 0), score=norm.FieldNorm()),
         lambda: fields(40, 1),
         over=r"calibrated on whole fields \(60, 12, 1\)",
-        export=r"this one has fields \(60, 12, 1\)",
+        export=r"but these are fields \(60, 12, 1\)",
     ),
     "a scale": Case("scale", lambda: gb.calibrate(scale.Steep(net()), *readings(120, 0))),
     "an equation": Case(

@@ -19,7 +19,8 @@ def from_neuralop(
     ----------
     model
         Torch module of neuralop or any other library, from fields of shape (N, channels, *grid) to fields of
-        shape (N, m, *grid). If it was trained on normalized data, pass a function that reverses the normalization.
+        shape (N, m, *grid). If it was trained on normalized data, pass a function that
+        reverses the normalization.
     on_grid
         Return fields of shape (N, *grid, m), for targets with named axes:
         `gb.Fields(np.moveaxis(fields, 1, -1), dims=("x", "y"))`. By default predictions have shape

@@ -79,7 +79,7 @@ def from_onnx(
         )
     if taken.shape and isinstance(taken.shape[0], int):
         raise ValueError(
-            f"The graph should take any number of rows, but `{taken.name}` has the fixed shape {taken.shape}. "
+            f"The graph should take any number of rows, but `{taken.name}` has fixed shape {taken.shape}. "
             "Export it with a dynamic first dimension (`dynamic_shapes` in torch.onnx.export)."
         )
 

@@ -43,8 +43,8 @@ def from_pina(solver: Model, *, training_data: Observations | None = None) -> Me
         )
     if isinstance(solver, solvers.EnsembleSolver):
         raise TypeError(
-            f"`solver` should have one model, but {type(solver).__name__} has several. Use their disagreement "
-            "as a scale: gb.predictors.Ensemble(list(solver.models))."
+            f"`solver` should have one model, but {type(solver).__name__} has several. Their disagreement "
+            "can be the scale: gb.predictors.Ensemble(list(solver.models))."
         )
     names = list(solver.problem.input_variables or [])  # None if the problem has no labels
 

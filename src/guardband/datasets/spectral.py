@@ -65,7 +65,7 @@ def on_ring(coefficients: np.ndarray, nodes: int) -> np.ndarray:
     """The fields (n, nodes) with these Fourier coefficients."""
     if nodes < 2 * coefficients.shape[1]:
         raise ValueError(
-            f"`nodes` should be at least {2 * coefficients.shape[1]}, to represent {coefficients.shape[1]} modes, "
+            f"`nodes` should be at least {2 * coefficients.shape[1]}, for {coefficients.shape[1]} modes, "
             f"got {nodes}."
         )
     spectrum = np.zeros((len(coefficients), nodes // 2 + 1), dtype=complex)

@@ -66,7 +66,7 @@ def _array(output: object) -> Array:
     found = floats(output, "the model's output")
     if found.ndim == 0:
         raise TypeError(
-            f"A model should return one row per point, but this model returned the single number {found}. For "
+            f"A model should return one row per point, but this model returned the number {found}. For "
             "a constant prediction, use lambda x: np.full(len(x), number)."
         )
     return found

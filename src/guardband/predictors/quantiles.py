@@ -55,7 +55,7 @@ class Quantiles(Predictor):
     def __post_init__(self) -> None:
         if isinstance(self.lower, list | tuple):
             raise TypeError(
-                f"The models should be separate arguments, gb.Quantiles(lower, upper), got a {type(self.lower).__name__}."
+                f"Pass two arguments, gb.Quantiles(lower, upper), got a {type(self.lower).__name__}."
             )
 
     def __call__(self, x: Array) -> QuantilePrediction:

@@ -1,11 +1,11 @@
 """ConformalPID: a forecast of the quantile, a proportional correction, and an integrator that saturates.
 
-q_t = forecast + proportional + integral. The forecast is the quantile of the most recent scores. The proportional
-part moves by step unit (missed - (1 - level)). The integral part is unit gain tan(pi/2 E/saturation), where E
-is the sum of missed - (1 - level): if E >= saturation the band is infinite, if E <= -saturation it is empty.
-Hence |E| <= saturation + 1 for any scores and for any values of the other two parts, and the share of T
-readings outside their bands differs from 1 - level by at most (saturation + 1) / T. (Angelopoulos, Candes and
-Tibshirani 2023, with a constant saturation)
+q_t = forecast + proportional + integral. The forecast is the quantile of the most recent scores. The
+proportional part moves by step unit (missed - (1 - level)). The integral part is unit gain tan(pi/2
+E/saturation), where E is the sum of missed - (1 - level): if E >= saturation the band is infinite, if E <=
+-saturation it is empty. Hence |E| <= saturation + 1 for any scores and for any values of the other two parts,
+and the share of T readings outside their bands differs from 1 - level by at most (saturation + 1) / T.
+(Angelopoulos, Candes and Tibshirani 2023, with a constant saturation)
 """
 
 from __future__ import annotations

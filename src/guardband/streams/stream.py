@@ -132,7 +132,7 @@ class Stream:
 
     Notes
     -----
-    The score is that of the calibration. With `Local`, the threshold keeps its shape, and only its size changes.
+    The score is that of the calibration. With `Local`, the threshold keeps its shape; only its size changes.
     `snapshot` and `restore` reproduce the state bit for bit, and `gb.save` stores a snapshot.
 
     Examples
@@ -220,8 +220,8 @@ class Stream:
         prediction = x if isinstance(x, Prediction) else self.calibrated.predict(x)
         if len(prediction) != 1:
             raise ValueError(
-                f"`band` takes one row, for the next reading, got {len(prediction)} rows. Pass one row, then its "
-                "reading to `update`. If the readings are already available, call stream.follow(x, y)."
+                f"`band` takes one row, for the next reading, got {len(prediction)} rows. Pass one row, then "
+                "its reading to `update`. If the readings are already available, call stream.follow(x, y)."
             )
         with self._lock:
             if self._waiting is not None:
@@ -299,7 +299,7 @@ class Stream:
         with self._lock:
             if self._waiting is not None:
                 raise RuntimeError(
-                    "A band still waits for its reading. Call stream.update(y), or stream.skip() if there is none."
+                    "A band still waits for its reading. Call stream.update(y) or stream.skip()."
                 )
             for i, score in enumerate(scores.tolist()):
                 thresholds[i] = self._tracker.threshold
@@ -420,7 +420,7 @@ def _calibration_scores(calibrated: Calibrated, level: Level) -> tuple[Score, np
         )
     if calibrated.needs_groups:
         raise ValueError(
-            "A stream follows one sensor or one group. Calibrate without groups, and create a stream for each."
+            "A stream follows one sensor or group. Calibrate without groups, and create a stream for each."
         )
     scores = to_numpy(score(known, calibrated.y)).astype(np.float64)
     if scores.ndim != 1:
