@@ -250,9 +250,9 @@ def test_onnx_follows_the_dtype_of_the_graph() -> None:
 def test_onnx_refuses_what_it_cannot_answer() -> None:
     for package in ("onnxruntime", "onnx"):
         pytest.importorskip(package)
-    with pytest.raises(ValueError, match=r"one input, this one has 2: x0 \['n', 2\], x1"):
+    with pytest.raises(ValueError, match=r"one input, but it has 2: x0 \['n', 2\], x1"):
         from_onnx(graph(inputs=2))
-    with pytest.raises(ValueError, match=r"one output, this one has 2: y0"):
+    with pytest.raises(ValueError, match=r"one output, but it has 2: y0"):
         from_onnx(graph(outputs=2))
     with pytest.raises(ValueError, match=r"any number of rows, but `x0` has fixed shape \[1, 2\]"):
         from_onnx(graph(rows=1))

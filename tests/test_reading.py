@@ -523,7 +523,7 @@ def test_fill_values_of_format_2_are_values_if_they_are_asked_for(tmp_path: Path
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "\x1b[2J"])
 def test_paths_that_no_file_has_are_refused_in_words(name: str) -> None:
-    with pytest.raises((ValueError, FileNotFoundError), match="Pass the path of a Zarr store or a NetCDF file") as caught:
+    with pytest.raises((ValueError, FileNotFoundError), match="path of a Zarr store or") as caught:
         gb.StoredFields(name, x="a")
     assert str(caught.value).isprintable() and "codec" not in str(caught.value)
 

@@ -228,7 +228,7 @@ def test_a_network_with_hard_constraints_is_saved_and_asks_for_its_problem_alone
     for made in (fitted, pinn.predictors.LastLayerLaplace(fitted)):
         calibrated = gb.calibrate(made, seen.x, seen.y)
         folder = gb.save(calibrated, tmp_path / type(made).__name__)
-        with pytest.raises(ArtifactError, match=r"saved without problem. Load it with gb.load\(folder, problem=...\)"):
+        with pytest.raises(ArtifactError, match=r"Load it with gb.load\(folder, problem=...\)"):
             gb.load(folder)
         with pytest.raises(ArtifactError, match="not the one that was saved"):
             gb.load(folder, problem=Beside())
@@ -276,7 +276,7 @@ def test_errors_teach(tmp_path: Path) -> None:
         gb.load(tmp_path / "nowhere")
     gb.save(calibrated("distance", "split"), tmp_path, overwrite=True)
     change(tmp_path, lambda m: m.update(format=3), honest=True)
-    with pytest.raises(ArtifactError, match="format 3 by a newer guardband; this version reads up to format 2"):
+    with pytest.raises(ArtifactError, match="format 3 by a newer guardband; this .* reads up to format 2"):
         gb.load(tmp_path)
 
 

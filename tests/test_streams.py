@@ -146,7 +146,7 @@ def test_one_row_at_a_time() -> None:
         (lambda: gb.Stream(calibrated(), alarm=any_(1e5)), TypeError, r"gb\.streams\.Alarm\(\), got 100000"),
         (lambda: AdaptiveLevel(step=0), ValueError, "`step` should be a positive number, got 0"),
         (lambda: AdaptiveLevel(step=2), ValueError, "`step` should be below 1"),
-        (lambda: AdaptiveLevel(window=any_(2.5)), ValueError, "`window` should be a positive whole number"),
+        (lambda: AdaptiveLevel(window=any_(2.5)), ValueError, "`window` should be a positive integer"),
         (lambda: DecayingSteps(power=1), ValueError, "`power` should lie strictly between 0 and 1"),
         (lambda: ConformalPID(saturation=0.5), ValueError, "at least 1, a single miss"),
         (lambda: Alarm(seed=-1), ValueError, "`seed` should be a nonnegative integer"),
