@@ -202,7 +202,7 @@ def test_outputs_that_are_covered_each_by_itself_have_curves_of_their_own() -> N
 def test_plots_say_which_shape_they_want() -> None:
     with pytest.raises(ValueError, match="for 1-dimensional x, got shape"):
         gb.plot.band(gb.Band(GRID, np.zeros(35), np.zeros(35), np.zeros(35), 0.9))
-    with pytest.raises(ValueError, match="was made from arrays without points"):
+    with pytest.raises(ValueError, match="was made from arrays, without points"):
         gb.plot.band(gb.Band(None, [0.0], [0.0], [0.0], 0.9))
     with pytest.raises(ValueError, match=r"should be \(30, 2\) for a field, got \(30, 1\)"):
         gb.plot.heatmap(X, X)
@@ -223,7 +223,7 @@ def test_a_hole_stays_blank_and_names_are_drawn() -> None:
     named = gb.Band(line.x, line.mean, line.lower, line.upper, 0.9, gb.values.Names(("t",), ("u", "p"), ()))
     ax = gb.plot.band(named, output="p")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("t", "p") and gb.plot.width(named).get_xlabel() == "t"
-    with pytest.raises(ValueError, match="outputs of this band have no names; give 'p' as a number"):
+    with pytest.raises(ValueError, match="outputs of this band have no names; pass a number instead of 'p'"):
         gb.plot.band(line, output="p")
     with pytest.raises(ValueError, match="There is no output 'q'"):
         gb.plot.band(named, output="q")
@@ -710,8 +710,8 @@ def test_a_small_overview_of_a_long_channel_and_of_what_was_not_measured() -> No
 def test_an_overview_says_what_it_needs() -> None:
     band = around(GRID, GRID, 0.1)
     cases: list[tuple[Any, dict[str, Any], str]] = [
-        (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "was made from arrays without points"),
-        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one axis or two, got x \(4, 3\). Plot a slice"),
+        (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "was made from arrays, without points"),
+        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one or two axes, got x of shape \(4, 3\). Plot a slice"),
         (
             around(np.ones((4, 2)), np.ones((4, 5, 1)), 1.0),
             {},

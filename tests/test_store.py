@@ -276,7 +276,7 @@ def test_errors_teach(tmp_path: Path) -> None:
         gb.load(tmp_path / "nowhere")
     gb.save(calibrated("distance", "split"), tmp_path, overwrite=True)
     change(tmp_path, lambda m: m.update(format=3), honest=True)
-    with pytest.raises(ArtifactError, match="format 3 by a newer guardband; this .* reads up to format 2"):
+    with pytest.raises(ArtifactError, match=r"format 3 by a newer guardband; this .* reads up to format 2"):
         gb.load(tmp_path)
 
 

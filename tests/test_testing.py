@@ -254,7 +254,7 @@ class FaultyThreshold(gb.conformal.Threshold):
         ("neighbors", "should not depend on other rows"),
         ("clipped", "60 of 99 points, but a finite threshold"),
         ("laws", "the laws should count all test points"),
-        ("low", "its law says that 7 points lie inside, 2 do"),
+        ("low", "its law requires 7 points inside, but 2 are"),
         ("random", "numpy's global random state was changed"),
         ("groups", "needs groups, but does not require them"),
     ],

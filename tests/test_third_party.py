@@ -591,7 +591,7 @@ def test_a_score_and_a_predictor_of_ones_own_on_the_command_line(
     assert "--score should be absolute, " in run(
         "calibrate", "own_models:steep", *asked, "--score", "mine", "--out", "none", code=2
     )
-    assert "give it or --score, not both" in run(
+    assert "pass it or --score, not both" in run(
         "calibrate", "own_models:steep", *asked, "--score", "scaled", "--noise", "1", "--out", "none", code=2
     )
     assert "settings without a default" in run(
@@ -605,7 +605,7 @@ def test_what_cannot_be_named_on_the_command_line_is_refused(labelled: Path) -> 
     words = ["calibrate", MODEL, *asked, *out]
     own = ["--import", OUTSIDE / "nearest.py", "--calibrator", "nearestcenter"]
     assert "takes its centers from --training-data FILE" in run(*words, *own, code=2)
-    assert "Mark a class of your own with @gb.kept and import it with --import" in " ".join(
+    assert "Mark your own class with @gb.kept and import it with --import" in " ".join(
         run(*words, "--calibrator", "crosscalibrated", code=2).split()
     )
     assert "There is no file nowhere.py" in run(*words, "--import", "nowhere.py", code=2)

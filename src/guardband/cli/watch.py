@@ -218,7 +218,7 @@ class State:
 
     @classmethod
     def _of_0_2(cls, text: bytes, calibration: str, data: str) -> State:
-        """Parse a snapshot written by version 0.2.0, which has no hashes of the calibration, the data and the output."""
+        """Parse a snapshot written by version 0.2.0, without hashes of calibration, data and output."""
         head, _, stream = text.partition(b"\n")
         found = limits.parsed(head)
         rows, offset, length = (int(found[name]) for name in ("rows", "offset", "length"))

@@ -179,7 +179,7 @@ def _check_logged(folder: Path) -> None:
 
 
 def _of_0_2(folder: Path) -> tuple[dict[str, Any], bytes | None]:
-    """Return the settings and the graph from the separate files written by version 0.2.0, which have no hashes."""
+    """Return the settings and the graph from the files written by version 0.2.0, which have no hashes."""
     warnings.warn(
         f"{folder} was logged by guardband 0.2.0, which stored no hash of {ABOUT} and {GRAPH}: changes of "
         "column names, level and model are not detected. Log the calibration again.",

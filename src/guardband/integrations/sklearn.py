@@ -120,8 +120,8 @@ class ConformalRegressor(_Estimator):
         groups
             One label per row, for calibrators that use groups.
         **fit_params
-            Parameters of the estimator's `fit`; those with one entry per row of X are split in the same way. With
-            metadata routing, they and `groups` are routed as requested.
+            Parameters of the estimator's `fit`; those with one entry per row of X are split in the same way.
+            With metadata routing, they and `groups` are routed as requested.
 
         Returns
         -------
@@ -204,8 +204,8 @@ class ConformalRegressor(_Estimator):
         band = self.calibrated_.band(self._prediction(X), level, groups=groups)
         if not isinstance(band, Band):
             raise TypeError(
-                f"The prediction sets of {self.calibrated_.name} are not intervals; use calibrated_.contains(X, y, "
-                "level)."
+                f"The prediction sets of {self.calibrated_.name} are not intervals; use "
+                "calibrated_.contains(X, y, level)."
             )
         if is_frame(X):
             return self._frame(band, X)

@@ -125,7 +125,8 @@ class DatasetBands:
         band = calibrated(x, level, groups=groups)
         if not isinstance(band, Band):
             raise TypeError(
-                f"The prediction sets of {calibrated.name} are not boxes; use calibrated.contains(x, y, level)."
+                f"The prediction sets of {calibrated.name} are not boxes; use "
+                "calibrated.contains(x, y, level)."
             )
         m = band.mean.shape[-1]
         if m != len(names) or band.mean.ndim != 2:

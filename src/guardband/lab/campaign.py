@@ -4,8 +4,8 @@ A campaign is a folder. `cells/` and `cells.jsonl` hold the results (see `studie
 errors of failed cells, `trainings/` unfinished networks, and `leases/` the current owner of each group of
 cells. Several commands may work in one folder; each leases the cells of one network at a time, with a
 `filelock.SoftFileLease`. A lease is not a strict lock: a command that was paused for more than LEASE seconds
-has lost its lease when it continues, and may run a cell that another command also runs. In that case the first
-result counts, and a differing one is reported. Nothing in the folder is ever executed.
+has lost its lease when it continues, and may run a cell that another command also runs. In that case the
+first result counts, and a differing one is reported. Nothing in the folder is ever executed.
 """
 
 from __future__ import annotations
