@@ -711,7 +711,7 @@ def test_an_overview_says_what_it_needs() -> None:
     band = around(GRID, GRID, 0.1)
     cases: list[tuple[Any, dict[str, Any], str]] = [
         (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "was made from arrays, without points"),
-        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one or two axes, got x of shape \(4, 3\). Plot a slice"),
+        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"got x of shape \(4, 3\). Plot a slice"),
         (
             around(np.ones((4, 2)), np.ones((4, 5, 1)), 1.0),
             {},
@@ -724,7 +724,7 @@ def test_an_overview_says_what_it_needs() -> None:
             "a column for each of the 2 outputs .* got 1",
         ),
         (band, {"data": gb.Observations(X, np.c_[X, X])}, "the 2 coordinates of the band, got 1"),
-        (band, {"output": 2}, "There is no output 2: this band has 2, 0 to 1"),
+        (band, {"output": 2}, "There is no output 2: this band has 2, numbered 0 to 1"),
         (around(GRID[:0], GRID[:0], 1.0), {}, "has no points"),
     ]
     for given, options, message in cases:
@@ -768,5 +768,5 @@ def test_a_history_and_the_titles_of_fields_that_are_not_there_are_refused() -> 
         pinn.plot.history("fitted")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="should name the 2 columns of the values, got 1"):
         gb.plot.fields(GRID, GRID, titles=["u"])
-    with pytest.raises(ValueError, match="a column for each output"):
+    with pytest.raises(ValueError, match="one column per output"):
         gb.plot.fields(GRID, np.zeros((35, 2, 2)))

@@ -441,7 +441,7 @@ def test_sets_that_are_no_boxes_are_not_drawn_over_a_grid() -> None:
             )
 
     calibrated = gb.calibrate(net(), *readings(40, 0), score=Length())
-    with pytest.raises(TypeError, match=r"the sets of Split\(\) are not boxes"):
+    with pytest.raises(TypeError, match=r"the prediction sets of Split\(\) are not boxes"):
         gb.band_over(calibrated, {"x": np.linspace(0, 1, 5)})
 
 

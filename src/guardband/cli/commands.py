@@ -177,8 +177,8 @@ def watch(
     """Follow a sensor: write a band for every row, and raise an alarm if the misses change.
 
     If it is killed, the same command resumes from its snapshot, and no line of OUT is lost or duplicated.
-    The data must again begin with the rows that were already counted, which are skipped. A snapshot belongs to one
-    calibration, one header and one OUT, and is refused with others.
+    The data must again begin with the rows that were already counted, which are skipped. A snapshot belongs
+    to one calibration, one header and one OUT, and is refused with others.
 
     If a file is rotated, shortened or replaced, the command ends. Follow such a log through a pipe:
 
