@@ -256,7 +256,7 @@ def test_onnx_refuses_what_it_cannot_answer() -> None:
         from_onnx(graph(outputs=2))
     with pytest.raises(ValueError, match=r"any number of rows, but `x0` has fixed shape \[1, 2\]"):
         from_onnx(graph(rows=1))
-    with pytest.raises(TypeError, match=r"floating-point numbers, `x0` is a tensor\(int64\)"):
+    with pytest.raises(TypeError, match=r"floating-point numbers, but `x0` is a tensor\(int64\)"):
         from_onnx(graph(kind="INT64"))
     with pytest.raises(ValueError, match="This cannot be read as ONNX: DecodeError"):
         from_onnx(b"not a graph")

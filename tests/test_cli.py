@@ -205,7 +205,7 @@ def test_a_function_that_predicts_is_named_again(tmp_path: Path, monkeypatch: py
         "def other(x):\n    return gb.Prediction(x, 1 + x[:, :1], 1 + x[:, :1] ** 2)\n"
     )
     run("calibrate", "guesses:flat", "--scale", "own", "--data", CAL, "--targets", "u", "--out", "band")
-    assert "give it again" in run("verify", "band", code=2)
+    assert "pass it again" in run("verify", "band", code=2)
     assert "all hashes match" in run("verify", "band", "--model", "guesses:flat")
     assert "is not the one that was saved" in run("verify", "band", "--model", "guesses:other", code=2)
 

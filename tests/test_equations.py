@@ -640,7 +640,7 @@ def test_local_and_onnx_take_what_was_measured(flow: pinn.Fitted, tmp_path: Any)
         assert np.allclose(answer["lower"], np.asarray(made(new, level=0.9).lower), atol=1e-4)
     for wrong, cure in (
         ("q", "There is no output 'q'"),
-        (("u", "u"), "should be different ones"),
+        (("u", "u"), "should contain no duplicates"),
         (3, "no output 3"),
     ):
         with pytest.raises(ValueError, match=cure):

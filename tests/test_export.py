@@ -321,7 +321,7 @@ def test_other_scores_and_calibrators_are_refused(
 
 
 def test_arrays_have_no_network_to_export(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="calibrated from arrays and has no network"):
+    with pytest.raises(TypeError, match="made from arrays and has no network"):
         export_onnx(gb.calibrate_arrays(np.zeros(99), np.ones(99)), tmp_path / "band.onnx")
 
 

@@ -191,7 +191,7 @@ def test_the_manifest_can_be_read_by_a_person(tmp_path: Path) -> None:
 def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
     gb.save(calibrated("given", "split"), tmp_path, overwrite=True)
     with pytest.raises(
-        ArtifactError, match=r"without mean and scale: gb.load\(folder, mean=..., scale=...\)"
+        ArtifactError, match=r"without mean and scale. Load it with gb.load\(folder, mean=..., scale=...\)"
     ):
         gb.load(tmp_path)
     with pytest.raises(ArtifactError, match="The `scale` passed is not the one that was saved"):

@@ -150,7 +150,7 @@ class Broken(gb.Scaled):
         ("torch", "numpy and torch should give the same scores"),
         ("narrow", "lies outside its own band"),
         ("wide", "scores more than q lies inside"),
-        ("clipped", "lies outside its own band|reach to -infinity"),
+        ("clipped", "lies outside its own band|extend to -infinity"),
         ("rows", "q per row differs"),
         ("lower", "q per row differs"),
         ("shrinks", "scores more than q lies inside|narrower"),

@@ -74,9 +74,7 @@ class Table:
         columns = {name: _column(name, cells) for name, cells in self.columns.items()}
         lengths = {len(column): name for name, column in columns.items()}
         if len(lengths) > 1 or 0 in lengths:
-            raise TableError(
-                f"Columns should not be empty and should have the same length, got lengths {lengths}."
-            )
+            raise TableError(f"Columns should be equally long and not empty, got lengths {lengths}.")
         for column in columns.values():
             column.flags.writeable = False
         object.__setattr__(self, "columns", columns)

@@ -132,7 +132,8 @@ def check_threshold(
 
     A threshold is one number, or one per row. It has no side effects, is infinite if its size reports
     too few points, and requires groups if it declares that it needs them. Its laws count all test points.
-    If one law holds for all of them, at least as many calibration points as it states lie within the threshold.
+    If one law holds for all of them, at least as many calibration points as it states lie within the
+    threshold.
 
     Parameters
     ----------
