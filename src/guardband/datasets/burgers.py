@@ -38,7 +38,7 @@ def burgers(
     nodes
         Number of nodes on the ring.
     alike
-        Draw all inputs with the same size.
+        Whether to draw all inputs with the same size.
     viscosity
         Viscosity of the equation.
     seed

@@ -80,7 +80,7 @@ def pictures_of(
         )
     if share is not None:
         what = f"calibration {rows_word(calibrated)}"
-        drawn.append((f"How far the {what} missed.", lambda ax: _misses(share, ax, what)))
+        drawn.append((f"Sizes of the misses of the {what}.", lambda ax: _misses(share, ax, what)))
     known = calibrated.prediction
     if known is not None and known.x is not None and known.x.ndim == 2 and known.mean.ndim == 2:
         shown = band if isinstance(band, Band) and band.mean.ndim == 2 else None

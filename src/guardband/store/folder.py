@@ -151,8 +151,8 @@ def load(folder: str | os.PathLike[str], kind: type = Calibrated, /, **passed: o
         Class of the saved object, if it is not a calibration: `gb.load(folder, pinn.Fitted)`.
     **passed
         Networks and functions that were not saved, by name: `gb.load(folder, model=net)`. Each must
-        reproduce the values of the original at 16 calibration points. A model behind an adapter is passed
-        through it again, `model=from_neuralop(net)`, and the models of folds as a list, `models=[...]`.
+        reproduce the values of the original at 16 calibration points. Pass a model through its
+        adapter again, `model=from_neuralop(net)`, and the models of folds as a list, `models=[...]`.
 
     Returns
     -------

@@ -79,8 +79,8 @@ class DecayingSteps(StreamMethod):
             "If all scores, those of the calibration included, lie within a bounded range, the share of T "
             f"readings outside their bands differs from {1 - float(level):g} by at most (range + first step) "
             "/ (last step T), where the step falls as "
-            f"T^-{self.power:g}. If readings are also independent and from one law, the threshold "
-            "converges to the true one. This is not a probability for a single reading."
+            f"T^-{self.power:g}. If readings are also independent and identically distributed, the "
+            "threshold converges to the true quantile. This is not a probability for a single reading."
         )
 
 

@@ -71,7 +71,7 @@ class Adapted(Predictor):
         """A sentence on the selected shape and the data used for the selection."""
         data = "cross-fitted predictions of training fields"
         if self.held_out is not None:
-            data = f"{len(self.held_out)} fields, which should be none that the model was trained on"
+            data = f"{len(self.held_out)} fields, none of which the model should have been trained on"
         if self.chosen == "constant":
             return f"Shapes were tried on {data}; constant width was taken, so there is nothing to guard."
         return f"The shape ({self.chosen}) was learned and chosen before calibration, on {data}."
