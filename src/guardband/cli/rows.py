@@ -60,10 +60,8 @@ class Batch:
         """Return False if the stored hashes prove that this batch does not begin with `rows`."""
         at = len(rows.marks) - 1
         marked = self.marks[at] if rows.count == 1 << at and at < len(self.marks) else ""
-        return (self.hash if rows.count == self.count else marked) in (
-            rows.hash,
-            "",
-        )  # version 0.2.0 stored none
+        # Version 0.2.0 stored no hash.
+        return (self.hash if rows.count == self.count else marked) in (rows.hash, "")
 
 
 @dataclass
