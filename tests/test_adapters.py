@@ -250,13 +250,13 @@ def test_onnx_follows_the_dtype_of_the_graph() -> None:
 def test_onnx_refuses_what_it_cannot_answer() -> None:
     for package in ("onnxruntime", "onnx"):
         pytest.importorskip(package)
-    with pytest.raises(ValueError, match=r"one input, this one has 2: x0 \['n', 2\], x1"):
+    with pytest.raises(ValueError, match=r"one input, but it has 2: x0 \['n', 2\], x1"):
         from_onnx(graph(inputs=2))
-    with pytest.raises(ValueError, match=r"one output, this one has 2: y0"):
+    with pytest.raises(ValueError, match=r"one output, but it has 2: y0"):
         from_onnx(graph(outputs=2))
-    with pytest.raises(ValueError, match=r"any number of rows, `x0` has the fixed shape \[1, 2\]"):
+    with pytest.raises(ValueError, match=r"any number of rows, but `x0` has fixed shape \[1, 2\]"):
         from_onnx(graph(rows=1))
-    with pytest.raises(TypeError, match=r"floating-point numbers, `x0` is a tensor\(int64\)"):
+    with pytest.raises(TypeError, match=r"floating-point numbers, but `x0` is a tensor\(int64\)"):
         from_onnx(graph(kind="INT64"))
     with pytest.raises(ValueError, match="This cannot be read as ONNX: DecodeError"):
         from_onnx(b"not a graph")
@@ -295,7 +295,7 @@ def test_onnx_takes_weights_from_files_in_the_folder_of_the_model(length: str | 
     whole = whole_graph(path)
     (tmp_path / "w.bin").unlink()
     assert np.array_equal(from_onnx(whole)(x).mean, np.tile([1.0, 2.0], (3, 1)))
-    with pytest.raises(ValueError, match="keeps weights in another file, and bytes have no folder"):
+    with pytest.raises(ValueError, match="keeps weights in another file, which cannot be found from bytes"):
         from_onnx(path.read_bytes())
 
 
@@ -311,7 +311,7 @@ ELSEWHERE: dict[str, tuple[dict[str, str | None], str]] = {
     "a file that is gone": ({"location": "gone"}, "cannot be read: No such file"),
     "more than there is": ({"length": "17"}, "too short"),
     "beyond the end": ({"offset": "1" + 18 * "0", "length": None}, "too short"),
-    "before the start": ({"offset": "-8"}, "a place that is no number"),
+    "before the start": ({"offset": "-8"}, "an offset that is not a number"),
 }
 
 
@@ -367,7 +367,7 @@ def test_onnx_weights_that_are_holes_count_nothing(tmp_path: Path, monkeypatch: 
     (tmp_path / "w.bin").write_bytes(b"")
     os.truncate(tmp_path / "w.bin", 2**20)
     monkeypatch.setattr("guardband.adapters.onnx.ROOM", 2**20 - 1)
-    with pytest.raises(ValueError, match="mostly holes, or named again and again"):
+    with pytest.raises(ValueError, match="mostly holes, or is referenced too often"):
         whole_graph(path)
 
 

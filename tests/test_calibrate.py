@@ -219,7 +219,7 @@ SEEN = gb.Observations(*data(20, seed=5))
         (
             lambda x, y: gb.calibrate(gb.predictors.MeanOnly(cast(Any, lambda x: (x, x))), x, y),
             TypeError,
-            "A model should return one array, this one returned a tuple",
+            "A model should return one array, but this model returned a tuple",
         ),
         (
             lambda x, y: gb.calibrate(gb.predictors.MeanOnly(lambda x: np.nan * zero(x)), x, y),
@@ -486,8 +486,8 @@ def test_threads_share_a_network_in_training_mode() -> None:
     [
         (None, "returned None: is a `return` missing"),
         (iter([1.0]), "returned a list_iterator"),
-        (0.5, "the single number 0.5. For the same answer everywhere"),
-        ([0.5], "np.asarray of a list"),
+        (0.5, "the number 0.5. For a constant prediction"),
+        ([0.5], "np.asarray.* of a list"),
     ],
 )
 def test_what_is_no_answer_is_named(answer: Any, text: str) -> None:

@@ -815,7 +815,7 @@ def test_two_campaigns_in_one_folder_do_each_cell_once(tmp_path: Path) -> None:
 def test_workers_that_write_elsewhere_are_noticed(tmp_path: Path, monkeypatch: Any) -> None:
     waited: list[float] = []
     monkeypatch.setattr("guardband.lab.campaign.time.sleep", waited.append)
-    with pytest.raises(campaign.CampaignError, match="the workers do not see this folder"):
+    with pytest.raises(campaign.CampaignError, match="the workers do not share this folder"):
         campaign._check_visible(tmp_path, {"abc": "done"})
     assert len(waited) == campaign.PATIENCE, "a folder on the network may show it late"
     campaign._check_visible(tmp_path, {"abc": "busy"})

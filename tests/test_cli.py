@@ -179,7 +179,7 @@ def test_a_python_object_is_named_again(tmp_path: Path, monkeypatch: pytest.Monk
     )
     words = ["--data", CAL, "--targets", "u", "--out", "band"]
     run("calibrate", "surrogate:wave", *words)
-    assert "give it again, such as --model net:model" in run("verify", "band", code=2)
+    assert "pass it again, such as --model net:model" in run("verify", "band", code=2)
     assert "all hashes match" in run("verify", "band", "--model", "surrogate:wave")
     assert "is not the one that was saved" in run("verify", "band", "--model", "numpy:sin", code=2)
     assert "already holds a calibration" in run("calibrate", "surrogate:own", *words, code=2)
@@ -205,7 +205,7 @@ def test_a_function_that_predicts_is_named_again(tmp_path: Path, monkeypatch: py
         "def other(x):\n    return gb.Prediction(x, 1 + x[:, :1], 1 + x[:, :1] ** 2)\n"
     )
     run("calibrate", "guesses:flat", "--scale", "own", "--data", CAL, "--targets", "u", "--out", "band")
-    assert "give it again" in run("verify", "band", code=2)
+    assert "pass it again" in run("verify", "band", code=2)
     assert "all hashes match" in run("verify", "band", "--model", "guesses:flat")
     assert "is not the one that was saved" in run("verify", "band", "--model", "guesses:other", code=2)
 
@@ -224,7 +224,7 @@ def test_methods_of_your_own_are_imported(how: str, tmp_path: Path, monkeypatch:
     )
     asked = ["--import", f"{name}.py" if how == "file" else name]
     words = ["--data", CAL, "--targets", "u", "--out", "band", "--calibrator", f"careful{how}"]
-    assert "Mark a class of your own with @gb.kept" in run("calibrate", MODEL, *words, code=2)
+    assert "Mark your own class with @gb.kept" in run("calibrate", MODEL, *words, code=2)
     run("calibrate", MODEL, *words, *asked)
     assert "Consistent" in run("verify", "band", "--data", FRESH, *asked)
     forget_foreign_kinds()  # as in a new process
@@ -559,7 +559,7 @@ def test_many_mutated_files_end_in_clean_errors(tmp_path: Path) -> None:
 def test_columns_and_files_are_what_they_are_called(folder: Path, tmp_path: Path) -> None:
     words = ["--data", CAL, "--out", tmp_path / "other"]
     said = run("calibrate", MODEL, *words, "--targets", "u", "--inputs", "x,u", code=2)
-    assert "Column `u` is a target; leave it out of --inputs" in " ".join(said.split())
+    assert "Column `u` is a target; remove it from --inputs" in " ".join(said.split())
     assert "different names" in run("calibrate", MODEL, *words, "--targets", "u,u", code=2)
     query = shutil.copy(QUERY, tmp_path / "query.csv")
     said = run("predict", folder, "--data", query, "--out", query, code=2)

@@ -81,7 +81,7 @@ def test_training_points_come_from_fit() -> None:
 
 
 def test_errors_teach() -> None:
-    with pytest.raises(ValueError, match="give `x_train`"):
+    with pytest.raises(ValueError, match="Pass `x_train`"):
         Distance(np.sin)
     with pytest.raises(ValueError, match=r"below the number of training points \(50\)"):
         Distance(np.sin, X, n_neighbors=50)

@@ -611,9 +611,9 @@ def test_bands_know_the_names_of_axes_and_outputs(
     grid = {"y": np.linspace(0.8, 1.2, 4), "x": np.linspace(0, 1, 5)}
     field = gb.band_over(made, grid, levels=0.9)
     assert list(field.axes) == ["x", "y"] and field.names == (words if len(words) > 1 else ())
-    with pytest.raises(ValueError, match="should give coordinates for x, y, got x, t"):
+    with pytest.raises(ValueError, match="should contain coordinates for x, y, got x, t"):
         gb.band_over(made, {"x": [0.0], "t": [1.0]})
-    with pytest.raises(ValueError, match="should give coordinates for x, y, got lon, lat"):
+    with pytest.raises(ValueError, match="should contain coordinates for x, y, got lon, lat"):
         gb.band_over(made, {"lon": [0.0], "lat": [1.0]})
 
 
@@ -640,7 +640,7 @@ def test_local_and_onnx_take_what_was_measured(flow: pinn.Fitted, tmp_path: Any)
         assert np.allclose(answer["lower"], np.asarray(made(new, level=0.9).lower), atol=1e-4)
     for wrong, cure in (
         ("q", "There is no output 'q'"),
-        (("u", "u"), "should be different ones"),
+        (("u", "u"), "should contain no duplicates"),
         (3, "no output 3"),
     ):
         with pytest.raises(ValueError, match=cure):

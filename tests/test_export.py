@@ -308,7 +308,7 @@ def test_what_cannot_be_a_graph_is_refused(make: Callable[[], Any], message: str
         ({"score": Relative()}, r"Relative\(\) cannot be exported: it has no `as_module`"),
         (
             {"calibrator": Shaped(lambda x: 1 + x[:, 0])},
-            r"shape function cannot be exported: it has no `as_module`. Those that LogScale\(\)",
+            r"shape function cannot be exported: it has no `as_module`. Shapes learned by LogScale\(\)",
         ),
     ],
 )
@@ -321,7 +321,7 @@ def test_other_scores_and_calibrators_are_refused(
 
 
 def test_arrays_have_no_network_to_export(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match="calibrated from arrays and has no network"):
+    with pytest.raises(TypeError, match="made from arrays and has no network"):
         export_onnx(gb.calibrate_arrays(np.zeros(99), np.ones(99)), tmp_path / "band.onnx")
 
 
@@ -391,7 +391,7 @@ def test_an_estimator_that_skl2onnx_does_not_know_is_refused(tmp_path: Path) -> 
         def predict(self, X: Any) -> Any:
             return X[:, 0]
 
-    with pytest.raises(TypeError, match="Own should be one that skl2onnx writes"):
+    with pytest.raises(TypeError, match="Own should be an estimator that skl2onnx converts"):
         export_onnx(calibrated(MeanOnly(Own()), 1, 1), tmp_path / "band.onnx")
 
 

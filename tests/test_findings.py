@@ -118,7 +118,7 @@ def test_6_a_mesh_is_cut_to_the_coordinates_of_the_model_and_not_to_its_outputs(
     found = gb.band_over(made, tmp_path / "solid.vtu", levels=0.9).compute()
     assert found["mean"].tolist() == [111, 222, 123, 754]
     unknown = gb.calibrate_arrays(np.zeros(30), np.ones(30))
-    with pytest.raises(ValueError, match="How many of a mesh's coordinates the model takes is not known"):
+    with pytest.raises(ValueError, match="The number of mesh coordinates that the model takes is unknown"):
         gb.band_over(unknown, tmp_path / "solid.vtu", levels=0.9)
 
 

@@ -529,7 +529,7 @@ def test_only_characters_that_are_not_shown_are_escaped() -> None:
 
 def test_a_folder_is_not_written_over_unless_asked(tmp_path: Path) -> None:
     saved(tmp_path)
-    with pytest.raises(FileExistsError, match="holds a calibration already"):
+    with pytest.raises(FileExistsError, match="already holds a calibration"):
         saved(tmp_path)
     (tmp_path / "arrays-of-my-own.safetensors").write_text("mine")
     mine = f"arrays-{'0' * 16}.safetensors"

@@ -247,7 +247,7 @@ def test_masks_of_regions_and_groups_and_levels_are_checked() -> None:
         gb.calibrate(np.sin, X, Y, calibrator=gb.Grouped(), groups=np.ma.array([0] * 30, mask=mask.mask))
     for levels, said in (([], "got none"), ([0.9, 0.9], "got 0.9, 0.9")):
         with pytest.raises(
-            ValueError, match=f"`levels` should be one level or several different ones, {said}"
+            ValueError, match=f"`levels` should be one level or several distinct levels, {said}"
         ):
             gb.band_over(calibrated(), {"x": [0.0, 1.0]}, levels=levels)
 
@@ -303,7 +303,7 @@ def test_a_field_goes_by_the_columns_of_the_frame() -> None:
     assert turned.dims == ("a", "b")
     assert all(np.array_equal(turned.compute()[name], values) for name, values in right.items())
     for wrong in ({"a": a, "c": b}, {"c": a, "d": b}, {"a": a}, {"a": a, "b": b, "c": b}):
-        with pytest.raises(ValueError, match="`grid` should give coordinates for a, b, got"):
+        with pytest.raises(ValueError, match="`grid` should contain coordinates for a, b, got"):
             gb.band_over(made, wrong)
 
 

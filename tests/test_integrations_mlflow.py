@@ -130,7 +130,7 @@ def test_a_model_of_your_own_is_logged_as_its_graph(store: str, tmp_path: Path) 
 
 def test_what_has_no_columns_is_refused(store: str) -> None:
     log_model = gb.integrations.mlflow.log_model
-    with pytest.raises(TypeError, match="calibrate on points x"):
+    with pytest.raises(TypeError, match="Calibrate on points x"):
         log_model(gb.calibrate_arrays([0.0] * 9, [1.0] * 9))
     x = np.linspace(0, 1, 40)
     grouped = gb.calibrate(pinn.mlp(1, [4]), x, x, calibrator=gb.Grouped(), groups=np.arange(40) % 2)

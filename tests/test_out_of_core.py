@@ -166,9 +166,9 @@ def test_what_is_finished_is_not_computed_again(store: Path, tmp_path: Path) -> 
     first, again = sum(asked), len(asked)
     gb.calibrate(model, fields(store), scores=tmp_path / "s", **options)
     assert sum(asked) - first < 60 < first and again < len(asked)  # only the first few are evaluated again
-    with pytest.raises(ValueError, match="holds another field"):
+    with pytest.raises(ValueError, match="holds a different field"):
         gb.calibrate(lambda a: np.cos(a)[..., None], fields(store), scores=tmp_path / "s", **options)
-    with pytest.raises(ValueError, match="holds another field"):
+    with pytest.raises(ValueError, match="holds a different field"):
         gb.calibrate(wave, fields(store)[1:], scores=tmp_path / "s", **options)
 
 
@@ -241,7 +241,7 @@ def test_stored_fields_are_a_view(store: Path) -> None:
 
 
 def test_errors_teach(store: Path, tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match="Give a Zarr store or a NetCDF file"):
+    with pytest.raises(FileNotFoundError, match="Pass the path of a Zarr store or a NetCDF file"):
         fields(tmp_path / "none.zarr")
     with pytest.raises(TypeError, match=r"array\.to_dataset"):
         fields(dataset()["u"])
@@ -314,7 +314,7 @@ def test_scores_of_data_that_have_changed_are_not_taken(tmp_path: Path) -> None:
     changed = before.assign(u=(dims, np.where(np.arange(60)[:, None, None] < 30, u, 3 * u)))
     calibrate = partial(gb.calibrate, lambda a: np.sin(a)[..., None], scores=tmp_path / "s.zarr")
     calibrate(gb.StoredFields(before, x="a", y="u"), progress=False)
-    with pytest.raises(ValueError, match="holds another field"):
+    with pytest.raises(ValueError, match="holds a different field"):
         calibrate(gb.StoredFields(changed, x="a", y="u"), progress=False)
 
 

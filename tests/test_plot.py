@@ -202,7 +202,7 @@ def test_outputs_that_are_covered_each_by_itself_have_curves_of_their_own() -> N
 def test_plots_say_which_shape_they_want() -> None:
     with pytest.raises(ValueError, match="for 1-dimensional x, got shape"):
         gb.plot.band(gb.Band(GRID, np.zeros(35), np.zeros(35), np.zeros(35), 0.9))
-    with pytest.raises(ValueError, match="was made from arrays without points"):
+    with pytest.raises(ValueError, match="was made from arrays, without points"):
         gb.plot.band(gb.Band(None, [0.0], [0.0], [0.0], 0.9))
     with pytest.raises(ValueError, match=r"should be \(30, 2\) for a field, got \(30, 1\)"):
         gb.plot.heatmap(X, X)
@@ -223,7 +223,7 @@ def test_a_hole_stays_blank_and_names_are_drawn() -> None:
     named = gb.Band(line.x, line.mean, line.lower, line.upper, 0.9, gb.values.Names(("t",), ("u", "p"), ()))
     ax = gb.plot.band(named, output="p")
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("t", "p") and gb.plot.width(named).get_xlabel() == "t"
-    with pytest.raises(ValueError, match="outputs of this band have no names; give 'p' as a number"):
+    with pytest.raises(ValueError, match="outputs of this band have no names; pass a number instead of 'p'"):
         gb.plot.band(line, output="p")
     with pytest.raises(ValueError, match="There is no output 'q'"):
         gb.plot.band(named, output="q")
@@ -710,8 +710,8 @@ def test_a_small_overview_of_a_long_channel_and_of_what_was_not_measured() -> No
 def test_an_overview_says_what_it_needs() -> None:
     band = around(GRID, GRID, 0.1)
     cases: list[tuple[Any, dict[str, Any], str]] = [
-        (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "was made from arrays without points"),
-        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"one axis or two, got x \(4, 3\). Plot a slice"),
+        (gb.Band(None, [0.0], [0.0], [0.0], 0.9), {}, "was made from arrays, without points"),
+        (around(np.ones((4, 3)), np.ones((4, 1)), 1.0), {}, r"got x of shape \(4, 3\). Plot a slice"),
         (
             around(np.ones((4, 2)), np.ones((4, 5, 1)), 1.0),
             {},
@@ -724,7 +724,7 @@ def test_an_overview_says_what_it_needs() -> None:
             "a column for each of the 2 outputs .* got 1",
         ),
         (band, {"data": gb.Observations(X, np.c_[X, X])}, "the 2 coordinates of the band, got 1"),
-        (band, {"output": 2}, "There is no output 2: this band has 2, 0 to 1"),
+        (band, {"output": 2}, "There is no output 2: this band has 2, numbered 0 to 1"),
         (around(GRID[:0], GRID[:0], 1.0), {}, "has no points"),
     ]
     for given, options, message in cases:
@@ -768,5 +768,5 @@ def test_a_history_and_the_titles_of_fields_that_are_not_there_are_refused() -> 
         pinn.plot.history("fitted")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="should name the 2 columns of the values, got 1"):
         gb.plot.fields(GRID, GRID, titles=["u"])
-    with pytest.raises(ValueError, match="a column for each output"):
+    with pytest.raises(ValueError, match="one column per output"):
         gb.plot.fields(GRID, np.zeros((35, 2, 2)))

@@ -105,7 +105,7 @@ def test_at_training_is_the_prediction_itself() -> None:
 
 
 def test_an_output_is_chosen_once() -> None:
-    with pytest.raises(ValueError, match="should be different ones"):
+    with pytest.raises(ValueError, match="should contain no duplicates"):
         gb.predictors.Outputs.named(gb.predictors.MeanOnly(positive), (0, 0), 2)
 
 

@@ -333,7 +333,7 @@ def test_what_makes_no_sense_is_refused_with_the_cure() -> None:
         gb.CQR(symmetric=False, joint=False)
     with pytest.raises(TypeError, match=r"`symmetric` should be True or False, got 1"):
         gb.CQR(symmetric=1)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"answer \(n, 2\), the lower one first, got shape \(40, 1\)"):
+    with pytest.raises(ValueError, match=r"return shape \(n, 2\), the lower quantile first"):
         gb.calibrate(gb.Quantiles(np.sin), x, y)
     with pytest.raises(ValueError, match=r"`upper` should have the shape of `lower`, \(2, 1\)"):
         gb.conformal.QuantilePrediction(None, [0.0, 1.0], [1.0])
@@ -359,7 +359,7 @@ def test_outputs_of_different_size_are_told() -> None:
 
 
 def test_models_in_a_list_are_refused() -> None:
-    with pytest.raises(TypeError, match=r"one by one, gb\.Quantiles\(lower, upper\), got a list"):
+    with pytest.raises(TypeError, match=r"Pass two arguments, gb\.Quantiles\(lower, upper\), got a list"):
         gb.Quantiles([np.sin, np.cos])
 
 

@@ -226,7 +226,7 @@ STORES: dict[str, tuple[Callable[[Path], Any], str]] = {
         forged("u", lambda about: about.update(shape=[10**9, 10**9, 10**9])),
         "at most .* bytes",
     ),
-    "a negative shape": (forged("u", lambda about: about.update(shape=[-1, 4, 4])), "whole numbers from 0"),
+    "a negative shape": (forged("u", lambda about: about.update(shape=[-1, 4, 4])), "nonnegative integers"),
     "80 GiB of nothing": (claiming("u", [12, 10**5, 10**4], [1, 1000, 1000]), "are read at once"),
     "a million chunks at once": (claiming("u", [12, 1000, 1000], [12, 1, 1]), "in 1000000 chunks"),
     "a coordinate of many chunks": (claiming("x", [10**6], [1]), "at most 67108864 bytes and 10000 chunks"),
@@ -240,11 +240,11 @@ STORES: dict[str, tuple[Callable[[Path], Any], str]] = {
     ),
     "9 GiB of nothing": (
         claiming("u", [12, 10**4, 10**4], [1, 1000, 1000]),
-        "1200 of the 1200 chunks of `u` that are read are absent",
+        "1200 of the 1200 requested chunks of `u` are absent",
     ),
     "an absurd chunk": (
         forged("u", lambda a: a["chunk_grid"]["configuration"].update(chunk_shape=[10**6, 10**6, 4])),
-        "bytes in a chunk",
+        "bytes per chunk",
     ),
     "a chunk of nothing": (
         forged("u", lambda a: a["chunk_grid"]["configuration"].update(chunk_shape=[12, 4000, 4000])),
@@ -491,8 +491,8 @@ def test_absent_chunks_are_counted_and_not_read_as_values(fill: float, shards: A
             dimension_names=("field", "x", "y"),
         )
         array[...] = dataset()["a"].values if name == "a" else expected
-    count = "1 of the 4 chunks of `u` that are read"
-    said = "would be read as 0.0" if fill == 0 else "their readings are missing"
+    count = "1 of the 4 requested chunks of `u`"
+    said = "would be read as 0.0" if fill == 0 else "their values are missing"
     with pytest.raises(ValueError, match=f"{count} are absent.*{said}"):
         read(tmp_path / "f.zarr")
     complete = fields(tmp_path / "f.zarr")[6:]
@@ -516,14 +516,14 @@ def test_fill_values_of_format_2_are_values_if_they_are_asked_for(tmp_path: Path
         array = group.create_array(name, shape=SHAPE, chunks=CHUNKS, dtype="f8", fill_value=0.0)
         array[3:] = 1.0
         array.attrs["_ARRAY_DIMENSIONS"] = ["field", "x", "y"]
-    with pytest.raises(ValueError, match="1 of the 4 chunks of `a` that are read are absent"):
+    with pytest.raises(ValueError, match="1 of the 4 requested chunks of `a` are absent"):
         read(tmp_path / "f.zarr")
     assert read(tmp_path / "f.zarr", missing="fill")[0].sum() == 9 * 16
 
 
 @pytest.mark.parametrize("name", ["a\0b", "\ud800", "\x1b[2J"])
 def test_paths_that_no_file_has_are_refused_in_words(name: str) -> None:
-    with pytest.raises((ValueError, FileNotFoundError), match="Give a Zarr store or a NetCDF file") as caught:
+    with pytest.raises((ValueError, FileNotFoundError), match="path of a Zarr store or") as caught:
         gb.StoredFields(name, x="a")
     assert str(caught.value).isprintable() and "codec" not in str(caught.value)
 
@@ -615,7 +615,7 @@ def test_a_store_of_many_chunks_opens_soon(tmp_path: Path) -> None:
     started = time.process_time()
     made = fields(tmp_path / "f.zarr")
     assert time.process_time() - started < 0.5 and len(made) == 10**5
-    with pytest.raises(ValueError, match="1 of the 1 chunks of `a` that are read are absent"):
+    with pytest.raises(ValueError, match="1 of the 1 requested chunks of `a` are absent"):
         made.inputs(slice(1))
     assert time.process_time() - started < SECONDS
 
@@ -625,6 +625,6 @@ def test_an_index_of_a_shard_places_every_chunk(entry: tuple[int, int]) -> None:
     """zarr reads a chunk with an empty index entry as its fill value."""
     shard = metadata.Array("u", (6, 4), (6, 4), 8, inner=(3, 4), fill=0.0)
     index = np.array([entry, (96, 96)], "<u8").tobytes()
-    with pytest.raises(ValueError, match="places chunks nowhere"):
+    with pytest.raises(ValueError, match="invalid chunk positions"):
         reading._index(shard, "u/c/0/0", index)
     assert reading._index(shard, "u/c/0/0", np.array([(0, 96), (96, 96)], "<u8").tobytes())[0] == 0

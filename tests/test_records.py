@@ -327,7 +327,7 @@ class TestTwoResults:
         assert run.exit_code == 0 and "differing" in run.output
         run = CliRunner().invoke(cli.app, ["verify", str(tmp_path)])
         assert run.exit_code == 2 and f"different numbers: {CELL.key}" in " ".join(run.output.split())
-        with pytest.warns(UserWarning, match=f"one cell with different numbers: {CELL.key}"):
+        with pytest.warns(UserWarning, match=f"differing results for the same cell: {CELL.key}"):
             campaign.run(replace(STUDY, write=lambda *_: None), tmp_path, progress=False)
         file = tmp_path / "cells.jsonl"
         kept, _ = file.read_text().splitlines(keepends=True)

@@ -95,10 +95,10 @@ def test_a_distance_is_in_the_units_of_each_output() -> None:
 
 
 def test_what_a_graph_or_a_mesh_needs_is_said(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"`export_onnx` takes what `gb\.calibrate` returned, got int"):
+    with pytest.raises(TypeError, match=r"`export_onnx` expects the result of `gb\.calibrate`, got int"):
         gb.export_onnx(3, tmp_path / "band.onnx")  # type: ignore[arg-type]
     separate = gb.calibrate(pinn.mlp(2, [4], outputs=2), X, np.hstack([Y, Y]), score=gb.Absolute(joint=False))
-    with pytest.raises(TypeError, match="one threshold for all outputs; this has one for each"):
+    with pytest.raises(TypeError, match="one threshold for all outputs, but this has one for each"):
         gb.export_onnx(separate, tmp_path / "band.onnx")
 
 

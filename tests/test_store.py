@@ -191,12 +191,12 @@ def test_the_manifest_can_be_read_by_a_person(tmp_path: Path) -> None:
 def test_own_parts_are_asked_for_and_checked(tmp_path: Path) -> None:
     gb.save(calibrated("given", "split"), tmp_path, overwrite=True)
     with pytest.raises(
-        ArtifactError, match=r"without mean and scale: gb.load\(folder, mean=..., scale=...\)"
+        ArtifactError, match=r"without mean and scale. Load it with gb.load\(folder, mean=..., scale=...\)"
     ):
         gb.load(tmp_path)
     with pytest.raises(ArtifactError, match="The `scale` passed is not the one that was saved"):
         gb.load(tmp_path, mean=sine, scale=sine)
-    with pytest.raises(ArtifactError, match="no place for model"):
+    with pytest.raises(ArtifactError, match="does not need model"):
         gb.load(tmp_path, mean=sine, scale=spread, model=sine)
     own = gb.calibrate(
         gb.predictors.MeanOnly(sine), QUERY, sine(QUERY), calibrator=gb.Weighted(lambda x: 1 + x[:, 0])
@@ -228,7 +228,7 @@ def test_a_network_with_hard_constraints_is_saved_and_asks_for_its_problem_alone
     for made in (fitted, pinn.predictors.LastLayerLaplace(fitted)):
         calibrated = gb.calibrate(made, seen.x, seen.y)
         folder = gb.save(calibrated, tmp_path / type(made).__name__)
-        with pytest.raises(ArtifactError, match=r"saved without problem: gb.load\(folder, problem=...\)"):
+        with pytest.raises(ArtifactError, match=r"Load it with gb.load\(folder, problem=...\)"):
             gb.load(folder)
         with pytest.raises(ArtifactError, match="not the one that was saved"):
             gb.load(folder, problem=Beside())
@@ -270,13 +270,13 @@ def test_a_guard_that_was_there_is_still_said_to_be_there(tmp_path: Path) -> Non
 
 
 def test_errors_teach(tmp_path: Path) -> None:
-    with pytest.raises(TypeError, match=r"what `gb.calibrate` or `pinn.fit` returned, got int"):
+    with pytest.raises(TypeError, match=r"the result of `gb.calibrate` or `pinn.fit`, got int"):
         gb.save(3, tmp_path, overwrite=True)  # type: ignore[arg-type]
     with pytest.raises(ArtifactError, match="cannot be read: No such file"):
         gb.load(tmp_path / "nowhere")
     gb.save(calibrated("distance", "split"), tmp_path, overwrite=True)
     change(tmp_path, lambda m: m.update(format=3), honest=True)
-    with pytest.raises(ArtifactError, match="format 3 by a newer guardband; this one reads up to format 2"):
+    with pytest.raises(ArtifactError, match=r"format 3 by a newer guardband; this .* reads up to format 2"):
         gb.load(tmp_path)
 
 
@@ -579,7 +579,7 @@ def test_what_went_through_an_adapter_goes_through_it_again(tmp_path: Path) -> N
     folder = gb.save(calibrated, tmp_path / "band")
     again = gb.load(folder, model=gb.adapters.from_neuralop(operator))
     assert np.array_equal(again(fields[:2], level=0.9).upper, calibrated(fields[:2], level=0.9).upper)
-    with pytest.raises(gb.store.ArtifactError, match="through its adapter if it had one"):
+    with pytest.raises(gb.store.ArtifactError, match="with the same weights and adapter"):
         gb.load(folder, model=operator)
     with pytest.raises(ValueError, match=r"should be \(N, 1 channels, \*grid\), got shape \(30, 6, 6, 1\)"):
         known(np.moveaxis(fields, 1, -1))
@@ -618,7 +618,7 @@ def test_a_problem_with_other_numbers_is_not_the_one_that_was_saved(tmp_path: Pa
     folder = gb.save(fitted, tmp_path / "fitted")
     assert gb.load(folder, pinn.Fitted, problem=Decay()).problem == Decay()
     with pytest.raises(
-        ArtifactError, match=r"not the one that was saved, which was .*this is .*Decay\(rate=40.0\)"
+        ArtifactError, match=r"not the one that was saved: expected .*got .*Decay\(rate=40.0\)"
     ):
         gb.load(folder, pinn.Fitted, problem=Decay(rate=40.0))
 
@@ -626,6 +626,6 @@ def test_a_problem_with_other_numbers_is_not_the_one_that_was_saved(tmp_path: Pa
 def test_what_was_not_passed_is_named(tmp_path: Path) -> None:
     wanted = {"passed_at_load": ["model_0", "problem"], "optional_at_load": []}
     with pytest.raises(
-        ArtifactError, match=r"saved without model_0 and problem: gb.load\(.*, model_0=\.\.\."
+        ArtifactError, match=r"saved without model_0 and problem. Load it with gb.load\(.*, model_0=\.\.\."
     ):
         Saved(tmp_path, wanted, {}).restored(pinn.Fitted)

@@ -75,9 +75,9 @@ def test_a_miss_widens_and_a_hit_narrows() -> None:
 
 def test_an_update_before_a_band_and_two_bands_teach() -> None:
     stream = gb.Stream(calibrated())
-    with pytest.raises(RuntimeError, match=r"Ask for it before you know y: stream\.band\(x\)"):
+    with pytest.raises(RuntimeError, match=r"Request the band before you know y: stream\.band\(x\)"):
         stream.update(1.0)
-    with pytest.raises(RuntimeError, match="none to skip"):
+    with pytest.raises(RuntimeError, match="nothing to skip"):
         stream.skip()
     stream.band(at())
     with pytest.raises(RuntimeError, match=r"still waits for its reading.*stream\.skip\(\)"):
@@ -92,7 +92,7 @@ def test_an_update_before_a_band_and_two_bands_teach() -> None:
 def test_a_reading_that_is_nan_is_refused_and_the_band_goes_on_waiting() -> None:
     stream = gb.Stream(calibrated())
     stream.band(at())
-    with pytest.raises(ValueError, match=r"got NaN. A reading that did not come is stream\.skip\(\)"):
+    with pytest.raises(ValueError, match=r"got NaN. For a missing reading, call stream\.skip\(\)"):
         stream.update(math.nan)
     assert stream.steps == 0
     stream.update(0.5)
@@ -136,7 +136,7 @@ def test_one_row_at_a_time() -> None:
 @pytest.mark.parametrize(
     ("made", "error", "message"),
     [
-        (lambda: gb.Stream(any_(np.sin)), TypeError, "should be what `gb.calibrate` returned"),
+        (lambda: gb.Stream(any_(np.sin)), TypeError, "should be the result of `gb.calibrate`"),
         (lambda: gb.Stream(calibrated(), 90), ValueError, "Did you mean 0.9"),
         (
             lambda: gb.Stream(calibrated(), method=any_("pid")),
@@ -146,15 +146,15 @@ def test_one_row_at_a_time() -> None:
         (lambda: gb.Stream(calibrated(), alarm=any_(1e5)), TypeError, r"gb\.streams\.Alarm\(\), got 100000"),
         (lambda: AdaptiveLevel(step=0), ValueError, "`step` should be a positive number, got 0"),
         (lambda: AdaptiveLevel(step=2), ValueError, "`step` should be below 1"),
-        (lambda: AdaptiveLevel(window=any_(2.5)), ValueError, "`window` should be a positive whole number"),
+        (lambda: AdaptiveLevel(window=any_(2.5)), ValueError, "`window` should be a positive integer"),
         (lambda: DecayingSteps(power=1), ValueError, "`power` should lie strictly between 0 and 1"),
         (lambda: ConformalPID(saturation=0.5), ValueError, "at least 1, a single miss"),
-        (lambda: Alarm(seed=-1), ValueError, "`seed` should be a whole number from 0 on"),
+        (lambda: Alarm(seed=-1), ValueError, "`seed` should be a nonnegative integer"),
         (lambda: Alarm(threshold=math.inf), ValueError, "`threshold` should be a positive number"),
         (
             lambda: gb.Stream(calibrated(calibrator=gb.Grouped(), groups=[0, 1] * 50)),
             ValueError,
-            "make a stream for each",
+            "create a stream for each",
         ),
         (
             lambda: gb.Stream(
@@ -550,9 +550,9 @@ def test_the_promises_are_said() -> None:
 def test_what_has_no_single_score_cannot_be_followed() -> None:
     x = np.linspace(0, 1, 30)
     crossed = gb.calibration.calibrate_cross(lambda data: np.zeros_like, (x, x), folds=3)
-    with pytest.raises(TypeError, match=r"follows scores, and CV\+ has none to follow"):
+    with pytest.raises(TypeError, match=r"follows scores, but CV\+ has none"):
         gb.Stream(crossed)
-    with pytest.raises(TypeError, match=r"should be what `gb.calibrate` returned, got float"):
+    with pytest.raises(TypeError, match=r"should be the result of `gb.calibrate`, got float"):
         gb.Stream(0.9)  # type: ignore[arg-type]
     y = np.random.default_rng(0).normal(size=(30, 2))
     with pytest.raises(ValueError, match="follows one score per reading"):

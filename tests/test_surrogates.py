@@ -100,13 +100,13 @@ def test_calibration_refuses_the_trajectories_that_gave_the_shape() -> None:
 
 def test_rollouts_refuse_what_is_wrong() -> None:
     x, y = trajectories(np.random.default_rng(4), 10)
-    with pytest.raises(ValueError, match="whole number of steps"):
+    with pytest.raises(ValueError, match="positive integer"):
         gb.Rollout(step, 0)
     with pytest.raises(ValueError, match=r"same shape.*at step 1"):
         gb.Rollout(lambda u: u[:, :5], 2)(x)
     with np.errstate(over="ignore"), pytest.raises(ValueError, match="no longer finite at step 2"):
         gb.Rollout(lambda u: u * 1e200, 9)(1 + abs(x))
-    with pytest.raises(ValueError, match="without the state that they start from"):
+    with pytest.raises(ValueError, match="without the initial state"):
         gb.Rollout(step, STEPS + 1).shaped(x, y)
     with pytest.raises(ValueError, match="two trajectories"):
         gb.Rollout(step, STEPS).shaped(x[:1], y[:1])

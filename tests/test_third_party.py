@@ -107,7 +107,7 @@ CASES = {
         "grouped",
         _grouped,
         groups=side,
-        over=r"SensorWise\(\) wants the group of every point, which a grid does not have",
+        over=r"SensorWise\(\) needs the group of every point, but a grid has no groups",
         export="SensorThreshold cannot be exported: it has no `as_module`",
     ),
     "cell by cell": Case(
@@ -136,7 +136,7 @@ CASES = {
         lambda: gb.calibrate(ZeroFields(), *fields(60, 0), score=norm.FieldNorm()),
         lambda: fields(40, 1),
         over=r"calibrated on whole fields \(60, 12, 1\)",
-        export=r"this one has fields \(60, 12, 1\)",
+        export=r"but these are fields \(60, 12, 1\)",
     ),
     "a scale": Case("scale", lambda: gb.calibrate(scale.Steep(net()), *readings(120, 0))),
     "an equation": Case(
@@ -441,7 +441,7 @@ def test_sets_that_are_no_boxes_are_not_drawn_over_a_grid() -> None:
             )
 
     calibrated = gb.calibrate(net(), *readings(40, 0), score=Length())
-    with pytest.raises(TypeError, match=r"the sets of Split\(\) are not boxes"):
+    with pytest.raises(TypeError, match=r"the prediction sets of Split\(\) are not boxes"):
         gb.band_over(calibrated, {"x": np.linspace(0, 1, 5)})
 
 
@@ -591,7 +591,7 @@ def test_a_score_and_a_predictor_of_ones_own_on_the_command_line(
     assert "--score should be absolute, " in run(
         "calibrate", "own_models:steep", *asked, "--score", "mine", "--out", "none", code=2
     )
-    assert "give it or --score, not both" in run(
+    assert "pass it or --score, not both" in run(
         "calibrate", "own_models:steep", *asked, "--score", "scaled", "--noise", "1", "--out", "none", code=2
     )
     assert "settings without a default" in run(
@@ -605,7 +605,7 @@ def test_what_cannot_be_named_on_the_command_line_is_refused(labelled: Path) -> 
     words = ["calibrate", MODEL, *asked, *out]
     own = ["--import", OUTSIDE / "nearest.py", "--calibrator", "nearestcenter"]
     assert "takes its centers from --training-data FILE" in run(*words, *own, code=2)
-    assert "Mark a class of your own with @gb.kept and import it with --import" in " ".join(
+    assert "Mark your own class with @gb.kept and import it with --import" in " ".join(
         run(*words, "--calibrator", "crosscalibrated", code=2).split()
     )
     assert "There is no file nowhere.py" in run(*words, "--import", "nowhere.py", code=2)

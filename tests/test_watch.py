@@ -119,7 +119,7 @@ def test_missing_readings_are_skipped_and_bad_rows_are_said(home: Path) -> None:
 
 def test_a_pipe_is_followed_and_says_how_much_a_kill_loses(home: Path) -> None:
     said = watch("--data", "-", "--out", "out.jsonl", "--every", "10", given=table(25))
-    assert "up to 10 of the last rows are lost" in said
+    assert "up to 10 recent rows are lost" in said
     assert len(lines(home / "out.jsonl")) == 25
     watch("--data", "-", "--out", "out.jsonl", given=table(5, 2))
     assert [line["row"] for line in lines(home / "out.jsonl")] == [*range(1, 31)]

@@ -41,12 +41,12 @@ def from_deepxde(model: Model, *, training_data: Observations | None = None) -> 
     deepxde = load("deepxde", package="deepxde")
     if not isinstance(model, deepxde.Model):
         raise TypeError(
-            f"`model` should be a deepxde.Model, got {type(model).__name__}. Its bare network, if it is a "
-            "torch module, goes to gb.calibrate(net, x, y)."
+            f"`model` should be a deepxde.Model, got {type(model).__name__}. If its network "
+            "is a torch module, it needs no adapter: gb.calibrate(net, x, y)."
         )
     if model.opt_name is None:
         raise ValueError(
-            "`model` should be compiled and trained, this one is not compiled. Call model.compile(...) and "
+            "`model` should be compiled and trained, but it is not compiled. Call model.compile(...) and "
             "model.train(...), or model.restore(...), first."
         )
 

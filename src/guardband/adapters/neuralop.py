@@ -19,13 +19,15 @@ def from_neuralop(
     ----------
     model
         Torch module of neuralop or any other library, from fields of shape (N, channels, *grid) to fields of
-        shape (N, m, *grid). If it was trained on normalized data, pass a function that undoes this.
+        shape (N, m, *grid). If it was trained on normalized data, pass a function that
+        reverses the normalization.
     on_grid
         Return fields of shape (N, *grid, m), for targets with named axes:
         `gb.Fields(np.moveaxis(fields, 1, -1), dims=("x", "y"))`. By default predictions have shape
         (N, points, m), and targets are `nodes(fields)`.
     training_data
-        Fields that the model was trained on, with targets like those of the calibration, which refuses them.
+        Fields that the model was trained on, with targets in the form used for calibration, which refuses
+        these fields.
 
     Returns
     -------
@@ -58,8 +60,8 @@ def _checked_channels(model: Model, x: Array) -> Array:
     if x.ndim < 3 or (isinstance(channels, int) and x.shape[1] != channels):
         expected = "channels" if channels is None else f"{channels} channels"
         raise ValueError(
-            f"The input fields should be (N, {expected}, *grid), got shape {tuple(x.shape)}. One channel is "
-            "x[:, None]; for channels last, use np.moveaxis(x, -1, 1)."
+            f"The input fields should be (N, {expected}, *grid), got shape {tuple(x.shape)}. For one "
+            "channel, pass x[:, None]; for channels last, use np.moveaxis(x, -1, 1)."
         )
     return x
 
@@ -69,7 +71,7 @@ def _outputs_last(fields: Array) -> Array:
 
 
 def nodes(fields: ArrayLike) -> Array:
-    """Flatten the grid of fields into nodes, with the last axis running fastest.
+    """Flatten the grid of fields into nodes, with the last axis varying fastest.
 
     `values.swapaxes(1, 2).reshape(N, m, *grid)` is the inverse.
 
@@ -93,8 +95,8 @@ def nodes(fields: ArrayLike) -> Array:
     fields = floats(fields, "fields")
     if fields.ndim < 3:
         raise ValueError(
-            f"`fields` should be (N, m, *grid), got shape {tuple(fields.shape)}. One output on a line of "
-            "nodes is fields[:, None]; a single field is fields[None]."
+            f"`fields` should be (N, m, *grid), got shape {tuple(fields.shape)}. For one output on a line of "
+            "nodes, pass fields[:, None]; for a single field, fields[None]."
         )
     n, m, *grid = fields.shape
     return fields.reshape(n, m, math.prod(grid)).swapaxes(1, 2)

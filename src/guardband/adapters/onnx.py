@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 DTYPES = {"tensor(float16)": "float16", "tensor(float)": "float32", "tensor(double)": "float64"}
 SHOWN = 300
-"""Number of characters shown of an error of onnxruntime."""
+"""Largest number of characters shown from an error of onnxruntime."""
 
-WRAP = "Export one with a single x and a single answer, or wrap your session in a function for MeanOnly(...)."
+WRAP = "Export a graph with one input and one output, or wrap your session in a function for MeanOnly(...)."
 
 
 def from_onnx(
@@ -35,7 +35,7 @@ def from_onnx(
     ----------
     path_or_bytes
         The file or its content. The graph takes one array, shape (n, d), with any number of rows, and returns
-        one: export it with a dynamic first dimension.
+        one array. Export it with a dynamic first dimension.
     training_data
         Observations that the model was trained on; calibration refuses them.
 
@@ -47,8 +47,8 @@ def from_onnx(
     Notes
     -----
     If a path is given, weights may be in other files, such as the `model.onnx.data` that `torch.onnx.export`
-    writes. These must be regular files in the folder of the model, not links, and have at most 2 GiB together
-    with it.
+    writes. These must be regular files in the folder of the model, not links, and the model and its weights
+    may have at most 2 GiB together.
 
     Examples
     --------
@@ -69,17 +69,17 @@ def from_onnx(
     except Exception as error:
         name = "These bytes are" if isinstance(path_or_bytes, bytes) else f"{path_or_bytes} is"
         raise ValueError(
-            f"{name} no ONNX graph that onnxruntime can run: {shown(str(error), SHOWN)}"
+            f"{name} not an ONNX graph that onnxruntime can run: {shown(str(error), SHOWN)}"
         ) from error
     taken = _only(session.get_inputs(), "input")
     answer = _only(session.get_outputs(), "output")
     if taken.type not in DTYPES:
         raise TypeError(
-            f"The graph should take floating-point numbers, `{taken.name}` is a {taken.type}. {WRAP}"
+            f"The graph should take floating-point numbers, but `{taken.name}` is a {taken.type}. {WRAP}"
         )
     if taken.shape and isinstance(taken.shape[0], int):
         raise ValueError(
-            f"The graph should take any number of rows, `{taken.name}` has the fixed shape {taken.shape}. "
+            f"The graph should take any number of rows, but `{taken.name}` has fixed shape {taken.shape}. "
             "Export it with a dynamic first dimension (`dynamic_shapes` in torch.onnx.export)."
         )
 
@@ -88,8 +88,8 @@ def from_onnx(
     def predict(x: Array) -> Array:
         if isinstance(width, int) and x.shape[1] != width:
             raise ValueError(
-                f"The graph takes {width} inputs per row, got {x.shape[1]}. Give the columns it was trained "
-                "on, in their order."
+                f"The graph takes {width} inputs per row, got {x.shape[1]}. Pass the columns that it was "
+                "trained on, in the same order."
             )
         return session.run([answer.name], {taken.name: to_numpy(x).astype(DTYPES[taken.type])})[0]
 
@@ -124,7 +124,7 @@ def whole_graph(path_or_bytes: str | PathLike[str] | bytes) -> bytes:
         return data
     if not by_path:
         raise ValueError(
-            f"{name} keeps weights in another file, and bytes have no folder to look in. Give the path."
+            f"{name} keeps weights in another file, which cannot be found from bytes. Pass the path."
         )
     _load_external(external, Path(os.fspath(path_or_bytes)).resolve().parent, name, MODEL - len(data))
     return graph.SerializeToString(deterministic=True)
@@ -155,7 +155,7 @@ def _load_external(tensors: list[TensorProto], folder: Path, name: str, left: in
         if location in ("", ".", "..") or Path(location).name != location or "\\" in location:
             raise ValueError(f"{where}, which should be a file in the same folder. Export it again.")
         if not (_digits(start) and _digits(size or "0")):
-            raise ValueError(f"{where}, at a place that is no number.")
+            raise ValueError(f"{where}, at an offset that is not a number.")
         try:
             with opened(folder / location, at_most=MODEL) as (descriptor, file_size):
                 first = int(start)
@@ -167,7 +167,7 @@ def _load_external(tensors: list[TensorProto], folder: Path, name: str, left: in
                     raise ValueError(f"{name} should have at most {MODEL} bytes, together with its weights.")
                 files[location] = 512 * getattr(os.fstat(descriptor), "st_blocks", file_size)
                 if total > FACTOR * sum(files.values()) + ROOM:
-                    raise ValueError(f"{where}, which is mostly holes, or named again and again.")
+                    raise ValueError(f"{where}, which is mostly holes, or is referenced too often.")
                 os.lseek(descriptor, first, os.SEEK_SET)
                 with os.fdopen(os.dup(descriptor), "rb") as file:
                     tensor.raw_data = file.read(last - first)
@@ -195,5 +195,5 @@ E = TypeVar("E", bound=_End)
 def _only(ends: list[E], kind: str) -> E:
     if len(ends) != 1:
         names = ", ".join(f"{end.name} {end.shape}" for end in ends)
-        raise ValueError(f"The graph should have one {kind}, this one has {len(ends)}: {names}. {WRAP}")
+        raise ValueError(f"The graph should have one {kind}, but it has {len(ends)}: {names}. {WRAP}")
     return ends[0]

@@ -38,13 +38,13 @@ def from_pina(solver: Model, *, training_data: Observations | None = None) -> Me
     pina, solvers = (load(name, package="pina-mathlab") for name in ("pina", "pina.solver"))
     if not isinstance(solver, solvers.SolverInterface):
         raise TypeError(
-            f"`solver` should be a PINA solver, got {type(solver).__name__}. A bare model is a torch module: "
-            "gb.calibrate(model, x, y)."
+            f"`solver` should be a PINA solver, got {type(solver).__name__}. A torch module needs no "
+            "adapter: gb.calibrate(model, x, y)."
         )
     if isinstance(solver, solvers.EnsembleSolver):
         raise TypeError(
-            f"`solver` should have one model, {type(solver).__name__} has several, whose disagreement is a "
-            "scale: gb.predictors.Ensemble(list(solver.models))."
+            f"`solver` should have one model, but {type(solver).__name__} has several. Their disagreement "
+            "can be the scale: gb.predictors.Ensemble(list(solver.models))."
         )
     names = list(solver.problem.input_variables or [])  # None if the problem has no labels
 

@@ -70,12 +70,12 @@ def calibrate(
     """Calibrate a model and write the folder."""
     import_code(imports)
     if (out / MANIFEST).exists() and not overwrite:
-        raise ValueError(f"{out} already holds a calibration; pass --overwrite, or write elsewhere.")
+        raise ValueError(f"{out} already holds a calibration; pass --overwrite, or choose another folder.")
     table = tables.read(data)
     names_y = _names(targets)
     names_x = _names(inputs) if inputs else [n for n in table.names if n not in (*names_y, groups)]
     if both := [name for name in names_x if name in names_y]:
-        raise ValueError(f"Column `{both[0]}` is a target; leave it out of --inputs.")
+        raise ValueError(f"Column `{both[0]}` is a target; remove it from --inputs.")
     if not names_x:
         raise ValueError(f"{data} has no input columns, only targets and groups.")
     training = None

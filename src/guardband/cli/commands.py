@@ -23,7 +23,7 @@ Folder = Annotated[Path, typer.Argument(help="The folder written by `calibrate`.
 LevelOption = Annotated[str, typer.Option("--level", help="The requested coverage, such as 0.95.")]
 Import = Annotated[
     list[str] | None,
-    typer.Option("--import", help="Python to run first: a file .py or a module. May be repeated."),
+    typer.Option("--import", help="Python to run first: a .py file or a module. May be repeated."),
 ]
 NoiseFree = Annotated[bool, typer.Option("--truth", help="The targets of these rows are noise-free.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
@@ -44,7 +44,7 @@ def calibrate(
         str, typer.Option(help=f"The estimate of the model's error: {', '.join(SCALES)}.")
     ] = "constant",
     calibrator: Annotated[
-        str, typer.Option(help=f"{', '.join(CALIBRATORS)}, or a class of your own, see --import.")
+        str, typer.Option(help=f"{', '.join(CALIBRATORS)}, or your own class (see --import).")
     ] = "split",
     groups: Annotated[
         str | None, typer.Option(help="The column that holds the sensor or regime of each row.")
@@ -53,7 +53,7 @@ def calibrate(
         Path | None, typer.Option(help="For weighted: the points where bands will be evaluated.")
     ] = None,
     score: Annotated[
-        str | None, typer.Option(help="absolute, scaled, or a class of your own, see --import.")
+        str | None, typer.Option(help="absolute, scaled, or your own class (see --import).")
     ] = None,
     noise: Annotated[
         float | None, typer.Option(help="Noise to add to the scale, in the targets' units.")
@@ -155,7 +155,8 @@ def report(
 def watch(
     folder: Folder,
     data: Annotated[
-        str, typer.Option("--data", help="A growing .csv with inputs and targets in each row; - is a pipe.")
+        str,
+        typer.Option("--data", help="A growing .csv with inputs and targets in each row, or - for a pipe."),
     ],
     out: Annotated[Path, typer.Option(help="The file for bands and alarms, one JSON object per line.")],
     snapshot: Annotated[
@@ -175,9 +176,9 @@ def watch(
 ) -> None:
     """Follow a sensor: write a band for every row, and raise an alarm if the misses change.
 
-    After a kill, the same command resumes from its snapshot, and no line of OUT is lost or duplicated. The
-    data must start again with the rows that were counted, which are skipped. A snapshot belongs to one
-    calibration, one header and one OUT, and is refused with others.
+    If it is killed, the same command resumes from its snapshot, and no line of OUT is lost or duplicated.
+    The data must again begin with the rows that were already counted, which are skipped. A snapshot belongs
+    to one calibration, one header and one OUT, and is refused with others.
 
     If a file is rotated, shortened or replaced, the command ends. Follow such a log through a pipe:
 
@@ -208,7 +209,8 @@ def identify(
         Path, typer.Argument(help="A Python file with a problem and `family = pinn.Family(...)`.")
     ],
     data: Annotated[
-        Path, typer.Option("--data", help="Readings: columns named like axes and outputs, .csv and others.")
+        Path,
+        typer.Option("--data", help="Readings with columns named after axes and outputs: .csv and others."),
     ],
     out: Annotated[Path, typer.Option(help="The page to write, .html or .md.")] = Path("report.html"),
     noise: Annotated[

@@ -32,7 +32,7 @@ T = TypeVar("T", bound=type)
 
 SETTINGS = "settings.json"
 MODEL_ARGUMENTS = ("model", "predictor", "function")
-"""Names under which a saved calibration takes its model when it is loaded."""
+"""Names under which a saved calibration accepts its model at load."""
 
 
 def matrix(table: Table, columns: list[str], path: Path) -> np.ndarray:
@@ -40,7 +40,7 @@ def matrix(table: Table, columns: list[str], path: Path) -> np.ndarray:
     try:
         return table.matrix(columns)
     except TableError as error:
-        advice = " Choose columns with --inputs; the column with a sensor's name belongs to --groups."
+        advice = " Choose columns with --inputs; pass the column of sensor names to --groups."
         raise TableError(f"{path}: {error}{advice if 'numbers' in str(error) else ''}") from error
 
 
@@ -110,7 +110,7 @@ def score_of(word: str | None, noise: float | None) -> Score | None:
     if word is None:
         return None if noise is None else gb.conformal.Total(noise=noise)
     if noise is not None:
-        raise ValueError("--noise belongs to the score total; give it or --score, not both.")
+        raise ValueError("--noise implies the score total; pass it or --score, not both.")
     return with_defaults(_kept_class(Score, word, "--score"))
 
 
@@ -134,7 +134,7 @@ def _kept_class(base: T, word: str, option: str) -> T:
     known = {name.lower(): cls for name, cls in classes_of(base).items()}
     if word.lower() not in known:
         raise ValueError(
-            f"{option} should be {', '.join(sorted(known))}, got {word!r}. Mark a class of your own with "
+            f"{option} should be {', '.join(sorted(known))}, got {word!r}. Mark your own class with "
             "@gb.kept and import it with --import."
         )
     return known[word.lower()]
@@ -152,7 +152,7 @@ def predictor_of(model: Any, scale: str, training_data: gb.Observations | None) 
             training_data is None and getattr(model, "training_data", None) is None
         ):
             raise ValueError(
-                f"--scale {scale} measures the distance to the training rows: --training-data FILE."
+                f"--scale {scale} measures the distance to the training rows. Pass --training-data FILE."
             )
         case "distance":
             return gb.predictors.Distance(model, x_train, training_data=training_data)
@@ -188,7 +188,7 @@ class Artifact:
 
     @classmethod
     def read(cls, folder: Path, model: str | None = None) -> Artifact:
-        """Load a folder written by `write`; a model given as module:object must be given again."""
+        """Load a folder written by `write`; a model given as module:object must be passed again."""
         try:
             saved = store.Saved.read(folder)
         except store.ArtifactError as error:
@@ -206,7 +206,7 @@ class Artifact:
         prediction = calibrated.prediction
         if prediction is not None and prediction.mean.shape[1] != len(settings["targets"]):
             raise store.ArtifactError(
-                f"{folder} names other targets than it was calibrated for. {store.AGAIN}"
+                f"{folder} names targets that differ from the calibrated ones. {store.AGAIN}"
             )
         calibrated = calibrated.with_names(Names(tuple(names[0]), tuple(names[1])))
         return cls(calibrated, *names, saved.hashes)
@@ -236,7 +236,7 @@ def _model_to_pass(model: str | None, saved_model: bytes | None) -> Any:
         return model_of(model)
     if saved_model is None:
         raise ValueError(
-            "A model given as module:object is not saved in the folder; give it again, such as --model "
+            "A model given as module:object is not saved in the folder; pass it again, such as --model "
             "net:model."
         )
     return from_onnx(saved_model).model
@@ -267,11 +267,11 @@ def _settings(saved: store.Saved) -> tuple[dict[str, Any], bytes | None]:
 
 
 def _refuse_without_columns(saved: store.Saved) -> None:
-    """Refuse a folder of `gb.save`, which has no names of columns, and suggest a call in Python."""
+    """Refuse a folder written by `gb.save`, which has no column names, and suggest a call in Python."""
     wanted = sorted(set(saved.manifest["passed_at_load"]) - set(saved.manifest["optional_at_load"]))
     loaded = ", ".join(["gb.load(folder", *(f"{name}=..." for name in wanted)]) + ")"
     raise store.ArtifactError(
-        f"{saved.folder} was written by `gb.save`, which saves no names of columns. Commands need a folder "
+        f"{saved.folder} was written by `gb.save`, which does not save column names. Commands need a folder "
         f"written by `guardband calibrate`. In Python, use gb.report({loaded}, x, y, path=...)."
     )
 

@@ -60,7 +60,8 @@ class Batch:
         """Return False if the stored hashes prove that this batch does not begin with `rows`."""
         at = len(rows.marks) - 1
         marked = self.marks[at] if rows.count == 1 << at and at < len(self.marks) else ""
-        return (self.hash if rows.count == self.count else marked) in (rows.hash, "")  # 0.2.0 stored none
+        # Version 0.2.0 stored no hash.
+        return (self.hash if rows.count == self.count else marked) in (rows.hash, "")
 
 
 @dataclass
@@ -98,7 +99,7 @@ class Counted:
             self.held.append(line)
         elif not self.candidates:
             raise ValueError(
-                f"The data repeat more than {HELD} rows that were counted, and then differ. Give the "
+                f"The data repeat more than {HELD} counted rows, and then differ. Pass the "
                 "original data, or another --out and --snapshot."
             )
         new = [] if self.candidates else self.held
@@ -110,8 +111,8 @@ class Counted:
         if self.candidates and self.current.count:
             raise ValueError(
                 f"The data end, or the header is repeated, after {self.current.count} rows that may be the "
-                "first of those that were counted before. They could not be compared and were not counted. "
-                "Give all of the data."
+                "first of those counted before. They could not be compared and were not counted. Pass all of "
+                "the data."
             )
 
     def snapshot(self) -> list[Batch]:
@@ -121,7 +122,7 @@ class Counted:
 
 
 MISSING = ("", "na", "nan")
-"""Cells that denote a missing reading; any other word is an error of a sensor or a log."""
+"""Cells that denote a missing reading; any other word is an error."""
 
 
 class OtherHeader(TableError):
@@ -144,7 +145,7 @@ class Header:
     ) -> Header:
         """Parse the first line; `marks` are the decimal marks found in earlier rows."""
         if not line.endswith(b"\n") or not line.strip():
-            raise TableError(f"The first line of {source} should be a header with the names of columns.")
+            raise TableError(f"The first line of {source} should be a header with column names.")
         text = _text(line)
         dialect = Dialect(Dialect.of(line).delimiter, marks)
         names = [name.strip() for name in dialect.cells(text)]

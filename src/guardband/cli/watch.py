@@ -65,7 +65,7 @@ def watch(
         for path, opened, known in ((out, file, state.stream), (journal_path, journal, state.header)):
             if os.fstat(opened.fileno()).st_size and not known:
                 raise ValueError(
-                    f"{path} already has lines, but no snapshot {snapshot} belongs to it. Give the right "
+                    f"{path} already has lines, but no snapshot {snapshot} belongs to it. Pass the right "
                     "--snapshot, or write to another file."
                 )
         if state.stream:
@@ -123,7 +123,7 @@ def _restore(stream: gb.Stream, saved: bytes, path: Path) -> None:
         stream.restore(saved)
     except Exception as error:
         raise ValueError(
-            f"{path} was changed, or belongs to another stream: {error} Give its original --level and "
+            f"{path} was changed, or belongs to another stream: {error} Pass its original --level and "
             "--method, or another --out and --snapshot."
         ) from error
 
@@ -193,7 +193,7 @@ class State:
             ) from error
         if state.calibration != calibration:
             raise ValueError(
-                f"The snapshot {path} belongs to another calibration. Give the folder of that calibration, "
+                f"The snapshot {path} belongs to another calibration. Pass the folder of that calibration, "
                 "or another --out and --snapshot."
             )
         return state
@@ -218,13 +218,13 @@ class State:
 
     @classmethod
     def _of_0_2(cls, text: bytes, calibration: str, data: str) -> State:
-        """Parse a snapshot of 0.2.0, which has no hashes of the calibration, the data and the output."""
+        """Parse a snapshot written by version 0.2.0, without hashes of calibration, data and output."""
         head, _, stream = text.partition(b"\n")
         found = limits.parsed(head)
         rows, offset, length = (int(found[name]) for name in ("rows", "offset", "length"))
         if found["sha256"] != hashlib.sha256(stream).hexdigest() or min(rows, offset, length) < 0:
             raise ValueError("Its hash differs.")
-        note("The snapshot is from guardband 0.2.0, so its data and output cannot be checked.")
+        note("The snapshot was written by guardband 0.2.0, so its data and output cannot be checked.")
         batches = [Batch(rows)] if rows and data != PIPE else []
         return cls(calibration, batches=batches, rows=rows, length=length, written="", stream=stream)
 
@@ -257,7 +257,7 @@ class Output:
         if (done, rows, found) != (self.length, state.rows, state.written or found):
             raise ValueError(
                 f"The snapshot does not belong to the output {path}, or the output was changed or shortened "
-                "afterwards. Give the right --out, or another --out and --snapshot."
+                "afterwards. Pass the right --out, or another --out and --snapshot."
             )
         while part := file.read(MIB):
             if journal.read(len(part)) != part:
@@ -365,7 +365,7 @@ class Watcher:
             self._save()
         if data == PIPE:
             note(
-                f"If this command is stopped, up to {self.every} of the last rows are lost, unless the pipe "
+                f"If this command is stopped, up to {self.every} recent rows are lost, unless the pipe "
                 "repeats all rows below the header, as tail -n +1 -F does."
             )
         return header

@@ -87,7 +87,7 @@ def solved(
 ) -> Part:
     """Inputs and solutions of n rows by `solve(first, last)`, in batches; stored batches are read instead."""
     if not isinstance(n, int) or n < 1:
-        raise ValueError(f"`n` should be a whole number of rows, at least 1, got {n!r}.")
+        raise ValueError(f"`n` should be a positive integer, got {n!r}.")
     root = usual_folder() if folder == "usual" else folder
     text = json.dumps({"name": name, "version": VERSION, **settings}, sort_keys=True)
     key = hashlib.sha256(text.encode()).hexdigest()[:12]

@@ -28,8 +28,8 @@ def burgers(
 ) -> Dataset:
     """Return velocities on a ring of length 2 pi at time 0 and at time 1.
 
-    Inputs are random fields of eight Fourier modes whose sizes differ by a factor of five, so the errors of a
-    surrogate differ in size too.
+    Inputs are random fields of eight Fourier modes, whose sizes vary by a factor of five, so the errors of a
+    surrogate vary in size too.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ def burgers(
     nodes
         Number of nodes on the ring.
     alike
-        Draw all inputs with the same size.
+        Whether to draw all inputs with the same size.
     viscosity
         Viscosity of the equation.
     seed
@@ -54,8 +54,8 @@ def burgers(
     Returns
     -------
     Dataset
-        Velocities at time 0 and at time 1, each of shape (n, nodes, 1). A thousand take some seconds and
-        0.5 MiB.
+        Velocities at time 0 and at time 1, each of shape (n, nodes, 1). A thousand samples take a few
+        seconds and 0.5 MiB.
 
     Examples
     --------

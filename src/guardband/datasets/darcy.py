@@ -26,8 +26,8 @@ def darcy(
 ) -> Dataset:
     """Return permeabilities and the pressures of Darcy flow on a square grid.
 
-    The permeability is the exponential of a random field of 8 x 8 cosines, evaluated at the center of a cell;
-    the pressure is the mean over the cell, computed with finite volumes.
+    The permeability is the exponential of a random field of 8 x 8 cosines, evaluated at the center of each
+    cell. The pressure is the mean over the cell, computed with finite volumes.
 
     Parameters
     ----------
@@ -48,8 +48,8 @@ def darcy(
     Returns
     -------
     Dataset
-        Permeability and pressure, each of shape (n, nodes, nodes, 1). A thousand on 32 x 32 cells take about
-        a minute and 8 MiB.
+        Permeability and pressure, each of shape (n, nodes, nodes, 1). A thousand samples on 32 x 32 cells
+        take about a minute and 8 MiB.
 
     Examples
     --------

@@ -13,7 +13,7 @@ from guardband.values.grids import Fields
 MODES, DECAY = 8, 0.5
 BATCH = 50
 SPIN_UP = 100.0
-"""Time after which a state no longer depends on how it was drawn."""
+"""Time after which a state no longer depends on how it was sampled."""
 
 
 def kuramoto_sivashinsky(
@@ -56,7 +56,7 @@ def kuramoto_sivashinsky(
     -------
     Dataset
         Initial states, shape (n, nodes, 1), and the following states, shape (n, steps, nodes, 1). Five
-        hundred trajectories of twenty steps take some seconds and 2.5 MiB.
+        hundred trajectories of twenty steps take a few seconds and 2.5 MiB.
 
     Examples
     --------

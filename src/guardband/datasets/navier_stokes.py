@@ -55,7 +55,7 @@ def navier_stokes(
     Returns
     -------
     Dataset
-        Initial vorticity, shape (n, nodes, nodes, 1), and the following ones, shape
+        Initial vorticity, shape (n, nodes, nodes, 1), and the following states, shape
         (n, steps, nodes, nodes, 1). A trajectory of twenty steps on 64 x 64 nodes takes about a second and
         0.33 MiB.
 

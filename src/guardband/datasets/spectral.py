@@ -23,7 +23,7 @@ def states(
     between: int,
     count: int,
 ) -> Iterator[np.ndarray]:
-    """The Fourier coefficients after each of `count` times `between` steps."""
+    """The Fourier coefficients at `count` times, with `between` steps from one time to the next."""
     whole, half = np.exp(step * linear), np.exp(step * linear / 2)
     z = step * linear[..., None] + CIRCLE
     e = np.exp(z)
@@ -65,7 +65,7 @@ def on_ring(coefficients: np.ndarray, nodes: int) -> np.ndarray:
     """The fields (n, nodes) with these Fourier coefficients."""
     if nodes < 2 * coefficients.shape[1]:
         raise ValueError(
-            f"`nodes` should be at least {2 * coefficients.shape[1]}, to show {coefficients.shape[1]} waves, "
+            f"`nodes` should be at least {2 * coefficients.shape[1]}, for {coefficients.shape[1]} modes, "
             f"got {nodes}."
         )
     spectrum = np.zeros((len(coefficients), nodes // 2 + 1), dtype=complex)

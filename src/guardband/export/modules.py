@@ -62,8 +62,8 @@ def module_of(part: Any, *level: Level) -> Any:
 @singledispatch
 def _converted(shape: object, level: Level) -> Module | float | None:
     raise TypeError(
-        f"The shape {type(shape).__name__} cannot be exported: it has no `as_module`. Those that LogScale() "
-        "and PinballNetwork() learn have one."
+        f"The shape {type(shape).__name__} cannot be exported: it has no `as_module`. Shapes learned by "
+        "LogScale() and PinballNetwork() have one."
     )
 
 
@@ -77,10 +77,10 @@ def _(calibrated: Calibrated, level: Level) -> Module:
 @_converted.register
 def _(calibrated: ScoreCalibrated, level: Level) -> Module:
     if calibrated.predictor is None:
-        raise TypeError("This was calibrated from arrays and has no network. Use `gb.calibrate`.")
+        raise TypeError("This calibration was made from arrays and has no network. Use `gb.calibrate`.")
     if calibrated.prediction.mean.ndim != 2:
         shape = tuple(calibrated.prediction.mean.shape)
-        raise TypeError(f"A graph gives outputs (n, m), one row per point; this one has fields {shape}.")
+        raise TypeError(f"A graph returns outputs (n, m), one row per point, but these are fields {shape}.")
     has_estimator = calibrated.predictor.estimator is not None  # skl2onnx computes its mean
     predictor = nn.Identity() if has_estimator else module_of(calibrated.predictor)
     return BandModule(predictor, module_of(calibrated.threshold, level), module_of(calibrated.score))
@@ -103,15 +103,15 @@ def _(threshold: Threshold, level: Level) -> Module:
 def _(threshold: SplitThreshold, level: Level) -> float:
     k, n = threshold.rank(level), len(threshold.scores)
     if threshold.scores.ndim == 2:
-        raise TypeError("A graph has one threshold for all outputs; this has one for each (joint=False).")
+        raise TypeError("A graph has one threshold for all outputs, but this has one for each (joint=False).")
     if k > n:
         raise ValueError(
-            f"A graph of an infinite band is of no use: {level_text(level, threshold.confidence)} needs "
-            f"{points_needed(level, threshold.confidence)} calibration points, there are {n}."
+            f"A graph of an infinite band is useless: {level_text(level, threshold.confidence)} needs "
+            f"{points_needed(level, threshold.confidence)} calibration points, but there are {n}."
         )
     q = kth(threshold.scores, k)
     if np.isinf(q):
-        raise ValueError(f"A graph of an infinite band is of no use: {INFINITE_SCORES}")
+        raise ValueError(f"A graph of an infinite band is useless: {INFINITE_SCORES}")
     return q
 
 
@@ -128,7 +128,7 @@ def _(threshold: Threshold, level: Level) -> float:
     with allow_infinite():
         q = float(threshold(Prediction(None, np.zeros((1, 1))), level))
     if math.isinf(q):
-        raise ValueError("A graph of an infinite band is of no use: there are too few calibration points.")
+        raise ValueError("A graph of an infinite band is useless: there are too few calibration points.")
     return q
 
 
@@ -173,7 +173,7 @@ def _(score: CQR) -> Module:
 @_converted.register
 def _(predictor: Predictor) -> Module:
     raise TypeError(
-        f"{type(predictor).__name__} cannot be exported: it has no `as_module`, which gives mean and scale "
+        f"{type(predictor).__name__} cannot be exported: it has no `as_module`, which returns mean and scale "
         "as a torch module. MeanOnly, Ensemble, Dropout and LastLayerLaplace have one."
     )
 

@@ -81,7 +81,7 @@ def export_onnx(
     predictions and targets.
 
     The ends are rounded outwards as in the library, but runtimes differ in the order of operations, so expect
-    differences in the last digits of the network's dtype. onnxruntime computes Erf (in GELU) in float32 only.
+    differences in the last digits of the network's dtype. onnxruntime computes Erf (in GELU) only in float32.
     A graph cannot refuse values that are not finite: it returns NaN.
 
     Examples
@@ -100,7 +100,9 @@ def export_onnx(
     from guardband.export.modules import Around
 
     if not isinstance(calibrated, Calibrated):
-        raise TypeError(f"`export_onnx` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
+        raise TypeError(
+            f"`export_onnx` expects the result of `gb.calibrate`, got {type(calibrated).__name__}."
+        )
     if dtype not in (None, torch.float64, torch.float32):
         raise ValueError(f"`dtype` should be torch.float64 or torch.float32, got {dtype}.")
     graph = calibrated.as_module(level).eval().requires_grad_(False)
@@ -108,7 +110,7 @@ def export_onnx(
     dtype = dtype or _dtype_of(graph)
     if calibrated.prediction is None or calibrated.prediction.x is None:
         raise TypeError(
-            f"A graph is compared with the band at calibration points, and {calibrated.name} keeps none."
+            f"A graph is compared with the band at calibration points, but {calibrated.name} keeps none."
         )
     x = to_torch(calibrated.prediction.x)[:100].to("cpu", dtype)
     try:
@@ -122,7 +124,7 @@ def export_onnx(
     except RuntimeError as error:
         raise TypeError(
             "The network could not be traced by torch.onnx.export. It should be a fixed sequence of tensor "
-            "operations that act on each row of x alone; the reason is above."
+            "operations that act on each row of x alone; the cause is shown above."
         ) from error
     _name_outputs(model)
     _single_erf(onnx, model)
@@ -130,7 +132,7 @@ def export_onnx(
     if estimator is not None and not agree(_run(model, x), calibrated(x, level)):
         raise TypeError(
             f"The graph of {type(estimator).__name__} differs from the library's band at the calibration "
-            "points: skl2onnx computes it otherwise. Try the other dtype, torch.float32 or torch.float64."
+            "points: skl2onnx computes it differently. Try the other dtype, torch.float32 or torch.float64."
         )
     return write_bytes(path, model.SerializeToString())
 
@@ -149,7 +151,7 @@ def _check(graph: Module, band: Band, x: Array) -> None:
     if not agree(outputs, band):
         raise TypeError(
             "The graph would differ from the library's band at the calibration points. Every layer should "
-            "act on each row of x alone, and the predictor should be one of this library's, not a variant."
+            "act on each row of x alone, and the predictor should be one of this library, not a subclass."
         )
 
 
@@ -194,8 +196,8 @@ def _with_estimator(estimator: Model, band: ModelProto, x: Array) -> ModelProto:
         model = converter.to_onnx(estimator, to_numpy(x[:1]), target_opset={"": OPSET, "ai.onnx.ml": 3})
     except Exception as error:
         raise TypeError(
-            f"{type(estimator).__name__} should be one that skl2onnx writes as a graph of one array. "
-            f"It could not: {error}."
+            f"{type(estimator).__name__} should be an estimator that skl2onnx converts to a graph of one "
+            f"array. The conversion failed: {error}."
         ) from error
     source, output = model.graph.input[0].name, model.graph.output[0].name
     kind = onnx.TensorProto.DOUBLE if x.dtype.itemsize == 8 else onnx.TensorProto.FLOAT

@@ -104,19 +104,19 @@ def band_over(
     FieldBand(x=1000: mean, lower_0.9, upper_0.9, lower_0.95, upper_0.95)
     """
     if not isinstance(calibrated, Calibrated):
-        raise TypeError(f"`band_over` takes what `gb.calibrate` returned, got {type(calibrated).__name__}.")
+        raise TypeError(f"`band_over` expects the result of `gb.calibrate`, got {type(calibrated).__name__}.")
     several = (
         [levels] if isinstance(levels, str | float | int) or not isinstance(levels, Sequence) else levels
     )
     decimals = tuple(f"{float(exact(level)):.12g}" for level in several)
     if not decimals or len({*decimals}) < len(decimals):
         got = ", ".join(decimals) or "none"
-        raise ValueError(f"`levels` should be one level or several different ones, got {got}.")
+        raise ValueError(f"`levels` should be one level or several distinct levels, got {got}.")
     if calibrated.needs_groups:
-        raise ValueError(f"{calibrated.name} wants the group of every point, which a grid does not have.")
+        raise ValueError(f"{calibrated.name} needs the group of every point, but a grid has no groups.")
     if calibrated.prediction is None:
         raise ValueError(
-            f"{calibrated.name} does not say what it was calibrated on; call it at points instead."
+            f"{calibrated.name} does not record its calibration points; call it at points instead."
         )
     if isinstance(grid, StoredFields):
         return band_stored(
@@ -124,16 +124,16 @@ def band_over(
         )
     if calibrated.prediction.mean.ndim != 2:
         raise ValueError(
-            f"A band over a field is computed point by point; {calibrated.name} was calibrated on whole "
-            f"fields {tuple(calibrated.prediction.mean.shape)}. Call it on inputs instead, or give "
-            "those in a store, gb.StoredFields(path, x=...)."
+            f"A band over a field is computed point by point, but {calibrated.name} was calibrated on whole "
+            f"fields {tuple(calibrated.prediction.mean.shape)}. Call it on inputs instead, or pass "
+            "the inputs as a store: gb.StoredFields(path, x=...)."
         )
     with allow_infinite():
         shown = calibrated.band(calibrated.prediction.take(slice(1)), several[0])
     if not isinstance(shown, Band):
         raise TypeError(
-            f"A field has a lower and an upper end at each point; the sets of {calibrated.name} are not "
-            "boxes."
+            f"A field has a lower and an upper end at each point, but the prediction sets of "
+            f"{calibrated.name} are not boxes."
         )
     m = int(calibrated.prediction.mean.shape[-1])
     if names and len(names) != m:
@@ -145,15 +145,15 @@ def band_over(
         mesh = mesh_of(grid)
         if calibrated.prediction.x is None:
             raise ValueError(
-                "How many of a mesh's coordinates the model takes is not known: the calibration points were "
-                "not given. Give the points as an array (n, d)."
+                "The number of mesh coordinates that the model takes is unknown, since this calibration does "
+                "not contain its points. Pass the points as an array of shape (n, d)."
             )
         grid = mesh.points[:, : calibrated.prediction.x.shape[1]]
     if isinstance(grid, Mapping):
         axes = {name: to_numpy(floats(values, name)).astype(dtype) for name, values in grid.items()}
         if not axes or any(values.ndim != 1 or not len(values) for values in axes.values()):
             shapes = {name: values.shape for name, values in axes.items()}
-            raise ValueError(f"`grid` should map names to coordinates (n,), one axis each, got {shapes}.")
+            raise ValueError(f"`grid` should map each axis to coordinates of shape (n,), got {shapes}.")
         axes = {name: axes[name] for name in _in_order(list(axes), _names_of_x(calibrated))}
     else:
         axes = {"point": to_numpy(rows(_points(calibrated, grid), "grid")).astype(dtype)}
@@ -182,7 +182,7 @@ def _in_order(coordinates: list[str], names: tuple[str, ...]) -> Sequence[str]:
     """The names of coordinates in the order of the columns of x; other names are refused."""
     if names and {*coordinates} != {*names}:
         got = ", ".join(coordinates)
-        raise ValueError(f"`grid` should give coordinates for {', '.join(names)}, got {got}.")
+        raise ValueError(f"`grid` should contain coordinates for {', '.join(names)}, got {got}.")
     return names or coordinates
 
 
@@ -224,7 +224,7 @@ class FieldBand(Chunked):
     mesh: DataSet | None = part_of(default=None, repr=False)
 
     def to_xarray(self, *, batch: int = USUAL) -> Dataset:
-        """Return a lazy dataset on Dask, whose chunks are computed on demand.
+        """Return a lazy dataset backed by Dask, whose chunks are computed on demand.
 
         Parameters
         ----------
@@ -268,9 +268,9 @@ class FieldBand(Chunked):
             Size of a micro-batch, by default chosen by a short measurement. It is recorded in the store, so
             that results do not depend on where they are computed.
         on
-            Where to compute: None is this process, a number starts this many Dask workers on this machine,
-            an address such as "tcp://head:8786" is a Dask scheduler, and a `distributed.Client` is used
-            directly. All workers must see the folder.
+            Where to compute: in this process (None), on this number of Dask workers on this machine, on
+            the Dask scheduler at an address such as "tcp://head:8786", or on a `distributed.Client`. All
+            workers must have access to the folder.
         progress
             Show a progress bar.
 
@@ -281,14 +281,14 @@ class FieldBand(Chunked):
 
         Notes
         -----
-        Chunks in the store are verified by their hashes. Intact ones are not computed again, damaged or
-        missing ones are, and new variables and levels are added. Every chunk has a checksum, so any reader
+        Chunks in the store are verified by their hashes. Intact chunks are kept, damaged or missing chunks
+        are recomputed, and new variables and levels are added. Every chunk has a checksum, so any reader
         detects a changed bit; `guardband.fields.verify(path)` checks all chunks. Until the store is
         complete, its attribute `complete` is "no" and missing chunks read as NaN. The hashes are in
         `<path>.notes` next to the store. Without this folder the store can be read but not resumed.
 
-        Dask sends the calibration, including functions of your own, to workers by pickle in memory, so a
-        scheduler must be trusted. No executable code is written to a file.
+        Dask sends the calibration, including user-defined functions, to workers by pickle in memory, so use
+        only a scheduler that you trust. No executable code is written to a file.
         """
         return to_store(self, path, batch, on, progress)
 

@@ -28,13 +28,13 @@ POINTS_PER_CHUNK = 2**18
 """Largest number of points in a chunk, which is computed and written as a whole."""
 
 Coordinate: TypeAlias = tuple[tuple[str, ...], np.ndarray, dict[str, str]]
-"""Dimensions, values and attributes, in the form that xarray takes."""
+"""Dimensions, values and attributes, in the form that xarray expects."""
 
 PARTS = ("mean", "lower", "upper")
 """The parts of a band that are computed by default."""
 
 BATCHES = (512, 1024, 2048, 4096, 8192, 16384)
-"""Sizes of micro-batches that are compared by a short measurement."""
+"""Micro-batch sizes that a short timing run compares."""
 
 USUAL = 4096
 """Default size of a micro-batch."""
@@ -137,7 +137,7 @@ class Chunked:
         """
         if region is None:
             whole = {name: np.empty(self.shape, self.dtype) for name in self.variables}
-            for chunk in self.regions():  # the chunks of all other methods, so the numbers are the same
+            for chunk in self.regions():  # the same chunks as in all other methods, so the numbers agree
                 for name, values in self.compute(chunk, batch=batch).items():
                     whole[name][chunk] = values
             return whole
@@ -169,10 +169,10 @@ class Chunked:
         return dict(zip(self.variables, values, strict=True))
 
     def tuned_batch(self) -> int:
-        """Measure which size of a micro-batch is fastest, in a second or two.
+        """Measure which micro-batch size is fastest, which takes a second or two.
 
-        All sizes are timed in turn on the same points, and the best times are compared, so that other work on
-        the machine does not matter. A small field uses the default.
+        All sizes are timed in turn on the same points, and the best times are compared, to
+        reduce the influence of other work on the machine. A small field uses the default.
 
         Returns
         -------
@@ -200,7 +200,7 @@ class Chunked:
         return next(iter(self.axes.values())).dtype
 
     def coordinates(self) -> dict[str, Coordinate]:
-        """Return the coordinates of a grid by name, or those of points as x0, x1, ...
+        """Return the coordinates of a grid by name, or the coordinates of points as x0, x1, ...
 
         Returns
         -------
@@ -214,7 +214,7 @@ class Chunked:
 
     @property
     def is_grid(self) -> bool:
-        """Whether the points are all combinations of coordinates, instead of a list."""
+        """Whether the points are all combinations of coordinates rather than a list of points."""
         return all(values.ndim == 1 for values in self.axes.values())
 
     def attributes(self, variable: str) -> Attributes:

@@ -36,8 +36,8 @@ def write_mesh(
     band
         Band to write.
     grid
-        Places of the points: named coordinates of a grid, with the last one running fastest; points, shape
-        (n, d); or a mesh file, whose nodes are the points.
+        Positions of the points: named coordinates of a grid, with the last axis varying fastest; points,
+        shape (n, d); or a mesh file, whose nodes are the points.
     path
         File to write, .vtu or .vtk.
     names
@@ -64,7 +64,7 @@ def write_mesh(
     known = band.grid.dims if band.grid is not None else () if band.names is None else band.names.axes
     if known and isinstance(grid, Mapping):
         if {*grid} != {*known}:
-            raise ValueError(f"`grid` should give {', '.join(known)}, as the band, got {', '.join(grid)}.")
+            raise ValueError(f"`grid` should have the axes {', '.join(known)}, got {', '.join(grid)}.")
         grid = {name: grid[name] for name in known}
     mesh = mesh_of(grid)
     m = int(band.mean.shape[-1])
@@ -75,7 +75,7 @@ def write_mesh(
     ends = {"mean": band.mean, f"lower_{band.level:g}": band.lower, f"upper_{band.level:g}": band.upper}
     variables: dict[str, np.ndarray] = {}
     if band.mean.ndim > 2 and len(band.mean) != 1:
-        raise ValueError(f"A mesh holds one field, got {len(band.mean)}: write one file for each.")
+        raise ValueError(f"A mesh holds one field, got {len(band.mean)}. Write one file per field.")
     for (j, label), (part, values) in itertools.product(enumerate(labels), ends.items()):
         variables[f"{label}_{part}" if label else part] = to_numpy(values)[..., j].reshape(-1)
     return write_variables(mesh, variables, path)
@@ -87,7 +87,7 @@ def output_names(m: int) -> tuple[str, ...]:
 
 
 def write_variables(mesh: DataSet, variables: Mapping[str, np.ndarray], path: str | os.PathLike[str]) -> Path:
-    """Write a mesh with values at its nodes, in addition to the values it has."""
+    """Write a mesh with values at its nodes, in addition to its existing values."""
     for name, values in variables.items():
         if len(values) != len(mesh.points):
             raise ValueError(
@@ -127,7 +127,7 @@ def mesh_of(grid: Mapping[str, ArrayLike] | ArrayLike | str | os.PathLike[str]) 
         x = to_numpy(rows(grid, "grid")).astype(float)
         cells = "VERTEX", np.arange(len(x))[:, None]
     if x.shape[1] > 3:
-        raise ValueError(f"A mesh has at most three coordinates, got {x.shape[1]}. Fix the others.")
+        raise ValueError(f"A mesh has at most three coordinates, got {x.shape[1]}. Hold the others fixed.")
     points = np.zeros((len(x), 3))
     points[:, : x.shape[1]] = x
     kind, corners = cells

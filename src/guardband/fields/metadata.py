@@ -69,7 +69,7 @@ FILTERS = {
 """Accepted codecs, which cannot execute code. An array has at most one compressor, followed by checksums."""
 
 WIDENING, WIDENED = {"delta", "fixedscaleoffset"}, 8
-"""Filters that may store a number in up to this many times its bytes, such as one byte as a float64."""
+"""Filters that may expand a number to up to this many times its size, such as one byte to a float64."""
 
 WORD = re.compile(r"[<>|=]?[A-Za-z0-9_]{1,20}")
 
@@ -187,7 +187,7 @@ def inspect(folder: Path) -> Contents:
     if wrong := disagreeing(nodes, version):
         raise ValueError(
             f"{folder}: the consolidated metadata differ from those of {printable(listed(wrong))}. If you "
-            "trust these, write them again: zarr.consolidate_metadata(path)."
+            "trust the latter, consolidate them again with zarr.consolidate_metadata(path)."
         )
     found: dict[str, Array] = {}
     refused: dict[str, str] = {}
@@ -200,7 +200,7 @@ def inspect(folder: Path) -> Contents:
             found[name] = array_of(name, node, nodes.get(f"{name}/.zattrs"), version=version)
         except ValueError as error:
             refused[name] = str(error)
-    try:  # xarray decodes attributes of the store too
+    try:  # xarray also decodes the attributes of the store
         check_decoded(
             nodes["zarr.json"].get("attributes") or {} if version == 3 else nodes.get(".zattrs", {})
         )
@@ -219,7 +219,7 @@ def _documents(folder: Path, version: int) -> dict[str, bytes]:
     found, left = {}, MANIFEST
     for child in ("", *children):
         if not child.isprintable() or printable(child) != child:
-            raise ValueError(f"{folder} should hold printable names, got {shown(child)}. Rename it.")
+            raise ValueError(f"{folder} should contain only printable names, got {shown(child)}. Rename it.")
         for name in names:
             key = f"{child}/{name}" if child else name
             if os.path.lexists(folder / key):
@@ -404,7 +404,7 @@ def _whole_numbers(numbers: Json, what: str) -> tuple[int, ...]:
     if not isinstance(numbers, list) or len(numbers) > RANK:
         raise ValueError(f"the {what} should be a list of at most {RANK} numbers, got {shown(numbers)}.")
     if not all(type(number) is int and 0 <= number < 2**62 for number in numbers):
-        raise ValueError(f"the {what} should be whole numbers from 0, got {shown(numbers)}.")
+        raise ValueError(f"the {what} should be nonnegative integers, got {shown(numbers)}.")
     return tuple(numbers)
 
 
@@ -426,9 +426,9 @@ def _checked_codec(codec: Json, version: int) -> str:
                 f"the codec {name} should have numbers and words as settings, got {shown(value)}."
             )
         if key in ("dtype", "astype") and np.dtype(value).kind not in "biufc":
-            raise ValueError(f"the codec {name} should have a data type of numbers, got {shown(value)}.")
+            raise ValueError(f"the codec {name} should have a numeric data type, got {shown(value)}.")
     if name == "crc32c" and settings.get("location", "end") != "end":
-        raise ValueError("a checksum should stand at the end.")
+        raise ValueError("a checksum should be the last codec.")
     return name
 
 
@@ -437,14 +437,14 @@ def _chain(names: Sequence[str]) -> tuple[str, int]:
     places = [i for i, name in enumerate(names) if name in COMPRESSORS]
     after = names[places[0] + 1 :] if places else []
     if len(places) > 1 or not all(name in CHECKSUMS for name in after) or len(names) > RANK:
-        raise ValueError(f"there should be one compressor, followed by checksums only, got {listed(names)}.")
+        raise ValueError(f"codecs should be one compressor, then only checksums, got {listed(names)}.")
     return (names[places[0]] if places else ""), 4 * len(after)
 
 
 def _check_sizes(array: Array) -> None:
     """Refuse inconsistent or excessive shapes and chunks."""
     if not len(array.shape) == len(array.chunks) == len(array.inner or array.chunks):
-        raise ValueError(f"the shape {array.shape} and the chunk shape {array.chunks} should be as long.")
+        raise ValueError(f"the shape {array.shape} and chunk shape {array.chunks} should be equally long.")
     if not all((*array.chunks, *array.inner)):
         raise ValueError("chunks should not be empty.")
     if array.inner and math.prod(array.chunks) // math.prod(array.inner) > TOUCHED:
@@ -453,7 +453,7 @@ def _check_sizes(array: Array) -> None:
         raise ValueError(f"chunks of shape {array.inner} should fill a shard of shape {array.chunks}.")
     if array.nbytes > STORED or math.prod(array.counts) > CHUNKS or array.size(array.chunks) > CHUNK:
         raise ValueError(
-            f"an array should have at most {STORED} bytes, {CHUNKS} chunks and {CHUNK} bytes in a chunk, got "
+            f"an array should have at most {STORED} bytes, {CHUNKS} chunks and {CHUNK} bytes per chunk, got "
             f"shape {shown(array.shape)} in chunks of {shown(array.chunks)}."
         )
     used = [min(n, size) for n, size in zip(array.shape, array.chunks, strict=True)]

@@ -1,4 +1,4 @@
-"""Reading of Zarr stores and NetCDF files that may be untrusted.
+"""Readers for Zarr stores and NetCDF files that may be untrusted.
 
 The metadata of a Zarr store are inspected before zarr decodes anything (`metadata.py`). zarr then receives
 exactly these metadata from memory, and chunks from regular files inside the folder, whose unpacked sizes are
@@ -39,7 +39,7 @@ BEYOND = np.uint64(2**62)
 """Largest offset and length in the index of a shard."""
 
 SHOWN = 200
-"""Number of characters shown of an error of another library."""
+"""Largest number of characters shown from another library's error."""
 
 EMPTY = np.uint64(2**64 - 1)
 """Offset and length of an absent chunk in the index of a shard."""
@@ -68,7 +68,7 @@ class Source:
         if nbytes > ARRAYS or count > TOUCHED:
             raise ValueError(
                 f"{nbytes} bytes in {count} chunks are too many; at most {ARRAYS} bytes and {TOUCHED} chunks "
-                "are read at once. Give a smaller `chunk`, or write the store in other chunks."
+                "are read at once. Pass a smaller `chunk`, or write the store with different chunks."
             )
         if array is not None and not self.fill:
             check_present(self.path, array, itertools.product(*touched))
@@ -188,7 +188,7 @@ def check_chunk(array: Array, key: str, data: bytes, request: Any, *, fill: bool
         return
     if request is not None and not hasattr(request, "suffix"):
         if len(data) != request.end - request.start:
-            raise ValueError(f"{key} is shorter than its index says.")
+            raise ValueError(f"{key} is shorter than its index declares.")
         _check_unpacked(array, key, data, array.inner)
         return
     absent, among, slices = _index(array, key, data[-array.index_bytes :])
@@ -219,12 +219,12 @@ def check_present(folder: Path, array: Array, places: Iterable[tuple[int, ...]])
 
 
 def _absent(array: Array, absent: int, among: int) -> str:
-    text = f"{absent} of the {among} chunks of `{array.name}` that are read are absent"
+    text = f"{absent} of the {among} requested chunks of `{array.name}` are absent"
     if array.fill == "NaN":
-        return f"{text}, so their readings are missing. Choose fields that are complete, or write them."
+        return f"{text}, so their values are missing. Select complete fields, or write the missing chunks."
     return (
-        f"{text}, and would be read as {shown(array.fill)}. If the writer leaves out chunks of this value, "
-        'as zarr does by default, pass missing="fill"; else write them again.'
+        f"{text}, and would be read as {shown(array.fill)}. If the writer omits chunks of this value, "
+        'as zarr does by default, pass missing="fill". Otherwise write the chunks again.'
     )
 
 
@@ -236,7 +236,7 @@ def _index(array: Array, key: str, data: bytes) -> tuple[int, int, np.ndarray]:
     index = np.frombuffer(data[: len(data) - array.index_tail], "<u8").reshape(*counts, 2)
     empty = (index == EMPTY).all(axis=-1)
     if (~empty & ((index[..., 1] == 0) | (index > BEYOND).any(axis=-1))).any():
-        raise ValueError(f"{key} has an index that places chunks nowhere.")
+        raise ValueError(f"{key} has an index with invalid chunk positions.")
     inside = tuple(  # chunks outside the array may always be absent
         slice(-(-min(size, n - i * size) // inner))
         for i, n, size, inner in zip(
@@ -253,7 +253,7 @@ def _check_unpacked(array: Array, key: str, data: bytes, shape: Sequence[int]) -
 
 
 def fits(compressor: str, data: bytes, largest: int) -> bool:
-    """Whether a compressor unpacks data to at most `largest` bytes, and allocates at most as many."""
+    """Whether a compressor unpacks data to at most `largest` bytes, and allocates no more than that."""
     if compressor == "blosc":
         sound = len(data) >= 16 and int.from_bytes(data[12:16], "little") == len(data)
         return sound and int.from_bytes(data[4:8], "little") <= largest

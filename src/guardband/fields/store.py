@@ -47,16 +47,16 @@ ABOUT = "store.json"
 """The note on attributes, metadata and coordinates."""
 
 FORMAT = 2
-"""Version of the notes. In format 1, of guardband 0.1, this note and the checksums of chunks are missing."""
+"""Version of the notes. Format 1, written by guardband 0.1, has neither this note nor checksums of chunks."""
 
 METADATA = re.compile(r"(?!\.)[^/\\\x00-\x1f]+/zarr\.json")
-"""Paths of the metadata of arrays in a note, which must not lead out of the store."""
+"""Paths of array metadata in a note, which must not lead out of the store."""
 
 ROOT = {"zarr_format", "node_type", "attributes", "consolidated_metadata"}
 """Keys that the metadata of the root may have."""
 
 UNPACKED = {"scale_factor", "add_offset", "_FillValue", "missing_value", "dtype", "_Unsigned"}
-"""Attributes that make readers change the numbers of an array; none of them is ever written here."""
+"""Attributes that make readers change the numbers of an array. This module never writes them."""
 
 UNFINISHED = re.compile(r"(\d+|zarr)\.[0-9a-f]{32}\.partial")
 """Names of temporary files that a killed writer leaves."""
@@ -78,14 +78,16 @@ def to_store(
             for points in write_all(field, folder, batch, client):
                 bar.update(points)
         except KeyboardInterrupt as interrupt:
-            interrupt.add_note(f"{bar.n} of {len(field)} {field.unit}s are there; the same call resumes it.")
+            interrupt.add_note(
+                f"{bar.n} of {len(field)} {field.unit}s are written; the same call resumes the run."
+            )
             raise
     finish(folder)
     return folder
 
 
 def create(band: Chunked, folder: Path, batch: int | None) -> int:
-    """Create the store, or check that it is of this field and repair metadata; return the micro-batch."""
+    """Create the store, or check that it is for this field and repair metadata; return the micro-batch."""
     zarr = extras.load("zarr", "scale")
     refuse_linked_folders(folder)
     probes = _probes(band)
@@ -95,12 +97,10 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
         known = (attributes_of(folder) or {}).get("batch")
         if type(known) is not int or known < 1:
             raise ValueError(
-                f"{folder} was changed: `batch` should be a whole number from 1. Write elsewhere."
+                f"{folder} was changed: `batch` should be a positive integer. Write to another folder."
             )
         if batch is not None and batch != known:
-            raise ValueError(
-                f"{folder} was begun with batch={known}, got {batch}. Leave `batch` out to resume it."
-            )
+            raise ValueError(f"{folder} was started with batch={known}, got {batch}. Omit `batch` to resume.")
         batch = known
         reading.open_group(folder)  # refuses unsafe metadata
         group = zarr.open_group(folder, mode="r+", use_consolidated=False)
@@ -109,7 +109,9 @@ def create(band: Chunked, folder: Path, batch: int | None) -> int:
         group.attrs.put(_attributes(band, batch) | note.get("attributes", {}))
     else:
         if folder.exists() and not _only_unfinished(folder):
-            raise ValueError(f"{folder} holds something else; nothing there is touched. Write elsewhere.")
+            raise ValueError(
+                f"{folder} is not a Zarr store, so it was left unchanged. Write to another folder."
+            )
         batch = batch or band.tuned_batch()
         group = zarr.open_group(folder, mode="w", attributes=_attributes(band, batch))
     coordinates = band.coordinates()
@@ -133,7 +135,7 @@ def refuse_linked_folders(folder: Path) -> None:
         for path in itertools.chain([root], below):
             if path.is_symlink():
                 raise UnsafeFile(
-                    f"{printable(str(path))} is a link, which is not written through. Remove it."
+                    f"{printable(str(path))} is a link, and writing does not follow links. Remove it."
                 )
 
 
@@ -195,9 +197,9 @@ def _rewrite_attributes(
     probes: Mapping[str, list[str]],
     files: Mapping[str, str],
 ) -> None:
-    """Rewrite the attributes of arrays that are not noted; an error if an array has other settings.
+    """Rewrite the attributes of arrays without a note; raise an error if an array has different settings.
 
-    In 0.1, chunks had no checksum, and coordinates had the default settings of zarr.
+    Version 0.1 wrote chunks without checksums, and coordinates with zarr's default settings.
     """
     zarr, in_memory = extras.load("zarr", "scale"), {"store": {}, "zarr_format": 3}
     without_checksum = _settings() | {"compressors": compression()[:1]}
@@ -227,13 +229,13 @@ def _changed(folder: Path) -> str:
 
 
 def _check(band: Chunked, group: ZarrGroup, folder: Path, probes: Mapping[str, list[str]]) -> None:
-    """Refuse a store of other points, another calibration, or a network with other outputs."""
+    """Refuse a store with different points, a different calibration, or a network with different outputs."""
     stored_arrays = {name: group[name] for name in band.variables if name in group}
     same = group.attrs.get("identity") == _identity(band)
     if not same or any(array.attrs.get("probe") != probes[name] for name, array in stored_arrays.items()):
         raise ValueError(
-            f"{folder} holds another field: another calibration, other points or other chunks. Write "
-            "elsewhere, or remove it."
+            f"{folder} holds a different field: its calibration, points or chunks differ. Write to another "
+            "folder, or remove this one."
         )
     for name, array in stored_arrays.items():
         stored = array.shape, array.chunks, array.dtype
@@ -242,7 +244,7 @@ def _check(band: Chunked, group: ZarrGroup, folder: Path, probes: Mapping[str, l
 
 
 def _identity(band: Chunked) -> str:
-    """A hash that all runs of one field share: of points, chunks, calibration and input data."""
+    """A hash of points, chunks, calibration and input data, which all runs of one field share."""
     digest = hashlib.sha256(repr((band.shape, band.chunks, band.dtype.str)).encode())
     for name, values in band.axes.items():
         digest.update(name.encode() + np.ascontiguousarray(values).tobytes())
@@ -273,7 +275,7 @@ def _note_store(band: Chunked, group: ZarrGroup, folder: Path, previous: Mapping
 
 
 def store_note(folder: Path) -> Json:
-    """The note on a store; empty if it is missing or damaged, as for all stores of 0.1."""
+    """The note on a store; empty if it is missing or damaged, as in all stores written by version 0.1."""
     try:
         note = read_json(notes_of(folder) / ABOUT)
         version, seal = int(note["format"]), note.pop("sha256")
@@ -283,8 +285,8 @@ def store_note(folder: Path) -> Json:
         return {}
     if version > FORMAT:
         raise ValueError(
-            f"The notes beside {folder} have format {version}, of a newer guardband; this one reads up to "
-            f"format {FORMAT}. Upgrade: pip install -U guardband."
+            f"The notes next to {folder} have format {version}, written by a newer guardband; this version "
+            f"reads up to format {FORMAT}. Upgrade: pip install -U guardband."
         )
     return note if valid else {}
 
@@ -307,8 +309,8 @@ def _repair_metadata(band: Chunked, folder: Path, note: Json) -> Json:
         (folder / file).unlink(missing_ok=True)
     for file in sorted(damaged - own):
         raise ValueError(
-            f"{folder / printable(file)} is damaged, and this call does not write it. Run the call that made "
-            "it first, with its levels and parts, or remove its folder."
+            f"{folder / printable(file)} is damaged, and this call does not write it. First run the call "
+            "that wrote it, with the same levels and parts, or remove its folder."
         )
     if root_damaged(folder, note):
         group = {"zarr_format": 3, "node_type": "group", "attributes": note["attributes"]}
@@ -369,8 +371,8 @@ def _share(client: Client, band: Chunked) -> Remote:
             return client.submit(_identical, band, pure=False)
     except Exception as error:
         raise TypeError(
-            "This field cannot be sent to workers: Dask sends it by pickle, and a part of it, such as a "
-            f"function of your own, cannot be pickled ({error}). Define that part at the top of a module, or "
+            "This field cannot be sent to workers: Dask sends it by pickle, and a part of it, such as "
+            f"your own function, cannot be pickled ({error}). Define that part at the top of a module, or "
             "write the field without `on`."
         ) from error
 
@@ -391,7 +393,7 @@ def write(band: Chunked, folder: Path, batch: int, chunks: Sequence[Chunk]) -> I
     """
     if not (folder / "zarr.json").exists():
         raise FileNotFoundError(
-            f"This worker does not see {folder}. Write to a folder that all workers share."
+            f"This worker has no access to {folder}. Write to a folder that all workers share."
         )
     group = extras.load("zarr", "scale").open_group(folder, mode="r+", use_consolidated=False)
     arrays = {name: group[name] for name in band.variables}

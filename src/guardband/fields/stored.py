@@ -59,15 +59,15 @@ class StoredFields:
     Parameters
     ----------
     source
-        Path of a Zarr store or NetCDF file, or an xarray dataset, which is read as it is.
+        Path of a Zarr store or NetCDF file, or an xarray dataset, which is used as is.
     x, y
         Names of the variables of inputs and targets. Inputs are read with the axis of fields first and their
         other axes in the stored order.
     row
-        Axis of fields, if its name is not a usual one such as "field".
+        Name of the axis of fields, if it is not a common one such as "field".
     output
-        Axis of outputs, if its name is not a usual one such as "channel". The other axes of `y` are those of
-        the grid.
+        Name of the axis of outputs, if it is not a common one such as "channel". The other axes of `y` are
+        those of the grid.
     periodic
         Names of periodic axes.
     first, last
@@ -91,7 +91,7 @@ class StoredFields:
     >>> fields, fields[10:].targets(slice(0, 2))
     (StoredFields(50 fields: a -> u), Fields(2 fields, x=8, y=8, 1 output))
 
-    `gb.calibrate` and `gb.evaluate` take them in place of x and y, and store the scores on disk:
+    `gb.calibrate` and `gb.evaluate` accept them instead of x and y, and store the scores on disk:
 
     >>> import tempfile
     >>> a = np.random.default_rng(0).normal(size=(90, 8, 8))
@@ -131,15 +131,17 @@ class StoredFields:
                 exists = path.exists()
             except ValueError as error:  # null bytes and other characters that names cannot have
                 raise ValueError(
-                    f"{shown} is not a valid file name. Give a Zarr store or a NetCDF file."
+                    f"{shown} is not a valid file name. Pass the path of a Zarr store or a NetCDF file."
                 ) from error
             if not exists:
-                raise FileNotFoundError(f"There is no {shown}. Give a Zarr store or a NetCDF file.")
+                raise FileNotFoundError(
+                    f"There is no {shown}. Pass the path of a Zarr store or a NetCDF file."
+                )
             vars(self).update(source=path)
         elif not (hasattr(self.source, "data_vars") and hasattr(self.source, "sizes")):
             raise TypeError(
                 "`source` should be the path of a Zarr store or NetCDF file, or an xarray Dataset, got "
-                f"{type(self.source).__name__}. A DataArray is array.to_dataset(name='u')."
+                f"{type(self.source).__name__}. Convert a DataArray with array.to_dataset(name='u')."
             )
         for argument, name in (("x", self.x), ("y", self.y)):
             if name is not None and name not in self.dataset.data_vars:
@@ -176,7 +178,7 @@ class StoredFields:
     def __getitem__(self, some: slice) -> StoredFields:
         """Select consecutive fields."""
         if not isinstance(some, slice) or some.step not in (None, 1):
-            raise TypeError(f"Stored fields are taken by slices such as fields[1000:], got {some!r}.")
+            raise TypeError(f"Stored fields are selected by slices such as fields[1000:], got {some!r}.")
         start, stop, _ = some.indices(len(self))
         return replace(self, first=self.first + start, last=self.first + max(start, stop))
 
@@ -245,7 +247,9 @@ class StoredFields:
             Targets with the names of their axes.
         """
         if self.y is None:
-            raise ValueError("These fields have no targets. Say which they are: gb.StoredFields(..., y=...).")
+            raise ValueError(
+                "These fields have no targets. Name their variable: gb.StoredFields(..., y=...)."
+            )
         _, axes = opened(self.dataset[self.x].isel({self.axis: slice(0)}), self.x, row=self.axis)
         array = like_inputs(self._read(self.y, some), axes)
         found = Fields.of(array, row=self.axis, output=self.output, periodic=self.periodic)
@@ -253,7 +257,7 @@ class StoredFields:
         return found
 
     def chunk(self, nodes: int) -> int:
-        """Return the default number of fields in a chunk: complete chunks of the dataset, as far as they fit.
+        """Return the default number of fields in a chunk: as many complete chunks of the dataset as fit.
 
         Parameters
         ----------
@@ -488,7 +492,7 @@ def band_stored(
         band = calibrated.band(shown, levels[0])
     if not isinstance(band, Band) or band.mean.ndim < 3:
         raise TypeError(
-            f"A field has a lower and an upper end at each node; the sets of {calibrated.name} are others. "
+            f"A field has a lower and an upper end at each node, unlike the sets of {calibrated.name}. "
             "Use gb.Simultaneous() or gb.Share()."
         )
     *grid, m = band.mean.shape[1:]

@@ -80,16 +80,20 @@ class StoreCheck:
         if left:
             yield f"{left} more are damaged or missing."
         if wrong:
-            again = "this again and nothing else" if self.noted else "all of it again, for its notes are gone"
+            again = (
+                "this again and nothing else"
+                if self.noted
+                else "all of it again, since its notes are missing"
+            )
             yield f"The call that wrote {name}, made again, computes {again}."
         if self.unwritten:
-            yield f"{self.unwritten} chunks are not written yet: the same call resumes with them."
+            yield f"{self.unwritten} chunks are not written yet. The same call resumes with them."
         if not self.compared:
             yield "The note on attributes and metadata is missing, so they were not compared with it."
         if not self.summed:
             yield (
-                "Its chunks have no checksum, as guardband 0.1 wrote them, so other programs do not notice "
-                "damage: write the field again to add checksums."
+                "Its chunks were written by guardband 0.1 and have no checksums, so other programs do not "
+                "detect damage. Write the field again to add checksums."
             )
 
 
@@ -139,7 +143,7 @@ def verify(path: str | os.PathLike[str]) -> StoreCheck:
     count = sum(math.prod(array.counts) for array in readable.values())
     if count > MOST_CHUNKS:
         raise ValueError(
-            f"{folder} should have at most {MOST_CHUNKS} chunks to be verified, and claims {count}."
+            f"{folder} should have at most {MOST_CHUNKS} chunks to be verified, but declares {count}."
         )
     hashes = note.get("files", {}) | _noted(folder, readable)
     states = _of_metadata(folder, note, arrays)
@@ -169,7 +173,7 @@ def _arrays(folder: Path, note: Json) -> dict[str, Array | None]:
     names = {file.split("/")[0] for file in files if store.METADATA.fullmatch(file)}
     names |= {found.parent.name for found in folder.glob("*/zarr.json")}
     if len(names) > MOST_ARRAYS:
-        raise ValueError(f"{folder} should hold a band, and holds {len(names)} arrays.")
+        raise ValueError(f"{folder} should hold a band, but holds {len(names)} arrays.")
     return {name: _inspected(folder, name, note) for name in sorted(names)}
 
 

@@ -52,14 +52,14 @@ def log_model(
 ) -> Any:
     """Log a calibration to the active MLflow run, as a pyfunc model from a DataFrame to mean, lower, upper.
 
-    The promise of the calibration is logged as an artifact. Networks made by `pinn.mlp` or `pinn.fit` are
+    The promise of the calibration is logged as an artifact. Networks from `pinn.mlp` or `pinn.fit` are
     logged with the calibration. For any other model, calibrate its ONNX graph,
     `gb.calibrate(gb.adapters.from_onnx(graph), x, y)`, and pass `onnx=graph`.
 
     Parameters
     ----------
     calibrated
-        The calibration, on points of shape (n, d) given as an array or a frame of numbers.
+        The calibration, on points of shape (n, d), passed as an array or a frame of numbers.
     name
         The name of the logged model.
     level
@@ -69,8 +69,8 @@ def log_model(
     onnx
         The ONNX graph of the calibrated model: a path or its bytes.
     fresh
-        Data (x, y) not used before. With them, coverage and width are logged as metrics, and the report as
-        an artifact.
+        Fresh data (x, y). If passed, coverage and width are logged as metrics, and the report as an
+        artifact.
     registered_model_name
         The name under which MLflow registers the model.
 
@@ -151,7 +151,7 @@ def _write(
     except Exception as error:
         raise ValueError(
             "This calibration cannot be loaded without its model, which `gb.save` does not save. Calibrate "
-            f"gb.adapters.from_onnx(graph) and give onnx=graph. The reason: {error}"
+            f"gb.adapters.from_onnx(graph) and pass onnx=graph. The reason: {error}"
         ) from error
 
 
@@ -179,7 +179,7 @@ def _check_logged(folder: Path) -> None:
 
 
 def _of_0_2(folder: Path) -> tuple[dict[str, Any], bytes | None]:
-    """Return the settings and the graph from the separate files of 0.2.0, which have no hashes."""
+    """Return the settings and the graph from the files written by version 0.2.0, which have no hashes."""
     warnings.warn(
         f"{folder} was logged by guardband 0.2.0, which stored no hash of {ABOUT} and {GRAPH}: changes of "
         "column names, level and model are not detected. Log the calibration again.",
@@ -235,7 +235,9 @@ class LoggedBand:
         x = model_input[self.about["inputs"]].to_numpy(dtype=self.about["dtype"])
         band = self.calibrated(x, level)
         if not isinstance(band, Band):
-            raise TypeError(f"The sets of {self.calibrated.name} are not boxes, so they have no columns.")
+            raise TypeError(
+                f"The prediction sets of {self.calibrated.name} are not boxes, so they have no columns."
+            )
         ends = [to_numpy(getattr(band, part))[:, j] for j in range(band.mean.shape[1]) for part in PARTS]
         pandas = extras.load("pandas", package="pandas")
         columns = dict(zip(_result_columns(self.about["outputs"]), ends, strict=True))
@@ -252,7 +254,7 @@ def _points(calibrated: Calibrated) -> np.ndarray:
     known = calibrated.prediction
     if known is None or known.x is None or known.mean.ndim != 2 or calibrated.columns is not None:
         raise TypeError(
-            "A logged band maps rows of numbers to rows of numbers: calibrate on points x (n, d), as an "
+            "A logged band maps rows of numbers to rows of numbers. Calibrate on points x (n, d), as an "
             "array."
         )
     if calibrated.needs_groups:

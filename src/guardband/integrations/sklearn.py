@@ -65,8 +65,8 @@ class ConformalRegressor(_Estimator):
         The regressor to wrap, such as a pipeline or a search.
     calibrator
         The calibrator of `gb.calibrate`. The default is `gb.Split()`, or `gb.Clustered()` if `fit` receives
-        `groups`: then whole groups are held out, and the promise is about rows of a new group.
-        `gb.Grouped()` promises the level in each known group instead.
+        `groups`. In that case, whole groups are held out, and the guarantee is for rows of a new group.
+        `gb.Grouped()` guarantees the level in each known group instead.
     conformal_score
         The `score` of `gb.calibrate`.
     calibration_size
@@ -120,8 +120,8 @@ class ConformalRegressor(_Estimator):
         groups
             One label per row, for calibrators that use groups.
         **fit_params
-            Parameters of the estimator's `fit`; those with one entry per row of X are split likewise. With
-            metadata routing, they and `groups` are routed as requested.
+            Parameters of the estimator's `fit`; those with one entry per row of X are split in the same way.
+            With metadata routing, they and `groups` are routed as requested.
 
         Returns
         -------
@@ -191,21 +191,21 @@ class ConformalRegressor(_Estimator):
         level
             Requested coverage, strictly between 0 and 1.
         groups
-            One label per row, for calibrators with a promise in each group.
+            One label per row, for calibrators with a guarantee for each group.
 
         Returns
         -------
         ndarray or DataFrame
-            Lower and upper ends, shape (n, 2), or (n, m, 2) if `predict` returns columns. If X is a frame, a
-            frame with its rows and the columns mean, lower, upper, or mean_a, mean_b, ... for several
-            outputs.
+            Lower and upper ends, shape (n, 2), or (n, m, 2) if `predict` returns columns. For a frame X,
+            the result is a frame with the same rows and the columns mean, lower, upper, or mean_a,
+            mean_b, ... for several outputs.
         """
         check_is_fitted(self)
         band = self.calibrated_.band(self._prediction(X), level, groups=groups)
         if not isinstance(band, Band):
             raise TypeError(
-                f"The sets of {self.calibrated_.name} are not intervals; use calibrated_.contains(X, y, "
-                "level)."
+                f"The prediction sets of {self.calibrated_.name} are not intervals; use "
+                "calibrated_.contains(X, y, level)."
             )
         if is_frame(X):
             return self._frame(band, X)
@@ -272,7 +272,7 @@ class ConformalRegressor(_Estimator):
         if is_frame(X) != named:  # as scikit-learn does
             warnings.warn(
                 f"X has {'' if is_frame(X) else 'no '}feature names, but ConformalRegressor was fitted "
-                f"with{'' if named else 'out'} feature names: columns are taken in their order.",
+                f"with{'' if named else 'out'} feature names; columns are matched by position.",
                 stacklevel=3,
             )
         return self.calibrated_.predict(X if is_frame(X) else np.asarray(X))

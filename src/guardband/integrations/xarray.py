@@ -34,7 +34,7 @@ Names = str | Sequence[str]
 
 @xarray.register_dataset_accessor("guardband")
 class DatasetBands:
-    """The accessor `ds.guardband`: each place of the dataset is one row, whatever its dimensions are.
+    """The accessor `ds.guardband`: each point of the dataset is one row, regardless of its dimensions.
 
     Bands inherit the names, units, dimensions and coordinates of the dataset.
 
@@ -65,7 +65,7 @@ class DatasetBands:
     def calibrate(
         self, model: Any, outputs: Names, *, inputs: Names | None = None, **options: Any
     ) -> Calibrated:
-        """Calibrate a model on measured variables, at all their places.
+        """Calibrate a model on measured variables, at all points of the dataset.
 
         Parameters
         ----------
@@ -99,7 +99,7 @@ class DatasetBands:
         level: Level = 0.95,
         groups: Groups = None,
     ) -> xarray.Dataset:
-        """Return the band at all places.
+        """Return the band at all points of the dataset.
 
         Parameters
         ----------
@@ -113,7 +113,7 @@ class DatasetBands:
         level
             Requested coverage, strictly between 0 and 1.
         groups
-            One label per place, for calibrators that use groups.
+            One label per point, for calibrators that use groups.
 
         Returns
         -------
@@ -125,7 +125,8 @@ class DatasetBands:
         band = calibrated(x, level, groups=groups)
         if not isinstance(band, Band):
             raise TypeError(
-                f"The sets of {calibrated.name} are not boxes; use calibrated.contains(x, y, level)."
+                f"The prediction sets of {calibrated.name} are not boxes; use "
+                "calibrated.contains(x, y, level)."
             )
         m = band.mean.shape[-1]
         if m != len(names) or band.mean.ndim != 2:
@@ -153,7 +154,7 @@ class DatasetBands:
         return cf.described(xarray.Dataset(made, coords=coords, attrs=about))
 
     def check(self, calibrated: Calibrated, *, inputs: Names | None = None) -> Findings:
-        """Check whether the guarantee is void at these places, with `gb.check`.
+        """Check whether the guarantee is void at the points of the dataset, with `gb.check`.
 
         Parameters
         ----------
@@ -173,7 +174,7 @@ class DatasetBands:
     def _places(
         self, inputs: Names | None, calibrated: Calibrated | None = None
     ) -> tuple[xarray.DataArray, tuple[str, ...], tuple[int, ...]]:
-        """Return the points (n, d) with named columns, and the dimensions and shape of their places.
+        """Return the points (n, d) with named columns, and the dimensions and shape of their grid.
 
         Columns are in the order of calibration, if it is known.
         """
@@ -186,7 +187,7 @@ class DatasetBands:
         if missing or not names:
             raise ValueError(
                 "`inputs` should name variables or coordinates of the dataset, got "
-                f"{', '.join(names) or 'none'}; there are {', '.join(map(str, data.variables))}."
+                f"{', '.join(names) or 'none'}; the dataset has {', '.join(map(str, data.variables))}."
             )
         dims = tuple(str(dim) for dim in data.dims if any(dim in data[name].dims for name in names))
         columns = [data[name].broadcast_like(_shape(data, dims)).transpose(*dims).values for name in names]

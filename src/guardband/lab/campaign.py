@@ -1,11 +1,11 @@
-"""Campaigns run the cells of a study on one machine or many, and resume after a kill.
+"""Campaigns run the cells of a study on one machine or many, and resume after an interruption.
 
 A campaign is a folder. `cells/` and `cells.jsonl` hold the results (see `studies.records`), `failed/` the
 errors of failed cells, `trainings/` unfinished networks, and `leases/` the current owner of each group of
 cells. Several commands may work in one folder; each leases the cells of one network at a time, with a
 `filelock.SoftFileLease`. A lease is not a strict lock: a command that was paused for more than LEASE seconds
-has lost its lease when it continues, and may run a cell that another command also runs. Then the first
-result counts, and a different one is reported. Nothing in the folder is ever executed.
+has lost its lease when it continues, and may run a cell that another command also runs. In that case the
+first result counts, and a differing one is reported. Nothing in the folder is ever executed.
 """
 
 from __future__ import annotations
@@ -221,7 +221,7 @@ def run(
     reached = status(folder, [cell.key for cell in cells])
     if reached.differing:
         keys = listed(list(reached.differing))
-        warnings.warn(f"{folder} has results of one cell with different numbers: {keys}.", stacklevel=3)
+        warnings.warn(f"{folder} has differing results for the same cell: {keys}.", stacklevel=3)
     return reached
 
 
@@ -391,7 +391,7 @@ def _set_damage_aside(folder: Path) -> None:
 
 
 def work(folder: str, cells: Sequence[Cell], lease: Lease | None = None) -> dict[str, Outcome]:
-    """Run the missing cells of one training, unless another command holds the lease."""
+    """Run the missing cells of one training run, unless another command holds the lease."""
     place, tried = Path(folder), set[str]()
     runner = CellRunner(place / "trainings")
     with engine.one_thread(), _held(lease) as mine:
@@ -410,7 +410,7 @@ def work(folder: str, cells: Sequence[Cell], lease: Lease | None = None) -> dict
 
 
 def _lease(folder: Path, training: str) -> Lease:
-    """Return the lease for the cells of one training."""
+    """Return the lease for the cells of one training run."""
     filelock = extras.load("filelock", "lab")
     if not hasattr(filelock, "SoftFileLease"):
         raise ImportError('This needs filelock 4.2.1 or later: pip install "guardband[lab]"')
@@ -436,7 +436,7 @@ def _held(lease: Lease | None) -> Iterator[bool]:
 
 
 def _sweep(folder: Path, cells: Sequence[Cell]) -> None:
-    """Remove the leases of killed commands for trainings whose cells are done."""
+    """Remove the leases of killed commands for training runs whose cells are done."""
     unfinished = _groups(_left(folder, cells)).keys()
     for training in _groups(cells).keys() - unfinished:
         if (folder / "leases" / f"{training}.lease").exists():
@@ -485,7 +485,7 @@ def _left(folder: Path, cells: Sequence[Cell]) -> list[Cell]:
 
 
 def _groups(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
-    """Group cells by the key of their training."""
+    """Group cells by the key of their training run."""
     groups: dict[str, list[Cell]] = {}
     for cell in cells:
         groups.setdefault(cell.training.key, []).append(cell)
@@ -493,7 +493,7 @@ def _groups(cells: Sequence[Cell]) -> dict[str, list[Cell]]:
 
 
 def _part(cells: Sequence[Cell], i: int, n: int) -> list[Cell]:
-    """Return the i-th of n parts: every n-th training, sorted by key, with all its cells."""
+    """Return the i-th of n parts: every n-th training run, sorted by key, with all its cells."""
     if not 1 <= i <= n:
         raise ValueError(f"`part` should be (i, n) with i from 1 to n, got ({i}, {n}).")
     groups = _groups(cells)
@@ -509,8 +509,8 @@ def _check_visible(folder: Path, outcomes: Mapping[str, Outcome]) -> None:
             return
         time.sleep(1)
     raise CampaignError(
-        f"A worker finished the cell {min(claimed)}, but its result is not in {folder}: the workers do not "
-        "see this folder. Use one that all machines share."
+        f"A worker finished the cell {min(claimed)}, but its result is not in {folder}, so the workers "
+        "do not share this folder. Use one that all machines share."
     )
 
 

@@ -1,4 +1,4 @@
-"""guardband study: compare methods over many trainings.
+"""guardband study: compare methods over many training runs.
 
 The folder of a study contains `study.json` with the kind of the study, its settings, and the keys of its
 cells. Code is only run from a file named on the command line, `run FILE`, never because of a folder.
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
     from guardband.lab.studies import Study
 
 app: typer.Typer = typer.Typer(
-    help="Compare methods over many trainings. Killed studies can be resumed.", no_args_is_help=True
+    help="Compare methods over many training runs. Killed studies can be resumed.", no_args_is_help=True
 )
 
 OWN, PAPER = "own", "paper"
 """The kinds of study in study.json: a user's file, and the paper."""
 
-Out = Annotated[Path, typer.Option(help="The folder for results. A rerun only computes missing ones.")]
-Seeds = Annotated[int | None, typer.Option(min=1, help="The number of trainings of each method.")]
-Draws = Annotated[int, typer.Option(min=1, help="The number of recalibrations of each training.")]
+Out = Annotated[Path, typer.Option(help="The folder for results. A rerun computes only missing results.")]
+Seeds = Annotated[int | None, typer.Option(min=1, help="The number of training runs of each method.")]
+Draws = Annotated[int, typer.Option(min=1, help="The number of recalibrations of each training run.")]
 On = Annotated[
     str | None,
     typer.Option(help="Dask: the number of local workers, or a scheduler such as tcp://host:8786."),
@@ -68,7 +68,9 @@ def study_paper(
     workers: Workers = None,
     scheduler: Scheduler = None,
     part: Part = None,
-    smoke: Annotated[bool, typer.Option("--smoke", help="Train for seconds, to test the setup.")] = False,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="Train for a few seconds, to test the setup.")
+    ] = False,
 ) -> None:
     """Reproduce the tables and figures of the paper over many seeds."""
     from guardband.lab import paper
@@ -238,7 +240,7 @@ def _saved(folder: Path) -> _Saved:
             f"`study` in {file} should be {OWN!r} or {PAPER!r}, got {shown(kind)}: a folder cannot name a "
             f"file to run. {REWRITE}"
         )
-    if kind == PAPER and "cells" not in found:  # as 0.1 wrote it
+    if kind == PAPER and "cells" not in found:  # as version 0.1 wrote it
         return _Saved(PAPER, _cells_of(found.get("options"), file))
     return _Saved(kind, _checked_keys(found.get("cells"), file))
 
@@ -264,7 +266,7 @@ def _checked_keys(keys: object, file: Path) -> list[str]:
 
 SETTINGS: dict[str, Any] = {"only": list, "presets": list, "seeds": int | None, "draws": int, "smoke": bool}
 SEEDS = 100
-"""The largest number of seeds in a study.json without keys; each takes time to describe many cells."""
+"""The largest number of seeds in a study.json without keys, since each seed has many cells to describe."""
 
 
 def _cells_of(options: object, file: Path) -> list[str]:

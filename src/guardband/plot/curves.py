@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 DOT: dict[str, Any] = {"marker": ".", "ls": "", "color": GRAY, "ms": 5, "alpha": 0.8, "mew": 0}
 CROSS: dict[str, Any] = {"marker": "x", "ls": "", "color": ORANGE, "ms": 7, "mew": 2, "zorder": 4}
-"""Styles of readings, and of readings that a band missed."""
+"""Styles of readings inside and outside a band."""
 
 
 def band(
@@ -126,7 +126,7 @@ def _dashed(ax: Axes, x: np.ndarray, raw: Band, output: int) -> None:
     """Draw the ends of the band before calibration."""
     if not np.array_equal(points(raw, 1)[:, 0], x):
         raise ValueError(
-            "`raw` should be a band at the points of `band`: gb.conformal.raw_band(model(x), level)."
+            "`raw` should be a band at the points of `band`, as gb.conformal.raw_band(model(x), level) is."
         )
     order = np.argsort(x)
     for end, label in zip(ends(raw, output)[1:], ("before calibration", None), strict=True):
@@ -205,7 +205,7 @@ def width(
         style = {"cmap": SIZES, **style}
         return heatmap(x, values, label=label, names=band.names, domain=domain, aspect=aspect, ax=ax, **style)
     if x.shape[1] > 2:
-        raise ValueError(f"A width is plotted over one axis or two, got shape {x.shape}. {SLICE}")
+        raise ValueError(f"A width is plotted over one or two axes, got shape {x.shape}. {SLICE}")
     ax = axes(ax)
     order = np.argsort(x[:, 0])
     mark = {"marker": "o", "ms": 4} if len(x) < FEW else {}
@@ -267,7 +267,7 @@ def slices(
     grid = grid_of(x) if x.shape[1] == 2 else None
     if grid is None:
         raise ValueError(
-            f"Slices need a band over a full grid of two axes, got x {x.shape} that is not a grid. Compute "
+            f"Slices need a band over a full grid of two axes, got x of shape {x.shape}, not a grid. Compute "
             "the band on a grid: calibrated(problem.domain.grid((100, 50)), level=0.9)."
         )
     plane, words = plane_of(band.names, None), axis_words(band.names, ["x0", "x1"])

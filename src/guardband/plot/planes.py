@@ -25,7 +25,7 @@ Aspect: TypeAlias = float | Literal["equal", "auto"] | None
 """The ratio of the vertical to the horizontal unit; None chooses one from the axes."""
 
 Bar: TypeAlias = bool | Literal["right", "bottom"]
-"""Whether there is a colorbar, and at which side."""
+"""Whether there is a colorbar, and on which side."""
 
 LONGEST = 8.0
 """The largest ratio of the sides of a spatial field; longer fields are stretched."""
@@ -205,7 +205,7 @@ def fields(
     """
     x, values = to_numpy(rows(x, "x")), to_numpy(rows(values, "values"))
     if values.ndim != 2:
-        raise ValueError(f"`values` should be (n, m), a column for each output, got {values.shape}.")
+        raise ValueError(f"`values` should be (n, m), one column per output, got {values.shape}.")
     plane, m = plane_of(names, domain), values.shape[1]
     titles = _titles(titles, names, m)
     ratio = plane.ratio(x) if x.ndim == 2 and x.shape[1] == 2 else 1.0
@@ -300,7 +300,7 @@ def _in_plane(domain: DrawnShape | None, words: Sequence[str]) -> DrawnShape | N
         return shape
     raise ValueError(
         f"`domain` should be a shape over the two axes of the plot, got one over {', '.join(domain.names)}. "
-        "Leave it out, or give its cross-section with the plane."
+        "Omit it, or pass its cross-section with the plane."
     )
 
 

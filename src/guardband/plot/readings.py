@@ -1,4 +1,4 @@
-"""Readings of one output, and which of them lie outside of a band."""
+"""Readings of one output, and which of them lie outside a band."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ INFINITE = 1e300
 class Readings(NamedTuple):
     """Points (k, d) and values (k,) of the readings of one output, and which ones the band missed.
 
-    A reading is `judged` if the band is known there: at one of its points, or between them.
+    A reading is `judged` if the band is known at its position: at or between the band's points.
     """
 
     x: np.ndarray
@@ -53,7 +53,7 @@ def readings(band: Band, data: Observations | None, output: int) -> Readings | N
     if band.x is None or x.shape[1] != band.x.shape[1]:
         raise ValueError(
             f"`data` should have the {0 if band.x is None else band.x.shape[1]} coordinates of the band, got "
-            f"{x.shape[1]}. Give the same columns of both."
+            f"{x.shape[1]}. Pass the same columns for both."
         )
     x, y = x[np.isfinite(y)], y[np.isfinite(y)]  # NaN denotes a missing reading
     if not len(y):
@@ -74,7 +74,7 @@ def _column(band: Band, data: Observations, output: int) -> int | None:
     if data.y.ndim != 2 or columns != m:
         raise ValueError(
             f"`data` should have a column for each of the {m} outputs of the band, got {columns}. If only "
-            "some were measured, name them, gb.Observations(x, y, outputs=...), for a band with names."
+            "some were measured and the band has names, use gb.Observations(x, y, outputs=...)."
         )
     return output
 
@@ -82,7 +82,7 @@ def _column(band: Band, data: Observations, output: int) -> int | None:
 def _band_at(
     x: np.ndarray, known: tuple[np.ndarray, np.ndarray, np.ndarray], at: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return both ends and the mean at points `at`: exact or interpolated, NaN outside of the points."""
+    """Return both ends and the mean at points `at`: exact or interpolated, NaN outside the points' range."""
     from scipy.spatial import KDTree
 
     mean, lower, upper = known
@@ -98,7 +98,7 @@ def _band_at(
 def _interpolated(
     x: np.ndarray, table: np.ndarray, at: np.ndarray, far: np.ndarray, near: np.ndarray
 ) -> np.ndarray:
-    """Interpolate linearly; just outside of all points, as near a round boundary, use the nearest."""
+    """Interpolate linearly; just outside all points, as near a round boundary, use the nearest."""
     from scipy.interpolate import LinearNDInterpolator
     from scipy.spatial import KDTree, QhullError
 

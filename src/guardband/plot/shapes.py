@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.tri import Triangulation
 
 CELLS = 160_000
-"""The number of cells of a raster, enough for their steps to hide behind the outline."""
+"""The number of cells of a raster, large enough that the outline hides their jagged edge."""
 
 ALONG = 6000
 """The number of points of an outline, at least 16 on each piece."""
@@ -28,7 +28,7 @@ FEW = 10
 class DrawnShape(Protocol):
     """The interface of the argument `domain`: a shape that fields can be clipped to.
 
-    Every shape of `pinn` implements it, and any other object may. All arrays are NumPy arrays.
+    Every shape of `pinn` implements it, and other objects may do so. All arrays are NumPy arrays.
     """
 
     @property
@@ -148,7 +148,7 @@ def _axes(low: np.ndarray, size: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _mask_crossing(mesh: Triangulation, x: np.ndarray, domain: DrawnShape) -> None:
-    """Mask triangles whose center, or the midpoint of a side, lies outside of the shape."""
+    """Mask triangles whose center, or the midpoint of a side, lies outside the shape."""
     corners = x[mesh.triangles]
     middles = [corners.mean(axis=1), *((corners[:, j] + corners[:, j - 1]) / 2 for j in range(3))]
     outside = [domain.clearly_outside(middle) for middle in middles]

@@ -28,7 +28,7 @@ HATCH: dict[str, Any] = {"hatch": "////", "facecolor": "none", "edgecolor": GRAY
 """Style of regions where a band is infinite."""
 
 SLICE = (
-    "Plot a slice: choose points in a plane, with all but two coordinates fixed, and give the two that vary, "
+    "Plot a slice: choose points in a plane, with all but two coordinates fixed, and pass the two that vary, "
     "as in gb.plot.heatmap(x[:, :2], values)."
 )
 
@@ -62,7 +62,7 @@ def points(band: Band, d: int) -> np.ndarray:
     if at.shape[1] != d:
         raise ValueError(
             f"This plot is for {d}-dimensional x, got shape {at.shape}. "
-            "`plot.overview`, `plot.width` and `plot.heatmap` draw two dimensions; for a slice, give "
+            "`plot.overview`, `plot.width` and `plot.heatmap` draw two dimensions; for a slice, pass "
             "the band with the one coordinate that varies: gb.Band(x[:, :1], mean, lower, upper, level)."
         )
     return at
@@ -75,7 +75,7 @@ def points_of(band: Band) -> np.ndarray:
             f"`band` should be a gb.Band, such as calibrated(x, level=0.95), got {type(band).__name__}."
         )
     if band.x is None and band.mean.ndim == 2:
-        raise ValueError("This band was made from arrays without points x; there is nothing to plot over.")
+        raise ValueError("This band was made from arrays, without points x to plot it over.")
     if band.x is None or band.mean.ndim != 2 or band.x.ndim != 2:
         raise ValueError(
             f"A plot needs a row per point, but this band is around fields {tuple(band.mean.shape)}. "
@@ -89,10 +89,10 @@ def output_of(band: Band, output: int | str) -> int:
     m = band.mean.shape[-1]
     if isinstance(output, str):
         if band.names is None:
-            raise ValueError(f"The outputs of this band have no names; give {output!r} as a number.")
+            raise ValueError(f"The outputs of this band have no names; pass a number instead of {output!r}.")
         return band.names.positions(output)[0]
     if not -m <= output < m:
-        raise ValueError(f"There is no output {output}: this band has {m}, 0 to {m - 1}.")
+        raise ValueError(f"There is no output {output}: this band has {m}, numbered 0 to {m - 1}.")
     return output % m
 
 

@@ -58,7 +58,7 @@ def overview(
     truth
         True values at the points of the band, shape (n, m).
     data
-        Fresh readings. Those outside of the band are marked with a cross and counted; their expected share
+        Fresh readings. Readings outside the band are marked with a cross and counted; their expected share
         is 1 - level. Between its points, the ends of the band are interpolated.
     domain
         The shape in which a field is drawn, for x of shape (n, 2).
@@ -88,7 +88,7 @@ def overview(
     if not len(x):
         raise ValueError("This band has no points; there is nothing to draw.")
     if x.shape[1] > 2:
-        raise ValueError(f"An overview is over one axis or two, got x {x.shape}. {SLICE}")
+        raise ValueError(f"An overview is over one or two axes, got x of shape {x.shape}. {SLICE}")
     whole = _over_one_axis(band, x[:, 0], parts) if x.shape[1] == 1 else _over_plane(band, x, parts, domain)
     title = [f"{percent(band.level)} band"]
     if len(parts) == 1:
@@ -276,7 +276,7 @@ class _Sheet:
 
 
 def _write(ax: Axes, sentence: str) -> None:
-    """Write a sentence in place of a plot."""
+    """Write a sentence instead of a plot."""
     ax.set_axis_off()
     words = sentence.replace(" everywhere", "\neverywhere")
     ax.text(0.5, 0.5, words, ha="center", va="center", transform=ax.transAxes)

@@ -39,7 +39,7 @@ class FarFromData(Predictor):
         )
         training_data = training_data if isinstance(training_data, Observations) else None
         if self.x_train is None and training_data is None:
-            raise ValueError("A distance needs training points: give `x_train`, or the result of `fit`.")
+            raise ValueError("Distance needs training points. Pass `x_train`, or the result of `fit`.")
         x = training_data.x if self.x_train is None and training_data is not None else self.x_train
         x = to_numpy(finite(rows(x, "x_train"), "x_train"))
         if not 1 <= self.n_neighbors < len(x):
@@ -92,7 +92,7 @@ class Distance(FarFromData):
     x_train
         Training points, shape (n, d), or `Observations`. Needed if the model does not carry them.
     n_neighbors
-        Number of nearest training points, K in the paper.
+        Number of nearest training points (K in arXiv:2509.13717).
     training_data
         Observations that the model was trained on, by default those that the model carries.
 

@@ -28,7 +28,7 @@ class Ensemble(Predictor):
 
     Notes
     -----
-    The cost is one training per member, and one evaluation of each member per point.
+    The cost is one training run per member, and one evaluation of each member per point.
 
     Examples
     --------

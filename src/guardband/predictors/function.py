@@ -22,7 +22,7 @@ class PredictionFunction(Predictor):
     ----------
     function
         Callable from points, shape (n, d), to a `Prediction`. Its attributes `training_data` and
-        `at_training` are used if it has them.
+        `at_training` are used if present.
     training_data
         Observations that the function was fitted to, by default those of its attribute.
 

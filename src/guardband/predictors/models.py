@@ -27,7 +27,7 @@ def call_model(model: Model, x: Array) -> Array:
     """Evaluate a model at x and return an array of the kind of x.
 
     A torch module is called in eval mode, without gradients, on its own device and in its own dtype; its mode
-    is restored afterwards, and the output is converted to the dtype and device of x. A module that
+    is restored afterward, and the output is converted to the dtype and device of x. A module that
     differentiates inside `forward` needs gradients, so it must be wrapped in a function. For an object with
     `predict` that method is called. Any other function receives a copy of x, always (n, d), and may return
     any array. If x is a frame, a torch module receives its numbers, a function the frame, and an object with
@@ -56,18 +56,18 @@ def _array(output: object) -> Array:
     """The output of a model as one array, or a `TypeError`."""
     if isinstance(output, tuple | list):
         raise TypeError(
-            f"A model should return one array, this one returned a {type(output).__name__}. Wrap it in a "
-            "function: np.asarray of a list of numbers, or the part you want; a mean and a scale go to "
-            "Given(mean, scale)."
+            f"A model should return one array, but this model returned a {type(output).__name__}. Wrap it in "
+            "a function that returns np.asarray(...) of a list, or the part that you need. For a mean and a "
+            "scale, use Given(mean, scale)."
         )
     if output is None or hasattr(output, "__next__") or hasattr(output, "__await__"):
         kind = "None: is a `return` missing?" if output is None else f"a {type(output).__name__}."
-        raise TypeError(f"A model should return one array, this one returned {kind}")
+        raise TypeError(f"A model should return one array, but this model returned {kind}")
     found = floats(output, "the model's output")
     if found.ndim == 0:
         raise TypeError(
-            f"A model should return one row per point, this one returned the single number {found}. For the "
-            "same answer everywhere: lambda x: np.full(len(x), number)."
+            f"A model should return one row per point, but this model returned the number {found}. For "
+            "a constant prediction, use lambda x: np.full(len(x), number)."
         )
     return found
 

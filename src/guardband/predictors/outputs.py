@@ -17,7 +17,7 @@ from guardband.values import Names, Observations, Prediction, Predictor
 @kept
 @dataclass(frozen=True, eq=False)
 class Outputs(Predictor):
-    """A predictor restricted to some of its outputs; a band around it promises nothing about the others.
+    """A predictor restricted to some of its outputs; a band around it has no guarantee for the others.
 
     `gb.calibrate(model, x_cal, y_cal, outputs=("u", "v"))` creates one.
 
@@ -65,7 +65,7 @@ class Outputs(Predictor):
         names = predictor.field_names or Names.numbered((), m)
         columns = names.positions(outputs)
         if len({*columns}) != len(columns):
-            raise ValueError(f"`outputs` should be different ones, got {outputs!r}.")
+            raise ValueError(f"`outputs` should contain no duplicates, got {outputs!r}.")
         return cls(predictor, columns, outputs=names.outputs)
 
     def __call__(self, x: Array) -> Prediction:

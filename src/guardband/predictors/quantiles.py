@@ -55,7 +55,7 @@ class Quantiles(Predictor):
     def __post_init__(self) -> None:
         if isinstance(self.lower, list | tuple):
             raise TypeError(
-                f"Models are given one by one, gb.Quantiles(lower, upper), got a {type(self.lower).__name__}."
+                f"Pass two arguments, gb.Quantiles(lower, upper), got a {type(self.lower).__name__}."
             )
 
     def __call__(self, x: Array) -> QuantilePrediction:
@@ -71,8 +71,8 @@ def _two(both: Array) -> tuple[Array, Array]:
     """The two columns of an output (n, 2)."""
     if both.ndim != 2 or both.shape[1] != 2:
         raise ValueError(
-            "One model of two quantiles should answer (n, 2), the lower one first, got shape "
-            f"{tuple(both.shape)}. Give two models, gb.Quantiles(lower, upper), or a function that returns "
+            "A model of both quantiles should return shape (n, 2), the lower quantile first, got shape "
+            f"{tuple(both.shape)}. Pass two models, gb.Quantiles(lower, upper), or a function that returns "
             "gb.conformal.QuantilePrediction(x, lower, upper)."
         )
     return both[:, :1], both[:, 1:]

@@ -1,7 +1,7 @@
 """One-page reports that help a reader decide whether to trust a band, or a region of coefficients.
 
-`bands.py` and `pictures.py` make the content, `provenance.py` identifies model and data, and `page.py`
-writes self-contained HTML or Markdown. Other values bring their own sections: `HasReport` and
+`bands.py` and `pictures.py` create the content, `provenance.py` identifies model and data, and `page.py`
+writes self-contained HTML or Markdown. Other values define their own sections: `HasReport` and
 `HasSections` in `page.py`.
 """
 
@@ -69,7 +69,7 @@ def report(
 ) -> Path:
     """Write a one-page report on a band at new points, or on estimated coefficients.
 
-    Names of columns come from the calibration: a DataFrame, or `gb.calibrate(..., names=...)`. A report on
+    Column names come from the calibration: a DataFrame, or `gb.calibrate(..., names=...)`. A report on
     `pinn.Estimates` needs no data and no level: `gb.report(estimates, path="report.html")`.
 
     Parameters
@@ -119,7 +119,7 @@ def report(
     if isinstance(calibrated, HasReport):
         if any(given is not None for given in (x, y, level, groups, regions, verdict)):
             raise TypeError(
-                "Estimates contain their readings and their level: gb.report(estimates, path=...). Pass "
+                "Estimates contain their readings and their level. Call gb.report(estimates, path=...). Pass "
                 "another level to pinn.coefficients."
             )
         contents = calibrated.report_sections(facts)
@@ -127,9 +127,9 @@ def report(
             contents[-1:-1] = next_points.report_sections()
         return write(path, title or calibrated.report_title, contents)
     if next_points is not None:
-        raise TypeError("`next_points` are for the report of coefficients: gb.report(estimates, path=...).")
+        raise TypeError("`next_points` applies only to coefficients: gb.report(estimates, path=...).")
     if x is None:
-        raise TypeError("The report on a band needs points: gb.report(calibrated, x, y, path=...).")
+        raise TypeError("The report on a band needs points. Call gb.report(calibrated, x, y, path=...).")
     refuse_unpaired(x=x, y=y, groups=groups)
     contents = sections(
         calibrated,

@@ -43,7 +43,7 @@ def sections(
 ) -> list[Section]:
     """Return the sections of the report on a band.
 
-    `command` is the shell command that makes the page, if there is one.
+    `command` is the shell command that creates the page, if any.
     """
     arguments = {
         "y": y,
@@ -106,7 +106,7 @@ def _claim(calibrated: Calibrated, band: Band | NormBand | None, level: Level) -
             f"{claim}.",
             f"Assumption. {calibrated.promise}{'' if exempt else _average(calibrated, what)}",
             f"Not claimed. Coverage at every single {what[:-1]}; coverage of {what} drawn differently from "
-            f"the calibration {what} (other places, other sensors, another regime); coverage of {other}.",
+            f"the calibration {what} (other locations, other sensors, another regime); coverage of {other}.",
             *_width(band),
         ],
         mark="claim",
@@ -142,7 +142,7 @@ def _width(band: Band | NormBand | None) -> Iterable[str]:
 def _verdict(found: Evaluation | None) -> Section:
     """Return the verdict of fresh measurements on the claim."""
     if found is None:
-        return Section("Verdict", ["No fresh measurements were given: the claim is untested."])
+        return Section("Verdict", ["No fresh measurements were passed: the claim is untested."])
     if found.consistent is False:
         return Section("Verdict: the claim does not hold on these data", [found.verdict], mark="fails")
     if found.doubts:
@@ -203,7 +203,7 @@ def _data(calibrated: Calibrated, level: Level) -> Section:
             "confidence."
         )
     else:
-        lines.append("The variation of coverage between calibration sets has no exact law here.")
+        lines.append("The exact distribution of coverage between calibration sets is not known here.")
     return Section("Size of the calibration set", lines)
 
 
@@ -255,7 +255,7 @@ def _measured(
     calibrated: Calibrated, band: Band | NormBand | None, found: Evaluation | None, y: ArrayLike | None
 ) -> Section:
     if found is None:
-        return Section("Measured coverage", ["No fresh measurements: pass y, measured at x."])
+        return Section("Measured coverage", ["No fresh measurements were passed. Pass y, measured at x."])
     table = [["band", rows_word(calibrated), "coverage", "mean width", "interval score", "ACD"]]
     for row in found.rows:
         name = f"{row.name}, {row.region}" if row.region else row.name
@@ -264,12 +264,12 @@ def _measured(
     table[2:2] = _each_output(calibrated, band, y)
     lines = [
         f"Relative error of the prediction against these measurements (L2): {found.relative_l2:.3g}"
-        f"{_baseline_error(calibrated, y)}. Coverage alone says nothing about the model: a wide band around "
+        f"{_baseline_error(calibrated, y)}. Coverage alone does not measure the model: a wide band around "
         "zero covers too. Compare error and width as well."
     ]
     lines += found.remarks
     if found.of_constant_width:
-        lines.append("This band has constant width itself, so there is no other band to compare with.")
+        lines.append("This band has constant width, so there is no other band to compare with.")
     if found.acd_floor is not None:
         floor = found.acd_floor
         lines.append(

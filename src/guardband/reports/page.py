@@ -46,7 +46,7 @@ class HasSections(Protocol):
 
 @runtime_checkable
 class HasReport(Protocol):
-    """A value with a report of its own, such as `pinn.Estimates`."""
+    """A value with its own report, such as `pinn.Estimates`."""
 
     @property
     def report_title(self) -> str:

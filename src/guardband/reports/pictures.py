@@ -80,7 +80,7 @@ def pictures_of(
         )
     if share is not None:
         what = f"calibration {rows_word(calibrated)}"
-        drawn.append((f"How far the {what} missed.", lambda ax: _misses(share, ax, what)))
+        drawn.append((f"Sizes of the misses of the {what}.", lambda ax: _misses(share, ax, what)))
     known = calibrated.prediction
     if known is not None and known.x is not None and known.x.ndim == 2 and known.mean.ndim == 2:
         shown = band if isinstance(band, Band) and band.mean.ndim == 2 else None
@@ -109,12 +109,12 @@ def _over_places(band: Band, fresh: np.ndarray | None) -> Iterable[Drawing]:
 
 
 def _outside(band: Band, y: np.ndarray) -> np.ndarray:
-    """Return which measurements (n, m) lie outside of the band's ends."""
+    """Return which measurements (n, m) lie outside the band's ends."""
     return (y < to_numpy(band.lower)) | (y > to_numpy(band.upper))
 
 
 def _of(band: Band) -> str:
-    """Return the name of the output in a picture, the first, if there are several."""
+    """Return the name of the output in a picture: the first one if there are several."""
     return "" if band.mean.shape[-1] == 1 else f" of {words_of(band)[0]}"
 
 

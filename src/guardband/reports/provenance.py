@@ -1,4 +1,4 @@
-"""Provenance of a report: model and data with reproducible hashes, and the call that makes the page."""
+"""Provenance of a report: model and data with reproducible hashes, and the call that creates the page."""
 
 from __future__ import annotations
 

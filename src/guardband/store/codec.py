@@ -1,9 +1,9 @@
 """The codec: values as plain JSON and named arrays, and back, without executing code from a file.
 
 A file can only name registered kinds (see `guardband.base.kept`). Other objects, such as a user's network or
-function, are replaced by the name of their place ("model", "ratio", ...) and passed again at load.
+function, are replaced by a name ("model", "ratio", ...), under which they are passed again at load.
 
-Arrays and tensors are stored in the same way, and each entry records which one it was. Without torch, a
+Arrays and tensors are stored in the same way, and each entry records the original kind. Without torch, a
 tensor is loaded as a numpy array with the same numbers, so bands at numpy points are the same.
 """
 
@@ -64,7 +64,7 @@ class Encoder:
         return self._optional - self._required
 
     def encode(self, value: Any, name: str) -> Json:
-        """A value as plain JSON; `name` is its place, under which an object is passed again at load."""
+        """A value as plain JSON; `name` is the name under which an object is passed again at load."""
         match value:
             case None | bool() | int() | str():
                 return value
@@ -153,7 +153,7 @@ class Decoder:
                 return to_numpy(self.arrays[name])
             case {"words": list(words)} if all(isinstance(word, str) for word in words):
                 if max(map(len, words), default=0) * len(words) > WORDS:
-                    raise ValueError(f"words of {max(map(len, words))} letters")
+                    raise ValueError(f"words of {max(map(len, words))} characters")
                 return np.array(words, dtype=str)
             case {"tuple": list(items)}:
                 return tuple(self.decode(item) for item in items)
@@ -168,8 +168,8 @@ class Decoder:
                 value, stored = self.passed[name], node.get("said")
                 if stored is not None and _described(value) not in (None, stored):
                     raise ArtifactError(
-                        f"The `{name}` passed is not the one that was saved, which was {shown(stored)}, and "
-                        f"this is {_described(value)}."
+                        f"The `{name}` passed is not the one that was saved: expected {shown(stored)}, got "
+                        f"{_described(value)}."
                     )
                 return value
         raise ValueError(f"an unknown entry {shown(node)}")

@@ -38,16 +38,16 @@ ARRAYS, MODEL = "arrays.safetensors", "model.onnx"
 
 
 def save(calibrated: object, folder: str | os.PathLike[str], *, overwrite: bool = False) -> Path:
-    """Save a calibration, so that `gb.load(folder)` gives bitwise the same bands.
+    """Save a calibration, so that `gb.load(folder)` reproduces its bands bit for bit.
 
     Parameters
     ----------
     calibrated
         Calibration, or another object whose class is decorated with `kept`, such as a `pinn.Fitted`.
     folder
-        Folder to write. Other files in it stay.
+        Folder to write. Other files in it are left unchanged.
     overwrite
-        Replace a calibration in the folder. Concurrent readers see the old one or the new one.
+        Replace a calibration in the folder. Concurrent readers see either the old or the new one.
 
     Returns
     -------
@@ -86,7 +86,7 @@ def write(
     """Save a calibration with settings of the command line, such as column names, and an ONNX model."""
     if not isinstance(calibrated, Calibrated):
         raise TypeError(
-            f"`save` takes what `gb.calibrate` or `pinn.fit` returned, got {type(calibrated).__name__}."
+            f"`save` expects the result of `gb.calibrate` or `pinn.fit`, got {type(calibrated).__name__}."
         )
     encoder = Encoder()
     tree = {
@@ -121,8 +121,8 @@ def _write_other(value: object, folder: Path, overwrite: bool) -> Path:
     required = sorted(set(encoder.passed) - encoder.optional)
     if required:
         raise TypeError(
-            f"A {type(value).__name__} is saved whole, and its {' and '.join(required)} cannot be: a network "
-            "or function of your own does not define how it is saved. Decorate its class: @gb.kept."
+            f"A {type(value).__name__} is saved whole, but its {' and '.join(required)} cannot: your own "
+            "network or function does not define how it is saved. Decorate its class: @gb.kept."
         )
     manifest = {
         "format": FORMAT,
@@ -151,8 +151,8 @@ def load(folder: str | os.PathLike[str], kind: type = Calibrated, /, **passed: o
         Class of the saved object, if it is not a calibration: `gb.load(folder, pinn.Fitted)`.
     **passed
         Networks and functions that were not saved, by name: `gb.load(folder, model=net)`. Each must
-        reproduce the values of the original at 16 calibration points. A model behind an adapter is passed
-        through it again, `model=from_neuralop(net)`, and the models of folds as a list, `models=[...]`.
+        reproduce the values of the original at 16 calibration points. Pass a model through its
+        adapter again, `model=from_neuralop(net)`, and the models of folds as a list, `models=[...]`.
 
     Returns
     -------
@@ -218,8 +218,8 @@ class Saved:
         version = found.get("format")
         if isinstance(version, int) and version > FORMAT:
             raise ArtifactError(
-                f"{folder} was saved in format {version} by a newer guardband; this one reads up to format "
-                f"{FORMAT}. Upgrade: pip install -U guardband."
+                f"{folder} was saved in format {version} by a newer guardband; this version reads up to "
+                f"format {FORMAT}. Upgrade: pip install -U guardband."
             )
         try:
             if version == 1:
@@ -230,7 +230,7 @@ class Saved:
         except Exception as error:
             raise _damaged(folder, error) from error
         if not valid:
-            raise ArtifactError(f"{folder} does not hold what `gb.save` writes. {AGAIN}")
+            raise ArtifactError(f"{folder} does not contain the files that `gb.save` writes. {AGAIN}")
         return cls(folder, found, files)
 
     @property
@@ -253,11 +253,13 @@ class Saved:
             call, names = ", ".join(f"{name}=..." for name in missing), " and ".join(missing)
             if len(missing) > 1 and all(name.startswith("model") for name in missing):
                 call, names = "models=[...]", f"its {len(missing)} models"
-            raise ArtifactError(f"{self.folder} was saved without {names}: gb.load(folder, {call}).")
+            raise ArtifactError(
+                f"{self.folder} was saved without {names}. Load it with gb.load(folder, {call})."
+            )
         unknown = sorted(set(passed) - set(wanted))
         if unknown:
             names = ", ".join(unknown)
-            raise ArtifactError(f"{self.folder} has no place for {names}; everything else was saved.")
+            raise ArtifactError(f"{self.folder} does not need {names}, which should not be passed.")
         try:
             return _decoded(self.manifest["value"], self.files[ARRAYS], passed, optional, kind)
         except ArtifactError:
@@ -270,7 +272,7 @@ class Saved:
 
 def _damaged(folder: Path, error: Exception) -> ArtifactError:
     why = f"{type(error).__name__}: {shown(str(error))}"
-    return ArtifactError(f"{folder} cannot be understood: {why}")
+    return ArtifactError(f"{folder} cannot be interpreted: {why}")
 
 
 def _decoded(
@@ -287,8 +289,8 @@ def _decoded(
     if not isinstance(found, kind):
         wanted = "a calibration" if kind is Calibrated else f"a {kind.__name__}"
         raise ArtifactError(
-            f"The folder should hold {wanted}, and it holds a {type(found).__name__}: "
-            f"pass that class, gb.load(folder, {type(found).__name__})."
+            f"The folder should hold {wanted}, but it holds a {type(found).__name__}. "
+            f"Pass that class: gb.load(folder, {type(found).__name__})."
         )
     if isinstance(found, Calibrated):
         _check(found, values["probes"], values["fingerprint"], passed, decoder.without_torch)
@@ -308,8 +310,7 @@ def _check(
         if name in passed and not (name in current and _near(current[name], values)):
             raise ArtifactError(
                 f"The `{name}` passed is not the one that was saved: it differs at stored points. Pass the "
-                "one that was calibrated, weights and all and through its adapter if it had one, or "
-                "calibrate this one."
+                "one that was calibrated, with the same weights and adapter, or calibrate this one."
             )
     current = _fingerprint(calibrated)
     if without_torch and not all(
@@ -350,7 +351,7 @@ def _compare(current: dict[str, np.ndarray], stored: dict[str, np.ndarray]) -> N
     for name in stored:
         a, b = current.get(name), stored.get(name)
         if name == "scores" and (a is None or b is None or not np.allclose(a, b, rtol=EXACT, atol=0)):
-            raise ArtifactError(f"The stored scores are not those of the stored predictions. {AGAIN}")
+            raise ArtifactError(f"The stored scores do not match the stored predictions. {AGAIN}")
         of_predictor = name not in ("scores", "thresholds")  # a part of the prediction
         if of_predictor and a is not None and b is not None:
             b = b[: len(a)]  # format 1 stored them at all calibration points
@@ -358,7 +359,7 @@ def _compare(current: dict[str, np.ndarray], stored: dict[str, np.ndarray]) -> N
             if of_predictor:
                 raise ArtifactError(
                     f"The predictor is not the one that was saved: its {name} differs at stored points. Pass "
-                    "what it was made of, weights and all, or calibrate this one."
+                    "its original components with the same weights, or calibrate this one."
                 )
             raise ArtifactError(f"The calibration is not the one that was saved: its band differs. {AGAIN}")
 

@@ -1,4 +1,4 @@
-"""A folder whose files change together: a new version is written next to the old one, and a rename switches.
+"""A folder whose files change together: a rename makes a new version, written next to the old one, current.
 
 `manifest.json` names the files of the current version with their SHA-256 and size; the name of each file
 contains the first digits of its hash. A reader sees either the old version or the new one. An interrupted
@@ -61,7 +61,7 @@ def write(
     with locked(folder):
         if not overwrite and (folder / MANIFEST).exists():
             raise FileExistsError(
-                f"{folder} holds a calibration already. Save elsewhere, or pass overwrite=True."
+                f"{folder} already holds a calibration. Save to another folder, or pass overwrite=True."
             )
         named = {_name(name, data): data for name, data in files.items()}
         entries = {name: {"sha256": sha256_of(data), "bytes": len(data)} for name, data in named.items()}
@@ -75,7 +75,7 @@ def write(
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the lock of writers on a folder; it is released if the process ends."""
+    """Hold the lock of writers on a folder; it is released when the process ends."""
     try:
         import fcntl
     except ImportError:  # Windows has no such lock; renames are atomic, and writers must not run concurrently

@@ -1,4 +1,4 @@
-"""Streams: bands that adapt to consecutive readings, which may drift, and alarms when their law changes."""
+"""Streams: bands that adapt to readings, which may drift, and alarms when their distribution changes."""
 
 from guardband.streams.adaptive import AdaptiveLevel
 from guardband.streams.alarm import Alarm

@@ -1,7 +1,7 @@
 """AdaptiveLevel: the level of the next band rises after a miss and falls slightly otherwise.
 
 Let a_1 = 1 - level, and a_(t+1) = a_t + step (1 - level - missed_t). The threshold at t is the quantile of
-the last scores at 1 - a_t: infinite if a_t <= 0, and the band is empty if a_t >= 1. Hence a_t stays in
+the most recent scores at 1 - a_t: infinite if a_t <= 0, and the band is empty if a_t >= 1. Hence a_t stays in
 [-step, 1 + step], which bounds the sum of all moves: the share of T readings outside their bands differs from
 1 - level by at most (max(level, 1 - level) + step) / (step T), for any readings. (Gibbs and Candes 2021)
 """
@@ -29,9 +29,9 @@ class AdaptiveLevel(StreamMethod):
     ----------
     step
         Change of the level per reading, by default (1 - level) / 20. A large step follows drift quickly, but
-        makes widths unsteady and some bands infinite; a small one lags.
+        makes widths unsteady and some bands infinite; a small step lags behind.
     window
-        Number of last scores whose quantile is the threshold, by default 20 / (1 - level).
+        Number of most recent scores whose quantile is the threshold, by default 20 / (1 - level).
 
     Notes
     -----
@@ -56,11 +56,11 @@ class AdaptiveLevel(StreamMethod):
         positive(self.window, "window", whole=True)
         if self.step is not None and self.step >= 1:
             raise ValueError(
-                f"`step` should be below 1, since levels move by it, got {self.step}. Try 0.005."
+                f"`step` should be below 1, since the level moves by it, got {self.step}. Try 0.005."
             )
 
     def start(self, scores: np.ndarray, level: Fraction | float) -> AdaptiveTracker:
-        """Start at the requested level with the last of the calibration scores."""
+        """Start at the requested level with the most recent calibration scores."""
         last = LastScores(scores, window_of(self.window, level))
         return AdaptiveTracker(last, float(1 - Fraction(level)), step_of(self.step, level))
 
@@ -80,7 +80,7 @@ class AdaptiveLevel(StreamMethod):
 
 
 class AdaptiveTracker(Tracker):
-    """The last scores, and the current a_t."""
+    """The most recent scores, and the current a_t."""
 
     last: LastScores
     target: float
@@ -93,11 +93,11 @@ class AdaptiveTracker(Tracker):
 
     @property
     def threshold(self) -> float:
-        """The quantile of the last scores at the current level 1 - a_t."""
+        """The quantile of the most recent scores at the current level 1 - a_t."""
         return self.last.kth(math.ceil((len(self.last.ascending) + 1) * (1 - self.alpha) - 1e-9))
 
     def update(self, score: float) -> None:
-        """Lower a_t after a miss, raise it after a hit, and add the score to the last ones."""
+        """Lower a_t after a miss, raise it after a hit, and add the score to the window."""
         self.alpha += self.step * (self.target - (score > self.threshold))
         self.last.add(score)
 

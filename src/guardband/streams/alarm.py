@@ -3,7 +3,7 @@
 The smoothed p-value of a score is the share of all scores up to it that are at least as large, with ties
 broken at random: p = (number greater + u (number equal + 1)) / (n + 1). If the scores are exchangeable, these
 p-values are uniform and independent. Bets f(p) with mean 1 then gain nothing on average, and R = (1 + R) f(p)
-grows by 1 per step on average (Shiryaev-Roberts). An alarm at R >= A resets at least A, so t steps have at
+grows by 1 per step on average (Shiryaev-Roberts). Each alarm, at R >= A, resets R to 0, so t steps have at
 most t / A false alarms on average, and the mean time to the first is at least A. Restarts at fixed intervals
 only lower R, so the bounds remain valid. (Vovk, Gammerman and Shafer 2005; Volkhonskiy et al. 2017) Ranks
 among a fixed calibration set would give dependent p-values, for which the bounds do not hold.
@@ -33,7 +33,7 @@ BLOCK = 1000
 @kept
 @dataclass(frozen=True)
 class Alarm:
-    """An alarm when the law of the scores changes: the Shiryaev-Roberts procedure on smoothed p-values.
+    """An alarm for changes in the distribution of the scores: the Shiryaev-Roberts procedure on p-values.
 
     It detects scores that become larger and scores that become smaller.
 
@@ -44,14 +44,15 @@ class Alarm:
         calibration, are exchangeable.
     restart
         Number of steps after which the test restarts without earlier scores, as it does after an alarm. This
-        bounds memory and lets the test learn the new law, but it detects little in the steps that follow.
+        bounds memory and lets the test learn the new distribution, but a restarted test detects little
+        at first.
     seed
         Seed of the random numbers that break ties.
 
     Notes
     -----
-    Autocorrelated scores, such as slowly varying errors, are not exchangeable even if their law is constant,
-    and raise far more alarms.
+    Autocorrelated scores, such as slowly varying errors, are not exchangeable even if their distribution
+    is constant, and raise far more alarms.
 
     Examples
     --------
@@ -74,7 +75,7 @@ class Alarm:
         positive(self.threshold, "threshold")
         positive(self.restart, "restart", whole=True)
         if not isinstance(self.seed, int) or isinstance(self.seed, bool) or self.seed < 0:
-            raise ValueError(f"`seed` should be a whole number from 0 on, got {self.seed!r}.")
+            raise ValueError(f"`seed` should be a nonnegative integer, got {self.seed!r}.")
 
     @property
     def promise(self) -> str:

@@ -69,7 +69,7 @@ class Tracker(ABC):
 
 
 class StreamMethod(ABC):
-    """A method that adapts the threshold along a stream; an immutable value that holds settings only.
+    """A method that adapts the threshold along a stream; an immutable value that holds only settings.
 
     Examples
     --------

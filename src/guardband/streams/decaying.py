@@ -63,8 +63,8 @@ class DecayingSteps(StreamMethod):
         q = last.kth(min(n, rank(n, level))) if n else 0.0
         if not np.isfinite(q):
             raise ValueError(
-                "DecayingSteps() moves a number up and down, and here too many calibration scores are "
-                "infinite. Use AdaptiveLevel(), which looks at ranks alone."
+                "DecayingSteps() moves a finite threshold up and down, but too many calibration scores are "
+                "infinite. Use AdaptiveLevel(), which uses only ranks."
             )
         unit = abs(q) or float(np.abs(scores[np.isfinite(scores)]).max(initial=0.0)) or 1.0
         return DecayingTracker(q, float(1 - Fraction(level)), self.step * unit, self.power)
@@ -79,8 +79,8 @@ class DecayingSteps(StreamMethod):
             "If all scores, those of the calibration included, lie within a bounded range, the share of T "
             f"readings outside their bands differs from {1 - float(level):g} by at most (range + first step) "
             "/ (last step T), where the step falls as "
-            f"T^-{self.power:g}. If readings are also independent and from one law, the threshold "
-            "converges to the true one. This is not a probability for a single reading."
+            f"T^-{self.power:g}. If readings are also independent and identically distributed, the "
+            "threshold converges to the true quantile. This is not a probability for a single reading."
         )
 
 

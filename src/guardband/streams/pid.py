@@ -1,11 +1,11 @@
 """ConformalPID: a forecast of the quantile, a proportional correction, and an integrator that saturates.
 
-q_t = forecast + proportional + integral. The forecast is the quantile of the last scores. The proportional
-part moves by step unit (missed - (1 - level)). The integral part is unit gain tan(pi/2 E/saturation), where E
-is the sum of missed - (1 - level): if E >= saturation the band is infinite, if E <= -saturation it is empty.
-Hence |E| <= saturation + 1 for any scores and for any values of the other two parts, and the share of T
-readings outside their bands differs from 1 - level by at most (saturation + 1) / T. (Angelopoulos, Candes and
-Tibshirani 2023, with a constant saturation)
+q_t = forecast + proportional + integral. The forecast is the quantile of the most recent scores. The
+proportional part moves by step unit (missed - (1 - level)). The integral part is unit gain tan(pi/2
+E/saturation), where E is the sum of missed - (1 - level): if E >= saturation the band is infinite, if E <=
+-saturation it is empty. Hence |E| <= saturation + 1 for any scores and for any values of the other two parts,
+and the share of T readings outside their bands differs from 1 - level by at most (saturation + 1) / T.
+(Angelopoulos, Candes and Tibshirani 2023, with a constant saturation)
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class ConformalPID(StreamMethod):
     Parameters
     ----------
     step
-        Proportional gain, relative to the quantile of the last scores.
+        Proportional gain, relative to the quantile of the most recent scores.
     gain
-        Integral gain, relative to the quantile of the last scores.
+        Integral gain, relative to the quantile of the most recent scores.
     saturation
         Excess or deficit of misses at which the band becomes infinite or empty. A small value bounds the
         excess tightly and makes the widths unsteady.
     window
-        Number of last scores whose quantile is the forecast.
+        Number of most recent scores whose quantile is the forecast.
 
     Examples
     --------
@@ -62,7 +62,7 @@ class ConformalPID(StreamMethod):
             )
 
     def start(self, scores: np.ndarray, level: Fraction | float) -> PIDTracker:
-        """Start with the last of the calibration scores."""
+        """Start with the most recent calibration scores."""
         return PIDTracker(LastScores(scores[np.isfinite(scores)], self.window), Fraction(level), self)
 
     def bound(self, level: Fraction | float, steps: int) -> float:
@@ -79,7 +79,7 @@ class ConformalPID(StreamMethod):
 
 
 class PIDTracker(Tracker):
-    """The last scores, the excess of misses over the expected number, and the correction."""
+    """The most recent scores, the excess of misses over the expected number, and the correction."""
 
     last: LastScores
     level: float
@@ -101,7 +101,7 @@ class PIDTracker(Tracker):
         return self._forecast + self.correction + integral
 
     def update(self, score: float) -> None:
-        """Update correction and excess, and add the score to the last ones."""
+        """Update correction and excess, and add the score to the window."""
         surplus = (score > self.threshold) - (1 - self.level)
         self.correction += self.method.step * self._unit * surplus
         self.excess += surplus

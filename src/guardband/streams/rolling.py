@@ -1,4 +1,4 @@
-"""RollingWindow: the quantile of the last scores, as a baseline."""
+"""RollingWindow: the quantile of the most recent scores, as a baseline."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from guardband.streams.settings import positive, window_of
 @kept
 @dataclass(frozen=True, repr=False)
 class RollingWindow(StreamMethod):
-    """The exact conformal quantile of the last scores: the baseline for methods that react to misses.
+    """The exact conformal quantile of the most recent scores: the baseline for methods that react to misses.
 
     For exchangeable scores this is split conformal prediction, with its guarantee. Under drift it lags, and
     there is no guarantee.
@@ -26,7 +26,7 @@ class RollingWindow(StreamMethod):
     Parameters
     ----------
     window
-        Number of last scores, by default 20 / (1 - level).
+        Number of most recent scores, by default 20 / (1 - level).
 
     Examples
     --------
@@ -43,7 +43,7 @@ class RollingWindow(StreamMethod):
         positive(self.window, "window", whole=True)
 
     def start(self, scores: np.ndarray, level: Fraction | float) -> RollingTracker:
-        """Start with the last of the calibration scores."""
+        """Start with the most recent calibration scores."""
         return RollingTracker(LastScores(scores, window_of(self.window, level)), level)
 
     def bound(self, level: Fraction | float, steps: int) -> float | None:
@@ -60,7 +60,7 @@ class RollingWindow(StreamMethod):
 
 
 class RollingTracker(Tracker):
-    """The last scores."""
+    """The most recent scores."""
 
     last: LastScores
     level: Fraction | float

@@ -1,4 +1,4 @@
-"""Sorted collections of scores: all earlier ones, or the last ones."""
+"""Sorted collections of scores: all earlier scores, or the most recent ones."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class EarlierScores:
 
 
 class LastScores:
-    """The last `size` scores, in the order of arrival and sorted."""
+    """The `size` most recent scores, in the order of arrival and sorted."""
 
     size: int
     order: deque[float]

@@ -8,11 +8,11 @@ from fractions import Fraction
 from guardband.conformal.rank import exact
 
 BEYOND = 20
-"""Mean number of the last scores above the threshold, which sets the default window."""
+"""Mean number of scores in the window above the threshold, which sets the default window."""
 
 
 def window_of(window: int | None, level: Fraction | float) -> int:
-    """The number of last scores, by default enough to have about 20 above the threshold.
+    """The size of the window, by default large enough to have about 20 scores above the threshold.
 
     >>> window_of(None, 0.9), window_of(None, 0.99), window_of(300, 0.9)
     (200, 2000, 300)
@@ -34,5 +34,5 @@ def positive(value: float | None, name: str, *, whole: bool = False) -> None:
     wanted = int if whole else (int, float)
     right = isinstance(value, wanted) and not isinstance(value, bool) and 0 < value < math.inf
     if value is not None and not right:
-        kind = "a positive whole number" if whole else "a positive number"
+        kind = "a positive integer" if whole else "a positive number"
         raise ValueError(f"`{name}` should be {kind}, got {value!r}.")

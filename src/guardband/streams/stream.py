@@ -115,8 +115,8 @@ class Stream:
     """A calibration that adapts to a stream of readings, which may drift.
 
     A stream is mutable: every reading changes it. `stream.band(x)` returns the band of the next reading, and
-    `stream.update(y)` takes that reading; `stream.skip()` is for a reading that was not taken.
-    `stream.follow(x, y)` processes many readings at once, with bitwise the same results.
+    `stream.update(y)` takes that reading; `stream.skip()` replaces it if no reading was taken.
+    `stream.follow(x, y)` processes many readings at once, with bit-identical results.
 
     Parameters
     ----------
@@ -128,11 +128,11 @@ class Stream:
         Method that moves the threshold, by default `AdaptiveLevel()`. Its guarantee bounds the long-run share
         of misses for any readings.
     alarm
-        Alarm that detects when the law of the scores changes, by default `Alarm()`.
+        Alarm that detects changes in the distribution of the scores, by default `Alarm()`.
 
     Notes
     -----
-    The score is that of the calibration. A threshold of `Local` keeps its shape, and only its size moves.
+    The score is that of the calibration. With `Local`, the threshold keeps its shape; only its size changes.
     `snapshot` and `restore` reproduce the state bit for bit, and `gb.save` stores a snapshot.
 
     Examples
@@ -201,7 +201,7 @@ class Stream:
 
     @property
     def threshold(self) -> float:
-        """The largest score inside the next band; infinite, or -infinite for an empty band, at times."""
+        """The largest score inside the next band, which may be infinite, or -infinite for an empty band."""
         return self._tracker.threshold
 
     def band(self, x: ArrayLike | Prediction) -> PredictionSet:
@@ -220,21 +220,21 @@ class Stream:
         prediction = x if isinstance(x, Prediction) else self.calibrated.predict(x)
         if len(prediction) != 1:
             raise ValueError(
-                f"`band` is about the next reading, one row, got {len(prediction)} rows. Ask for one and "
-                "give its reading to `update`; readings that are there already go to stream.follow(x, y)."
+                f"`band` takes one row, for the next reading, got {len(prediction)} rows. Pass one row, then "
+                "its reading to `update`. If the readings are already available, call stream.follow(x, y)."
             )
         with self._lock:
             if self._waiting is not None:
                 raise RuntimeError(
-                    "The band before this one still waits for its reading: stream.update(y). If that "
-                    "reading never came, say so: stream.skip()."
+                    "The previous band still waits for its reading. Call stream.update(y) or, if no reading "
+                    "was taken, stream.skip()."
                 )
             band = self._set_at(prediction, self._tracker.threshold)
             self._waiting = prediction
         return band
 
     def update(self, y: ArrayLike) -> Outcome:
-        """Take the reading that the last band was for.
+        """Take the reading for the last band.
 
         Parameters
         ----------
@@ -249,15 +249,15 @@ class Stream:
         with self._lock:
             if self._waiting is None:
                 raise RuntimeError(
-                    "There is no band that waits for a reading. Ask for it before you know y: "
-                    "stream.band(x), then stream.update(y)."
+                    "No band waits for a reading. Request the band before you know y: stream.band(x), "
+                    "then stream.update(y)."
                 )
             reading = _reading(y, self._waiting, self.calibrated.target_axes)
             score = float(self._scores(self._waiting, reading)[0])
             if math.isnan(score):
                 raise ValueError(
-                    "The reading should be a number, got NaN. A reading that did not come is "
-                    "stream.skip(): nothing is learned from it, and it counts neither as hit nor as miss."
+                    "The reading should be a number, got NaN. For a missing reading, call stream.skip(), "
+                    "which learns nothing from it and counts it neither as a hit nor as a miss."
                 )
             self._waiting = None
             return Outcome(*self._take(score))
@@ -266,7 +266,7 @@ class Stream:
         """Discard the last band, whose reading was not taken."""
         with self._lock:
             if self._waiting is None:
-                raise RuntimeError("There is no band that waits for a reading, so there is none to skip.")
+                raise RuntimeError("No band waits for a reading, so there is nothing to skip.")
             self._waiting = None
 
     def follow(self, x: ArrayLike | Prediction, y: ArrayLike) -> Followed:
@@ -299,7 +299,7 @@ class Stream:
         with self._lock:
             if self._waiting is not None:
                 raise RuntimeError(
-                    "A band still waits for its reading: stream.update(y), or stream.skip() if it never came."
+                    "A band still waits for its reading. Call stream.update(y) or stream.skip()."
                 )
             for i, score in enumerate(scores.tolist()):
                 thresholds[i] = self._tracker.threshold
@@ -341,13 +341,13 @@ class Stream:
             steps, misses = int(about.pop("steps")), int(about.pop("misses"))
         except Exception as error:
             raise ValueError(
-                f"The snapshot cannot be read ({type(error).__name__}). It should be what stream.snapshot() "
-                "returned, all of its bytes."
+                f"The snapshot cannot be read ({type(error).__name__}). Pass all the bytes that "
+                "stream.snapshot() returned."
             ) from error
         for name, expected in self._about().items():
             if about.get(name) != expected:
                 raise ValueError(
-                    f"The snapshot is of another stream: its {name} is {about.get(name)}, here it is "
+                    f"The snapshot belongs to another stream: its {name} is {about.get(name)} instead of "
                     f"{expected}. Create the stream with the original arguments: gb.Stream(calibrated, "
                     "level, method=..., alarm=...)."
                 )
@@ -410,22 +410,22 @@ def _calibration_scores(calibrated: Calibrated, level: Level) -> tuple[Score, np
     """The score, the scores of the calibration points in order, and whether the band has a shape."""
     if not isinstance(calibrated, Calibrated):
         raise TypeError(
-            f"`calibrated` should be what `gb.calibrate` returned, got {type(calibrated).__name__}."
+            f"`calibrated` should be the result of `gb.calibrate`, got {type(calibrated).__name__}."
         )
     score, known = getattr(calibrated, "score", None), calibrated.prediction
     if not isinstance(score, Score) or known is None or calibrated.y is None:
         raise TypeError(
-            f"A stream follows scores, and {calibrated.name} has none to follow. Calibrate with a score: "
+            f"A stream follows scores, but {calibrated.name} has none. Calibrate with a score: "
             "gb.calibrate(model, x, y)."
         )
     if calibrated.needs_groups:
         raise ValueError(
-            "A stream is one sensor's, or one group's. Calibrate without groups, and make a stream for each."
+            "A stream follows one sensor or group. Calibrate without groups, and create a stream for each."
         )
     scores = to_numpy(score(known, calibrated.y)).astype(np.float64)
     if scores.ndim != 1:
         raise ValueError(
-            "A stream follows one score per reading, and this calibration has several, one for each output "
+            "A stream follows one score per reading, but this calibration has several, one for each output "
             "or end. Use joint=True and symmetric=True, or a stream for each output."
         )
     shape = _shape(calibrated, known, level)
@@ -441,8 +441,8 @@ def _shape(calibrated: Calibrated, prediction: Prediction, level: Level) -> np.n
     q = np.asarray(q, dtype=np.float64)
     if not (np.isfinite(q) & (q > 0)).all():
         raise ValueError(
-            "A stream keeps the shape of a band, and here its threshold is infinite or not positive at some "
-            "places. Calibrate with Split() or Local()."
+            "A stream keeps the shape of a band, but this threshold is infinite or not positive at some "
+            "points. Calibrate with Split() or Local()."
         )
     return q
 
@@ -451,7 +451,9 @@ def _reading(y: ArrayLike, prediction: Prediction, known: Axes | None) -> Array:
     """A reading as (1, m), from a number, (m,) or (1, m); a row of a frame is matched by its labels."""
     mean = prediction.mean
     if np.ma.is_masked(y):
-        raise ValueError("The reading should be a number, got a masked value. For none: stream.skip().")
+        raise ValueError(
+            "The reading should be a number, got a masked value. If missing, call stream.skip()."
+        )
     labels = list(getattr(y, "index", [])) if type(y).__name__ == "Series" and len(y) > 1 else []
     if known is not None and known.words is not None and any(isinstance(label, str) for label in labels):
         y = matched([np.asarray(y)], Axes.of_columns(labels), known, "y")
@@ -459,8 +461,8 @@ def _reading(y: ArrayLike, prediction: Prediction, known: Axes | None) -> Array:
     whole = tuple(mean.shape)
     if tuple(y.shape) not in (whole, whole[1:], *([()] if math.prod(whole) == 1 else [])):
         raise ValueError(
-            f"A reading should have the shape of its band, {whole}, got {tuple(y.shape)}: one reading at a "
-            "time, all of its outputs. Many at once go to stream.follow(x, y)."
+            f"A reading should have the shape of its band, {whole}, got {tuple(y.shape)}. Pass one "
+            "reading at a time with all its outputs, or many to stream.follow(x, y)."
         )
     return y.reshape(whole)
 

@@ -17,7 +17,7 @@ from guardband.values import Observations, Prediction, Predictor
 from guardband.values.labeled import field_pair
 
 GAIN = 0.03
-"""A shape is selected only if its band is narrower than the constant one by more than this share."""
+"""A shape is selected only if its band is narrower than the constant one by more than this fraction."""
 
 Shape: TypeAlias = Callable[..., Predictor]
 """`shape(predictor, x, y, prediction=...)` fits a shape to fields, as `SizeScale.fitted` does."""
@@ -42,8 +42,8 @@ class Adapted(Predictor):
     widths
         Width of each shape on the fields used for selection, relative to the constant shape.
     held_out
-        Fields from which the shapes were learned and selected; None if these were cross-fitted predictions of
-        training fields.
+        Fields from which the shapes were learned and selected; None if cross-fitted predictions of
+        training fields were used instead.
     training_data
         Fields that the model was trained on.
 
@@ -71,7 +71,7 @@ class Adapted(Predictor):
         """A sentence on the selected shape and the data used for the selection."""
         data = "cross-fitted predictions of training fields"
         if self.held_out is not None:
-            data = f"{len(self.held_out)} fields, which should be none that the model was trained on"
+            data = f"{len(self.held_out)} fields, none of which the model should have been trained on"
         if self.chosen == "constant":
             return f"Shapes were tried on {data}; constant width was taken, so there is nothing to guard."
         return f"The shape ({self.chosen}) was learned and chosen before calibration, on {data}."
@@ -122,7 +122,7 @@ def adapted(
     Notes
     -----
     A shape changes the widths, not the guarantee, which remains marginal: `gb.evaluate` reports coverage by
-    quarters of the input's size.
+    quartile of the input's size.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def adapted(
     """
     seen = Observations(*field_pair(x, y))
     if len(seen) < FEWEST:
-        raise ValueError(f"A shape is learned and chosen by {FEWEST} fields or more, got {len(seen)}.")
+        raise ValueError(f"Learning and selecting a shape needs at least {FEWEST} fields, got {len(seen)}.")
     order = np.random.default_rng(seed).permutation(len(seen))
     fit, select = order[len(seen) // 3 :], order[: len(seen) // 3]
     predicted = predictor(copy(seen.x)) if prediction is None else prediction

@@ -26,8 +26,8 @@ class Horizon:
     widths
         Mean widths of the band, shape (steps,).
     rival
-        Mean widths of the band around the mean of the known trajectories, shape (steps,). It has a scale by
-        step and is calibrated on the same trajectories.
+        Mean widths of the band around the mean of the known trajectories, shape (steps,). This band has a
+        scale by step and is calibrated on the same trajectories.
 
     Examples
     --------

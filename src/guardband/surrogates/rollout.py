@@ -27,7 +27,7 @@ class Rollout(Predictor):
     step_model
         Model that maps a state to the next one, of the same shape.
     steps
-        Number of steps, one evaluation of the model each.
+        Number of steps, each of which evaluates the model once.
     growth
         Scale of each step, shape (steps,); learned by `shaped`.
     power
@@ -62,7 +62,7 @@ class Rollout(Predictor):
 
     def __post_init__(self) -> None:
         if isinstance(self.steps, bool) or not isinstance(self.steps, int) or self.steps < 1:
-            raise ValueError(f"`steps` should be a whole number of steps, at least 1, got {self.steps!r}.")
+            raise ValueError(f"`steps` should be a positive integer, got {self.steps!r}.")
 
     def __call__(self, x: Array) -> Prediction:
         """Return the trajectories that start at x, with the learned shape, if any, as their scale."""
@@ -72,14 +72,14 @@ class Rollout(Predictor):
             new = call_model(self.step_model, state)
             if new.shape != state.shape:
                 raise ValueError(
-                    f"A step should give a state of the same shape, {tuple(state.shape)}, got "
+                    f"A step should return a state of the same shape, {tuple(state.shape)}, got "
                     f"{tuple(new.shape)} at step {step}."
                 )
             if not bool(namespace(new).isfinite(new).all()):
                 row = int(np.argwhere(~np.isfinite(to_numpy(new)))[0][0])
                 raise ValueError(
-                    f"The rollout of row {row} is no longer finite at step {step}. Take fewer steps, or "
-                    "train the step on its own answers too."
+                    f"The rollout of row {row} is no longer finite at step {step}. Use fewer steps, or "
+                    "also train the step model on its own predictions."
                 )
             states.append(new)
             state = new
@@ -119,11 +119,11 @@ class Rollout(Predictor):
         mean = replace(self, growth=None)(seen.x).mean
         if seen.y.shape != mean.shape:
             raise ValueError(
-                f"`y` should be trajectories like those predicted, {tuple(mean.shape)}, got "
-                f"{tuple(seen.y.shape)}: (n, steps, *grid, m), without the state that they start from."
+                f"`y` should have the shape of the predicted trajectories, {tuple(mean.shape)}, got "
+                f"{tuple(seen.y.shape)}. Its axes are (n, steps, *grid, m), without the initial state."
             )
         if len(seen) < 2:
-            raise ValueError("A shape is learned from two trajectories or more, got one.")
+            raise ValueError("Learning a shape needs at least two trajectories, got one.")
         misses = abs(to_numpy(seen.y).astype(float) - to_numpy(mean))
         growth, power = fitted_growth(sizes(seen.x), misses.reshape(len(mean), self.steps, -1).max(axis=2))
         return replace(self, growth=growth, power=power, held_out=seen)

@@ -1,6 +1,6 @@
 """Scales that follow the size of a surrogate's errors, each a predictor around another one.
 
-A scale is fixed before calibration, so the guarantee holds for any of them; a good one makes the band narrow.
+A scale is fixed before calibration, so the guarantee holds for any scale; a good scale makes the band narrow.
 It is learned from fields that are not used for calibration.
 """
 
@@ -99,7 +99,7 @@ class SizeScale(FieldScale):
         x, y
             Input fields and targets that the predictor was not trained on.
         prediction
-            Predictions of these fields, if they are known already.
+            Predictions of these fields, if they are already computed.
 
         Returns
         -------
@@ -152,8 +152,8 @@ class SmoothedScale(FieldScale):
         found = self.predictor(x)
         if found.scale is None:
             raise ValueError(
-                "There is no scale to smooth: this predictor has none of its own. Use gb.predictors.Ensemble "
-                "of several trainings, or pinn.predictors.Dropout."
+                "There is no scale to smooth, since this predictor returns none. Use gb.predictors.Ensemble "
+                "with several trained networks, or pinn.predictors.Dropout."
             )
         squares = np.asarray(to_numpy(found.scale), dtype=float) ** 2
         for axis in range(1, squares.ndim - 1):

@@ -47,8 +47,8 @@ def read(path: str | os.PathLike[str]) -> Table:
     A .csv has a header and is encoded in UTF-8; commas, semicolons or tabs separate its columns. With
     semicolons or tabs, all numbers may have decimal commas, as in the European 0,5;1,25. A column whose cells
     are all numbers is numeric. A .nc holds variables over one dimension, or over a grid whose coordinates
-    become columns too, with the last dimension running fastest; times stay numbers in the units of the file.
-    A .npz holds arrays (n,), or (n, k), which become columns name0, name1, ...
+    become columns too, with the last dimension varying fastest; times remain numbers in the units of the
+    file. A .npz holds arrays of shape (n,), or (n, k), which become columns name0, name1, ...
 
     Untrusted files may be read. A .parquet or .nc is read by another library in a separate process, which
     takes about a second and is stopped if it needs too much time or memory.
@@ -107,11 +107,13 @@ def write(path: str | os.PathLike[str], table: Table, *, points: Sequence[str] =
 
     def to_bytes(path: Path, writer: Writer) -> bytes:
         if (0 < len(points) <= 3) != (writer is foreign.write_mesh):
-            raise TableError("`points` should name one to three coordinates for .vtk and .vtu, else nothing.")
+            raise TableError(
+                "`points` should name one to three coordinates for .vtk and .vtu, and be empty otherwise."
+            )
         return writer(table, points, path.suffix.lower())
 
     def unfit(why: str) -> TableError:
-        return TableError(f"This table does not fit such a file; rename its columns or choose .csv ({why}).")
+        return TableError(f"This format cannot store the table. Rename its columns or use .csv ({why}).")
 
     return files.write_bytes(path, _with_tool(Path(path), WRITERS, to_bytes, unfit))
 
@@ -125,7 +127,7 @@ def _with_tool(
     """Apply the tool for a file's suffix; errors of libraries become a `TableError` that names the file."""
     try:
         if path.suffix.lower() not in tools:
-            raise TableError(f"The name should end in one of {', '.join(tools)}, got {path.suffix!r}.")
+            raise TableError(f"The file name should end in one of {', '.join(tools)}, got {path.suffix!r}.")
         return work(path, tools[path.suffix.lower()])
     except TableError as error:
         raise TableError(f"{path}: {error}") from error

@@ -22,12 +22,14 @@ def read(data: bytes, budget: Budget) -> Columns:
             name = member.filename.removesuffix(".npy")
             if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise TableError(
-                    f"`{name[:40]}` should be as numpy.savez writes it, and is compressed otherwise."
+                    f"`{name[:40]}` should be stored as numpy.savez does, but its compression differs."
                 )
             with archive.open(member) as file:
                 shape, _, dtype = _header(file)
                 if len(shape) not in (1, 2):
-                    raise TableError(f"`{name[:40]}` should be (n,) or (n, k), got {shape}. Leave it out.")
+                    raise TableError(
+                        f"`{name[:40]}` should have shape (n,) or (n, k), got {shape}. Remove it."
+                    )
                 budget.take(shape[0], shape[1] if len(shape) == 2 else 1, max(8, dtype.itemsize))
             with archive.open(member) as file:
                 array = npy.read_array(file, allow_pickle=False)
@@ -43,7 +45,7 @@ def _header(file: IO[bytes]) -> tuple[tuple[int, ...], bool, np.dtype]:
     first = begin[6:7] == b"\x01"
     length = file.read(2 if first else 4)
     if not begin.startswith(b"\x93NUMPY") or int.from_bytes(length, "little") > HEADER:
-        raise TableError("An array should begin as numpy.save writes it, and one does not. Save it again.")
+        raise TableError("Every array should have the header that numpy.save writes. Save the file again.")
     header = io.BytesIO(length + file.read(HEADER))
     return npy.read_array_header_1_0(header) if first else npy.read_array_header_2_0(header)
 

@@ -109,9 +109,7 @@ def _cells(arrow: ModuleType, column: Any, budget: Budget) -> ArrayLike:
         return np.array(column.to_pylist())
     nbytes = 4 * max(1, *map(len, words)) * (len(words) + len(column))
     if nbytes > budget.left:
-        raise TableError(
-            f"A cell of text should be short, got {max(map(len, words))} characters. Shorten it."
-        )
+        raise TableError(f"A text cell should be short, got {max(map(len, words))} characters. Shorten it.")
     distinct = np.array(words, dtype=np.str_)
     return np.concatenate([distinct[chunk.indices.to_numpy()] for chunk in column.chunks])
 
@@ -141,7 +139,9 @@ def read_netcdf(data: bytes, budget: Budget) -> Columns:
         for name in sorted(variables, key=lambda name: dataset[name].attrs.get("column", 0)):
             dims = set(dataset[name].dims)
             if not dims <= set(grid) or (name in dataset.data_vars and dims != set(grid)):
-                raise TableError(f"`{name}` should lie over {grid}, got {dataset[name].dims}. Leave it out.")
+                raise TableError(
+                    f"`{name}` should have dimensions {grid}, got {dataset[name].dims}. Remove it."
+                )
             spelled = name.encode("latin-1").decode("utf-8") if engine == "scipy" else name  # see _latin
             yield spelled, dataset.variables[name].set_dims(sizes).values.ravel()
 
@@ -156,7 +156,9 @@ def _check_hdf5(data: bytes) -> None:
             raise TableError(str(error)) from error
         for name, variable in variables:
             if "/" in name:
-                raise TableError(f"`{name[:40]}` stands in a group, which is not read. Put it at the top.")
+                raise TableError(
+                    f"`{name[:40]}` is in a group, and groups are not read. Move it to the root."
+                )
             check_cells(math.prod(variable.shape or ()), 1)
 
 
@@ -164,9 +166,7 @@ def write_netcdf(table: Table, *_: object) -> bytes:
     """The bytes of a .nc in the classic format, which does not need HDF5."""
     xarray = extras.load("xarray", "scale")
     if any("/" in name for name in table.names):
-        raise TableError(
-            "Column names in a .nc should be without '/', which names a folder there. Rename them."
-        )
+        raise TableError("Column names in a .nc should not contain '/', which separates groups. Rename them.")
     columns = {_latin(name): column for name, column in table.columns.items()}
     rows = max(columns, key=len) + "_row"  # longer than any name, so it differs from all of them
     numbered = enumerate(columns.items())  # since scipy sorts variables by shape

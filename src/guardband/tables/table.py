@@ -20,7 +20,7 @@ Reader: TypeAlias = "Callable[[bytes, Budget], Columns]"
 
 
 class TableError(ValueError):
-    """An error in a table or its file, with its place; rows count from 1, below the header.
+    """An error in a table or its file, with its location. Rows are counted from 1, below the header.
 
     Parameters
     ----------
@@ -45,7 +45,7 @@ class Unsound(TableError):
     """A file that is damaged or not of the format of its suffix."""
 
     def __init__(self, why: str) -> None:
-        super().__init__(f"This is not a sound file of its kind; make it again ({why}).")
+        super().__init__(f"This file is damaged or has another format. Create it again ({why}).")
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Table:
         columns = {name: _column(name, cells) for name, cells in self.columns.items()}
         lengths = {len(column): name for name, column in columns.items()}
         if len(lengths) > 1 or 0 in lengths:
-            raise TableError(f"Columns should be equally long and not empty, got rows and columns {lengths}.")
+            raise TableError(f"Columns should be equally long and not empty, got lengths {lengths}.")
         for column in columns.values():
             column.flags.writeable = False
         object.__setattr__(self, "columns", columns)
@@ -222,7 +222,7 @@ def _column(name: str, cells: ArrayLike, widest: int = TABLE) -> np.ndarray:
             f"Column `{name}` should hold real numbers or text, got dtype {a.dtype}. Convert it."
         )
     if a.dtype.kind in "iu" and bool(((a > 2**53) | (a < -(2**53))).any()):
-        raise TableError(f"Column `{name}` should hold integers up to 2^53. Make longer ones text.")
+        raise TableError(f"Column `{name}` should hold integers up to 2^53. Store larger ones as text.")
     return a.astype(np.float64, copy=a.flags.writeable or a.base is not None)
 
 
@@ -267,7 +267,7 @@ def _text(name: str, cells: list[str], widest: int) -> np.ndarray:
 
 
 def number(cell: str) -> float | None:
-    """The number in a cell, or None; 1_2 is a number in Python only."""
+    """The number in a cell, or None; 1_2 is a number only in Python."""
     try:
         return float(cell) if cell.isascii() and "_" not in cell else None
     except ValueError:
@@ -294,7 +294,7 @@ class Budget:
         self.left -= rows * columns * width
         if self.left < 0:
             raise TableError(
-                f"The columns should take at most {SWELL} times the bytes of their file, and {SMALL} more. "
+                f"The columns should take at most {SWELL} times the bytes of their file, plus {SMALL}. "
                 "Save them with less compression, or split the file."
             )
 

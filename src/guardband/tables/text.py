@@ -100,7 +100,8 @@ def _lines(data: bytes, delimiter: str) -> Lines:
 def _delimiter(data: bytes) -> str:
     """The delimiter of the columns: the one in the header, outside quotes.
 
-    If the header has several, as in `x;u, m`, it is the one with which all rows have equally many cells.
+    If the header contains several, as in `x;u, m`, the delimiter is the one that gives all rows the same
+    number of cells.
     """
     text = io.TextIOWrapper(io.BytesIO(data[: 2 * HEADER]), "utf-8-sig", errors="ignore", newline="").read()
     header = FIRST_LINE.match(text)
@@ -113,8 +114,8 @@ def _delimiter(data: bytes) -> str:
         if len(fitting) != 1:
             both = " and ".join(DELIMITERS[mark] for mark in found)
             raise TableError(
-                f"One kind of mark should separate the columns, but the header has {both}, and the rows do "
-                "not tell which it is. Put names with such a mark in quotes."
+                f"One delimiter should separate the columns, but the header has {both}, and the rows do not "
+                "show which it is. Quote names that contain a delimiter."
             )
         return fitting[0]
     return found[0] if found else ","
@@ -141,7 +142,7 @@ def _european(
     seen = dict[str, str]()
     for row, (cell, value) in enumerate(zip(cells, numbers, strict=True), first):
         if value is None and THOUSANDS.fullmatch(cell):
-            raise wrong(name, row, "hold numbers without marks between thousands", repr(cell[:40]))
+            raise wrong(name, row, "hold numbers without thousands separators", repr(cell[:40]))
         comma = value is None and DECIMAL_COMMA.fullmatch(cell) is not None
         found.append(float(cell.replace(",", ".")) if comma else value)
         if comma or "." in cell:

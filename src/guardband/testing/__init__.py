@@ -1,4 +1,4 @@
-"""Laws that every predictor, score and calibrator obeys, as checks for user-defined ones.
+"""Checks of the properties that every predictor, score and calibrator must have, for your own classes.
 
     gb.testing.check_predictor(MyPredictor(net), x)
     gb.testing.check_score(MyScore())
@@ -6,7 +6,8 @@
     gb.testing.check_calibrator(MyCalibrator())
     gb.testing.check_calibrated(my_calibrated, x, y)
 
-Each check returns None if the laws hold, and otherwise raises an `AssertionError` that names the broken one.
+Each check returns None if all properties hold. Otherwise it raises an `AssertionError` that names one that
+does not hold.
 Randomness is seeded, so results are reproducible. `check_calibrator` compares with exact laws at a stated
 false-alarm rate.
 """

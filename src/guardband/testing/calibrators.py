@@ -48,7 +48,7 @@ def check_calibrator(
     """Check that coverage over many independent experiments follows the exact law.
 
     Each experiment calibrates anew and counts covered test points. The sum is compared with the exact law
-    of `Threshold.laws`, on both sides, or from below only if scores can tie. If a threshold has no law, one
+    of `Threshold.laws`, on both sides, or only from below if scores can tie. If a threshold has no law, one
     test point per experiment is compared with Binomial(draws, level) from below; use 2000 draws then.
 
     Parameters
@@ -66,7 +66,7 @@ def check_calibrator(
     confidence
         The `confidence` of `gb.calibrate`.
     worlds
-        The laws of the data.
+        The distributions of the data.
     sizes, levels
         The numbers of calibration points, and the levels, to check.
     draws
@@ -111,7 +111,7 @@ def check_calibrator(
                 result = (
                     f"{calibrator!r} with {score!r} covers {covered / total:.4f} of {total} points at "
                     f"level {level} with n = {n} in the {world.name} world, "
-                    f"the law says {law @ np.arange(total + 1) / total:.4f}"
+                    f"but the exact law gives {law @ np.arange(total + 1) / total:.4f}"
                 )
                 below, above = tails(law, covered)
                 assert below > allowed, f"coverage is too low: {result} (p = {below:.2g})"
@@ -166,7 +166,7 @@ def _tally(
             prediction = calibrated.predict(draw.x)
             if exact_law:
                 same = list(calibrated.laws_for(prediction, levels[0], draw.groups) or ()) == first_law
-                assert same, "the law changes between draws: the sampler should give parts of equal sizes"
+                assert same, "the law changes between draws: the sampler should return parts of equal sizes"
             for level in levels:
                 try:  # the set as users see it, if it has a band
                     inside = calibrated.band(prediction, level, groups=draw.groups).contains(draw.y)

@@ -28,7 +28,7 @@ def check_predictor(predictor: Predictor, x: Array, *, tolerance: float = 1e-5) 
     Raises
     ------
     AssertionError
-        If a law is broken.
+        If a property does not hold.
 
     Examples
     --------

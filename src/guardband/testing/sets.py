@@ -29,7 +29,7 @@ def check_score(
     predictions: Callable[[Prediction], Prediction] | None = None,
     seed: int = 0,
 ) -> None:
-    """Check that a score is one number per row, and that its set holds the targets with scores up to q.
+    """Check that a score is one number per row, and that its set contains the targets with scores up to q.
 
     If the set is a box, the targets in it must lie between its ends.
 
@@ -49,7 +49,7 @@ def check_score(
     Raises
     ------
     AssertionError
-        If a law is broken.
+        If a property does not hold.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
     for k in (1, len(y) // 2, len(y)):
         q = float(np.sort(scores)[k - 1])
         inside = score.contains(prediction, y, q)
-        assert np.array_equal(inside, scores <= q), "`contains` should be: the score is at most q"
+        assert np.array_equal(inside, scores <= q), "`contains` should mean that the score is at most q"
         band = _shown(score, prediction, q)
         if band is None:
             continue
@@ -93,12 +93,14 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
         width = to_numpy(band.width).reshape(len(y), -1).max(axis=-1).astype(float)
         assert k == 1 or (width >= previous).all(), "a larger q should not give a narrower band"
         previous = width
-        assert isinstance(band, Band) or not score.is_box, "a box has ends: `band` should give a Band"
+        assert isinstance(band, Band) or not score.is_box, "a box has ends: `band` should return a Band"
         if not isinstance(band, Band):
             continue
         if score.is_box:
             ends = flat((to_numpy(band.lower) <= to_numpy(y)) & (to_numpy(y) <= to_numpy(band.upper)))
-            assert np.array_equal(inside, ends.all(axis=-1)), "a box holds what lies between all its ends"
+            assert np.array_equal(inside, ends.all(axis=-1)), (
+                "a box should contain the targets between all its ends"
+            )
         one_by_one = score.band(prediction, np.full(len(y), q), 0.9)
         for end in ("lower", "upper"):
             same = np.array_equal(to_numpy(getattr(one_by_one, end)), to_numpy(getattr(band, end)))
@@ -107,8 +109,8 @@ def _check_membership(score: Score, prediction: Prediction, y: Array, scores: np
         assert score.contains(prediction, y, q).all(), "q = inf should contain everything"
         everything = _shown(score, prediction, q)
         if isinstance(everything, Band):
-            assert (to_numpy(everything.lower) == -np.inf).all(), "q = inf should reach to -infinity"
-            assert (to_numpy(everything.upper) == np.inf).all(), "q = inf should reach to infinity"
+            assert (to_numpy(everything.lower) == -np.inf).all(), "q = inf should extend to -infinity"
+            assert (to_numpy(everything.upper) == np.inf).all(), "q = inf should extend to infinity"
 
 
 def _shown(score: Score, prediction: Prediction, q: float | np.ndarray) -> Any:
@@ -128,9 +130,10 @@ def check_threshold(
 ) -> None:
     """Check that a threshold increases with the level and does not depend on other rows.
 
-    A threshold is one number, or one per row. It has no side effects, is infinite if its size says that
-    there are too few points, and requires groups if it declares so. Its laws count all test points. If one
-    law holds for all of them, at least as many calibration points as it states lie within the threshold.
+    A threshold is one number, or one per row. It has no side effects, is infinite if its size reports
+    too few points, and requires groups if it declares that it needs them. Its laws count all test points.
+    If one law holds for all of them, at least as many calibration points as it states lie within the
+    threshold.
 
     Parameters
     ----------
@@ -148,7 +151,7 @@ def check_threshold(
     Raises
     ------
     AssertionError
-        If a law is broken.
+        If a property does not hold.
 
     Examples
     --------
@@ -191,7 +194,7 @@ def check_threshold(
                 k = pieces[0][0].k
                 inside = int(calibrated.contains(calibrated.prediction, draw.y_cal, level).sum())
                 assert inside >= min(k, len(draw.y_cal)), (
-                    f"its law says that {k} points lie inside, {inside} do"
+                    f"its law requires {k} points inside, but {inside} are"
                 )
         if calibrated.needs_groups:
             try:
@@ -209,11 +212,11 @@ def check_calibrated(
     groups: Groups = None,
     levels: Sequence[Level] = (0.5, 0.9),
 ) -> None:
-    """Check that a calibration gives the same answer at every call, and that its parts agree.
+    """Check that a calibration returns the same result at every call, and that its parts agree.
 
     This is for methods that are not built from a score and a threshold. A target that `contains` accepts
     must lie in the band; the promised coverage must be a probability, or None; the laws must count all
-    points. The check does not cover whether the promise is kept: simulate that.
+    points. The check does not test whether the guarantee holds; use simulations for that.
 
     Parameters
     ----------
@@ -229,7 +232,7 @@ def check_calibrated(
     Raises
     ------
     AssertionError
-        If a law is broken.
+        If a property does not hold.
 
     Examples
     --------
@@ -244,17 +247,19 @@ def check_calibrated(
     x = x[:, None] if x.ndim == 1 else x
     few = slice(3, 11)
     few_groups = None if groups is None else groups[few]
-    assert calibrated.promise.strip().endswith("."), "`promise` should be sentences for a person"
+    assert calibrated.promise.strip().endswith("."), "`promise` should consist of sentences"
     with warnings.catch_warnings(), untouched(calibrated):
         warnings.simplefilter("ignore", InfiniteBandWarning)
         prediction = calibrated.predict(x)
         assert len(prediction) == len(x), f"one row per point, got {len(prediction)} for {len(x)}"
         for level in levels:
             promised = calibrated.promised(level)
-            assert promised is None or 0 <= promised < 1, f"a probability is promised, got {promised}"
+            assert promised is None or 0 <= promised < 1, (
+                f"the promised coverage should be a probability, got {promised}"
+            )
             inside = calibrated.contains(x, y, level, groups=groups)
             again = calibrated.contains(prediction, y, level, groups=groups)
-            assert np.array_equal(inside, again), "a prediction should give the same answer as its points"
+            assert np.array_equal(inside, again), "a prediction should give the same result as its points"
             part = calibrated.contains(x[few], y[few], level, groups=few_groups)
             assert np.array_equal(part, inside[few]), "a row's set should not depend on other rows"
             try:
@@ -263,7 +268,7 @@ def check_calibrated(
                 continue
             held = to_numpy(band.contains(y))
             whole = inside if inside.ndim == 1 else inside.all(axis=1)
-            assert held[whole].all(), "a target that `contains` accepts lies outside of the band"
+            assert held[whole].all(), "a target that `contains` accepts lies outside the band"
             pieces = calibrated.laws_for(prediction, level, groups)
             if pieces is not None:
                 assert sum(m for _, m in pieces) == len(x), "the laws should count all test points"

@@ -1,4 +1,4 @@
-"""Laws of simulated data on which coverage is counted."""
+"""Distributions of simulated data, on which coverage is counted."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from guardband.values import Prediction
 
 @dataclass(frozen=True)
 class World:
-    """A law of simulated data.
+    """A distribution of simulated data.
 
     Parameters
     ----------
@@ -131,12 +131,12 @@ Sampler: TypeAlias = Callable[[World, np.random.Generator, int, int, int], Draw]
 
 
 def exchangeable(world: World, generator: np.random.Generator, n: int, m: int, outputs: int) -> Draw:
-    """Draw all points independently from one law: the setting of `Split`.
+    """Draw all points independently from one distribution: the setting of `Split`.
 
     Parameters
     ----------
     world
-        The law of the data.
+        The distribution of the data.
     generator
         The random generator.
     n, m
@@ -167,7 +167,7 @@ def two_groups(world: World, generator: np.random.Generator, n: int, m: int, out
     Parameters
     ----------
     world
-        The law of the data.
+        The distribution of the data.
     generator
         The random generator.
     n, m
@@ -207,7 +207,7 @@ def new_sensors(world: World, generator: np.random.Generator, n: int, m: int, ou
     Parameters
     ----------
     world
-        The law of the data.
+        The distribution of the data.
     generator
         The random generator.
     n, m

@@ -1,4 +1,4 @@
-"""The cost of the study on the paper, per training, chain and curve and in total, and that of the authors."""
+"""The cost of the paper's study, per training run, chain and curve and in total, and the authors' cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AUTHORS = {
     "HMC": (2800, "6000 iterations"),
     "curve": (19 * 77, "nineteen quantile networks"),
 }
-"""CPU seconds of the authors' code on one core of a server, approximate: trainings and later steps."""
+"""CPU seconds of the authors' code on one core of a server, approximate: training runs and later steps."""
 
 PRESETS = ("paper", "ours")
 NETWORK, CURVE = "constant width", "distance, pinball network, local"
@@ -100,7 +100,7 @@ def _totals(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _spent(mine: Sequence[Result]) -> float:
-    """Total CPU seconds: each training and each predictor once, and every evaluation."""
+    """Total CPU seconds: each training run and each predictor once, and every evaluation."""
     trainings = {str(r["cell"]["training"]): r["seconds"]["training"] for r in mine}
     predictors = {
         str((r["cell"]["training"], r["cell"]["predictor"])): r["seconds"]["predictor"] for r in mine

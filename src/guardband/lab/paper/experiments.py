@@ -38,7 +38,7 @@ PRESETS: tuple[Preset, ...] = ("ours", "paper")
 class Experiment:
     """A problem of the paper with its noise, its tables and figures, and its number of seeds.
 
-    `noise_assumed` is the noise scale of our likelihood, if it is not that of most points.
+    `noise_assumed` is the noise scale of our likelihood, if it differs from that of most points.
     """
 
     problem: Problem
@@ -114,7 +114,7 @@ def oracle(fitted: Fitted, field: noise.Noise) -> Given:
 
 
 def _plain(e: Experiment, preset: Preset, seed: int, steps: int | None = None) -> Training:
-    """Return the training shared by distances, Laplace and local bands."""
+    """Return the `Training` shared by distances, Laplace and local bands."""
     if preset == "ours":
         return _training(
             e, seed, likelihood=None if e.noise_assumed is None else Likelihood(data=e.noise_assumed)
@@ -126,12 +126,12 @@ def _plain(e: Experiment, preset: Preset, seed: int, steps: int | None = None) -
 
 
 def _shorter(e: Experiment, preset: Preset, seed: int) -> Training:
-    """Return a training of 4500 steps, as for the paper's geometric distances on Allen-Cahn."""
+    """Return a `Training` of 4500 steps, as for the paper's geometric distances on Allen-Cahn."""
     return _plain(e, preset, seed, steps=4500)
 
 
 def _dropped(e: Experiment, preset: Preset, seed: int) -> Training:
-    """Return a training with dropout: before the last layer (ours), or before every layer (the paper's)."""
+    """Return a `Training` with dropout: before the last layer (ours), or before every layer (the paper's)."""
     if preset == "ours":
         return _training(e, seed, dropout=0.05)
     weighted = Likelihood.from_weights(data=1, physics=1, boundary=10)
@@ -139,7 +139,7 @@ def _dropped(e: Experiment, preset: Preset, seed: int) -> Training:
 
 
 def _bayesian(e: Experiment, preset: Preset, seed: int) -> Training:
-    """Return the training where chains and VI start, with the paper's weights 3/10/1 as noise scales."""
+    """Return the `Training` from which chains and VI start; the paper's weights 3/10/1 are noise scales."""
     if preset == "ours":
         return _training(e, seed)
     sd = float(e.noise)  # type: ignore[arg-type]
@@ -184,7 +184,7 @@ CHAIN: dict[str, Any] = {
 
 
 def _variational(steps: int, n_interior: int, n_boundary: int) -> Method:
-    """Return mean-field VI; the paper's is untempered and long."""
+    """Return mean-field VI; the paper's version is untempered and long."""
     long = {
         "kl": 1.0,
         "steps": steps,
@@ -248,7 +248,7 @@ METHODS: dict[str, list[Method]] = {
 
 
 def shortened(cell: Cell) -> Cell:
-    """Return the same cell with a training of seconds."""
+    """Return the same cell with a training run of a few seconds."""
     quick = Recipe(steps=40, finish=20, n_interior=64, n_boundary=32)
     training = replace(cell.training, widths=(16, 16), recipe=quick, likelihood=None)
     short = {MeanFieldVI: {"steps": 20}, HMC: {"draws": 6, "warmup": 4, "n_interior": 32, "n_boundary": 32}}

@@ -1,4 +1,4 @@
-"""The paper's figures from results: bands of one network, and coverage over all trainings."""
+"""The paper's figures from results: bands of one network, and coverage over all training runs."""
 
 from __future__ import annotations
 
@@ -239,7 +239,7 @@ def _before_after(ax: Axes, row: MethodRow) -> None:
 
 
 def _curve(ax: Axes, row: MethodRow, path: tuple[str, ...], color: str, label: str) -> None:
-    """Draw the median over trainings as a line, and their range shaded."""
+    """Draw the median over training runs as a line, and their range shaded."""
     levels, curves = [float(level) for level in row.levels], row.curves(*path)
     acd = np.median(row.find(*path, "acd"))
     ax.fill_between(levels, curves.min(0), curves.max(0), color=color, alpha=0.18, lw=0)
@@ -253,13 +253,13 @@ def _frame(ax: Axes) -> None:
 
 
 def _drawable(row: MethodRow) -> bool:
-    """Whether the training with a stored field is complete, as it may not be in an unfinished study."""
+    """Whether the training run with a stored field is complete; in an unfinished study it may not be."""
     no_field = EXPERIMENTS[row.experiment.split(", ")[0]].grid == 0
     return no_field or any("field" in result["found"] for result in row.results)
 
 
 def _field(row: MethodRow) -> tuple[dict[str, np.ndarray], np.ndarray, np.ndarray]:
-    """Return the stored field of the first training, its points and the truth there."""
+    """Return the stored field of the first training run, its points and the truth at these points."""
     experiment = EXPERIMENTS[row.experiment.split(", ")[0]]
     kept = next(r["found"]["field"] for r in row.results if "field" in r["found"])
     x = experiment.problem.domain.grid(experiment.grid).double()

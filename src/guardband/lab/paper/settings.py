@@ -138,7 +138,7 @@ def settings(problem: Problem) -> Settings:
 
 
 def recipe(problem: Problem) -> Recipe:
-    """Return the paper's training: full batches of evenly spaced points, Adam at 1e-3 with stepwise decay.
+    """Return the paper's training schedule: full batches, even points, Adam at 1e-3 with stepwise decay.
 
     Parameters
     ----------

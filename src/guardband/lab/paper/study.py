@@ -26,11 +26,11 @@ def study(
     presets
         "ours", "paper", or both.
     seeds
-        Trainings of each method; by default 20 for `ours` and 2 to 5 for `paper`.
+        Training runs of each method; by default 20 for `ours` and 2 to 5 for `paper`.
     draws
-        Recalibrations of each training.
+        Recalibrations of each trained network.
     smoke
-        Whether to train for seconds only, to test the setup. The numbers are then meaningless.
+        Whether to train for only a few seconds, to test the setup. The numbers are then meaningless.
 
     Returns
     -------

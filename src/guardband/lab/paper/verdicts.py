@@ -1,7 +1,7 @@
-"""Verdicts: the paper's claims compared with the same kind of method, training by training.
+"""Verdicts: the paper's claims compared with the same kind of method, one training run at a time.
 
-A claim is true of one training or not; the verdict counts the trainings, with the exact interval of Clopper
-and Pearson for the share of all trainings. A separate table has our learner.
+In each training run a claim is either true or false. The verdict counts the runs in which it is true, with
+the exact interval of Clopper and Pearson for the share of all runs. A separate table shows our learner.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ REGION = ("regions", "mask")
 
 
 def claims(made: Sequence[MethodRow]) -> Iterator[str]:
-    """What the paper says, what it reports, and what its own kind of method does in each preset."""
+    """Yield the table of claims: the paper's figure, and our result for the same kind of method by preset."""
     yield f"| claim of the paper | reported | {' | '.join(TRAINED.values())} |"
     yield "|---|---|---|---|"
     for claim, reported, found in _findings(_by_name(made)):
@@ -119,7 +119,7 @@ def _findings(by: Rows) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _local_findings(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[tuple[str, str, list[str]]]:
-    """Yield the claims that compare the paper's local band with the plain one on the same trainings."""
+    """Yield the claims that compare the paper's local band with the plain one in the same training runs."""
     pairs = [Pair.of(by, f"{experiment}, {preset}", PLAIN, THEIRS) for preset in TRAINED]
     yield (
         f"{experiment}: plain CP under-covers where the noise is large",
@@ -159,7 +159,7 @@ def _local_findings(experiment: str, its: ReportedLocal, by: Rows) -> Iterator[t
 
 
 def _judged(pair: Pair | None, judge: Callable[[Pair], str]) -> str:
-    """Judge the trainings in which the local band has a shape; the paper has no flat ones."""
+    """Judge the training runs in which the local band has a shape; the paper has no flat bands."""
     if pair is None:
         return "-"
     shaped = pair.shaped()
@@ -170,7 +170,7 @@ def _judged(pair: Pair | None, judge: Callable[[Pair], str]) -> str:
 
 
 class Pair(NamedTuple):
-    """A plain and a local band on the same trainings: coverage and ACD in the region, and mean width."""
+    """A plain and a local band in the same training runs: coverage and ACD in the region, and mean width."""
 
     plain: np.ndarray
     local: np.ndarray
@@ -181,7 +181,7 @@ class Pair(NamedTuple):
 
     @classmethod
     def of(cls, by: Rows, experiment: str, plain: str, local: str) -> Pair | None:
-        """Return the pair on common trainings; an unfinished study may lack some."""
+        """Return the pair on common training runs; an unfinished study may lack some."""
         rows = [by.get((experiment, method)) for method in (plain, local)]
         if any(row is None for row in rows):
             return None
@@ -197,12 +197,12 @@ class Pair(NamedTuple):
         )
 
     def shaped(self) -> Pair:
-        """Return the pair without trainings with a flat shape, for which the two bands are equal."""
+        """Return the pair without the training runs with a flat shape, for which the two bands are equal."""
         return Pair(*(part[~np.isclose(self.narrow, self.wide, rtol=1e-6)] for part in self))
 
 
 def _restored(pair: Pair, theirs: float) -> str:
-    """Judge as the paper states it: up to its own figure, or to 95 %, both rounded to two digits."""
+    """Count the training runs whose coverage reaches the paper's figure, or 95 % if that is lower."""
     reached = np.round(pair.local, 2) >= min(theirs, TARGET)
     short = reached.any() and round(float(np.median(pair.local)), 2) < TARGET
     return f"{_median(pair.local)}: {_count(reached)}" + (", short of 0.95" if short else "")
@@ -232,7 +232,7 @@ def _other(method: str, preset: Preset) -> str:
 
 
 def _count(true: np.ndarray, other: str = "") -> str:
-    """The number of trainings in which a claim is true, in words."""
+    """The number of training runs in which a claim is true, in words."""
     k, n = int(true.sum()), len(true)
     low, high = share(k, n)
     of = f"{k} of {n} {'seed' if n == 1 else 'seeds'} [{low:.2f}, {high:.2f}]"
@@ -260,7 +260,7 @@ def share(k: int, n: int) -> tuple[float, float]:
 
 
 def ours(made: Sequence[MethodRow]) -> Iterator[str]:
-    """Our local bands on the same trainings, each with the plain band on the same scale."""
+    """Our local bands in the same training runs, each with the plain band on the same scale."""
     yield (
         "| experiment | preset | band | coverage where the noise is large | of the plain band | "
         "at least 0.95 there | width | of the plain band | narrower |"

@@ -1,4 +1,4 @@
-"""Studies: comparisons of methods over many trainings."""
+"""Studies: comparisons of methods over many training runs."""
 
 from guardband.lab.studies.base import Cell, Factory, Result, Study, Training
 from guardband.lab.studies.grid import grid

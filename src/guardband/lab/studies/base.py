@@ -1,4 +1,4 @@
-"""Studies: the coverage of methods over many trainings and many calibrations of each.
+"""Studies: the coverage of methods over many training runs and many calibrations of each.
 
 A `Training` defines a trained network, and a `Cell` an experiment with it; both are frozen and have a
 stable key. A `Study` is a list of cells with a function that writes pages. `campaign.run` runs the cells.
@@ -68,7 +68,7 @@ class Factory:
         self.make, self.options = make, options
 
     def __call__(self, source: Any) -> Any:
-        """Make the object from a `Fitted` (predictors) or from `Observations` (calibrators)."""
+        """Create the object from a `Fitted` (predictors) or from `Observations` (calibrators)."""
         return self.make(source, **self.options)
 
     def __repr__(self) -> str:
@@ -153,7 +153,7 @@ class Training:
         Parameters
         ----------
         checkpoint
-            A file in which the state of the training is kept, so that a killed training resumes.
+            A file in which the state of the training is kept, so that a killed training run resumes.
         progress
             Whether to show a progress bar.
 
@@ -177,7 +177,7 @@ class Training:
 
 @dataclass(frozen=True)
 class Cell:
-    """One method on one training, calibrated many times.
+    """One method on one trained network, calibrated many times.
 
     Parameters
     ----------
@@ -186,11 +186,11 @@ class Cell:
     training
         The trained network.
     predictor
-        The predictor, made from the `Fitted` network.
+        The predictor, created from the `Fitted` network.
     score
         The score.
     calibrator
-        The calibrator, or a `Factory` that makes it from the training data.
+        The calibrator, or a `Factory` that creates it from the training data.
     cal, test
         The numbers of calibration and test points in each draw.
     draws
@@ -275,13 +275,13 @@ class Study:
     def __post_init__(self) -> None:
         if not self.cells:
             raise ValueError(
-                f"The study {self.name!r} has no cells. Check the lists that it was made from: one is empty."
+                f"The study {self.name!r} has no cells. At least one of the lists that define it is empty."
             )
         keys = [cell.key for cell in self.cells]
         if len(set(keys)) < len(keys):
             raise ValueError(
                 f"{len(keys) - len(set(keys))} cells of the study {self.name!r} are duplicates. Remove them, "
-                "or give their trainings different seeds."
+                "or use different training seeds."
             )
 
 

@@ -1,4 +1,4 @@
-"""Results of guardband 0.1, which contain no law: it follows from the name of the calibrator."""
+"""Results written by guardband 0.1, which contain no law: it follows from the name of the calibrator."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from guardband.conformal.rank import rank
 from guardband.lab.studies.base import Result
 
 LAWFUL = ("Split", "Local")
-"""The calibrators of 0.1 whose coverage follows the beta-binomial law, by their names in files."""
+"""The calibrators of version 0.1 whose coverage follows the beta-binomial law, by their names in files."""
 
 
 def laws(cell: Result) -> list[list[list[int]]] | None:

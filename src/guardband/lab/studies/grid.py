@@ -1,4 +1,4 @@
-"""Studies of all combinations of trainings, predictors and calibrators."""
+"""Studies of all combinations of training runs, predictors and calibrators."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def grid(
     calibrators: Mapping[str, Factory | Calibrator] | None = None,
     **options: Any,
 ) -> Study:
-    """Return a study of every predictor with every calibrator on every training.
+    """Return a study of every predictor with every calibrator on every training run.
 
-    Trainings that differ only in their seed form one experiment; different trainings of the same problem
+    Training runs that differ only in their seed form one experiment; other training runs on the same problem
     are numbered.
 
     Parameters
@@ -28,7 +28,7 @@ def grid(
     name
         The name of the study.
     trainings
-        The trainings.
+        The training runs.
     predictors
         Factories of predictors by name.
     calibrators
@@ -74,7 +74,7 @@ def grid(
 
 
 def _experiments(trainings: Sequence[Training]) -> list[str]:
-    """Return the problem's name of each training, numbered if trainings differ in more than the seed."""
+    """Return the problem's name for each training run, numbered if runs differ in more than the seed."""
     kinds: dict[str, list[str]] = {}
     numbered = []
     for training in trainings:

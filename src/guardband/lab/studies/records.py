@@ -16,7 +16,7 @@ No file is locked, and any process may be killed or paused at any time:
   reported, and packing keeps all of them.
 
 An empty, truncated or changed record counts as missing, is reported by name, and can be moved to `damaged/`.
-Records of 0.1 have no checksum and none of the later fields.
+Records written by version 0.1 have no checksum and none of the later fields.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from guardband.lab.studies.base import Result, key_of
 CELLS, PACK, DAMAGED = "cells", "cells.jsonl", "damaged"
 CHECKSUM = "sha256"
 FIRST_FIELDS = frozenset({"key", "cell", "found", "versions", "threads", "seconds"})
-"""The fields of a record of 0.1, and of any record without a checksum."""
+"""The fields of a record written by version 0.1, and of any record without a checksum."""
 CELL_BYTES, FILE_BYTES, PACK_BYTES = 2**24, 2**26, 2**28
 """The largest sizes in bytes of one result, of the file of one process, and of a pack."""
 CURE = "Run the study again: it moves them to damaged/ and recomputes their cells."
@@ -142,7 +142,7 @@ def damage(folder: Path) -> str:
 
 
 def publish(folder: Path, key: str, line: str) -> bool:
-    """Append a result to the file of this process, unless there already is one; return whether it was."""
+    """Append a result to the file of this process, unless a result exists; return whether it was appended."""
     if exists(folder, key):
         return False
     data, me = f"{line}\n".encode(), (folder, os.getpid())
@@ -180,7 +180,8 @@ def loose(folder: Path) -> int:
 def pack(folder: Path, *, aside: bool = False) -> int:
     """Move all results into the pack and return its number of keys.
 
-    Damaged results are an error, or with `aside` are moved to `damaged/`. Records of 0.1 get a checksum.
+    Damaged results are an error, or with `aside` are moved to `damaged/`. Records written by version 0.1 get
+    a checksum.
     """
     found = look(folder)
     _refuse(folder, {} if aside else found.damaged)

@@ -1,4 +1,4 @@
-"""Runs cells, and shares trainings and predictors between them.
+"""Runs cells, and shares trained networks and predictors between them.
 
 A cell's network predicts once, at POOL points that are uniform in the domain. Calibration and test sets are
 drawn from these with replacement and with fresh noise. Each draw is an independent experiment on the same
@@ -41,9 +41,9 @@ AT = "0.95"
 
 
 class CellRunner:
-    """Runs cells; the last training and the last predictor are kept for the next cell.
+    """Runs cells; the last trained network and the last predictor are kept for the next cell.
 
-    With a `folder`, checkpoints and finished networks are saved there, so that killed trainings resume.
+    With a `folder`, checkpoints and finished networks are saved there, so that killed training runs resume.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -108,7 +108,7 @@ class CellRunner:
         return self.folder / f"{training.key}.network"
 
     def forget(self, training: Training) -> None:
-        """Remove a training that is no longer needed from the folder."""
+        """Remove a trained network that is no longer needed from the folder."""
         if self.folder is not None:
             self._path(training).unlink(missing_ok=True)
 

@@ -1,4 +1,4 @@
-"""Tables of results: each method over its trainings, compared with the exact law."""
+"""Tables of results: each method over its training runs, compared with the exact law."""
 
 from __future__ import annotations
 
