@@ -112,15 +112,11 @@ def table() -> str:
     lines = [
         "# The catalogue with Adam and L-BFGS",
         "",
-        "Written by `python benchmarks/catalogue.py`: one core, CPU seconds. The network of 0.1 is trained "
-        "by "
-        "`pinn.Recipe()` with one noise scale for all equations and one for all conditions, as in 0.1, on "
-        "the "
-        f"equation alone and with {READINGS} readings whose noise is a hundredth of the spread of each "
-        "output. "
-        "Relative L2 of each output in percent, median over the seeds. No setting was chosen on these "
-        "problems, "
-        "and there is no bound.",
+        "Written by `python benchmarks/catalogue.py`: CPU seconds on one core. The network of version 0.1 is "
+        "trained by `pinn.Recipe()` with one noise scale for all equations and one for all conditions, as in "
+        f"that version, on the equation alone and with {READINGS} readings whose noise is a hundredth of the "
+        "spread of each output. Entries are relative L2 errors of each output in percent, as medians over "
+        "the seeds. No setting was chosen on these problems, and no bound is set.",
         "",
         "| problem | seeds | equation alone, % | CPU s | with readings, % | CPU s |",
         "|---|---|---|---|---|---|",

@@ -190,23 +190,20 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     lines = [
         "# Few points",
         "",
-        f"Written by `python benchmarks/few_points.py`: bands at {LEVEL:.0%} over "
+        f"Written by `python benchmarks/few_points.py`: prediction bands at level {LEVEL:.0%} over "
         f"{settings[0]['repetitions']} data sets of n readings, each tested on {QUERIES} new readings. The "
-        "noise "
-        f"has standard deviation {SD}; with the solution and Gaussian noise known, a width of {BEST:.4f} "
-        "would "
-        "do. The physics scale is 2 % of the terms. *Wrong* means a frequency 2 % too high with a damping "
-        "of .08 "
-        "for .05, or a diffusivity 1.6 times too large. All settings: [few_points.csv](data/few_points.csv).",
+        f"noise has standard deviation {SD}; if the solution were known and the noise Gaussian, a width of "
+        f"{BEST:.4f} would suffice. The physics scale is 2 % of the equation's terms. A *wrong* equation has "
+        "a frequency 2 % too high and a damping of 0.08 instead of 0.05, or a diffusivity 1.6 times too "
+        "large. All settings: [few_points.csv](data/few_points.csv).",
         "",
         "- **With the right equation, train on it alone and calibrate on all n**: no other band is narrower.",
-        "- With a wrong equation, the tangent methods keep the level and are narrower than a split; the "
-        "posterior "
-        f"band covers {min(row['posterior']['coverage'] for row in settings):.3f} in the worst setting.",
-        "- *Split* weights the equation as n readings, as the tangent methods do; *with its own half* as "
-        "the n/2 "
-        "readings that are fitted, which trusts a wrong equation less. The gain depends on this weight (last "
-        "table).",
+        "- With a wrong equation, the tangent methods maintain the nominal coverage and are narrower than a "
+        f"split; the posterior band covers {min(row['posterior']['coverage'] for row in settings):.3f} in "
+        "the worst setting.",
+        "- *Split* weights the equation as for n readings, as the tangent methods do; *with its own half* "
+        "weights it as for the n/2 fitted readings, which trusts a wrong equation less. The gain depends on "
+        "this weight (last table).",
         "",
         "## Mean width, Gaussian noise",
         "",
@@ -242,7 +239,8 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     ]
     if refits:
         lines += [
-            f"CV+ with {FOLDS} trainings per data set of 40 readings, on the first of the data sets above:",
+            f"CV+ with {FOLDS} training runs per data set of 40 readings, on the first of the data sets "
+            "above:",
             "",
             "| case | noise | data sets | coverage / width | CPU s each |",
             "|---|---|---|---|---|",

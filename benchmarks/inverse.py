@@ -153,12 +153,11 @@ def page() -> str:
     lines = [
         "# Unknown coefficients on inverse problems of DeepXDE",
         "",
-        "Written by `python benchmarks/inverse.py`: the largest relative error of a coefficient and CPU "
-        "seconds of "
-        "the training call, one thread, noise-free readings. DeepXDE has the networks, points, optimizer and "
-        "iterations of its documentation and is evaluated ten times during training; the last column is the "
-        "time "
-        "after which its largest error stays below 1 %. Guardband has the defaults of `pinn.fit`.",
+        "Written by `python benchmarks/inverse.py`: the largest relative error of a coefficient and the CPU "
+        "seconds of the training call, on one thread with noise-free readings. DeepXDE uses the networks, "
+        "points, optimizer and iterations of its documentation and is evaluated ten times during training; "
+        "the last column shows the time after which its largest error stays below 1 %. Guardband uses the "
+        "defaults of `pinn.fit`.",
         "",
         "| problem | engine | seeds | error, median | worst | CPU s | below 1 % after |",
         "|---|---|---|---|---|---|---|",

@@ -295,12 +295,13 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# What a Gauss-Newton step costs",
         "",
-        "Written by `python benchmarks/newton.py`: one thread, CPU seconds, float64.",
+        "Written by `python benchmarks/newton.py`: CPU seconds on one thread, in float64.",
         "",
         "## Rows",
         "",
-        "Derivatives of the residual with respect to all weights of `pinn.mlp(problem)` at 256 points: speed "
-        "relative to `torch.func.vmap(jacrev)` of the same residual, whose own derivatives are nested `jvp`.",
+        "The table shows how fast the residual is differentiated with respect to all weights of "
+        "`pinn.mlp(problem)` at 256 points, relative to `torch.func.vmap(jacrev)` of the same residual, "
+        "whose own derivatives are nested `jvp`.",
         "",
         "| problem | times faster |",
         "|---|---|",
@@ -308,14 +309,13 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Steps",
         "",
-        "Burgers, three hidden layers, 1,024 points inside and 256 of each condition, three steps near the "
-        "start. "
-        "*Dense* writes all derivatives out and factors a matrix; *products* solves the same equations by "
-        "at most "
-        "100 conjugate gradients and keeps the factors of the derivatives. Memory is that of derivatives, or "
-        "their factors, and matrices. Adam uses the same points, in float32. The two solvers take different "
-        "steps and end at different losses. The damping is large near the start, so conjugate gradients stop "
-        "sooner here than later in a run.",
+        "The table shows three steps near the start of training on Burgers' equation, with three hidden "
+        "layers, 1,024 interior points and 256 points of each condition. *Dense* stores all derivatives and "
+        "factors a matrix; *products* solves the same equations by at most 100 conjugate gradient iterations "
+        "and stores the factors of the derivatives. Memory includes derivatives, or their factors, and "
+        "matrices. Adam uses the same points, in float32. The two solvers take different steps and end at "
+        "different losses. The damping is large near the start, so conjugate gradients stop sooner here than "
+        "later in a run.",
         "",
         "| weights | way | s per step | rows | linear algebra | trials | MB | loss after | Adam, s | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -331,14 +331,12 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Runs",
         "",
-        f"Burgers in one window of time, {SECONDS:.0f} CPU seconds, one seed: Gauss-Newton steps as in "
-        "`fit`, and "
-        "Adam on random batches followed by L-BFGS, each for half of the time. The error is relative L2. "
-        "Losses "
-        "are those of the first and last row of the history, each with its own points and weights, so they "
-        "are "
-        "not comparable between methods. *Products* never writes derivatives out, which `fit` would do here "
-        "while there are few points. The time limit is checked every few steps.",
+        f"Each run solves Burgers' equation in one time window within {SECONDS:.0f} CPU seconds, from one "
+        "seed, by Gauss-Newton steps as in `fit`, or by Adam on random batches followed by L-BFGS, each for "
+        "half of the time. The error is relative L2. Losses are those of the first and last row of the "
+        "history, each with its own points and weights, so they are not comparable between methods. "
+        "*Products* never stores derivatives, although `fit` would store them here while the number of "
+        "points is small. The time limit is checked every few steps.",
         "",
         "| weights | way | steps | dense | by products | CPU s | error | first loss | last loss |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -238,11 +238,10 @@ def page() -> str:
     lines = [
         "# Gauss-Newton compared with other optimizers",
         "",
-        "Written by `python benchmarks/optimizers.py`: the network of `pinn.mlp(problem)`, the equation and "
-        "its "
-        "conditions alone, one window of time, float64, one thread. Relative L2, the largest of the "
-        "outputs: the "
-        "median over the seeds, with the worst in brackets. Points are renewed twenty times in a run.",
+        "Written by `python benchmarks/optimizers.py`: each optimizer trains the network of "
+        "`pinn.mlp(problem)` on the equation and its conditions, in one time window, in float64 on one "
+        "thread. Points are resampled twenty times in a run. The tables show the largest relative L2 error "
+        "of the outputs, as the median over the seeds with the worst in parentheses.",
     ]
     rows = LEDGER.rows()
     for seconds in sorted({row["seconds"] for row in rows}):

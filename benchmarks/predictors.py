@@ -45,11 +45,12 @@ HEAD = f"""\
 # Predictors of uncertainty
 
 Written by `python benchmarks/predictors.py` and `python benchmarks/predictors.py --problem helmholtz`:
-medians over training seeds at 95 %, with the paper's networks and sizes, {DRAWS} recalibrations per seed.
+medians over training seeds at 95 %, with the networks and sizes of the paper,
+[arXiv:2509.13717](https://arxiv.org/abs/2509.13717), and {DRAWS} recalibrations per seed.
 *Raw* is mean +- 1.96 scale, before calibration. *Width* is the mean width after calibration: for noisy
 targets with the scale alone, for noisy targets with the noise added to the scale (`gb.conformal.Total`), and
 for the noise-free truth when calibrated on it. *Cost* includes training and is relative to one default
-training; *us/point* is the cost of a prediction. Ranges over seeds: [predictors.csv](data/predictors.csv)."""
+training run; *us/point* is the cost of a prediction. Ranges over seeds: [predictors.csv](data/predictors.csv)."""
 
 
 class Bench:

@@ -85,15 +85,15 @@ LITERATURE = {
 """Published relative L2 errors for equations of this name; the page explains the methods."""
 
 NOTES = """
-Literature: jaxpi2 on one GPU, 50 000 to 100 000 steps; PirateNet with Adam; SSBroyden, a quasi-Newton method
-with adaptive points and 2 011 weights; PINNacle, the best of the methods compared there. A star marks a
+The figures are of jaxpi2 (one GPU, 50 000 to 100 000 steps), PirateNet with Adam, SSBroyden (a quasi-Newton
+method with adaptive points, 2 011 weights), and the best of the methods compared in PINNacle. A star marks a
 figure that another paper quotes. Machines, budgets and test points differ from those used here.
 
-Guardband runs that ended early were repeated after stalled runs were given more points, those in windows of
-time after one network was tried on all times first, and those of Advection1D, AllenCahn1D, Cylinder,
-KortewegDeVries, Kovasznay, KuramotoSivashinsky, TaylorGreen2D and VibratingBeam after their sizes and scales
-changed. The other runs are from 0.2.0 and its development versions. Each verdict uses the rule of the version
-that ran.
+Some guardband runs were repeated after changes to the code: those that ended early, after stalled runs
+received more points; those in time windows, after one network was tried on all times first; and those of
+Advection1D, AllenCahn1D, Cylinder, KortewegDeVries, Kovasznay, KuramotoSivashinsky, TaylorGreen2D and
+VibratingBeam, after their sizes and scales changed. The other runs used version 0.2.0 and its development
+versions. Each verdict uses the rule of the version that ran.
 
 DeepXDE runs on PyTorch, in float32 unless noted, with Adam at 1e-3 for half of the time and L-BFGS for the
 rest. Networks, points, weights and transforms follow the examples of its documentation, and rings are closed
@@ -262,14 +262,12 @@ def page() -> str:
     lines = [
         "# Accuracy at a fixed CPU time",
         "",
-        "Written by `python benchmarks/records.py`: one thread, CPU seconds of the training call, the "
-        "equation",
-        "and its conditions alone. Errors are relative L2 at 10 000 uniform points, the largest of the "
-        "outputs,",
-        "a pressure up to its mean: the median over the seeds, with the worst seed in brackets. `adam` is "
-        "the",
-        "recipe of 0.1.0, Adam and L-BFGS, with the networks and scales of that version. Every output and",
-        "budget: [records.csv](data/records.csv).",
+        "Written by `python benchmarks/records.py`: one thread, training on the equation and its conditions",
+        "alone. Times are CPU seconds of the training call. Errors are relative L2 at 10 000 uniform points,",
+        "for the output with the largest error; pressures are compared up to their mean. Entries are medians",
+        "over the seeds, with the worst seed in parentheses. `adam` is the recipe of version 0.1.0, Adam and",
+        "L-BFGS, with the networks and scales of that version. Every output and budget:",
+        "[records.csv](data/records.csv).",
         "",
         "## Guardband",
         "",

@@ -56,9 +56,8 @@ def main() -> None:
     lines = [
         "# Crowded sensors",
         "",
-        f"Written by `python benchmarks/shift.py`: {DRAWS} independent experiments, {N} calibration points "
-        "of which "
-        "nine in ten lie in the quiet half, one query anywhere, level 0.95.",
+        f"Written by `python benchmarks/shift.py`: {DRAWS} independent experiments at level 0.95, each with "
+        f"{N} calibration points, nine in ten of them in the quiet half, and one query anywhere.",
         "",
         "| method | coverage | p (one-sided) | infinite |",
         "|---|---|---|---|",

@@ -119,11 +119,10 @@ def main() -> None:
         "# Several solutions of one equation",
         "",
         "Written by `python benchmarks/solutions.py`: solutions of `pinn.problems.AllenCahn2D` with the same "
-        f"forcing and boundary, found by Newton's method on {WAVES} x {WAVES} sines from {STARTS} random "
-        "starts. "
-        "A network was led to each by 40 readings and then trained on the equation alone. Distances are "
-        "relative "
-        "L2. The verdict is given without readings, and with 30 noisy readings of the known solution.",
+        f"forcing and boundary values, found by Newton's method on {WAVES} x {WAVES} sines from {STARTS} "
+        "random starts. For each, a network was trained with 40 readings of it and then on the equation "
+        "alone. Distances are relative L2. The verdict is computed without readings, and with 30 noisy "
+        "readings of the known solution.",
         "",
         "| distance from the known solution | residual | error of the network | verdict | "
         f"{' | '.join(f'with noise of {noise}' for noise in NOISES)} |",

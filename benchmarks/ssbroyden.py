@@ -140,12 +140,11 @@ def page() -> str:
     lines = [
         "# SSBroyden in the setting of its authors",
         "",
-        "Written by `python benchmarks/ssbroyden.py`: Burgers' equation, one seed, 941 weights, 10 000 "
-        "points that "
-        "are renewed every 500 iterations, and the method of `benchmarks/optimizers.py`. Relative L2, and "
-        "CPU "
-        "seconds since the start, Adam included. The published figure, with 2 011 weights and as quoted by "
-        f"another paper, is {PUBLISHED:.0e}; the best error of this run is {best:.1e}.",
+        "Written by `python benchmarks/ssbroyden.py`: the method of `benchmarks/optimizers.py` on Burgers' "
+        "equation, with one seed, 941 weights and 10 000 points that are resampled every 500 iterations. The "
+        "table shows the relative L2 error and the CPU seconds since the start, including Adam. The "
+        f"published figure, with 2 011 weights and as quoted by another paper, is {PUBLISHED:.0e}; the best "
+        f"error of this run is {best:.1e}.",
         "",
         "| stage | iterations | error | CPU s |",
         "|---|---|---|---|",

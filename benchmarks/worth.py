@@ -48,7 +48,7 @@ PROBLEMS = {
     "oscillator": (
         catalogue.DampedOscillator(),
         catalogue.DampedOscillator(damping=0.08, frequency=1.02 * 2 * torch.pi),
-        "frequency 2 % too high, damping .08 for .05",
+        "frequency 2 % too high, damping 0.08 instead of 0.05",
     ),
     "heat": (catalogue.Heat1D(), catalogue.Heat1D(diffusivity=0.64), "diffusivity 1.6 times too large"),
     "heat on a disk": (
@@ -65,7 +65,7 @@ PROBLEMS = {
     "reaction and diffusion": (
         catalogue.ReactionDiffusion1D(),
         catalogue.ReactionDiffusion1D(growth=6.5),
-        "growth 1.3 times too large, its conditions too",
+        "growth 1.3 times too large, also in the conditions",
     ),
 }
 """The equation that generates the readings, the wrong one, and its error."""
@@ -228,7 +228,7 @@ def verdicts(by: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
 def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
     """The Markdown page."""
     seeds = len(next(iter(by.values())))
-    lines = ["# Does the equation buy width?", ""]
+    lines = ["# Does the equation narrow the band?", ""]
     if seeds < SEEDS:
         lines += [f"So far {seeds} of {SEEDS} seeds: small differences are chance.", ""]
     lines += [*verdicts(by), ""]
@@ -243,7 +243,7 @@ def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         "noise. Kriging, boosting and the PINN train on one half of the readings and calibrate on the other;",
         "*equation only* trains without readings and calibrates on all; *tangent full* fits and calibrates "
         "on",
-        "all. Kriging and the networks are given the noise level. Trainings are short, a few seconds each.",
+        "all. Kriging and the networks use the true noise level. Training runs take a few seconds each.",
         "All settings: [worth.csv](data/worth.csv).",
         "",
         "Errors in the wrong equations: "
@@ -276,7 +276,7 @@ def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         "",
         "## Coverage, error and cost",
         "",
-        "Over the problems and n: the lowest mean coverage, the median error and CPU seconds, trainings "
+        "Over the problems and n: the lowest mean coverage, the median error and CPU seconds, training "
         "included.",
         "",
         "| method | equation | lowest coverage | median error | largest error | median CPU s |",
