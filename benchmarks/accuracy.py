@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def run(name: str, recipe: str, seed: int) -> dict[str, object]:
-    """One training and its error."""
+    """One training run and its error."""
     problem = PROBLEMS[name]
     settings = lab.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1000 + seed)
@@ -85,7 +85,7 @@ def run(name: str, recipe: str, seed: int) -> dict[str, object]:
 
 
 def seconds_of(name: str) -> float:
-    """Median CPU seconds of the recipe of 0.1."""
+    """Median CPU seconds of the recipe of version 0.1."""
     taken = of(name, "ours", "cpu_seconds")
     if not len(taken):
         raise SystemExit(

@@ -2,14 +2,15 @@
 
     python benchmarks/few_points.py [--quick] [--refits 100] [--page]
 
-The damped oscillator and the heat equation, each with its own coefficients and with wrong ones (a frequency
-2 % too high and a damping of .08 for .05; a diffusivity 1.6 times too large). One network is trained on each
-equation alone. The noise is Gaussian or t with 3 degrees of freedom, with standard deviation .05; n readings
-are drawn 300 times, each time with 150 new readings for testing. The physics scale is 2 % of the terms.
+The problems are the damped oscillator and the heat equation, each with its own coefficients and with wrong
+ones (a frequency 2 % too high and a damping of 0.08 instead of 0.05; a diffusivity 1.6 times too large). One
+network is trained on each equation alone. The noise is Gaussian or t with 3 degrees of freedom, with standard
+deviation 0.05; n readings are drawn 300 times, each time with 150 new readings for testing. The physics scale
+is 2 % of the equation's terms.
 
 - equation only: the network unchanged, calibrated on all n.
 - split: one half updates the network in its tangent space, the other half calibrates; the equation is
-  weighted as n readings, as in the other methods, or, with its own half, as the n/2 readings that are fitted.
+  weighted as for n readings, as in the other methods, or, with its own half, as for the n/2 fitted readings.
 - tangent full, tangent jackknife+: all n update the network and calibrate it.
 - posterior: the Gaussian band of the same ridge regression (Laplace), without calibration.
 - CV+: ten networks per data set of 40, each trained further from the first.
@@ -148,7 +149,7 @@ def summary(values: np.ndarray) -> dict[str, float]:
 
 
 def refitted(case: str, noise: str, seed: int) -> dict[str, Any]:
-    """CV+ with ten trainings from the weights of the equation alone, on the same data sets as above."""
+    """CV+ with ten training runs from the weights of the equation alone, on the same data sets as above."""
     n, generator = 40, np.random.default_rng([seed, 40])
     data, new = (readings(case, noise, count, generator) for count in (n, QUERIES))
     start = time.process_time()
@@ -277,7 +278,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repetitions, without writing results")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
-    parser.add_argument("--refits", type=int, default=100, help="data sets for CV+ with new trainings")
+    parser.add_argument("--refits", type=int, default=100, help="data sets for CV+ with new training runs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.quick:

@@ -4,7 +4,7 @@
 
 The problems are the Lorenz system and a diffusion-reaction system, with the parameters that DeepXDE documents
 and noise-free readings integrated here. DeepXDE runs in `--engines` with the networks, points, optimizer and
-iterations of its documentation; guardband uses the defaults of `pinn.fit` and is given a range for each
+iterations of its documentation; guardband uses the defaults of `pinn.fit` and a range for each
 coefficient. Times are CPU seconds of the training call, on one thread. Each run appends a line, and finished
 runs are not repeated.
 """

@@ -297,9 +297,9 @@ HEAD = f"""\
 # Bands that follow the noise
 
 Written by `python benchmarks/local.py`: means over training seeds at 95 %, with the networks and sizes of
-the paper, [arXiv:2509.13717](https://arxiv.org/abs/2509.13717), and {DRAWS} recalibrations per seed (localized:
-100). The settings are the same for all fields. No setting was chosen on *front*; *even* has constant noise.
-All figures: [local.csv](data/local.csv)."""
+the paper, [arXiv:2509.13717](https://arxiv.org/abs/2509.13717), and {DRAWS} recalibrations per seed
+(localized: 100). The settings are the same for all fields. No setting was chosen on *front*; *even* has
+constant noise. All figures: [local.csv](data/local.csv)."""
 
 
 def page() -> str:

@@ -3,12 +3,11 @@
     python benchmarks/newton.py [--quick] [--page] [--run 222 products]
 
 Rows are the derivatives of residuals with respect to all weights, compared with `torch.func.vmap(jacrev)` of
-the same residuals. Steps solve Burgers' equation at 1,024 points inside and 256 of each condition, with three
-hidden layers, densely and by conjugate gradients; Adam uses the same points in float32. Runs last 60 CPU
-seconds from seed 0, in one window of time. One process, one thread, CPU time. Writes
-results/data/newton.jsonl and results/newton.md; `--page` only rewrites the page, `--run` makes one run. The
-last line is one JSON object of claims.
-"""
+the same residuals. Steps solve Burgers' equation at 1,024 interior points and 256 points of each condition,
+with three hidden layers, densely and by conjugate gradients; Adam uses the same points in float32. Runs last
+60 CPU seconds from seed 0, in one time window. All run in one process on one thread, and times are CPU times.
+Writes results/data/newton.jsonl and results/newton.md; `--page` only rewrites the page, `--run` makes one
+run. The last line is one JSON object of claims."""
 
 import argparse
 import os
@@ -241,7 +240,7 @@ def adam(width: int, steps: int = 20) -> dict[str, Any]:
 def run(width: int, way: str) -> dict[str, Any]:
     """The error after the seconds of a run.
 
-    `newton` uses Gauss-Newton steps as in `fit`, `products` the same without writing derivatives out, and
+    `newton` uses Gauss-Newton steps as in `fit`, `products` the same without storing derivatives, and
     `adam` Adam and L-BFGS for half of the time each. The steps of each solver are counted.
     """
     stage.MOST_NUMBERS, stage.MOST_DENSE = (0, 0) if way == "products" else DEFAULTS

@@ -3,12 +3,13 @@
     python benchmarks/records.py [--problems Burgers1D Wave1D] [--seeds 10 11] [--seconds 3 10]
         [--contenders guardband adam deepxde pina] [--engines PYTHON] [--out FILE] [--page]
 
-One thread, CPU seconds of the training call alone, the equation and its conditions, no data and no noise. The
-error is relative L2 of each output at 10 000 uniform points, a pressure up to its mean. Contenders:
+Networks are trained on one thread on the equation and its conditions, without data or noise; times are CPU
+seconds of the training call. The error is relative L2 of each output at 10 000 uniform points; pressures are
+compared up to their mean. Contenders:
 
 - guardband: `pinn.mlp(problem)` by `pinn.Recipe.automatic(problem, seconds=...)`, and its verdict;
 - readings: the same with 20 noise-free readings, for an equation with several solutions;
-- adam: the recipe of 0.1.0, Adam and then L-BFGS, each for half of the time;
+- adam: the recipe of version 0.1.0, Adam and then L-BFGS, each for half of the time;
 - deepxde: DeepXDE on PyTorch, following the nearest example of its documentation (`peers/by_deepxde.py`);
 - pina: PINA on three problems (`peers/by_pina.py`).
 
@@ -106,7 +107,7 @@ the same two halves. The examples:
 
 @dataclass(frozen=True)
 class Run:
-    """One training."""
+    """One training run."""
 
     problem: str
     contender: str
@@ -170,7 +171,7 @@ def planned(options: argparse.Namespace) -> Iterator[Run]:
 
 
 def measured(run: Run, engines: str) -> dict[str, Any]:
-    """One training: its error in each output, and its cost."""
+    """One training run: its error in each output, and its cost."""
     module = CONTENDERS[run.contender].peer
     found = ours(run) if module is None else by_peer(run, module, engines)
     return run.key | found | {"guardband": gb.__version__}
@@ -220,7 +221,7 @@ def automatic(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[st
 
 
 def as_before(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The network, scales and steps of 0.1.0, with as many steps as fit into half of the time."""
+    """The network, scales and steps of version 0.1.0, with as many steps as fit into half of the time."""
     d, m = problem.domain.d, len(problem.names.outputs)
     net = pinn.mlp(problem, [min(64, max(32, 16 * (d + m)))] * 3, seed=run.seed)
     asked = {"likelihood": scales(problem, 1.0, 0.05)}

@@ -3,7 +3,7 @@
     python benchmarks/streams.py [--quick]
 
 Each stream has 100,000 steps at 90 %. The page reports disjoint windows of 1000 steps, infinite or empty
-bands, and widths relative to an oracle that is given the law of the score at every step. The default was
+bands, and widths relative to an oracle that uses the true score distribution at every step. The default was
 fixed on other drifts, `CHOSEN_ON`, which `--choose` runs. Runs in `results/data/streams.jsonl` are not
 repeated, so with all of them stored the command only rewrites `results/streams.md`.
 """
@@ -135,7 +135,7 @@ CANDIDATES: dict[str, gb.streams.StreamMethod] = {
 def run(method: gb.streams.StreamMethod | None, drift: Drift, seed: int) -> dict[str, float]:
     """One stream: windows that are off, infinite or empty bands, width relative to the oracle."""
     draw = np.random.default_rng(seed)
-    calibration = drift(draw)[0][:CALIBRATION]  # an independent draw from the initial law
+    calibration = drift(draw)[0][:CALIBRATION]  # an independent draw from the initial distribution
     misses, oracle = drift(draw)
     if method is None:
         thresholds = np.full(STEPS, gb.conformal.quantile(calibration, LEVEL))
@@ -241,8 +241,9 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
         "calibration points from the initial distribution, 5 seeds. Cells give the share of *windows off* / "
         "*width*. A window of 1000 steps is off if its share of misses differs from 10 % by more than 3 %. "
         "Width is relative to an oracle that uses the true score distribution at each step, for bands that "
-        "are neither infinite nor empty. The default, `AdaptiveLevel()`, was fixed on other drifts: " + ", "
-        "".join(CHOSEN_ON) + ". All figures: [streams.csv](data/streams.csv).",
+        "are neither infinite nor empty. The default, `AdaptiveLevel()`, was fixed on other drifts: "
+        + ", ".join(CHOSEN_ON)
+        + ". All figures: [streams.csv](data/streams.csv).",
         "",
         f"| drift | {' | '.join(METHODS)} |",
         "|---" * (1 + len(METHODS)) + "|",

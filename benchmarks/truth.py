@@ -7,7 +7,7 @@ five times that error. Over many calibrations at n points each, a band for the t
 0.95 is compared with plain bands of the same confidence: one at 95 %, which covers the truth at 90 % by the
 factor 2 that holds for any symmetric noise, and one at 90 %, which covers measurements. A second table
 declares noise that is too large, around models that are wrong at some locations. Writes `results/truth.md`;
-with `--declared` it renews the second table alone.
+with `--declared` it rewrites only the second table.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""How often the verdict is right, on trainings of ten kinds that succeeded or failed.
+"""How often the verdict is right, on training runs of ten kinds that succeeded or failed.
 
     python benchmarks/verdicts.py [--nets FOLDER] [--page]
 
@@ -86,7 +86,7 @@ def looked_at(run: Run, net: nn.Module, seconds: float) -> dict[str, Any]:
 
 
 def error(run: Run, net: nn.Module) -> dict[str, float]:
-    """The relative error of each output, a pressure up to its mean."""
+    """The relative error of each output; a pressure is compared up to its mean."""
     x = run.true.domain.quasi(4000, seed=1, dtype=torch.float64)
     truth = run.true.solution(x)
     off = net(x.to(next(net.parameters()))).detach().double() - truth
@@ -126,7 +126,7 @@ def worst(row: dict[str, Any], what: str = "error") -> float:
 
 
 def rates(rows: list[dict[str, Any]], **how: bool) -> tuple[str, str, dict[str, list[int]]]:
-    """Shares of inaccurate runs that are not called converged, and of accurate runs that are doubted."""
+    """Shares of inaccurate runs not called converged, and of accurate runs called anything else."""
     large, small = (
         [row for row in rows if test(worst(row))] for test in (lambda e: e > 0.1, lambda e: e < 0.01)
     )
@@ -205,8 +205,12 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         lies between {np.quantile(ratios, 0.05):.2f} and {np.quantile(ratios, 0.95):.2f} in nine of ten runs.
         A verdict takes {np.median(seconds):.1f} CPU seconds in the median and {max(seconds):.1f} at most.""",
     ]
-    page = "\n\n".join(part if part[0] in "|#" else fill(" ".join(part.split()), 110, break_on_hyphens=False) for part in parts)
+    page = "\n\n".join(part if part[0] in "|#" else _filled(part) for part in parts)
     return page + "\n", looks[0][2]
+
+
+def _filled(paragraph: str) -> str:
+    return fill(" ".join(paragraph.split()), 110, break_on_hyphens=False)
 
 
 def _side(looks: list[Any], number: int) -> str:
@@ -247,7 +251,7 @@ def trained(run: Run, folder: Path) -> tuple[nn.Module, float]:
 
 
 def train(run: Run) -> pinn.Fitted:
-    """One training with the settings of its kind."""
+    """One training run with the settings of its kind."""
     problem, options = run.given, dict[str, Any]()
     if run.kind == "noisy data":
         noise = spread(run.true) * TRAINING_NOISE

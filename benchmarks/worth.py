@@ -1,12 +1,13 @@
-"""Does the equation buy width? Bands at 90 % from plain regression and from networks with an equation.
+"""Does the equation narrow the band? Bands at 90 % from plain regression and from networks with an equation.
 
     python benchmarks/worth.py [--quick] [--seeds 20] [--page]
 
-Six problems of the catalogue with noise of standard deviation .05, n = 30, 100 and 300 readings in total, and
-an equation that is right or has a wrong coefficient. Settings were fixed in advance and are the same for all.
+Six problems of the catalogue with noise of standard deviation 0.05, n = 30, 100 and 300 readings in total,
+and an equation that is right or has a wrong coefficient. Settings were fixed in advance and are the same for
+all.
 
 - kriging, boosting: scikit-learn on one half of the readings, calibrated on the other half, without an
-  equation. Kriging is given the noise level, and its standard deviation is the scale of its band.
+  equation. Kriging uses the true noise level, and its standard deviation is the scale of its band.
 - PINN, split: a network trained on the equation and one half, calibrated on the other half.
 - equation only: a network trained on the equation alone, calibrated on all n.
 - tangent full: that network, updated in its tangent space and calibrated by all n (`pinn.Tangent`).
@@ -336,7 +337,7 @@ def main() -> None:
         float(np.mean([mean(by[name, methods[m]], m, n, "coverage") for name in PROBLEMS for n in SIZES]))
         for m in methods
     ]
-    # All problems share their noise, so each seed and n is one draw; over 20 seeds .01 is chance.
+    # All problems share their noise, so each seed and n is one draw; over 20 seeds 0.01 is chance.
     complete = len(by["heat", "none"]) >= SEEDS
     claims = [claim("least coverage of a method over all settings", min(coverage), ">= 0.87")]
     finish(claims if complete else [])

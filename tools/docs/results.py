@@ -147,7 +147,8 @@ def ranks() -> str:
     ]
     intro = (
         f"{found['cases']} cases: up to 200 calibration points at 19 levels. A wrong rank that does not make "
-        "the band too narrow is one too high. With too few points for a finite band, no library returned one.\n"
+        "the band too narrow is one too high. With too few points for a finite band, no library returned "
+        "one.\n"
     )
     head = "| library | wrong ranks | too narrow | refused |\n|---|---|---|---|"
     return "\n".join(["## Exact ranks by library, `python benchmarks/ranks.py`\n", intro, head, *rows, ""])
