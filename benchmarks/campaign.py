@@ -5,7 +5,8 @@
 Sixteen equal training runs of about 20 s each (with `--quick`, six of 3 s) run on each of the three,
 alternating two training runs at a time. The median of the ratios is robust to a machine that is slow for a
 minute. Workers have started and imported torch before timing. Times are wall-clock seconds: run it on an idle
-machine."""
+machine.
+"""
 
 import argparse
 import json

@@ -186,8 +186,8 @@ def chosen_readings(rows: list[Row]) -> list[str]:
     head = [
         "## Ten more readings",
         "",
-        "The table shows the median ratio of profile interval lengths, for ten random further readings over "
-        "ten chosen ones, and the coverage of the region from all thirty readings:",
+        "The columns show the median ratio of profile interval lengths (ten random further readings over ten "
+        "chosen ones) and the coverage of the region from all thirty readings:",
         "",
         "| problem | ratio | coverage |",
         "|---|---|---|",

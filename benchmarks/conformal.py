@@ -4,7 +4,8 @@
 
 All contenders run in one process on one thread, with an allocator that keeps its memory. Each round times
 every contender once, and a ratio is the median over rounds of the ratios within a round. The last line is one
-JSON object of claims. `--peers` needs `pip install "guardband[peers]"`."""
+JSON object of claims. `--peers` needs `pip install "guardband[peers]"`.
+"""
 
 import argparse
 import os

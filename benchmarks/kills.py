@@ -8,7 +8,8 @@ latest cells receive 20 SIGKILLs and 20 SIGSTOPs. A lease lasts 1 s and a pause 
 has lost its lease, often to a process that runs the same cell. Then 2,000 cells of 200 networks that take
 0.05 s run under 60 kills, while the files with results are counted. Last, two halves of a study of 100
 trained cells, by `part=` in separate folders, are compared with a single run. With `--quick`, a quarter of
-everything."""
+everything.
+"""
 
 import argparse
 import json

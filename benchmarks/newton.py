@@ -7,7 +7,8 @@ the same residuals. Steps solve Burgers' equation at 1,024 interior points and 2
 with three hidden layers, densely and by conjugate gradients; Adam uses the same points in float32. Runs last
 60 CPU seconds from seed 0, in one time window. All run in one process on one thread, and times are CPU times.
 Writes results/data/newton.jsonl and results/newton.md; `--page` only rewrites the page, `--run` makes one
-run. The last line is one JSON object of claims."""
+run. The last line is one JSON object of claims.
+"""
 
 import argparse
 import os
@@ -298,9 +299,8 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Rows",
         "",
-        "The table shows how fast the residual is differentiated with respect to all weights of "
-        "`pinn.mlp(problem)` at 256 points, relative to `torch.func.vmap(jacrev)` of the same residual, "
-        "whose own derivatives are nested `jvp`.",
+        "The residual is differentiated with respect to all weights of `pinn.mlp(problem)` at 256 points; "
+        "speeds are relative to `torch.func.vmap(jacrev)` of the same residual with nested `jvp`.",
         "",
         "| problem | times faster |",
         "|---|---|",
@@ -308,13 +308,12 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Steps",
         "",
-        "The table shows three steps near the start of training on Burgers' equation, with three hidden "
-        "layers, 1,024 interior points and 256 points of each condition. *Dense* stores all derivatives and "
-        "factors a matrix; *products* solves the same equations by at most 100 conjugate gradient iterations "
-        "and stores the factors of the derivatives. Memory includes derivatives, or their factors, and "
-        "matrices. Adam uses the same points, in float32. The two solvers take different steps and end at "
-        "different losses. The damping is large near the start, so conjugate gradients stop sooner here than "
-        "later in a run.",
+        "The table shows three early steps on Burgers' equation, with three hidden layers, 1,024 interior "
+        "points and 256 points per condition. *Dense* stores all derivatives and factors a matrix; "
+        "*products* solves the same equations by at most 100 conjugate gradient iterations and stores the "
+        "factors of the derivatives. Memory includes derivatives, or their factors, and matrices. Adam uses "
+        "the same points, in float32. The two solvers take different steps and end at different losses. The "
+        "damping is large near the start, so conjugate gradients stop sooner here than later in a run.",
         "",
         "| weights | way | s per step | rows | linear algebra | trials | MB | loss after | Adam, s | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -330,12 +329,12 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Runs",
         "",
-        f"Each run solves Burgers' equation in one time window within {SECONDS:.0f} CPU seconds, from one "
-        "seed, by Gauss-Newton steps as in `fit`, or by Adam on random batches followed by L-BFGS, each for "
-        "half of the time. The error is relative L2. Losses are those of the first and last row of the "
-        "history, each with its own points and weights, so they are not comparable between methods. "
-        "*Products* never stores derivatives, although `fit` would store them here while the number of "
-        "points is small. The time limit is checked every few steps.",
+        f"Runs solve Burgers' equation in one time window in {SECONDS:.0f} CPU seconds, with one seed, by "
+        "Gauss-Newton steps as in `fit`, or by Adam on random batches, then L-BFGS, each for half of the "
+        "time. The error is relative L2. Losses are those of the first and last row of the history, each "
+        "with its own points and weights, so they are not comparable between methods. *Products* never "
+        "stores derivatives, which `fit` would do here for few points. The time limit is checked every few "
+        "steps.",
         "",
         "| weights | way | steps | dense | by products | CPU s | error | first loss | last loss |",
         "|---|---|---|---|---|---|---|---|---|",

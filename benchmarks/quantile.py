@@ -4,7 +4,8 @@
 
 The input is 1e8 float32 scores in 16 files (with `--quick`, 4e6), for 19 levels. Times are interleaved CPU
 seconds; memory is the peak of the counting process above its initial memory. `--peers` adds the sketches of
-Apache DataSketches, KLL and t-digest, with their time and their error in rank."""
+Apache DataSketches, KLL and t-digest, with their time and their error in rank.
+"""
 
 import argparse
 import importlib

@@ -5,7 +5,8 @@
 Each of 2000 independent experiments has 100 calibration points and one query at 95 %. The methods are plain
 conformal prediction, weights by the true density ratio, and weights by ratios estimated from 300 other
 sensors and 300 other queries. Counts are tested one-sided against Binomial(2000, 0.95). Writes
-`results/shift.md`."""
+`results/shift.md`.
+"""
 
 import warnings
 from pathlib import Path

@@ -5,7 +5,8 @@
 The setting is that of Urbán, Stefanou and Pons (2025): three layers of 20 units on a ring, an initial
 condition that holds exactly, and the mean square of the residual at 10 000 points that are resampled every
 500 iterations, half of them according to the residual. Adam runs first, in float64 on one thread. Each
-evaluation appends a line to `results/data/ssbroyden.jsonl`."""
+evaluation appends a line to `results/data/ssbroyden.jsonl`.
+"""
 
 import argparse
 import math

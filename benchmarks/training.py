@@ -5,7 +5,8 @@
 W2 is 2D Allen-Cahn and W3 is 3D Helmholtz, both with the paper's networks and points, float32, full batches.
 Contenders are interleaved in one process on one thread, and a ratio of CPU times is the median over rounds of
 the ratios within a round. The last line is one JSON object of claims. `--peers` needs deepxde and
-pina-mathlab."""
+pina-mathlab.
+"""
 
 import argparse
 import os

@@ -5,7 +5,8 @@
 writes, with the installed guardband, saved objects of every kept kind (`saved`), the output and snapshot of
 `guardband watch` (`watch`), checkpoints of interrupted training runs (`checkpoints`) and an MLflow model
 (`mlflow`), each with its numbers. `tests/test_baseline.py` reads the folder written by version 0.2.0. Names
-of guardband are looked up when a case is created, so a rename breaks only its case."""
+of guardband are looked up when a case is created, so a rename breaks only its case.
+"""
 
 from __future__ import annotations
 

@@ -5,7 +5,8 @@
 writes them with the installed guardband; `tests/test_vectors.py` compares them with the files of versions
 0.1.0 and 0.2.0. They use only numpy and torch on small arrays, so the numbers do not depend on the machine.
 Methods added since version 0.1.0 that solve linear systems or programs, use special functions or evaluate
-networks are in `tools/baseline.py`."""
+networks are in `tools/baseline.py`.
+"""
 
 from __future__ import annotations
 
