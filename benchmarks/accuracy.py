@@ -56,7 +56,7 @@ def main() -> None:
 
 
 def run(name: str, recipe: str, seed: int) -> dict[str, object]:
-    """One training and its error."""
+    """One training run and its error."""
     problem = PROBLEMS[name]
     settings = lab.paper.settings(problem)
     data = problem.observe(settings.train, noise=settings.noise, seed=1000 + seed)
@@ -85,7 +85,7 @@ def run(name: str, recipe: str, seed: int) -> dict[str, object]:
 
 
 def seconds_of(name: str) -> float:
-    """Median CPU seconds of the recipe of 0.1."""
+    """Median CPU seconds of the recipe of version 0.1."""
     taken = of(name, "ours", "cpu_seconds")
     if not len(taken):
         raise SystemExit(
@@ -135,14 +135,12 @@ def table() -> str:
     lines = [
         "# Time to accuracy",
         "",
-        "Written by `python benchmarks/accuracy.py`: one core, CPU seconds, with the paper's networks and "
-        "sizes. "
-        "Median and range over training seeds, each with fresh data; the error is relative L2 in percent. "
-        "`automatic` is the default of `pinn.fit` on the network of `pinn.mlp(problem)`, `third` the same "
-        "in a "
-        "third of the time of `ours`, and `ours` the recipe of 0.1, `pinn.Recipe()` (Adam and L-BFGS). "
-        "`ratio` "
-        "is the ratio of median errors to `ours` on the same data.",
+        "Written by `python benchmarks/accuracy.py`: CPU seconds on one core, with the networks and sizes of "
+        "[arXiv:2509.13717](https://arxiv.org/abs/2509.13717). Entries are medians and ranges over training "
+        "seeds, each with fresh data; the error is relative L2 in percent. `automatic` is the default of "
+        "`pinn.fit` on the network of `pinn.mlp(problem)`, `third` is the same in a third of the time of "
+        "`ours`, and `ours` is the recipe of version 0.1, `pinn.Recipe()` (Adam and L-BFGS). `ratio` is the "
+        "ratio of median errors to `ours` on the same data.",
         "",
         "| problem | setting | seeds | error, % | range | ratio | CPU s | range | bound |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -145,27 +145,25 @@ def page(rows: list[dict[str, Any]]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in rows[0]["versions"].items())
     widths = f"by at most {max(off):.2g} of themselves" if max(off) else "in none of nine digits"
     conclusion = (
-        "The samples are consistent with one law."
+        "The samples are consistent with one distribution."
         if found["holds"]
-        else "**The samples do not follow one law.**"
+        else "**The samples do not follow one distribution.**"
     )
     lines = [
         "# Local cells, recomputed",
         "",
-        f"{len(rows)} random `Local` cells of [the paper's study](paper/README.md), trained again and "
-        "evaluated "
-        f"with the calibrator ({versions}) by `python benchmarks/again.py`. The stored cells were computed "
-        "with "
-        "a band on the scale times the shape. Each cell: [again.csv](data/again.csv).",
+        f"{len(rows)} random `Local` cells of [the paper's study](paper/README.md) were retrained and "
+        f"evaluated with the calibrator ({versions}) by `python benchmarks/again.py`. The stored cells were "
+        "computed with a band on the scale times the shape. Each cell: [again.csv](data/again.csv).",
         "",
         f"- Same draws: {same} of {counts} counts of covered points are equal; widths at 95 % differ "
         f"{widths}.",
         f"- Fresh draws: the smallest two-sample p-value of {counts} comparisons is {found['value']:.2g}; at "
-        f"most {ALARM:g} of correct studies have one below {ALARM / counts:.2g}. {conclusion}",
+        f"most a share {ALARM:g} of correct studies has one below {ALARM / counts:.2g}. {conclusion}",
         "",
-        "The two-sample test is valid whatever the networks are. Counts and widths with the same draws are "
-        "equal "
-        "only if the trained network is; another machine or version of torch changes its digits.",
+        "The two-sample test is valid whatever the networks are. With the same draws, counts and widths are "
+        "equal only if the trained network is identical; a different machine or version of torch changes its "
+        "digits.",
     ]
     return "\n".join(lines) + "\n"
 

@@ -2,9 +2,10 @@
 
     python benchmarks/campaign.py [--quick]
 
-Sixteen equal trainings of about 20 s each (with `--quick`, six of 3 s) run on each of the three, alternating
-two trainings at a time. The median of the ratios is robust to a machine that is slow for a minute. Workers
-have started and imported torch before timing. Times are wall-clock seconds: run it on an idle machine.
+Sixteen equal training runs of about 20 s each (with `--quick`, six of 3 s) run on each of the three,
+alternating two training runs at a time. The median of the ratios is robust to a machine that is slow for a
+minute. Workers have started and imported torch before timing. Times are wall-clock seconds: run it on an idle
+machine.
 """
 
 import argparse
@@ -34,7 +35,7 @@ from guardband.lab.studies.runner import CellRunner
 Contender = Callable[[Sequence[Cell]], object]
 
 TURN = 2
-"""Number of trainings before the contenders alternate."""
+"""Number of training runs before the contenders alternate."""
 
 RESULTS = Path(__file__).parent.parent / "results/data/campaign.json"
 

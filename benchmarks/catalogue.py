@@ -1,4 +1,4 @@
-"""Accuracy and cost of `fit` on each problem of the catalogue, with the default settings of 0.1.
+"""Accuracy and cost of `fit` on each problem of the catalogue, with the default settings of version 0.1.
 
     python benchmarks/catalogue.py [--only Burgers1D] [--seeds 10-12] [--page]
 
@@ -6,7 +6,7 @@ Everything runs on one core. Every problem is trained on its equation alone, and
 all its outputs. Each run appends a line to `results/data/catalogue.jsonl`, finished runs are not repeated,
 and the page `results/catalogue.md` summarizes all of them. The error is relative L2 with respect to the
 solution at 10 000 uniform points; the noise is a hundredth of the spread of each output. Settings were chosen
-on the paper's four problems, not on these, and there is no bound.
+on the paper's four problems, not on these, and no bound is set.
 """
 
 import argparse
@@ -53,21 +53,21 @@ def main() -> None:
 
 
 def network(problem: pinn.Problem, seed: int) -> pinn.MLP:
-    """The network of 0.1: layers 16 times as wide as there are inputs and outputs."""
+    """The network of version 0.1: layers 16 times as wide as there are inputs and outputs."""
     names = problem.names
     width = min(64, max(32, 16 * (len(names.axes) + len(names.outputs))))
     return pinn.mlp(problem, [width] * 3, seed=seed)
 
 
 def scales(problem: pinn.Problem, size: float, noise: float) -> pinn.Likelihood:
-    """The noise scales of 0.1: one for all equations and one for all conditions."""
+    """The noise scales of version 0.1: one for all equations and one for all conditions."""
     sizes = torch.full((len(problem.names.outputs),), size)
     typical = typical_residual(problem, problem.misses, None, sizes).square().sum().sqrt()
     return pinn.Likelihood(data=noise, physics=PHYSICS_SHARE * float(typical), boundary=noise)
 
 
 def run(name: str, readings: int, seed: int) -> dict[str, object]:
-    """One training, and its error in each output."""
+    """One training run, and its error in each output."""
     problem = PROBLEMS[name]
     outputs = problem.names.outputs
     x = problem.domain.uniform(10_000, torch.Generator().manual_seed(seed), dtype=torch.float64)
@@ -112,15 +112,11 @@ def table() -> str:
     lines = [
         "# The catalogue with Adam and L-BFGS",
         "",
-        "Written by `python benchmarks/catalogue.py`: one core, CPU seconds. The network of 0.1 is trained "
-        "by "
-        "`pinn.Recipe()` with one noise scale for all equations and one for all conditions, as in 0.1, on "
-        "the "
-        f"equation alone and with {READINGS} readings whose noise is a hundredth of the spread of each "
-        "output. "
-        "Relative L2 of each output in percent, median over the seeds. No setting was chosen on these "
-        "problems, "
-        "and there is no bound.",
+        "Written by `python benchmarks/catalogue.py`: CPU seconds on one core. The network of version 0.1 is "
+        "trained by `pinn.Recipe()` with one noise scale for all equations and one for all conditions, as in "
+        f"that version, on the equation alone and with {READINGS} readings whose noise is a hundredth of the "
+        "spread of each output. Entries are relative L2 errors of each output in percent, as medians over "
+        "the seeds. No setting was chosen on these problems, and no bound is set.",
         "",
         "| problem | seeds | equation alone, % | CPU s | with readings, % | CPU s |",
         "|---|---|---|---|---|---|",

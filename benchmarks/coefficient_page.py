@@ -88,7 +88,8 @@ def lengths(rows: list[Row]) -> list[str]:
     lines = [
         "## Lengths of intervals",
         "",
-        "Medians as shares of the range of each coefficient, over 100 data sets with Gaussian noise, n = 40.",
+        "Entries are medians over 100 data sets with Gaussian noise, n = 40, as shares of the range of each "
+        "coefficient.",
         "",
         "| problem | solver | profile | signs | permutations |",
         "|---|---|---|---|---|",
@@ -144,7 +145,8 @@ def accepted_of_wide(rows: list[Row]) -> list[str]:
     head = [
         "## Share of a wide range that is accepted",
         "",
-        "Oscillator, damping .02 to .3, frequency 2 to 12, n = 40: mean over data sets.",
+        "Entries are means over data sets for the oscillator, with damping 0.02 to 0.3, frequency 2 to 12, n "
+        "= 40.",
         "",
         "| truths | signs | permutations | profile |",
         "|---|---|---|---|",
@@ -184,8 +186,8 @@ def chosen_readings(rows: list[Row]) -> list[str]:
     head = [
         "## Ten more readings",
         "",
-        "Median ratio of profile interval lengths, ten random further readings over ten chosen ones, and "
-        "coverage of the region from all thirty readings:",
+        "The columns show the median ratio of profile interval lengths (ten random further readings over ten "
+        "chosen ones) and the coverage of the region from all thirty readings:",
         "",
         "| problem | ratio | coverage |",
         "|---|---|---|",

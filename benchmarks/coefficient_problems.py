@@ -124,7 +124,7 @@ class Late(pinn.Problem):
 
 @dataclass(frozen=True)
 class Rod(pinn.problems.ReactionDiffusion1D):
-    """The initial front of D = .05, r = 2 under diffusion alone: the heat equation, far from ends."""
+    """The initial front of D = 0.05, r = 2 under diffusion alone: the heat equation, far from ends."""
 
     def solution(self, x: Tensor) -> Tensor:
         nodes, weights = (torch.from_numpy(part).to(x) for part in np.polynomial.hermite.hermgauss(40))
@@ -178,7 +178,7 @@ Noise = Callable[[np.random.Generator, np.ndarray, Design, float], np.ndarray]
 
 
 def by_leverage(rng: np.random.Generator, exact: np.ndarray, design: Design, size: float) -> np.ndarray:
-    """Noise that is large at informative readings: .3 to 3 times the size, by leverage."""
+    """Noise that is large at informative readings: 0.3 to 3 times the size, by leverage."""
     middle = (design.lower + design.upper) / 2
     rows = design.slopes(middle[None])[0]
     q, _ = np.linalg.qr(rows)

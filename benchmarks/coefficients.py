@@ -3,7 +3,7 @@
     python benchmarks/coefficients.py [--parts coverage wide families words doubt design field]
         [--problems ...] [--sets 1000] [--out results/data/coefficients.jsonl] [--page]
 
-The level is .95, and true coefficients are drawn at random from their ranges. A cell of the part `coverage`
+The level is 0.95, and true coefficients are drawn at random from their ranges. A cell of the part `coverage`
 is a problem, a noise model, a number of readings and a solver: the reference solution, a network, or a
 network stopped early, with Delta from `check`. Coverage counts the data sets whose region contains the truth;
 lengths are medians over the first hundred data sets at n = 40. Signs and permutations are drawn for each data

@@ -2,9 +2,9 @@
 
     python benchmarks/conformal.py [--quick] [--peers]
 
-One process, one thread, an allocator that keeps its memory, contenders interleaved: each round times every
-contender once, and a ratio is the median over rounds of the ratios within a round. The last line is one JSON
-object of claims. `--peers` needs `pip install "guardband[peers]"`.
+All contenders run in one process on one thread, with an allocator that keeps its memory. Each round times
+every contender once, and a ratio is the median over rounds of the ratios within a round. The last line is one
+JSON object of claims. `--peers` needs `pip install "guardband[peers]"`.
 """
 
 import argparse

@@ -2,14 +2,15 @@
 
     python benchmarks/few_points.py [--quick] [--refits 100] [--page]
 
-The damped oscillator and the heat equation, each with its own coefficients and with wrong ones (a frequency
-2 % too high and a damping of .08 for .05; a diffusivity 1.6 times too large). One network is trained on each
-equation alone. The noise is Gaussian or t with 3 degrees of freedom, with standard deviation .05; n readings
-are drawn 300 times, each time with 150 new readings for testing. The physics scale is 2 % of the terms.
+The problems are the damped oscillator and the heat equation, each with its own coefficients and with wrong
+ones (a frequency 2 % too high and a damping of 0.08 instead of 0.05; a diffusivity 1.6 times too large). One
+network is trained on each equation alone. The noise is Gaussian or t with 3 degrees of freedom, with standard
+deviation 0.05; n readings are drawn 300 times, each time with 150 new readings for testing. The physics scale
+is 2 % of the equation's terms.
 
 - equation only: the network unchanged, calibrated on all n.
 - split: one half updates the network in its tangent space, the other half calibrates; the equation is
-  weighted as n readings, as in the other methods, or, with its own half, as the n/2 readings that are fitted.
+  weighted as for n readings, as in the other methods, or, with its own half, as for the n/2 fitted readings.
 - tangent full, tangent jackknife+: all n update the network and calibrate it.
 - posterior: the Gaussian band of the same ridge regression (Laplace), without calibration.
 - CV+: ten networks per data set of 40, each trained further from the first.
@@ -148,7 +149,7 @@ def summary(values: np.ndarray) -> dict[str, float]:
 
 
 def refitted(case: str, noise: str, seed: int) -> dict[str, Any]:
-    """CV+ with ten trainings from the weights of the equation alone, on the same data sets as above."""
+    """CV+ with ten training runs from the weights of the equation alone, on the same data sets as above."""
     n, generator = 40, np.random.default_rng([seed, 40])
     data, new = (readings(case, noise, count, generator) for count in (n, QUERIES))
     start = time.process_time()
@@ -190,23 +191,20 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     lines = [
         "# Few points",
         "",
-        f"Written by `python benchmarks/few_points.py`: bands at {LEVEL:.0%} over "
+        f"Written by `python benchmarks/few_points.py`: prediction bands at level {LEVEL:.0%} over "
         f"{settings[0]['repetitions']} data sets of n readings, each tested on {QUERIES} new readings. The "
-        "noise "
-        f"has standard deviation {SD}; with the solution and Gaussian noise known, a width of {BEST:.4f} "
-        "would "
-        "do. The physics scale is 2 % of the terms. *Wrong* means a frequency 2 % too high with a damping "
-        "of .08 "
-        "for .05, or a diffusivity 1.6 times too large. All settings: [few_points.csv](data/few_points.csv).",
+        f"noise has standard deviation {SD}; if the solution were known and the noise Gaussian, a width of "
+        f"{BEST:.4f} would suffice. The physics scale is 2 % of the equation's terms. A *wrong* equation has "
+        "a frequency 2 % too high and a damping of 0.08 instead of 0.05, or a diffusivity 1.6 times too "
+        "large. All settings: [few_points.csv](data/few_points.csv).",
         "",
         "- **With the right equation, train on it alone and calibrate on all n**: no other band is narrower.",
-        "- With a wrong equation, the tangent methods keep the level and are narrower than a split; the "
-        "posterior "
-        f"band covers {min(row['posterior']['coverage'] for row in settings):.3f} in the worst setting.",
-        "- *Split* weights the equation as n readings, as the tangent methods do; *with its own half* as "
-        "the n/2 "
-        "readings that are fitted, which trusts a wrong equation less. The gain depends on this weight (last "
-        "table).",
+        "- With a wrong equation, the tangent methods maintain the nominal coverage and are narrower than a "
+        f"split; the posterior band covers {min(row['posterior']['coverage'] for row in settings):.3f} in "
+        "the worst setting.",
+        "- *Split* weights the equation as for n readings, as the tangent methods do; *with its own half* "
+        "weights it as for the n/2 fitted readings, which trusts a wrong equation less. The gain depends on "
+        "this weight (last table).",
         "",
         "## Mean width, Gaussian noise",
         "",
@@ -242,7 +240,8 @@ def page(settings: list[dict[str, Any]], refits: list[dict[str, Any]], seconds: 
     ]
     if refits:
         lines += [
-            f"CV+ with {FOLDS} trainings per data set of 40 readings, on the first of the data sets above:",
+            f"CV+ with {FOLDS} training runs per data set of 40 readings, on the first of the data sets "
+            "above:",
             "",
             "| case | noise | data sets | coverage / width | CPU s each |",
             "|---|---|---|---|---|",
@@ -279,7 +278,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few repetitions, without writing results")
     parser.add_argument("--page", action="store_true", help="only rewrite the page from the stored rows")
-    parser.add_argument("--refits", type=int, default=100, help="data sets for CV+ with new trainings")
+    parser.add_argument("--refits", type=int, default=100, help="data sets for CV+ with new training runs")
     options = parser.parse_args()
     torch.set_num_threads(1)
     if options.quick:

@@ -4,7 +4,7 @@
 
 The problems are the Lorenz system and a diffusion-reaction system, with the parameters that DeepXDE documents
 and noise-free readings integrated here. DeepXDE runs in `--engines` with the networks, points, optimizer and
-iterations of its documentation; guardband uses the defaults of `pinn.fit` and is given a range for each
+iterations of its documentation; guardband uses the defaults of `pinn.fit` and a range for each
 coefficient. Times are CPU seconds of the training call, on one thread. Each run appends a line, and finished
 runs are not repeated.
 """
@@ -153,12 +153,11 @@ def page() -> str:
     lines = [
         "# Unknown coefficients on inverse problems of DeepXDE",
         "",
-        "Written by `python benchmarks/inverse.py`: the largest relative error of a coefficient and CPU "
-        "seconds of "
-        "the training call, one thread, noise-free readings. DeepXDE has the networks, points, optimizer and "
-        "iterations of its documentation and is evaluated ten times during training; the last column is the "
-        "time "
-        "after which its largest error stays below 1 %. Guardband has the defaults of `pinn.fit`.",
+        "Written by `python benchmarks/inverse.py`: the largest relative error of a coefficient and the CPU "
+        "seconds of the training call, on one thread with noise-free readings. DeepXDE uses the networks, "
+        "points, optimizer and iterations of its documentation and is evaluated ten times during training; "
+        "the last column shows the time after which its largest error stays below 1 %. Guardband uses the "
+        "defaults of `pinn.fit`.",
         "",
         "| problem | engine | seeds | error, median | worst | CPU s | below 1 % after |",
         "|---|---|---|---|---|---|---|",

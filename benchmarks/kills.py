@@ -2,12 +2,12 @@
 
     python benchmarks/kills.py [--quick]
 
-First, 200 cells of two networks, so that two processes work and two wait for a lease. A cell takes .5 s and
+First, 200 cells of two networks, so that two processes work and two wait for a lease. A cell takes 0.5 s and
 trains nothing; its result follows from its key, so wrong results are detected. The processes that ran the
 latest cells receive 20 SIGKILLs and 20 SIGSTOPs. A lease lasts 1 s and a pause 3 to 6 s, so a resumed process
-has lost its lease, often to a process that runs the same cell. Then 2,000 cells of 200 networks that take .05
-s run under 60 kills, while the files with results are counted. Last, two halves of a study of 100 trained
-cells, by `part=` in separate folders, are compared with a single run. With `--quick`, a quarter of
+has lost its lease, often to a process that runs the same cell. Then 2,000 cells of 200 networks that take
+0.05 s run under 60 kills, while the files with results are counted. Last, two halves of a study of 100
+trained cells, by `part=` in separate folders, are compared with a single run. With `--quick`, a quarter of
 everything.
 """
 

@@ -296,10 +296,10 @@ def draw(bench: Bench) -> None:
 HEAD = f"""\
 # Bands that follow the noise
 
-Written by `python benchmarks/local.py`: means over training seeds at 95 %, with the paper's networks and
-sizes, {DRAWS} recalibrations per seed (localized: 100). The settings are the same for all fields. *Front* is
-a field on which no setting was chosen, *even* has constant noise. All figures:
-[local.csv](data/local.csv)."""
+Written by `python benchmarks/local.py`: means over training seeds at 95 %, with the networks and sizes of
+the paper, [arXiv:2509.13717](https://arxiv.org/abs/2509.13717), and {DRAWS} recalibrations per seed
+(localized: 100). The settings are the same for all fields. No setting was chosen on *front*; *even* has
+constant noise. All figures: [local.csv](data/local.csv)."""
 
 
 def page() -> str:
@@ -313,8 +313,8 @@ def page() -> str:
         "",
         "## Coverage where the noise is large, and width",
         "",
-        "Mean coverage in the region used by the paper's authors (lowest seed) / mean width everywhere. "
-        "The last column has the CPU seconds that learn the shape, averaged over the fields.",
+        "Cells show mean coverage in the region used by the paper's authors (lowest seed) / mean width "
+        "everywhere. The last column shows the CPU seconds for learning the shape, averaged over the fields.",
         "",
         f"| method | {' | '.join(names)} | CPU s |",
         "|---" * (2 + len(names)) + "|",

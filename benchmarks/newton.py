@@ -3,11 +3,11 @@
     python benchmarks/newton.py [--quick] [--page] [--run 222 products]
 
 Rows are the derivatives of residuals with respect to all weights, compared with `torch.func.vmap(jacrev)` of
-the same residuals. Steps solve Burgers' equation at 1,024 points inside and 256 of each condition, with three
-hidden layers, densely and by conjugate gradients; Adam uses the same points in float32. Runs last 60 CPU
-seconds from seed 0, in one window of time. One process, one thread, CPU time. Writes
-results/data/newton.jsonl and results/newton.md; `--page` only rewrites the page, `--run` makes one run. The
-last line is one JSON object of claims.
+the same residuals. Steps solve Burgers' equation at 1,024 interior points and 256 points of each condition,
+with three hidden layers, densely and by conjugate gradients; Adam uses the same points in float32. Runs last
+60 CPU seconds from seed 0, in one time window. All run in one process on one thread, and times are CPU times.
+Writes results/data/newton.jsonl and results/newton.md; `--page` only rewrites the page, `--run` makes one
+run. The last line is one JSON object of claims.
 """
 
 import argparse
@@ -241,7 +241,7 @@ def adam(width: int, steps: int = 20) -> dict[str, Any]:
 def run(width: int, way: str) -> dict[str, Any]:
     """The error after the seconds of a run.
 
-    `newton` uses Gauss-Newton steps as in `fit`, `products` the same without writing derivatives out, and
+    `newton` uses Gauss-Newton steps as in `fit`, `products` the same without storing derivatives, and
     `adam` Adam and L-BFGS for half of the time each. The steps of each solver are counted.
     """
     stage.MOST_NUMBERS, stage.MOST_DENSE = (0, 0) if way == "products" else DEFAULTS
@@ -295,12 +295,12 @@ def page(rows: list[dict[str, Any]]) -> str:
     lines = [
         "# What a Gauss-Newton step costs",
         "",
-        "Written by `python benchmarks/newton.py`: one thread, CPU seconds, float64.",
+        "Written by `python benchmarks/newton.py`: CPU seconds on one thread, in float64.",
         "",
         "## Rows",
         "",
-        "Derivatives of the residual with respect to all weights of `pinn.mlp(problem)` at 256 points: speed "
-        "relative to `torch.func.vmap(jacrev)` of the same residual, whose own derivatives are nested `jvp`.",
+        "The residual is differentiated with respect to all weights of `pinn.mlp(problem)` at 256 points; "
+        "speeds are relative to `torch.func.vmap(jacrev)` of the same residual with nested `jvp`.",
         "",
         "| problem | times faster |",
         "|---|---|",
@@ -308,14 +308,12 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Steps",
         "",
-        "Burgers, three hidden layers, 1,024 points inside and 256 of each condition, three steps near the "
-        "start. "
-        "*Dense* writes all derivatives out and factors a matrix; *products* solves the same equations by "
-        "at most "
-        "100 conjugate gradients and keeps the factors of the derivatives. Memory is that of derivatives, or "
-        "their factors, and matrices. Adam uses the same points, in float32. The two solvers take different "
-        "steps and end at different losses. The damping is large near the start, so conjugate gradients stop "
-        "sooner here than later in a run.",
+        "The table shows three early steps on Burgers' equation, with three hidden layers, 1,024 interior "
+        "points and 256 points per condition. *Dense* stores all derivatives and factors a matrix; "
+        "*products* solves the same equations by at most 100 conjugate gradient iterations and stores the "
+        "factors of the derivatives. Memory includes derivatives, or their factors, and matrices. Adam uses "
+        "the same points, in float32. The two solvers take different steps and end at different losses. The "
+        "damping is large near the start, so conjugate gradients stop sooner here than later in a run.",
         "",
         "| weights | way | s per step | rows | linear algebra | trials | MB | loss after | Adam, s | ratio |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -331,14 +329,12 @@ def page(rows: list[dict[str, Any]]) -> str:
         "",
         "## Runs",
         "",
-        f"Burgers in one window of time, {SECONDS:.0f} CPU seconds, one seed: Gauss-Newton steps as in "
-        "`fit`, and "
-        "Adam on random batches followed by L-BFGS, each for half of the time. The error is relative L2. "
-        "Losses "
-        "are those of the first and last row of the history, each with its own points and weights, so they "
-        "are "
-        "not comparable between methods. *Products* never writes derivatives out, which `fit` would do here "
-        "while there are few points. The time limit is checked every few steps.",
+        f"Runs solve Burgers' equation in one time window in {SECONDS:.0f} CPU seconds, with one seed, by "
+        "Gauss-Newton steps as in `fit`, or by Adam on random batches, then L-BFGS, each for half of the "
+        "time. The error is relative L2. Losses are those of the first and last row of the history, each "
+        "with its own points and weights, so they are not comparable between methods. *Products* never "
+        "stores derivatives, which `fit` would do here for few points. The time limit is checked every few "
+        "steps.",
         "",
         "| weights | way | steps | dense | by products | CPU s | error | first loss | last loss |",
         "|---|---|---|---|---|---|---|---|---|",

@@ -1,15 +1,15 @@
-"""Gauss-Newton compared with other optimizers: the same network, loss, time and renewal of points.
+"""Gauss-Newton compared with other optimizers: the same network, loss, time and resampling of points.
 
     python benchmarks/optimizers.py [--problems Heat1D ...] [--seeds 10 11 12] [--seconds 10] [--page]
 
-One thread, CPU seconds, float64, the equation and its conditions alone, one window of time, and the network
-of `pinn.mlp(problem)`. Points are renewed twenty times in a run. Each run appends a line to
-`results/data/optimizers.jsonl`, and finished runs are not repeated. Contenders:
+Each optimizer trains the network of `pinn.mlp(problem)` on the equation and its conditions, in one time
+window, in float64 on one thread; times are CPU seconds. Points are resampled twenty times in a run. Each run
+appends a line to `results/data/optimizers.jsonl`, and finished runs are not repeated. Contenders:
 
 - gauss-newton: the default of `pinn.fit`;
 - ssbroyden: the self-scaled Broyden method of Al-Baali, with a dense inverse and strong Wolfe steps;
 - lbfgs: torch's L-BFGS with a memory of 50 and strong Wolfe steps;
-- soap: Adam in the eigenbasis of Shampoo's preconditioner (Vyas et al.), renewed every ten steps.
+- soap: Adam in the eigenbasis of Shampoo's preconditioner (Vyas et al.), recomputed every ten steps.
 """
 
 import argparse
@@ -44,7 +44,7 @@ RENEWALS = 20
 
 
 class Objective:
-    """The loss of a network as a function of its weights, with points that are renewed at intervals."""
+    """The loss of a network as a function of its weights, with points that are resampled at intervals."""
 
     def __init__(self, problem: pinn.Problem, seed: int, seconds: float) -> None:
         self.problem, self.seconds = problem, seconds
@@ -108,7 +108,7 @@ class Searched(Protocol):
 
 
 def ssbroyden(objective: Searched) -> int:
-    """The self-scaled Broyden method, which keeps its inverse when points are renewed."""
+    """The self-scaled Broyden method, which keeps its inverse when points are resampled."""
     theta = parameters_to_vector(objective.net.parameters()).detach().numpy().copy()
     n, iterations = len(theta), 0
     inverse, known = np.eye(n, order="F"), dict[bytes, tuple[float, np.ndarray]]()
@@ -216,7 +216,7 @@ CONTENDERS: dict[str, Callable[[Objective], int] | None] = {
 
 
 def run(name: str, contender: str, seed: int, seconds: float) -> dict[str, object]:
-    """One training and its error."""
+    """One training run and its error."""
     problem, method = PROBLEMS[name], CONTENDERS[contender]
     if method is None:
         recipe = pinn.Recipe.automatic(problem, seconds=seconds, windows=1)
@@ -238,11 +238,10 @@ def page() -> str:
     lines = [
         "# Gauss-Newton compared with other optimizers",
         "",
-        "Written by `python benchmarks/optimizers.py`: the network of `pinn.mlp(problem)`, the equation and "
-        "its "
-        "conditions alone, one window of time, float64, one thread. Relative L2, the largest of the "
-        "outputs: the "
-        "median over the seeds, with the worst in brackets. Points are renewed twenty times in a run.",
+        "Written by `python benchmarks/optimizers.py`: each optimizer trains the network of "
+        "`pinn.mlp(problem)` on the equation and its conditions, in one time window, in float64 on one "
+        "thread. Points are resampled twenty times in a run. The tables show the largest relative L2 error "
+        "of the outputs, as the median over the seeds with the worst in parentheses.",
     ]
     rows = LEDGER.rows()
     for seconds in sorted({row["seconds"] for row in rows}):

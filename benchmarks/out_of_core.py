@@ -4,9 +4,9 @@
 
 20,000 random fields of 128 x 128 nodes (with `--quick`, 1536 of 32 x 32) are written to a temporary Zarr
 store. The model is an untrained Fourier neural operator, since its speed does not depend on its weights.
-`speed` scores all fields in one process and thread, alternating eight chunks with a loop that reads the same
-inputs and calls the bare model in the same micro-batches, in three parts; a part of the scores is compared
-with the in-memory result bit for bit. `workers` compares one and two Dask workers, alternating, three times.
+`speed` scores all fields in one process and thread. Every eight chunks, it switches to a loop that reads the
+same inputs and calls the bare model in the same micro-batches; some scores are compared with the in-memory
+result bit for bit. `workers` compares one and two Dask workers in three alternating runs each.
 `kills` kills a worker ten times. `large` scores a few fields of 1024 x 1024.
 """
 
@@ -184,7 +184,7 @@ PARTS = {"speed": speed, "workers": workers, "kills": kills, "large": large}
 def race(
     work: StoredScores, path: Path, net: torch.nn.Module, source: Path
 ) -> tuple[list[float], list[float]]:
-    """CPU seconds of three parts, of this library and of the bare model, alternating every eight chunks."""
+    """CPU seconds of this library and of the bare model in three parts, alternating every eight chunks."""
     inputs = zarr.open_array(source / "a", mode="r")
     ours, bare = [0.0] * 3, [0.0] * 3
     numbered_chunks = list(enumerate(work.regions()))
@@ -308,12 +308,11 @@ def page(known: dict[str, Any]) -> str:
             "# Fields larger than memory",
             "",
             "Written by `python benchmarks/out_of_core.py`: a Fourier neural operator is calibrated on "
-            "fields "
-            f"of {SIDE} x {SIDE} nodes in a Zarr store, with one number kept per field. Rates are CPU times, "
-            "alternating with a loop that reads the same inputs and calls the bare model in the same "
-            "micro-batches; the median of three parts. Workers are compared by wall time, the median of "
-            "three "
-            "turns.",
+            f"fields of {SIDE} x {SIDE} nodes in a Zarr store, with one number kept per field. Rates are "
+            "computed from CPU times. Every eight chunks, the run switches to a loop that reads the same "
+            "inputs and calls the bare model in the same micro-batches; the rate relative to the bare model "
+            "is the median over the three thirds of the run. One and two workers are compared by wall time "
+            "in three alternating runs each; medians are given.",
             "",
             "| claim | bound | measured | |",
             "|---|---|---|---|",

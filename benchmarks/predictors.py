@@ -7,7 +7,7 @@ Each method on each training seed appends a line to `results/data/predictors.jso
 recomputed. The tables of `results/predictors.md` summarize all of them. `--pictures` also draws the error and
 the calibrated band of the first seed's methods into `docs/images`.
 
-Trainings use Adam and L-BFGS (`pinn.Recipe()`) on fresh data. Every method predicts once at POOL uniform
+Training uses Adam and L-BFGS (`pinn.Recipe()`) on fresh data. Every method predicts once at POOL uniform
 points; calibration and test sets of the paper's size are then drawn from these points, with replacement and
 fresh noise, DRAWS times. These experiments are independent, and their summed coverage has an exact law. Times
 are CPU seconds on one core.
@@ -45,15 +45,16 @@ HEAD = f"""\
 # Predictors of uncertainty
 
 Written by `python benchmarks/predictors.py` and `python benchmarks/predictors.py --problem helmholtz`:
-medians over training seeds at 95 %, with the paper's networks and sizes, {DRAWS} recalibrations per seed.
-*Raw* is mean +- 1.96 scale, before calibration. *Width* is the mean width after calibration: for noisy
-targets with the scale alone, for noisy targets with the noise added to the scale (`gb.conformal.Total`), and
-for the noise-free truth when calibrated on it. *Cost* includes training and is relative to one default
-training; *us/point* is the cost of a prediction. Ranges over seeds: [predictors.csv](data/predictors.csv)."""
+medians over training seeds at 95 %, with the networks and sizes of the paper,
+[arXiv:2509.13717](https://arxiv.org/abs/2509.13717), and {DRAWS} recalibrations per seed. *Raw* is mean +-
+1.96 scale, before calibration. *Width* is the mean width after calibration: for noisy targets with the
+scale alone, for noisy targets with the noise added to the scale (`gb.conformal.Total`), and for the
+noise-free truth when calibrated on it. *Cost* includes training and is relative to one default training
+run; *us/point* is the cost of a prediction. Ranges over seeds: [predictors.csv](data/predictors.csv)."""
 
 
 class Bench:
-    """A problem and a training seed, with the trainings that methods share, computed on first use."""
+    """A problem and a training seed, with the trained networks that methods share, computed on first use."""
 
     def __init__(self, name: str, seed: int) -> None:
         self.problem, self.seed = PROBLEMS[name], seed
@@ -152,7 +153,7 @@ def main() -> None:
 
 
 def make(bench: Bench, name: str) -> tuple[Any, float]:
-    """The predictor and its total CPU seconds, its own trainings included."""
+    """The predictor and its total CPU seconds, including its own training."""
     before = dict(bench.seconds)
     start = time.process_time()
     predictor = METHODS[name](bench)

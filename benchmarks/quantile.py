@@ -2,9 +2,9 @@
 
     python benchmarks/quantile.py [--quick] [--peers]
 
-1e8 float32 scores in 16 files (with `--quick`, 4e6), 19 levels. CPU seconds, interleaved; peak memory of the
-counting process above its initial memory. `--peers` adds the sketches of Apache DataSketches, KLL and
-t-digest, with their time and their error in rank.
+The input is 1e8 float32 scores in 16 files (with `--quick`, 4e6), for 19 levels. Times are interleaved CPU
+seconds; memory is the peak of the counting process above its initial memory. `--peers` adds the sketches of
+Apache DataSketches, KLL and t-digest, with their time and their error in rank.
 """
 
 import argparse

@@ -4,8 +4,8 @@
 
 With n calibration points whose residuals are 1, 2, ..., n, a band at level p must be as wide as the k-th of
 them, k = ceil((n + 1) p) in exact arithmetic, and infinite if k > n. Every library runs for all n up to 200
-and the 19 levels .05 to .95, in its plain form: constant width, prefitted model, default settings. Levels are
-passed in each library's form, for puncc as alpha = 1 - p. Writes results/data/ranks.json.
+and the 19 levels 0.05 to 0.95, in its plain form: constant width, prefitted model, default settings. Levels
+are passed in each library's form, for puncc as alpha = 1 - p. Writes results/data/ranks.json.
 """
 
 import json

@@ -3,12 +3,13 @@
     python benchmarks/records.py [--problems Burgers1D Wave1D] [--seeds 10 11] [--seconds 3 10]
         [--contenders guardband adam deepxde pina] [--engines PYTHON] [--out FILE] [--page]
 
-One thread, CPU seconds of the training call alone, the equation and its conditions, no data and no noise. The
-error is relative L2 of each output at 10 000 uniform points, a pressure up to its mean. Contenders:
+Networks are trained on one thread on the equation and its conditions, without data or noise; times are CPU
+seconds of the training call. The error is relative L2 of each output at 10 000 uniform points; pressures are
+compared up to their mean. Contenders:
 
 - guardband: `pinn.mlp(problem)` by `pinn.Recipe.automatic(problem, seconds=...)`, and its verdict;
 - readings: the same with 20 noise-free readings, for an equation with several solutions;
-- adam: the recipe of 0.1.0, Adam and then L-BFGS, each for half of the time;
+- adam: the recipe of version 0.1.0, Adam and then L-BFGS, each for half of the time;
 - deepxde: DeepXDE on PyTorch, following the nearest example of its documentation (`peers/by_deepxde.py`);
 - pina: PINA on three problems (`peers/by_pina.py`).
 
@@ -85,15 +86,15 @@ LITERATURE = {
 """Published relative L2 errors for equations of this name; the page explains the methods."""
 
 NOTES = """
-Literature: jaxpi2 on one GPU, 50 000 to 100 000 steps; PirateNet with Adam; SSBroyden, a quasi-Newton method
-with adaptive points and 2 011 weights; PINNacle, the best of the methods compared there. A star marks a
+The figures are of jaxpi2 (one GPU, 50 000 to 100 000 steps), PirateNet with Adam, SSBroyden (a quasi-Newton
+method with adaptive points, 2 011 weights), and the best of the methods compared in PINNacle. A star marks a
 figure that another paper quotes. Machines, budgets and test points differ from those used here.
 
-Guardband runs that ended early were repeated after stalled runs were given more points, those in windows of
-time after one network was tried on all times first, and those of Advection1D, AllenCahn1D, Cylinder,
-KortewegDeVries, Kovasznay, KuramotoSivashinsky, TaylorGreen2D and VibratingBeam after their sizes and scales
-changed. The other runs are from 0.2.0 and its development versions. Each verdict uses the rule of the version
-that ran.
+Some guardband runs were repeated after changes to the code: those that ended early, after stalled runs
+received more points; those in time windows, after one network was tried on all times first; and those of
+Advection1D, AllenCahn1D, Cylinder, KortewegDeVries, Kovasznay, KuramotoSivashinsky, TaylorGreen2D and
+VibratingBeam, after their sizes and scales changed. The other runs used version 0.2.0 and its development
+versions. Each verdict uses the rule of the version that ran.
 
 DeepXDE runs on PyTorch, in float32 unless noted, with Adam at 1e-3 for half of the time and L-BFGS for the
 rest. Networks, points, weights and transforms follow the examples of its documentation, and rings are closed
@@ -106,7 +107,7 @@ the same two halves. The examples:
 
 @dataclass(frozen=True)
 class Run:
-    """One training."""
+    """One training run."""
 
     problem: str
     contender: str
@@ -170,7 +171,7 @@ def planned(options: argparse.Namespace) -> Iterator[Run]:
 
 
 def measured(run: Run, engines: str) -> dict[str, Any]:
-    """One training: its error in each output, and its cost."""
+    """One training run: its error in each output, and its cost."""
     module = CONTENDERS[run.contender].peer
     found = ours(run) if module is None else by_peer(run, module, engines)
     return run.key | found | {"guardband": gb.__version__}
@@ -220,7 +221,7 @@ def automatic(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[st
 
 
 def as_before(problem: pinn.Problem, run: Run) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """The network, scales and steps of 0.1.0, with as many steps as fit into half of the time."""
+    """The network, scales and steps of version 0.1.0, with as many steps as fit into half of the time."""
     d, m = problem.domain.d, len(problem.names.outputs)
     net = pinn.mlp(problem, [min(64, max(32, 16 * (d + m)))] * 3, seed=run.seed)
     asked = {"likelihood": scales(problem, 1.0, 0.05)}
@@ -262,14 +263,12 @@ def page() -> str:
     lines = [
         "# Accuracy at a fixed CPU time",
         "",
-        "Written by `python benchmarks/records.py`: one thread, CPU seconds of the training call, the "
-        "equation",
-        "and its conditions alone. Errors are relative L2 at 10 000 uniform points, the largest of the "
-        "outputs,",
-        "a pressure up to its mean: the median over the seeds, with the worst seed in brackets. `adam` is "
-        "the",
-        "recipe of 0.1.0, Adam and L-BFGS, with the networks and scales of that version. Every output and",
-        "budget: [records.csv](data/records.csv).",
+        "Written by `python benchmarks/records.py`: one thread, training on the equation and its conditions",
+        "alone. Times are CPU seconds of the training call. Errors are relative L2 at 10 000 uniform points,",
+        "for the output with the largest error; pressures are compared up to their mean. Entries are medians",
+        "over the seeds, with the worst seed in parentheses. `adam` is the recipe of version 0.1.0, Adam and",
+        "L-BFGS, with the networks and scales of that version. Every output and budget:",
+        "[records.csv](data/records.csv).",
         "",
         "## Guardband",
         "",

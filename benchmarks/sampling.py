@@ -3,8 +3,8 @@
     python benchmarks/sampling.py [--quick]
 
 The potential is that of 2D Allen-Cahn with the paper's network and 300 measurements, as in
-`pinn.predictors.HMC`. One process, one thread, CPU time; the two are interleaved, and the ratio is the median
-over rounds. The last line is one JSON object of claims.
+`pinn.predictors.HMC`. The two are interleaved in one process on one thread, and the ratio of CPU times is
+the median over rounds. The last line is one JSON object of claims.
 """
 
 import argparse

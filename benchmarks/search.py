@@ -122,9 +122,8 @@ def main() -> None:
     lines = [
         "# A search, inside and outside",
         "",
-        f"Written by `python benchmarks/search.py`: {draws} tables of {ROWS} rows, of which {HELD_OUT} "
-        "calibrate, "
-        f"and {NEW} new rows each, at level {LEVEL}.",
+        f"Written by `python benchmarks/search.py`: {draws} tables at level {LEVEL}, each with {ROWS} rows, "
+        f"{HELD_OUT} of them for calibration, and {NEW} new rows.",
         "",
         "| search | coverage | p (two-sided, exact law) |",
         "|---|---|---|",

@@ -2,8 +2,8 @@
 
     python benchmarks/shapes.py [--quick]
 
-300 residuals on a line with three noisy islands. One process, one thread, CPU time, interleaved; ratios are
-medians over rounds. The last line is one JSON object of claims.
+The data are 300 residuals on a line with three noisy islands. Methods are interleaved in one process on one
+thread, and ratios of CPU times are medians over rounds. The last line is one JSON object of claims.
 """
 
 import argparse

@@ -2,9 +2,10 @@
 
     python benchmarks/shift.py
 
-2000 independent experiments of 100 calibration points and one query at 95 %: plain conformal prediction,
-weights by the true density ratio, and weights by ratios estimated from 300 other sensors and 300 other
-queries. Counts are tested one-sided against Binomial(2000, 0.95). Writes `results/shift.md`.
+Each of 2000 independent experiments has 100 calibration points and one query at 95 %. The methods are plain
+conformal prediction, weights by the true density ratio, and weights by ratios estimated from 300 other
+sensors and 300 other queries. Counts are tested one-sided against Binomial(2000, 0.95). Writes
+`results/shift.md`.
 """
 
 import warnings
@@ -56,9 +57,8 @@ def main() -> None:
     lines = [
         "# Crowded sensors",
         "",
-        f"Written by `python benchmarks/shift.py`: {DRAWS} independent experiments, {N} calibration points "
-        "of which "
-        "nine in ten lie in the quiet half, one query anywhere, level 0.95.",
+        f"Written by `python benchmarks/shift.py`: {DRAWS} independent experiments at level 0.95, each with "
+        f"{N} calibration points, nine in ten of them in the quiet half, and one query anywhere.",
         "",
         "| method | coverage | p (one-sided) | infinite |",
         "|---|---|---|---|",

@@ -3,7 +3,7 @@
     python benchmarks/solutions.py
 
 Takes about two CPU minutes on one core. Solutions are found by Newton's method on a sine series from random
-starts. A network is led to each by 40 readings and then trained on the equation alone; it is judged without
+starts. For each, a network is trained with 40 readings and then on the equation alone; it is judged without
 readings, and with 30 readings of the catalogue's solution. Writes `results/solutions.md` and the picture
 `docs/images/solutions.png`.
 """
@@ -97,7 +97,7 @@ def sum_of(c: np.ndarray, x: Tensor) -> Tensor:
 
 
 def judged(values: Tensor, x: Tensor) -> tuple[pinn.Fitted, list[str]]:
-    """A network led to a solution and then trained on the equation alone, with its verdicts."""
+    """A network trained with readings and then on the equation alone, with its verdicts."""
     net, recipe = pinn.mlp(PROBLEM), pinn.Recipe.by_newton(150, n_interior=1024)
     exact = pinn.Likelihood(data=0.001)
     led = pinn.fit(PROBLEM, net, gb.Observations(x, values), likelihood=exact, recipe=recipe, progress=False)
@@ -119,11 +119,10 @@ def main() -> None:
         "# Several solutions of one equation",
         "",
         "Written by `python benchmarks/solutions.py`: solutions of `pinn.problems.AllenCahn2D` with the same "
-        f"forcing and boundary, found by Newton's method on {WAVES} x {WAVES} sines from {STARTS} random "
-        "starts. "
-        "A network was led to each by 40 readings and then trained on the equation alone. Distances are "
-        "relative "
-        "L2. The verdict is given without readings, and with 30 noisy readings of the known solution.",
+        f"forcing and boundary values, found by Newton's method on {WAVES} x {WAVES} sines from {STARTS} "
+        "random starts. For each, a network was trained with 40 readings of it and then on the equation "
+        "alone. Distances are relative L2. The verdict is computed without readings, and with 30 noisy "
+        "readings of the known solution.",
         "",
         "| distance from the known solution | residual | error of the network | verdict | "
         f"{' | '.join(f'with noise of {noise}' for noise in NOISES)} |",

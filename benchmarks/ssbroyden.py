@@ -2,10 +2,10 @@
 
     python benchmarks/ssbroyden.py [--seed 2] [--adam 5000] [--iterations 10000] [--page]
 
-The setting (Urbán, Stefanou and Pons, 2025): three layers of 20 on a ring, the initial condition met exactly,
-and the mean square of the residual at 10 000 points that are renewed every 500 iterations, half of them by
-the residual; Adam first, float64, one thread. Each evaluation appends a line to
-`results/data/ssbroyden.jsonl`.
+The setting is that of Urbán, Stefanou and Pons (2025): three layers of 20 units on a ring, an initial
+condition that holds exactly, and the mean square of the residual at 10 000 points that are resampled every
+500 iterations, half of them according to the residual. Adam runs first, in float64 on one thread. Each
+evaluation appends a line to `results/data/ssbroyden.jsonl`.
 """
 
 import argparse
@@ -55,7 +55,7 @@ class Wave(nn.Module):
 
 
 class Example:
-    """The loss of their example as a function of the weights, evaluated whenever points are renewed."""
+    """The loss of their example as a function of the weights, evaluated whenever points are resampled."""
 
     def __init__(self, seed: int, iterations: int) -> None:
         torch.manual_seed(seed)
@@ -140,12 +140,11 @@ def page() -> str:
     lines = [
         "# SSBroyden in the setting of its authors",
         "",
-        "Written by `python benchmarks/ssbroyden.py`: Burgers' equation, one seed, 941 weights, 10 000 "
-        "points that "
-        "are renewed every 500 iterations, and the method of `benchmarks/optimizers.py`. Relative L2, and "
-        "CPU "
-        "seconds since the start, Adam included. The published figure, with 2 011 weights and as quoted by "
-        f"another paper, is {PUBLISHED:.0e}; the best error of this run is {best:.1e}.",
+        "Written by `python benchmarks/ssbroyden.py`: the method of `benchmarks/optimizers.py` on Burgers' "
+        "equation, with one seed, 941 weights and 10 000 points that are resampled every 500 iterations. The "
+        "table shows the relative L2 error and the CPU seconds since the start, including Adam. The "
+        f"published figure, with 2 011 weights and as quoted by another paper, is {PUBLISHED:.0e}; the best "
+        f"error of this run is {best:.1e}.",
         "",
         "| stage | iterations | error | CPU s |",
         "|---|---|---|---|",

@@ -3,7 +3,7 @@
     python benchmarks/streams.py [--quick]
 
 Each stream has 100,000 steps at 90 %. The page reports disjoint windows of 1000 steps, infinite or empty
-bands, and widths relative to an oracle that is given the law of the score at every step. The default was
+bands, and widths relative to an oracle that uses the true score distribution at every step. The default was
 fixed on other drifts, `CHOSEN_ON`, which `--choose` runs. Runs in `results/data/streams.jsonl` are not
 repeated, so with all of them stored the command only rewrites `results/streams.md`.
 """
@@ -118,12 +118,12 @@ def heavy(draw: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
 
 
 CHOSEN_ON: dict[str, Drift] = {
-    "noise in five steps": noise(np.select([TIME < s for s in (0.2, 0.4, 0.6, 0.8)], [1, 0.4, 2, 0.8], 1.5)),
-    "saw teeth": noise(np.exp(1.5 * ((8 * TIME) % 1))),
-    "an offset that swings": swinging,
-    "noise that wanders": walking_size,
-    "loud blocks": blocks,
-    "heavy tails that grow": heavy,
+    "stepwise noise": noise(np.select([TIME < s for s in (0.2, 0.4, 0.6, 0.8)], [1, 0.4, 2, 0.8], 1.5)),
+    "sawtooth noise": noise(np.exp(1.5 * ((8 * TIME) % 1))),
+    "an oscillating offset": swinging,
+    "wandering noise": walking_size,
+    "noisy blocks": blocks,
+    "growing heavy tails": heavy,
 }
 CANDIDATES: dict[str, gb.streams.StreamMethod] = {
     f"step {step:g}, window {window}": gb.streams.AdaptiveLevel(step, window)
@@ -135,7 +135,7 @@ CANDIDATES: dict[str, gb.streams.StreamMethod] = {
 def run(method: gb.streams.StreamMethod | None, drift: Drift, seed: int) -> dict[str, float]:
     """One stream: windows that are off, infinite or empty bands, width relative to the oracle."""
     draw = np.random.default_rng(seed)
-    calibration = drift(draw)[0][:CALIBRATION]  # an independent draw from the initial law
+    calibration = drift(draw)[0][:CALIBRATION]  # an independent draw from the initial distribution
     misses, oracle = drift(draw)
     if method is None:
         thresholds = np.full(STEPS, gb.conformal.quantile(calibration, LEVEL))
@@ -238,14 +238,12 @@ def page(rows: list[dict], quick: bool) -> tuple[list[str], list[dict]]:
         "# Streams",
         "",
         f"Written by `python benchmarks/streams.py`: {STEPS:,} steps at {LEVEL:.0%}, {CALIBRATION} "
-        "calibration "
-        "points from the initial law, 5 seeds. Cells give the share of *windows off* / *width*. A window of "
-        "1000 "
-        "steps is off if its share of misses differs from 10 % by more than 3 %. Width is relative to an "
-        "oracle "
-        "that is given the law of the score at each step, for bands that are neither infinite nor empty. The "
-        "default, `AdaptiveLevel()`, was fixed on other drifts: " + ", ".join(CHOSEN_ON) + ". All figures: "
-        "[streams.csv](data/streams.csv).",
+        "calibration points from the initial distribution, 5 seeds. Cells give the share of *windows off* / "
+        "*width*. A window of 1000 steps is off if its share of misses differs from 10 % by more than 3 %. "
+        "Width is relative to an oracle that uses the true score distribution at each step, for bands that "
+        "are neither infinite nor empty. The default, `AdaptiveLevel()`, was fixed on other drifts: "
+        + ", ".join(CHOSEN_ON)
+        + ". All figures: [streams.csv](data/streams.csv).",
         "",
         f"| drift | {' | '.join(METHODS)} |",
         "|---" * (1 + len(METHODS)) + "|",

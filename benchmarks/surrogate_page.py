@@ -10,25 +10,25 @@ FALSE = 1e-3
 HEAD = """\
 # Surrogates of solvers
 
-Written by `python benchmarks/surrogates.py`, at 90 %. Models were trained here by their own libraries on \
-one core. The pool consists of fresh solver fields that neither trained a model nor shaped a band. It is \
-split at random 1000 times into n calibration fields and test fields. Given the pool, the number of covered \
+Written by `python benchmarks/surrogates.py`, at 90 %. Models were trained by their own libraries on one \
+core. The pool consists of fresh solver fields that neither trained a model nor shaped a band. It is split \
+at random 1000 times into n calibration fields and N - n test fields. Given the pool, the number of covered \
 fields in one split follows exactly BetaBinomial(N - n, k, n + 1 - k), and splits are independent, so their \
-sum has an exact law.
+sum has an exact distribution.
 
 **Coverage tests the code; widths compare the methods.** Any shape learned on other fields is valid, and a \
-good one gives a narrow band. All cells: [surrogates.csv](data/surrogates.csv) (promise, shape, n, coverage, \
-width, share of area inside, fields covered everywhere, coverage by quarters of the input size, CPU \
-seconds)."""
+good shape gives a narrow band. All cells: [surrogates.csv](data/surrogates.csv) (promise, shape, n, \
+coverage, width, share of area inside, fields covered everywhere, coverage by quarters of the input size, \
+CPU seconds)."""
 
 
 UQNO = """\
-The same model, shape and promise: with probability 90 %, at least 90 % of the nodes are covered. The rule \
-is re-derived from `scripts/train_uqno_darcy.py` of neuraloperator. It covers more nodes of each field than \
-requested, by a Hoeffding bound for independent nodes, and then takes a lower rank over fields than the \
-exact one. *Own share* is the probability that a field has the share of nodes that the rule's rank within a \
-field implies; at the exact rank it would be at least 90 %. Nodes are weighted equally here, as in UQNO, and \
-by their cells in the tables above."""
+Both rules use the same model, shape and promise: with probability 90 %, at least 90 % of the nodes are \
+covered. The rule is re-derived from `scripts/train_uqno_darcy.py` of neuraloperator. It covers more nodes \
+of each field than requested, by a Hoeffding bound for independent nodes, and then takes a lower rank over \
+fields than the exact one. The rank within a field implies a share of covered nodes; *own share* is the \
+probability that a field reaches it. At the exact rank over fields, this probability is at least 90 %. \
+Nodes are weighted equally here, as in UQNO, and by their cells in the tables above."""
 UQNO_COLUMNS = (
     "shape",
     "rule",
@@ -40,9 +40,10 @@ UQNO_COLUMNS = (
     "width",
 )
 STEPS = """\
-Joint coverage of all steps and nodes of a trajectory, at 90 % and n = 200. *Steps apart* calibrates each \
-step on its own, at the level or at 99.5 % (Bonferroni), which needs 199 trajectories and is infinite below. \
-n = 19 and 50: [surrogates_steps.csv](data/surrogates_steps.csv)."""
+The table shows the joint coverage of all steps and nodes of a trajectory, at 90 % and n = 200. *Steps \
+apart* means that each step is calibrated separately, at 90 % or at 99.5 % (Bonferroni); the latter needs \
+199 trajectories for a finite band. Figures for n = 19 and 50: \
+[surrogates_steps.csv](data/surrogates_steps.csv)."""
 PROMISED = ("Simultaneous", "Share(0.1)", "Norm L2", "Norm H1", "RiskControl: share outside")
 LARGEST = 200
 
@@ -99,7 +100,8 @@ def of_models(models: list[Row]) -> list[str]:
 def narrowness(models: list[Row], cells: list[Row]) -> tuple[list[str], dict[str, float]]:
     """Widths of the default relative to the constant shape, for the promise about all nodes."""
     lines = [
-        "Ratio of mean widths of `Simultaneous`, for n = 19 / 50 / 200, and the shape that was chosen.",
+        "The table shows ratios of mean widths of `Simultaneous`, for n = 19 / 50 / 200, and the chosen "
+        "shape.",
         "",
     ]
     lines += ["| model | ratio | shape |", "|---|---|---|"]
@@ -122,12 +124,11 @@ def of_cells(models: list[Row], cells: list[Row]) -> list[str]:
     covered = [row["coverage"] for row in cells if "coverage" in row]
     losses = [row["loss"] for row in cells if "loss" in row]
     lines = [
-        f"Mean width, or radius of the ball, over the root mean square of the solutions in the same norm, at "
-        f"n = {LARGEST}. Coverage is {min(covered):.3f} to {max(covered):.3f} in all {len(covered)} cells, "
-        f"n = 19, 50 and 200; the mean loss of `RiskControl` is at most {max(losses):.3f}, for a bound of "
-        "0.1. "
-        "*Lowest quarter* is the lowest coverage of `Simultaneous` in the quarters of the "
-        "pool by input size: an adaptive band is not conditional on the input.",
+        "Entries are mean widths, or radii of balls, over the root mean square of the solutions in the same "
+        f"norm, at n = {LARGEST}. Coverage is {min(covered):.3f} to {max(covered):.3f} in all {len(covered)} "
+        f"cells, n = 19, 50 and 200; the mean loss of `RiskControl` is at most {max(losses):.3f}, for a "
+        "bound of 0.1. *Lowest quarter* is the lowest coverage of `Simultaneous` in the quarters of the pool "
+        "by input size: an adaptive band is not conditional on the input.",
         "",
         "| model | shape | Simultaneous | Share(0.1) | L2 | H1 | RiskControl | lowest quarter |",
         "|---" * 8 + "|",

@@ -15,11 +15,11 @@ Draws = Callable[[int, int], Iterator[tuple[np.ndarray, np.ndarray]]]
 
 
 def uqno_places(n: int, nodes: int, gamma: float, miss: float) -> tuple[int, int]:
-    """The places of UQNO's script among the descending ratios of a field, and among the descending fields.
+    """The ranks of UQNO's script among the descending ratios of a field, and among the descending fields.
 
     Re-derived from `scripts/train_uqno_darcy.py` of neuraloperator 2.0. A share t of gamma is spent on a
     Hoeffding bound over nodes, which assumes independent nodes: t = b + (gamma - b) / 3 with b = sqrt(log(1 /
-    miss) / (2 nodes)). The place in each field is ceil((gamma - t) nodes), and over fields ceil((n + 1) (miss
+    miss) / (2 nodes)). The rank in each field is ceil((gamma - t) nodes), and over fields ceil((n + 1) (miss
     - exp(-2 nodes t^2))), both counted from 0.
     """
     least = math.sqrt(-math.log(miss) / (2 * nodes))

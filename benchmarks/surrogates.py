@@ -81,7 +81,7 @@ def shapes(model: Surrogate) -> Iterator[Shape]:
 
 
 def dear_shapes(model: Surrogate) -> Iterator[Shape]:
-    """Shapes that need further trainings of the model: ensembles, and residuals by cross-fitting."""
+    """Shapes that need further training runs of the model: ensembles, and residuals by cross-fitting."""
     if model.members is None or model.refit is None or model.training is None or "alike" in model.name:
         return
     inner = model.predictor

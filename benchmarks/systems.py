@@ -4,8 +4,8 @@
 
 Burgers (two axes), Kovasznay flow (three outputs), a two-species system and a beam (a fourth derivative), as
 written in `tests/equations.py`; four hidden layers of 64, 2,000 points inside and 400 of each condition,
-float32, full batches. One process, one thread, CPU time; contenders are interleaved, and a ratio is the
-median over rounds of the ratios within a round. The last line is one JSON object of claims.
+float32, full batches. Contenders are interleaved in one process on one thread, and a ratio of CPU times is
+the median over rounds of the ratios within a round. The last line is one JSON object of claims.
 """
 
 import argparse

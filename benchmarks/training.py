@@ -3,8 +3,9 @@
     python benchmarks/training.py [--quick] [--peers]
 
 W2 is 2D Allen-Cahn and W3 is 3D Helmholtz, both with the paper's networks and points, float32, full batches.
-One process, one thread, CPU time; contenders are interleaved, and a ratio is the median over rounds of the
-ratios within a round. The last line is one JSON object of claims. `--peers` needs deepxde and pina-mathlab.
+Contenders are interleaved in one process on one thread, and a ratio of CPU times is the median over rounds of
+the ratios within a round. The last line is one JSON object of claims. `--peers` needs deepxde and
+pina-mathlab.
 """
 
 import argparse

@@ -7,7 +7,7 @@ five times that error. Over many calibrations at n points each, a band for the t
 0.95 is compared with plain bands of the same confidence: one at 95 %, which covers the truth at 90 % by the
 factor 2 that holds for any symmetric noise, and one at 90 %, which covers measurements. A second table
 declares noise that is too large, around models that are wrong at some locations. Writes `results/truth.md`;
-with `--declared` it renews the second table alone.
+with `--declared` it rewrites only the second table.
 """
 
 import argparse
@@ -97,15 +97,13 @@ def declared_too_large(times: float, n: int, draws: int) -> dict[str, float]:
 def table_of_declared(draws: int) -> list[str]:
     """The second table."""
     about = (
-        "Written by `python benchmarks/truth.py --declared`: Gaussian noise of standard deviation 1, "
-        "declared "
-        f"as larger. *Refused, model right*: how many of {draws} calibrations of an exact model are refused. "
-        "*Truth covered* and *refused* are for the worst mixture tried: a model that is exact except for a "
-        f"share of {SHARES[0]} to {SHARES[-1]} of the locations, where it is wrong by {OFF[0]:g} to "
-        f"{OFF[-1]:g}. "
-        f"At least {LEVEL:.0%} is promised with confidence {CONFIDENCE}. The errors of such a model replace "
-        "the "
-        "missing noise, so the noise is usually accepted and the promise is broken."
+        "Written by `python benchmarks/truth.py --declared`: Gaussian noise of standard deviation 1 is "
+        f"declared too large. *Refused, model right* is the share of {draws} calibrations of an exact model "
+        "that are refused. *Truth covered* and *refused* are for the worst mixture tried: a model that is "
+        f"exact except for a share of {SHARES[0]} to {SHARES[-1]} of the locations, where it is wrong by "
+        f"{OFF[0]:g} to {OFF[-1]:g}. At least {LEVEL:.0%} is promised with confidence {CONFIDENCE}. The "
+        "errors of such a model replace the missing noise, so the noise is usually accepted and the promise "
+        "is broken."
     )
     lines = [TITLE, "", *textwrap.wrap(about, 95), ""]
     lines += ["| declared | n | refused, model right | truth covered | refused |", "|---|---|---|---|---|"]
@@ -135,15 +133,12 @@ def main() -> None:
     lines = [
         "# The truth behind the noise",
         "",
-        "Written by `python benchmarks/truth.py`: one network for Allen-Cahn in two dimensions, readings "
-        "with "
-        f"Gaussian noise of {TIMES} times its root mean square error, {draws} calibrations at each n. Half "
-        "widths "
-        f"in units of the noise, {LEVEL:.0%} with confidence {CONFIDENCE}; with the error known, "
-        f"{needed:.2f} "
-        "would do. *Plain, halved* is the plain band at 95 % with that confidence, which covers the truth "
-        "at 90 % "
-        "for symmetric noise; *plain* is the band at 90 %, which covers measurements.",
+        "Written by `python benchmarks/truth.py`: one network for the two-dimensional Allen-Cahn equation, "
+        f"readings with Gaussian noise of {TIMES} times its root mean square error, and {draws} calibrations "
+        f"at each n. Half widths are in units of the noise, for level {LEVEL:.0%} with confidence "
+        f"{CONFIDENCE}; if the error were known, {needed:.2f} would suffice. *Plain, halved* is the plain "
+        "band at 95 % with that confidence, which covers the truth at 90 % for symmetric noise; *plain* is "
+        "the band at 90 %, which covers measurements.",
         "",
         "| n | truth | plain, halved | plain | narrower than halved | promise kept |",
         "|---|---|---|---|---|---|",

@@ -56,7 +56,7 @@ class Bistable(pinn.Problem):
 
 @dataclass(frozen=True)
 class Bratu(pinn.Problem):
-    """u'' + exp(u) = 0 on [0, 1], u = 0 at both ends; its two solutions have maxima of .14 and 4."""
+    """u'' + exp(u) = 0 on [0, 1], u = 0 at both ends; its two solutions have maxima of 0.14 and 4."""
 
     domain = pinn.Segment(0, 1)
 
@@ -221,7 +221,7 @@ MISSING = {
 
 
 class Run(NamedTuple):
-    """One training: its kind, problem, seed and recipe."""
+    """One training run: its kind, problem, seed and recipe."""
 
     half: str
     kind: str

@@ -1,4 +1,4 @@
-"""How often the verdict is right, on trainings of ten kinds that succeeded or failed.
+"""How often the verdict is right, on training runs of ten kinds that succeeded or failed.
 
     python benchmarks/verdicts.py [--nets FOLDER] [--page]
 
@@ -86,7 +86,7 @@ def looked_at(run: Run, net: nn.Module, seconds: float) -> dict[str, Any]:
 
 
 def error(run: Run, net: nn.Module) -> dict[str, float]:
-    """The relative error of each output, a pressure up to its mean."""
+    """The relative error of each output; a pressure is compared up to its mean."""
     x = run.true.domain.quasi(4000, seed=1, dtype=torch.float64)
     truth = run.true.solution(x)
     off = net(x.to(next(net.parameters()))).detach().double() - truth
@@ -126,7 +126,7 @@ def worst(row: dict[str, Any], what: str = "error") -> float:
 
 
 def rates(rows: list[dict[str, Any]], **how: bool) -> tuple[str, str, dict[str, list[int]]]:
-    """Shares of inaccurate runs that are not called converged, and of accurate runs that are doubted."""
+    """Shares of inaccurate runs not called converged, and of accurate runs called anything else."""
     large, small = (
         [row for row in rows if test(worst(row))] for test in (lambda e: e > 0.1, lambda e: e < 0.01)
     )
@@ -154,21 +154,21 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
     columns = ("kind", "runs", "below 1 %", "1 to 10 %", "above 10 %", "converged", "suspicious")
     columns += ("not converged", "above 10 %, yet converged", "below 1 %, yet not")
     parts = [
-        "# The verdict on trainings that succeeded and failed",
-        f"""Written by `python benchmarks/verdicts.py`: one core, small networks trained for seconds.
+        "# The verdict on training runs that succeeded and failed",
+        f"""Written by `python benchmarks/verdicts.py`: small networks trained for seconds on one core.
         `benchmarks/verdict_runs.py` lists the runs, which were fixed before any threshold was chosen.
         Thresholds were chosen on the {len(first)} runs of the first half of the problems; then the
-        {len(second)} runs of the second half were judged. The first rule doubted two good runs of a plate
+        {len(second)} runs of the second half were judged. The first rule rejected two good runs of a plate
         with noisy data. After one change (shares of terms count only where the error estimate is rough),
         {len(fresh)} runs of the second half from fresh seeds were listed and run. Later, failures in
         `results/records.md` led to two further changes: without an estimate, shares have to be below one
         percent, and a rough estimate is raised by less and recomputed at points that follow the residual.
         Thresholds did not change, and all runs here were repeated.""",
-        f"""The error is the largest relative L2 error of the outputs, a pressure up to its mean, with respect
-        to the intended solution. Runs with a wrong equation, a missing condition or a spurious solution have
-        {READINGS} held-out readings of the intended solution with noise of {100 * NOISE:.0f} % of its spread;
-        runs on noisy data have {READINGS} with {100 * TRAINING_NOISE:.0f} %, as in training. The noise is
-        given to the verdict.""",
+        f"""The error is the largest relative L2 error of the outputs with respect to the intended solution; a
+        pressure is compared up to its mean. Runs with a wrong equation, a missing condition or a spurious
+        solution have {READINGS} held-out readings of the intended solution with noise of
+        {100 * NOISE:.0f} % of its spread; runs on noisy data have {READINGS} with
+        {100 * TRAINING_NOISE:.0f} %, as in training. The verdict receives the noise level.""",
         "\n".join(
             [
                 "| | bound | fresh seeds | second half | by the first rule | first half |",
@@ -178,7 +178,7 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
             ]
         ),
         "## By kind, second half and fresh seeds",
-        "Numbers of runs by error, by verdict, and by wrong verdict.",
+        "The table counts runs by error, by verdict, and by wrong verdict.",
         "\n".join(
             [
                 f"| {' | '.join(columns)} |",
@@ -189,7 +189,8 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         "## Without readings, second half and fresh seeds",
         """Another solution of the same equation, or the solution of another equation, satisfies everything
         that is imposed, and only readings reveal it. A missing condition is noticed if it leaves the field
-        undetermined. Runs with an error above 10 % that are not called converged; no bound is set.""",
+        undetermined. The table shows runs with an error above 10 % that are not called converged; no bound is
+        set.""",
         "\n".join(
             [
                 "| kind | without readings | readings with unknown noise | with known noise |",
@@ -204,8 +205,12 @@ def table(rows: list[dict[str, Any]]) -> tuple[str, dict[str, Any]]:
         lies between {np.quantile(ratios, 0.05):.2f} and {np.quantile(ratios, 0.95):.2f} in nine of ten runs.
         A verdict takes {np.median(seconds):.1f} CPU seconds in the median and {max(seconds):.1f} at most.""",
     ]
-    page = "\n\n".join(part if part[0] in "|#" else fill(" ".join(part.split()), 110) for part in parts)
+    page = "\n\n".join(part if part[0] in "|#" else _filled(part) for part in parts)
     return page + "\n", looks[0][2]
+
+
+def _filled(paragraph: str) -> str:
+    return fill(" ".join(paragraph.split()), 110, break_on_hyphens=False)
 
 
 def _side(looks: list[Any], number: int) -> str:
@@ -246,7 +251,7 @@ def trained(run: Run, folder: Path) -> tuple[nn.Module, float]:
 
 
 def train(run: Run) -> pinn.Fitted:
-    """One training with the settings of its kind."""
+    """One training run with the settings of its kind."""
     problem, options = run.given, dict[str, Any]()
     if run.kind == "noisy data":
         noise = spread(run.true) * TRAINING_NOISE

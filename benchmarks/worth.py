@@ -1,12 +1,13 @@
-"""Does the equation buy width? Bands at 90 % from plain regression and from networks with an equation.
+"""Does the equation narrow the band? Bands at 90 % from plain regression and from networks with an equation.
 
     python benchmarks/worth.py [--quick] [--seeds 20] [--page]
 
-Six problems of the catalogue with noise of standard deviation .05, n = 30, 100 and 300 readings in total, and
-an equation that is right or has a wrong coefficient. Settings were fixed in advance and are the same for all.
+Six problems of the catalogue with noise of standard deviation 0.05, n = 30, 100 and 300 readings in total,
+and an equation that is right or has a wrong coefficient. Settings were fixed in advance and are the same for
+all.
 
 - kriging, boosting: scikit-learn on one half of the readings, calibrated on the other half, without an
-  equation. Kriging is given the noise level, and its standard deviation is the scale of its band.
+  equation. Kriging uses the true noise level, and its standard deviation is the scale of its band.
 - PINN, split: a network trained on the equation and one half, calibrated on the other half.
 - equation only: a network trained on the equation alone, calibrated on all n.
 - tangent full: that network, updated in its tangent space and calibrated by all n (`pinn.Tangent`).
@@ -48,7 +49,7 @@ PROBLEMS = {
     "oscillator": (
         catalogue.DampedOscillator(),
         catalogue.DampedOscillator(damping=0.08, frequency=1.02 * 2 * torch.pi),
-        "frequency 2 % too high, damping .08 for .05",
+        "frequency 2 % too high, damping 0.08 instead of 0.05",
     ),
     "heat": (catalogue.Heat1D(), catalogue.Heat1D(diffusivity=0.64), "diffusivity 1.6 times too large"),
     "heat on a disk": (
@@ -65,7 +66,7 @@ PROBLEMS = {
     "reaction and diffusion": (
         catalogue.ReactionDiffusion1D(),
         catalogue.ReactionDiffusion1D(growth=6.5),
-        "growth 1.3 times too large, its conditions too",
+        "growth 1.3 times too large, also in the conditions",
     ),
 }
 """The equation that generates the readings, the wrong one, and its error."""
@@ -228,7 +229,7 @@ def verdicts(by: dict[tuple[str, str], list[dict[str, Any]]]) -> list[str]:
 def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
     """The Markdown page."""
     seeds = len(next(iter(by.values())))
-    lines = ["# Does the equation buy width?", ""]
+    lines = ["# Does the equation narrow the band?", ""]
     if seeds < SEEDS:
         lines += [f"So far {seeds} of {SEEDS} seeds: small differences are chance.", ""]
     lines += [*verdicts(by), ""]
@@ -243,7 +244,7 @@ def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         "noise. Kriging, boosting and the PINN train on one half of the readings and calibrate on the other;",
         "*equation only* trains without readings and calibrates on all; *tangent full* fits and calibrates "
         "on",
-        "all. Kriging and the networks are given the noise level. Trainings are short, a few seconds each.",
+        "all. Kriging and the networks use the true noise level. Training runs take a few seconds each.",
         "All settings: [worth.csv](data/worth.csv).",
         "",
         "Errors in the wrong equations: "
@@ -276,7 +277,7 @@ def page(by: dict[tuple[str, str], list[dict[str, Any]]]) -> str:
         "",
         "## Coverage, error and cost",
         "",
-        "Over the problems and n: the lowest mean coverage, the median error and CPU seconds, trainings "
+        "Over the problems and n: the lowest mean coverage, the median error and CPU seconds, training "
         "included.",
         "",
         "| method | equation | lowest coverage | median error | largest error | median CPU s |",
@@ -336,7 +337,7 @@ def main() -> None:
         float(np.mean([mean(by[name, methods[m]], m, n, "coverage") for name in PROBLEMS for n in SIZES]))
         for m in methods
     ]
-    # All problems share their noise, so each seed and n is one draw; over 20 seeds .01 is chance.
+    # All problems share their noise, so each seed and n is one draw; over 20 seeds 0.01 is chance.
     complete = len(by["heat", "none"]) >= SEEDS
     claims = [claim("least coverage of a method over all settings", min(coverage), ">= 0.87")]
     finish(claims if complete else [])

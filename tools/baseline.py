@@ -3,9 +3,9 @@
     python tools/baseline.py FOLDER
 
 writes, with the installed guardband, saved objects of every kept kind (`saved`), the output and snapshot of
-`guardband watch` (`watch`), checkpoints of interrupted trainings (`checkpoints`) and an MLflow model
-(`mlflow`), each with its numbers. `tests/test_baseline.py` reads the folder written by 0.2.0. Names of
-guardband are looked up when a case is created, so a rename breaks only its case.
+`guardband watch` (`watch`), checkpoints of interrupted training runs (`checkpoints`) and an MLflow model
+(`mlflow`), each with its numbers. `tests/test_baseline.py` reads the folder written by version 0.2.0. Names
+of guardband are looked up when a case is created, so a rename breaks only its case.
 """
 
 from __future__ import annotations
@@ -258,7 +258,7 @@ def fields(model: Any = decay, *, score: Any = None, placed: bool = True) -> Any
 
 
 def stored_fields() -> Any:
-    """A calibration on fields in files, which keeps their scores only."""
+    """A calibration on fields in files, which keeps only their scores."""
     import xarray
 
     x, y = points(30, 5), decay(points(30, 5)) + 0.1 * points(30, 5, seed=1)
@@ -584,7 +584,7 @@ def write_saved(folder: Path) -> None:
 
 
 def write_checkpoints(folder: Path) -> None:
-    """The checkpoints of trainings interrupted halfway, and the final fields."""
+    """The checkpoints of training runs interrupted halfway, and the final fields."""
     folder.mkdir()
     x = np.linspace(0, 1, QUERIES)[:, None]
     for recipe, last in INTERRUPTED.items():

@@ -534,7 +534,7 @@ def run_mutant(copied: Path, mutant: Mutant, contexts: Contexts) -> dict[str, An
 
 
 class planted:
-    """Apply a mutant to the copy, and restore the original afterwards."""
+    """Apply a mutant to the copy, and restore the original afterward."""
 
     def __init__(self, copied: Path, mutant: Mutant) -> None:
         self._path, self._mutant = copied / PACKAGE / mutant.file, mutant
@@ -569,7 +569,7 @@ def run(contexts_path: Path, seed: int, count: int) -> int:
 
 
 def _fails_unmutated(copied: Path, words: list[str], tests: list[str]) -> bool:
-    """Whether one of these tests fails on the original source, so it is no evidence about a mutant."""
+    """Whether one of these tests fails on the original source, so it is not evidence about a mutant."""
     by = caught_by(copied, words, tests, limit=3600)
     if by is not None:
         print(f"This also fails without a mutant: {by}")

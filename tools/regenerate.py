@@ -128,7 +128,7 @@ def _panel(ax: Any) -> dict[str, Any]:
 
 
 def _collection(collection: Any) -> dict[str, Any]:
-    """The colors of a mesh, the places of points, or the outline of a region."""
+    """The colors of a mesh, the positions of points, or the outline of a region."""
     import numpy as np
 
     values, places = collection.get_array(), collection.get_offsets()
@@ -265,7 +265,7 @@ class Run(NamedTuple):
 
 @contextmanager
 def run(target: Target, python: str) -> Iterator[Run]:
-    """Run a target in a copy of the repository that is discarded afterwards."""
+    """Run a target in a copy of the repository that is discarded afterward."""
     with tempfile.TemporaryDirectory() as folder:
         tree = Path(folder).resolve()
         for entry in ROOT.iterdir():

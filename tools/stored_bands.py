@@ -2,10 +2,10 @@
 
     python tools/stored_bands.py FILE.npz
 
-writes them with the installed guardband; `tests/test_vectors.py` compares them with the files of 0.1.0 and
-0.2.0. They use only numpy and torch on small arrays, so the numbers do not depend on the machine. Methods
-added since 0.1.0 that solve linear systems or programs, use special functions or evaluate networks are in
-`tools/baseline.py`.
+writes them with the installed guardband; `tests/test_vectors.py` compares them with the files of versions
+0.1.0 and 0.2.0. They use only numpy and torch on small arrays, so the numbers do not depend on the machine.
+Methods added since version 0.1.0 that solve linear systems or programs, use special functions or evaluate
+networks are in `tools/baseline.py`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import guardband as gb
 LEVELS = ("0.5", "0.9", "0.95")
 MeanOnly = getattr(gb.predictors, "MeanOnly", None) or gb.predictors.Constant  # type: ignore  # as 0.1 called it
 Localized = getattr(gb.conformal, "RandomlyLocalized", None) or gb.Localized  # type: ignore[attr-defined]
-# 0.2 and before: draws depended on location and seed only.
+# Version 0.2 and earlier: draws depended on location and seed only.
 DRAWS: dict[str, Any] = {"fresh": False} if hasattr(Localized, "fresh") else {}
 
 

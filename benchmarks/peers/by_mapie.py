@@ -259,11 +259,9 @@ def page(found: list[Compared], times: list[tuple[str, float, float]]) -> str:
         "models, folds and windows. Differences are those of the ends of bands, relative to the width.",
         "",
         f"- **Equal bands in {len(equal)} of {len(found)} settings**, to {furthest:.1e} of the width. The "
-        "rest is "
-        "rounding: guardband moves ends outwards by a few units in the last place, so that a reading on an "
-        "end "
-        "lies in the band.",
-        f"- In the other {len(found) - len(equal)} MAPIE raises an error; each is listed below with its "
+        "rest is rounding: guardband moves ends outward by a few units in the last place, so that a reading "
+        "on an end lies in the band.",
+        f"- In the other {len(found) - len(equal)}, MAPIE raises an error; each is listed below with its "
         "reason."
         if all(one.equal or one.difference is None for one in found)
         else f"- The other {len(found) - len(equal)} are listed below, each with its reason.",

@@ -1,4 +1,4 @@
-"""Scores: the error of a solver in each output, computed alike for all solvers."""
+"""Scores: the error of a solver in each output, computed in the same way for all solvers."""
 
 from collections.abc import Callable
 

@@ -102,7 +102,7 @@ def site_faults(site: Path) -> Iterator[str]:
 
 
 def _link_fault(site: Path, pages: dict[str, Page], path: str, target: str) -> str | None:
-    """What is wrong with a link from a page, if anything."""
+    """The fault of a link from a page, if any."""
     where = _file(site, path, target)
     if where is None:
         return None
@@ -137,7 +137,7 @@ def _outside_navigation(site: Path, pages: dict[str, Page]) -> Iterator[str]:
 
 
 def wide_lines(text: str) -> Iterator[Wide]:
-    """Lines of code of a Markdown page that are too wide, without output, a text block below another one."""
+    """Lines of code of a Markdown page that are too wide, except output (a text block below another)."""
     fence, below_code, output = "", False, False
     indent = 0
     for number, line in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Draw the pictures of the explanations and renew the output of their blocks.
+"""Draw the pictures of the explanations and update the output of their blocks.
 
 `python tools/regenerate.py explanation-promise` runs one of them.
 """
@@ -94,7 +94,7 @@ def promise() -> None:
 
 
 def not_promised(rng: np.random.Generator) -> None:
-    """Not at every place, not elsewhere, not the truth."""
+    """Uneven coverage, shifted queries, and a biased sensor."""
     grid = np.linspace(0, 1, 300)[:, None]
 
     def wave(x: np.ndarray) -> np.ndarray:
@@ -138,7 +138,7 @@ def _band(
     noise: Callable[[np.ndarray], np.ndarray],
     rng: np.random.Generator,
 ) -> None:
-    """A band from (x, y), and new measurements at `places`: those it misses are crosses."""
+    """A band from (x, y), and new measurements at `places`; crosses mark those outside the band."""
     calibrated = gb.calibrate(model, x, y)
     new = model(places).mean + noise(places) * rng.normal(size=places.shape)
     outside = ~calibrated(places).contains(new)
@@ -147,7 +147,7 @@ def _band(
 
 
 def coverage_alone() -> None:
-    """Three networks that are covered alike."""
+    """Three networks whose bands have the same coverage."""
     names: dict[str, Any] = {}
     first = BLOCKS["BLOCK"].search((FOLDER / "coverage_alone.md").read_text())
     with contextlib.redirect_stdout(None):

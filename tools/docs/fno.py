@@ -1,4 +1,4 @@
-"""Run the blocks of docs/guides/fno.md and renew its output: `python tools/regenerate.py fno`.
+"""Run the blocks of docs/guides/fno.md and update its output: `python tools/regenerate.py fno`.
 
 The page needs neuraloperator, so its blocks are not `python` blocks, which run with all other pages.
 """
@@ -29,7 +29,7 @@ def ran(text: str) -> tuple[str, dict[str, Any]]:
 
 
 def main() -> None:
-    """Renew the page and its picture."""
+    """Update the page and its picture."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,8 +1,8 @@
 """Draw the picture of the front page: `python tools/regenerate.py front`.
 
-A network that learned the equations of elasticity alone stands for the plate with a hole. Its gauges are
-noisier near the grip that pulls at the right: 200 readings teach `gb.Local` where, 300 others calibrate, 300
-fresh ones are looked up in the band.
+A network trained on the equations of elasticity alone represents the plate with a hole. Its gauges are
+noisier near the grip that pulls at the right: `gb.Local` learns the noise from 200 readings, 300 others
+calibrate, and 300 fresh readings test the band.
 """
 
 from pathlib import Path
@@ -22,7 +22,7 @@ LEVEL = 0.9
 
 
 def readings(n: int, seed: int) -> gb.Observations:
-    """The displacement along the pull, read at n places, with noise that grows towards the grip."""
+    """The displacement along the pull, read at n points, with noise that grows toward the grip."""
     generator = torch.Generator().manual_seed(seed)
     x = PLATE.domain.uniform(n, generator)
     noise = 0.01 * (1 + 5 * x[:, :1] ** 3)

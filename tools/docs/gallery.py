@@ -1,7 +1,7 @@
 """The gallery: its index, written by `python tools/docs/gallery.py`, and a page of the site for each example.
 
-`tools/regenerate.py` draws the pictures. The pages of the examples are made when the site is built; in the
-repository the index links to the scripts.
+`tools/regenerate.py` draws the pictures. The pages of the examples are generated when the site is built; in
+the repository the index links to the scripts.
 
 An example is one file that a reader can copy: it imports nothing from this repository but the package, takes
 no options, and saves its picture as `NAME.png` in the current folder. A quick run executes a copy with the
@@ -86,7 +86,7 @@ QUICK = {
 
 
 class Example(NamedTuple):
-    """An example taken apart: the first line of its docstring, the rest of it, and the code below."""
+    """The parts of an example: the first line of its docstring, the rest of it, and the code below."""
 
     name: str
     title: str
@@ -157,7 +157,7 @@ def _card(of: Example) -> str:
 
 
 def copy(name: str, folder: Path, quick: bool = False) -> Path:
-    """Copy an example alone into a folder, with the numbers of a quick run if wanted."""
+    """Copy an example alone into a folder, optionally with the numbers of a quick run."""
     text = script(name).read_text()
     for slow, fast in QUICK.get(name, {}).items() if quick else ():
         if text.count(slow) != 1:

@@ -207,7 +207,7 @@ print(calibrated.promise)
 # ## 2. Does it hold on unused data, and is the network good?
 #
 # The table has coverage with its exact distribution, the width, the error, and the ACD with its noise floor,
-# the ACD of a perfect band. A network that predicts zero has an error of one, and is also covered.
+# the ACD of a perfect band. A network that predicts zero has an error of one but can have the same coverage.
 
 # %%
 evaluation = gb.evaluate(calibrated, fresh.x, fresh.y)
@@ -229,9 +229,9 @@ for name, band in (("on average", calibrated), ("with confidence 0.9", sure)):
     print(f"{name:20s} mean width {gb.metrics.sharpness(band(fresh.x)):.3f}")
 
 # %% [markdown]
-# ## 4. Are calibration points independent of training, and queries from the same places?
+# ## 4. Are calibration points independent of training, and queries from the same distribution?
 #
-# Training points are refused, and other places are detected.
+# Training points are refused, and queries from other locations are detected.
 
 # %%
 try:

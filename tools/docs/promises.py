@@ -16,7 +16,7 @@ PATH = Path(__file__).parents[2] / "docs/images/promises.png"
 
 
 def main() -> None:
-    """One field under three promises."""
+    """One field with three guarantees."""
     data = gb.datasets.burgers(600, folder=None, progress=False)
     train, cal, test = data[:300], data[300:400], data[400:]
     ridge = KernelRidge(kernel="rbf", alpha=1e-3, gamma=0.01)  # type: ignore[arg-type]

@@ -61,7 +61,7 @@ def looked_up(file: str, key: str) -> float:
         for cells in lines:
             if column in head and row in (cells[0], ", ".join(cells[:2])):
                 number = re.search(r"-?[\d.]+", cells[head.index(column)])
-                assert number is not None, f"{file}: {key} is no number"
+                assert number is not None, f"{file}: {key} is not a number"
                 return float(number[0])
     raise KeyError(f"{file} has no {key!r}")
 

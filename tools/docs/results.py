@@ -10,7 +10,7 @@ HEAD = """\
 
 Every figure in the documentation is the output of a command of this repository, stored here. Full tables \
 are CSV files in `results/data`. Long studies use many seeds. Times are CPU times on one core of a small \
-virtual machine, with contenders alternating.
+virtual machine, with compared methods run alternately.
 
 | page | subject | command |
 |---|---|---|
@@ -93,7 +93,7 @@ PAGES = {
         "several solutions of one equation, and their verdicts",
         "python benchmarks/solutions.py",
     ),
-    "verdicts.md": ("The verdict", "has a training converged?", "python benchmarks/verdicts.py"),
+    "verdicts.md": ("The verdict", "whether a training run has converged", "python benchmarks/verdicts.py"),
     "catalogue.md": (
         "The catalogue",
         "accuracy of Adam and L-BFGS on each problem",
@@ -146,8 +146,9 @@ def ranks() -> str:
         for name, said in found["libraries"].items()
     ]
     intro = (
-        f"{found['cases']} cases: up to 200 calibration points at 19 levels. A wrong rank that is not too "
-        "narrow is one too high. With too few points for a finite band, no library gave one.\n"
+        f"{found['cases']} cases: up to 200 calibration points at 19 levels. A wrong rank that does not make "
+        "the band too narrow is one too high. With too few points for a finite band, no library returned "
+        "one.\n"
     )
     head = "| library | wrong ranks | too narrow | refused |\n|---|---|---|---|"
     return "\n".join(["## Exact ranks by library, `python benchmarks/ranks.py`\n", intro, head, *rows, ""])

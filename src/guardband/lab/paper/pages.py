@@ -37,7 +37,8 @@ def write_pages(results: Sequence[Result], folder: Path) -> None:
         "",
         "## Comparison with our learner",
         "",
-        "Our learner (`LogScale`) on the same trainings, with the plain band on the same scale.",
+        "The table compares our learner (`LogScale`) with the plain band on the same scale and the same "
+        "trained networks.",
         "",
         *ours(made),
         "",
@@ -70,32 +71,30 @@ HEAD = (
     "oscillator, where a quarter of the points are noisier, the root mean square). *Paper* uses the paper's "
     "steps, weights and full batches. Errors of the paper are corrected in both: exact ranks, noise applied "
     "once, root mean square distances, the penultimate layer as latent space, a proper posterior for VI and "
-    "HMC, positive local shapes, the same predictor before and after. *Vanilla* calibrates |y - mean|, "
-    "*scaled* |y - mean| / scale, and *local* learns a shape from training residuals. Figures are medians "
-    "over training seeds and means over recalibrations with fresh calibration and test data.",
+    "HMC, positive local shapes, and the same predictor before and after calibration. *Vanilla* calibrates "
+    "|y - mean|, *scaled* |y - mean| / scale, and *local* learns a shape from training residuals. Figures "
+    "are medians over training seeds and means over recalibrations with fresh calibration and test data.",
 )
 
 HOW = (
     "Each claim is compared with the same kind of method: the paper's local band is the quantile (pinball) "
-    "network on the distance, and the plain band on the distance is its baseline, on the same trainings. The "
-    "table gives the median over seeds, the number of seeds for which the claim is true, and the exact 95 % "
-    "interval (Clopper and Pearson) for that share among all trainings. The paper has one training of each.",
+    "network on the distance, and the plain band on the distance is its baseline, on the same trained "
+    "networks. The table gives the median over seeds, the number of seeds for which the claim is true, and "
+    "the exact 95 % interval (Clopper and Pearson) for that share among all training runs. The paper has one "
+    "training run of each.",
     "",
     "- *Restores* means up to the paper's own figure, or to 0.95 if that figure is higher. The cell says so "
     "if "
     "the median is short of 0.95.",
     "- VI, HMC and latent distance are corrected here, so they cannot refute a claim about the authors' "
-    "code: "
-    "such a claim carries over to the corrected method, or it does not. Our dropout differs too: it is in "
-    "one "
-    "layer, at half the rate.",
+    "code, but only show whether it carries over to the corrected method. Our dropout differs too: it is in "
+    "one layer, at half the rate.",
     "- The oscillator's test targets receive the island noise once; in the authors' code they receive it "
     "twice.",
     "- One network learns one shape for all levels; the authors train one for each level. If a held-out "
-    "score "
-    "prefers it, our `Local` takes a flat shape, which the paper's never does. The band is then the plain "
-    "one and is counted (*flat in*) but not judged. This leaves out the trainings in which the network did "
-    "worst.",
+    "score prefers it, our `Local` takes a flat shape, which the paper's never does. The band is then the "
+    "plain one and is counted (*flat in*) but not judged. This excludes the runs in which the network "
+    "performed worst.",
 )
 """The rules by which the claims are judged."""
 
