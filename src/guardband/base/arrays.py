@@ -107,7 +107,9 @@ def _floats_of_tensor(a: Array, name: str) -> Array:
     if a.layout != namespace(a).strided or a.is_nested or a.is_quantized:
         raise TypeError(f"`{name}` should be an ordinary dense tensor. Use .to_dense() or .dequantize().")
     if any(getattr(a, "names", ())):  # in older versions of torch
-        raise TypeError(f"`{name}` should have unnamed axes, got a tensor with named axes. Use .rename(None).")
+        raise TypeError(
+            f"`{name}` should have unnamed axes, got a tensor with named axes. Use .rename(None)."
+        )
     if a.is_complex():
         raise TypeError(f"`{name}` should hold real numbers, got {a.dtype}. {_CONVERT}")
     a = a.detach()

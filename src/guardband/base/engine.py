@@ -111,7 +111,9 @@ def connect(on: On = None) -> Iterator[Client]:
     if isinstance(on, str):
         with distributed.Client(on, timeout=20) as client:
             if not client.ncores():
-                warnings.warn(f"No worker has connected to {on} yet. Waiting for the first one.", stacklevel=3)
+                warnings.warn(
+                    f"No worker has connected to {on} yet. Waiting for the first one.", stacklevel=3
+                )
             yield client
         return
     environment = dict(dask.config.get("distributed.nanny.pre-spawn-environ"))
@@ -161,7 +163,9 @@ def each(client: Client, function: Callable[[Item], R], items: Sequence[Item]) -
                 else:
                     yield future.result()
     except gone as lost:
-        message = "The scheduler has stopped. Start a scheduler and run the same call again; no results are lost."
+        message = (
+            "The scheduler has stopped. Start a scheduler and run the same call again; no results are lost."
+        )
         raise SchedulerGone(message) from lost
 
 

@@ -208,7 +208,9 @@ def _of_attributes(cls: type) -> FromParts:
         value = object.__new__(cls)
         for part, item in parts.items():
             if part.startswith("__"):
-                raise ValueError(f"The name of an attribute should not start with two underscores, got {part!r}.")
+                raise ValueError(
+                    f"The name of an attribute should not start with two underscores, got {part!r}."
+                )
             object.__setattr__(value, part, item)
         return value
 

@@ -38,7 +38,9 @@ def run(module: str, function: str, path: Path) -> bytes:
     except OSError as error:
         raise ImportError(f"Reading a {path.suffix} file requires a new Python process: {error}.") from error
     if done.returncode == -getattr(signal, "SIGXCPU", 0) != 0:
-        raise ChildProcessError("Reading this file takes longer than any file of its size should. Write it again.")
+        raise ChildProcessError(
+            "Reading this file takes longer than any file of its size should. Write it again."
+        )
     if done.returncode:
         raise ChildProcessError(
             f"The library that reads this file exited with status {done.returncode}. Write the file again."

@@ -247,8 +247,9 @@ class Learned(ABC):
     def promise(self) -> str:
         """The guarantee and its assumptions, in words."""
         return (
-            "If the calibration points and a new point are exchangeable (sampled in the same way, at the "
-            "same locations and with the same noise), a new measurement lies in the band with probability at least the level."
+            "If the calibration points and a new point are exchangeable (sampled in the same way, in the "
+            "same region and with the same noise), a new measurement lies in the band with probability at "
+            "least the level."
         )
 
     def promised(self, level: Level) -> Fraction | None:

@@ -96,14 +96,14 @@ class Chosen(Calibrated):
     def promise(self) -> str:
         """The guarantee of the selected calibration, and the adjustment for the selection."""
         if self.confidence is None:
-            adjusted = f"at 1 - (1 - level)/{self.among}, so the level is kept"
+            adjusted = f"at level 1 - (1 - level)/{self.among}, so the band reaches the requested level"
         else:
             adjusted = (
-                f"with that confidence, so it is kept with confidence {float(exact(self.confidence)):g}"
+                f"with this confidence, so the guarantee has confidence {float(exact(self.confidence)):g}"
             )
         return (
             f"{self.one.promise} Of {self.among} bands this one was chosen by looking at the calibration "
-            f"points; each was asked {adjusted} whichever is chosen."
+            f"points; each was calibrated {adjusted} whichever is chosen."
         )
 
     def promised(self, level: Level) -> Fraction | None:

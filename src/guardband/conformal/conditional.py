@@ -173,7 +173,9 @@ def _feature_matrix(features: Callable[[np.ndarray], Array], x: np.ndarray) -> n
     """A constant and the features, (n, 1 + p), validated."""
     found = np.asarray(to_numpy(rows(features(x), "features")), dtype=float)
     if found.ndim != 2 or len(found) != len(x):
-        raise ValueError(f"`features` should return one row per point, shape ({len(x)}, p), got shape {found.shape}.")
+        raise ValueError(
+            f"`features` should return one row per point, shape ({len(x)}, p), got shape {found.shape}."
+        )
     if not np.isfinite(found).all():
         row = int((~np.isfinite(found)).any(axis=1).argmax())
         raise ValueError(f"`features` should be finite, but those of row {row} are not.")

@@ -290,7 +290,9 @@ def band_between(
     n = middle.shape[1] if shares is None else shares.groups
     if rank(n, level) > n:
         what = "readings" if shares is None else "groups (sensors)"
-        warn_infinite(f"level {float(exact(level)):g} needs {points_needed(level)} {what}, but there are {n}.")
+        warn_infinite(
+            f"level {float(exact(level)):g} needs {points_needed(level)} {what}, but there are {n}."
+        )
         high = np.full(len(middle), np.inf)
         ends = -high, high
     else:

@@ -126,7 +126,9 @@ class GroupedThreshold(Threshold):
     def _members(self, groups: np.ndarray | None) -> tuple[np.ndarray, np.ndarray]:
         """The indices of the groups that occur, and the index of the group of each row."""
         if groups is None:
-            raise ValueError("This model was calibrated with Grouped(). Pass `groups=`, one label per row of x.")
+            raise ValueError(
+                "This model was calibrated with Grouped(). Pass `groups=`, one label per row of x."
+            )
         same_kind = (groups.dtype.kind == "U") == (self.names.dtype.kind == "U")
         known = np.isin(groups, self.names) & same_kind  # the string "1" is not the number 1
         if not known.all():

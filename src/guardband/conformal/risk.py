@@ -116,8 +116,8 @@ class RiskControl(Calibrator):
     def promise(self) -> str:
         """The bound on the expected loss."""
         return (
-            "If the calibration points and a new point are exchangeable (sampled in the same way, at the "
-            f"same locations and with the same noise), and the loss {_loss_name(self.loss)} never increases "
+            "If the calibration points and a new point are exchangeable (sampled in the same way, in the "
+            f"same region and with the same noise), and the loss {_loss_name(self.loss)} never increases "
             f"as the band grows, is right-continuous in the threshold, lies between 0 and {self.largest:g} at "
             "every point, including new ones, and is 0 for an infinite band, the expected loss of a new "
             "measurement is at most 1 - level. Nothing is promised about how often a measurement lies "

@@ -459,7 +459,9 @@ def checked_names(
     checked = Names.given(names, None if x is None else x.shape[1], mean.shape[1])
     if columns is not None or (declared is not None and declared != checked):
         existing = columns if declared is None else ", ".join((*declared.axes, *declared.outputs))
-        raise ValueError(f"`names` apply to arrays without names, but the names are {existing}. Omit `names`.")
+        raise ValueError(
+            f"`names` apply to arrays without names, but the names are {existing}. Omit `names`."
+        )
     return checked
 
 

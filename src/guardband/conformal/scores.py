@@ -534,7 +534,10 @@ class Total(Symmetric):
     Examples
     --------
     >>> import guardband as gb
-    >>> y, scale = [1, 2, 3, 4, 5, 6, 7, 8, 9], [0.0] * 9  # the model reports no uncertainty
+    >>> y, scale = (
+    ...     [1, 2, 3, 4, 5, 6, 7, 8, 9],
+    ...     [0.0] * 9,
+    ... )  # the model reports no uncertainty
     >>> calibrated = gb.calibrate_arrays(
     ...     [0.0] * 9, y, scale, score=gb.conformal.Total(noise=3.0)
     ... )
@@ -610,7 +613,9 @@ def _positive_numbers(
     """One number or one per output, validated to be finite and positive, or nonnegative if `zero`."""
     index = getattr(values, "index", ())  # that of a Series; lists have a method of this name
     if not callable(index) and any(isinstance(label, str) for label in index):
-        raise TypeError(f"`{name}` follows the order of the outputs, but this Series has names. Pass .to_numpy().")
+        raise TypeError(
+            f"`{name}` follows the order of the outputs, but this Series has names. Pass .to_numpy()."
+        )
     sizes = to_numpy(floats(values, name))
     if sizes.ndim > 1 or not (np.isfinite(sizes) & (sizes >= 0 if zero else sizes > 0)).all():
         raise ValueError(f"`{name}` should be {what}, got {values}.")

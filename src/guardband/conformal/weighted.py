@@ -127,7 +127,9 @@ class Weighted(Calibrator):
         bad = ~(np.isfinite(weights) & (weights >= 0))
         if bad.any():
             row = int(bad.argmax())
-            raise ValueError(f"`ratio` should return finite, nonnegative weights, but row {row} is {weights[row]:g}.")
+            raise ValueError(
+                f"`ratio` should return finite, nonnegative weights, but row {row} is {weights[row]:g}."
+            )
         return weights
 
 
