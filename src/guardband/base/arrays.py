@@ -133,13 +133,13 @@ def _refuse_meaning(a: ArrayLike, name: str) -> None:
         raise TypeError(f"`{name}` should hold real numbers, got dates or durations. {DATES}")
     if len(axis_names(a)) > 1 or len(column_names(a)) > 1:
         raise TypeError(
-            f"`{name}` is read by position here, so the names in a {type(a).__name__} would be ignored. Put its "
-            "columns or axes in the expected order and pass an array: .to_numpy()."
+            f"`{name}` is read by position here, so the names in a {type(a).__name__} would be ignored. Put "
+            "its columns or axes in the expected order and pass an array: .to_numpy()."
         )
 
 
 def column_names(a: ArrayLike) -> tuple[str, ...]:
-    """The names of the columns of a table (pandas, polars, pyarrow or structured numpy); () for other inputs."""
+    """The column names of a table (pandas, polars, pyarrow or structured numpy); () for other inputs."""
     if isinstance(a, np.ndarray):
         return a.dtype.names or ()
     known = getattr(a, "column_names", None)
@@ -179,7 +179,7 @@ def refuse_large(a: ArrayLike, name: str) -> None:
         return
     if int(a.max()) > LARGEST or int(a.min()) < -LARGEST:
         raise ValueError(
-            f"`{name}` holds integers above 2^53, which float64 cannot represent exactly. Subtract an offset, "
+            f"`{name}` holds integers above 2^53, which float64 cannot represent. Subtract an offset, "
             "such as the first value."
         )
 

@@ -120,8 +120,9 @@ def connect(on: On = None) -> Iterator[Client]:
     environment.pop("MALLOC_TRIM_THRESHOLD_", None)
     settings = {
         "distributed.nanny.pre-spawn-environ": environment | {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"},
-        "distributed.scheduler.allowed-failures": 100,  # a worker may be killed for reasons unrelated to its task
-        "distributed.deploy.lost-worker-timeout": "1 day",  # a worker killed twice within 15 s would stay lost
+        # A worker may be killed for reasons unrelated to its task.
+        "distributed.scheduler.allowed-failures": 100,
+        "distributed.deploy.lost-worker-timeout": "1 day",  # else a worker killed twice in 15 s is lost
     }
     with dask.config.set(settings):
         try:

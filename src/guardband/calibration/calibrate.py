@@ -45,7 +45,7 @@ REPEATED = 8
 """The model is evaluated twice at this many points, to check that it is deterministic."""
 
 ROUNDING = {True: 1e-6, False: 1e-3}
-"""Tolerated difference of two evaluations relative to the output's spread, for float64 and lower precision."""
+"""Tolerated difference of two evaluations, relative to the output's spread: float64, lower precision."""
 
 BATCH_SPREAD, BATCH_VALUE = 1e-3, 1e-4
 """Tolerated difference between batches, relative to the spread of the output and to the value itself."""
@@ -115,8 +115,8 @@ def calibrate(
     chunk
         Number of stored fields held in memory at a time.
     batch
-        Number of stored fields passed to the model at once. By default it is chosen by timing a few batches.
-        The number is saved with the scores, so that a resumed run gives the same results.
+        Number of stored fields passed to the model at once. By default the fastest of several numbers is
+        chosen. It is saved with the scores, so that a resumed run gives the same results.
     on
         Where stored fields are evaluated; see `FieldBand.to_zarr`.
     progress
@@ -137,12 +137,12 @@ def calibrate(
     result. Training data belong to the predictor: `gb.predictors.MeanOnly(model, training_data=...)`.
     `joint` and `units` belong to the score: `gb.Scaled(joint=False)`, `gb.Absolute(units=...)`.
 
-    With `gb.StoredFields` the result is the same as for fields in memory, with exact ranks at all levels,
-    and the default score is `gb.Simultaneous()`. The result contains the scores but no field, so `gb.check`
+    With `gb.StoredFields` the result is the same as for fields in memory, with exact ranks at all levels, and
+    the default score is `gb.Simultaneous()`. The result contains the scores but no field, so `gb.check`
     cannot compare locations. `scores` is required; an interrupted run resumes when called again with the same
-    path. A store with scores of a different model is refused. Scores of different fields are detected by comparing
-    sixteen of them, so use a new path if the data change. Only the first few fields are compared with the
-    training fields of the predictor, so make sure that the others are not training fields.
+    path. A store with scores of a different model is refused. Scores of different fields are detected by
+    comparing sixteen of them, so use a new path if the data change. Only the first few fields are compared
+    with the training fields of the predictor, so make sure that the others are not training fields.
 
     Examples
     --------
@@ -266,8 +266,8 @@ def _refuse_labels(model: Model) -> None:
         raise TypeError(f"{type(model).__name__} predicts cluster labels, but a band requires numbers.")
     if hasattr(model, "classes_") or kind == "classifier":
         raise TypeError(
-            f"{type(model).__name__} is a classifier, but a band requires numbers. Wrap the quantity of interest, "
-            "such as a probability, in a function: lambda x: model.predict_proba(x)[:, 1]."
+            f"{type(model).__name__} is a classifier, but a band requires numbers. Wrap the quantity of "
+            "interest, such as a probability, in a function: lambda x: model.predict_proba(x)[:, 1]."
         )
 
 

@@ -103,8 +103,9 @@ def choose(
     The best candidate is then calibrated on the calibration rows and keeps its full guarantee.
 
     Without `choose`, all K candidates are calibrated on the same rows, each at the level 1 - (1 - level)/K,
-    or with the confidence 1 - (1 - confidence)/K, and the one with the narrowest band at `level` is chosen. By the union bound
-    the guarantee holds for any choice, but the band is wider than one chosen on separate rows.
+    or with the confidence 1 - (1 - confidence)/K, and the one with the narrowest band at `level` is chosen.
+    By the union bound the guarantee holds for any choice, but the band is wider than one chosen on separate
+    rows.
 
     Examples
     --------

@@ -169,7 +169,7 @@ def trained(fit: Callable[[Observations], Model], fold: Fold) -> tuple[int, Pred
 
 
 def assign_folds(n: int, folds: int | None, groups: np.ndarray | None, seed: int) -> np.ndarray:
-    """The fold of each row, shape (n,), at random; the numbers of units in two folds differ by at most one."""
+    """The random fold of each row, shape (n,); the numbers of units per fold differ by at most one."""
     unit = np.arange(n) if groups is None else np.unique(groups, return_inverse=True)[1]
     units = int(unit.max(initial=-1)) + 1
     what = "readings" if groups is None else "groups"
@@ -187,7 +187,7 @@ def assign_folds(n: int, folds: int | None, groups: np.ndarray | None, seed: int
 def _saved(
     out: Path | None, data: Observations, fold: np.ndarray, seed: int
 ) -> Iterator[tuple[int, Predictor]]:
-    """The models saved in a folder, which is marked with the identity of the run; models of other runs are refused."""
+    """The models saved in a folder, which is marked with the identity of the run; other runs' are refused."""
     if out is None:
         return
     wanted = {"readings": fingerprint([data.x, data.y]), "folds": fingerprint([fold]), "seed": seed}

@@ -276,8 +276,8 @@ def _uneven(calibrated: Calibrated) -> Iterator[Finding]:
     if alarms := strongest(found):
         text = (
             f"{' '.join(map(str, alarms))} The promise is an average over points, and coverage may be "
-            f"lower in such ranges; gb.Local() can make it more even. ({len(found)} tests on the calibration points, "
-            "with 1 % false alarms over all of them if the points are independent.)"
+            f"lower in such ranges; gb.Local() can make it more even. ({len(found)} tests on the calibration "
+            "points, with 1 % false alarms over all of them if the points are independent.)"
         )
         yield Finding("evenness", False, text, note=True)
 
@@ -357,7 +357,8 @@ def _trajectories(calibrated: Calibrated, task: _Task) -> Finding:
     if within.sum() > n / 2 and not calibrated.covers_new_groups:
         text = (
             f"{within.sum()} of {n} {fields} share their trajectory with other {fields}. The pieces of a "
-            "trajectory count as one field: keep one piece of each trajectory, or use Clustered() with trajectories as groups."
+            "trajectory count as one field: keep one piece of each trajectory, or use Clustered() with "
+            "trajectories as groups."
         )
         return Finding("trajectories", True, text)
     if set(task.runs) == set(PARTS):
@@ -451,7 +452,9 @@ def _guard(calibrated: Calibrated) -> Finding:
 
 def _leak(calibrated: Calibrated) -> Finding:
     if calibrated.leaves_out:
-        text = "Readings are used for fitting and calibration, but each was left out of the fit that predicts it."
+        text = (
+            "Readings serve for fitting and calibration, but each was left out of the fit that predicts it."
+        )
         return Finding("leak", False, text)
     known = calibrated.used.get("training")
     models = _held(calibrated)
@@ -494,7 +497,8 @@ def _shift(
     if p >= SIGNIFICANT:
         text = f"Calibration points and queries look alike (energy distance, p = {p:.2g})."
         return Finding("shift", False, text)
-    seen = f"The queries come from different locations than the calibration points (energy distance, p = {p:.3g})"
+    seen = "The queries come from different locations than the calibration points "
+    seen += f"(energy distance, p = {p:.3g})"
     if calibrated.answers_shift:
         text = f"{seen}; {calibrated.name} accounts for this shift if the assumptions of its promise hold."
         return Finding("shift", False, text)

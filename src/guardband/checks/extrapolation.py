@@ -84,8 +84,8 @@ class Extrapolation:
 def extrapolates(sites: ArrayLike, queries: ArrayLike, *, seed: int = 0) -> Extrapolation:
     """Test whether queries (m, d) lie farther out than chance allows, given calibration points (n, d).
 
-    For independent samples of one distribution, the test raises an alarm in at most 1 % of cases. There are three
-    criteria for an alarm:
+    For independent samples of one distribution, the test raises an alarm in at most 1 % of cases. An alarm
+    has one of three criteria:
 
     1. Too many queries are farther from every calibration point than the most isolated calibration point is
        from the others, by the beta-binomial law of the largest of n scores. A distance shared by two points
@@ -233,7 +233,7 @@ def _beyond_largest(n: int, m: int, far: int) -> float:
 
 
 def _far_beyond_largest(n: int, m: int, far: int) -> float:
-    """The same for 5 times this distance, beyond which at most 1/25 of the probability lies."""
+    """The same for 5 times this distance, which is exceeded with at most 1/25 of the probability."""
     from scipy.special import bdtrc
 
     quantiles = (np.arange(2000) + 0.5) / 2000

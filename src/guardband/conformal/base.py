@@ -109,7 +109,7 @@ class Traits:
 
 
 class TraitAttribute:
-    """An attribute that returns the trait of the same name; subclasses written before version 0.3 override it."""
+    """An attribute that returns the trait of the same name; subclasses for version 0.2 override it."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self.name: str = name
@@ -219,7 +219,7 @@ class Threshold(ABC):
 
 
 def traits_of(threshold: Threshold) -> Traits:
-    """The traits of a threshold, including those that classes written before version 0.3 set as attributes."""
+    """The traits of a threshold, including those set as attributes by classes from before version 0.3."""
     names = ("needs_groups", "covers_new_groups", "answers_shift")
     return replace(threshold.traits, **{name: getattr(threshold, name) for name in names})
 

@@ -24,8 +24,8 @@ from guardband.values.labeled import Axes, arranged_targets, refuse_unpaired
 class Calibrated(ABC):
     """A predictor with a guarantee: `calibrated(x, level)` covers a new y with probability >= level.
 
-    The level is an argument of the call. `promise` states the guarantee and its assumptions, and `laws` gives the
-    exact law of coverage if it is known.
+    The level is an argument of the call. `promise` states the guarantee and its assumptions, and `laws` gives
+    the exact law of coverage if it is known.
 
     Attributes
     ----------
@@ -350,7 +350,7 @@ class Calibrated(ABC):
 
     @property
     def leaves_out(self) -> bool:
-        """Whether observations serve for training and calibration; none is compared with a model trained on it."""
+        """Whether the same observations serve for training and calibration, as in cross-validation."""
         return self.traits.leaves_out
 
     @property

@@ -78,7 +78,7 @@ class Chosen(Calibrated):
         return self.one.contains_at(prediction, y, [self.asked(level) for level in levels], groups=groups)
 
     def asked(self, level: Level) -> Level:
-        """Return the level requested from the selected calibration, so that coverage after selection is `level`.
+        """Return the level to request from the selected calibration so that coverage is at least `level`.
 
         Parameters
         ----------

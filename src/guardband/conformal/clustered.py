@@ -38,9 +38,9 @@ class Clustered(Calibrator):
 
     Notes
     -----
-    The threshold is the smallest t for which readings with score <= t have a total weight of at least `level`.
-    Each of the N_k readings of sensor k has weight 1 / ((K+1) N_k), and weight 1 / (K+1) lies at infinity.
-    With one reading per sensor this is `Split()`. Reference: Lee, Barber and Willett (2023).
+    The threshold is the smallest t for which readings with score <= t have a total weight of at least
+    `level`. Each of the N_k readings of sensor k has weight 1 / ((K+1) N_k), and weight 1 / (K+1) lies at
+    infinity. With one reading per sensor this is `Split()`. Reference: Lee, Barber and Willett (2023).
 
     Examples
     --------

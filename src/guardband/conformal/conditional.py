@@ -5,7 +5,7 @@ with a hypothetical score. Let eta in [-(1 - level), level] be the dual variable
 uniform draw from that interval; the set contains all scores with eta < u. Then
 E[g(x) (1{covered} - level)] = 0 for every g in the span of the features, exactly and in finite samples. With
 indicators of groups as features, each group is covered at the requested level, even if groups overlap. With a
-density ratio in the span, the level is maintained under that covariate shift. (Gibbs, Cherian and Candes 2023)
+density ratio in the span, coverage is maintained under that shift. (Gibbs, Cherian and Candes 2023)
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Conditional(Calibrator):
     Notes
     -----
     Each new point requires the solution of a linear program over all calibration points, which takes a few
-    milliseconds for several hundred of them. The method therefore suits thousands of new points, not millions. It needs many
-    more calibration points than features; otherwise bands are occasionally infinite or empty.
+    milliseconds for several hundred of them. The method therefore suits thousands of new points, not
+    millions. It needs many more calibration points than features; otherwise bands are occasionally infinite
+    or empty.
 
     Examples
     --------
@@ -72,8 +73,8 @@ class Conditional(Calibrator):
     def __post_init__(self) -> None:
         if not callable(self.features):
             raise TypeError(
-                "`features` should be a function from x (n, d) to an array (n, p), such as lambda x: x < 0.5, "
-                f"got {type(self.features).__name__}."
+                "`features` should be a function from x (n, d) to an array (n, p), such as "
+                f"lambda x: x < 0.5, got {type(self.features).__name__}."
             )
 
     @property
@@ -100,7 +101,7 @@ class Conditional(Calibrator):
         scores, x = checked_scores(scores), points_of(prediction, "Conditional()")
         if not np.isfinite(scores).all():
             raise ValueError(
-                f"`scores` should be finite for the regression, but row {int((~np.isfinite(scores)).argmax())} "
+                f"`scores` should be finite for regression, but row {int((~np.isfinite(scores)).argmax())} "
                 "is infinite. Use a scale that is positive everywhere."
             )
         return ConditionalThreshold(scores, _feature_matrix(self.features, x), self)

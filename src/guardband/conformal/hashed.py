@@ -25,7 +25,7 @@ FRESH = (
 FROZEN = (
     "The probability is also over random draws, which are determined by the seed and the point, as in "
     "guardband 0.2. At points that repeat, such as fixed sensors, the draw is the same for every calibration "
-    "set, and the level holds on average over seeds, not for the present one. Calibrate again for fresh draws."
+    "set, and the level holds on average over seeds, not for the present one. Calibrate again for new draws."
 )
 """The same sentence for calibrations saved by an older release."""
 

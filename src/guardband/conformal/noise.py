@@ -1,7 +1,7 @@
 """Noise with a known distribution, or with only a known bound.
 
-A law describes one reading, or the mean of several `readings` at one point. All laws except `BoundedNoise` are
-symmetric and unimodal, which the band for the noise-free truth requires.
+A law describes one reading, or the mean of several `readings` at one point. All laws except `BoundedNoise`
+are symmetric and unimodal, which the band for the noise-free truth requires.
 """
 
 from __future__ import annotations
@@ -286,7 +286,7 @@ def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array
     if least < most:
         raise ValueError(
             f"Some points have {least} readings, others {most}. Readings at the same point are not "
-            "independent, and their means have different laws. Keep the same number at each point, such as the "
+            "independent, and their means have different distributions. Keep the same number at each, such as the "
             "first."
         )
     means = np.zeros((len(first), *y.shape[1:]))

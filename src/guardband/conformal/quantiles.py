@@ -155,7 +155,7 @@ class CQR(Score):
         return each_end + "If the ends cross, the set is empty, and the miss counts among those allowed."
 
     def __call__(self, prediction: Prediction, y: Array) -> Array:
-        """Return the scores of targets y (n, m): (n,), or (n, 2) with one per end, or (n, m) with one per output."""
+        """Return the scores of targets y (n, m): (n,), (n, 2) if per end, or (n, m) if per output."""
         lower, upper = self._ends(prediction)
         y = y if tuple(y.shape) == tuple(lower.shape) else rows(y, "y")
         if y.shape != lower.shape:
@@ -235,7 +235,7 @@ class CQR(Score):
     def _quantiles(self, prediction: Prediction) -> QuantilePrediction:
         if not isinstance(prediction, QuantilePrediction):
             raise TypeError(
-                "CQR() needs a model that predicts two quantiles and returns gb.conformal.QuantilePrediction(x, "
+                "CQR() needs a model of two quantiles that returns a gb.conformal.QuantilePrediction(x, "
                 f"lower, upper), got a {type(prediction).__name__}. Combine two models: "
                 "gb.Quantiles(lower, upper)."
             )

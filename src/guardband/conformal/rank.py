@@ -49,9 +49,9 @@ def exact(level: Level, name: str = "level") -> Fraction:
     """The decimal number that the user wrote, as a fraction strictly between 0 and 1.
 
     Strings, decimals and fractions are exact. A float is interpreted as the decimal number of at most 12
-    digits that has its value. If no such number exists, it is a simple fraction such as 2/3 that agrees to the
-    last bit, and otherwise the nearest decimal number of 12 digits. A scalar of lower precision is interpreted as
-    its shortest decimal number, or as such a fraction.
+    digits that has its value. If no such number exists, it is a simple fraction such as 2/3 that agrees to
+    the last bit, and otherwise the nearest decimal number of 12 digits. A scalar of lower precision is
+    interpreted as its shortest decimal number, or as such a fraction.
 
     Examples
     --------
@@ -344,7 +344,7 @@ def _simple(value: np.floating) -> Fraction | None:
 
 
 def _of_bfloat16(level: Array) -> Fraction:
-    """The shortest decimal number with this value in bfloat16, assumed to be the number that the user wrote."""
+    """The shortest decimal number with this value in bfloat16, assumed to be the number that was written."""
     for digits in (1, 2, 3, 4):
         decimal = f"{float(level):.{digits}g}"
         if level.new_tensor(float(decimal)) == level:

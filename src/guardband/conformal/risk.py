@@ -1,10 +1,10 @@
 """`RiskControl`: a bound on the expected loss rather than on the probability of a miss.
 
 A loss measures the harm that a target y causes for a given band. It must not increase as the band grows, and
-it must be right-continuous in the threshold q. Let R(q) be the mean loss of n calibration points at threshold q, and B
-an upper bound of the loss. The method takes the smallest q with (n R(q) + B) / (n + 1) <= 1 - level. The
-expected loss of a new point is then at most 1 - level: the unseen point is counted with the largest possible
-loss. (Angelopoulos, Bates, Fisch, Lei and Schuster 2024)
+it must be right-continuous in the threshold q. Let R(q) be the mean loss of n calibration points at threshold
+q, and B an upper bound of the loss. The method takes the smallest q with (n R(q) + B) / (n + 1) <= 1 - level.
+The expected loss of a new point is then at most 1 - level: the unseen point is counted with the largest
+possible loss. (Angelopoulos, Bates, Fisch, Lei and Schuster 2024)
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ class ShareOutside:
 class RiskControl(Calibrator):
     """Conformal risk control: the expected loss of a new point is at most 1 - level.
 
-    Use it to bound an average loss, such as the share of a field's nodes outside the band. The guarantee is weaker
-    than containing the whole field, and the band is much narrower. Use `Split()` to bound
-    the probability that a single measurement is missed.
+    Use it to bound an average loss, such as the share of a field's nodes outside the band. The guarantee is
+    weaker than containing the whole field, and the band is much narrower. Use `Split()` to bound the
+    probability that a single measurement is missed.
 
     Parameters
     ----------
     loss
         A function `loss(band, y)` that returns one number per row, between 0 and `largest` at every point,
-        including new points. It must not increase as the band grows, must be right-continuous in the threshold
-        (a value at the end of the band counts as inside), and must be 0 for an infinite band. The default is
-        the share of values outside the band. Another example is a bounded cost such as
+        including new points. It must not increase as the band grows, must be right-continuous in the
+        threshold (a value at the end of the band counts as inside), and must be 0 for an infinite band. The
+        default is the share of values outside the band. Another example is a bounded cost such as
         min(distance / 0.1, 1).
     largest
         Upper bound of the loss.
@@ -118,8 +118,8 @@ class RiskControl(Calibrator):
         return (
             "If the calibration points and a new point are exchangeable (sampled in the same way, in the "
             f"same region and with the same noise), and the loss {_loss_name(self.loss)} never increases "
-            f"as the band grows, is right-continuous in the threshold, lies between 0 and {self.largest:g} at "
-            "every point, including new ones, and is 0 for an infinite band, the expected loss of a new "
+            f"as the band grows, is right-continuous in the threshold, lies between 0 and {self.largest:g} "
+            "at every point, including new ones, and is 0 for an infinite band, the expected loss of a new "
             "measurement is at most 1 - level. Nothing is promised about how often a measurement lies "
             "entirely inside the band."
         )
@@ -218,8 +218,8 @@ class RiskThreshold(Threshold):
             if before is not None and (losses > before + 1e-12 * self.risk.largest).any():
                 row = int((losses - before).argmax())
                 raise ValueError(
-                    f"`loss` should not increase with the band, but that of row {row} rises from {before[row]:g} "
-                    f"to {losses[row]:g}. Losses that penalize wide bands are not supported."
+                    f"`loss` should not increase with the band, but that of row {row} rises from "
+                    f"{before[row]:g} to {losses[row]:g}. Losses that penalize wide bands are not supported."
                 )
             before = losses
 

@@ -130,7 +130,8 @@ class Score(ABC):
 
         Suppose that a box misses the truth and that the noise has median zero and is independent of the box.
         The truth lies on one side of the box in some output, and with probability at least 1/2 the noise does
-        not move the reading toward the box. The truth is therefore missed at most twice as often as a reading.
+        not move the reading toward the box. The truth is therefore missed at most twice as often as a
+        reading.
         """
         return False
 
@@ -205,7 +206,7 @@ class Score(ABC):
         )
 
     def learn(self, training_data: Observations | None, prediction: Prediction) -> Self:
-        """Return the score with settings learned from training data, such as units; most scores learn nothing.
+        """Return the score with settings learned from training data, such as units, if it has any.
 
         Parameters
         ----------

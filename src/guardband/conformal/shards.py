@@ -55,8 +55,8 @@ DIGIT = 16
 def order_statistics(shards: Sequence[Shard], ranks: Sequence[int], *, run: Run = map) -> np.ndarray:
     """Return the k-th smallest of all scores for each rank k, exactly.
 
-    The function makes two passes over float32 scores and four over float64 scores. A pass uses 512 KiB of counters per
-    shard and distinct prefix.
+    The function makes two passes over float32 scores and four over float64 scores. A pass uses 512 KiB of
+    counters per shard and distinct prefix.
 
     Parameters
     ----------

@@ -2,10 +2,10 @@
 
 Residuals y - mean combine model error and noise. If the noise distribution is known, symmetric and unimodal,
 P(|r + noise| > s) increases with |r|. The share of residuals beyond s therefore bounds the share of points at
-which the model error exceeds t. The bound is evaluated at a fixed set of values of s, and the best result is used. A
-second bound requires only symmetric noise: if the model error exceeds q, the reading deviates by q or more in
-the same direction with probability at least one half. The smaller of the two bounds holds with the requested
-confidence.
+which the model error exceeds t. The bound is evaluated at a fixed set of values of s, and the best result is
+used. A second bound requires only symmetric noise: if the model error exceeds q, the reading deviates by q or
+more in the same direction with probability at least one half. The smaller of the two bounds holds with the
+requested confidence.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Truth(Calibrator):
     def __post_init__(self) -> None:
         if not isinstance(self.noise, NoiseLaw):
             raise TypeError(
-                "`noise` should be a noise distribution or bound, such as gb.conformal.GaussianNoise(0.05) or "
+                "`noise` should be a distribution, such as gb.conformal.GaussianNoise(0.05) or "
                 f"gb.conformal.BoundedNoise(0.1), got {self.noise!r}."
             )
 
@@ -195,7 +195,7 @@ class TruthThreshold(Threshold):
         return kth(self.scores, k)
 
     def distribution_bound(self, level: Level) -> float:
-        """The bound from the noise distribution: the model error exceeds it at no more than 1 - level of the points."""
+        """The bound from the noise distribution; at most a share 1 - level of the model errors exceeds it."""
         s, alpha = self._thresholds, float(1 - exact(level))
         alone = self.noise.beyond(s, 0.0)
         # share beyond s >= alone + P(|r| > t) (beyond(s, t) - alone), so t is valid if beyond(s, t) reaches:
@@ -267,7 +267,7 @@ def truth_calibration(
     """Score and calibrator of a band for the truth, with defaults."""
     if noise is None:
         raise ValueError(
-            "A band for the truth needs the distribution of the noise: noise=gb.conformal.GaussianNoise(0.05), "
+            "A band for the truth needs a noise distribution: noise=gb.conformal.GaussianNoise(0.05), "
             "LaplaceNoise, UniformNoise, or gb.conformal.BoundedNoise(0.1) if only a bound is known."
         )
     if calibrator is not None:

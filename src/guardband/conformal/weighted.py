@@ -1,8 +1,8 @@
 """`Weighted`: covariate shift between calibration points and new points, corrected by density ratios.
 
 The weight of a calibration point at x is the density of new points divided by that of calibration points,
-w(x). The new point has its own weight, at an infinite score. If that weight is large, few calibration points are comparable
-and the band is infinite.
+w(x). The new point has its own weight, at an infinite score. If that weight is large, few calibration points
+are comparable and the band is infinite.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ class Weighted(Calibrator):
             "differs from the others only in its location, and `ratio` is the true density ratio up to a "
             "constant factor, a new measurement lies in the band with probability at least the level. With a "
             "ratio estimated without the calibration points the probability is at least the level minus half "
-            "the mean absolute error of the estimate, both ratios being scaled to mean 1 over the distribution of the "
-            "calibration points; this error is not known."
+            "the mean absolute error of the estimate, both ratios being scaled to mean 1 over the "
+            "distribution of the calibration points; this error is not known."
         )
 
     @classmethod
@@ -152,7 +152,7 @@ class WeightedThreshold(Threshold):
         return float(shares.sum() ** 2 / (shares**2).sum())
 
     def __call__(self, prediction: Prediction, level: Level, groups: np.ndarray | None = None) -> np.ndarray:
-        """Return for each new point the smallest score whose cumulative weight reaches `level`, or infinity."""
+        """Return for each new point the smallest score with cumulative weight >= `level`, or infinity."""
         no_groups(groups, "Weighted()", "it weights points by their positions.")
         own = self.weight_of(prediction)
         rank = weighted_rank(self.weights[None], own, level)

@@ -152,7 +152,7 @@ def sizes_of(prediction: Prediction) -> np.ndarray | None:
 
 
 def by_size(size: np.ndarray | None, inside: np.ndarray) -> Iterable[str]:
-    """Coverage of whole fields by quartiles of the size of their inputs, with the range expected by chance."""
+    """Coverage of whole fields by quartiles of the size of their inputs, with its range by chance."""
     if size is None or len(size) < 8 or inside.ndim > 1 or not np.ptp(size) > 0:
         return
     quarters = np.array_split(np.argsort(size, kind="stable"), 4)

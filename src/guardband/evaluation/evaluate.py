@@ -70,8 +70,8 @@ def evaluate(
         The calibrated model, as returned by `gb.calibrate`.
     x
         Test points, shape (n, d), that were used neither for training nor for calibration. Pass a
-        `Prediction` instead if the calibration was computed from arrays. `gb.StoredFields` replace `x` and `y`;
-        see Notes.
+        `Prediction` instead if the calibration was computed from arrays. `gb.StoredFields` replace `x` and
+        `y`; see Notes.
     y
         Targets measured at `x`, shape (n, m).
     level
@@ -87,7 +87,7 @@ def evaluate(
         "measurement" if `y` are measurements, or "truth" if they are the noise-free solution.
     median_zero
         With `target="truth"`, declare that the noise of a new reading is independent of the training and
-        calibration points and has median zero at every point. For bands that are an interval per output, a
+        calibration points and has median zero at every point. For bands with an interval per output, a
         weaker guarantee for the truth then follows.
     scores
         Path of the Zarr store to which the results for each stored field are written.

@@ -51,7 +51,7 @@ def evaluate_fields(
     threshold: Any = getattr(calibrated, "threshold", None)
     if threshold is None or not hasattr(calibrated, "score"):
         raise TypeError(
-            "Stored fields need a score and a threshold, so `calibrated` should be a result of `gb.calibrate`, "
+            "Stored fields need a score and a threshold. `calibrated` should come from `gb.calibrate`, "
             f"got {type(calibrated).__name__}."
         )
     refuse_several(calibrated)

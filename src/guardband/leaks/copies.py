@@ -57,11 +57,11 @@ def find_copies(
     """Find rows of x (n, d) and y (n, m) that are known rows, exactly or nearly; a whole field is one row.
 
     Independent rows are assumed to be of one of two kinds. Rows of the first kind have the distribution of
-    the known rows, or lie between them, so they are no nearer to known rows than known rows are to each other.
-    Rows of the second kind are new readings at known inputs, so they agree no better than repeated readings
-    whose noise is not far below the last digit. Rows that fit neither kind are copies. Noise-free rows count
-    as copies if both x and y agree. If known rows are closer to each other than the rounding error, a rounded
-    copy cannot be distinguished from a fresh row.
+    the known rows, or lie between them, so they are no nearer to known rows than known rows are to each
+    other. Rows of the second kind are new readings at known inputs, so they agree no better than repeated
+    readings whose noise is not far below the last digit. Rows that fit neither kind are copies. Noise-free
+    rows count as copies if both x and y agree. If known rows are closer to each other than the rounding
+    error, a rounded copy cannot be distinguished from a fresh row.
 
     `points` and `known` are the names of both sets in the sentence: "calibration", "test", "training" or
     "held-out".
@@ -70,7 +70,7 @@ def find_copies(
     >>> draw = np.random.default_rng(0)
     >>> x, y = draw.uniform(size=(100, 2)), draw.normal(size=100)
     >>> print(find_copies(x, y, x[:30].round(3), y[:30].round(3), points="test"))
-    30 of 30 test points are training points up to small changes or rounding, the first in row 0. The network \
+    30 of 30 test points are training points up to perturbation or rounding, the first in row 0. The network \
 has seen them, so they are covered too easily and prove nothing. Test on others.
     """
     names = ("known_x", "known_y", "x", "y")
@@ -140,8 +140,8 @@ class _Words:
         points, known = f"{self.points} point", f"{self.known} point"
         if same:
             return (
-                f"{same} of {n} {points}s coincide with {known}s, no more than expected by chance: readings are "
-                "coarse, or rows are repeated."
+                f"{same} of {n} {points}s coincide with {known}s, no more than expected by chance: readings "
+                "are coarse, or rows are repeated."
             )
         if places:
             return (
@@ -151,7 +151,7 @@ class _Words:
         return f"No {points} is a {known}, exactly or nearly."
 
     def of(self, verdict: Verdict, n: int, exact: int, near: int, first: int) -> str:
-        but = "" if not near else " up to small changes or rounding" if not exact else ", exactly or nearly"
+        but = "" if not near else " up to perturbation or rounding" if not exact else ", exactly or nearly"
         points, known = f"{self.points} points", f"{self.known} points"
         if verdict == "warn":
             return (

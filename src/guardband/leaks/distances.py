@@ -26,8 +26,8 @@ class Distances:
     def by_chance(self, near: float) -> float:
         """The probability that a row with the distribution of the known rows is this near to one of them.
 
-        The probability is estimated by leaving out known rows in turn. If too few of them are this near, the density of
-        rows around them is extrapolated to small distances.
+        The probability is estimated by leaving out known rows in turn. If too few of them are this near, the
+        density of rows around them is extrapolated to small distances.
         """
         between = self._between
         close, n = int((between[:, 0] <= near).sum()), len(between)
@@ -81,7 +81,7 @@ class Distances:
         return agreement(distances / near), certain and (len(apart) == 0 or near <= HAIR)
 
     def _agreement_by_size(self, near: float, y: np.ndarray, differences: np.ndarray) -> float:
-        """The probability of agreement if the size of the last digit varies and that of differences does not."""
+        """The probability of agreement if the last digit varies in size but differences do not."""
         if not self.units[1].floating.any():
             return 0.0
         enough = near * self.units[1].size(y[:200])
@@ -116,7 +116,7 @@ class Distances:
 
     @cached_property
     def _distinct(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The first index of each distinct known row, the distinct row of each row, and if there are repeats."""
+        """The first index of each distinct known row, the distinct row of each row, and if it is repeated."""
         _, first, number, counts = np.unique(
             self.compared.known_row, return_index=True, return_inverse=True, return_counts=True
         )
@@ -221,8 +221,8 @@ def agreement(times: np.ndarray, *, apart: bool = False) -> float:
     """An upper bound for the probability that readings agree, from distances of pairs.
 
     Distances are in units of the largest distance that counts as agreement. Differences are assumed to be
-    evenly distributed near zero. If pairs that agree were omitted (`apart`) and the remaining pairs are hardly
-    farther apart, digits are as coarse as the noise, and nearly all readings may agree.
+    evenly distributed near zero. If pairs that agree were omitted (`apart`) and the remaining pairs are
+    hardly farther apart, digits are as coarse as the noise, and nearly all readings may agree.
     """
     from scipy.special import betaincinv
 

@@ -8,9 +8,9 @@ Noise that is correlated along an input raises false alarms. A slab, which is a 
 of inputs, is also tested: the worst slab on half of the points is tested on the other half.
 
 Few points are missed at a high level, so each feature has a second test, a trend, of whether the sizes of
-misses have the same distribution in all its ranges. The test compares the means of Klotz scores, which are the
-squared normal quantiles of the ranks. Its distribution comes from random tables with the observed margins, so
-this test is exact as well.
+misses have the same distribution in all its ranges. The test compares the means of Klotz scores, which are
+the squared normal quantiles of the ranks. Its distribution comes from random tables with the observed
+margins, so this test is exact as well.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Labeled inputs: read and match the names of rows, columns and axes for every public call.
 
 DataFrames, Series, xarray `DataArray`s and `gb.Fields` have names. If the names at calibration are known, new
-inputs are reordered to match them, and inputs with different names are refused. Plain arrays are matched by position.
+inputs are reordered to match them, and inputs with different names are refused. Plain arrays are matched by
+position.
 """
 
 from __future__ import annotations

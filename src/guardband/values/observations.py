@@ -147,8 +147,9 @@ class Observations:
             return self
         if {*self.names} != {*axes}:
             raise ValueError(
-                f"The columns of the readings are {', '.join(map(str, self.names))}, but the axes of the problem "
-                f"are {', '.join(map(str, axes))}. Rename them, or pass an array with columns in that order."
+                f"The columns of the readings are {', '.join(map(str, self.names))}, but the axes of the "
+                f"problem are {', '.join(map(str, axes))}. Rename them, or pass an array with its columns in "
+                "that order."
             )
         order = [self.names.index(axis) for axis in axes]
         return replace(self, x=self.x[:, order], names=tuple(axes))
