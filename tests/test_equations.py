@@ -222,11 +222,11 @@ def test_outputs_are_fields_by_name_and_by_number() -> None:
     [
         (
             lambda w: w["q"],
-            r"There is no output 'q': the outputs are u, v, p.*outputs = \('u', 'v', 'p', 'q'\)",
+            r"Unknown output 'q'. The outputs are u, v, p.*outputs = \('u', 'v', 'p', 'q'\)",
         ),
-        (lambda w: w[3], "There is no output 3"),
-        (lambda w: w.d("z"), "There is no axis 'z': the axes are x, y, or 0 to 1"),
-        (lambda w: w.d(2), "There is no axis 2"),
+        (lambda w: w[3], "Unknown output 3"),
+        (lambda w: w.d("z"), "Unknown axis 'z'. The axes are x, y, or 0 to 1"),
+        (lambda w: w.d(2), "Unknown axis 2"),
         (lambda w: w.divergence, r"one output for each of the axes x, y, got 3 \(u, v, p\)"),
         (lambda w: w.outward, "Points inside have no normal"),
     ],
@@ -515,7 +515,7 @@ def test_velocity_here_and_pressure_there() -> None:
     ("y", "outputs", "cure"),
     [
         (np.zeros((5, 2)), ("u", "q"), "the outputs are u, v, p"),
-        (np.zeros((5, 2)), None, "Say which were measured"),
+        (np.zeros((5, 2)), None, "Name those measured"),
     ],
 )
 def test_what_was_not_asked_cannot_have_been_measured(y: np.ndarray, outputs: Any, cure: str) -> None:
@@ -639,7 +639,7 @@ def test_local_and_onnx_take_what_was_measured(flow: pinn.Fitted, tmp_path: Any)
         answer = dict(zip(names, session.run(None, {"x": new.numpy().astype(np.float32)}), strict=True))
         assert np.allclose(answer["lower"], np.asarray(made(new, level=0.9).lower), atol=1e-4)
     for wrong, cure in (
-        ("q", "There is no output 'q'"),
+        ("q", "Unknown output 'q'"),
         (("u", "u"), "should be different ones"),
         (3, "no output 3"),
     ):

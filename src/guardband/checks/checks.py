@@ -168,7 +168,7 @@ def check(
     >>> calibrated = gb.calibrate(model, draw.uniform(size=100), draw.normal(size=100))
     >>> shift = gb.check(calibrated, draw.uniform(2, 3, size=50))["shift"]
     >>> print(shift.text.partition(" (")[0])
-    The queries come from different locations than the calibration points
+    The queries come from other places than the calibration points
     """
     if not isinstance(calibrated, Calibrated):
         raise TypeError(f"`check` takes the result of `gb.calibrate`, got {type(calibrated).__name__}.")
@@ -497,13 +497,12 @@ def _shift(
     if p >= SIGNIFICANT:
         text = f"Calibration points and queries look alike (energy distance, p = {p:.2g})."
         return Finding("shift", False, text)
-    seen = "The queries come from different locations than the calibration points "
-    seen += f"(energy distance, p = {p:.3g})"
+    seen = f"The queries come from other places than the calibration points (energy distance, p = {p:.3g})"
     if calibrated.answers_shift:
         text = f"{seen}; {calibrated.name} accounts for this shift if the assumptions of its promise hold."
         return Finding("shift", False, text)
-    cure = "Use Weighted() with the ratio of the densities, or calibrate at such locations."
-    text = f"{seen}, so coverage may fall below the level. {cure}"
+    cure = "Use Weighted() with the ratio of the densities, or calibrate there."
+    text = f"{seen}: the level need not hold. {cure}"
     return Finding("shift", True, text)
 
 

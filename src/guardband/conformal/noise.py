@@ -286,8 +286,8 @@ def average_repeats(prediction: Prediction, y: Array) -> tuple[Prediction, Array
     if least < most:
         raise ValueError(
             f"Some points have {least} readings, others {most}. Readings at the same point are not "
-            "independent, and their means have different distributions. Keep the same number at each, such as the "
-            "first."
+            "independent, and their means have different distributions. Keep the same number at each, such "
+            "as the first."
         )
     means = np.zeros((len(first), *y.shape[1:]))
     np.add.at(means, which.reshape(-1), to_numpy(y) / least)
