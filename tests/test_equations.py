@@ -312,7 +312,7 @@ def test_periodic_ends_meet_in_pairs() -> None:
                 assert float(miss) == pytest.approx(size, rel=1) if size < 1 else float(miss) == 4.0
     with pytest.raises(ValueError, match="two ends of this axis that face each other"):
         around.points(pinn.Disk((0, 0), 1.0), 10)
-    with pytest.raises(ValueError, match="There is no axis 'z'"):
+    with pytest.raises(ValueError, match="Unknown axis 'z'"):
         pinn.Periodic("z").points(strip, 10)
 
 
@@ -325,7 +325,7 @@ def test_a_periodic_network_has_nothing_to_learn_at_the_ends() -> None:
     u = problem.field(net, edge.points)
     assert float(pinn.Periodic("x").residual(edge.points, u).detach().abs().max()) < 1e-12
     for wrong in ("z", 2):
-        with pytest.raises(ValueError, match="There is no axis"):
+        with pytest.raises(ValueError, match="Unknown axis"):
             pinn.mlp(problem, periodic=wrong)
     with pytest.raises(ValueError, match="a number of waves and their spread"):
         pinn.mlp(problem, fourier=(0, 1.0))
