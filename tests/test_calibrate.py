@@ -154,7 +154,7 @@ SEEN = gb.Observations(*data(20, seed=5))
         (
             lambda x, y: gb.calibrate(ZERO, x, np.c_[y, y]),
             ValueError,
-            r"`y_cal` should have the shape of the predictions, got \(20, 2\) beside \(20, 1\)",
+            r"`y_cal` should have the shape of the predictions, got \(20, 2\) and \(20, 1\)",
         ),
         (
             lambda x, y: gb.calibrate(ZERO, x[:0], y[:0]),
@@ -174,7 +174,7 @@ SEEN = gb.Observations(*data(20, seed=5))
         (
             lambda x, y: gb.calibrate(lambda x: gb.Prediction(None, [1.0]), x, y),
             ValueError,
-            "one row per point, <lambda> returned 1 rows for 20 points",
+            "one row per point, but <lambda> returned 1 rows for 20 points",
         ),
         (
             lambda x, y: gb.calibrate(ZERO, x, y).band(gb.Prediction(None, np.zeros((3, 2)))),
@@ -523,12 +523,12 @@ def test_nonsense_is_refused_where_it_is_said() -> None:
 
 def test_a_model_with_more_outputs_than_were_measured_asks_which() -> None:
     x = np.linspace(0, 1, 40)
-    with pytest.raises(ValueError, match=r"got \(40, 1\) beside \(40, 2\).* say which: .*outputs=\(0,\)\)"):
+    with pytest.raises(ValueError, match=r"got \(40, 1\) and \(40, 2\).* name them: .*outputs=\(0,\)\)"):
         gb.calibrate(lambda x: np.c_[x, x], x, x)
     problem = type("Two", (pinn.problems.Poisson1D,), {"outputs": ("u", "p")})()
     with pytest.raises(ValueError, match=r"name them: gb\.calibrate\(..., outputs=\('u',\)\)"):
         gb.calibrate(pinn.mlp(problem, [4]), x, x)
-    with pytest.raises(ValueError, match=r"got \(40, 3\) beside \(40, 2\)\.$"):
+    with pytest.raises(ValueError, match=r"got \(40, 3\) and \(40, 2\)\.$"):
         gb.calibrate(lambda x: np.c_[x, x], x, np.c_[x, x, x])
 
 

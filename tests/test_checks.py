@@ -230,7 +230,7 @@ def test_a_model_worse_than_one_number_raises_an_alarm(m: int) -> None:
     assert ("in output 2" in said["error"].text) == (m > 1)
     assert found(right).ok and found(lambda x: np.zeros((len(x), m)), noise).ok  # no better, and no worse
     assert found(lambda x: right(x) + wrong, n=19).ok  # too few to tell
-    with pytest.raises(KeyError, match="no finding 'error'"):
+    with pytest.raises(KeyError, match="Unknown finding 'error'"):
         found(right)["error"]
 
 

@@ -231,7 +231,7 @@ def test_a_run_that_was_stopped_goes_on(tmp_path: Path) -> None:
     for folds, seed in ((4, 1), (3, 0)):
         with pytest.raises(ValueError, match=r"models of a different run, which differs in .*folds"):
             gb.calibration.calibrate_cross(line, data, folds=folds, seed=seed, out=tmp_path / "run")
-    with pytest.raises(ValueError, match="its readings differ"):
+    with pytest.raises(ValueError, match="which differs in readings"):
         gb.calibration.calibrate_cross(line, readings(12, 1), folds=4, out=tmp_path / "run")
 
 
@@ -297,12 +297,12 @@ def test_it_is_saved_evaluated_and_checked(tmp_path: Path) -> None:
     [
         ({"fit": 3}, TypeError, "`fit` should be a function of observations, got int"),
         ({"fit": lambda data: None}, TypeError, "should return the trained model, got None"),
-        ({"folds": 1}, ValueError, "from 2 to the 12 readings, or None"),
+        ({"folds": 1}, ValueError, "from 2 to the number of readings, 12, or None"),
         ({"folds": 13}, ValueError, "got 13"),
         ({"folds": 2.5}, ValueError, "got 2.5"),
         ({"folds": True}, ValueError, "got True"),
         ({"groups": ["a"] * 12}, ValueError, "at least 2 groups"),
-        ({"groups": ["a"] * 11}, ValueError, r"one label per row, \(12,\)"),
+        ({"groups": ["a"] * 11}, ValueError, r"one label per row, shape \(12,\)"),
         ({"data": readings(1)}, ValueError, "at least 2 readings"),
         ({"data": (np.ones((4, 1)), np.ones((4, 2)))}, ValueError, "supports one output"),
         ({"data": (np.ones(4), [1, 2, np.nan, 4])}, ValueError, "row 2 is NaN"),

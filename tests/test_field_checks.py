@@ -103,7 +103,7 @@ def test_pieces_in_training_and_calibration_are_seen_by_their_states() -> None:
     u, fresh = u[order], runs(np.random.default_rng(5), 40, STEPS)
     training = gb.Observations(u[:45, 0], u[:45, 1:])
     found = gb.check(of(u[45:].astype(np.float32), training=training), fresh[:, 0])["trajectories"]
-    assert found.alarm and "of 45 calibration fields share their trajectory" in found.text
+    assert found.alarm and "of 45 calibration fields are pieces" in found.text
     assert "gb.partition(..., groups=run)" in found.text
     assert not gb.check(of(fresh[:20], training=training), fresh[20:, 0])["trajectories"].alarm
 
@@ -143,7 +143,7 @@ def test_pieces_that_do_not_touch_are_known_by_their_labels() -> None:
     assert "count as one" in gb.check(made, fresh, runs=twice)["trajectories"].text
     with pytest.raises(ValueError, match="`runs` should name trajectories of training, calibration, queries"):
         gb.check(made, fresh, runs={"test": np.arange(40)})
-    with pytest.raises(ValueError, match=r"one label per row, \(40,\)"):
+    with pytest.raises(ValueError, match=r"one label per row, shape \(40,\)"):
         gb.check(made, fresh, runs={"calibration": np.arange(39)})
 
 

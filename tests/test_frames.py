@@ -79,7 +79,7 @@ def test_columns_are_known_by_their_names(name: str) -> None:
         calibrated(FRAME[["t", "site"]])
     with pytest.raises(ValueError, match="should have the 2 columns t, depth, got 3"):
         calibrated(np.zeros((4, 3)))
-    with pytest.raises(ValueError, match="different names, `t` occurs twice"):
+    with pytest.raises(ValueError, match="different names, but `t` occurs twice"):
         calibrated(pandas.DataFrame(np.zeros((4, 3)), columns=["t", "depth", "t"]))
 
 
@@ -98,7 +98,7 @@ def test_columns_that_are_no_numbers_go_to_models_that_take_them() -> None:
 
 
 def test_names_are_different_and_plain() -> None:
-    with pytest.raises(ValueError, match="different names, `t` occurs twice"):
+    with pytest.raises(ValueError, match="different names, but `t` occurs twice"):
         gb.calibrate(of_names, pandas.concat([NUMBERS, NUMBERS[["t"]]], axis=1), Y)
     with pytest.raises(TypeError, match="should be strings or integers, got"):
         gb.calibrate(of_names, pandas.DataFrame({1.5: Y}), Y)
@@ -165,7 +165,7 @@ def test_training_rows_have_the_columns_of_the_calibration_rows() -> None:
         ValueError, match="rows have the columns depth, t, but the numeric columns of `x_cal`"
     ):
         gb.calibrate(seen(FRAME[["depth", "t"]]), FRAME[["t", "depth"]], Y)
-    with pytest.raises(TypeError, match=r"gb.Observations takes numbers, .* hold some: site"):
+    with pytest.raises(TypeError, match=r"gb.Observations takes numbers, .* not numeric: site"):
         gb.Observations(FRAME, Y)
 
 

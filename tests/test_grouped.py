@@ -74,7 +74,7 @@ def test_a_confidence_holds_in_each_group() -> None:
         ),
         ([1] * 60, ValueError, "Group .*1.* was not in the calibration data"),
         (None, ValueError, r"calibrated with Grouped\(\). Pass `groups=`, one label per row of x"),
-        (["wet"], ValueError, r"one label per row, \(60,\), got \(1,\)"),
+        (["wet"], ValueError, r"one label per row, shape \(60,\), got shape \(1,\)"),
         (np.full(60, 0.5), TypeError, "strings or integers, got dtype float64"),
         (["wet"] * 59 + [None], TypeError, "A missing label is not a group"),
     ],

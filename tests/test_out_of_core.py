@@ -263,7 +263,7 @@ def test_errors_teach(store: Path, tmp_path: Path) -> None:
         gb.band_over(made, {"x": X})
     with pytest.raises(ValueError, match="it has 11 nodes along x, not 12"):
         gb.evaluate(made, fields(dataset()[{"x": slice(0, 11)}]), scores=tmp_path / "t", progress=False)
-    with pytest.raises(TypeError, match=r"result of `gb\.calibrate`, got CrossValidated"):
+    with pytest.raises(TypeError, match=r"come from `gb\.calibrate`, got CrossValidated"):
         gb.evaluate(gb.calibration.calibrate_cross(fit, points), fields(store), scores=tmp_path / "t")
     others: list[dict[str, Any]] = [{"groups": [0]}, {"target": "truth"}, {"names": ["a"]}]
     for options in others:

@@ -181,7 +181,7 @@ def test_nothing_global_is_touched_and_parts_can_be_sent() -> None:
         ({"train": 50.0}, "pass integers, such as 50 instead of 50.0"),
         ({"train": 80, "test": 40}, "120 rows were requested, but there are 100"),
         ({"train": 0.7, "test": 20}, "all fractions or all numbers of rows, got train=0.7, test=20"),
-        ({"train": 0.99, "test": 0.001}, "`test`, a share of 0.001 of 100 rows, would get no row"),
+        ({"train": 0.99, "test": 0.001}, "`test`, a fraction of 0.001 of 100 rows, would get no row"),
         ({}, "the size of at least one part: train, choose, calibrate, test"),
         ({"train": -0.5}, "`train` should be a fraction such as 0.3, or a number of rows, got -0.5"),
         ({"train": True}, "`train` should be a fraction such as 0.3, or a number of rows, got True"),

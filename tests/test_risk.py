@@ -90,7 +90,7 @@ def test_too_few_points_are_an_infinite_band_and_say_how_many() -> None:
         (lambda band, y: missed(band, y) - 1, "should lie between 0 and largest=1"),
         (lambda band, y: missed(band, y) * np.nan, "should lie between 0 and largest=1"),
         (lambda band, y: 1 - missed(band, y), "should not increase with the band, but that of row"),
-        (lambda band, y: missed(band, y)[:, None], r"one number per row, \(20,\), got shape \(20, 1\)"),
+        (lambda band, y: missed(band, y)[:, None], r"one number per row, shape \(20,\), got \(20, 1\)"),
     ],
 )
 def test_losses_that_cannot_be_controlled_are_refused(loss: Any, message: str) -> None:
@@ -104,8 +104,11 @@ def test_losses_that_cannot_be_controlled_are_refused(loss: Any, message: str) -
     [
         (lambda band, y: np.full(len(y), 0.5), "then has loss 0.5, so no band is large enough"),
         (lambda band, y: (band.width / (1 + band.width))[:, 0], "`loss` should"),
-        (lambda band, y: np.minimum(abs(y - band.mean)[:, 0] / band.width[:, 0], 1) * 0 + 0.2, "loses 0.2"),
-        (lambda band, y: np.maximum(0, (y - band.upper) / band.width)[:, 0].clip(max=1), "loses nan there"),
+        (
+            lambda band, y: np.minimum(abs(y - band.mean)[:, 0] / band.width[:, 0], 1) * 0 + 0.2,
+            "has loss 0.2",
+        ),
+        (lambda band, y: np.maximum(0, (y - band.upper) / band.width)[:, 0].clip(max=1), "has loss nan"),
     ],
 )
 def test_a_loss_that_an_infinite_band_does_not_take_to_zero_is_refused(loss: Any, there: str) -> None:

@@ -201,7 +201,7 @@ def test_the_door_makes_a_band_about_the_truth(tmp_path: Path) -> None:
     assert calibrated.about == "truth" and calibrated.laws(0.9, 5) is None
     for words in (
         "the noise-free truth at a new point lies in the band",
-        "noise is GaussianNoise(sd=0.5) at each, independent of the place",
+        "noise is GaussianNoise(sd=0.5) at each, independent of the point",
         "Nothing is promised about a new measurement",
         "with confidence 0.95 over calibration sets whose points are drawn independently",
     ):
@@ -225,7 +225,7 @@ def test_the_door_makes_a_band_about_the_truth(tmp_path: Path) -> None:
 
 def test_repeats_are_averaged_and_their_law_convolved() -> None:
     calibrated = calibrated_on(1000, readings=4)
-    assert calibrated.n == 1000 and "averaged, 4 each" in calibrated.promise
+    assert calibrated.n == 1000 and "4 readings averaged at each" in calibrated.promise
     x, y, _ = world(1000, 0, 4)
     means = y.reshape(1000, 4).mean(axis=1)
     by_hand = gb.calibrate(

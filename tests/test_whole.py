@@ -293,7 +293,7 @@ def test_errors_teach() -> None:
         gb.calibrate_arrays(np.moveaxis(bare, 3, 1), gb.Fields(bare, dims=("x", "y")), score=gb.Share(0.1))
     y = draw(np.random.default_rng(9), 20)
     made = gb.calibrate_arrays(fields(0 * y), fields(y), score=gb.Simultaneous())
-    with pytest.raises(ValueError, match=r"another grid.*8 nodes along x, not 9"):
+    with pytest.raises(ValueError, match=r"different grid.*8 nodes along x, not 9"):
         made.contains(made.prediction, fields_of(y[:, :8], X[:8]), 0.9)
     with pytest.raises(ValueError, match="have different coordinates"):
         made.contains(made.prediction, fields_of(y, 2 * X), 0.9)
